@@ -1,0 +1,40 @@
+# Two commands do everything: `make report` and `make test`. Both need only Python >= 3.11, make
+# and a package index; both are quick the second time, because the installs leave a stamp.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCE ?= stdlib
+OUT ?= report
+ARGS ?=
+WORKERS ?= 2
+
+.PHONY: report test lint types unit notebooks clean
+
+report: $(VENV)/.installed-report
+	$(BIN)/jaxpe report $(SOURCE) --out $(OUT) $(ARGS)
+
+test: lint types unit notebooks
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-test
+	$(BIN)/pyrefly check
+
+unit: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+notebooks: $(VENV)/.installed-test
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=600 -p no:doctest notebooks
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxpe needs Python >= 3.11, not " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$*]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) report

@@ -1,0 +1,2 @@
+"""Placeholder."""
+__version__ = "0.1.0"

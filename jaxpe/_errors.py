@@ -1,0 +1,25 @@
+"""Errors a user can act on: what was wrong, where, and what to pass instead."""
+
+import importlib
+from types import ModuleType
+
+
+class InputError(ValueError):
+    """Bad input from outside (a file, a corpus, an option). The command line exits with 2 on it."""
+
+
+class MissingExtraError(ImportError):
+    """An optional dependency is absent; the message names the extra that brings it."""
+
+
+def require(module: str, *, extra: str) -> ModuleType:
+    """Import an optional dependency where it is used, or say which extra to install."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise MissingExtraError(
+            f"{module} is not installed; it comes with the extra {extra!r}: "
+            f"pip install 'jaxpe[{extra}]'"
+        ) from error
