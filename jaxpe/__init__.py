@@ -1,2 +1,55 @@
-"""Placeholder."""
+"""jaxpe: the geometry of positional encodings, in JAX."""
+
+from jaxpe.encodings import alibi_line as alibi_line
+from jaxpe.encodings import alibi_slopes as alibi_slopes
+from jaxpe.encodings import inverse_frequencies as inverse_frequencies
+from jaxpe.encodings import random_vectors as random_vectors
+from jaxpe.encodings import rotary_orbit as rotary_orbit
+from jaxpe.encodings import sinusoidal_vectors as sinusoidal_vectors
+from jaxpe.geometry import Bootstrap as Bootstrap
+from jaxpe.geometry import ClassicalMDS as ClassicalMDS
+from jaxpe.geometry import Distances as Distances
+from jaxpe.geometry import EffectiveRank as EffectiveRank
+from jaxpe.geometry import EmptyPolicy as EmptyPolicy
+from jaxpe.geometry import InformationOptimalEncoding as InformationOptimalEncoding
+from jaxpe.geometry import LowRankFactors as LowRankFactors
+from jaxpe.geometry import NoiseFloor as NoiseFloor
+from jaxpe.geometry import PositionalDistributions as PositionalDistributions
+from jaxpe.geometry import PositionCounts as PositionCounts
+from jaxpe.geometry import ScaledStress as ScaledStress
+from jaxpe.geometry import Smacof as Smacof
+from jaxpe.geometry import SplitHalfGeometry as SplitHalfGeometry
+from jaxpe.geometry import as_distances as as_distances
+from jaxpe.geometry import basic_interval as basic_interval
+from jaxpe.geometry import bootstrap as bootstrap
+from jaxpe.geometry import classical_mds as classical_mds
+from jaxpe.geometry import classical_mds_from_gram as classical_mds_from_gram
+from jaxpe.geometry import count_tokens as count_tokens
+from jaxpe.geometry import distance_correlation_pearson as distance_correlation_pearson
+from jaxpe.geometry import effective_rank as effective_rank
+from jaxpe.geometry import euclidean_distances as euclidean_distances
+from jaxpe.geometry import fisher_rao_distances as fisher_rao_distances
+from jaxpe.geometry import fold_of_documents as fold_of_documents
+from jaxpe.geometry import gram_matrix as gram_matrix
+from jaxpe.geometry import hellinger_distances as hellinger_distances
+from jaxpe.geometry import hellinger_gram as hellinger_gram
+from jaxpe.geometry import information_optimal_encoding as information_optimal_encoding
+from jaxpe.geometry import is_monotone as is_monotone
+from jaxpe.geometry import kruskal_stress1 as kruskal_stress1
+from jaxpe.geometry import low_rank_factors as low_rank_factors
+from jaxpe.geometry import min_separation as min_separation
+from jaxpe.geometry import monotonicity_violation_rate as monotonicity_violation_rate
+from jaxpe.geometry import noise_floor as noise_floor
+from jaxpe.geometry import pad_documents as pad_documents
+from jaxpe.geometry import pair_weights as pair_weights
+from jaxpe.geometry import permute_within_documents as permute_within_documents
+from jaxpe.geometry import positional_distributions as positional_distributions
+from jaxpe.geometry import rank_above_null as rank_above_null
+from jaxpe.geometry import resample_documents as resample_documents
+from jaxpe.geometry import scaled_stress as scaled_stress
+from jaxpe.geometry import smacof as smacof
+from jaxpe.geometry import split_half_geometry as split_half_geometry
+from jaxpe.geometry import stress as stress
+from jaxpe.geometry import stress_per_position as stress_per_position
+
 __version__ = "0.1.0"

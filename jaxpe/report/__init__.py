@@ -1,1 +1,12 @@
-"""Placeholder."""
+"""The report: what a corpus says about position, as numbers, words, figures and a page.
+
+Plotting, tables and templates come with the extra `report` and are imported only when used.
+"""
+
+from jaxpe.report._findings import findings as findings
+from jaxpe.report._table import encoding_table as encoding_table
+from jaxpe.report._table import summary_table as summary_table
+from jaxpe.report._write import write_report as write_report
+from jaxpe.report.analysis import Analysis as Analysis
+from jaxpe.report.analysis import EncodingScore as EncodingScore
+from jaxpe.report.analysis import Interval as Interval

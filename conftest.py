@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from jaxtyping import install_import_hook
 
@@ -12,6 +14,15 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 install_import_hook("jaxpe", "beartype.beartype")
+
+
+@pytest.fixture(autouse=True)
+def _names_of_examples(doctest_namespace):
+    """Docstring examples read as in a session that imported NumPy, JAX and everything of jaxpe."""
+    import jaxpe
+
+    doctest_namespace.update(jax=jax, jnp=jnp, np=np, jaxpe=jaxpe)
+    doctest_namespace.update({name: getattr(jaxpe, name) for name in dir(jaxpe) if name[0] != "_"})
 
 
 @pytest.fixture

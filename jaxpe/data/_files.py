@@ -1,0 +1,176 @@
+"""Text from files: .txt, .tsv, .csv and .jsonl, plain or gzipped, and standard input."""
+
+import contextlib
+import csv
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from jaxpe._errors import InputError
+from jaxpe.data._types import Progress
+
+STANDARD_INPUT = "-"
+TABLES = (".tsv", ".csv", ".jsonl")
+ENDINGS = (".txt", *TABLES)
+_USUAL_FIELDS = ("text", "sentence")
+# C long on every platform; sys.maxsize overflows it on Windows.
+_LARGEST_FIELD = 2**31 - 1
+
+
+def text_ending(path: str) -> str | None:
+    """The text format that a file name announces, `.gz` aside; None when it is no such format."""
+    suffix = Path(path.lower().removesuffix(".gz")).suffix
+    return suffix if suffix in ENDINGS else None
+
+
+def read_documents(path: str, *, text_field: str | None, progress: Progress) -> list[str]:
+    """The texts of a file (or of standard input, `"-"`), without the blank ones."""
+    lines = text_lines(path, progress=progress)
+    match text_ending(path):
+        case ".jsonl":
+            texts = _jsonl(lines, path, text_field)
+        case ".csv":
+            texts = _table(lines, path, text_field, strict=True)
+        case ".tsv":
+            # TSV has no quoting: a lone quotation mark is text, as in SST-2 and the rest of GLUE.
+            texts = _table(lines, path, text_field, delimiter="\t", quoting=csv.QUOTE_NONE)
+        case _:
+            texts = (line.rstrip("\r\n") for line in lines)
+    return [text for text in texts if text.strip()]
+
+
+def text_lines(path: str, *, progress: Progress) -> Iterator[str]:
+    """Lines of a UTF-8 file with their ends, without the byte order mark."""
+    name = "standard input" if path == STANDARD_INPUT else Path(path).name
+    for number, line in enumerate(progress(_byte_lines(path), f"Reading {name}"), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{where(path, number)}: byte 0x{error.object[error.start]:02x} is not UTF-8; "
+                "save the text as UTF-8 (from Latin-1: iconv -f LATIN1 -t UTF-8)"
+            ) from error
+
+
+def where(path: str, line: int) -> str:
+    """A place in a file, as error messages name it."""
+    return f"{'standard input' if path == STANDARD_INPUT else path}, line {line}"
+
+
+def _byte_lines(path: str) -> Iterator[bytes]:
+    try:
+        with _opened(path) as stream:
+            yield from stream
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(
+            f"{path} cannot be read: {error}; check that the file is whole and readable"
+        ) from error
+
+
+def _opened(path: str) -> Any:
+    if path == STANDARD_INPUT:
+        return contextlib.nullcontext(sys.stdin.buffer)
+    return gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")
+
+
+def _table(lines: Iterable[str], path: str, text_field: str | None, **dialect: Any):
+    limit = csv.field_size_limit(_LARGEST_FIELD)
+    reader = csv.reader(lines, **dialect)
+    try:
+        yield from _cells(reader, path, text_field)
+    except csv.Error as error:
+        raise InputError(
+            f"{where(path, reader.line_num)}: {error}; quote fields as CSV does, or use .jsonl"
+        ) from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _cells(reader: Any, path: str, text_field: str | None) -> Iterator[str]:
+    header = next(reader, [])
+    column = None
+    for row in filter(None, reader):
+        if len(row) != len(header):
+            raise InputError(
+                f"{where(path, reader.line_num)}: {len(row)} fields, but the header names "
+                f"{len(header)}: {_listed(header)}; give every row the same columns"
+            )
+        if column is None:
+            strings = [name for name, cell in zip(header, row, strict=True) if not _number(cell)]
+            column = header.index(_chosen_field(path, header, strings, text_field))
+        yield row[column]
+
+
+def _jsonl(lines: Iterable[str], path: str, text_field: str | None) -> Iterator[str]:
+    field = text_field
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        record = _record(line, where(path, number))
+        if field is None or field not in record:
+            strings = [key for key, value in record.items() if isinstance(value, str)]
+            field = _chosen_field(where(path, number), list(record), strings, field)
+        yield _json_text(record[field], field, where(path, number))
+
+
+def _record(line: str, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place}: not JSON ({error}); write one JSON object a line") from error
+    if not isinstance(record, dict):
+        raise InputError(
+            f"{place}: a JSON {type(record).__name__}, not an object; "
+            'write one JSON object a line, such as {"text": "..."}'
+        )
+    return record
+
+
+def _json_text(value: Any, field: str, place: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(
+            f"{place}: {field!r} is {json.dumps(value)[:40]}, not a string; "
+            "pass the name of a text column as text_field"
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{place}: {field!r} holds half of a surrogate pair, which is no character; "
+            "remove the document or repair its \\u escapes"
+        ) from error
+    return value
+
+
+def _chosen_field(place: str, columns: list[str], strings: list[str], wanted: str | None) -> str:
+    if wanted is not None:
+        if wanted in columns:
+            return wanted
+        raise InputError(
+            f"{place}: no column {wanted!r}; pass one of {_listed(columns)} as text_field"
+        )
+    for usual in _USUAL_FIELDS:
+        if usual in columns:
+            return usual
+    if len(strings) == 1:
+        return strings[0]
+    raise InputError(
+        f"{place}: it is not clear which column holds the text; "
+        f"pass one of {_listed(columns)} as text_field"
+    )
+
+
+def _listed(columns: Iterable[str]) -> str:
+    return ", ".join(map(repr, columns)) or "(no columns)"
+
+
+def _number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,100 @@
+"""The embedded corpus: the docstrings of the running Python's standard library."""
+
+import ast
+import contextlib
+import importlib
+import json
+import os
+import platform
+import sysconfig
+import tempfile
+import tokenize
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from jaxpe.data._types import Progress
+
+_SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def stdlib_documents(*, progress: Progress) -> list[str]:
+    """Docstrings of modules, classes, functions and methods, in the order of path and source."""
+    cache = _cache_file()
+    documents = _read_cache(cache)
+    if documents is None:
+        documents = _collect(progress)
+        _write_cache(cache, documents)
+    return documents
+
+
+def _collect(progress: Progress) -> list[str]:
+    root = Path(sysconfig.get_path("stdlib"))
+    paths = sorted(path for path in root.rglob("*.py") if _is_library(path.relative_to(root)))
+    description = "Reading the standard library"
+    found = (text for path in progress(paths, description, len(paths)) for text in _texts(path))
+    return list(dict.fromkeys(found))
+
+
+def _is_library(path: Path) -> bool:
+    return _SKIPPED_FOLDERS.isdisjoint(path.parts[:-1])
+
+
+def _texts(path: Path) -> Iterator[str]:
+    for node in ast.walk(_parsed(path)):
+        if isinstance(node, _DOCUMENTED):
+            text = (ast.get_docstring(node) or "").strip()
+            if text:
+                yield text.encode(errors="replace").decode()
+
+
+def _parsed(path: Path) -> ast.Module:
+    # Some files are broken on purpose, and some hold escapes that Python warns about.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with tokenize.open(path) as file:
+                return ast.parse(file.read())
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            return ast.Module(body=[], type_ignores=[])
+
+
+def _cache_file() -> Path | None:
+    folder = os.environ.get("JAXPE_CACHE_DIR") or _user_cache_dir()
+    name = f"stdlib-{platform.python_implementation()}-{platform.python_version()}.json"
+    return Path(folder) / name.lower() if folder else None
+
+
+def _user_cache_dir() -> str | None:
+    try:
+        return importlib.import_module("platformdirs").user_cache_dir("jaxpe")
+    except ImportError:
+        return None
+
+
+def _read_cache(path: Path | None) -> list[str] | None:
+    if path is None:
+        return None
+    try:
+        documents = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    whole = isinstance(documents, list) and all(isinstance(text, str) for text in documents)
+    return documents if whole and documents else None
+
+
+def _write_cache(path: Path | None, documents: list[str]) -> None:
+    # A folder that cannot be written costs the next run a few seconds, nothing else.
+    if path is None:
+        return
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(documents, file)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise

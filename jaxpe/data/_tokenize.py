@@ -1,0 +1,279 @@
+"""Tokenizers: words, characters, bytes, BERT's WordPiece, any `tokenizer.json`."""
+
+import functools
+import itertools
+import os
+import re
+import sys
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, Int32
+
+from jaxpe._errors import InputError, require
+from jaxpe.data._files import text_lines
+from jaxpe.data._ids import DEFAULT_LENGTH, check_length
+from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus, no_progress
+
+_PADDING = ("[PAD]", "<pad>")
+_BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_CHUNK = 1000
+
+
+class _Encoded(NamedTuple):
+    """Documents of any length as ids, before truncation and padding."""
+
+    tokenizer: str
+    rows: list[Any]  # integers, one sequence for each document
+    text: Callable[[int], str]  # of an id
+    vocab_size: int | None  # None: the vocabulary is what occurs
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    exclude: tuple[int, ...] = ()
+
+
+def tokenize(
+    corpus: Corpus,
+    *,
+    tokenizer: Source = "words",
+    length: int | None = None,
+    special: bool = False,
+    progress: Progress | None = None,
+) -> TokenCorpus:
+    """Turn documents into token ids, truncated and padded to one length.
+
+    - `"words"`: lower case; words and single punctuation marks.
+    - `"characters"`: code points. `"bytes"`: UTF-8, 256 ids.
+    - the path of a BERT `vocab.txt`: WordPiece as bert-base-uncased does it (as the cased models
+      do when the vocabulary has capitals).
+    - the path of a Hugging Face `tokenizer.json`, or of a directory with either file.
+
+    For words and characters the vocabulary is what occurs after truncation, most frequent first.
+
+    Args:
+        corpus: the documents.
+        tokenizer: one of the above.
+        length: positions to keep, at least 2; it may exceed the longest document. Default: what at
+            least 5 % of the documents reach, at most 128.
+        special: add the model's special tokens ([CLS] in front, [SEP] at the end, also of a
+            truncated document) and list them in `exclude`.
+        progress: wraps an iterable to show progress, `(iterable, description, total) -> iterable`.
+
+    Raises:
+        InputError: unknown tokenizer, unusable tokenizer file, bad length, `special` where there
+            are no special tokens, or documents without a single token.
+
+    >>> tokenize(Corpus("two", ["To be, or not", "to be!"]), length=3).ids
+    array([[1, 0, 3],
+           [1, 0, 2]], dtype=int32)
+    """
+    check_length(length)
+    encoded = _encode(corpus.documents, tokenizer, special, progress or no_progress)
+    lengths = _lengths(encoded)
+    longest = int(lengths.max(initial=0))
+    added = len(encoded.prefix) + len(encoded.suffix)
+    if longest <= added:
+        raise InputError(f"{corpus.name} has no tokens; pass documents with text")
+    check_length(length, special=added)
+    length = max(added + 1, _default_length(lengths)) if length is None else length
+    ids, mask = _padded(encoded, length)
+    ids, tokens = _vocabulary(encoded, ids, mask)
+    return TokenCorpus(
+        name=corpus.name,
+        tokenizer=encoded.tokenizer,
+        ids=ids,
+        mask=mask,
+        vocab_size=len(tokens),
+        exclude=encoded.exclude,
+        tokens=tokens,
+        longest=longest,
+    )
+
+
+def _encode(documents: list[str], tokenizer: Source, special: bool, progress: Progress) -> _Encoded:
+    encode = _BUILT_IN.get(os.fspath(tokenizer))
+    if encode is None:
+        return _pretrained(documents, _pretrained_file(tokenizer), special, progress)
+    if special:
+        raise InputError(
+            f"the tokenizer {tokenizer!r} has no special tokens; leave special out, "
+            "or pass a vocab.txt or tokenizer.json"
+        )
+    return encode(progress(documents, f"Tokenizing into {tokenizer}", len(documents)))
+
+
+def _words(documents: Any) -> _Encoded:
+    numbers = defaultdict(itertools.count().__next__)
+    split = _word_pattern().findall
+    rows = [np.fromiter(map(numbers.__getitem__, split(t.lower())), np.int32) for t in documents]
+    return _Encoded("words", rows, list(numbers).__getitem__, None)
+
+
+@functools.cache
+def _word_pattern() -> re.Pattern[str]:
+    # Python's \w leaves out combining marks, so that it would cut words of Hindi or Arabic apart.
+    # The look ahead spares ASCII the search through them, which takes four times as long.
+    points = map(chr, range(sys.maxunicode + 1))
+    marks = "".join(point for point in points if unicodedata.category(point)[0] == "M")
+    return re.compile(rf"\w+(?:(?![\x00-\x7f])[{marks}]+\w*)*|[^\w\s]")
+
+
+def _characters(documents: Any) -> _Encoded:
+    rows = [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<i4") for text in documents]
+    return _Encoded("characters", rows, chr, None)
+
+
+def _bytes(documents: Any) -> _Encoded:
+    rows = [np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8) for text in documents]
+    return _Encoded("bytes", rows, _byte_text, 256)
+
+
+def _byte_text(byte: int) -> str:
+    return chr(byte) if 0x20 < byte < 0x7F else f"0x{byte:02x}"
+
+
+_BUILT_IN = {"words": _words, "characters": _characters, "bytes": _bytes}
+
+
+def _pretrained_file(tokenizer: Source) -> Path:
+    path = Path(tokenizer)
+    if path.is_dir():
+        for name in ("tokenizer.json", "vocab.txt"):
+            if (path / name).is_file():
+                return path / name
+        raise InputError(f"{path} holds neither tokenizer.json nor vocab.txt")
+    if not path.is_file():
+        raise InputError(
+            f"unknown tokenizer {os.fspath(tokenizer)!r}: no such file; pass "
+            f"{', '.join(_BUILT_IN)}, or the path of a vocab.txt or tokenizer.json"
+        )
+    return path
+
+
+def _pretrained(documents: list[str], path: Path, special: bool, progress: Progress) -> _Encoded:
+    is_json = path.suffix == ".json"
+    model = _from_json(path) if is_json else _wordpiece(path)
+    padding = model.padding
+    model.no_padding()
+    model.no_truncation()
+    prefix, suffix = _special_tokens(model, documents, path) if special else ((), ())
+    exclude = {*prefix, *suffix, *_padding_ids(model, padding)} if special else ()
+    rows = [row.ids for row in _encodings(model, documents, progress)]
+    return _Encoded(
+        tokenizer="tokenizer.json" if is_json else "wordpiece",
+        rows=rows,
+        text=lambda i: model.id_to_token(i) or f"id {i}",
+        vocab_size=1 + max(model.get_vocab(with_added_tokens=True).values()),
+        prefix=prefix,
+        suffix=suffix,
+        exclude=tuple(sorted(exclude)),
+    )
+
+
+def _encodings(model: Any, documents: list[str], progress: Progress) -> Iterator[Any]:
+    # The chunks are for the bar; within one, the library runs on every core.
+    starts = range(0, len(documents), _CHUNK)
+    for start in progress(starts, "Tokenizing", len(starts)):
+        chunk = documents[start : start + _CHUNK]
+        yield from model.encode_batch_fast(chunk, add_special_tokens=False)
+
+
+def _from_json(path: Path) -> Any:
+    tokenizers = require("tokenizers", extra="data")
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    # The library raises a bare Exception.
+    except Exception as error:
+        raise InputError(
+            f"{path} is not a tokenizer.json: {error}; pass a Hugging Face tokenizer"
+        ) from error
+
+
+def _wordpiece(path: Path) -> Any:
+    tokenizers = require("tokenizers", extra="data")
+    pieces = [line.rstrip("\r\n") for line in text_lines(str(path), progress=no_progress)]
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    if "[UNK]" not in ids:
+        raise InputError(f"{path} has no line [UNK]; pass the vocab.txt of a BERT model")
+    special = [token for token in _BERT_SPECIAL if token in ids]
+    # An uncased vocabulary has no capitals outside its special tokens.
+    uncased = all(piece == piece.lower() for piece in ids.keys() - special)
+    model = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100)
+    )
+    model.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=uncased)
+    model.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    model.add_special_tokens(special)
+    if "[CLS]" in ids and "[SEP]" in ids:
+        model.post_processor = tokenizers.processors.BertProcessing(
+            ("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"])
+        )
+    return model
+
+
+def _special_tokens(
+    model: Any, documents: list[str], path: Path
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids that the model's own post-processor puts before and after a document."""
+    if not model.num_special_tokens_to_add(False):
+        raise InputError(
+            f"{path} adds no special tokens to a document; leave special out, "
+            "or pass a tokenizer with [CLS] and [SEP]"
+        )
+    for encoding in map(model.encode, documents):
+        inside = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
+        if inside.size:
+            return tuple(encoding.ids[: inside[0]]), tuple(encoding.ids[inside[-1] + 1 :])
+    return (), ()
+
+
+def _padding_ids(model: Any, padding: dict[str, Any] | None) -> set[int]:
+    if padding:
+        return {padding["pad_id"]}
+    return {i for token in _PADDING if (i := model.token_to_id(token)) is not None}
+
+
+def _lengths(encoded: _Encoded) -> Int[np.ndarray, " documents"]:
+    added = len(encoded.prefix) + len(encoded.suffix)
+    return np.array([added + len(row) for row in encoded.rows], np.int64)
+
+
+def _default_length(lengths: Int[np.ndarray, " documents"]) -> int:
+    reached = np.sort(lengths)[::-1][int(np.ceil(0.05 * len(lengths))) - 1]
+    return int(np.clip(reached, 2, DEFAULT_LENGTH))
+
+
+def _padded(
+    encoded: _Encoded, length: int
+) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
+    first, last = len(encoded.prefix), len(encoded.suffix)
+    room = length - first - last
+    rows = [np.asarray(row[:room], np.int32) for row in encoded.rows]
+    ends = first + np.array([len(row) for row in rows])
+    columns = np.arange(length)
+    ids = np.zeros((len(rows), length), np.int32)
+    ids[:, :first] = encoded.prefix
+    ids[(columns >= first) & (columns < ends[:, None])] = np.concatenate(rows)
+    for offset, token in enumerate(encoded.suffix):
+        ids[np.arange(len(rows)), ends + offset] = token
+    return ids, columns < ends[:, None] + last
+
+
+def _vocabulary(
+    encoded: _Encoded,
+    ids: Int32[np.ndarray, "documents n"],
+    mask: Bool[np.ndarray, "documents n"],
+) -> tuple[Int32[np.ndarray, "documents n"], list[str]]:
+    """Number what occurs by descending frequency, then text; leave a fixed vocabulary alone."""
+    if encoded.vocab_size is not None:
+        return ids, [encoded.text(i) for i in range(encoded.vocab_size)]
+    counts = np.bincount(ids[mask])
+    texts = {int(i): encoded.text(int(i)) for i in np.flatnonzero(counts)}
+    order = sorted(texts, key=lambda i: (-counts[i], texts[i]))
+    numbers = np.zeros(len(counts), np.int32)
+    numbers[order] = np.arange(len(order), dtype=np.int32)
+    return np.where(mask, numbers[ids], 0).astype(np.int32), [texts[i] for i in order]

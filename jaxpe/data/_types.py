@@ -1,0 +1,50 @@
+"""What a corpus is: documents of text, or rows of token ids."""
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int32
+
+Source = str | os.PathLike[str]
+Progress = Callable[..., Iterable[Any]]
+
+
+class Corpus(NamedTuple):
+    """Documents of text.
+
+    - `name`: the built-in name, or the file name.
+    - `documents`: the texts, in the order of the source, none of them blank.
+    """
+
+    name: str
+    documents: list[str]
+
+
+class TokenCorpus(NamedTuple):
+    """Documents as token ids: what the geometry reads.
+
+    - `name`: the corpus.
+    - `tokenizer`: `"words"`, `"characters"`, `"bytes"`, `"wordpiece"`, `"tokenizer.json"`, `"ids"`.
+    - `ids`: the token at each position, 0 where `mask` is false.
+    - `mask`: false on padding.
+    - `vocab_size`: every id is below it.
+    - `exclude`: ids that stand for no text and are never counted (special tokens).
+    - `tokens`: the text of each id, `vocab_size` of them; `"id 17"` where only the id is known.
+    - `longest`: length of the longest document before truncation, special tokens included.
+    """
+
+    name: str
+    tokenizer: str
+    ids: Int32[np.ndarray, "documents length"]
+    mask: Bool[np.ndarray, "documents length"]
+    vocab_size: int
+    exclude: tuple[int, ...]
+    tokens: list[str]
+    longest: int
+
+
+def no_progress(iterable: Iterable[Any], description: str, total: int | None = None) -> Iterable:
+    """Report nothing: the iterable as it came."""
+    return iterable

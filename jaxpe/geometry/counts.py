@@ -1,0 +1,262 @@
+"""Tokens to counts: how often each token stands at each position.
+
+Everything statistical starts from here. Counts add, so shards, machines and days merge with `+`;
+kept in folds of documents, they are enough for split halves and resampling without the text.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Int
+
+from jaxpe._types import ArrayLike, is_traced
+
+_INT32_MAX = 2**31 - 1
+
+
+class PositionCounts(NamedTuple):
+    """How often each token of the vocabulary stands at each position; a pytree that adds.
+
+    Attributes:
+        tokens: int32 `[n, vocab]`, or `[folds, n, vocab]` when documents are kept in folds.
+        documents: int32 scalar, the documents counted (repeats included).
+        dropped: int32 scalar, the tokens left out because their id is outside the vocabulary.
+            Always 0 for counts made eagerly, where such an id is an error.
+
+    `a + b` merges the counts of two disjoint sets of documents. A cell never exceeds `documents`,
+    so int32 holds until 2³¹ − 1 documents; a sum beyond raises `OverflowError` (eagerly; under
+    `jit`, where nothing can be raised, `documents` turns negative).
+    """
+
+    tokens: Int[Array, "*folds n vocab"]
+    documents: Int[Array, ""]
+    dropped: Int[Array, ""]
+
+    def __add__(self, other: "PositionCounts") -> "PositionCounts":  # pyrefly: ignore
+        if self.tokens.shape != other.tokens.shape:
+            raise ValueError(
+                f"counts of shape {self.tokens.shape} and {other.tokens.shape} do not add: "
+                "count both with the same length, vocab_size and folds"
+            )
+        documents = self.documents + other.documents
+        if not is_traced(documents) and jnp.any(documents < 0):
+            raise OverflowError(
+                f"more than {_INT32_MAX} documents in one int32 count; convert tokens and "
+                "documents to int64 (jax.enable_x64) before adding"
+            )
+        return PositionCounts(self.tokens + other.tokens, documents, self.dropped + other.dropped)
+
+    @property
+    def per_position(self) -> Int[Array, "*folds n"]:
+        """Documents with a counted token at each position (one token a document and position)."""
+        return jnp.sum(self.tokens, axis=-1, dtype=self.tokens.dtype)
+
+    def merged(self) -> "PositionCounts":
+        """The same counts with the folds summed: tokens `[n, vocab]`."""
+        if self.tokens.ndim == 2:
+            return self
+        return self._replace(tokens=jnp.sum(self.tokens, axis=0, dtype=self.tokens.dtype))
+
+
+def count_tokens(
+    ids: Int[ArrayLike, "documents n"],
+    *,
+    vocab_size: int,
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    exclude: Sequence[int] = (),
+    folds: int | None = None,
+    groups: Int[ArrayLike, " documents"] | None = None,
+    repeats: Int[ArrayLike, " documents"] | None = None,
+) -> PositionCounts:
+    """Count every token at every position.
+
+    Args:
+        ids: integer ids in `[0, vocab_size)`, one row a document.
+        vocab_size: number of tokens in the vocabulary.
+        mask: False where a document has no token (padding); all True when absent. Ids there are
+            ignored, whatever they are. `pad_documents` makes both from ragged lists.
+        exclude: ids never counted, such as [CLS], [SEP] and [PAD].
+        folds: keep counts apart in this many folds; each document falls into one by a hash of its
+            content, so equal documents share a fold and the folds do not depend on order.
+        groups: with `folds`, documents of one group (the same author, the same source) share a
+            fold: use it where documents are not independent.
+        repeats: how often each document counts (a bootstrap resample); once when absent.
+
+    Returns:
+        `PositionCounts`. Ids outside the vocabulary raise `ValueError` eagerly. Under `jit` or
+        `vmap`, where values cannot be looked at, they are left out and counted in `dropped`.
+
+    >>> counts = count_tokens(np.array([[0, 1], [0, 2]]), vocab_size=3)
+    >>> counts.tokens.tolist()
+    [[2, 0, 0], [0, 1, 1]]
+    >>> (counts + counts).documents.item()
+    4
+    """
+    ids, mask = _checked_ids(ids, mask, vocab_size)
+    inside = (ids >= 0) & (ids < vocab_size)
+    counted = mask & inside & ~_is_excluded(ids, exclude)
+    # Left out means sent past the end, where mode="drop" ignores it; a negative index would wrap.
+    token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
+    weight = jnp.ones(len(ids), jnp.int32) if repeats is None else jnp.asarray(repeats, jnp.int32)
+    row = jnp.arange(ids.shape[1], dtype=jnp.int32)[None, :]
+    shape = (ids.shape[1], vocab_size)
+    if folds is not None:
+        fold = fold_of_documents(ids, mask, folds=folds, groups=groups)
+        row, shape = fold[:, None] * ids.shape[1] + row, (folds, *shape)
+    tokens = _scatter_add(row, token, weight[:, None], shape)
+    dropped = jnp.sum(jnp.where(mask & ~inside, weight[:, None], 0), dtype=jnp.int32)
+    return PositionCounts(tokens, jnp.sum(weight, dtype=jnp.int32), dropped)
+
+
+def fold_of_documents(
+    ids: Int[ArrayLike, "documents n"],
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    *,
+    folds: int,
+    groups: Int[ArrayLike, " documents"] | None = None,
+) -> Int[Array, " documents"]:
+    """The fold in `[0, folds)` of each document, from a hash of its content (or of its group).
+
+    A multilinear hash over uint32 with the finaliser of MurmurHash3; equal documents share a fold.
+
+    >>> fold_of_documents(np.array([[5, 7], [5, 7]]), folds=4).tolist()
+    [1, 1]
+    """
+    if folds < 1:
+        raise ValueError(f"folds must be at least 1, not {folds}")
+    if groups is not None:
+        hashed = jnp.asarray(groups).astype(jnp.uint32) * np.uint32(0x9E3779B1)
+    else:
+        rng = np.random.default_rng(0x6A617870)
+        odd = rng.integers(0, 2**31, np.shape(ids)[1], dtype=np.uint32) * np.uint32(2) + np.uint32(
+            1
+        )
+        present = jnp.ones(np.shape(ids), bool) if mask is None else jnp.asarray(mask)
+        words = jnp.where(present, jnp.asarray(ids).astype(jnp.uint32) + np.uint32(1), np.uint32(0))
+        hashed = jnp.sum(words * jnp.asarray(odd)[None, :], axis=1, dtype=jnp.uint32)
+    for shift, multiplier in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        hashed = (hashed ^ (hashed >> np.uint32(shift))) * np.uint32(multiplier)
+    return (hashed % np.uint32(folds)).astype(jnp.int32)
+
+
+def pad_documents(
+    documents: Sequence[Sequence[int]], *, length: int | None = None
+) -> tuple[Int[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
+    """Ragged lists of ids as one padded array and its mask, cut at `length` (default: longest).
+
+    >>> ids, mask = pad_documents([[4, 2], [7]])
+    >>> ids.tolist(), mask.tolist()
+    ([[4, 2], [7, 0]], [[True, True], [True, False]])
+    """
+    if not len(documents):
+        raise ValueError("no documents: pass at least one list of ids")
+    rows = [np.asarray(document if len(document) else np.zeros(0, int)) for document in documents]
+    for number, row in enumerate(rows):
+        if row.ndim != 1 or not np.issubdtype(row.dtype, np.integer):
+            raise ValueError(
+                f"document {number} is {row.dtype} of shape {row.shape}: pass a flat list of ints"
+            )
+    length = max(map(len, rows)) if length is None else length
+    sizes = np.minimum([len(row) for row in rows], length)
+    mask = np.arange(length)[None, :] < sizes[:, None]
+    ids = np.zeros(mask.shape, np.int32)
+    ids[mask] = np.concatenate([row[:length] for row in rows])
+    return ids, mask
+
+
+def permute_within_documents(
+    key: Array,
+    ids: Int[ArrayLike, "documents n"],
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    *,
+    exclude: Sequence[int] = (),
+) -> Int[Array, "documents n"]:
+    """Shuffle each document's counted tokens among the places they hold; the rest stay.
+
+    Lengths, masks and excluded tokens stay where they are, so only the order is destroyed: this
+    is the null hypothesis "position tells nothing about the token, given the document".
+
+    >>> key = jax.random.key(0)
+    >>> sorted(permute_within_documents(key, np.array([[3, 1, 2]]))[0].tolist())
+    [1, 2, 3]
+    """
+    ids = jnp.asarray(ids)
+    moves = jnp.ones(ids.shape, bool) if mask is None else jnp.asarray(mask)
+    moves = moves & ~_is_excluded(ids, exclude)
+    # One sort of words [noise | place] orders a document's places at random, those that stay
+    # last; sorting single words is several times faster on CPU than an argsort. Equal noise (odds
+    # of 2^-20 for a pair, at 4,096 places) leaves that pair in order.
+    n = ids.shape[1]
+    bits = np.uint32(max(n - 1, 1).bit_length())
+    noise = jax.random.bits(key, ids.shape, jnp.uint32) >> np.uint32(1)
+    noise = jnp.where(moves, noise, np.uint32(0xFFFFFFFF)) >> bits << bits
+    places = jnp.sort(noise | jnp.arange(n, dtype=jnp.uint32)[None, :], axis=1)
+    source = (places & ((np.uint32(1) << bits) - np.uint32(1))).astype(jnp.int32)
+    rank = jnp.maximum(jnp.cumsum(moves, axis=1) - 1, 0)
+    moved = jnp.take_along_axis(ids, jnp.take_along_axis(source, rank, axis=1), axis=1)
+    return jnp.where(moves, moved, ids)
+
+
+def _checked_ids(ids, mask, vocab_size: int) -> tuple[Array, Array]:
+    """Ids and mask as arrays of one shape, refused when they cannot be what the caller meant."""
+    if vocab_size < 1:
+        raise ValueError(f"vocab_size must be at least 1, not {vocab_size}")
+    if isinstance(ids, list | tuple):
+        try:
+            ids = np.asarray(ids)
+        except ValueError as error:
+            raise ValueError(
+                "documents of different lengths: pass pad_documents(documents) as ids and mask"
+            ) from error
+    if not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise ValueError(f"ids are {ids.dtype}, not integers: pass ids.astype('int32')")
+    if ids.ndim != 2:
+        raise ValueError(f"ids have shape {ids.shape}, not [documents, n]")
+    if ids.shape[0] > _INT32_MAX:
+        raise OverflowError(f"more than {_INT32_MAX} documents: count in parts and add")
+    mask = np.ones(ids.shape, bool) if mask is None else mask
+    if mask.shape != ids.shape:
+        raise ValueError(f"mask has shape {mask.shape}, ids have {ids.shape}: they must agree")
+    if not is_traced(ids, mask):
+        _refuse_outside(ids, mask, vocab_size)
+    return jnp.asarray(ids), jnp.asarray(mask)
+
+
+def _refuse_outside(ids, mask, vocab_size: int) -> None:
+    """Raise on the first unmasked id outside the vocabulary."""
+    values = np.asarray(ids)
+    # The usual, clean case is settled by two passes over the ids without a temporary.
+    if values.size == 0 or (values.min() >= 0 and values.max() < vocab_size):
+        return
+    bad = ((values < 0) | (values >= vocab_size)) & np.asarray(mask)
+    if bad.any():
+        row, position = np.argwhere(bad)[0]
+        raise ValueError(
+            f"id {values[row, position]} at document {row}, position {position} is outside "
+            f"[0, {vocab_size}): raise vocab_size, or mask padding with mask=False"
+        )
+
+
+def _scatter_add(row: Array, token: Array, weight: Array, shape: tuple[int, ...]) -> Array:
+    """Sum weights into zeros of a shape [..., vocab] at (flattened row, token)."""
+    vocab_size, size = shape[-1], math.prod(shape)
+    if size > _INT32_MAX:
+        cells = jnp.zeros((size // vocab_size, vocab_size), jnp.int32)
+        return cells.at[row, token].add(weight, mode="drop").reshape(shape)
+    # One flat index is several times faster on CPU than a pair, wherever it fits int32.
+    index = jnp.where(token < vocab_size, row * vocab_size + token, size).reshape(-1)
+    weights = jnp.broadcast_to(weight, token.shape).reshape(-1)
+    return jnp.zeros(size, jnp.int32).at[index].add(weights, mode="drop").reshape(shape)
+
+
+def _is_excluded(ids: Array, exclude: Sequence[int]) -> Array:
+    """Whether each id is one of a few excluded ones."""
+    excluded = jnp.zeros(ids.shape, bool)
+    for token in exclude:
+        excluded = excluded | (ids == jnp.asarray(token, ids.dtype))
+    return excluded

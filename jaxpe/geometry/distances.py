@@ -1,0 +1,171 @@
+"""Distances between positions, zero-safe and without cancellation, and their Gram matrix."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+from jaxpe._types import ArrayLike
+from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
+
+# Up to this many differences x_ik − x_jk are formed outright, which is exact; beyond, distances
+# come from centred inner products, which is a matrix product.
+_DIFFERENCES = 2**22
+
+
+class Distances(NamedTuple):
+    """A symmetric matrix of distances, and the positions that take part.
+
+    Attributes:
+        values: float `[n, n]`, zero in the rows and columns of absent positions.
+        present: bool `[n]`.
+    """
+
+    values: Float[Array, "*batch n n"]
+    present: Bool[Array, "*batch n"]
+
+
+def hellinger_distances(
+    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
+) -> Distances:
+    """Hellinger distances d_H(μ_i, μ_j) = ‖√μ_i − √μ_j‖, in [0, √2] (no factor 1/√2).
+
+    Eq. (3) of Cirrincione (2026). It is the chord between points of the unit sphere; the geodesic
+    is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite
+    and is defined as 0 here.
+
+    >>> (hellinger_distances(np.eye(2)).values ** 2).round(6).tolist()
+    [[0.0, 2.0], [2.0, 0.0]]
+    """
+    mu = as_distributions(mu)
+    return euclidean_distances(safe_sqrt(mu.probabilities), present=mu.present)
+
+
+def fisher_rao_distances(
+    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
+) -> Distances:
+    """Geodesic (Fisher–Rao) distances 2·arccos Σ_v √(μ_i(v) μ_j(v)), in [0, π].
+
+    Rao (1945). Computed as 4·atan2(‖x − y‖, ‖x + y‖) with x = √μ_i, y = √μ_j, which keeps full
+    precision where arccos near 1 loses it. A row of zeros is at distance π from every other.
+
+    >>> fisher_rao_distances(np.eye(2)).values.round(4).tolist()
+    [[0.0, 3.1416], [3.1416, 0.0]]
+    """
+    mu = as_distributions(mu)
+    chord, present = hellinger_distances(mu)
+    radius2 = jnp.sum(mu.probabilities, axis=-1)
+    # ‖x + y‖² = 2‖x‖² + 2‖y‖² − ‖x − y‖²
+    opposite = safe_sqrt(2.0 * (radius2[:, None] + radius2[None, :]) - chord**2)
+    near = chord > 0
+    angle = jnp.where(near, jnp.arctan2(chord, jnp.where(near, opposite, 1.0)), 0.0)
+    return Distances(4.0 * angle, present)
+
+
+def euclidean_distances(
+    points: Float[ArrayLike, "n d"], *, present: Bool[ArrayLike, " n"] | None = None
+) -> Distances:
+    """Euclidean distances ‖x_i − x_j‖ between rows.
+
+    Small inputs are differenced outright. Large ones use inner products of the centred rows at
+    the highest matrix precision; there a distance below √(16·eps)·√(‖x_i‖² + ‖x_j‖²) (centred
+    norms) cannot be told from 0 and is 0. The derivative at coincident points is 0.
+
+    >>> euclidean_distances(np.array([[0.0, 3.0], [4.0, 0.0]])).values.tolist()
+    [[0.0, 5.0], [5.0, 0.0]]
+    """
+    points = jnp.asarray(points)
+    present = all_present(points.shape[0]) if present is None else jnp.asarray(present)
+    centred = centre_rows(points, present)
+    n, d = points.shape
+    squared = _differenced(centred) if n * n * d <= _DIFFERENCES else _from_products(centred)
+    return Distances(jnp.where(pair_mask(present), safe_sqrt(squared), 0.0), present)
+
+
+def gram_matrix(D: Distances | Float[ArrayLike, "n n"]) -> Float[Array, "n n"]:
+    """Doubly centred Gram matrix B = −½ H D² H over the positions present: Eq. (5).
+
+    For Hellinger distances `hellinger_gram` gets the same from √μ without cancellation.
+
+    >>> gram_matrix(np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    D = as_distances(D)
+    return gram_from_squared(D.values**2, D.present)
+
+
+def gram_from_squared(
+    squared: Float[Array, "n n"], present: Bool[Array, " n"]
+) -> Float[Array, "n n"]:
+    """B = −½ H A H for any matrix A of squared distances, negative ones too."""
+    weight = present.astype(squared.dtype)
+    share = weight / jnp.maximum(jnp.sum(weight), 1.0)
+    rows = jnp.sum(squared * share[None, :], axis=1)
+    columns = jnp.sum(squared * share[:, None], axis=0)
+    centred = squared - rows[:, None] - columns[None, :] + jnp.sum(rows * share)
+    return jnp.where(present[:, None] & present[None, :], -0.5 * centred, 0.0)
+
+
+def hellinger_gram(
+    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
+) -> Float[Array, "n n"]:
+    """Gram matrix B = H √μ √μᵀ H of Hellinger geometry; positive semidefinite always.
+
+    >>> hellinger_gram(np.eye(2)).tolist()
+    [[0.5, -0.5], [-0.5, 0.5]]
+    """
+    mu = as_distributions(mu)
+    return inner_products(centre_rows(safe_sqrt(mu.probabilities), mu.present))
+
+
+def as_distances(D: Distances | ArrayLike) -> Distances:
+    """A plain array `[n, n]` means that every position is present."""
+    if isinstance(D, Distances):
+        return D
+    D = jnp.asarray(D)
+    if D.ndim != 2 or D.shape[0] != D.shape[1]:
+        raise ValueError(f"distances have shape {D.shape}, not [n, n]")
+    return Distances(D, all_present(D.shape[0]))
+
+
+def all_present(n: int) -> Bool[Array, " n"]:
+    """The mask of a full set of positions."""
+    return jnp.ones(n, bool)
+
+
+def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:
+    """True for pairs i ≠ j of positions that are both present."""
+    both = present[:, None] & present[None, :]
+    return both & ~jnp.eye(present.shape[0], dtype=bool)
+
+
+def centre_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Float[Array, "n d"]:
+    """Rows minus the mean of the rows present; absent rows become 0."""
+    weight = present.astype(points.dtype)
+    mean = jnp.sum(points * weight[:, None], axis=0) / jnp.maximum(jnp.sum(weight), 1.0)
+    return jnp.where(present[:, None], points - mean[None, :], 0.0)
+
+
+def inner_products(points: Float[Array, "n d"]) -> Float[Array, "n n"]:
+    """X Xᵀ; at the highest precision, since TF32 costs a Gram-form distance three digits."""
+    return jnp.matmul(points, points.T, precision="highest")
+
+
+def safe_sqrt(x: Array) -> Array:
+    """√x for x > 0 and 0 elsewhere, with derivative 0 where x ≤ 0 (instead of inf or NaN)."""
+    positive = x > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
+
+
+def _differenced(x: Array) -> Array:
+    return jnp.sum((x[:, None, :] - x[None, :, :]) ** 2, axis=-1)
+
+
+def _from_products(x: Array) -> Array:
+    products = inner_products(x)
+    norms = jnp.diagonal(products)
+    sums = norms[:, None] + norms[None, :]
+    squared = sums - 2.0 * products
+    unresolved = squared <= 16.0 * jnp.finfo(x.dtype).eps * sums
+    return jnp.where(unresolved, 0.0, squared)

@@ -1,0 +1,83 @@
+"""Counts to positional distributions μ_i(v) = Pr[token at position i is v]."""
+
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from jaxpe._types import ArrayLike, is_traced
+from jaxpe.geometry.counts import PositionCounts
+
+EmptyPolicy = Literal["drop", "uniform", "zero", "error"]
+
+
+class PositionalDistributions(NamedTuple):
+    """One distribution over the vocabulary for each position, and which positions take part.
+
+    Attributes:
+        probabilities: float `[n, vocab]`, rows on the simplex (rows of zeros where not present,
+            or under the policy "zero").
+        present: bool `[n]`; a position that is not present takes no part in any mean, centring,
+            rank, stress or rate downstream.
+    """
+
+    probabilities: Float[Array, "*batch n vocab"]
+    present: Bool[Array, "*batch n"]
+
+
+def positional_distributions(
+    counts: PositionCounts | Int[ArrayLike, "n vocab"],
+    *,
+    empty: EmptyPolicy = "drop",
+    smoothing: float = 0.0,
+) -> PositionalDistributions:
+    """Relative frequencies (c + α) / (N + α·vocab) of the tokens at each position.
+
+    Args:
+        counts: `PositionCounts` (folds are summed) or an array `[n, vocab]`.
+        empty: what a position without a single token becomes. "drop": absent, by a mask, so that
+            shapes stay static. "uniform": the uniform distribution (what Cirrincione 2026 does;
+            it counts as structure). "zero": a row of zeros that takes part. "error": refused;
+            not available under `jit`, where counts cannot be looked at.
+        smoothing: α ≥ 0 added to every cell (Lidstone).
+
+    >>> mu = positional_distributions(np.array([[3, 1], [0, 0]]))
+    >>> mu.probabilities.tolist(), mu.present.tolist()
+    ([[0.75, 0.25], [0.0, 0.0]], [True, False])
+    """
+    if empty not in ("drop", "uniform", "zero", "error"):
+        raise ValueError(f"empty is {empty!r}: pass 'drop', 'uniform', 'zero' or 'error'")
+    if smoothing < 0:
+        raise ValueError(f"smoothing must be at least 0, not {smoothing}")
+    cells = counts.merged().tokens if isinstance(counts, PositionCounts) else jnp.asarray(counts)
+    occupied = jnp.sum(cells, axis=-1) > 0
+    if empty == "error":
+        _refuse_empty(occupied)
+    cells = cells.astype(float) + smoothing
+    total = jnp.sum(cells, axis=-1, keepdims=True)
+    frequencies = cells / jnp.where(total > 0, total, 1.0)
+    fill = 1.0 / cells.shape[-1] if empty == "uniform" else 0.0
+    probabilities = jnp.where(occupied[..., None], frequencies, fill)
+    present = occupied if empty == "drop" else jnp.ones_like(occupied)
+    return PositionalDistributions(probabilities, present)
+
+
+def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistributions:
+    """A plain array `[n, vocab]` means that every position is present."""
+    if isinstance(mu, PositionalDistributions):
+        return mu
+    mu = jnp.asarray(mu)
+    return PositionalDistributions(mu, jnp.ones(mu.shape[:-1], bool))
+
+
+def _refuse_empty(occupied: Array) -> None:
+    if is_traced(occupied):
+        raise ValueError("empty='error' needs concrete counts: use another policy under jit")
+    if not occupied.all():
+        empties = np.flatnonzero(~np.asarray(occupied))
+        raise ValueError(
+            f"{len(empties)} of {occupied.size} positions hold no token (the first is "
+            f"{empties[0]}): shorten the length, or pass empty='drop', 'uniform' or 'zero'"
+        )

@@ -1,0 +1,367 @@
+"""Signal and sampling noise: which part of a positional geometry would a second sample repeat?
+
+Plug-in Hellinger distances are mostly noise: with K words and N documents they are inflated by
+about (K − 1)/4 · (1/N_i + 1/N_j), so equal distributions look far apart. Products between two
+disjoint halves of the documents have no such term, because independent noise cancels in
+expectation.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float, Int, PyTree
+
+from jaxpe._types import ArrayLike
+from jaxpe.geometry.counts import PositionCounts, count_tokens, permute_within_documents
+from jaxpe.geometry.distances import Distances, gram_from_squared, pair_mask, safe_sqrt
+
+DEFAULT_FOLDS = 16
+
+
+class SplitHalfGeometry(NamedTuple):
+    """Geometry of the positions from products between disjoint halves of the documents.
+
+    Attributes:
+        gram: float `[n, n]`, centred; not positive semidefinite: its negative eigenvalues show
+            the size of the noise that is left.
+        squared_distances: float `[n, n]`; may be negative.
+        eigenvalues: float `[n]` of the Gram matrix, descending (absent positions add zeros).
+        present: bool `[n]`, positions with a token in both halves of every split.
+    """
+
+    gram: Float[Array, "n n"]
+    squared_distances: Float[Array, "n n"]
+    eigenvalues: Float[Array, " n"]
+    present: Bool[Array, " n"]
+
+    @property
+    def trace(self) -> Float[Array, ""]:
+        """Total squared distance to the centroid; may be negative without signal."""
+        return jnp.trace(self.gram)
+
+    @property
+    def distances(self) -> Distances:
+        """√ of the squared distances, negative ones as 0: the targets that stress compares with."""
+        return Distances(safe_sqrt(self.squared_distances), self.present)
+
+
+class NoiseFloor(NamedTuple):
+    """What sampling alone adds to the plug-in geometry, from the counts.
+
+    Attributes:
+        per_position: float `[n]`, E‖√μ̂_i − E√μ̂_i‖²; about (K − 1) / (4 N_i), less for rare words.
+        squared_distances: float `[n, n]`, the sum over the two positions.
+        trace: float, what the trace of the plug-in Gram matrix gains.
+        split_half_error: float `[n]`, standard error of a split-half squared norm of position i
+            where there is no signal.
+    """
+
+    per_position: Float[Array, " n"]
+    squared_distances: Float[Array, "n n"]
+    trace: Float[Array, ""]
+    split_half_error: Float[Array, " n"]
+
+
+class EffectiveRank(NamedTuple):
+    """Dimensions of the split-half geometry that stand above a null without positional order.
+
+    Attributes:
+        rank: int, leading eigenvalues above the threshold.
+        eigenvalues: float `[n]` of the corpus.
+        null_eigenvalues: float `[nulls, n]` of the corpora permuted within documents.
+        threshold: the `level` quantile of the null's largest eigenvalue.
+    """
+
+    rank: Int[Array, ""]
+    eigenvalues: Float[Array, " n"]
+    null_eigenvalues: Float[Array, "nulls n"]
+    threshold: Float[Array, ""]
+
+
+class Bootstrap(NamedTuple):
+    """A statistic and its interval over resampled documents (each field shaped as the statistic).
+
+    Attributes:
+        estimate: the statistic of the corpus.
+        low, high: ends of the interval.
+        standard_error: standard deviation over resamples.
+        samples: the statistic of every resample, leading axis `[samples]`.
+    """
+
+    estimate: PyTree
+    low: PyTree
+    high: PyTree
+    standard_error: PyTree
+    samples: PyTree
+
+
+def split_half_geometry(
+    counts: PositionCounts, *, key: Array, splits: int = 16
+) -> SplitHalfGeometry:
+    """Noise-cancelling Hellinger geometry (S_A S_Bᵀ + S_B S_Aᵀ)/2, averaged over random halves.
+
+    S_A = √μ̂ of one half of the folds, S_B of the other. The noise of disjoint documents is
+    independent and cancels in expectation, also between positions of one document. It is not
+    exactly unbiased, since E√μ̂ < √μ for words seen a few times: signal that lives in rare words
+    alone is missed in small samples.
+
+    Args:
+        counts: counts kept in at least two folds (`count_tokens(..., folds=16)`).
+        key: PRNG key that draws the halves.
+        splits: random halvings averaged over.
+
+    >>> rng = np.random.default_rng(0)
+    >>> counts = count_tokens(rng.integers(0, 50, (4000, 6)), vocab_size=50, folds=8)
+    >>> geometry = split_half_geometry(counts, key=jax.random.key(0))
+    >>> bool(abs(geometry.trace) < 0.01)                 # no signal: the plug-in trace is 0.015
+    True
+    """
+    folds = _folds_of(counts)
+    centre = jnp.sqrt(_pooled(counts))
+    cells = counts.tokens.astype(float)
+    whole = jnp.sum(cells, axis=0)
+
+    def halve(split_key: Array) -> tuple[Array, Array]:
+        chosen = jax.random.permutation(split_key, folds) < folds // 2
+        half = jnp.tensordot(chosen.astype(cells.dtype), cells, axes=1)
+        A, in_A = _root_frequencies(half)
+        B, in_B = _root_frequencies(whole - half)
+        # Any fixed vector may be subtracted, centring removes it again; this one keeps the
+        # products small, so that float32 has digits left for them.
+        product = jnp.matmul(A - centre[None, :], (B - centre[None, :]).T, precision="highest")
+        return 0.5 * (product + product.T), in_A & in_B
+
+    products, occupied = jax.lax.map(halve, jax.random.split(key, splits))
+    present = jnp.all(occupied, axis=0)
+    return _geometry_of_products(jnp.mean(products, axis=0), present)
+
+
+def noise_floor(counts: PositionCounts) -> NoiseFloor:
+    """Analytic size of the sampling noise in the plug-in geometry.
+
+    Tokens are taken as Poisson with the pooled frequency p_v of the word, so a position with N_i
+    tokens has noise Σ_v Var √X / N_i, X ~ Poisson(N_i p_v). Var √X is λ for rare words and tends
+    to 1/4 for frequent ones, which gives the textbook (K − 1) / (4 N_i) with K the effective
+    support. Documents are taken as independent.
+
+    >>> rng = np.random.default_rng(0)
+    >>> counts = count_tokens(rng.integers(0, 50, (4000, 6)), vocab_size=50)
+    >>> round(noise_floor(counts).per_position[0].item() * 4 * 4000 / 50, 1)
+    1.0
+    """
+    merged = counts.merged()
+    size = merged.per_position.astype(float)
+    pooled = _pooled(merged)
+    safe = jnp.maximum(size, 1.0)
+
+    def of_position(n_i: Array) -> tuple[Array, Array]:
+        full = _variance_of_root_poisson(n_i * pooled)
+        half = _variance_of_root_poisson(0.5 * n_i * pooled)
+        return jnp.sum(full), jnp.sum(half**2)
+
+    variance, squares = jax.lax.map(of_position, safe)
+    present = size > 0
+    per_position = jnp.where(present, variance / safe, 0.0)
+    pairs = jnp.where(pair_mask(present), per_position[:, None] + per_position[None, :], 0.0)
+    count = jnp.maximum(jnp.sum(present.astype(size.dtype)), 1.0)
+    return NoiseFloor(
+        per_position,
+        pairs,
+        jnp.sum(per_position) * (1.0 - 1.0 / count),
+        jnp.where(present, jnp.sqrt(squares) / (0.5 * safe), 0.0),
+    )
+
+
+def effective_rank(
+    ids: Int[ArrayLike, "documents n"],
+    *,
+    vocab_size: int,
+    key: Array,
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    exclude: Sequence[int] = (),
+    groups: Int[ArrayLike, " documents"] | None = None,
+    folds: int = DEFAULT_FOLDS,
+    splits: int = 16,
+    nulls: int = 20,
+    level: float = 0.95,
+) -> EffectiveRank:
+    """How many dimensions of position a second sample would repeat.
+
+    Counts the eigenvalues of the split-half Gram matrix above the `level` quantile of the largest
+    eigenvalue under the null, in which tokens are permuted within their documents. The null keeps
+    lengths and words, so what survives in it (late positions come from long documents, which
+    have their own words) is not counted as order.
+
+    Args:
+        ids, vocab_size, mask, exclude, folds, groups: as in `count_tokens`.
+        key: PRNG key for halves and permutations.
+        splits: halvings averaged over, for corpus and null alike.
+        nulls: permuted corpora.
+        level: quantile of the null's largest eigenvalue.
+
+    >>> rng = np.random.default_rng(0)
+    >>> ids = rng.integers(0, 50, (4000, 6)); ids[:, 0] = rng.integers(0, 25, 4000)
+    >>> effective_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
+    1
+    """
+    count = partial(count_tokens, vocab_size=vocab_size, mask=mask, exclude=exclude, folds=folds)
+    halving, *keys = jax.random.split(key, nulls + 1)
+
+    def spectrum(documents: ArrayLike) -> Array:
+        counts = count(documents, groups=groups)
+        return split_half_geometry(counts, key=halving, splits=splits).eigenvalues
+
+    def null_spectrum(null_key: Array) -> Array:
+        return spectrum(permute_within_documents(null_key, ids, mask, exclude=exclude))
+
+    null_eigenvalues = jax.lax.map(null_spectrum, jnp.stack(keys))
+    return rank_above_null(spectrum(ids), null_eigenvalues, level=level)
+
+
+def rank_above_null(
+    eigenvalues: Float[ArrayLike, " n"],
+    null_eigenvalues: Float[ArrayLike, "nulls n"],
+    *,
+    level: float = 0.95,
+) -> EffectiveRank:
+    """Eigenvalues above the `level` quantile of the largest eigenvalue of the null corpora.
+
+    >>> rank_above_null(np.array([3.0, 1.0, 0.1]), np.array([[0.2, 0.1, 0.0]])).rank.item()
+    2
+    """
+    eigenvalues, null_eigenvalues = jnp.asarray(eigenvalues), jnp.asarray(null_eigenvalues)
+    threshold = jnp.quantile(jnp.max(null_eigenvalues, axis=1), level)
+    rank = jnp.sum(eigenvalues > threshold)
+    return EffectiveRank(rank, eigenvalues, null_eigenvalues, threshold)
+
+
+def bootstrap(
+    statistic: Callable[[PositionCounts], Any],
+    ids: Int[ArrayLike, "documents n"],
+    *,
+    vocab_size: int,
+    key: Array,
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    exclude: Sequence[int] = (),
+    groups: Int[ArrayLike, " documents"] | None = None,
+    folds: int | None = DEFAULT_FOLDS,
+    samples: int = 200,
+    confidence: float = 0.95,
+) -> Bootstrap:
+    """Interval for any statistic of the counts, by resampling documents with replacement.
+
+    The copies of a document share its fold, so a split-half statistic keeps its halves
+    independent in every resample. The interval is the basic one, [2θ̂ − q_high, 2θ̂ − q_low]:
+    resampling adds as much noise bias to a plug-in statistic as sampling did, and the basic
+    interval subtracts it where the percentile interval would double it.
+
+    Args:
+        statistic: a traceable function of `PositionCounts` (in folds) to a pytree of floats.
+        ids, vocab_size, mask, exclude, groups, folds: as in `count_tokens`.
+        key: PRNG key.
+        samples: resamples.
+        confidence: coverage of the interval, in (0, 1).
+
+    >>> ids = np.arange(500)[:, None] % 2
+    >>> share = lambda counts: counts.merged().tokens[0, 0] / counts.documents
+    >>> interval = bootstrap(share, ids, vocab_size=2, key=jax.random.key(0))
+    >>> bool(interval.low < 0.5 < interval.high), round(interval.standard_error.item(), 3)
+    (True, 0.021)
+    """
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, not {confidence}")
+    count = partial(
+        count_tokens, vocab_size=vocab_size, mask=mask, exclude=exclude, folds=folds, groups=groups
+    )
+
+    def resampled(sample_key: Array) -> Any:
+        return statistic(count(ids, repeats=resample_documents(sample_key, len(ids))))
+
+    draws = jax.lax.map(resampled, jax.random.split(key, samples))
+    return basic_interval(statistic(count(ids)), draws, confidence=confidence)
+
+
+def resample_documents(key: Array, documents: int) -> Int[Array, " documents"]:
+    """How often each document is drawn in a bootstrap resample of the same size.
+
+    >>> resample_documents(jax.random.key(0), 10).sum().item()
+    10
+    """
+    drawn = jax.random.randint(key, (documents,), 0, documents)
+    return jnp.zeros(documents, jnp.int32).at[drawn].add(1)
+
+
+def basic_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.95) -> Bootstrap:
+    """The basic bootstrap interval [2θ̂ − q_high, 2θ̂ − q_low] from resampled statistics.
+
+    >>> interval = basic_interval(jnp.float32(1.0), jnp.float32([0.0, 1.0, 3.0]), confidence=0.98)
+    >>> round(interval.low.item(), 2), round(interval.high.item(), 2)
+    (-0.96, 1.98)
+    """
+    tail = 0.5 * (1.0 - confidence)
+
+    def reflected(level: float) -> PyTree:
+        return jax.tree.map(
+            lambda theta, draws: 2.0 * theta - jnp.quantile(draws, level, axis=0), estimate, samples
+        )
+
+    error = jax.tree.map(lambda draws: jnp.std(draws, axis=0), samples)
+    return Bootstrap(estimate, reflected(1.0 - tail), reflected(tail), error, samples)
+
+
+def _folds_of(counts: PositionCounts) -> int:
+    if counts.tokens.ndim != 3 or counts.tokens.shape[0] < 2:
+        raise ValueError(
+            f"counts have shape {counts.tokens.shape}: split halves need at least two folds; "
+            f"pass count_tokens(..., folds={DEFAULT_FOLDS})"
+        )
+    return counts.tokens.shape[0]
+
+
+def _pooled(counts: PositionCounts) -> Array:
+    """Frequencies of the words over all positions, [vocab]."""
+    totals = jnp.sum(counts.merged().tokens.astype(float), axis=0)
+    return totals / jnp.maximum(jnp.sum(totals), 1.0)
+
+
+def _root_frequencies(cells: Array) -> tuple[Array, Array]:
+    """√μ̂ of float counts [n, vocab], and which positions have any."""
+    total = jnp.sum(cells, axis=1)
+    return jnp.sqrt(cells / jnp.maximum(total, 1.0)[:, None]), total > 0
+
+
+def _geometry_of_products(products: Array, present: Array) -> SplitHalfGeometry:
+    """Squared distances and centred Gram matrix from averaged cross-half products."""
+    own = jnp.diagonal(products)
+    squared = own[:, None] + own[None, :] - 2.0 * products
+    squared = jnp.where(pair_mask(present), squared, 0.0)
+    gram = gram_from_squared(squared, present)
+    return SplitHalfGeometry(gram, squared, jnp.linalg.eigvalsh(gram)[::-1], present)
+
+
+def _variance_of_root_poisson(rate: Array) -> Array:
+    """Var √X for X ~ Poisson(rate), by interpolation in log rate."""
+    log_rate, variance = _root_poisson_table()
+    low, high = float(np.exp(log_rate[0])), float(np.exp(log_rate[-1]))
+    inside = jnp.interp(
+        jnp.log(jnp.clip(rate, low, high)),
+        jnp.asarray(log_rate, rate.dtype),
+        jnp.asarray(variance, rate.dtype),
+    )
+    # Below the table Var √X = λ − λ² to the digits kept; above it is 1/4 + 3/(32 λ).
+    return jnp.where(rate < low, rate, jnp.where(rate > high, 0.25, inside))
+
+
+def _root_poisson_table() -> tuple[np.ndarray, np.ndarray]:
+    """log λ and Var √X for X ~ Poisson(λ), λ in [1e-4, 200], from the series."""
+    log_rate = np.linspace(np.log(1e-4), np.log(200.0), 400)
+    rate = np.exp(log_rate)[:, None]
+    x = np.arange(1.0, 400.0)[None, :]
+    log_factorial = np.cumsum(np.log(x), axis=1)
+    mean_root = np.sum(np.sqrt(x) * np.exp(x * np.log(rate) - rate - log_factorial), axis=1)
+    return log_rate, rate[:, 0] - mean_root**2

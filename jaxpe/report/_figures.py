@@ -1,0 +1,377 @@
+"""The seven figures: one short function each, from an `Analysis` to a matplotlib `Figure`.
+
+Only the object interface is used, no pyplot, so drawing leaves no state behind. Widths suit a
+phone: five inches shown on 340 pixels keep the letters legible.
+"""
+
+import io
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jaxpe._errors import require
+from jaxpe.report._findings import FITTED, corrected_best, nearness, noise_share
+from jaxpe.report._words import number, percent, plural
+from jaxpe.report.analysis import Analysis, EncodingScore
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+# Okabe and Ito (2008): told apart with every common form of colour blindness, and in grey.
+PLUG_IN, SPLIT_HALF, CHANCE, ABSENT = "#D55E00", "#0072B2", "#555555", "#DDDDDD"
+ENCODING_COLOURS = {
+    "mds": "#0072B2",
+    "smacof": "#56B4E9",
+    "sinusoidal": "#D55E00",
+    "rope": "#E69F00",
+    "alibi": "#009E73",
+    "random": "#777777",
+}
+OTHER_COLOURS = ("#CC79A7", "#000000", "#B8A800")
+
+STYLE = {
+    "axes.edgecolor": "#999999",
+    "axes.labelcolor": "#333333",
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 11,
+    "figure.titlesize": 12.5,
+    "figure.titleweight": "bold",
+    "font.size": 10.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "jaxpe",  # otherwise the ids in an SVG are random
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+}
+
+FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
+MOST_PAIRS = 5_000  # points of one scatter
+SEED = 0  # of the pairs shown, so that the same analysis gives the same bytes
+
+
+class Rendered(NamedTuple):
+    """One figure as files: its title says the finding, its caption how to read it."""
+
+    name: str
+    title: str
+    caption: str
+    svg: bytes
+    png: bytes
+
+
+def render_figures(analysis: Analysis) -> list[Rendered]:
+    """Draw all figures; the same analysis gives the same bytes.
+
+    Raises `MissingExtraError` without the extra `report`.
+    """
+    return [_render(analysis, *figure) for figure in FIGURES]
+
+
+def hellinger_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """The distances between positions, plug-in and noise-corrected, each on its own scale."""
+    share = noise_share(analysis)
+    figure, axes = _figure(
+        "Distances between positions"
+        if not share > 0
+        else f"{percent(min(share, 1.0))} of the plug-in variance is noise",
+        height=3.1,
+        columns=2,
+    )
+    corrected = np.sqrt(np.clip(analysis.split_half_squared, 0, None))
+    panels = (
+        ("plug-in", analysis.hellinger, analysis.present),
+        ("noise-corrected", corrected, analysis.judged),
+    )
+    for axis, (title, distances, shown) in zip(axes, panels, strict=True):
+        image = axis.imshow(_off_diagonal(distances, shown), cmap="viridis", interpolation="none")
+        axis.set(title=title, xlabel="position", facecolor=ABSENT)
+        figure.colorbar(image, ax=axis, location="bottom", label="Hellinger distance")
+    return figure
+
+
+def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Eigenvalues of both geometries against the level that chance reaches."""
+    rank = analysis.effective_rank
+    title = f"{plural(rank, 'dimension')} {'rises' if rank == 1 else 'rise'} above chance"
+    figure, (axis,) = _figure(title if rank else "No dimension rises above chance")
+    for label, values, colour in (
+        ("plug-in", analysis.plug_in_eigenvalues, PLUG_IN),
+        ("noise-corrected", analysis.split_half_eigenvalues, SPLIT_HALF),
+    ):
+        values = values[np.abs(values) > 1e-12]  # zeros pad for the positions left out
+        axis.plot(np.arange(1, len(values) + 1), values, "o", ms=3.5, color=colour, label=label)
+    null = analysis.null_eigenvalue
+    axis.axhline(null, color=CHANCE, ls="--", lw=1.2, label=f"95 % chance level, {number(null)}")
+    if null > 0:  # linear where noise lives, logarithmic above
+        axis.set_yscale("symlog", linthresh=null)
+    axis.set(xlabel="eigenvalue number", ylabel="eigenvalue of the Gram matrix")
+    axis.legend()
+    return figure
+
+
+def map_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Positions at their two leading coordinates, coloured by position."""
+    rank = analysis.effective_rank
+    titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
+    figure, (axis,) = _figure(titles[rank] if rank < 2 else "The map of positions", height=4.2)
+    positions = np.flatnonzero(analysis.judged)
+    if not len(positions):
+        return _say(figure, axis, "no position can be judged")
+    x, y = analysis.coordinates[positions, :2].T
+    axis.plot(x, y, color="#CCCCCC", lw=0.8, zorder=1)
+    points = axis.scatter(x, y, c=positions, cmap="viridis", s=26, zorder=2)
+    for end in (0, -1):
+        label = f"position {positions[end]}"
+        axis.annotate(label, (x[end], y[end]), xytext=(6, 6), textcoords="offset points")
+    axis.set(xlabel="axis 1", ylabel="axis 2", aspect="equal", adjustable="datalim")
+    figure.colorbar(points, ax=axis, label="position")
+    return figure
+
+
+def encodings_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Raw and scaled stress of every encoding, on log axes that end at `FLOOR`."""
+    if not analysis.encodings:
+        figure, (axis,) = _figure("Fit of the encodings")
+        return _say(figure, axis, "no encoding was scored")
+    winners = corrected_best(analysis)
+    figure, axes = _figure(
+        f"Noise-corrected, {winners[0].name} fits best"
+        if len(winners) == 1
+        else "No fixed encoding fits best alone",
+        height=3.4,
+        columns=2,
+        sharey=True,
+    )
+    scores = analysis.encodings[::-1]
+    names, rows = [score.name for score in scores], np.arange(len(scores))
+    panels = (
+        ("raw stress, Eq. (4)", (("plug-in", "stress", PLUG_IN, "o"),)),
+        (
+            "scaled stress",
+            (
+                ("plug-in", "scaled_stress", PLUG_IN, "o"),
+                ("noise-corrected", "split_half_scaled_stress", SPLIT_HALF, "D"),
+            ),
+        ),
+    )
+    for axis, (title, series) in zip(axes, panels, strict=True):
+        for label, field, colour, marker in series:
+            values = np.maximum([getattr(score, field) for score in scores], FLOOR)
+            axis.plot(values, rows, marker, ms=7, color=colour, label=label, clip_on=False)
+        axis.set(title=title, xscale="log", yticks=rows, yticklabels=names)
+        axis.set_xlim(left=FLOOR)
+        axis.minorticks_off()
+        axis.set_ylim(-0.5, len(scores) - 0.5)
+        axis.grid(axis="y", color="#EEEEEE")
+        axis.set_axisbelow(True)
+    _legend(figure, axes[1], columns=2)
+    return figure
+
+
+def dimension_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Stress, raw and scaled, and cumulative variance against the width of the encoding."""
+    figure, axes = _figure("How many dimensions an encoding needs", height=6.2, rows=3, sharex=True)
+    curves = (
+        ("raw stress, Eq. (4)", analysis.stress_by_dimension),
+        ("scaled stress", analysis.scaled_stress_by_dimension),
+    )
+    for axis, (title, by_name) in zip(axes, curves, strict=False):
+        for (name, values), colour in zip(by_name.items(), _colours(by_name), strict=True):
+            floored = np.maximum(values, FLOOR)
+            axis.plot(analysis.dimensions, floored, "o-", ms=3.5, color=colour, label=name)
+        axis.set(title=title, yscale="log")
+        axis.set_ylim(bottom=FLOOR)
+    positive = np.clip(analysis.plug_in_eigenvalues, 0, None)
+    share = np.cumsum(positive) / max(positive.sum(), np.finfo(float).tiny)
+    axes[2].plot(np.arange(1, len(share) + 1), share, color=PLUG_IN)
+    axes[2].set(title="share of the plug-in variance", xlabel="dimensions", xscale="log")
+    axes[2].set_ylim(0, 1.02)
+    ticks = analysis.dimensions[:: len(analysis.dimensions) // 9 + 1]
+    axes[2].set_xticks(ticks, [str(tick) for tick in ticks])
+    axes[2].minorticks_off()
+    if analysis.effective_rank:
+        for axis in axes:
+            axis.axvline(analysis.effective_rank, color=CHANCE, ls="--", lw=1.2)
+    _legend(figure, axes[0], columns=3)
+    return figure
+
+
+def scatter_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Distance in each encoding against Hellinger distance, over the pairs of positions present."""
+    scores = analysis.encodings
+    rows = max((len(scores) + 1) // 2, 1)
+    figure, axes = _figure(_closest(scores), rows=rows, columns=2, height=2.0 * rows + 0.4)
+    i, j = _pairs(analysis.present)
+    for axis, score, colour in zip(axes, scores, _colours(s.name for s in scores), strict=False):
+        x, y = analysis.hellinger[i, j], score.distances[i, j]
+        axis.plot(x, y, ".", ms=2.5, alpha=0.4, mew=0, color=colour, rasterized=True)
+        axis.set_title(f"{score.name}, r = {score.pearson_r:.2f}")
+    for axis in axes[len(scores) :]:
+        axis.axis("off")
+    figure.supxlabel("Hellinger distance, plug-in", fontsize=10.5)
+    figure.supylabel("distance in the encoding", fontsize=10.5)
+    return figure
+
+
+def offset_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Squared distance by offset: squares, because their noise cancels in the mean."""
+    titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
+    figure, axes = _figure(
+        titles.get(nearness(analysis), "Distance and offset: no clear relation"),
+        rows=2,
+        height=5.6,
+        sharex=True,
+    )
+    offsets = np.arange(1, len(analysis.present))
+    plug_in = _by_offset(analysis.hellinger**2, analysis.present)
+    corrected = _by_offset(analysis.split_half_squared, analysis.judged)
+    for label, (mean, low, high), colour in (
+        ("plug-in", plug_in, PLUG_IN),
+        ("noise-corrected", corrected, SPLIT_HALF),
+    ):
+        axes[0].fill_between(offsets, low, high, color=colour, alpha=0.18, lw=0)
+        axes[0].plot(offsets, mean, color=colour, label=label)
+    axes[1].plot(offsets, corrected[0], color="black", lw=2.4, label="corpus")
+    colours = _colours(score.name for score in analysis.encodings)
+    # Sinusoidal and RoPE have the same distances: dashes let one show under the other.
+    dashes = itertools.cycle(("-", "--"))
+    for score, colour, dash in zip(analysis.encodings, colours, dashes, strict=False):
+        fitted = _scaled_to(corrected[0], _by_offset(score.distances**2, analysis.judged)[0])
+        axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=score.name)
+    axes[0].set(title="mean, and the middle 80 % of pairs", ylabel="squared distance")
+    axes[1].set(title="noise-corrected, and encodings at its scale", xlabel="offset |i − j|")
+    axes[0].legend()
+    _legend(figure, axes[1], columns=4)
+    return figure
+
+
+FIGURES: tuple[tuple[str, Callable[[Analysis], Any], str], ...] = (
+    (
+        "hellinger",
+        hellinger_figure,
+        "How different the tokens at any two positions are. Left: as counted, sampling noise "
+        "included. Right: estimated from two halves of the corpus, in which independent noise "
+        "cancels. Each has its own scale. Grey: the diagonal, and positions without data.",
+    ),
+    (
+        "spectrum",
+        spectrum_figure,
+        "Each point is one dimension of the geometry. Only noise-corrected dimensions above the "
+        "dashed line are larger than shuffled positions give. Below that line the axis is linear.",
+    ),
+    (
+        "map",
+        map_figure,
+        "Positions that hold similar tokens lie close together: the leading coordinates of the "
+        "noise-corrected geometry. Successive positions are joined.",
+    ),
+    (
+        "encodings",
+        encodings_figure,
+        "Farther left is better. Raw stress depends mostly on the scale of an encoding; scaled "
+        f"stress compares shapes. Points on the left edge are at or below {FLOOR:g}.",
+    ),
+    (
+        "dimension",
+        dimension_figure,
+        "Wider encodings against the plug-in distances, and how much variance the leading "
+        "dimensions hold. The dashed line marks the number of real dimensions; what is gained to "
+        "its right is mostly noise.",
+    ),
+    (
+        "scatter",
+        scatter_figure,
+        "One point for each pair of positions. A faithful encoding puts them on a rising straight "
+        f"line. Where there are more than {MOST_PAIRS:,} pairs, a random sample is shown.",
+    ),
+    (
+        "offset",
+        offset_figure,
+        "Whether positions farther apart hold more different tokens. The noise-corrected curve "
+        "may dip below zero by chance. Below: each encoding rescaled to the corpus, so only the "
+        "shape counts.",
+    ),
+)
+
+
+def _render(analysis: Analysis, name: str, draw: Callable, caption: str) -> Rendered:
+    with require("matplotlib", extra="report").rc_context(STYLE):
+        figure = draw(analysis)
+        svg, png = io.BytesIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", dpi=160, metadata={"Date": None})
+        figure.set_layout_engine("none")  # laid out already; a second time takes as long again
+        figure.savefig(png, format="png", dpi=200)
+    return Rendered(name, figure.get_suptitle(), caption, svg.getvalue(), png.getvalue())
+
+
+def _figure(
+    title: str, *, height: float = 3.6, rows: int = 1, columns: int = 1, **subplots: Any
+) -> tuple["matplotlib.figure.Figure", "list[matplotlib.axes.Axes]"]:
+    figure = require("matplotlib.figure", extra="report").Figure(
+        (5.2, height), layout="constrained"
+    )
+    figure.suptitle(title)
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **subplots).flat)
+
+
+def _say(figure, axis, text: str) -> "matplotlib.figure.Figure":
+    axis.axis("off")
+    axis.text(0.5, 0.5, text, ha="center", transform=axis.transAxes)
+    return figure
+
+
+def _legend(figure, axis, *, columns: int) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9.5)
+
+
+def _colours(names) -> list[str]:
+    others = itertools.cycle(OTHER_COLOURS)
+    return [ENCODING_COLOURS.get(name) or next(others) for name in names]
+
+
+def _closest(scores: list[EncodingScore]) -> str:
+    fixed = [s for s in scores if s.name not in FITTED and np.isfinite(s.pearson_r)]
+    if not fixed:
+        return "Distances, encoding against corpus"
+    closest = max(fixed, key=lambda score: score.pearson_r)
+    return f"Best correlated: {closest.name}, r = {closest.pearson_r:.2f}"
+
+
+def _off_diagonal(distances: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """Distances with NaN on the diagonal and where there is no data: neither sets the scale."""
+    hidden = ~(shown[:, None] & shown[None, :]) | np.eye(len(shown), dtype=bool)
+    return np.where(hidden, np.nan, distances)
+
+
+def _pairs(shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Index pairs i < j of the positions shown, at most `MOST_PAIRS` of them."""
+    positions = np.flatnonzero(shown)
+    i, j = np.triu_indices(len(positions), k=1)
+    if len(i) > MOST_PAIRS:
+        kept = np.sort(np.random.default_rng(SEED).choice(len(i), MOST_PAIRS, replace=False))
+        i, j = i[kept], j[kept]
+    return positions[i], positions[j]
+
+
+def _by_offset(squared: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """Mean, 10 % and 90 % quantile at each offset 1..n-1, [3, n-1]; NaN where no pair is shown."""
+    values = _off_diagonal(squared, shown)
+    curves = np.full((3, len(shown) - 1), np.nan)
+    for offset in range(1, len(shown)):
+        pairs = np.diagonal(values, offset)
+        if (known := pairs[np.isfinite(pairs)]).size:
+            curves[:, offset - 1] = known.mean(), *np.quantile(known, (0.1, 0.9))
+    return curves
+
+
+def _scaled_to(target: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """The multiple of `shape` nearest to `target` where both are known; never a negative one."""
+    tiny = np.finfo(float).tiny
+    return shape * max(np.nansum(shape * target), 0.0) / max(np.nansum(shape**2), tiny)

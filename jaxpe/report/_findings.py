@@ -1,0 +1,279 @@
+"""What the numbers of an `Analysis` mean, in plain words and with their doubts."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxpe.report._words import number, percent, plural, ranges
+from jaxpe.report.analysis import Analysis, EncodingScore, Interval
+
+# Fitted to the very distances they are scored against: their low plug-in stress says little.
+FITTED = frozenset({"mds", "smacof"})
+# Scaled stresses nearer than this are called a tie; no reader should choose by the third digit.
+TIE = 0.01
+# Without an interval, a violation rate within this of 0.5 is not told apart from chance.
+NEAR_CHANCE = 0.05
+
+
+class Headline(NamedTuple):
+    """One number of the top row: what it is, its value, and what to hold against it."""
+
+    label: str
+    value: str
+    detail: str
+
+
+def findings(analysis: Analysis) -> list[str]:
+    """What this report says, as short paragraphs in the order a reader needs them.
+
+    Every sentence follows from the numbers in `analysis`, and says so where they do not decide.
+    """
+    parts = (_dimensions, _noise, _fixed_fit, _fitted_fit, _scale, _nearness, _gaps, _doubts)
+    return [text for part in parts if (text := part(analysis))]
+
+
+def headlines(analysis: Analysis) -> list[Headline]:
+    """The six numbers on top of the page and in the console table."""
+    plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
+    low_high = _spread(analysis.intervals.get("split_half_violation_rate"))
+    absent = int(np.sum(~analysis.present))
+    return [
+        Headline(
+            "Real dimensions",
+            str(analysis.effective_rank),
+            f"plug-in suggests {analysis.plug_in_rank}",
+        ),
+        Headline(
+            "Noise in the plug-in variance",
+            _noise_value(noise_share(analysis)),
+            _spread(analysis.intervals.get("noise_share")) or "no interval",
+        ),
+        Headline(
+            "Best fixed encoding, noise-corrected",
+            _names(corrected),
+            _score(corrected, "split_half_scaled_stress"),
+        ),
+        Headline("Best fixed encoding, plug-in", _names(plug_in), _score(plug_in, "scaled_stress")),
+        Headline(
+            "Order violated",
+            percent(analysis.split_half_violation_rate),
+            f"of triples; 50 % is chance{f' ({low_high})' if low_high else ''}",
+        ),
+        Headline(
+            "Positions too rare to judge",
+            f"{np.sum(analysis.rare)} of {len(analysis.rare)}",
+            f"{absent} more hold no tokens" if absent else "every position holds tokens",
+        ),
+    ]
+
+
+def noise_share(analysis: Analysis) -> float:
+    """1 − split-half trace / plug-in trace; above 1 when the split-half trace is negative.
+
+    NaN where no position can be judged, and where the plug-in trace is zero: identical
+    distributions have no variance to share out.
+    """
+    if not analysis.judged.any() or not analysis.plug_in_trace > 0:
+        return math.nan
+    return 1 - analysis.split_half_trace / analysis.plug_in_trace
+
+
+def nearness(analysis: Analysis) -> int:
+    """+1 if nearer positions are more alike, −1 if less alike, 0 if not told apart from chance.
+
+    The plug-in rate has no say: positions with fewer documents look farther from all others.
+    """
+    rate = analysis.split_half_violation_rate
+    interval = analysis.intervals.get("split_half_violation_rate") or Interval(
+        rate, rate - NEAR_CHANCE, rate + NEAR_CHANCE
+    )
+    return int(interval.high < 0.5) - int(interval.low > 0.5)
+
+
+def best(analysis: Analysis, field: str) -> list[EncodingScore]:
+    """The fixed encodings whose `field` is lowest, ties included, best first; may be empty."""
+    scored = [
+        score
+        for score in analysis.encodings
+        if score.name not in FITTED and math.isfinite(getattr(score, field))
+    ]
+    scored.sort(key=lambda score: getattr(score, field))
+    return [s for s in scored if getattr(s, field) - getattr(scored[0], field) < TIE]
+
+
+def corrected_best(analysis: Analysis) -> list[EncodingScore]:
+    """As `best`, against the noise-corrected geometry; empty where that has no structure to fit."""
+    return best(analysis, "split_half_scaled_stress") if analysis.effective_rank else []
+
+
+def _dimensions(analysis: Analysis) -> str:
+    null = number(analysis.null_eigenvalue)
+    level = f"the level that shuffled positions exceed in 5 % of cases ({null})"
+    if not analysis.judged.any():
+        return (
+            "No position has enough documents in both halves of every split, so nothing here can "
+            "be told from noise. Use more documents or a shorter length."
+        )
+    if analysis.effective_rank == 0:
+        return (
+            "No positional structure can be told from noise here: no eigenvalue of the "
+            f"noise-corrected geometry rises above {level}. It may still exist, below what "
+            f"{plural(analysis.documents, 'document')} can show."
+        )
+    rank = analysis.effective_rank
+    rises = "eigenvalue rises" if rank == 1 else "eigenvalues rise"
+    return (
+        f"Position has about {plural(rank, 'real dimension')}: {rank} {rises} above {level}. "
+        f"The plug-in distances alone would suggest {analysis.plug_in_rank}."
+    )
+
+
+def _noise(analysis: Analysis) -> str:
+    if not analysis.judged.any():
+        return ""
+    share = noise_share(analysis)
+    if math.isnan(share):
+        return "All positions have the same token distribution: there is no variance to explain."
+    if share > 1:
+        return (
+            "All of the plug-in variance may be noise: the noise-corrected variance came out "
+            f"negative ({number(analysis.split_half_trace)}), which happens by chance when the "
+            "truth is near zero."
+        )
+    if share <= 0:
+        return "No sampling noise is visible in the plug-in distances."
+    interval = _spread(analysis.intervals.get("noise_share"))
+    return (
+        f"About {percent(share)} of the plug-in variance between positions is sampling noise"
+        f"{f' ({interval})' if interval else ''}. The estimate leans high: signal carried only by "
+        "rare tokens is partly counted as noise."
+    )
+
+
+def _fixed_fit(analysis: Analysis) -> str:
+    plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
+    if not plug_in:
+        return ""
+    fixed = [score for score in analysis.encodings if score.name not in FITTED]
+    if len(plug_in) == len(fixed) > 1:
+        text = (
+            f"At equal scale the fixed encodings ({_names(fixed)}) fit equally well "
+            f"({_score(plug_in, 'scaled_stress')}): these distances do not tell them apart."
+        )
+    else:
+        text = (
+            f"Of the fixed encodings, {_names(plug_in)} {_fits(plug_in)} the plug-in distances "
+            f"best at equal scale ({_score(plug_in, 'scaled_stress')}; 0 is perfect, 1 is useless)."
+        )
+    if "random" in [score.name for score in plug_in]:
+        text += (
+            " That random vectors are among the best means that these distances are nearly all "
+            "equal, as noise makes them."
+        )
+    if corrected:
+        text += (
+            f" Against the noise-corrected geometry, {_names(corrected)} {_fits(corrected)} best "
+            f"({_score(corrected, 'split_half_scaled_stress')})."
+        )
+    return text
+
+
+def _fitted_fit(analysis: Analysis) -> str:
+    fitted = [score for score in analysis.encodings if score.name in FITTED]
+    if not fitted:
+        return ""
+    text = (
+        f"{_names(fitted)} {_verb(fitted, 'is', 'are')} fitted to the plug-in distances, noise "
+        "included, so a low stress there proves nothing by itself."
+    )
+    if analysis.effective_rank:
+        fit = _score(fitted, "split_half_scaled_stress")
+        text += f" Against the noise-corrected geometry: {fit}."
+    return text
+
+
+def _scale(analysis: Analysis) -> str:
+    by_raw, by_scaled = best(analysis, "stress"), best(analysis, "scaled_stress")
+    if not by_raw or by_raw[0] in by_scaled:
+        return ""
+    return (
+        f"Raw stress, Eq. (4), would choose {by_raw[0].name} ({number(by_raw[0].stress)}), mostly "
+        "because of its scale: a model can rescale an encoding freely, so compare at equal scale."
+    )
+
+
+def _nearness(analysis: Analysis) -> str:
+    rate = analysis.split_half_violation_rate
+    if math.isnan(rate):
+        return ""
+    verdict = {
+        1: "Nearer positions tend to hold more similar tokens",
+        0: "Whether nearer positions hold more similar tokens cannot be told from chance",
+        -1: "Nearer positions tend to hold less similar tokens, so the structure is not a gradient",
+    }[nearness(analysis)]
+    interval = _spread(analysis.intervals.get("split_half_violation_rate"))
+    return (
+        f"{verdict}: of all triples, {percent(rate)}{f' ({interval})' if interval else ''} put the "
+        f"nearer position at the larger distance, where chance gives 50 %. With the plug-in "
+        f"distances it is {percent(analysis.plug_in_violation_rate)}."
+    )
+
+
+def _gaps(analysis: Analysis) -> str:
+    rare, absent = np.sum(analysis.rare), np.sum(~analysis.present)
+    texts = []
+    if rare:
+        texts.append(
+            f"{plural(int(rare), 'position')} ({ranges(analysis.rare)}) "
+            f"{'has' if rare == 1 else 'have'} too few documents to judge; "
+            "distances to them are mostly noise."
+        )
+    if absent:
+        texts.append(
+            f"{plural(int(absent), 'position')} ({ranges(~analysis.present)}) "
+            f"{'holds' if absent == 1 else 'hold'} no tokens and "
+            f"{'takes' if absent == 1 else 'take'} no part."
+        )
+    return " ".join(texts)
+
+
+def _doubts(analysis: Analysis) -> str:
+    if analysis.bootstrap == 0:
+        return "No intervals were computed (bootstrap = 0): read every number as a point estimate."
+    resamples = plural(analysis.bootstrap, "bootstrap resample")
+    return (
+        f"Intervals are 95 %, from {resamples} of the documents. "
+        "Stress measures faithfulness to the corpus, not how well a model will do."
+    )
+
+
+def _noise_value(share: float) -> str:
+    if share > 1:
+        return "all of it"
+    return "none seen" if share <= 0 else percent(share)
+
+
+def _spread(interval: Interval | None) -> str:
+    return f"interval {percent(interval.low)} to {percent(interval.high)}" if interval else ""
+
+
+def _names(scores: list[EncodingScore]) -> str:
+    names = [score.name for score in scores]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names) or "none"
+
+
+def _fits(scores: list[EncodingScore]) -> str:
+    return _verb(scores, "fits", "fit")
+
+
+def _verb(scores: list[EncodingScore], one: str, many: str) -> str:
+    return one if len(scores) == 1 else many
+
+
+def _score(scores: list[EncodingScore], field: str) -> str:
+    values = [value for s in scores if math.isfinite(value := getattr(s, field))]
+    if not values:
+        return "nothing to fit"
+    low, high = number(min(values)), number(max(values))
+    return f"scaled stress {low}" + (f" to {high}" if high != low else "")

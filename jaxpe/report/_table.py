@@ -1,0 +1,53 @@
+"""The report on a console, readable at 80 columns."""
+
+from typing import TYPE_CHECKING
+
+from jaxpe._errors import require
+from jaxpe.report._findings import headlines
+from jaxpe.report._words import number, percent, visible
+from jaxpe.report.analysis import Analysis
+
+if TYPE_CHECKING:
+    import rich.table
+
+
+def summary_table(analysis: Analysis) -> "rich.table.Table":
+    """The headline numbers, one a row: `rich.print(summary_table(analysis))`.
+
+    Raises `MissingExtraError` without the extra `report`.
+    """
+    size = f"{analysis.documents:,} documents, length {analysis.length}"
+    title = f"{visible(analysis.source)}: {size}"
+    return _table(title, ["", "value", ""], headlines(analysis), right=())
+
+
+def encoding_table(analysis: Analysis) -> "rich.table.Table":
+    """How each encoding fits, one a row; lower is better but for r.
+
+    Raises `MissingExtraError` without the extra `report`.
+    """
+    header = ["encoding", "dim", "stress", "scaled", "corrected", "violated", "r"]
+    rows = [
+        (
+            score.name,
+            f"{score.dim}",
+            number(score.stress),
+            number(score.scaled_stress),
+            number(score.split_half_scaled_stress),
+            percent(score.violation_rate),
+            number(score.pearson_r),
+        )
+        for score in analysis.encodings
+    ]
+    return _table("Encodings: how far from the corpus", header, rows, right=range(1, len(header)))
+
+
+def _table(title, header, rows, *, right) -> "rich.table.Table":
+    """Cells are `Text`, never markup, so that a corpus named "[red]" stays a name."""
+    text, box = require("rich.text", extra="report").Text, require("rich.box", extra="report")
+    table = require("rich.table", extra="report").Table(title=text(title), box=box.SIMPLE_HEAD)
+    for index, name in enumerate(header):
+        table.add_column(text(name), justify="right" if index in right else "left")
+    for row in rows:
+        table.add_row(*map(text, row))
+    return table

@@ -1,0 +1,74 @@
+"""How page, table and findings write numbers, positions and text from a corpus."""
+
+import math
+import unicodedata
+
+import numpy as np
+
+
+def number(value: float) -> str:
+    """Three significant digits; thousands with commas; what cannot be told from zero as a bound.
+
+    >>> number(1127.5), number(0.03999), number(3e-13), number(float("nan"))
+    ('1,128', '0.04', '< 1e-6', 'n/a')
+    """
+    if not math.isfinite(value):
+        return "n/a"
+    if 0 < abs(value) < 1e-6:
+        return "< 1e-6"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share of one as a percentage that rounds neither to none nor to all, and never wraps.
+
+    >>> percent(0.224), percent(0.9991), percent(0.002)
+    ('22\\xa0%', 'over 99\\xa0%', 'under 1\\xa0%')
+    """
+    if not math.isfinite(share):
+        return "n/a"
+    if 0 < share < 0.01:
+        return "under 1\N{NO-BREAK SPACE}%"
+    if 0.99 < share < 1:
+        return "over 99\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
+
+
+def plural(count: int, noun: str) -> str:
+    """Count and noun.
+
+    >>> plural(1, "position"), plural(3, "position")
+    ('1 position', '3 positions')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def ranges(mask: np.ndarray, *, limit: int = 4) -> str:
+    """The positions where a boolean [n] mask holds, runs joined, at most `limit` runs named.
+
+    >>> ranges(np.array([True, False, True, True, True]))
+    '0, 2–4'
+    """
+    positions = np.flatnonzero(mask)
+    runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
+    named = [f"{r[0]}–{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs[:limit] if len(r)]
+    left = len(positions) - sum(len(r) for r in runs[:limit])
+    return ", ".join(named) + (f" and {left} more" if left else "")
+
+
+def visible(text: str, *, limit: int = 48) -> str:
+    """Text from a corpus made safe to look at: what is invisible is named, what is long is cut.
+
+    Control, format and private characters (terminal escapes, bidirectional overrides, NUL), odd
+    spaces and lone surrogates become ⟨U+....⟩. Escaping for HTML is left to the template.
+
+    >>> visible("a\u202eb"), visible("x" * 60, limit=5), visible("")
+    ('a⟨U+202E⟩b', 'xxxxx…', '(empty)')
+    """
+    shown = "".join(map(_visible_character, text[:limit]))
+    return (shown + "…" if len(text) > limit else shown) or "(empty)"
+
+
+def _visible_character(character: str) -> str:
+    hidden = unicodedata.category(character)[0] in "CZ" and character != " "
+    return f"⟨U+{ord(character):04X}⟩" if hidden else character

@@ -1,0 +1,52 @@
+"""The output folder: `report.html`, `report.json`, `figures/*.svg` and `figures/*.png`."""
+
+import json
+import os
+from pathlib import Path
+
+from jaxpe._errors import InputError
+from jaxpe.report._figures import render_figures
+from jaxpe.report._page import render_page
+from jaxpe.report.analysis import Analysis
+
+
+def write_report(analysis: Analysis, directory: str | os.PathLike[str]) -> Path:
+    """Write the page, the numbers and the figures into `directory`; return the page's path.
+
+    The folder is made where it is missing. Everything is drawn before anything is written, each
+    file is replaced whole and the page comes last, so a failed run leaves no half page. The same
+    analysis gives the same bytes.
+
+    Raises `InputError` where the folder cannot be written, `ValueError` where the analysis holds a
+    NaN or an infinity that `to_json` lets through, and `MissingExtraError` without the extra
+    `report`.
+    """
+    directory = Path(directory)
+    figures = render_figures(analysis)
+    files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
+    files |= {f"figures/{figure.name}.png": figure.png for figure in figures}
+    files["report.json"] = _json(analysis)
+    files["report.html"] = render_page(analysis, figures).encode()
+    try:
+        (directory / "figures").mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            _replace(directory / name, content)
+    except OSError as error:
+        raise InputError(
+            f"cannot write the report into {directory} ({error.strerror}): "
+            "pass a folder that you may write to"
+        ) from error
+    return directory / "report.html"
+
+
+def _json(analysis: Analysis) -> bytes:
+    return (json.dumps(analysis.to_json(), indent=2, allow_nan=False) + "\n").encode()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

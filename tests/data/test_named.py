@@ -1,0 +1,165 @@
+"""Corpora by name: the standard library, SST-2 and IMDB."""
+
+import builtins
+import os
+import subprocess
+import sys
+import sysconfig
+import urllib.request
+
+import pytest
+
+from jaxpe._errors import InputError
+from jaxpe.data import Corpus, _named, _stdlib, load_corpus
+
+
+@pytest.fixture
+def small_stdlib(tmp_path, monkeypatch):
+    """A standard library of a few files, and an empty cache."""
+    root = tmp_path / "lib"
+    files = {
+        "b.py": '"""Module b."""\nclass C:\n  """Class."""\n  def m(self):\n    """Meth."""\n',
+        "a.py": '"""Module a."""\nasync def f():\n    """Class."""\n',
+        "broken.py": "def (:\n",
+        "escape.py": '"""Bad \\d escape."""\n',
+        "latin.py": "# coding: latin-1\n'''caf\xe9'''\n",
+        "test/t.py": '"""Skipped."""\n',
+        "site-packages/s.py": '"""Skipped."""\n',
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(text.encode("latin-1"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(root))
+    monkeypatch.setenv("JAXPE_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
+
+
+DOCSTRINGS = ["Module a.", "Class.", "Module b.", "Meth.", "Bad \\d escape.", "café"]
+
+
+def test_stdlib_collects_docstrings_once_each(small_stdlib):
+    assert load_corpus("stdlib") == ("stdlib", DOCSTRINGS)
+
+
+def test_stdlib_is_read_from_the_cache(small_stdlib, monkeypatch):
+    load_corpus("stdlib")
+    assert len(list((small_stdlib / "cache").iterdir())) == 1
+    monkeypatch.setattr(_stdlib, "_collect", None)
+    assert load_corpus("stdlib").documents == DOCSTRINGS
+
+
+@pytest.mark.parametrize("content", ["", "[1, 2]", "[]", '["cut', "{}"])
+def test_a_corrupt_cache_is_replaced(small_stdlib, content):
+    load_corpus("stdlib")
+    (cache,) = (small_stdlib / "cache").iterdir()
+    whole = cache.read_text()
+    cache.write_text(content)
+    assert load_corpus("stdlib").documents == DOCSTRINGS
+    assert cache.read_text() == whole
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(small_stdlib, monkeypatch):
+    (small_stdlib / "cache").write_text("a file where the folder should be")
+    assert load_corpus("stdlib").documents == DOCSTRINGS
+    monkeypatch.delenv("JAXPE_CACHE_DIR")
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    assert load_corpus("stdlib").documents == DOCSTRINGS
+
+
+def test_an_interrupted_write_leaves_nothing(small_stdlib, monkeypatch):
+    def fail(*paths):
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "replace", fail)
+    assert load_corpus("stdlib").documents == DOCSTRINGS
+    assert not list((small_stdlib / "cache").iterdir())
+
+
+def test_the_real_standard_library(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXPE_CACHE_DIR", str(tmp_path))
+    documents = load_corpus("stdlib").documents
+    assert len(documents) > 5000
+    assert len(set(documents)) == len(documents)
+
+
+def test_the_import_is_light():
+    code = "import sys, jaxpe.data; print({'tokenizers', 'tensorflow_datasets'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+@pytest.fixture
+def no_data_dir(monkeypatch):
+    monkeypatch.delenv("JAXPE_DATA_DIR", raising=False)
+
+
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_a_data_directory(tmp_path, monkeypatch, no_data_dir, how):
+    (tmp_path / "sst2").mkdir()
+    (tmp_path / "sst2" / "train.tsv").write_text("label\tsentence\n1\tgood\n0\tbad\n")
+    if how == "environment":
+        monkeypatch.setenv("JAXPE_DATA_DIR", str(tmp_path))
+    argument = tmp_path if how == "argument" else None
+    assert load_corpus("sst2", data_dir=argument) == Corpus("sst2", ["good", "bad"])
+
+
+class Prepared:
+    """What TFDS gives for a dataset on disk."""
+
+    def __init__(self, name, file_format):
+        assert file_format == "array_record"
+        self.field = {"glue/sst2": "sentence", "imdb_reviews": "text"}[name]
+
+    def is_prepared(self):
+        return True
+
+    def download_and_prepare(self):
+        builtins.print("Downloading")
+
+    def as_data_source(self, split):
+        assert split == "train"
+        return [{self.field: text.encode(), "label": 1} for text in ("naïve", "two")]
+
+
+@pytest.mark.parametrize("name", ["sst2", "imdb"])
+def test_tfds_when_there_are_no_files(tmp_path, monkeypatch, no_data_dir, capsys, name):
+    import tensorflow_datasets as tfds
+
+    monkeypatch.setattr(tfds, "builder", Prepared)
+    assert load_corpus(name, data_dir=tmp_path).documents == ["naïve", "two"]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["sst2", "imdb"])
+def test_tfds_knows_the_datasets(name):
+    import importlib
+
+    import tensorflow_datasets as tfds
+
+    home = _named.NAMED[name]
+    importlib.import_module(home.module)
+    features = tfds.builder(home.dataset, file_format="array_record").info.features
+    assert home.field in features
+
+
+def test_neither_files_nor_network(tmp_path, monkeypatch, no_data_dir):
+    import tensorflow_datasets as tfds
+
+    def offline(*where):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(_named.socket, "getaddrinfo", offline)
+    monkeypatch.setattr(urllib.request, "getproxies", dict)
+    monkeypatch.setattr(Prepared, "is_prepared", lambda self: False)
+    monkeypatch.setattr(tfds, "builder", Prepared)
+    message = r"none is set: pass data_dir or set JAXPE_DATA_DIR .*sst2/train\.tsv.*glue/sst2: OSE"
+    with pytest.raises(InputError, match=message):
+        load_corpus("sst2")
+    with pytest.raises(InputError, match=r"train\.jsonl\.gz does not exist.*imdb_reviews"):
+        load_corpus("imdb", data_dir=tmp_path)
+
+
+def test_neither_files_nor_tfds(monkeypatch, no_data_dir):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with pytest.raises(InputError, match=r"nor through TFDS .*pip install 'jaxpe\[data\]'"):
+        load_corpus("imdb")

@@ -1,0 +1,206 @@
+"""Tokenizers: laws that hold for all of them, and what each does to text."""
+
+import numpy as np
+import pytest
+
+from jaxpe._errors import InputError
+from jaxpe.data import Corpus, load_corpus, load_tokens, tokenize
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
+TEXTS = Corpus("cats", ["The CATS sat!", "the cat", "The cats sat the cats sat!", "zebra naï"])
+
+
+@pytest.fixture
+def vocabulary(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(PIECES) + "\n")
+    return path
+
+
+@pytest.fixture(params=["words", "characters", "bytes", "wordpiece", "special", "tokenizer.json"])
+def options(request, vocabulary):
+    match request.param:
+        case "wordpiece":
+            return {"tokenizer": vocabulary}
+        case "special":
+            return {"tokenizer": vocabulary, "special": True}
+        case "tokenizer.json":
+            return {"tokenizer": bert_json(vocabulary.parent), "special": True}
+    return {"tokenizer": request.param}
+
+
+def bert_json(folder):
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    model = Tokenizer(models.WordPiece({p: i for i, p in enumerate(PIECES)}, unk_token="[UNK]"))
+    model.normalizer = normalizers.BertNormalizer()
+    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    model.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    model.enable_truncation(4)
+    model.enable_padding(length=50)
+    path = folder / "tokenizer.json"
+    model.save(str(path))
+    return path
+
+
+def texts_of(corpus, row):
+    return [corpus.tokens[i] for i in corpus.ids[row][corpus.mask[row]]]
+
+
+@pytest.mark.parametrize("length", [None, 3, 5, 40])
+def test_shapes_padding_and_ranges(options, length):
+    corpus = tokenize(TEXTS, length=length, **options)
+    assert corpus.ids.dtype == np.int32
+    assert corpus.ids.shape == corpus.mask.shape
+    assert length in (None, corpus.ids.shape[1])
+    assert not corpus.ids[~corpus.mask].any()
+    assert (np.diff(corpus.mask.astype(int), axis=1) <= 0).all()
+    assert corpus.mask.sum(1).max() == min(corpus.longest, corpus.ids.shape[1])
+    assert 0 <= corpus.ids.min() <= corpus.ids.max() < corpus.vocab_size == len(corpus.tokens)
+
+
+def test_deterministic(options):
+    first, second = tokenize(TEXTS, **options), tokenize(TEXTS, **options)
+    np.testing.assert_array_equal(first.ids, second.ids)
+    assert first.tokens == second.tokens
+
+
+def test_truncation_keeps_a_prefix(options):
+    whole, cut = tokenize(TEXTS, length=40, **options), tokenize(TEXTS, length=5, **options)
+    inner = 4 if options.get("special") else 5
+    for row in range(len(TEXTS.documents)):
+        shorter = min(inner, len(texts_of(whole, row)))
+        assert texts_of(cut, row)[:shorter] == texts_of(whole, row)[:shorter]
+    assert cut.longest == whole.longest
+
+
+def test_words():
+    corpus = tokenize(Corpus("x", ["Don't stop, naïve_2 world!", "stop नमस्ते"]), length=9)
+    assert texts_of(corpus, 0) == ["don", "'", "t", "stop", ",", "naïve_2", "world", "!"]
+    assert texts_of(corpus, 1) == ["stop", "नमस्ते"]
+    assert corpus.tokens == ["stop", *sorted(set(corpus.tokens) - {"stop"})]
+
+
+def test_vocabulary_is_what_occurs_after_truncation():
+    corpus = tokenize(Corpus("x", ["a b c d", "b a e"]), length=2)
+    assert (corpus.tokens, corpus.vocab_size, corpus.longest) == (["a", "b"], 2, 4)
+
+
+def test_characters_and_bytes():
+    corpus = Corpus("x", ["é猫 ", "éa"])
+    characters = tokenize(corpus, tokenizer="characters", length=3)
+    assert texts_of(characters, 0) == ["é", "猫", " "]
+    assert characters.tokens[0] == "é"
+    raw = tokenize(corpus, tokenizer="bytes", length=9)
+    assert bytes(raw.ids[0][raw.mask[0]].tolist()).decode() == "é猫 "
+    assert raw.vocab_size == 256
+    assert (raw.tokens[65], raw.tokens[10]) == ("A", "0x0a")
+
+
+def test_wordpiece(vocabulary):
+    plain = tokenize(TEXTS, tokenizer=vocabulary, length=10)
+    assert texts_of(plain, 0) == ["the", "cat", "##s", "sat", "!"]
+    assert texts_of(plain, 3) == ["[UNK]", "nai"]
+    assert (plain.tokenizer, plain.exclude, plain.vocab_size) == ("wordpiece", (), len(PIECES))
+
+
+@pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json", "folder"])
+def test_special_tokens_surround_every_document(vocabulary, form):
+    path = {"vocab.txt": vocabulary, "folder": vocabulary.parent}.get(form)
+    path = path or bert_json(vocabulary.parent)
+    corpus = tokenize(TEXTS, tokenizer=path, length=4, special=True)
+    assert texts_of(corpus, 0) == ["[CLS]", "the", "cat", "[SEP]"]
+    assert texts_of(corpus, 1) == ["[CLS]", "the", "cat", "[SEP]"]
+    assert corpus.exclude == (0, 2, 3)
+    assert corpus.longest == 11
+
+
+def test_json_and_vocabulary_agree(vocabulary):
+    one = tokenize(TEXTS, tokenizer=vocabulary, special=True)
+    other = tokenize(TEXTS, tokenizer=bert_json(vocabulary.parent), special=True)
+    np.testing.assert_array_equal(one.ids, other.ids)
+    assert (one.tokens, other.tokenizer) == (other.tokens, "tokenizer.json")
+
+
+def test_a_vocabulary_with_capitals_is_cased(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\nThe\nthe\ncafé\n")
+    corpus = tokenize(Corpus("x", ["The café", "the"]), tokenizer=tmp_path)
+    assert texts_of(corpus, 0) == ["The", "café"]
+
+
+def test_default_length_is_what_one_document_in_twenty_reaches():
+    documents = ["a b c d e f g h"] + ["a b c"] * 2 + ["a"] * 37
+    assert tokenize(Corpus("x", documents)).ids.shape == (40, 3)
+    assert tokenize(Corpus("x", ["a"] * 9)).ids.shape == (9, 2)
+    assert tokenize(Corpus("x", ["a " * 500] * 2)).ids.shape == (2, 128)
+
+
+def test_progress_counts_the_documents():
+    seen = []
+
+    def progress(iterable, description, total=None):
+        seen.append((description, total))
+        return iterable
+
+    tokenize(TEXTS, progress=progress)
+    assert seen == [("Tokenizing into words", 4)]
+
+
+def test_what_cannot_be_done(vocabulary, tmp_path):
+    def fails(message, corpus=TEXTS, **options):
+        with pytest.raises(InputError, match=message):
+            tokenize(corpus, **options)
+
+    fails("unknown tokenizer 'word': no such file; pass words, characters, bytes", tokenizer="word")
+    fails("tokenizer 'words' has no special tokens; leave special out", special=True)
+    fails("length is 1; pass at least 2", length=1)
+    fails("length is 2; pass at least 3", length=2, tokenizer=vocabulary, special=True)
+    fails("x has no tokens", corpus=Corpus("x", [" ", ""]))
+    fails("x has no tokens", corpus=Corpus("x", []))
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    fails("holds neither tokenizer.json nor vocab.txt", tokenizer=folder)
+    (folder / "vocab.txt").write_text("[UNK]\na\n")
+    fails("adds no special tokens", tokenizer=folder, special=True)
+    (folder / "vocab.txt").write_text("a\n")
+    fails(r"has no line \[UNK\]", tokenizer=folder)
+    (folder / "vocab.txt").write_bytes(b"[UNK]\n\xff\n")
+    fails(r"vocab\.txt, line 2: byte 0xff", tokenizer=folder)
+    (folder / "tokenizer.json").write_text("{}")
+    fails(r"tokenizer\.json is not a tokenizer\.json", tokenizer=folder)
+
+
+def counted(corpus):
+    return (corpus.mask & ~np.isin(corpus.ids, corpus.exclude)).any(0)
+
+
+def test_sst2_as_bert_sees_it(data_dir):
+    corpus = load_tokens(
+        "sst2",
+        data_dir=data_dir,
+        tokenizer=data_dir / "bert-base-uncased",
+        special=True,
+        length=128,
+    )
+    assert (len(corpus.ids), corpus.longest, corpus.vocab_size) == (67_349, 66, 30_522)
+    assert np.flatnonzero(~counted(corpus)).tolist() == [0, *range(65, 128)]
+
+
+def test_imdb_as_bert_sees_it(data_dir):
+    # The first thousand reviews fill every position; all 25,000 take a quarter of a minute.
+    reviews = load_corpus("imdb", data_dir=data_dir)
+    assert len(reviews.documents) == 25_000
+    corpus = tokenize(
+        reviews._replace(documents=reviews.documents[:1000]),
+        tokenizer=data_dir / "bert-base-uncased" / "vocab.txt",
+        special=True,
+        length=256,
+    )
+    assert corpus.exclude == (0, 101, 102)
+    assert np.flatnonzero(~counted(corpus)).tolist() == [0, 255]
+
+
+def test_sst2_words(data_dir):
+    corpus = load_tokens("sst2", data_dir=data_dir)
+    assert corpus.tokens[:3] == ["the", ",", "a"]
+    assert 20 < corpus.ids.shape[1] < corpus.longest

@@ -1,0 +1,18 @@
+"""Reports written once, for the tests that only look."""
+
+from pathlib import Path
+
+import pytest
+
+from jaxpe.report import write_report
+from tests.report import factory
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(factory.analysis(), tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="session")
+def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(factory.hostile(), tmp_path_factory.mktemp("hostile"))

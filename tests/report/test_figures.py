@@ -1,0 +1,162 @@
+import math
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+
+from jaxpe._errors import MissingExtraError
+from jaxpe.report import _figures
+from jaxpe.report._figures import FIGURES, FLOOR, MOST_PAIRS, Rendered, render_figures
+from tests.report import factory
+from tests.report.factory import N, analysis, score
+
+DRAW = {name: draw for name, draw, _ in FIGURES}
+NONE, NAN = np.zeros(N, bool), np.full((N, N), math.nan)
+HALF = {"split_half_scaled_stress": math.nan}
+
+# Each must draw, without a warning, something true.
+DEGENERATE = {
+    "no structure": {"effective_rank": 0},
+    "one dimension": {"effective_rank": 1},
+    "nothing judged": {
+        "judged": NONE,
+        "effective_rank": 0,
+        "split_half_squared": NAN,
+        "split_half_eigenvalues": np.zeros(N),
+        "split_half_trace": 0.0,
+        "split_half_violation_rate": math.nan,
+        "intervals": {},
+        "encodings": [score("mds", **HALF), score("alibi", **HALF)],
+    },
+    "one judged": {"judged": np.arange(N) == 7},
+    "no null": {"null_eigenvalue": 0.0},
+    "no encodings": {
+        "encodings": [],
+        "stress_by_dimension": {},
+        "scaled_stress_by_dimension": {},
+        "dimensions": np.array([], int),
+    },
+    "identical positions": {
+        "hellinger": np.zeros((N, N)),
+        "split_half_squared": np.zeros((N, N)),
+        "plug_in_eigenvalues": np.zeros(N),
+        "split_half_eigenvalues": np.zeros(N),
+        "coordinates": np.zeros((N, 3)),
+        "plug_in_trace": 0.0,
+        "split_half_trace": 0.0,
+        "effective_rank": 0,
+        "encodings": [score("mds", pearson_r=math.nan)],
+    },
+    "negative split half": {"split_half_trace": -0.1, "split_half_squared": np.full((N, N), -0.1)},
+    "an unknown encoding": {"encodings": [score("mine & <yours>")]},
+}
+
+
+@pytest.fixture(scope="module")
+def figures() -> list[Rendered]:
+    before = dict(matplotlib.rcParams)
+    rendered = render_figures(analysis())
+    assert dict(matplotlib.rcParams) == before, "drawing changed the global settings"
+    return rendered
+
+
+def test_every_figure_is_a_well_formed_svg_and_a_png_with_a_title(figures):
+    assert [figure.name for figure in figures] == list(DRAW)
+    for figure in figures:
+        assert ElementTree.fromstring(figure.svg).tag.endswith("svg")
+        assert figure.png.startswith(b"\x89PNG")
+        assert figure.title
+        assert figure.caption
+        assert len(figure.svg) < 200_000
+
+
+def test_the_same_analysis_gives_the_same_bytes(figures, page):
+    for figure in figures:
+        assert (page.parent / f"figures/{figure.name}.svg").read_bytes() == figure.svg
+        assert (page.parent / f"figures/{figure.name}.png").read_bytes() == figure.png
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+def test_degenerate_analyses_draw(case):
+    for draw in DRAW.values():
+        draw(analysis(**DEGENERATE[case])).draw_without_rendering()
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "title"),
+    [
+        ("hellinger", {"plug_in_trace": 1.0, "split_half_trace": 0.5}, "50 % of the plug-in"),
+        ("hellinger", {"split_half_trace": -1.0}, "100 % of the plug-in"),
+        ("hellinger", {"plug_in_trace": 0.0}, "Distances between"),
+        ("spectrum", {}, "2 dimensions rise above chance"),
+        ("spectrum", {"effective_rank": 1}, "1 dimension rises above chance"),
+        ("spectrum", {"effective_rank": 0}, "No dimension rises"),
+        ("map", {}, "The map of positions"),
+        ("map", {"effective_rank": 1}, "Only axis 1 rises"),
+        ("map", {"effective_rank": 0}, "Nothing on this map"),
+        ("encodings", {}, "Noise-corrected, alibi fits best"),
+        ("encodings", {"effective_rank": 0}, "No fixed encoding fits best alone"),
+        ("scatter", {}, "Best correlated: sinusoidal, r = 0.92"),
+        ("scatter", {"encodings": []}, "Distances, encoding against corpus"),
+        ("offset", {}, "Distance grows with offset"),
+        ("offset", {"split_half_violation_rate": 0.8, "intervals": {}}, "Distance shrinks"),
+        ("offset", {"split_half_violation_rate": 0.5, "intervals": {}}, "no clear relation"),
+    ],
+)
+def test_titles_say_the_finding(name, overrides, title):
+    figure = DRAW[name](analysis(**overrides))
+    assert title in figure.get_suptitle().replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_absent_positions_and_the_diagonal_have_no_colour():
+    left, right = DRAW["hellinger"](analysis()).axes[:2]
+    case = analysis()
+    for axis, shown in ((left, case.present), (right, case.judged)):
+        hidden = np.ma.getmaskarray(axis.images[0].get_array())
+        assert hidden[~shown].all()
+        assert hidden[:, ~shown].all()
+        assert hidden.diagonal().all()
+        assert not hidden[1, 2]
+
+
+def test_a_stress_of_zero_sits_on_the_floor():
+    axis = DRAW["encodings"](analysis(encodings=[score("mds", stress=0.0)])).axes[0]
+    np.testing.assert_array_equal(axis.lines[0].get_xdata(), [FLOOR])
+
+
+def test_long_scatters_are_sampled_the_same_way_each_time():
+    i, j = _figures._pairs(np.arange(400) > 3)
+    again = _figures._pairs(np.arange(400) > 3)
+    assert len(i) == MOST_PAIRS
+    assert i.min() >= 4
+    assert (i < j).all()
+    np.testing.assert_array_equal(i, again[0])
+
+
+def test_short_scatters_hold_every_pair():
+    i, j = _figures._pairs(np.array([True, False, True, True]))
+    assert list(zip(i, j, strict=True)) == [(0, 2), (0, 3), (2, 3)]
+
+
+def test_by_offset_against_the_obvious_way():
+    case = factory.analysis()
+    squared, shown = case.hellinger**2, case.present
+    curves = _figures._by_offset(squared, shown)
+    pairs = [squared[i, i + 5] for i in range(N - 5) if shown[i] and shown[i + 5]]
+    expected = [np.mean(pairs), *np.quantile(pairs, (0.1, 0.9))]
+    np.testing.assert_allclose(curves[:, 4], expected)
+    assert np.isnan(curves[:, -1]).all()  # only positions 0 and 47, both absent
+
+
+def test_scaled_to_is_least_squares_and_never_negative():
+    shape = np.array([1.0, 2.0, np.nan])
+    np.testing.assert_allclose(_figures._scaled_to(3 * shape, shape), 3 * shape)
+    np.testing.assert_array_equal(_figures._scaled_to(-shape, shape)[:2], [0, 0])
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'jaxpe\[report\]'"):
+        render_figures(analysis())

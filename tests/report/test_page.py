@@ -1,0 +1,58 @@
+import re
+import sys
+
+import pytest
+
+from jaxpe._errors import MissingExtraError
+from jaxpe.report._page import render_page
+from tests.report import factory
+
+
+def test_the_page_is_self_contained(page):
+    html = page.read_text("utf-8")
+    assert "<script" not in html
+    sources = re.findall(r'(?:src|href)="([^"]*)"', html)
+    assert [s.split(",")[0] for s in sources[:7]] == ["data:image/svg+xml;base64"] * 7
+    assert sources[7:] == ["https://arxiv.org/abs/2604.05217"]  # a link, fetched by no one
+    assert "default-src 'none'" in html
+
+
+def test_the_page_says_how_it_was_computed(page):
+    html = page.read_text("utf-8")
+    for words in (
+        "stdlib",
+        "12,480",
+        "bootstrap",
+        "permutation null",
+        "9.80",
+        "Eq. (3)",
+        "Eq. (4)",
+    ):
+        assert words in html
+
+
+def test_text_from_the_corpus_is_escaped(hostile_page):
+    html = hostile_page.read_text("utf-8")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "<script" not in html
+    assert "<img src=x" not in html
+    assert "<b>corpus" not in html
+    assert "<i>tok" not in html
+    assert "{{ 7 * 7 }}" in html
+    assert "⟨U+0000⟩" in html
+    assert "⟨U+D800⟩" in html
+    assert not set(html) & {"\0", "\u202e", "\x1b"}
+    assert "w" * 40 + "…" in html
+    assert "w" * 41 not in html
+
+
+def test_empty_tables_say_so():
+    html = render_page(factory.analysis(encodings=[], top_tokens=[[]], top_token_positions=[3]), [])
+    assert "no encoding was scored" in html
+    assert '<span class="soft">none</span>' in html
+
+
+def test_without_jinja2_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'jaxpe\[report\]'"):
+        render_page(factory.analysis(), [])

@@ -1,0 +1,45 @@
+import io
+import sys
+
+import pytest
+import rich.console
+
+from jaxpe._errors import MissingExtraError
+from jaxpe.report import encoding_table, summary_table
+from tests.report import factory
+
+
+def printed(table) -> str:
+    console = rich.console.Console(width=80, file=io.StringIO(), force_terminal=False)
+    console.print(table)
+    return console.file.getvalue().replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_summary_at_80_columns():
+    text = printed(summary_table(factory.analysis()))
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("stdlib: 12,480 documents", "Real dimensions", "6 of 48", "97 %", "alibi"):
+        assert words in text
+
+
+def test_encodings_at_80_columns_without_wrapping():
+    lines = printed(encoding_table(factory.analysis())).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "alibi 1 0.498 0.31 0.12 22 % 0.69" in [" ".join(line.split()) for line in lines]
+    assert sum(line.strip() != "" for line in lines) == 2 + 1 + 6
+
+
+def test_no_encodings():
+    assert "encoding" in printed(encoding_table(factory.analysis(encodings=[])))
+
+
+def test_a_source_is_neither_markup_nor_a_terminal_escape():
+    text = printed(summary_table(factory.analysis(source="[red]\x1b[31mx\u202e")))
+    assert "[red]⟨U+001B⟩[31mx⟨U+202E⟩" in text
+    assert "\x1b" not in text
+
+
+def test_without_rich_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.text", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'jaxpe\[report\]'"):
+        summary_table(factory.analysis())

@@ -1,0 +1,33 @@
+import numpy as np
+import pytest
+
+from jaxpe.report._words import number, percent, ranges, visible
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (-0.2, "-0.2"), (271.04, "271"), (-3e-12, "< 1e-6"), (float("inf"), "n/a")],
+)
+def test_number(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0, "0 %"), (1.0, "100 %"), (0.5, "50 %"), (float("nan"), "n/a")]
+)
+def test_percent(share, text):
+    assert percent(share).replace("\N{NO-BREAK SPACE}", " ") == text
+
+
+def test_ranges_names_few_runs_and_counts_the_rest():
+    assert ranges(np.zeros(4, bool)) == ""
+    assert ranges(np.arange(20) % 2 == 0) == "0, 2, 4, 6 and 6 more"
+
+
+@pytest.mark.parametrize("hidden", ["\0", "\x1b", "\n", "\u00a0", "\u202e", "\u2028", "\ud800"])
+def test_hidden_characters_are_named(hidden):
+    assert visible(f"a{hidden}b") == f"a⟨U+{ord(hidden):04X}⟩b"
+
+
+def test_letters_of_every_script_stay():
+    assert visible("naïve שלום 日本 🙂 a b") == "naïve שלום 日本 🙂 a b"

@@ -1,0 +1,71 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxpe._errors import InputError
+from jaxpe.report import _write, write_report
+from tests.report import factory
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without the figures, which take longest and have tests of their own."""
+    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+
+
+def test_the_folder_is_complete(page):
+    folder = page.parent
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    plots = ("dimension", "encodings", "hellinger", "map", "offset", "scatter", "spectrum")
+    figures = [f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")]
+    assert names == [*figures, "report.html", "report.json"]
+    assert json.loads((folder / "report.json").read_text())["source"] == "stdlib"
+
+
+def test_folders_are_made_and_files_replaced(quick, tmp_path):
+    first = write_report(factory.analysis(), tmp_path / "a" / "b")
+    before = first.read_bytes()
+    assert write_report(factory.analysis(), str(tmp_path / "a" / "b")) == first
+    assert first.read_bytes() == before
+    write_report(factory.analysis(source="other"), tmp_path / "a" / "b")
+    assert b"other" in first.read_bytes()
+
+
+def test_a_folder_that_cannot_be_written_is_named(quick, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match=r"report into .*file/out .*pass a folder"):
+        write_report(factory.analysis(), tmp_path / "file" / "out")
+
+
+def test_nan_never_reaches_the_json_and_leaves_no_page(quick, tmp_path):
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_report(factory.analysis(plug_in_trace=float("nan")), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_run_leaves_the_old_page_whole(quick, tmp_path, monkeypatch):
+    page = write_report(factory.analysis(), tmp_path)
+    before = page.read_bytes()
+    write_bytes = Path.write_bytes
+
+    def full(path, content):
+        write_bytes(path, content[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        write_report(factory.analysis(source="other"), tmp_path)
+    assert page.read_bytes() == before
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_importing_the_room_loads_nothing_heavy():
+    code = (
+        "import sys, jaxpe.report; "
+        "heavy = {'matplotlib', 'jinja2', 'rich', 'flax'} & set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
