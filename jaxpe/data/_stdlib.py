@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import importlib
 import json
 import os
 import platform
@@ -13,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from jaxpe._cache import cache_directory
 from jaxpe.data._types import Progress
 
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
@@ -61,16 +61,9 @@ def _parsed(path: Path) -> ast.Module:
 
 
 def _cache_file() -> Path | None:
-    folder = os.environ.get("JAXPE_CACHE_DIR") or _user_cache_dir()
+    folder = cache_directory()
     name = f"stdlib-{platform.python_implementation()}-{platform.python_version()}.json"
-    return Path(folder) / name.lower() if folder else None
-
-
-def _user_cache_dir() -> str | None:
-    try:
-        return importlib.import_module("platformdirs").user_cache_dir("jaxpe")
-    except ImportError:
-        return None
+    return folder / name.lower() if folder else None
 
 
 def _read_cache(path: Path | None) -> list[str] | None:

@@ -38,4 +38,4 @@ def alibi_line(
     [[0.0], [0.5], [1.0]]
     """
     positions = jnp.asarray(positions).astype(jnp.result_type(float))
-    return (positions * slope)[:, None]
+    return (positions * jnp.asarray(slope, positions.dtype))[:, None]

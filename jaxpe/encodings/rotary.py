@@ -1,6 +1,7 @@
 """Rotary encoding seen as points: the orbit of a reference vector."""
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -27,6 +28,8 @@ def rotary_orbit(
     phases = position_phases(positions, inverse_frequencies(dim, base=base))
     if reference is None:
         reference = jnp.tile(jnp.asarray([1.0, 0.0], phases.dtype), dim // 2)
+    if np.shape(reference) != (dim,):
+        raise ValueError(f"reference has shape {np.shape(reference)}, not [dim] = {(dim,)}")
     pairs = jnp.asarray(reference, phases.dtype).reshape(1, dim // 2, 2)
     x, y = pairs[..., 0], pairs[..., 1]
     cos, sin = jnp.cos(phases), jnp.sin(phases)

@@ -220,11 +220,13 @@ def _checked_ids(ids, mask, vocab_size: int) -> tuple[Array, Array]:
     if ids.shape[0] > _INT32_MAX:
         raise OverflowError(f"more than {_INT32_MAX} documents: count in parts and add")
     mask = np.ones(ids.shape, bool) if mask is None else mask
+    if getattr(mask, "dtype", None) != bool:
+        raise ValueError("mask is not an array of bool: pass np.asarray(mask, bool)")
     if mask.shape != ids.shape:
         raise ValueError(f"mask has shape {mask.shape}, ids have {ids.shape}: they must agree")
     if not is_traced(ids, mask):
         _refuse_outside(ids, mask, vocab_size)
-    return jnp.asarray(ids), jnp.asarray(mask)
+    return _widened(ids), jnp.asarray(mask)
 
 
 def _refuse_outside(ids, mask, vocab_size: int) -> None:
@@ -254,9 +256,15 @@ def _scatter_add(row: Array, token: Array, weight: Array, shape: tuple[int, ...]
     return jnp.zeros(size, jnp.int32).at[index].add(weights, mode="drop").reshape(shape)
 
 
+def _widened(ids: ArrayLike) -> Array:
+    """Ids of at least 32 bits: in uint8 a vocabulary of 256 would wrap to 0."""
+    ids = jnp.asarray(ids)
+    return ids.astype(jnp.int32) if jnp.iinfo(ids.dtype).bits < 32 else ids
+
+
 def _is_excluded(ids: Array, exclude: Sequence[int]) -> Array:
     """Whether each id is one of a few excluded ones."""
-    excluded = jnp.zeros(ids.shape, bool)
+    ids, excluded = _widened(ids), jnp.zeros(ids.shape, bool)
     for token in exclude:
         excluded = excluded | (ids == jnp.asarray(token, ids.dtype))
     return excluded

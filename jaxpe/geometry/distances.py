@@ -58,7 +58,7 @@ def fisher_rao_distances(
     radius2 = jnp.sum(mu.probabilities, axis=-1)
     # ‖x + y‖² = 2‖x‖² + 2‖y‖² − ‖x − y‖²
     opposite = safe_sqrt(2.0 * (radius2[:, None] + radius2[None, :]) - chord**2)
-    near = chord > 0
+    near = chord != 0
     angle = jnp.where(near, jnp.arctan2(chord, jnp.where(near, opposite, 1.0)), 0.0)
     return Distances(4.0 * angle, present)
 
@@ -75,7 +75,7 @@ def euclidean_distances(
     >>> euclidean_distances(np.array([[0.0, 3.0], [4.0, 0.0]])).values.tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
-    points = jnp.asarray(points)
+    points = floating(points)
     present = all_present(points.shape[0]) if present is None else jnp.asarray(present)
     centred = centre_rows(points, present)
     n, d = points.shape
@@ -96,11 +96,17 @@ def gram_matrix(D: Distances | Float[ArrayLike, "n n"]) -> Float[Array, "n n"]:
 
 
 def gram_from_squared(
-    squared: Float[Array, "n n"], present: Bool[Array, " n"]
+    squared: Float[Array, "n n"],
+    present: Bool[Array, " n"],
+    *,
+    weights: Float[Array, " n"] | None = None,
 ) -> Float[Array, "n n"]:
-    """B = −½ H A H for any matrix A of squared distances, negative ones too."""
-    weight = present.astype(squared.dtype)
-    share = weight / jnp.maximum(jnp.sum(weight), 1.0)
+    """B = −½ H A H for any matrix A of squared distances, negative ones too.
+
+    With weights of the positions, H centres at their weighted mean.
+    """
+    weight = jnp.where(present, 1.0 if weights is None else weights, 0.0).astype(squared.dtype)
+    share = weight / jnp.maximum(jnp.sum(weight), jnp.finfo(squared.dtype).tiny)
     rows = jnp.sum(squared * share[None, :], axis=1)
     columns = jnp.sum(squared * share[:, None], axis=0)
     centred = squared - rows[:, None] - columns[None, :] + jnp.sum(rows * share)
@@ -120,10 +126,14 @@ def hellinger_gram(
 
 
 def as_distances(D: Distances | ArrayLike) -> Distances:
-    """A plain array `[n, n]` means that every position is present."""
+    """A plain array `[n, n]` means that every position is present.
+
+    What stands in rows and columns of absent positions is set to 0, even NaN.
+    """
     if isinstance(D, Distances):
-        return D
-    D = jnp.asarray(D)
+        taking_part = D.present[..., :, None] & D.present[..., None, :]
+        return Distances(jnp.where(taking_part, floating(D.values), 0.0), D.present)
+    D = floating(D)
     if D.ndim != 2 or D.shape[0] != D.shape[1]:
         raise ValueError(f"distances have shape {D.shape}, not [n, n]")
     return Distances(D, all_present(D.shape[0]))
@@ -142,8 +152,9 @@ def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:
 
 def centre_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Float[Array, "n d"]:
     """Rows minus the mean of the rows present; absent rows become 0."""
-    weight = present.astype(points.dtype)
-    mean = jnp.sum(points * weight[:, None], axis=0) / jnp.maximum(jnp.sum(weight), 1.0)
+    points = jnp.where(present[:, None], points, 0.0)
+    count = jnp.maximum(jnp.sum(present.astype(points.dtype)), 1.0)
+    mean = jnp.sum(points, axis=0) / count
     return jnp.where(present[:, None], points - mean[None, :], 0.0)
 
 
@@ -153,9 +164,15 @@ def inner_products(points: Float[Array, "n d"]) -> Float[Array, "n n"]:
 
 
 def safe_sqrt(x: Array) -> Array:
-    """√x for x > 0 and 0 elsewhere, with derivative 0 where x ≤ 0 (instead of inf or NaN)."""
-    positive = x > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
+    """√x for x > 0, 0 for x ≤ 0 with derivative 0 (instead of inf or NaN); NaN stays NaN."""
+    zero = x <= 0
+    return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, x)))
+
+
+def floating(x: ArrayLike) -> Array:
+    """An array of a floating dtype: integers, which would truncate what meets them, are cast."""
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
 
 
 def _differenced(x: Array) -> Array:

@@ -15,9 +15,11 @@ from jaxpe.geometry.distances import (
     Distances,
     all_present,
     as_distances,
+    floating,
     gram_matrix,
     hellinger_distances,
     hellinger_gram,
+    safe_sqrt,
 )
 from jaxpe.geometry.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.stress import stress
@@ -73,6 +75,7 @@ def classical_mds(D: Distances | Float[ArrayLike, "n n"], *, dim: int) -> Classi
     The derivative is right for every function of P that rotations leave alone (distances, stress,
     P Pᵀ), also where eigenvalues repeat. Where the cut between λ_d and λ_{d+1} splits equal
     eigenvalues (`gap` is 0) there is none; the terms that would divide by the gap are then 0.
+    NaN in D gives coordinates, eigenvalues and `gap` of NaN.
 
     Args:
         D: distances (not squared), `Distances` or `[n, n]`.
@@ -96,7 +99,9 @@ def classical_mds_from_gram(
     """
     if dim < 1:
         raise ValueError(f"dim must be at least 1, not {dim}")
-    B = jnp.asarray(B)
+    B = floating(B)
+    if B.ndim != 2 or B.shape[0] != B.shape[1]:
+        raise ValueError(f"the Gram matrix has shape {B.shape}, not [n, n]")
     n = B.shape[0]
     kept = min(dim, n)
     coordinates, eigenvalues = principal_coordinates(B, kept)
@@ -142,21 +147,48 @@ def information_optimal_encoding(
 def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors:
     """Best factors P ≈ A Bᵀ of a given rank (Eckart–Young), r(n + d) parameters (Remark 8).
 
-    B has orthonormal columns. Not differentiable where singular values repeat.
+    B has orthonormal columns and A = P B. The derivative is right for every function of A Bᵀ,
+    also where singular values repeat; where the cut splits equal ones there is none, and the
+    terms that would divide by their difference are 0.
 
     >>> low_rank_factors(np.ones((32, 128)), rank=3).parameters
     480
     """
-    P = jnp.asarray(P)
+    P = floating(P)
     n, d = P.shape
     if not 1 <= rank <= min(n, d):
         raise ValueError(f"rank must lie in [1, {min(n, d)}] for shape {P.shape}, not {rank}")
+    B = _row_space(P, rank)
+    A = jnp.matmul(P, B, precision="highest")
+    lost = jnp.sum((P - jnp.matmul(A, B.T, precision="highest")) ** 2)
+    whole = jnp.sum(P**2)
+    error = safe_sqrt(lost / jnp.where(whole == 0, 1.0, whole))
+    return LowRankFactors(A, B, rank * (n + d), error)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _row_space(P: Array, rank: int) -> Array:
+    """The leading right singular vectors V_r of P, as columns."""
+    return jnp.linalg.svd(P, full_matrices=False)[2][:rank].T
+
+
+# V_r matters up to rotations of its columns, so their derivative is taken orthogonal to V_r: with
+# M = Uᵀ dP V, the part of dv_b along a dropped v_c is (s_b M_bc + s_c M_cb) / (s_b² − s_c²), which
+# is first-order perturbation of PᵀP; outside of the row space of P, where s_c = 0, it is
+# (1 − V Vᵀ) dPᵀ u_b / s_b.
+@_row_space.defjvp
+def _row_space_jvp(rank, primals, tangents):
+    (P,), (dP,) = primals, tangents
     U, s, Vt = jnp.linalg.svd(P, full_matrices=False)
-    lost = jnp.sum(s[rank:] ** 2)
-    whole = jnp.maximum(jnp.sum(s**2), jnp.finfo(s.dtype).tiny)
-    return LowRankFactors(
-        U[:, :rank] * s[None, :rank], Vt[:rank].T, rank * (n + d), jnp.sqrt(lost / whole)
-    )
+    least = max(P.shape) * jnp.finfo(P.dtype).eps * s[0]
+    M = U.T @ dP @ Vt.T
+    b, c = s[None, :rank], s[rank:, None]
+    resolved = b - c > least
+    turned = b * M[:rank, rank:].T + c * M[rank:, :rank]
+    C = jnp.where(resolved, turned / jnp.where(resolved, b**2 - c**2, 1.0), 0.0)
+    outside = dP.T @ U[:, :rank] - Vt.T @ M[:rank].T
+    outside = jnp.where(b > least, outside / jnp.where(b > least, b, 1.0), 0.0)
+    return Vt[:rank].T, Vt[rank:].T @ C + outside
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

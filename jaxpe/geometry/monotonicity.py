@@ -6,7 +6,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._types import ArrayLike
-from jaxpe.geometry.distances import Distances, euclidean_distances
+from jaxpe.geometry.distances import Distances, as_distances, euclidean_distances
 
 _TOLERANCE = 1e-5
 
@@ -21,7 +21,7 @@ def monotonicity_violation_rate(
 
     0 for a monotone encoding, about 0.5 for a random one (Section 6.6 of Cirrincione 2026).
     Exact: every triple of present positions is counted, by sorting. The result is piecewise
-    constant, so its derivative is 0. With fewer than two comparable pairs it is 0.
+    constant, so its derivative is 0. Without a comparable triple it is 0; with NaN it is NaN.
 
     Args:
         encoding: coordinates `[n, d]`, or `Distances` (pass `as_distances(D)` for a plain matrix).
@@ -44,7 +44,8 @@ def monotonicity_violation_rate(
     # Integers hold each row exactly; their sum over rows may need more than int32 has.
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(delta.dtype))
     triples = jnp.sum(jnp.where(present, triples, 0).astype(delta.dtype))
-    return jnp.where(triples > 0, inversions / jnp.maximum(triples, 1.0), 0.0)
+    rate = jnp.where(triples > 0, inversions / jnp.maximum(triples, 1.0), 0.0)
+    return jnp.where(jnp.isnan(slack), jnp.nan, rate)
 
 
 def is_monotone(
@@ -79,9 +80,9 @@ def is_monotone(
 def _distances_of(encoding, present) -> tuple[Array, Array]:
     if not isinstance(encoding, Distances):
         encoding = euclidean_distances(encoding, present=present)
-    if present is None:
-        return encoding.values, encoding.present
-    return encoding.values, encoding.present & jnp.asarray(present)
+    if present is not None:
+        encoding = Distances(encoding.values, encoding.present & jnp.asarray(present))
+    return as_distances(encoding)
 
 
 def _inversions_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:

@@ -8,7 +8,13 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._types import ArrayLike
-from jaxpe.geometry.distances import Distances, as_distances, euclidean_distances, pair_mask
+from jaxpe.geometry.distances import (
+    Distances,
+    as_distances,
+    euclidean_distances,
+    floating,
+    pair_mask,
+)
 from jaxpe.geometry.mds import classical_mds
 from jaxpe.geometry.stress import stress
 
@@ -53,7 +59,9 @@ def smacof(
     De Leeuw (1977): X ← V⁺ B(X) X with V_ij = −w_ij, B_ij = −w_ij d_ij / δ_ij off the diagonal
     and rows that sum to 0. Several starts run as one: `jax.vmap` over `init`. Not for
     differentiating through (a `while_loop` has no reverse mode); at a minimum the gradient of
-    `stress` is 0 anyway.
+    `stress` is 0 anyway. NaN in D, the weights or the start ends the loop at once, with a stress
+    of NaN and `converged` False. Points that start in one place are not pulled apart by each
+    other; a start with all of them in one place stays there, at stress 1.
 
     Args:
         D: target distances (not squared).
@@ -100,7 +108,7 @@ def smacof(
         )
 
     def unfinished(state: _State) -> Array:
-        return (state.iterations < max_iterations) & ~state.converged
+        return (state.iterations < max_iterations) & ~state.converged & ~jnp.isnan(state.stress)
 
     initial = stress(start, D, weights=weights)
     iterations = jnp.zeros((), jnp.int32)
@@ -118,7 +126,7 @@ def _start(D: Distances, dim: int, init) -> Array:
         if init != "classical":
             raise ValueError(f"init is {init!r}: pass 'classical' or an array [n, dim]")
         return classical_mds(D, dim=dim).coordinates
-    init = jnp.asarray(init)
+    init = floating(init)
     expected = (D.values.shape[0], dim)
     if init.shape != expected:
         raise ValueError(f"init has shape {init.shape}, not [n, dim] = {expected}")

@@ -16,6 +16,7 @@ from jaxpe.geometry.distances import (
     Distances,
     as_distances,
     euclidean_distances,
+    floating,
     pair_mask,
     safe_sqrt,
 )
@@ -70,7 +71,7 @@ def scaled_stress(P: Points, D: Targets, *, weights: PairWeights | None = None) 
     """
     delta, d, w = _pairs(P, D, weights)
     cross, own = jnp.sum(w * delta * d), jnp.sum(w * delta**2)
-    scale = jnp.where(own > 0, cross / jnp.where(own > 0, own, 1.0), 0.0)
+    scale = jnp.where(own == 0, 0.0, cross / jnp.where(own == 0, 1.0, own))
     # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
     residual = jnp.sum(w * (scale * delta - d) ** 2)
     return ScaledStress(jnp.minimum(_ratio(residual, jnp.sum(w * d**2)), 1.0), scale)
@@ -118,7 +119,8 @@ def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
     size = counts.merged().per_position.astype(float)
     total = size[:, None] + size[None, :]
     weights = size[:, None] * size[None, :] / jnp.where(total > 0, total, 1.0)
-    return weights / jnp.maximum(jnp.max(weights), 1.0)
+    largest = jnp.max(weights)
+    return weights / jnp.where(largest > 0, largest, 1.0)
 
 
 def min_separation(P: Points, *, present: Bool[ArrayLike, " n"] | None = None) -> Float[Array, ""]:
@@ -144,19 +146,21 @@ def distance_correlation_pearson(P: Points, D: Targets) -> Float[Array, ""]:
     """
     delta, d, w = _pairs(P, D, None)
     count = jnp.maximum(jnp.sum(w), 1.0)
-    delta = w * (delta - jnp.sum(w * delta) / count)
-    d = w * (d - jnp.sum(w * d) / count)
-    variance = jnp.sum(delta**2) * jnp.sum(d**2)
-    # Rounding leaves a constant row with a tiny variance; that must not pass for a correlation.
-    return jnp.where(
-        variance > 0, jnp.sum(delta * d) / safe_sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0
-    )
+
+    def standardised(x: Array) -> Array:
+        centred = w * (x - jnp.sum(w * x) / count)
+        norm2, size2 = jnp.sum(centred**2), jnp.sum((w * x) ** 2)
+        # Rounding leaves equal distances a tiny variance; that must not pass for a correlation.
+        constant = norm2 <= (64.0 * jnp.finfo(x.dtype).eps) ** 2 * size2
+        return jnp.where(constant, 0.0, centred / jnp.sqrt(jnp.where(constant, 1.0, norm2)))
+
+    return jnp.sum(standardised(delta) * standardised(d))
 
 
 def _pairs(P: Points, D: Targets, weights: PairWeights | None) -> tuple[Array, Array, Array]:
     """Encoding distances, target distances and weights; the weight is 0 off the pairs compared."""
     D = as_distances(D)
-    P = jnp.asarray(P)
+    P = floating(P)
     if P.ndim != 2 or P.shape[0] != D.values.shape[0]:
         raise ValueError(
             f"the encoding has shape {P.shape} and the distances {D.values.shape}: pass an "
@@ -169,7 +173,7 @@ def _pairs(P: Points, D: Targets, weights: PairWeights | None) -> tuple[Array, A
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
-    """numerator / denominator, with 0/0 = 0 and x/0 = inf, and finite derivatives at both."""
-    usable = denominator > 0
+    """numerator / denominator ≥ 0, with 0/0 = 0, x/0 = inf, finite derivatives at both, and NaN."""
+    usable = denominator != 0
     value = numerator / jnp.where(usable, denominator, 1.0)
-    return jnp.where(usable, value, jnp.where(numerator > 0, jnp.inf, 0.0))
+    return jnp.where(usable, value, jnp.where(numerator == 0, 0.0, jnp.inf))

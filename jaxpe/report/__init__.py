@@ -6,7 +6,9 @@ Plotting, tables and templates come with the extra `report` and are imported onl
 from jaxpe.report._findings import findings as findings
 from jaxpe.report._table import encoding_table as encoding_table
 from jaxpe.report._table import summary_table as summary_table
+from jaxpe.report._write import prepare_directory as prepare_directory
 from jaxpe.report._write import write_report as write_report
 from jaxpe.report.analysis import Analysis as Analysis
 from jaxpe.report.analysis import EncodingScore as EncodingScore
 from jaxpe.report.analysis import Interval as Interval
+from jaxpe.report.analysis import analyse as analyse

@@ -1,7 +1,10 @@
 """The output folder: `report.html`, `report.json`, `figures/*.svg` and `figures/*.png`."""
 
+import contextlib
 import json
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from jaxpe._errors import InputError
@@ -21,22 +24,40 @@ def write_report(analysis: Analysis, directory: str | os.PathLike[str]) -> Path:
     NaN or an infinity that `to_json` lets through, and `MissingExtraError` without the extra
     `report`.
     """
-    directory = Path(directory)
+    directory = prepare_directory(directory)
     figures = render_figures(analysis)
     files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
     files |= {f"figures/{figure.name}.png": figure.png for figure in figures}
     files["report.json"] = _json(analysis)
     files["report.html"] = render_page(analysis, figures).encode()
-    try:
-        (directory / "figures").mkdir(parents=True, exist_ok=True)
+    with _writing(directory):
         for name, content in files.items():
             _replace(directory / name, content)
+    return directory / "report.html"
+
+
+def prepare_directory(directory: str | os.PathLike[str]) -> Path:
+    """Make the folder and write to it once, so that a long run does not fail at its end.
+
+    Raises `InputError` where it cannot be written.
+    """
+    directory = Path(directory)
+    with _writing(directory):
+        (directory / "figures").mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    return directory
+
+
+@contextlib.contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InputError(
             f"cannot write the report into {directory} ({error.strerror}): "
             "pass a folder that you may write to"
         ) from error
-    return directory / "report.html"
 
 
 def _json(analysis: Analysis) -> bytes:

@@ -1,0 +1,18 @@
+"""Where jaxpe keeps what it can make again: `JAXPE_CACHE_DIR`, else the user's cache folder."""
+
+import importlib
+import os
+from pathlib import Path
+
+
+def cache_directory() -> Path | None:
+    """The folder, which need not exist; None where none is known (no `platformdirs`)."""
+    folder = os.environ.get("JAXPE_CACHE_DIR") or _user_cache_directory()
+    return Path(folder) if folder else None
+
+
+def _user_cache_directory() -> str | None:
+    try:
+        return importlib.import_module("platformdirs").user_cache_dir("jaxpe")
+    except ImportError:
+        return None

@@ -1,0 +1,133 @@
+"""The commands of `jaxpe`: parse, call, print."""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import rich
+from rich.console import Console
+from rich.progress import track
+from tyro.conf import Positional
+
+from jaxpe._cache import cache_directory
+from jaxpe._errors import InputError
+from jaxpe.data import TokenCorpus, export_corpus, load_corpus, load_tokens
+from jaxpe.report import encoding_table, findings, prepare_directory, summary_table, write_report
+from jaxpe.report.analysis import analyse
+
+
+def report(
+    source: Positional[str] = "stdlib",
+    *,
+    tokenizer: str = "words",
+    length: int | None = None,
+    dim: int = 64,
+    empty: Literal["drop", "uniform", "zero", "error"] | None = None,
+    special: bool = False,
+    splits: int = 8,
+    bootstrap: int = 40,
+    seed: int = 0,
+    out: Path = Path("report"),
+    text_field: str | None = None,
+    data_dir: Path | None = None,
+) -> None:
+    """Measure what position means in a corpus, and write a report on it.
+
+    Args:
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz) or
+            .npy file, or - for lines on standard input.
+        tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json.
+        length: positions looked at; from the corpus when absent (at most 128).
+        dim: width at which encodings are compared (even).
+        empty: what positions without tokens become; "drop" when absent. Needed when the length
+            exceeds every document.
+        special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
+        splits: halvings of the corpus behind the noise-corrected geometry.
+        bootstrap: resamples behind the intervals; 0 for none.
+        seed: makes every number reproducible.
+        out: folder for report.html, report.json and figures.
+        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+    started = time.perf_counter()
+    prepare_directory(out)
+    _remember_compilations()
+    progress = _progress(Console(stderr=True))
+    corpus = load_tokens(
+        source,
+        tokenizer=tokenizer,
+        length=length,
+        special=special,
+        text_field=text_field,
+        data_dir=data_dir,
+        progress=progress,
+    )
+    _refuse_too_long(corpus, length, empty)
+    read = time.perf_counter() - started
+    analysis = analyse(
+        corpus,
+        dim=dim,
+        empty=empty or "drop",
+        splits=splits,
+        bootstrap=bootstrap,
+        seed=seed,
+        progress=progress,
+    )
+    analysis.timings.update(read=read)
+    page = write_report(analysis, out)
+    rich.print(summary_table(analysis))
+    rich.print(encoding_table(analysis))
+    Console(highlight=False).print(findings(analysis)[0], markup=False)
+    print(f"\nReport: {page}   ({time.perf_counter() - started:.0f} s)")
+
+
+def export(
+    source: Positional[str],
+    directory: Positional[Path],
+    *,
+    text_field: str | None = None,
+    data_dir: Path | None = None,
+) -> None:
+    """Write a corpus as a TFDS dataset (array_record), to be read back by path.
+
+    Args:
+        source: as for `jaxpe report`.
+        directory: folder that is made to hold the dataset.
+        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+    progress = _progress(Console(stderr=True))
+    corpus = load_corpus(source, text_field=text_field, data_dir=data_dir, progress=progress)
+    print(f"Exported {len(corpus.documents):,} documents: {export_corpus(corpus, directory)}")
+
+
+def _progress(console: Console):
+    """Bars on standard error; nothing where it is not a terminal."""
+
+    def show(iterable: Iterable[Any], description: str, total: int | None = None) -> Iterable[Any]:
+        if not console.is_terminal:
+            return iterable
+        return track(iterable, description, total=total, console=console, transient=True)
+
+    return show
+
+
+def _refuse_too_long(corpus: TokenCorpus, length: int | None, empty: str | None) -> None:
+    """A length beyond every document is a slip, unless the empty positions were thought of."""
+    if length is not None and length > corpus.longest and empty is None:
+        raise InputError(
+            f"--length {length} is longer than any document (the longest has {corpus.longest} "
+            f"tokens): pass --length {corpus.longest} or less, or say by --empty drop, uniform or "
+            "zero what the empty positions become"
+        )
+
+
+def _remember_compilations() -> None:
+    """Keep compiled programs between runs of the command; the second one starts faster."""
+    directory = cache_directory()
+    if directory is None:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(directory / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
