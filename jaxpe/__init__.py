@@ -51,6 +51,6 @@ from jaxpe.geometry import smacof as smacof
 from jaxpe.geometry import split_half_geometry as split_half_geometry
 from jaxpe.geometry import stress as stress
 from jaxpe.geometry import stress_per_position as stress_per_position
-from jaxpe.geometry import weighted_eigenvalues as weighted_eigenvalues
+from jaxpe.geometry import weighted_gram as weighted_gram
 
 __version__ = "0.1.0"

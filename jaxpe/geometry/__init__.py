@@ -35,7 +35,7 @@ from jaxpe.geometry.noise import noise_floor as noise_floor
 from jaxpe.geometry.noise import rank_above_null as rank_above_null
 from jaxpe.geometry.noise import resample_documents as resample_documents
 from jaxpe.geometry.noise import split_half_geometry as split_half_geometry
-from jaxpe.geometry.noise import weighted_eigenvalues as weighted_eigenvalues
+from jaxpe.geometry.noise import weighted_gram as weighted_gram
 from jaxpe.geometry.smacof import Smacof as Smacof
 from jaxpe.geometry.smacof import smacof as smacof
 from jaxpe.geometry.stress import ScaledStress as ScaledStress

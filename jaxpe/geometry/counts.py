@@ -220,8 +220,8 @@ def _checked_ids(ids, mask, vocab_size: int) -> tuple[Array, Array]:
     if ids.shape[0] > _INT32_MAX:
         raise OverflowError(f"more than {_INT32_MAX} documents: count in parts and add")
     mask = np.ones(ids.shape, bool) if mask is None else mask
-    if getattr(mask, "dtype", None) != bool:
-        raise ValueError("mask is not an array of bool: pass np.asarray(mask, bool)")
+    if not jnp.issubdtype(mask.dtype, jnp.bool_):
+        raise ValueError(f"mask is {mask.dtype}, not bool: pass mask.astype(bool)")
     if mask.shape != ids.shape:
         raise ValueError(f"mask has shape {mask.shape}, ids have {ids.shape}: they must agree")
     if not is_traced(ids, mask):

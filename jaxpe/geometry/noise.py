@@ -72,8 +72,8 @@ class EffectiveRank(NamedTuple):
 
     Attributes:
         rank: int, leading eigenvalues above the threshold.
-        eigenvalues: float `[n]` of the corpus' weighted Gram matrix.
-        null_eigenvalues: float `[nulls, n]`, of the corpora permuted within documents.
+        eigenvalues: float `[n]`, of the corpus' weighted Gram matrix less the null's mean.
+        null_eigenvalues: float `[nulls, n]`, of each null corpus less the mean of the others.
         threshold: the `level` quantile of the null's largest eigenvalue.
     """
 
@@ -192,13 +192,13 @@ def effective_rank(
 ) -> EffectiveRank:
     """How many dimensions of position a second sample would repeat.
 
-    Counts the eigenvalues of W^½ B W^½ above the `level` quantile of the largest eigenvalue under
-    the null, in which tokens are permuted within their documents. B is the split-half Gram matrix
-    centred at the weighted mean and W the documents at each position over their mean. Noise goes
-    as 1/N_i, so this gives every position the same noise, and a few thin positions do not drown
-    the rest; the weights leave the true rank as it is. The null keeps lengths and words, so what
-    survives in it (late positions come from long documents, which have their own words) is not
-    counted as order.
+    The null permutes the tokens within each document. Counted are the eigenvalues of
+    W^½ (B − B₀) W^½ above the `level` quantile of the largest that null corpora reach against one
+    another. B is the split-half Gram matrix and B₀ its mean over the null: permuting keeps lengths
+    and words, so B₀ holds what is not order (late positions come from long documents, which have
+    their own words). W is the number of documents at each position over their mean. Noise goes as
+    1/N_i, so this gives every position the same noise, and a few thin positions do not drown the
+    rest; weights leave the true rank as it is.
 
     Args:
         ids, vocab_size, mask, exclude, folds, groups: as in `count_tokens`.
@@ -212,30 +212,31 @@ def effective_rank(
     >>> effective_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
     1
     """
-    count = partial(count_tokens, vocab_size=vocab_size, mask=mask, exclude=exclude, folds=folds)
+    count = partial(
+        count_tokens, vocab_size=vocab_size, mask=mask, exclude=exclude, folds=folds, groups=groups
+    )
     halving, *keys = jax.random.split(key, nulls + 1)
 
-    def spectrum(documents: ArrayLike) -> Array:
-        counts = count(documents, groups=groups)
-        return weighted_eigenvalues(split_half_geometry(counts, key=halving, splits=splits), counts)
+    def gram(documents: ArrayLike) -> Array:
+        counts = count(documents)
+        return weighted_gram(split_half_geometry(counts, key=halving, splits=splits), counts)
 
-    def null_spectrum(null_key: Array) -> Array:
-        return spectrum(permute_within_documents(null_key, ids, mask, exclude=exclude))
+    def null_gram(null_key: Array) -> Array:
+        return gram(permute_within_documents(null_key, ids, mask, exclude=exclude))
 
-    null_eigenvalues = jax.lax.map(null_spectrum, jnp.stack(keys))
-    return rank_above_null(spectrum(ids), null_eigenvalues, level=level)
+    return rank_above_null(gram(ids), jax.lax.map(null_gram, jnp.stack(keys)), level=level)
 
 
-def weighted_eigenvalues(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[Array, " n"]:
-    """Eigenvalues of W^½ B W^½, descending: the spectrum that `effective_rank` judges.
+def weighted_gram(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[Array, "n n"]:
+    """W^½ B W^½ with B centred at the weighted mean and W = diag(N_i / mean N).
 
-    B is centred at the weighted mean, W = diag(N_i / mean N). With equally many documents at
-    every position they are the plain eigenvalues.
+    The Gram matrix that `effective_rank` judges. With equally many documents at every position it
+    is the plain one.
 
     >>> rng = np.random.default_rng(0)
     >>> counts = count_tokens(rng.integers(0, 9, (400, 3)), vocab_size=9, folds=4)
     >>> geometry = split_half_geometry(counts, key=jax.random.key(0))
-    >>> bool(jnp.allclose(weighted_eigenvalues(geometry, counts), geometry.eigenvalues))
+    >>> bool(jnp.allclose(weighted_gram(geometry, counts), geometry.gram))
     True
     """
     size = jnp.where(geometry.present, counts.merged().per_position, 0).astype(float)
@@ -243,24 +244,32 @@ def weighted_eigenvalues(geometry: SplitHalfGeometry, counts: PositionCounts) ->
     weights = size / jnp.maximum(mean, 1.0)
     gram = gram_from_squared(geometry.squared_distances, geometry.present, weights=weights)
     root = jnp.sqrt(weights)
-    return jnp.linalg.eigvalsh(root[:, None] * gram * root[None, :])[::-1]
+    return root[:, None] * gram * root[None, :]
 
 
 def rank_above_null(
-    eigenvalues: Float[ArrayLike, " n"],
-    null_eigenvalues: Float[ArrayLike, "nulls n"],
+    gram: Float[ArrayLike, "n n"],
+    null_grams: Float[ArrayLike, "nulls n n"],
     *,
     level: float = 0.95,
 ) -> EffectiveRank:
-    """Eigenvalues above the `level` quantile of the largest eigenvalue of the null corpora.
+    """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 
-    >>> rank_above_null(np.array([3.0, 1.0, 0.1]), np.array([[0.2, 0.1, 0.0]])).rank.item()
-    2
+    >>> null = np.array([[[0.1, 0.0], [0.0, 0.0]], [[0.2, 0.0], [0.0, 0.0]]])
+    >>> rank_above_null(np.diag([3.0, 0.05]), null).rank.item()
+    1
     """
-    eigenvalues, null_eigenvalues = jnp.asarray(eigenvalues), jnp.asarray(null_eigenvalues)
-    threshold = jnp.quantile(jnp.max(null_eigenvalues, axis=1), level)
-    rank = jnp.sum(eigenvalues > threshold)
-    return EffectiveRank(rank, eigenvalues, null_eigenvalues, threshold)
+    gram, null_grams = jnp.asarray(gram), jnp.asarray(null_grams)
+    nulls = null_grams.shape[0]
+    if nulls < 2:
+        raise ValueError(f"{nulls} null corpora: at least two are needed to see how they vary")
+    mean = jnp.mean(null_grams, axis=0)
+    # x_k − mean of the others = (x_k − mean) · nulls / (nulls − 1)
+    contrasts = (null_grams - mean[None]) * (nulls / (nulls - 1))
+    eigenvalues = jnp.linalg.eigvalsh(gram - mean)[::-1]
+    null_eigenvalues = jnp.linalg.eigvalsh(contrasts)[:, ::-1]
+    threshold = jnp.quantile(null_eigenvalues[:, 0], level)
+    return EffectiveRank(jnp.sum(eigenvalues > threshold), eigenvalues, null_eigenvalues, threshold)
 
 
 def bootstrap(

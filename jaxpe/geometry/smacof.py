@@ -11,6 +11,7 @@ from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import (
     Distances,
     as_distances,
+    centre_rows,
     euclidean_distances,
     floating,
     pair_mask,
@@ -81,7 +82,7 @@ def smacof(
     w = pair_mask(D.present).astype(start.dtype)
     if weights is not None:
         w = w * jnp.asarray(weights, start.dtype)
-    inverse = _pseudo_inverse(w) if weights is not None else None
+    inverse = _generalised_inverse(w) if weights is not None else None
     present = D.present.astype(start.dtype)
     target = w * D.values.astype(start.dtype)
 
@@ -91,7 +92,7 @@ def smacof(
         moved = jnp.sum(ratio, axis=1)[:, None] * X - jnp.matmul(ratio, X, precision="highest")
         if inverse is None:
             return moved / jnp.maximum(jnp.sum(present), 1.0)
-        return jnp.matmul(inverse, moved, precision="highest")
+        return centre_rows(jnp.matmul(inverse, moved, precision="highest"), D.present)
 
     def step(state: _State) -> _State:
         moved = guttman(state.coordinates)
@@ -133,7 +134,14 @@ def _start(D: Distances, dim: int, init) -> Array:
     return jnp.where(D.present[:, None], init, 0.0)
 
 
-def _pseudo_inverse(w: Array) -> Array:
-    """V⁺ of the weights' Laplacian V."""
-    V = jnp.diag(jnp.sum(w, axis=1)) - w
-    return jnp.linalg.pinv(V, hermitian=True)
+def _generalised_inverse(w: Array) -> Array:
+    """S^−½ L⁺ S^−½ with L = S^−½ V S^−½, V the weights' Laplacian and S its diagonal.
+
+    It differs from V⁺ by translations only, and keeps the digits of positions with tiny weights,
+    which V⁺ in float32 takes for disconnected.
+    """
+    degree = jnp.sum(w, axis=1)
+    root = jnp.where(degree > 0, 1.0 / jnp.sqrt(jnp.where(degree > 0, degree, 1.0)), 0.0)
+    scale = root[:, None] * root[None, :]
+    L = jnp.diag((degree > 0).astype(w.dtype)) - scale * w
+    return scale * jnp.linalg.pinv(L, hermitian=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxpe._errors import require
-from jaxpe.report._findings import FITTED, corrected_best, nearness, noise_share
+from jaxpe.report._findings import corrected_best, nearness
 from jaxpe.report._words import number, percent, plural
 from jaxpe.report.analysis import Analysis, EncodingScore
 
@@ -74,7 +74,7 @@ def render_figures(analysis: Analysis) -> list[Rendered]:
 
 def hellinger_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """The distances between positions, plug-in and noise-corrected, each on its own scale."""
-    share = noise_share(analysis)
+    share = analysis.noise_share
     figure, axes = _figure(
         "Distances between positions"
         if not share > 0
@@ -95,22 +95,33 @@ def hellinger_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
 
 
 def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
-    """Eigenvalues of both geometries against the level that chance reaches."""
+    """Eigenvalues of both geometries, and those that are tested against chance."""
     rank = analysis.effective_rank
     title = f"{plural(rank, 'dimension')} {'rises' if rank == 1 else 'rise'} above chance"
-    figure, (axis,) = _figure(title if rank else "No dimension rises above chance")
-    for label, values, colour in (
-        ("plug-in", analysis.plug_in_eigenvalues, PLUG_IN),
-        ("noise-corrected", analysis.split_half_eigenvalues, SPLIT_HALF),
-    ):
-        values = values[np.abs(values) > 1e-12]  # zeros pad for the positions left out
-        axis.plot(np.arange(1, len(values) + 1), values, "o", ms=3.5, color=colour, label=label)
+    figure, axes = _figure(title if rank else "No dimension rises above chance", columns=2)
     null = analysis.null_eigenvalue
-    axis.axhline(null, color=CHANCE, ls="--", lw=1.2, label=f"95 % chance level, {number(null)}")
-    if null > 0:  # linear where noise lives, logarithmic above
-        axis.set_yscale("symlog", linthresh=null)
-    axis.set(xlabel="eigenvalue number", ylabel="eigenvalue of the Gram matrix")
-    axis.legend()
+    panels = (
+        (
+            "all positions alike",
+            ("plug-in", analysis.plug_in_eigenvalues, PLUG_IN),
+            ("noise-corrected", analysis.split_half_eigenvalues, SPLIT_HALF),
+        ),
+        (
+            "tested: weighted by documents",
+            ("noise-corrected, weighted", analysis.rank_eigenvalues, SPLIT_HALF),
+        ),
+    )
+    for axis, (title, *series) in zip(axes, panels, strict=True):
+        for label, values, colour in series:
+            values = values[np.abs(values) > 1e-12]  # zeros pad for the positions left out
+            axis.plot(np.arange(1, len(values) + 1), values, "o", ms=3.5, color=colour, label=label)
+        if null > 0:  # linear where noise lives, logarithmic above
+            axis.set_yscale("symlog", linthresh=null)
+        axis.set(title=title, xlabel="eigenvalue number", ylabel="eigenvalue")
+    level = f"95 % chance level, {number(null)}"
+    axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=level)
+    for axis in axes:
+        axis.legend()
     return figure
 
 
@@ -337,7 +348,7 @@ def _colours(names) -> list[str]:
 
 
 def _closest(scores: list[EncodingScore]) -> str:
-    fixed = [s for s in scores if s.name not in FITTED and np.isfinite(s.pearson_r)]
+    fixed = [s for s in scores if not s.fitted and np.isfinite(s.pearson_r)]
     if not fixed:
         return "Distances, encoding against corpus"
     closest = max(fixed, key=lambda score: score.pearson_r)

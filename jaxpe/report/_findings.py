@@ -8,8 +8,6 @@ import numpy as np
 from jaxpe.report._words import number, percent, plural, ranges
 from jaxpe.report.analysis import Analysis, EncodingScore, Interval
 
-# Fitted to the very distances they are scored against: their low plug-in stress says little.
-FITTED = frozenset({"mds", "smacof"})
 # Scaled stresses nearer than this are called a tie; no reader should choose by the third digit.
 TIE = 0.01
 # Without an interval, a violation rate within this of 0.5 is not told apart from chance.
@@ -29,7 +27,17 @@ def findings(analysis: Analysis) -> list[str]:
 
     Every sentence follows from the numbers in `analysis`, and says so where they do not decide.
     """
-    parts = (_dimensions, _noise, _fixed_fit, _fitted_fit, _scale, _nearness, _gaps, _doubts)
+    parts = (
+        _dimensions,
+        _noise,
+        _fixed_fit,
+        _fitted_fit,
+        _scale,
+        _nearness,
+        _gaps,
+        _dependence,
+        _doubts,
+    )
     return [text for part in parts if (text := part(analysis))]
 
 
@@ -37,7 +45,7 @@ def headlines(analysis: Analysis) -> list[Headline]:
     """The six numbers on top of the page and in the console table."""
     plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
     low_high = _spread(analysis.intervals.get("split_half_violation_rate"))
-    absent = int(np.sum(~analysis.present))
+    empty = int(np.sum(analysis.documents_per_position == 0))
     return [
         Headline(
             "Real dimensions",
@@ -46,7 +54,7 @@ def headlines(analysis: Analysis) -> list[Headline]:
         ),
         Headline(
             "Noise in the plug-in variance",
-            _noise_value(noise_share(analysis)),
+            _noise_value(analysis.noise_share),
             _spread(analysis.intervals.get("noise_share")) or "no interval",
         ),
         Headline(
@@ -63,20 +71,9 @@ def headlines(analysis: Analysis) -> list[Headline]:
         Headline(
             "Positions too rare to judge",
             f"{np.sum(analysis.rare)} of {len(analysis.rare)}",
-            f"{absent} more hold no tokens" if absent else "every position holds tokens",
+            f"{empty} more hold no tokens" if empty else "every position holds tokens",
         ),
     ]
-
-
-def noise_share(analysis: Analysis) -> float:
-    """1 − split-half trace / plug-in trace; above 1 when the split-half trace is negative.
-
-    NaN where no position can be judged, and where the plug-in trace is zero: identical
-    distributions have no variance to share out.
-    """
-    if not analysis.judged.any() or not analysis.plug_in_trace > 0:
-        return math.nan
-    return 1 - analysis.split_half_trace / analysis.plug_in_trace
 
 
 def nearness(analysis: Analysis) -> int:
@@ -96,7 +93,7 @@ def best(analysis: Analysis, field: str) -> list[EncodingScore]:
     scored = [
         score
         for score in analysis.encodings
-        if score.name not in FITTED and math.isfinite(getattr(score, field))
+        if not score.fitted and math.isfinite(getattr(score, field))
     ]
     scored.sort(key=lambda score: getattr(score, field))
     return [s for s in scored if getattr(s, field) - getattr(scored[0], field) < TIE]
@@ -132,7 +129,7 @@ def _dimensions(analysis: Analysis) -> str:
 def _noise(analysis: Analysis) -> str:
     if not analysis.judged.any():
         return ""
-    share = noise_share(analysis)
+    share = analysis.noise_share
     if math.isnan(share):
         return "All positions have the same token distribution: there is no variance to explain."
     if share > 1:
@@ -155,7 +152,7 @@ def _fixed_fit(analysis: Analysis) -> str:
     plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
     if not plug_in:
         return ""
-    fixed = [score for score in analysis.encodings if score.name not in FITTED]
+    fixed = [score for score in analysis.encodings if not score.fitted]
     if len(plug_in) == len(fixed) > 1:
         text = (
             f"At equal scale the fixed encodings ({_names(fixed)}) fit equally well "
@@ -180,7 +177,7 @@ def _fixed_fit(analysis: Analysis) -> str:
 
 
 def _fitted_fit(analysis: Analysis) -> str:
-    fitted = [score for score in analysis.encodings if score.name in FITTED]
+    fitted = [score for score in analysis.encodings if score.fitted]
     if not fitted:
         return ""
     text = (
@@ -221,7 +218,8 @@ def _nearness(analysis: Analysis) -> str:
 
 
 def _gaps(analysis: Analysis) -> str:
-    rare, absent = np.sum(analysis.rare), np.sum(~analysis.present)
+    empties = analysis.documents_per_position == 0
+    rare, empty = np.sum(analysis.rare), int(np.sum(empties))
     texts = []
     if rare:
         texts.append(
@@ -229,13 +227,26 @@ def _gaps(analysis: Analysis) -> str:
             f"{'has' if rare == 1 else 'have'} too few documents to judge; "
             "distances to them are mostly noise."
         )
-    if absent:
+    if empty:
+        treated = {
+            "drop": f"{'takes' if empty == 1 else 'take'} no part",
+            "uniform": "count as uniform over the vocabulary in the plug-in numbers",
+            "zero": "count as rows of zeros in the plug-in numbers",
+        }[analysis.empty_policy]
         texts.append(
-            f"{plural(int(absent), 'position')} ({ranges(~analysis.present)}) "
-            f"{'holds' if absent == 1 else 'hold'} no tokens and "
-            f"{'takes' if absent == 1 else 'take'} no part."
+            f"{plural(empty, 'position')} ({ranges(empties)}) "
+            f"{'holds' if empty == 1 else 'hold'} no tokens and {treated}."
         )
     return " ".join(texts)
+
+
+def _dependence(analysis: Analysis) -> str:
+    if analysis.groups > 0.9 * analysis.documents:
+        return ""
+    return (
+        f"Many documents are pieces of others: the {analysis.documents:,} of them form about "
+        f"{plural(analysis.groups, 'independent group')}, and noise is judged by these."
+    )
 
 
 def _doubts(analysis: Analysis) -> str:

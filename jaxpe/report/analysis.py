@@ -72,8 +72,8 @@ class Analysis(NamedTuple):
     split_half_squared: np.ndarray  # float [n, n], may be negative
     plug_in_eigenvalues: np.ndarray  # float [n], descending
     split_half_eigenvalues: np.ndarray  # float [n], descending
-    rank_eigenvalues: np.ndarray  # float [n], of the weighted split-half Gram that is tested
-    null_eigenvalue: float  # 95 % quantile of its largest under the permutation null
+    rank_eigenvalues: np.ndarray  # float [n], tested: weighted split-half Gram less the null's
+    null_eigenvalue: float  # 95 % quantile of the largest of these under the permutation null
     plug_in_rank: int
     plug_in_trace: float
     plug_in_violation_rate: float
@@ -302,12 +302,15 @@ def _noise(
     groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
     ids, mask, vocab_size = _compacted(corpus)
     clock.lap("grouping")
-    count = jax.jit(
-        partial(jaxpe.count_tokens, vocab_size=vocab_size, folds=FOLDS, mask=mask, groups=groups)
+    # The corpus goes in as arguments: XLA would spend minutes folding it as a constant.
+    count = partial(
+        jax.jit(partial(jaxpe.count_tokens, vocab_size=vocab_size, folds=FOLDS)),
+        mask=mask,
+        groups=groups,
     )
     split = jax.jit(partial(jaxpe.split_half_geometry, key=keys[0], splits=splits))
-    spectrum = jax.jit(jaxpe.weighted_eigenvalues)
-    permute = jax.jit(partial(jaxpe.permute_within_documents, mask=mask))
+    weighted = jax.jit(jaxpe.weighted_gram)
+    permute = partial(jax.jit(jaxpe.permute_within_documents), mask=mask)
     counts = count(ids)
     geometry = split(counts)
     clock.lap("split halves")
@@ -315,8 +318,8 @@ def _noise(
     null = []
     for key in progress(jax.random.split(keys[1], NULLS), "permutation null", total=NULLS):
         permuted = count(permute(key, ids))
-        null.append(spectrum(split(permuted), permuted))
-    rank = jaxpe.rank_above_null(spectrum(geometry, counts), jnp.stack(null))
+        null.append(weighted(split(permuted), permuted))
+    rank = jaxpe.rank_above_null(weighted(geometry, counts), jnp.stack(null))
     clock.lap("permutation null")
 
     statistics = jax.jit(lambda counts: _statistics(counts, split(counts)))

@@ -1,5 +1,6 @@
 """Fake but plausible analyses: a slow drift and a bump of truth under a floor of sampling noise."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,21 +20,17 @@ HOSTILE_TOKENS = [
 ]
 
 
-class FakeAnalysis(Analysis):
-    """An analysis whose `to_json` works on made-up numbers."""
-
-    __slots__ = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {"source": self.source, "plug_in_trace": self.plug_in_trace}
-
-
-def analysis(**overrides: Any) -> FakeAnalysis:
+def analysis(**overrides: Any) -> Analysis:
     """A corpus of 48 positions with three real dimensions; any field can be overridden."""
-    return FakeAnalysis(**(_defaults() | overrides))
+    fields = _defaults() | overrides
+    if not fields["judged"].any() or not fields["plug_in_trace"] > 0:
+        share = math.nan
+    else:
+        share = 1 - fields["split_half_trace"] / fields["plug_in_trace"]
+    return Analysis(**({"noise_share": share} | fields))
 
 
-def hostile() -> FakeAnalysis:
+def hostile() -> Analysis:
     """Text from a corpus that attacks the page, in every field that shows text."""
     tokens = [(token, 9 - k) for k, token in enumerate(HOSTILE_TOKENS)]
     return analysis(
@@ -66,6 +63,7 @@ def score(name: str, **overrides: Any) -> EncodingScore:
         "pearson_r": 0.02 if name == "random" else 1.0 - scaled,
         "min_separation": 0.4,
         "distances": _encoding_distances(name),
+        "fitted": name in ("mds", "smacof"),
         "note": "slope 1/64 on a line" if name == "alibi" else "rows of the position matrix",
     }
     return EncodingScore(**(fields | overrides))
@@ -125,6 +123,7 @@ def _defaults() -> dict[str, Any]:
         "source": "stdlib",
         "tokenizer": "words",
         "documents": 12_480,
+        "groups": 12_480,
         "tokens": 431_207,
         "length": N,
         "vocab_size": 20_000,
@@ -143,6 +142,7 @@ def _defaults() -> dict[str, Any]:
         "split_half_squared": np.where(judged[:, None] & judged, split_half, np.nan),
         "plug_in_eigenvalues": plug_in_values,
         "split_half_eigenvalues": split_half_values,
+        "rank_eigenvalues": split_half_values,
         "null_eigenvalue": 0.04,
         "plug_in_rank": 44,
         "plug_in_trace": float(plug_in_values.sum()),
@@ -156,6 +156,7 @@ def _defaults() -> dict[str, Any]:
         },
         "coordinates": np.where(judged[:, None], centred, np.nan),
         "encodings": [score(name) for name in names],
+        "alibi_slopes": [(0.5, 90.0), (1 / 64, 0.498), (0.02, 0.31)],
         "stress_by_dimension": {
             "mds": 0.9 / dimensions**2 * (dimensions < 64),
             "sinusoidal": 4.2 * dimensions,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxpe.report import Interval, findings
-from jaxpe.report._findings import best, corrected_best, headlines, nearness, noise_share
+from jaxpe.report._findings import best, corrected_best, headlines, nearness
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
@@ -67,11 +67,6 @@ def test_noise(plug_in, split_half, sentence, headline):
     case = {"plug_in_trace": plug_in, "split_half_trace": split_half, "intervals": {}}
     assert sentence in said(**case)
     assert shown(**case)["Noise in the plug-in variance"] == f"{headline}; no interval"
-
-
-def test_noise_share_of_identical_distributions_is_nan():
-    assert math.isnan(noise_share(analysis(plug_in_trace=0.0)))
-    assert noise_share(analysis(plug_in_trace=2.0, split_half_trace=-1.0)) == 1.5
 
 
 def test_ties_are_called_ties():
@@ -140,13 +135,13 @@ def test_without_a_noise_corrected_rate_nothing_is_said_of_nearness():
 
 
 def test_one_rare_and_one_absent_position_are_singular():
-    text = said(rare=np.arange(N) == 3, present=np.arange(N) != 5)
+    text = said(rare=np.arange(N) == 3, documents_per_position=100 * (np.arange(N) != 5))
     assert "1 position (3) has too few documents" in text
     assert "1 position (5) holds no tokens and takes no part." in text
 
 
 def test_nothing_rare_and_nothing_absent_needs_no_sentence():
-    full = {"rare": np.zeros(N, bool), "present": np.ones(N, bool)}
+    full = {"rare": np.zeros(N, bool), "documents_per_position": np.full(N, 100)}
     assert "too few" not in said(**full)
     assert shown(**full)["Positions too rare to judge"] == "0 of 48; every position holds tokens"
 

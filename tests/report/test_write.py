@@ -40,10 +40,11 @@ def test_a_folder_that_cannot_be_written_is_named(quick, tmp_path):
         write_report(factory.analysis(), tmp_path / "file" / "out")
 
 
-def test_nan_never_reaches_the_json_and_leaves_no_page(quick, tmp_path):
-    with pytest.raises(ValueError, match="Out of range float"):
-        write_report(factory.analysis(plug_in_trace=float("nan")), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+def test_undefined_numbers_are_null_in_strict_json(quick, tmp_path):
+    page = write_report(factory.analysis(plug_in_trace=float("nan")), tmp_path)
+    text = page.with_name("report.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["plug_in"]["trace"] is None
 
 
 def test_a_failed_run_leaves_the_old_page_whole(quick, tmp_path, monkeypatch):

@@ -1,0 +1,204 @@
+"""One table: every public function with example arguments, to be crossed with every transform."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxpe
+from jaxpe import encodings, geometry
+
+VOCAB, N = 7, 6
+
+
+class Case(NamedTuple):
+    """A function of arrays alone, example arrays from a seed, and what a gradient may look at.
+
+    `reduce` maps the result to the scalar whose gradient is compared with finite differences; None
+    where the function has no useful derivative.
+    """
+
+    function: Callable[..., Any]
+    make: Callable[[np.random.Generator], tuple[np.ndarray, ...]]
+    reduce: Callable[[Any], jax.Array] | None = None
+
+
+def total(result: Any) -> jax.Array:
+    """Sum of squares of every floating leaf."""
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(result)]
+    floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return sum(jnp.sum(leaf**2) for leaf in floats)
+
+
+def rotation_invariant(mds: Any) -> jax.Array:
+    """What rotations of the coordinates leave alone, and the spectrum."""
+    P = mds.coordinates
+    return jnp.sum((P @ P.T) ** 3) + jnp.sum(mds.eigenvalues**2)
+
+
+def product(factors: Any) -> jax.Array:
+    return jnp.sum((factors.A @ factors.B.T) ** 3) + factors.relative_error
+
+
+def _ids(rng):
+    return (rng.integers(0, VOCAB, (24, N), dtype=np.int32),)
+
+
+def _masked_ids(rng):
+    return (*_ids(rng), rng.random((24, N)) < 0.8)
+
+
+def _mu(rng):
+    return (rng.dirichlet(np.full(VOCAB, 5.0), size=N),)
+
+
+def _points(rng):
+    return (rng.standard_normal((N, 3)),)
+
+
+def _targets(rng):
+    X = rng.standard_normal((N, N))
+    return (np.sqrt(((X[:, None] - X[None]) ** 2).sum(-1)),)
+
+
+def _gram(rng):
+    (X,) = _points(rng)
+    X = X - X.mean(0)
+    return (X @ X.T,)
+
+
+def _points_and_targets(rng):
+    return (*_points(rng), *_targets(rng))
+
+
+def _counts(ids, **kwargs):
+    return geometry.count_tokens(ids, vocab_size=VOCAB, **kwargs)
+
+
+def _split_half(ids):
+    return geometry.split_half_geometry(_counts(ids, folds=4), key=jax.random.key(0), splits=3)
+
+
+def _share(counts):
+    return counts.merged().tokens[0, 0] / counts.documents
+
+
+CASES: dict[str, Case] = {
+    "count_tokens": Case(lambda ids, mask: _counts(ids, mask=mask, exclude=(3,)), _masked_ids),
+    "count_tokens_in_folds": Case(lambda ids, mask: _counts(ids, mask=mask, folds=3), _masked_ids),
+    "fold_of_documents": Case(
+        lambda ids, mask: geometry.fold_of_documents(ids, mask, folds=3), _masked_ids
+    ),
+    "permute_within_documents": Case(
+        lambda ids, mask: geometry.permute_within_documents(
+            jax.random.key(0), ids, mask, exclude=(1,)
+        ),
+        _masked_ids,
+    ),
+    "positional_distributions": Case(
+        lambda ids: geometry.positional_distributions(_counts(ids), smoothing=0.5), _ids
+    ),
+    "as_distances": Case(geometry.as_distances, _targets, total),
+    "euclidean_distances": Case(geometry.euclidean_distances, _points, total),
+    "hellinger_distances": Case(geometry.hellinger_distances, _mu, total),
+    "fisher_rao_distances": Case(geometry.fisher_rao_distances, _mu, total),
+    "gram_matrix": Case(geometry.gram_matrix, _targets, total),
+    "hellinger_gram": Case(geometry.hellinger_gram, _mu, total),
+    "classical_mds": Case(lambda D: geometry.classical_mds(D, dim=2), _targets, rotation_invariant),
+    "classical_mds_from_gram": Case(
+        lambda B: geometry.classical_mds_from_gram(B, dim=2), _gram, rotation_invariant
+    ),
+    "information_optimal_encoding": Case(
+        lambda ids, mask: geometry.information_optimal_encoding(
+            ids, mask=mask, vocab_size=VOCAB, dim=2
+        ),
+        _masked_ids,
+    ),
+    "low_rank_factors": Case(lambda P: geometry.low_rank_factors(P, rank=2), _points, product),
+    "smacof": Case(
+        lambda D, init: geometry.smacof(D, dim=2, init=init, tolerance=1e-3),
+        lambda rng: (*_targets(rng), rng.standard_normal((N, 2))),
+    ),
+    "stress": Case(geometry.stress, _points_and_targets, total),
+    "stress_weighted": Case(
+        lambda P, D, w: geometry.stress(P, D, weights=w),
+        lambda rng: (*_points_and_targets(rng), rng.random((N, N))),
+        total,
+    ),
+    "scaled_stress": Case(geometry.scaled_stress, _points_and_targets, total),
+    "kruskal_stress1": Case(geometry.kruskal_stress1, _points_and_targets, total),
+    "stress_per_position": Case(geometry.stress_per_position, _points_and_targets, total),
+    "distance_correlation_pearson": Case(
+        geometry.distance_correlation_pearson, _points_and_targets, total
+    ),
+    "min_separation": Case(geometry.min_separation, _points, total),
+    "pair_weights": Case(
+        lambda ids, mask: geometry.pair_weights(_counts(ids, mask=mask)), _masked_ids
+    ),
+    "monotonicity_violation_rate": Case(geometry.monotonicity_violation_rate, _points),
+    "is_monotone": Case(geometry.is_monotone, _points),
+    "split_half_geometry": Case(_split_half, _ids),
+    "weighted_eigenvalues": Case(
+        lambda ids: geometry.weighted_eigenvalues(_split_half(ids), _counts(ids)), _ids
+    ),
+    "noise_floor": Case(lambda ids: geometry.noise_floor(_counts(ids)), _ids),
+    "effective_rank": Case(
+        lambda ids: geometry.effective_rank(
+            ids, vocab_size=VOCAB, key=jax.random.key(0), splits=2, nulls=2
+        ),
+        _ids,
+    ),
+    "rank_above_null": Case(
+        geometry.rank_above_null, lambda rng: (rng.random(N), rng.random((4, N)))
+    ),
+    "bootstrap": Case(
+        lambda ids: geometry.bootstrap(
+            _share, ids, vocab_size=VOCAB, key=jax.random.key(0), samples=5
+        ),
+        _ids,
+    ),
+    "resample_documents": Case(
+        lambda groups: geometry.resample_documents(jax.random.key(0), 24, groups=groups),
+        lambda rng: (rng.integers(0, 9, 24, dtype=np.int32),),
+    ),
+    "basic_interval": Case(
+        geometry.basic_interval, lambda rng: (rng.random(()), rng.random(9)), total
+    ),
+    "sinusoidal_vectors": Case(
+        lambda i: encodings.sinusoidal_vectors(i, dim=4),
+        lambda rng: (rng.integers(0, 99, N, dtype=np.int32),),
+    ),
+    "rotary_orbit": Case(
+        lambda i, q: encodings.rotary_orbit(i, dim=4, reference=q),
+        lambda rng: (rng.integers(0, 99, N, dtype=np.int32), rng.standard_normal(4)),
+        total,
+    ),
+    "alibi_line": Case(
+        lambda i, slope: encodings.alibi_line(i, slope=slope),
+        lambda rng: (rng.integers(0, 99, N, dtype=np.int32), np.asarray(rng.random())),
+        total,
+    ),
+    "random_vectors": Case(
+        lambda seed: encodings.random_vectors(jax.random.key(seed), N, dim=2),
+        lambda rng: (rng.integers(0, 99, (), dtype=np.int32),),
+    ),
+}
+
+# Public functions without a row, and why.
+EXEMPT = {
+    "pad_documents": "ragged Python lists in, NumPy out",
+    "inverse_frequencies": "a float64 NumPy constant, made at trace time",
+    "alibi_slopes": "a float64 NumPy constant, made at trace time",
+}
+
+
+def public_functions() -> set[str]:
+    names = (set(dir(geometry)) | set(dir(encodings))) & set(dir(jaxpe))
+    return {
+        name
+        for name in names
+        if name[0] != "_" and callable(f := getattr(jaxpe, name)) and not isinstance(f, type)
+        if "Literal" not in str(f)
+    }

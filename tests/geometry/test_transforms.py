@@ -1,0 +1,113 @@
+"""Every public function of geometry and encodings under every transform."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import encodings, geometry
+from tests.cases import CASES, EXEMPT, public_functions
+
+NAMES = list(CASES)
+DIFFERENTIABLE = [name for name in NAMES if CASES[name].reduce is not None]
+
+
+def arrays(name, seed):
+    return CASES[name].make(np.random.default_rng(seed))
+
+
+def close(actual, expected, rtol=1e-9, atol=1e-9):
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol)
+
+
+def test_every_public_function_is_in_the_table():
+    covered = {name for name in public_functions() if any(row.startswith(name) for row in NAMES)}
+    assert public_functions() - covered == set(EXEMPT)
+
+
+@pytest.mark.parametrize("module", [geometry, encodings])
+def test_public_names_of_a_module_are_public_in_jaxpe(module):
+    public = {n for n in dir(module) if n[0] != "_" and not hasattr(getattr(module, n), "__path__")}
+    functions = {n for n in public if getattr(getattr(module, n), "__module__", "") != ""}
+    functions = {n for n in functions if callable(getattr(module, n))}
+    assert functions <= set(dir(jaxpe))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jit_equals_eager_and_compiles_once(name):
+    traces = []
+
+    @jax.jit
+    def jitted(*args):
+        traces.append(1)
+        return CASES[name].function(*args)
+
+    close(jitted(*arrays(name, 0)), CASES[name].function(*arrays(name, 0)))
+    jitted(*arrays(name, 1))
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_vmap_equals_a_loop(name):
+    function = jax.jit(CASES[name].function)
+    rows = [arrays(name, seed) for seed in range(3)]
+    batched = jax.jit(jax.vmap(function))(*map(np.stack, zip(*rows, strict=True)))
+    for number, row in enumerate(rows):
+        close(jax.tree.map(lambda leaf, number=number: leaf[number], batched), function(*row))
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients_equal_finite_differences_in_both_modes_and_in_a_batch(name):
+    case, args = CASES[name], arrays(name, 0)
+    floating = [k for k, x in enumerate(args) if np.issubdtype(x.dtype, np.floating)]
+    rng = np.random.default_rng(9)
+    direction = [rng.standard_normal(args[k].shape) for k in floating]
+
+    def value(*xs):
+        return case.reduce(case.function(*xs))
+
+    def along(t, *xs):
+        moved = list(xs)
+        for k, e in zip(floating, direction, strict=True):
+            moved[k] = xs[k] + t * e
+        return value(*moved)
+
+    rows = [args, arrays(name, 1)]
+    stacked = list(map(np.stack, zip(*rows, strict=True)))
+    gradients = jax.jit(jax.vmap(jax.grad(value, argnums=tuple(floating))))(*stacked)
+    forward = jax.jit(jax.vmap(lambda *xs: jax.jvp(lambda t: along(t, *xs), (0.0,), (1.0,))[1]))
+    moved = jax.jit(along)
+    step = 1e-6
+    for number, tangent in enumerate(forward(*stacked)):
+        expected = (moved(step, *rows[number]) - moved(-step, *rows[number])) / (2 * step)
+        backward = sum(jnp.vdot(g[number], e) for g, e in zip(gradients, direction, strict=True))
+        np.testing.assert_allclose(tangent, expected, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(backward, tangent, rtol=1e-9, atol=1e-11)
+
+
+def to_float32(args):
+    return tuple(x.astype(np.float32) if x.dtype == np.float64 else x for x in args)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_inputs_give_float32_results(name):
+    args = to_float32(arrays(name, 0))
+    if not any(x.dtype == np.float32 for x in args) or name in ("rotary_orbit", "alibi_line"):
+        pytest.skip("made from integers: the default float, which the next test looks at")
+    for leaf in jax.tree.leaves(jax.jit(CASES[name].function)(*args)):
+        assert jnp.asarray(leaf).dtype != np.float64
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_session_agrees_with_float64(name):
+    exact = jax.jit(CASES[name].function)(*arrays(name, 0))
+    with jax.enable_x64(False):
+        rough = jax.jit(CASES[name].function)(*to_float32(arrays(name, 0)))
+        for leaf in jax.tree.leaves(rough):
+            assert jnp.asarray(leaf).dtype.itemsize <= 4
+    if name == "random_vectors":
+        return  # another stream of bits
+    close(rough, exact, rtol=2e-4, atol=2e-4)
