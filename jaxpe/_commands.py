@@ -14,8 +14,14 @@ from tyro.conf import Positional
 from jaxpe._cache import cache_directory
 from jaxpe._errors import InputError
 from jaxpe.data import TokenCorpus, export_corpus, load_corpus, load_tokens
-from jaxpe.report import encoding_table, findings, prepare_directory, summary_table, write_report
-from jaxpe.report.analysis import analyse
+from jaxpe.report import (
+    analyse,
+    encoding_table,
+    findings,
+    prepare_directory,
+    summary_table,
+    write_report,
+)
 
 
 def report(

@@ -7,6 +7,7 @@ from jaxpe.geometry.counts import pad_documents as pad_documents
 from jaxpe.geometry.counts import permute_within_documents as permute_within_documents
 from jaxpe.geometry.distances import Distances as Distances
 from jaxpe.geometry.distances import as_distances as as_distances
+from jaxpe.geometry.distances import distances_from_gram as distances_from_gram
 from jaxpe.geometry.distances import euclidean_distances as euclidean_distances
 from jaxpe.geometry.distances import fisher_rao_distances as fisher_rao_distances
 from jaxpe.geometry.distances import gram_matrix as gram_matrix

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Integer
 
 from jaxpe._types import ArrayLike, is_traced
 
@@ -64,14 +64,14 @@ class PositionCounts(NamedTuple):
 
 
 def count_tokens(
-    ids: Int[ArrayLike, "documents n"],
+    ids: Integer[ArrayLike, "documents n"],
     *,
     vocab_size: int,
     mask: Bool[ArrayLike, "documents n"] | None = None,
     exclude: Sequence[int] = (),
     folds: int | None = None,
-    groups: Int[ArrayLike, " documents"] | None = None,
-    repeats: Int[ArrayLike, " documents"] | None = None,
+    groups: Integer[ArrayLike, " documents"] | None = None,
+    repeats: Integer[ArrayLike, " documents"] | None = None,
 ) -> PositionCounts:
     """Count every token at every position.
 
@@ -114,11 +114,11 @@ def count_tokens(
 
 
 def fold_of_documents(
-    ids: Int[ArrayLike, "documents n"],
+    ids: Integer[ArrayLike, "documents n"],
     mask: Bool[ArrayLike, "documents n"] | None = None,
     *,
     folds: int,
-    groups: Int[ArrayLike, " documents"] | None = None,
+    groups: Integer[ArrayLike, " documents"] | None = None,
 ) -> Int[Array, " documents"]:
     """The fold in `[0, folds)` of each document, from a hash of its content (or of its group).
 
@@ -171,11 +171,11 @@ def pad_documents(
 
 def permute_within_documents(
     key: Array,
-    ids: Int[ArrayLike, "documents n"],
+    ids: Integer[ArrayLike, "documents n"],
     mask: Bool[ArrayLike, "documents n"] | None = None,
     *,
     exclude: Sequence[int] = (),
-) -> Int[Array, "documents n"]:
+) -> Integer[Array, "documents n"]:
     """Shuffle each document's counted tokens among the places they hold; the rest stay.
 
     Lengths, masks and excluded tokens stay where they are, so only the order is destroyed: this
@@ -220,6 +220,7 @@ def _checked_ids(ids, mask, vocab_size: int) -> tuple[Array, Array]:
     if ids.shape[0] > _INT32_MAX:
         raise OverflowError(f"more than {_INT32_MAX} documents: count in parts and add")
     mask = np.ones(ids.shape, bool) if mask is None else mask
+    mask = np.asarray(mask) if isinstance(mask, list | tuple) else mask
     if not jnp.issubdtype(mask.dtype, jnp.bool_):
         raise ValueError(f"mask is {mask.dtype}, not bool: pass mask.astype(bool)")
     if mask.shape != ids.shape:

@@ -79,8 +79,28 @@ def euclidean_distances(
     present = all_present(points.shape[0]) if present is None else jnp.asarray(present)
     centred = centre_rows(points, present)
     n, d = points.shape
-    squared = _differenced(centred) if n * n * d <= _DIFFERENCES else _from_products(centred)
-    return Distances(jnp.where(pair_mask(present), safe_sqrt(squared), 0.0), present)
+    if n * n * d > _DIFFERENCES:
+        return distances_from_gram(inner_products(centred), present=present)
+    return Distances(jnp.where(pair_mask(present), safe_sqrt(_differenced(centred)), 0.0), present)
+
+
+def distances_from_gram(
+    B: Float[ArrayLike, "n n"], *, present: Bool[ArrayLike, " n"] | None = None
+) -> Distances:
+    """Distances √(B_ii + B_jj − 2 B_ij) of points with centred inner products B.
+
+    What is below √(16·eps·(B_ii + B_jj)) cannot be told from 0 and is 0, with derivative 0.
+
+    >>> distances_from_gram(np.array([[1.0, -1.0], [-1.0, 1.0]])).values.tolist()
+    [[0.0, 2.0], [2.0, 0.0]]
+    """
+    B = floating(B)
+    present = all_present(B.shape[0]) if present is None else jnp.asarray(present)
+    norms = jnp.diagonal(B)
+    sums = norms[:, None] + norms[None, :]
+    squared = sums - 2.0 * B
+    resolved = pair_mask(present) & (squared > 16.0 * jnp.finfo(B.dtype).eps * sums)
+    return Distances(safe_sqrt(jnp.where(resolved, squared, 0.0)), present)
 
 
 def gram_matrix(D: Distances | Float[ArrayLike, "n n"]) -> Float[Array, "n n"]:
@@ -177,12 +197,3 @@ def floating(x: ArrayLike) -> Array:
 
 def _differenced(x: Array) -> Array:
     return jnp.sum((x[:, None, :] - x[None, :, :]) ** 2, axis=-1)
-
-
-def _from_products(x: Array) -> Array:
-    products = inner_products(x)
-    norms = jnp.diagonal(products)
-    sums = norms[:, None] + norms[None, :]
-    squared = sums - 2.0 * products
-    unresolved = squared <= 16.0 * jnp.finfo(x.dtype).eps * sums
-    return jnp.where(unresolved, 0.0, squared)

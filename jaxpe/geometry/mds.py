@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.counts import count_tokens
@@ -15,9 +15,9 @@ from jaxpe.geometry.distances import (
     Distances,
     all_present,
     as_distances,
+    distances_from_gram,
     floating,
     gram_matrix,
-    hellinger_distances,
     hellinger_gram,
     safe_sqrt,
 )
@@ -119,7 +119,7 @@ def classical_mds_from_gram(
 
 
 def information_optimal_encoding(
-    ids: Int[ArrayLike, "documents n"],
+    ids: Integer[ArrayLike, "documents n"],
     *,
     vocab_size: int,
     dim: int,
@@ -137,8 +137,9 @@ def information_optimal_encoding(
     """
     counts = count_tokens(ids, vocab_size=vocab_size, mask=mask, exclude=exclude)
     mu = positional_distributions(counts, empty=empty, smoothing=smoothing)
-    distances = hellinger_distances(mu)
-    mds = classical_mds_from_gram(hellinger_gram(mu), dim=dim, present=mu.present)
+    gram = hellinger_gram(mu)
+    distances = distances_from_gram(gram, present=mu.present)
+    mds = classical_mds_from_gram(gram, dim=dim, present=mu.present)
     return InformationOptimalEncoding(
         mds.coordinates, stress(mds.coordinates, distances), distances, mds
     )

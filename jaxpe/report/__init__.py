@@ -3,6 +3,7 @@
 Plotting, tables and templates come with the extra `report` and are imported only when used.
 """
 
+from jaxpe.report._analyse import analyse as analyse
 from jaxpe.report._findings import findings as findings
 from jaxpe.report._table import encoding_table as encoding_table
 from jaxpe.report._table import summary_table as summary_table
@@ -11,4 +12,3 @@ from jaxpe.report._write import write_report as write_report
 from jaxpe.report.analysis import Analysis as Analysis
 from jaxpe.report.analysis import EncodingScore as EncodingScore
 from jaxpe.report.analysis import Interval as Interval
-from jaxpe.report.analysis import analyse as analyse

@@ -102,13 +102,13 @@ def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     null = analysis.null_eigenvalue
     panels = (
         (
-            "all positions alike",
+            "both geometries",
             ("plug-in", analysis.plug_in_eigenvalues, PLUG_IN),
             ("noise-corrected", analysis.split_half_eigenvalues, SPLIT_HALF),
         ),
         (
-            "tested: weighted by documents",
-            ("noise-corrected, weighted", analysis.rank_eigenvalues, SPLIT_HALF),
+            "the test against chance",
+            ("tested", analysis.rank_eigenvalues, SPLIT_HALF),
         ),
     )
     for axis, (title, *series) in zip(axes, panels, strict=True):
@@ -117,8 +117,9 @@ def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
             axis.plot(np.arange(1, len(values) + 1), values, "o", ms=3.5, color=colour, label=label)
         if null > 0:  # linear where noise lives, logarithmic above
             axis.set_yscale("symlog", linthresh=null)
-        axis.set(title=title, xlabel="eigenvalue number", ylabel="eigenvalue")
-    level = f"95 % chance level, {number(null)}"
+        axis.set(title=title, xscale="log", xlabel="eigenvalue number")
+    axes[0].set_ylabel("eigenvalue")
+    level = f"chance, {number(null)}"
     axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=level)
     for axis in axes:
         axis.legend()
@@ -272,8 +273,9 @@ FIGURES: tuple[tuple[str, Callable[[Analysis], Any], str], ...] = (
     (
         "spectrum",
         spectrum_figure,
-        "Each point is one dimension of the geometry. Only noise-corrected dimensions above the "
-        "dashed line are larger than shuffled positions give. Below that line the axis is linear.",
+        "Each point is one dimension. Right: each position weighted by its documents, less what "
+        "shuffling within documents leaves (long documents have their own words). Only points "
+        "above the dashed line are larger than shuffled corpora give; below it the axis is linear.",
     ),
     (
         "map",

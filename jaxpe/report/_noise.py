@@ -1,0 +1,119 @@
+"""The statistics of a report: corrected geometry, rank above the null, intervals."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxpe
+from jaxpe.data import Progress, TokenCorpus, containment_groups
+from jaxpe.geometry import PositionCounts, SplitHalfGeometry
+from jaxpe.report._clock import Clock
+from jaxpe.report.analysis import Interval
+
+FOLDS = 16
+NULLS = 20
+
+
+class Noise(NamedTuple):
+    """What is signal: the corrected geometry, its rank, and intervals."""
+
+    geometry: SplitHalfGeometry
+    groups: int
+    rank: jaxpe.EffectiveRank
+    estimate: dict[str, jax.Array]
+    intervals: dict[str, Interval]
+
+
+def measure_noise(
+    corpus: TokenCorpus,
+    keys: jax.Array,
+    splits: int,
+    bootstrap: int,
+    progress: Progress,
+    clock: Clock,
+) -> Noise:
+    """Split-half geometry, its rank above the permutation null, and bootstrap intervals."""
+    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    ids, mask, vocab_size = _compacted(corpus)
+    clock.lap("grouping")
+    # The corpus goes in as arguments: XLA would spend minutes folding it as a constant.
+    count = partial(
+        jax.jit(partial(jaxpe.count_tokens, vocab_size=vocab_size, folds=FOLDS)),
+        mask=mask,
+        groups=groups,
+    )
+    split = jax.jit(partial(jaxpe.split_half_geometry, key=keys[0], splits=splits))
+    weighted = jax.jit(jaxpe.weighted_gram)
+    permute = partial(jax.jit(jaxpe.permute_within_documents), mask=mask)
+    counts = count(ids)
+    geometry = split(counts)
+    clock.lap("split halves")
+
+    null = []
+    for key in progress(jax.random.split(keys[1], NULLS), "permutation null", total=NULLS):
+        permuted = count(permute(key, ids))
+        null.append(weighted(split(permuted), permuted))
+    rank = jaxpe.rank_above_null(weighted(geometry, counts), jnp.stack(null))
+    clock.lap("permutation null")
+
+    statistics = jax.jit(lambda counts: _statistics(counts, split(counts)))
+    estimate = statistics(counts)
+    draws: list[dict[str, jax.Array]] = []
+    for key in progress(jax.random.split(keys[2], bootstrap), "bootstrap", total=bootstrap):
+        repeats = jaxpe.resample_documents(key, len(ids), groups=groups)
+        draws.append(statistics(count(ids, repeats=repeats)))
+    clock.lap("bootstrap")
+    intervals = _intervals(estimate, draws)
+    return Noise(geometry, len(np.unique(groups)), rank, estimate, intervals)
+
+
+def _statistics(counts: PositionCounts, geometry: SplitHalfGeometry) -> dict[str, jax.Array]:
+    """What the intervals are about, plug-in and corrected on the same positions."""
+    mu = jaxpe.positional_distributions(counts)._replace(present=geometry.present)
+    plug_in_trace = jnp.trace(jaxpe.hellinger_gram(mu))
+    return {
+        "split_half_trace": geometry.trace,
+        "noise_share": 1.0 - geometry.trace / plug_in_trace,
+        "split_half_violation_rate": jaxpe.monotonicity_violation_rate(geometry.distances),
+    }
+
+
+def _intervals(estimate: dict, draws: list[dict]) -> dict[str, Interval]:
+    """95 % intervals centred at the estimates; what the resamples add in noise is left out."""
+    if not draws:
+        return {}
+    samples = jax.tree.map(lambda *values: jnp.stack(values), *draws)
+    intervals = {}
+    for name, value in estimate.items():
+        error = 1.96 * float(jnp.std(samples[name]))
+        intervals[name] = Interval(float(value), float(value) - error, float(value) + error)
+    return intervals
+
+
+def _compacted(corpus: TokenCorpus) -> tuple[np.ndarray, np.ndarray, int]:
+    """Ids renumbered over the words that are counted; words never counted cost time alone."""
+    counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
+    used = np.zeros(corpus.vocab_size, bool)
+    used[corpus.ids[counted]] = True
+    renumbered = np.cumsum(used, dtype=np.int32) - 1
+    ids = np.where(counted, renumbered[corpus.ids], 0).astype(np.int32)
+    return ids, counted, int(used.sum())
+
+
+def rare_positions(
+    counts: PositionCounts, geometry: SplitHalfGeometry, rank: jax.Array
+) -> np.ndarray:
+    """Positions with tokens whose own noise hides a signal of typical size.
+
+    Not judged at all, or with a standard error of the squared distance to the centroid above half
+    of its mean over positions. Without any signal there is no size to compare with.
+    """
+    judged = np.asarray(geometry.present)
+    occupied = np.asarray(counts.per_position) > 0
+    error = np.asarray(jaxpe.noise_floor(counts).split_half_error)
+    typical = float(geometry.trace) / max(judged.sum(), 1)
+    hidden = (2.0 * error > typical) if int(rank) > 0 else np.zeros_like(judged)
+    return occupied & (~judged | hidden)
