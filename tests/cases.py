@@ -82,7 +82,7 @@ def _split_half(ids):
 
 
 def _share(counts):
-    return counts.merged().tokens[0, 0] / counts.documents
+    return counts.merged().tokens[0, 0].astype(float) / counts.documents.astype(float)
 
 
 CASES: dict[str, Case] = {

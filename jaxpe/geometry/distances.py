@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
@@ -64,7 +64,7 @@ def fisher_rao_distances(
 
 
 def euclidean_distances(
-    points: Float[ArrayLike, "n d"], *, present: Bool[ArrayLike, " n"] | None = None
+    points: Real[ArrayLike, "n d"], *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Distances:
     """Euclidean distances ‖x_i − x_j‖ between rows.
 
@@ -103,7 +103,7 @@ def distances_from_gram(
     return Distances(safe_sqrt(jnp.where(resolved, squared, 0.0)), present)
 
 
-def gram_matrix(D: Distances | Float[ArrayLike, "n n"]) -> Float[Array, "n n"]:
+def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """Doubly centred Gram matrix B = −½ H D² H over the positions present: Eq. (5).
 
     For Hellinger distances `hellinger_gram` gets the same from √μ without cancellation.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int, Integer
+from jaxtyping import Bool, Float, Int, Integer, Real
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.counts import count_tokens
@@ -65,7 +65,7 @@ class LowRankFactors(NamedTuple):
     relative_error: Float[Array, ""]
 
 
-def classical_mds(D: Distances | Float[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
+def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
     """Classical (Torgerson) scaling: P = U_d Λ_d^½ from B = −½ H D² H.
 
     Proposition 6 of Cirrincione (2026) says that P minimises the stress. It does not: it minimises

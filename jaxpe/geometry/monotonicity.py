@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import Distances, as_distances, euclidean_distances
@@ -12,7 +12,7 @@ _TOLERANCE = 1e-5
 
 
 def monotonicity_violation_rate(
-    encoding: Distances | Float[ArrayLike, "n d"],
+    encoding: Distances | Real[ArrayLike, "n d"],
     *,
     present: Bool[ArrayLike, " n"] | None = None,
     tolerance: float = _TOLERANCE,
@@ -49,7 +49,7 @@ def monotonicity_violation_rate(
 
 
 def is_monotone(
-    encoding: Distances | Float[ArrayLike, "n d"],
+    encoding: Distances | Real[ArrayLike, "n d"],
     *,
     present: Bool[ArrayLike, " n"] | None = None,
     tolerance: float = _TOLERANCE,

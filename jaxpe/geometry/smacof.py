@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import (
@@ -47,10 +47,10 @@ class _State(NamedTuple):
 
 
 def smacof(
-    D: Distances | Float[ArrayLike, "n n"],
+    D: Distances | Real[ArrayLike, "n n"],
     *,
     dim: int,
-    init: Literal["classical"] | Float[ArrayLike, "n dim"] = "classical",
+    init: Literal["classical"] | Real[ArrayLike, "n dim"] = "classical",
     weights: Float[ArrayLike, "n n"] | None = None,
     max_iterations: int = 1000,
     tolerance: float = 1e-6,

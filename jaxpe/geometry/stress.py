@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.counts import PositionCounts
@@ -21,8 +21,8 @@ from jaxpe.geometry.distances import (
     safe_sqrt,
 )
 
-Points = Float[ArrayLike, "n d"]
-Targets = Distances | Float[ArrayLike, "n n"]
+Points = Real[ArrayLike, "n d"]
+Targets = Distances | Real[ArrayLike, "n n"]
 PairWeights = Float[ArrayLike, "n n"]
 
 

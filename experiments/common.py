@@ -1,0 +1,196 @@
+"""What the experiments share: corpora, plug-in geometry, where results go, the look of figures.
+
+Every script runs as `python experiments/NAME.py [--out FOLDER] [--quick]`. `--quick` takes fewer
+seeds and smaller samples, to see that a script works; the numbers in RESULTS.md are without it.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.style import context
+
+import jaxpe
+from jaxpe.data import SyntheticCorpus, TokenCorpus, load_tokens
+from jaxpe.geometry import EmptyPolicy, PositionCounts
+
+RESULTS = Path(__file__).parent / "results"
+LENGTHS = {"sst2": 128, "imdb": 256}
+TITLES = {"sst2": "SST-2", "imdb": "IMDB", "stdlib": "stdlib"}
+
+# Okabe and Ito (2008): told apart with every common form of colour blindness.
+BLUE, SKY, VERMILION, ORANGE, GREEN, PINK, GREY = (
+    "#0072B2",
+    "#56B4E9",
+    "#D55E00",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#777777",
+)
+STYLE = {
+    "axes.edgecolor": "#999999",
+    "axes.labelcolor": "#333333",
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10.5,
+    "figure.titlesize": 12,
+    "figure.titleweight": "bold",
+    "font.size": 10,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "savefig.facecolor": "white",
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+}
+
+
+class DataMissingError(Exception):
+    """A corpus or vocabulary is not on this machine."""
+
+
+class Run(NamedTuple):
+    """Where a run writes, and whether it only shows that it works."""
+
+    out: Path
+    quick: bool
+
+
+class PlugIn(NamedTuple):
+    """Plug-in Hellinger geometry of a corpus."""
+
+    D: jaxpe.Distances
+    mds: jaxpe.ClassicalMDS
+
+
+def main(experiment: Callable[[Run], dict[str, Any]], name: str) -> None:
+    """Run one experiment from the command line and write what it returns to `NAME.json`."""
+    parser = argparse.ArgumentParser(description=(sys.modules["__main__"].__doc__ or "").strip())
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for results")
+    parser.add_argument("--quick", action="store_true", help="fewer seeds, smaller samples")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    try:
+        result = experiment(Run(options.out, options.quick))
+    except DataMissingError as error:
+        print(f"{name}: skipped, {error}")
+        return
+    path = options.out / f"{name}.json"
+    path.write_text(json.dumps(_plain(result), indent=1) + "\n")
+    print(f"{name}: {time.perf_counter() - start:.0f} s, wrote {path.name}")
+
+
+def real_corpus(name: str) -> TokenCorpus:
+    """SST-2 or IMDB as BERT reads them, with special tokens excluded from the counts."""
+    folder = Path(os.environ.get("JAXPE_DATA_DIR", "."))
+    vocabulary = folder / "bert-base-uncased" / "vocab.txt"
+    if not vocabulary.is_file():
+        raise DataMissingError(
+            "JAXPE_DATA_DIR names no folder with bert-base-uncased/vocab.txt "
+            "(and sst2/train.tsv, imdb/train.jsonl.gz)"
+        )
+    return load_tokens(name, tokenizer=vocabulary, special=True, length=LENGTHS[name])
+
+
+def real_counts(name: str) -> PositionCounts:
+    corpus = real_corpus(name)
+    return jaxpe.count_tokens(
+        corpus.ids, vocab_size=corpus.vocab_size, mask=corpus.mask, exclude=corpus.exclude
+    )
+
+
+def plug_in(
+    counts: PositionCounts | jaxpe.PositionalDistributions, *, empty: EmptyPolicy = "drop"
+) -> PlugIn:
+    """Hellinger distances and classical MDS at full width."""
+    if isinstance(counts, PositionCounts):
+        counts = jaxpe.positional_distributions(counts, empty=empty)
+    return _plug_in(counts)
+
+
+@jax.jit
+def _plug_in(mu: jaxpe.PositionalDistributions) -> PlugIn:
+    gram = jaxpe.hellinger_gram(mu)
+    mds = jaxpe.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
+    return PlugIn(jaxpe.hellinger_distances(mu), mds)
+
+
+def synthetic_plug_in(seeds: int) -> tuple[PlugIn, list[SyntheticCorpus]]:
+    """Plug-in geometry of `three_regimes` at many seeds: one program, vmapped over corpora."""
+    corpora = [jaxpe.data.three_regimes(seed=seed) for seed in range(seeds)]
+    vocab_size = corpora[0].distributions.shape[1]
+
+    @jax.jit
+    @jax.vmap
+    def geometry(ids: jax.Array) -> PlugIn:
+        counts = jaxpe.count_tokens(ids, vocab_size=vocab_size)
+        return _plug_in(jaxpe.positional_distributions(counts))
+
+    return geometry(np.stack([corpus.ids for corpus in corpora])), corpora
+
+
+def widened(P: jax.Array, width: int) -> jax.Array:
+    """Zero columns up to a width: the same distances, one program for every dimension."""
+    return jnp.pad(P[:, :width], ((0, 0), (0, max(0, width - P.shape[1]))))
+
+
+@partial(jax.jit, static_argnames="max_iterations")
+def refined(D: jaxpe.Distances, start: jax.Array, *, max_iterations: int = 300) -> jaxpe.Smacof:
+    """SMACOF from a start of any width, padded to n columns (columns of 0 stay 0)."""
+    n = D.values.shape[0]
+    return jaxpe.smacof(D, dim=n, init=widened(start, n), max_iterations=max_iterations)
+
+
+def mean_sd(values: Any) -> dict[str, float]:
+    values = np.asarray(values, float)
+    spread = values.std(ddof=1) if len(values) > 1 else 0.0
+    return {"mean": float(values.mean()), "sd": float(spread)}
+
+
+def new_figure(
+    title: str, *, rows: int = 1, columns: int = 1, width: float = 7.2, height: float = 3.2
+) -> tuple[Figure, np.ndarray]:
+    """A figure with a finding as its title, and its axes `[rows, columns]`."""
+    with context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots(rows, columns, squeeze=False)
+        figure.suptitle(title)
+    return figure, axes
+
+
+def save_figure(run: Run, name: str, figure: Figure) -> None:
+    figure.savefig(run.out / f"{name}.png", dpi=110)
+
+
+def log_ticks(axis: Any, values: Sequence[float], labels: Sequence[str] | None = None) -> None:
+    """A logarithmic x axis with these ticks alone."""
+    axis.set_xscale("log")
+    axis.set_xticks(values, labels or [f"{value:,}" for value in values])
+    axis.minorticks_off()
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, floats at six digits, what is not finite as None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,237 @@
+"""Counts against a plain loop, and the laws that shards, folds and resamples rest on."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import (
+    PositionCounts,
+    count_tokens,
+    fold_of_documents,
+    pad_documents,
+    pair_weights,
+    permute_within_documents,
+    positional_distributions,
+)
+
+VOCAB = 7
+# Without the type checks of the tests, as users call it.
+count_unchecked = inspect.unwrap(count_tokens)
+
+
+@pytest.fixture
+def corpus():
+    rng = np.random.default_rng(0)
+    return rng.integers(0, VOCAB, (40, 6), dtype=np.int32), rng.random((40, 6)) < 0.7
+
+
+def by_loop(ids, mask, exclude=(), repeats=None):
+    tokens = np.zeros((ids.shape[1], VOCAB), int)
+    for d, document in enumerate(ids):
+        for i, token in enumerate(document):
+            if mask[d, i] and token not in exclude:
+                tokens[i, token] += 1 if repeats is None else repeats[d]
+    return tokens
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("exclude", [(), (0,), (2, 6), (-1, 99)])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_counts_equal_a_loop(corpus, exclude, repeated):
+    ids, mask = corpus
+    repeats = np.arange(40, dtype=np.int32) % 3 if repeated else None
+    counts = count_tokens(
+        ids, vocab_size=VOCAB, mask=mask, exclude=exclude, repeats=repeats, folds=4
+    )
+    assert np.array_equal(counts.merged().tokens, by_loop(ids, mask, exclude, repeats))
+    assert counts.documents == (40 if repeats is None else int(repeats.sum()))
+    assert np.array_equal(counts.merged().per_position, counts.merged().tokens.sum(-1))
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+def test_shards_add_to_the_whole_and_order_is_irrelevant(corpus, folds):
+    ids, mask = corpus
+
+    def count(rows):
+        return count_tokens(ids[rows], vocab_size=VOCAB, mask=mask[rows], folds=folds)
+
+    whole = count(slice(None))
+    assert same(count(slice(0, 13)) + count(slice(13, 40)), whole)
+    assert same(count(np.random.default_rng(1).permutation(40)), whole)
+    assert whole.merged().tokens.shape == (6, VOCAB)
+
+
+def test_folds_hold_duplicates_groups_and_padding_together(corpus):
+    ids, mask = corpus
+    alone = fold_of_documents(ids, mask, folds=5)
+    assert np.array_equal(fold_of_documents(ids[::-1], mask[::-1], folds=5), alone[::-1])
+    junk = np.where(mask, ids, 6)
+    assert np.array_equal(fold_of_documents(junk, mask, folds=5), alone)
+    wider = np.pad(ids, ((0, 0), (0, 3))), np.pad(mask, ((0, 0), (0, 3)))
+    assert np.array_equal(fold_of_documents(*wider, folds=5), alone)
+    groups = np.arange(40, dtype=np.int32) // 4
+    by_group = np.asarray(fold_of_documents(ids, folds=5, groups=groups)).reshape(10, 4)
+    assert (by_group == by_group[:, :1]).all()
+    assert len(set(by_group[:, 0])) > 1
+
+
+def test_folds_are_even():
+    ids = np.arange(8000, dtype=np.int32).reshape(4000, 2)
+    sizes = np.bincount(fold_of_documents(ids, folds=16), minlength=16)
+    assert ((sizes - 250) ** 2 / 250).sum() < 37.7  # chi-square, 15 degrees, 0.1 %
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64])
+@pytest.mark.parametrize("vocab_size", [120, 256, 70_000])
+def test_every_integer_dtype_counts_the_same(dtype, vocab_size):
+    ids = np.array([[0, 100, 44], [1, 2, 119]], dtype)
+    for count in (count_tokens, jax.jit(count_tokens, static_argnames=("vocab_size", "exclude"))):
+        counts = count(ids, vocab_size=vocab_size, exclude=(119, 256))
+        assert np.argwhere(np.asarray(counts.tokens)).tolist() == [
+            [0, 0], [0, 1], [1, 2], [1, 100], [2, 44]
+        ]  # fmt: skip
+        assert counts.dropped == 0
+
+
+@pytest.mark.parametrize("bad", [-1, -VOCAB, VOCAB, 2**31 - 1, -(2**31), 2**32 + 1])
+def test_under_jit_foreign_ids_are_dropped_and_counted_never_wrapped(bad):
+    ids = np.array([[0, bad], [bad, 1], [2, 3]])
+    mask = np.array([[True, True], [False, True], [True, True]])
+    counts = jax.jit(lambda i, m: count_tokens(i, vocab_size=VOCAB, mask=m))(ids, mask)
+    assert counts.dropped == 1
+    assert np.array_equal(counts.tokens, by_loop(np.where(ids == bad, 0, ids), mask & (ids != bad)))
+
+
+def test_masked_ids_are_never_looked_at(corpus):
+    ids, mask = corpus
+    junk = np.where(mask, ids, -99)
+    assert same(*(count_tokens(x, vocab_size=VOCAB, mask=mask, folds=3) for x in (ids, junk)))
+
+
+@pytest.mark.parametrize(
+    ("ids", "kwargs", "message"),
+    [
+        ([[1, 2], [3]], {}, "documents of different lengths: pass pad_documents"),
+        (np.ones((2, 2)), {}, "ids are float64, not integers"),
+        (np.full((2, 2), np.nan), {}, "ids are float64, not integers"),
+        (np.ones(3, int), {}, r"ids have shape \(3,\), not \[documents, n\]"),
+        (np.array([[0, 1], [2, -1]]), {}, r"id -1 at document 1, position 1 is outside \[0, 7\)"),
+        (np.array([[0, 7], [2, 1]]), {}, r"id 7 at document 0, position 1 is outside \[0, 7\)"),
+        (np.ones((2, 2), int), {"mask": np.ones((2, 3), bool)}, r"mask has shape \(2, 3\)"),
+        (np.ones((2, 2), int), {"mask": np.ones((2, 2), int)}, "mask is int64, not bool"),
+        (np.ones((2, 2), int), {"vocab_size": 0}, "vocab_size must be at least 1, not 0"),
+        (np.ones((2, 2), int), {"folds": 0}, "folds must be at least 1, not 0"),
+    ],
+)
+def test_bad_ids_are_refused_with_what_to_do(ids, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        count_unchecked(ids, **{"vocab_size": VOCAB, **kwargs})
+
+
+def test_lists_are_welcome():
+    ids, mask = [[0, 1], [0, 2]], [[True, True], [True, False]]
+    counts = count_unchecked(ids, vocab_size=3, mask=mask)
+    assert counts.tokens.tolist() == [[2, 0, 0], [0, 1, 0]]
+
+
+def test_counts_that_do_not_fit_are_refused(corpus):
+    ids, _ = corpus
+    with pytest.raises(ValueError, match=r"shape \(6, 7\) and \(6, 8\) do not add"):
+        count_tokens(ids, vocab_size=7) + count_tokens(ids, vocab_size=8)
+    full = PositionCounts(jnp.ones((1, 1), jnp.int32), jnp.int32(2**31 - 1), jnp.int32(0))
+    with pytest.raises(OverflowError, match="more than 2147483647 documents"):
+        full + full
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([], "no documents"),
+        ([[1], [0.5]], "document 1 is float64"),
+        ([[[1]]], r"document 0 is int64 of shape \(1, 1\)"),
+    ],
+)
+def test_bad_documents_are_refused(documents, message):
+    with pytest.raises(ValueError, match=message):
+        inspect.unwrap(pad_documents)(documents)
+
+
+def test_padding_keeps_empty_documents_and_cuts_long_ones():
+    ids, mask = pad_documents([[1, 2, 3], [], [4]], length=2)
+    assert ids.tolist() == [[1, 2], [0, 0], [4, 0]]
+    assert mask.tolist() == [[True, True], [False, False], [True, False]]
+
+
+def test_permutation_keeps_multisets_and_everything_that_is_not_counted(corpus):
+    ids, mask = corpus
+    moved = np.asarray(permute_within_documents(jax.random.key(0), ids, mask, exclude=(3,)))
+    stays = ~mask | (ids == 3)
+    assert np.array_equal(moved[stays], ids[stays])
+    for before, after, fixed in zip(ids, moved, stays, strict=True):
+        assert sorted(before[~fixed]) == sorted(after[~fixed])
+    assert not np.array_equal(moved, ids)
+    assert np.array_equal(
+        moved, permute_within_documents(jax.random.key(0), ids, mask, exclude=(3,))
+    )
+
+
+def test_permutation_is_uniform():
+    ids = np.tile(np.arange(5, dtype=np.int32), (12_000, 1))
+    mask = np.arange(5)[None, :] != np.full((12_000, 1), 2)
+    moved = np.asarray(permute_within_documents(jax.random.key(1), ids, mask))
+    orders = np.unique(moved @ 5 ** np.arange(5), return_counts=True)[1]
+    assert len(orders) == 24
+    assert ((orders - 500) ** 2 / 500).sum() < 49.7  # chi-square, 23 degrees, 0.1 %
+
+
+@pytest.mark.parametrize("empty", ["drop", "uniform", "zero"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.5])
+def test_empty_positions_follow_the_policy(empty, smoothing):
+    cells = np.array([[3, 1], [0, 0]])
+    mu = positional_distributions(cells, empty=empty, smoothing=smoothing)
+    expected = {"drop": [0, 0], "uniform": [0.5, 0.5], "zero": [0, 0]}[empty]
+    assert mu.probabilities[1].tolist() == expected
+    assert mu.present.tolist() == [True, empty != "drop"]
+    np.testing.assert_allclose(mu.probabilities[0], (cells[0] + smoothing) / (4 + 2 * smoothing))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"empty": "error"}, r"1 of 2 positions hold no token \(the first is 1\)"),
+        ({"empty": "keep"}, "empty is 'keep': pass 'drop'"),
+        ({"smoothing": -1.0}, "smoothing must be at least 0, not -1.0"),
+    ],
+)
+def test_bad_policies_are_refused(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        inspect.unwrap(positional_distributions)(np.array([[3, 1], [0, 0]]), **kwargs)
+    with pytest.raises(ValueError, match="needs concrete counts"):
+        jax.jit(lambda c: positional_distributions(c, empty="error"))(np.ones((2, 2), int))
+
+
+def test_pair_weights_are_harmonic_and_reach_one():
+    ids, mask = pad_documents([[0, 1], [1], [2]])
+    weights = pair_weights(count_tokens(ids, vocab_size=3, mask=mask))
+    np.testing.assert_allclose(weights, np.array([[1.5, 0.75], [0.75, 0.5]]) / 1.5)
+    assert pair_weights(count_tokens(ids[:1], vocab_size=3)).max() == 1
+    assert (pair_weights(count_tokens(ids, vocab_size=3, mask=mask & False)) == 0).all()
+
+
+def test_information_optimal_encoding_ignores_the_names_of_words(corpus):
+    ids, mask = corpus
+    renamed = np.random.default_rng(2).permutation(VOCAB)[ids]
+    one, other = (
+        jaxpe.information_optimal_encoding(x, vocab_size=VOCAB, dim=3, mask=mask)
+        for x in (ids, renamed)
+    )
+    np.testing.assert_allclose(one.distances.values, other.distances.values, atol=1e-12)
+    np.testing.assert_allclose(one.stress, other.stress, atol=1e-12)
+    np.testing.assert_allclose(one.mds.eigenvalues, other.mds.eigenvalues, atol=1e-12)

@@ -1,0 +1,217 @@
+"""Classical scaling: what it guarantees, and its derivative at generic and degenerate points."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxpe import (
+    Distances,
+    classical_mds,
+    classical_mds_from_gram,
+    euclidean_distances,
+    fisher_rao_distances,
+    hellinger_distances,
+    low_rank_factors,
+    stress,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def centred_gram(X):
+    X = X - X.mean(0)
+    return X @ X.T
+
+
+def polygon(n):
+    angle = 2 * np.pi * np.arange(n) / n
+    return np.stack([np.cos(angle), np.sin(angle)], 1)
+
+
+def with_eigenvalues(values):
+    V = np.linalg.qr(np.random.default_rng(5).standard_normal((len(values), len(values))))[0]
+    return (V * np.asarray(values, float)) @ V.T
+
+
+def symmetric(n, seed=1):
+    E = np.random.default_rng(seed).standard_normal((n, n))
+    return E + E.T
+
+
+@pytest.mark.parametrize("dim", [5, 6, 9])
+def test_isometry_at_full_rank(dim):
+    mu = RNG.dirichlet(np.ones(9), size=6)
+    D = hellinger_distances(mu)
+    mds = classical_mds(D, dim=dim)
+    assert mds.coordinates.shape == (6, dim)
+    np.testing.assert_allclose(euclidean_distances(mds.coordinates).values, D.values, atol=1e-7)
+    assert stress(mds.coordinates, D) < 1e-14
+    assert mds.rank == 5
+    assert mds.negative_mass < 1e-12
+    assert (mds.coordinates[:, 5:] == 0).all()
+
+
+def test_coordinates_are_centred_principal_axes_with_fixed_signs():
+    P = np.asarray(classical_mds(euclidean_distances(RNG.standard_normal((7, 4))), dim=3)[0])
+    np.testing.assert_allclose(P.sum(0), 0, atol=1e-12)
+    inner = P.T @ P
+    np.testing.assert_allclose(inner, np.diag(np.diagonal(inner)), atol=1e-12)
+    assert (np.diff(np.diagonal(inner)) < 0).all()
+    assert (P[np.abs(P).argmax(0), range(3)] > 0).all()
+
+
+def test_negative_eigenvalues_are_reported_and_clipped():
+    corners = np.concatenate([np.eye(4), np.full((1, 4), 0.25)])
+    mds = classical_mds(fisher_rao_distances(corners), dim=5)
+    lam = np.asarray(mds.eigenvalues)
+    assert lam.min() < -0.1
+    np.testing.assert_allclose(mds.negative_mass, -lam[lam < 0].sum() / np.abs(lam).sum())
+    assert mds.rank == 3
+    assert (mds.coordinates[:, 3:] == 0).all()
+
+
+def test_mask_equals_removal():
+    keep = np.array([True, False, True, True, False, True, True])
+    D = np.asarray(euclidean_distances(RNG.standard_normal((7, 3))).values)
+    whole = classical_mds(Distances(jnp.asarray(D), jnp.asarray(keep)), dim=2)
+    part = classical_mds(D[np.ix_(keep, keep)], dim=2)
+    np.testing.assert_allclose(whole.coordinates[keep], part.coordinates, atol=1e-12)
+    assert (whole.coordinates[~keep] == 0).all()
+    assert whole.rank == part.rank
+    np.testing.assert_allclose(whole.eigenvalues[:3], part.eigenvalues[:3])
+
+
+TARGET = np.asarray(euclidean_distances(np.random.default_rng(7).standard_normal((6, 6))).values)
+FUNCTIONS = {
+    "stress": lambda P: stress(P, TARGET[: len(P), : len(P)]),
+    "inner": lambda P: jnp.sum((P @ P.T) ** 3),
+    "distances": lambda P: jnp.sum(euclidean_distances(P).values ** 3),
+}
+GRAMS = {
+    "generic": (centred_gram(RNG.standard_normal((6, 5))), 2),
+    "hexagon": (centred_gram(polygon(6)) + 0.0, 2),
+    "hexagon in 4": (
+        centred_gram(np.concatenate([polygon(6), 0.5 * polygon(6)[[0, 2, 4, 1, 3, 5]]], 1)), 2,
+    ),
+    "simplex, all kept": (np.eye(6) - 1 / 6, 5),
+    "twins above the cut": (with_eigenvalues([3, 3, 1, 0.5, 0.2, 0.1]), 2),
+    "twins below the cut": (with_eigenvalues([3, 2, 1, 1, 1, 0.1]), 2),
+    "negative": (with_eigenvalues([3, 3, 1, -1, -1, -2]), 3),
+    "negative inside the width": (with_eigenvalues([3, 3, -1, -1, -2, -4]), 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("gram", GRAMS)
+def test_derivative_equals_finite_differences(gram, name):
+    B, dim = GRAMS[gram]
+    E, h = symmetric(len(B)), 1e-6
+    if gram in ("hexagon", "simplex, all kept"):  # directions that keep the rank, as D does
+        U = np.linalg.eigh(B)[1][:, -dim:]
+        E = E @ U @ U.T + U @ U.T @ E - U @ U.T @ E @ U @ U.T
+    f = jax.jit(lambda B: FUNCTIONS[name](classical_mds_from_gram(B, dim=dim).coordinates))
+    slope = (f(B + h * E) - f(B - h * E)) / (2 * h)
+    forward = jax.jit(lambda B, E: jax.jvp(f, (B,), (E,))[1])(B, E)
+    np.testing.assert_allclose(forward, slope, rtol=2e-5, atol=1e-7)
+    np.testing.assert_allclose(jnp.vdot(jax.jit(jax.grad(f))(B), E), forward, rtol=1e-9)
+
+
+def test_hexagon_through_its_distances():
+    D = euclidean_distances(polygon(6)).values
+    E, h = symmetric(6, 3), 1e-6
+
+    def f(D):
+        return FUNCTIONS["stress"](classical_mds(D, dim=2).coordinates)
+
+    slope = (f(D + h * E) - f(D - h * E)) / (2 * h)
+    np.testing.assert_allclose(jnp.vdot(jax.grad(f)(D), E), slope, rtol=1e-5)
+
+
+def test_second_derivative_at_a_generic_point():
+    B, E, h = GRAMS["generic"][0], symmetric(6), 1e-4
+
+    def f(t):
+        return FUNCTIONS["stress"](classical_mds_from_gram(B + t * E, dim=2).coordinates)
+
+    second = (f(h) - 2 * f(0.0) + f(-h)) / h**2
+    np.testing.assert_allclose(jax.jit(jax.grad(jax.grad(f)))(0.0), second, rtol=1e-4)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(jax.jacfwd(f)))(0.0), second, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 8])
+@pytest.mark.parametrize("B", [np.eye(6) - 1 / 6, np.zeros((6, 6)), np.ones((6, 6)), -np.eye(6)])
+def test_never_nan_even_where_the_cut_splits_a_cluster(B, dim):
+    size = lambda B: jnp.sum(classical_mds_from_gram(B, dim=dim).coordinates ** 2)  # noqa: E731
+    gradient = jax.jit(jax.grad(size))(B)
+    assert np.isfinite(gradient).all()
+
+
+def test_gap_tells_where_the_derivative_is_undefined():
+    assert classical_mds_from_gram(np.diag([2.0, 1.0, 1.0]), dim=2).gap == 0
+    assert classical_mds_from_gram(np.diag([2.0, 1.0, 1.0]), dim=1).gap == 1
+
+
+def test_nan_stays_nan():
+    D = TARGET.copy()
+    D[0, 1] = np.nan
+    mds = classical_mds(D, dim=2)
+    assert np.isnan(mds.coordinates).all()
+    assert np.isnan(mds.eigenvalues).all()
+
+
+def test_wrong_structure_is_refused():
+    with pytest.raises(ValueError, match="dim must be at least 1, not 0"):
+        classical_mds(TARGET, dim=0)
+    with pytest.raises(ValueError, match=r"the Gram matrix has shape \(6, 5\)"):
+        inspect.unwrap(classical_mds_from_gram)(TARGET[:, :5], dim=1)
+    with pytest.raises(ValueError, match=r"rank must lie in \[1, 3\] for shape \(6, 3\), not 4"):
+        low_rank_factors(TARGET[:, :3], rank=4)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+@pytest.mark.parametrize("shape", [(7, 4), (4, 7)])
+def test_low_rank_factors_are_the_best(shape, rank):
+    P = np.random.default_rng(2).standard_normal(shape)
+    factors = low_rank_factors(P, rank=rank)
+    s = np.linalg.svd(P, compute_uv=False)
+    error = np.linalg.norm(P - factors.A @ factors.B.T)
+    np.testing.assert_allclose(error**2, (s[rank:] ** 2).sum(), atol=1e-12)
+    np.testing.assert_allclose(factors.relative_error, error / np.linalg.norm(P), atol=1e-12)
+    np.testing.assert_allclose(factors.B.T @ factors.B, np.eye(rank), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rank", "parameters"), [(1, 160), (2, 320), (3, 480), (7, 1120), (31, 4960)]
+)
+def test_parameter_counts_of_the_paper(rank, parameters):
+    assert low_rank_factors(np.ones((32, 128)), rank=rank).parameters == parameters
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
+@pytest.mark.parametrize("s", [[4, 3, 2, 1], [2, 2, 1, 0.5], [3, 2, 1, 1], [3, 2, 0, 0]])
+def test_derivative_of_the_product_also_at_repeated_singular_values(shape, s):
+    rng = np.random.default_rng(3)
+    U, V = (np.linalg.qr(rng.standard_normal((n, 4)))[0] for n in shape)
+    P, E, h = (U * np.asarray(s, float)) @ V.T, rng.standard_normal(shape), 1e-6
+
+    @jax.jit
+    def f(P):
+        factors = low_rank_factors(P, rank=2)
+        return jnp.sum((factors.A @ factors.B.T) ** 3)
+
+    slope = (f(P + h * E) - f(P - h * E)) / (2 * h)
+    np.testing.assert_allclose(jnp.vdot(jax.jit(jax.grad(f))(P), E), slope, rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(lambda P, E: jax.jvp(f, (P,), (E,))[1])(P, E), slope, rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("P", [np.zeros((5, 3)), np.eye(5)[:, :3], np.ones((5, 3))])
+def test_low_rank_gradients_are_never_nan(P):
+    for rank in (1, 3):
+        gradient = jax.grad(lambda P, r=rank: jnp.sum(low_rank_factors(P, rank=r).A) +
+                            low_rank_factors(P, rank=r).relative_error)(P)  # fmt: skip
+        assert np.isfinite(gradient).all()

@@ -1,0 +1,216 @@
+"""The command as a person types it: what it prints, writes, refuses and returns."""
+
+import importlib
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from jaxpe import cli
+from jaxpe.report import _write
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("JAXPE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run `jaxpe ...`; returns exit code, standard output and standard error."""
+
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["jaxpe", *map(str, words)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def poems(tmp_path):
+    """300 documents of four to eight words whose first word tells the position."""
+    rng = np.random.default_rng(0)
+    lines = [
+        " ".join(["the", *rng.choice(WORDS, rng.integers(3, 8))])
+        for _ in range(300)
+    ]
+    path = tmp_path / "poems.txt"
+    path.write_text("\n".join(lines))
+    return path
+
+
+WORDS = [f"word{k}" for k in range(30)]
+SMALL = ("--dim", 4, "--splits", 2, "--bootstrap", 2)
+
+
+def test_report_from_a_text_file(run, poems, tmp_path, monkeypatch):
+    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+    code, out, err = run("report", poems, *SMALL, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert "poems.txt: 300 documents" in out
+    assert str(tmp_path / "out" / "report.html") in out.replace("\n", "")
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [e["name"] for e in report["encodings"]] == [
+        *("mds", "smacof", "sinusoidal", "rope", "alibi", "random")
+    ]
+    assert {"rank", "trace", "eigenvalues", "violation_rate"} <= set(report["plug_in"])
+    expected = {"trace", "eigenvalues", "effective_rank", "violation_rate"}
+    assert expected <= set(report["split_half"])
+    scores = {
+        *("name", "dim", "parameters", "stress", "scaled_stress", "kruskal_stress1"),
+        *("split_half_scaled_stress", "violation_rate", "pearson_r", "min_separation"),
+    }
+    assert scores <= set(report["encodings"][0])
+    assert report["empty_positions"] == {"policy": "drop", "count": 0}
+    assert report["split_half"]["effective_rank"] == 1
+
+
+def test_a_seed_gives_the_same_report_to_the_last_digit(run, poems, tmp_path, monkeypatch):
+    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+    texts = []
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        assert run("report", poems, *SMALL, "--seed", seed, "--out", tmp_path / name)[0] == 0
+        texts.append((tmp_path / name / "report.json").read_text())
+    assert texts[0] == texts[1]
+    assert texts[0] != texts[2]
+
+
+def test_standard_input(run, poems, tmp_path, monkeypatch):
+    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+    with poems.open() as lines:
+        monkeypatch.setattr(sys, "stdin", lines)
+        code, out, err = run("report", "-", *SMALL, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert "stdin: 300 documents" in out
+
+
+def test_empty_positions_are_counted_and_kept_by_policy(run, poems, tmp_path, monkeypatch):
+    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+    ranks = {}
+    for policy in ("drop", "uniform"):
+        out = tmp_path / policy
+        assert run("report", poems, *SMALL, "--length", 12, "--empty", policy, "--out", out)[0] == 0
+        report = json.loads((out / "report.json").read_text())
+        assert report["empty_positions"] == {"policy": policy, "count": 4}
+        ranks[policy] = report["plug_in"]["rank"]
+    assert ranks["uniform"] == ranks["drop"] + 1
+
+
+def _write_text(name, text):
+    def make(folder):
+        path = folder / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return make
+
+
+def _write_ids(array):
+    def make(folder):
+        path = folder / "ids.npy"
+        np.save(path, array)
+        return path
+
+    return make
+
+
+LINES = "\n".join(["one two three"] * 3)
+BAD = {
+    "missing file": (lambda folder: folder / "no.txt", (), "no.txt"),
+    "empty corpus": (_write_text("a.txt", "\n\n"), (), "no documents"),
+    "one document": (_write_text("a.txt", "alone"), (), "one document"),
+    "too long": (_write_text("a.txt", LINES), ("--length", 9), "longest has 3"),
+    "empty refused": (
+        _write_text("a.txt", LINES),
+        ("--length", 9, "--empty", "error"),
+        "6 of 9 positions hold no token",
+    ),
+    "undecodable bytes": (_write_text("a.txt", b"fine\nbad \xff\n"), (), "line 2"),
+    "float ids": (_write_ids(np.ones((4, 3))), (), "float"),
+    "NaN": (_write_ids(np.full((4, 3), np.nan)), (), "NaN"),
+    "negative ids": (_write_ids(np.array([[1, 2], [-1, 0]])), (), "-1"),
+    "ids beyond any vocabulary": (_write_ids(np.array([[1, 2], [2**40, 0]])), (), str(2**40)),
+    "flat ids": (_write_ids(np.arange(9)), (), "[documents, n]"),
+    "zero width": (_write_text("a.txt", LINES), ("--dim", 0), "--dim must be"),
+    "odd width": (_write_text("a.txt", LINES), ("--dim", 5), "--dim must be"),
+    "no splits": (_write_text("a.txt", LINES), ("--splits", 0), "--splits"),
+    "one resample": (_write_text("a.txt", LINES), ("--bootstrap", 1), "--bootstrap"),
+    "zero length": (_write_text("a.txt", LINES), ("--length", 0), "length"),
+    "unknown column": (
+        _write_text("a.csv", "left,right\na,b\nc,d\n"),
+        ("--text-field", "middle"),
+        "left",
+    ),
+    "unknown tokenizer": (_write_text("a.txt", LINES), ("--tokenizer", "syllables"), "words"),
+    "unknown extension": (_write_text("a.pdf", LINES), (), ".jsonl"),
+}
+
+
+@pytest.mark.parametrize(("make", "options", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_line_and_exit_2(run, tmp_path, make, options, message):
+    code, out, err = run("report", make(tmp_path), *options, "--out", tmp_path / "out")
+    assert code == 2
+    assert out == ""
+    assert err.startswith("jaxpe: ")
+    assert message in err
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+def test_ragged_ids_are_refused(run, tmp_path):
+    ragged = np.empty(2, object)
+    ragged[:] = [[1, 2], [3]]
+    np.save(tmp_path / "ids.npy", ragged, allow_pickle=True)
+    code, _, err = run("report", tmp_path / "ids.npy", "--out", tmp_path / "out")
+    assert code == 2
+    assert "ragged" in err or "object" in err
+
+
+def test_an_unwritable_folder_is_refused_before_the_work(run, poems, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = run("report", poems, "--out", tmp_path / "file")
+    assert code == 2
+    assert "cannot write the report into" in err
+    assert "pass a folder" in err
+
+
+@pytest.mark.parametrize("module", ["tyro", "matplotlib.figure", "tokenizers"])
+def test_a_missing_extra_is_named(run, poems, tmp_path, monkeypatch, module):
+    real = importlib.import_module
+
+    def without(name, package=None):
+        if name.split(".")[0] == module.split(".")[0]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name.split(".")[0])
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
+    words = ("--tokenizer", vocabulary) if module == "tokenizers" else ()
+    code, _, err = run("report", poems, *SMALL, *words, "--out", tmp_path / "out")
+    assert code == 2
+    extra = "data" if module == "tokenizers" else "report"
+    assert f"pip install 'jaxpe[{extra}]'" in err
+
+
+@pytest.mark.parametrize("words", [("--help",), ("report", "--help"), ("export", "--help")])
+def test_help(run, words):
+    code, out, _ = run(*words)
+    assert code == 0
+    assert "usage: jaxpe" in out
+
+
+def test_export_and_report_on_the_export(run, poems, tmp_path, monkeypatch):
+    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+    code, out, err = run("export", poems, tmp_path / "dataset")
+    assert code == 0, err
+    assert "Exported 300 documents" in out
+    code, out, err = run("report", tmp_path / "dataset", *SMALL, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert "300 documents" in out

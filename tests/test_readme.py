@@ -1,0 +1,70 @@
+"""What the README claims is run here, as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_every_python_block_runs_in_order():
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(blocks) >= 3
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+
+
+@pytest.mark.parametrize("target", re.findall(r"\]\(([^)#]+)\)", README))
+def test_links_lead_somewhere(target):
+    assert (ROOT / target).exists()
+
+
+def test_the_commands_named_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for command in re.findall(r"^make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
+    from jaxpe import _commands
+
+    for command in set(re.findall(r"jaxpe (report|export)", README)):
+        assert callable(getattr(_commands, command))
+    for option in set(
+        re.findall(r"--([a-z-]+)", re.findall(r"^jaxpe report sst2.*$", README, re.M)[0])
+    ):
+        assert option.replace("-", "_") in _commands.report.__annotations__
+
+
+def test_versions_agree():
+    import jaxpe
+
+    assert f'version = "{jaxpe.__version__}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"version: {jaxpe.__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {jaxpe.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_public_name_is_documented_with_an_example():
+    import jaxpe
+
+    functions = [
+        (name, value)
+        for name, value in vars(jaxpe).items()
+        if callable(value) and not name.startswith("_")
+    ]
+    assert len(functions) > 40
+    for name, value in functions:
+        if isinstance(value, type) or name == "EmptyPolicy":
+            continue
+        assert ">>>" in (value.__doc__ or ""), f"{name} has no example"
+
+
+def test_geometry_and_encodings_import_neither_flax_nor_optax_nor_files():
+    for room in ("geometry", "encodings"):
+        for path in (ROOT / "jaxpe" / room).glob("*.py"):
+            text = path.read_text()
+            assert not re.search(r"^\s*(import|from) (flax|optax|pathlib|os|io)\b", text, re.M), (
+                path
+            )
+            later = r"^\s*from jaxpe\.(data|report|nn|training)"
+            assert not re.search(later, text, re.M), path
