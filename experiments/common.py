@@ -128,18 +128,19 @@ def _plug_in(mu: jaxpe.PositionalDistributions) -> PlugIn:
     return PlugIn(jaxpe.hellinger_distances(mu), mds)
 
 
-def synthetic_plug_in(seeds: int) -> tuple[PlugIn, list[SyntheticCorpus]]:
+def synthetic_plug_in(
+    seeds: int, *, separation: float = 0.515
+) -> tuple[PlugIn, list[SyntheticCorpus]]:
     """Plug-in geometry of `three_regimes` at many seeds: one program, vmapped over corpora."""
-    corpora = [jaxpe.data.three_regimes(seed=seed) for seed in range(seeds)]
-    vocab_size = corpora[0].distributions.shape[1]
+    corpora = [jaxpe.data.three_regimes(seed=s, separation=separation) for s in range(seeds)]
+    return _synthetic_geometry(np.stack([corpus.ids for corpus in corpora])), corpora
 
-    @jax.jit
-    @jax.vmap
-    def geometry(ids: jax.Array) -> PlugIn:
-        counts = jaxpe.count_tokens(ids, vocab_size=vocab_size)
-        return _plug_in(jaxpe.positional_distributions(counts))
 
-    return geometry(np.stack([corpus.ids for corpus in corpora])), corpora
+@jax.jit
+@jax.vmap
+def _synthetic_geometry(ids: jax.Array) -> PlugIn:
+    counts = jaxpe.count_tokens(ids, vocab_size=200)
+    return _plug_in(jaxpe.positional_distributions(counts))
 
 
 def widened(P: jax.Array, width: int) -> jax.Array:

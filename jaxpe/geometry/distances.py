@@ -149,6 +149,9 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     """A plain array `[n, n]` means that every position is present.
 
     What stands in rows and columns of absent positions is set to 0, even NaN.
+
+    >>> as_distances(np.array([[0.0, 1.0], [1.0, 0.0]])).present.tolist()
+    [True, True]
     """
     if isinstance(D, Distances):
         taking_part = D.present[..., :, None] & D.present[..., None, :]
