@@ -104,7 +104,10 @@ def classical_mds_from_gram(
         raise ValueError(f"the Gram matrix has shape {B.shape}, not [n, n]")
     n = B.shape[0]
     kept = min(dim, n)
+    present = all_present(n) if present is None else jnp.asarray(present)
     coordinates, eigenvalues = principal_coordinates(B, kept)
+    # Zero rows of B leave rounding errors in the eigenvectors.
+    coordinates = jnp.where(present[:, None], coordinates, 0.0)
     magnitude = jnp.abs(eigenvalues)
     following = eigenvalues[kept] if kept < n else jnp.zeros((), B.dtype)
     return ClassicalMDS(
@@ -114,7 +117,7 @@ def classical_mds_from_gram(
         negative_mass=jnp.sum(jnp.where(eigenvalues < 0, magnitude, 0.0))
         / jnp.maximum(jnp.sum(magnitude), jnp.finfo(B.dtype).tiny),
         gap=eigenvalues[kept - 1] - following,
-        present=all_present(n) if present is None else jnp.asarray(present),
+        present=present,
     )
 
 

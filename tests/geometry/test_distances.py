@@ -17,7 +17,6 @@ from jaxpe import (
 )
 from jaxpe.geometry import distances as module
 
-
 hellinger_distances, fisher_rao_distances, hellinger_gram, gram_matrix = map(
     jax.jit, (hellinger_distances, fisher_rao_distances, hellinger_gram, gram_matrix)
 )

@@ -19,6 +19,7 @@ from jaxpe import (
 )
 
 RNG = np.random.default_rng(0)
+CORNERS = np.concatenate([np.eye(4), np.full((1, 4), 0.25), RNG.dirichlet(np.ones(4), size=4)])
 
 
 def centred_gram(X):
@@ -64,13 +65,12 @@ def test_coordinates_are_centred_principal_axes_with_fixed_signs():
 
 
 def test_negative_eigenvalues_are_reported_and_clipped():
-    corners = np.concatenate([np.eye(4), np.full((1, 4), 0.25)])
-    mds = classical_mds(fisher_rao_distances(corners), dim=5)
+    mds = classical_mds(fisher_rao_distances(CORNERS), dim=9)
     lam = np.asarray(mds.eigenvalues)
     assert lam.min() < -0.1
     np.testing.assert_allclose(mds.negative_mass, -lam[lam < 0].sum() / np.abs(lam).sum())
-    assert mds.rank == 3
-    assert (mds.coordinates[:, 3:] == 0).all()
+    assert mds.rank < 8
+    assert (mds.coordinates[:, mds.rank.item() :] == 0).all()
 
 
 def test_mask_equals_removal():
@@ -116,7 +116,7 @@ def test_derivative_equals_finite_differences(gram, name):
     slope = (f(B + h * E) - f(B - h * E)) / (2 * h)
     forward = jax.jit(lambda B, E: jax.jvp(f, (B,), (E,))[1])(B, E)
     np.testing.assert_allclose(forward, slope, rtol=2e-5, atol=1e-7)
-    np.testing.assert_allclose(jnp.vdot(jax.jit(jax.grad(f))(B), E), forward, rtol=1e-9)
+    np.testing.assert_allclose(jnp.vdot(jax.jit(jax.grad(f))(B), E), forward, rtol=1e-9, atol=1e-9)
 
 
 def test_hexagon_through_its_distances():

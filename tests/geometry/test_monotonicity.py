@@ -43,7 +43,7 @@ def definition_9(delta, present):
 
 @st.composite
 def matrices(draw):
-    n = draw(st.sampled_from([1, 2, 3, 4, 7, 12, 40]))
+    n = draw(st.sampled_from([1, 2, 7, 40]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     delta = abs(np.arange(n)[:, None] - np.arange(n)[None]) * draw(st.sampled_from([0.0, 1.0]))
     noise = draw(st.sampled_from([0, 1, 3, 40]))
@@ -79,8 +79,8 @@ def test_shift_and_reflection_change_nothing():
 
 
 def test_holes_keep_the_ids_of_the_positions():
-    P = np.array([[0.0], [9.0], [1.0], [3.0]])
-    # Positions 0, 2, 3 are monotone at their own ids; at 0, 1, 2 they would be compared otherwise.
+    P = np.array([[0.0], [9.0], [2.0], [3.0]])
+    # At their own ids 0, 2, 3 there is a triple around each; at 0, 1, 2 none around the middle.
     present = np.array([True, False, True, True])
     compared, violated = triples(np.abs(P - P.T), present)
     assert compared == 3

@@ -7,6 +7,7 @@ import pytest
 
 from jaxpe import (
     Distances,
+    as_distances,
     distance_correlation_pearson,
     euclidean_distances,
     kruskal_stress1,
@@ -185,4 +186,4 @@ def test_min_separation():
 
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"pass an encoding \[6, d\], one row for every position"):
-        stress(P[:5], D)
+        stress(P[:5], as_distances(D))
