@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.style import context
 
 import jaxpe
 from jaxpe.data import SyntheticCorpus, TokenCorpus, load_tokens
@@ -73,6 +73,14 @@ class PlugIn(NamedTuple):
 
     D: jaxpe.Distances
     mds: jaxpe.ClassicalMDS
+
+
+class Truth(NamedTuple):
+    """The geometry that a corpus was drawn from."""
+
+    trace: float
+    rank: int
+    squared: np.ndarray  # [n, n]
 
 
 def main(experiment: Callable[[Run], dict[str, Any]], name: str) -> None:
@@ -155,6 +163,37 @@ def refined(D: jaxpe.Distances, start: jax.Array, *, max_iterations: int = 300) 
     return jaxpe.smacof(D, dim=n, init=widened(start, n), max_iterations=max_iterations)
 
 
+def truth_of(distributions: np.ndarray) -> Truth:
+    """Geometry of known distributions `[n, vocab]`."""
+    roots = np.sqrt(distributions)
+    centred = roots - roots.mean(axis=0)
+    gram = centred @ centred.T
+    rank = int(np.sum(np.linalg.eigvalsh(gram) > 1e-9))
+    return Truth(float(np.trace(gram)), rank, squared_from_gram(gram))
+
+
+def squared_from_gram(gram: np.ndarray) -> np.ndarray:
+    """d²_ij = B_ii + B_jj − 2 B_ij."""
+    own = np.diag(gram)
+    return own[:, None] + own[None, :] - 2 * gram
+
+
+def rms_error(gram: np.ndarray, truth: Truth) -> float:
+    """Root mean square error of the squared distances of different positions."""
+    off = ~np.eye(len(gram), dtype=bool)
+    return float(np.sqrt(np.mean((squared_from_gram(gram) - truth.squared)[off] ** 2)))
+
+
+def compacted(ids: np.ndarray) -> tuple[np.ndarray, int]:
+    """Ids renumbered over the words seen; words never seen change nothing and cost time.
+
+    The vocabulary is rounded up, so that corpora of one size share a compiled program.
+    """
+    words, renumbered = np.unique(ids, return_inverse=True)
+    step = 2048 if len(words) > 2048 else 256
+    return renumbered.reshape(ids.shape).astype(np.int32), -(-len(words) // step) * step
+
+
 def mean_sd(values: Any) -> dict[str, float]:
     values = np.asarray(values, float)
     spread = values.std(ddof=1) if len(values) > 1 else 0.0
@@ -165,11 +204,11 @@ def new_figure(
     title: str, *, rows: int = 1, columns: int = 1, width: float = 7.2, height: float = 3.2
 ) -> tuple[Figure, np.ndarray]:
     """A figure with a finding as its title, and its axes `[rows, columns]`."""
-    with context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(rows, columns, squeeze=False)
-        figure.suptitle(title)
+    matplotlib.rcParams.update(STYLE)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    figure.suptitle(title)
     return figure, axes
 
 

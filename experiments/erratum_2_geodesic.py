@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import DataMissingError, Run, main, real_counts
+from common import DataMissingError, Run, main, real_counts  # pyrefly: ignore
 
 import jaxpe
 from jaxpe.data import load_tokens

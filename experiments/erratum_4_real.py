@@ -13,13 +13,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import BLUE, DataMissingError, GREY, TITLES, VERMILION, Run, main, new_figure
-from common import real_corpus, save_figure  # fmt: skip
+from common import (  # pyrefly: ignore
+    BLUE,
+    GREY,
+    TITLES,
+    VERMILION,
+    DataMissingError,
+    Run,
+    main,
+    new_figure,
+    real_corpus,
+    save_figure,
+)
 
 import jaxpe
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 
-FOLDS, SPLITS, NULLS = 16, 8, 20
+FOLDS, SPLITS, NULLS = 16, 4, 20
 
 
 def experiment(run: Run) -> dict[str, Any]:

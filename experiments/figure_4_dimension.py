@@ -10,8 +10,23 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from common import BLUE, ORANGE, SKY, TITLES, VERMILION, PlugIn, Run, log_ticks, main
-from common import new_figure, plug_in, real_counts, refined, save_figure, widened  # fmt: skip
+from common import (  # pyrefly: ignore
+    BLUE,
+    ORANGE,
+    SKY,
+    TITLES,
+    VERMILION,
+    PlugIn,
+    Run,
+    log_ticks,
+    main,
+    new_figure,
+    plug_in,
+    real_counts,
+    refined,
+    save_figure,
+    widened,
+)
 from scipy.optimize import curve_fit
 
 import jaxpe
@@ -74,9 +89,12 @@ def r2(y: np.ndarray, fitted: np.ndarray) -> float:
 
 def draw(run: Run, result: dict[str, Any]) -> None:
     figure, axes = new_figure(
-        "Sinusoidal stress grows linearly with d, not exponentially", rows=2, columns=3,
-        width=9.6, height=5.4,
-    )  # fmt: skip
+        "Sinusoidal stress grows linearly with d, not exponentially",
+        rows=2,
+        columns=3,
+        width=9.6,
+        height=5.4,
+    )
     ticks = (2, 16, 128, 768)
     for row, name in zip(axes, ("sst2", "imdb"), strict=True):
         found = result[name]["uniform"]
@@ -91,10 +109,20 @@ def draw(run: Run, result: dict[str, Any]) -> None:
         growing.plot(DIMENSIONS, found["sinusoidal"], "o", ms=4, color=VERMILION)
         fits, d = found["growth"], np.linspace(FITTED_FROM, 768, 200)
         line, bend = fits["linear"], fits["exponential"]
-        growing.plot(d, line["intercept"] + line["slope"] * d, "k-", lw=1.2,
-                     label=f"line, R² = {line['r2']:.4f}")  # fmt: skip
-        growing.plot(d, bend["factor"] * np.exp(bend["rate"] * d), "k:", lw=1.2,
-                     label=f"exponential, R² = {bend['r2']:.3f}")  # fmt: skip
+        growing.plot(
+            d,
+            line["intercept"] + line["slope"] * d,
+            "k-",
+            lw=1.2,
+            label=f"line, R² = {line['r2']:.4f}",
+        )
+        growing.plot(
+            d,
+            bend["factor"] * np.exp(bend["rate"] * d),
+            "k:",
+            lw=1.2,
+            label=f"exponential, R² = {bend['r2']:.3f}",
+        )
         growing.set_ylabel("sinusoidal stress")
         growing.legend(fontsize=8.5)
         variance.plot(DIMENSIONS, found["variance"], "o-", ms=3.5, color=BLUE)

@@ -13,8 +13,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import BLUE, TITLES, VERMILION, PlugIn, Run, main, mean_sd, new_figure
-from common import plug_in, real_counts, save_figure, widened  # fmt: skip
+from common import (  # pyrefly: ignore
+    BLUE,
+    TITLES,
+    VERMILION,
+    PlugIn,
+    Run,
+    main,
+    mean_sd,
+    new_figure,
+    plug_in,
+    real_counts,
+    save_figure,
+    widened,
+)
 
 import jaxpe
 from jaxpe.geometry import PositionCounts
@@ -86,7 +98,7 @@ def alibi(geometry: PlugIn, theirs: float) -> dict[str, Any]:
     positions = jnp.arange(len(D.present))
 
     def at(slope: float) -> float:
-        return float(jaxpe.stress(jaxpe.alibi_line(positions, slope=slope), D))
+        return float(_stresses(jaxpe.alibi_line(positions, slope=slope), D)[0])
 
     offsets = np.abs(np.subtract.outer(np.arange(len(positions)), np.arange(len(positions))))
     d = np.asarray(D.values, float)
@@ -115,7 +127,7 @@ def ties(counts: PositionCounts) -> dict[str, float]:
 
 def draw(run: Run, result: dict[str, Any]) -> None:
     figure, axes = new_figure(
-        "At equal scale the ranking of Table 4 turns round", columns=2, height=3.6
+        "Figure 3: at equal scale the ranking of Table 4 turns round", columns=2, height=3.6
     )
     names = ["mds", "alibi", "sinusoidal", "rope", "random"]
     labels = ["P_MDS", "ALiBi", "sinusoidal", "RoPE", "random"]
@@ -128,7 +140,9 @@ def draw(run: Run, result: dict[str, Any]) -> None:
         scaled = [rows[name]["scaled_stress"]["mean"] for name in names]
         axis.bar(place - 0.2, raw, 0.38, color=VERMILION, label="Eq. (4), raw scale")
         axis.bar(place + 0.2, scaled, 0.38, color=BLUE, label="at the best scale")
-        axis.set(yscale="log", ylim=(1e-3, 2e4), title=f"{TITLES[corpus]} (ALiBi m = {slope:.3g})")
+        axis.set(
+            yscale="log", ylim=(1e-3, 2e4), title=f"{TITLES[corpus]}, ALiBi at m = {slope:.3g}"
+        )
         axis.set_xticks(place, labels, rotation=25, ha="right")
         for x, value in zip(place[1:], scaled[1:], strict=True):
             axis.text(x + 0.2, value * 1.15, f"{value:.2g}", ha="center", fontsize=8, color=BLUE)

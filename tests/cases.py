@@ -104,6 +104,7 @@ CASES: dict[str, Case] = {
     "euclidean_distances": Case(geometry.euclidean_distances, _points, total),
     "hellinger_distances": Case(geometry.hellinger_distances, _mu, total),
     "fisher_rao_distances": Case(geometry.fisher_rao_distances, _mu, total),
+    "distances_from_gram": Case(geometry.distances_from_gram, _gram, total),
     "gram_matrix": Case(geometry.gram_matrix, _targets, total),
     "hellinger_gram": Case(geometry.hellinger_gram, _mu, total),
     "classical_mds": Case(lambda D: geometry.classical_mds(D, dim=2), _targets, rotation_invariant),
@@ -140,9 +141,7 @@ CASES: dict[str, Case] = {
     "monotonicity_violation_rate": Case(geometry.monotonicity_violation_rate, _points),
     "is_monotone": Case(geometry.is_monotone, _points),
     "split_half_geometry": Case(_split_half, _ids),
-    "weighted_eigenvalues": Case(
-        lambda ids: geometry.weighted_eigenvalues(_split_half(ids), _counts(ids)), _ids
-    ),
+    "weighted_gram": Case(lambda ids: geometry.weighted_gram(_split_half(ids), _counts(ids)), _ids),
     "noise_floor": Case(lambda ids: geometry.noise_floor(_counts(ids)), _ids),
     "effective_rank": Case(
         lambda ids: geometry.effective_rank(
@@ -151,7 +150,8 @@ CASES: dict[str, Case] = {
         _ids,
     ),
     "rank_above_null": Case(
-        geometry.rank_above_null, lambda rng: (rng.random(N), rng.random((4, N)))
+        geometry.rank_above_null,
+        lambda rng: (_gram(rng)[0], np.stack([_gram(rng)[0] for _ in range(4)])),
     ),
     "bootstrap": Case(
         lambda ids: geometry.bootstrap(

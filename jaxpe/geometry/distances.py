@@ -99,8 +99,8 @@ def distances_from_gram(
     norms = jnp.diagonal(B)
     sums = norms[:, None] + norms[None, :]
     squared = sums - 2.0 * B
-    resolved = pair_mask(present) & (squared > 16.0 * jnp.finfo(B.dtype).eps * sums)
-    return Distances(safe_sqrt(jnp.where(resolved, squared, 0.0)), present)
+    unresolved = ~pair_mask(present) | (squared <= 16.0 * jnp.finfo(B.dtype).eps * sums)
+    return Distances(safe_sqrt(jnp.where(unresolved, 0.0, squared)), present)
 
 
 def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:

@@ -9,6 +9,7 @@ from jaxpe import (
     Distances,
     PositionalDistributions,
     as_distances,
+    distances_from_gram,
     euclidean_distances,
     fisher_rao_distances,
     gram_matrix,
@@ -161,6 +162,19 @@ def test_nan_stays_nan():
     for distance in (hellinger_distances, fisher_rao_distances):
         d = np.asarray(distance(p).values)
         assert np.isnan(d[1, [0, 2, 3]]).all()
+
+
+def test_distances_from_gram_equal_those_of_the_points_and_keep_nan():
+    X = np.random.default_rng(0).standard_normal((5, 3))
+    X[4] = X[3]
+    B = (X - X.mean(0)) @ (X - X.mean(0)).T
+    d = distances_from_gram(B).values
+    np.testing.assert_allclose(d, euclidean_distances(X).values, atol=1e-12)
+    assert d[3, 4] == 0
+    present = np.arange(5) != 2
+    assert (distances_from_gram(B, present=present).values[2] == 0).all()
+    B[0, 1] = np.nan
+    assert np.isnan(distances_from_gram(B).values[0, 1])
 
 
 def test_integer_points_are_not_truncated():

@@ -10,10 +10,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import skbio
-import sklearn
-from skbio.stats.ordination import pcoa
-from sklearn.manifold import ClassicalMDS, smacof
 
 DIM = 3
 
@@ -27,6 +23,12 @@ def distance_matrices() -> dict[str, np.ndarray]:
 
 
 def main() -> None:
+    # Here, so that the tests can collect this file without them.
+    import skbio
+    import sklearn
+    from skbio.stats.ordination import pcoa
+    from sklearn.manifold import ClassicalMDS, smacof
+
     warnings.simplefilter("ignore")  # pcoa warns of negative eigenvalues, as it should
     out = {"versions": f"scikit-learn {sklearn.__version__}, scikit-bio {skbio.__version__}"}
     for name, D in distance_matrices().items():

@@ -1,0 +1,200 @@
+"""Signal and noise on corpora whose true geometry is known."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxpe import (
+    Distances,
+    basic_interval,
+    bootstrap,
+    count_tokens,
+    effective_rank,
+    hellinger_gram,
+    noise_floor,
+    positional_distributions,
+    rank_above_null,
+    resample_documents,
+    split_half_geometry,
+    stress,
+    weighted_gram,
+)
+from jaxpe.data import three_regimes, zipf_stationary
+
+KEY = jax.random.key(0)
+LENGTH, VOCAB, DOCUMENTS = 12, 300, 3000
+
+
+@partial(jax.jit, static_argnames="folds")
+def counted(ids, mask=None, folds=16):
+    return count_tokens(ids, vocab_size=VOCAB, mask=mask, folds=folds)
+
+
+split_half = jax.jit(split_half_geometry, static_argnames="splits")
+
+
+@pytest.fixture(scope="module")
+def stationary():
+    return zipf_stationary(documents=DOCUMENTS, length=LENGTH, vocab_size=VOCAB, seed=1)
+
+
+@pytest.fixture(scope="module")
+def regimes():
+    return three_regimes(documents=DOCUMENTS, length=LENGTH, vocab_size=VOCAB, seed=1)
+
+
+@jax.jit
+def plug_in_trace(counts):
+    return jnp.trace(hellinger_gram(positional_distributions(counts)))
+
+
+def test_without_signal_halves_cancel_and_the_floor_is_the_plug_in(stationary):
+    counts = counted(stationary.ids)
+    plug_in, floor = plug_in_trace(counts), jax.jit(noise_floor)(counts)
+    assert plug_in > 0.1
+    np.testing.assert_allclose(floor.trace, plug_in, rtol=0.04)
+    assert abs(split_half(counts, key=KEY).trace) < 0.05 * plug_in
+
+
+def test_floor_covers_a_long_tail_of_rare_words_and_thin_positions(stationary):
+    mask = np.arange(DOCUMENTS)[:, None] < np.linspace(DOCUMENTS, 40, LENGTH).astype(int)[None]
+    counts = counted(stationary.ids, mask)
+    floor, plug_in = jax.jit(noise_floor)(counts).trace, plug_in_trace(counts)
+    # The floor has the variance alone; E√μ̂ also differs between thin and thick positions.
+    assert 0.8 * plug_in < floor < plug_in
+
+
+def test_error_of_the_halves_is_as_said(stationary):
+    counts = counted(stationary.ids)
+    said = jax.jit(noise_floor)(counts).split_half_error
+    products = []
+    for seed in range(40):
+        ids = np.random.default_rng(seed).permuted(stationary.ids.ravel()).reshape(-1, LENGTH)
+        products.append(split_half(counted(ids), key=jax.random.key(seed), splits=1).gram)
+    seen = np.sqrt(np.mean([np.diagonal(gram) ** 2 for gram in products]))
+    np.testing.assert_allclose(np.mean(said), seen, rtol=0.15)
+
+
+def test_strong_signal_is_recovered(regimes):
+    truth = np.asarray(hellinger_gram(regimes.distributions))
+    counts = counted(regimes.ids)
+    geometry = split_half(counts, key=KEY)
+    # Not unbiased: E√X grows faster than √λ for words seen a few times (by 13 % in all, here).
+    np.testing.assert_allclose(geometry.trace, np.trace(truth), rtol=0.2)
+    assert abs(geometry.trace - np.trace(truth)) < 0.3 * abs(plug_in_trace(counts) - truth.trace())
+    error = lambda B: np.linalg.norm(np.asarray(B) - truth)  # noqa: E731
+    assert error(geometry.gram) < 0.7 * error(
+        hellinger_gram(positional_distributions(counts.merged()))
+    )
+    assert isinstance(geometry.distances, Distances)
+    P = np.zeros((LENGTH, 1))
+    assert stress(P, geometry.distances) == 1
+
+
+def test_geometry_is_consistent_and_its_key_reproduces_it(regimes):
+    counts = counted(regimes.ids)
+    one, same, other = (split_half(counts, key=jax.random.key(k)) for k in (0, 0, 1))
+    assert np.array_equal(one.gram, same.gram)
+    assert not np.array_equal(one.gram, other.gram)
+    B, squared = np.asarray(one.gram), np.asarray(one.squared_distances)
+    np.testing.assert_allclose(B.sum(0), 0, atol=1e-12)
+    norms = np.diagonal(B)
+    np.testing.assert_allclose(squared, norms[:, None] + norms[None] - 2 * B, atol=1e-12)
+    np.testing.assert_allclose(one.eigenvalues, np.linalg.eigvalsh(B)[::-1], atol=1e-12)
+
+
+def test_positions_empty_in_a_half_take_no_part(regimes):
+    mask = np.ones((DOCUMENTS, LENGTH), bool)
+    mask[:, 3] = False
+    mask[1:, 7] = False  # one document: empty in one half of every split
+    geometry = split_half(counted(regimes.ids, mask), key=KEY)
+    assert geometry.present.tolist() == [i not in (3, 7) for i in range(LENGTH)]
+    assert (geometry.gram[3] == 0).all()
+    assert (geometry.gram[7] == 0).all()
+    weighted = np.asarray(weighted_gram(geometry, counted(regimes.ids, mask)))
+    assert np.isfinite(weighted).all()
+    assert (weighted[7] == 0).all()
+
+
+def test_effective_rank_with_and_without_signal(stationary, regimes):
+    rank = partial(effective_rank, vocab_size=VOCAB, key=KEY, splits=8, nulls=12)
+    assert rank(stationary.ids).rank <= 1
+    found = rank(regimes.ids)
+    assert found.rank == 2
+    assert found.null_eigenvalues.shape == (12, LENGTH)
+    np.testing.assert_allclose(
+        found.threshold, np.quantile(found.null_eigenvalues.max(axis=1), 0.95)
+    )
+
+
+@pytest.mark.parametrize(("level", "rank"), [(0.0, 3), (0.5, 2), (1.0, 1)])
+def test_rank_counts_what_stands_above_the_quantile(level, rank):
+    sizes = np.array([0.5, 1.5, 2.5])
+    null = np.zeros((3, 4, 4))
+    null[:, 0, 0] = sizes
+    others = (sizes.sum() - sizes) / 2
+    top = np.maximum(sizes - others, 0)  # of each null less the mean of the others
+    found = rank_above_null(np.diag([1.5, 9.0, 1.0, 0.1]), null, level=level)
+    np.testing.assert_allclose(found.threshold, np.quantile(top, level))
+    np.testing.assert_allclose(found.eigenvalues, [9.0, 1.0, 0.1, 0.0], atol=1e-12)
+    assert found.rank == (np.array([9.0, 1.0, 0.1, 0.0]) > np.quantile(top, level) + 1e-9).sum()
+    assert found.rank == rank
+
+
+def test_interval_of_a_share_covers_it_as_often_as_it_says():
+    def low_and_high(seed):
+        data, draw = jax.random.split(jax.random.key(seed))
+        ids = jax.random.bernoulli(data, 0.3, (300, 1)).astype(jnp.int32)
+        share = lambda counts: (  # noqa: E731
+            counts.tokens[0, 1].astype(float) / counts.per_position[0].astype(float)
+        )
+        found = bootstrap(share, ids, vocab_size=2, key=draw, folds=None, samples=199)
+        return jnp.stack([found.low, found.high, found.standard_error])
+
+    low, high, error = np.asarray(jax.jit(jax.vmap(low_and_high))(jnp.arange(300))).T
+    covered = np.mean((low <= 0.3) & (high >= 0.3))
+    assert 0.90 <= covered <= 0.99
+    np.testing.assert_allclose(error.mean(), np.sqrt(0.3 * 0.7 / 300), rtol=0.05)
+
+
+def test_interval_of_the_split_half_trace_covers_the_truth(regimes):
+    truth = np.trace(np.asarray(hellinger_gram(regimes.distributions)))
+    found = bootstrap(
+        lambda counts: split_half_geometry(counts, key=KEY, splits=4).trace,
+        regimes.ids, vocab_size=VOCAB, key=KEY, samples=60, confidence=0.99,
+    )  # fmt: skip
+    assert found.low < truth < found.high
+    assert found.high - found.low < 0.5 * truth
+    assert found.samples.shape == (60,)
+
+
+def test_basic_interval_reflects_the_quantiles():
+    draws = np.random.default_rng(0).exponential(size=500)
+    found = basic_interval({"a": np.array(2.0)}, {"a": draws}, confidence=0.9)
+    np.testing.assert_allclose(found.low["a"], 4 - np.quantile(draws, 0.95))
+    np.testing.assert_allclose(found.high["a"], 4 - np.quantile(draws, 0.05))
+    np.testing.assert_allclose(found.standard_error["a"], draws.std())
+
+
+def test_resamples_are_poisson_and_hold_groups_together():
+    drawn = np.asarray(resample_documents(KEY, 20_000))
+    np.testing.assert_allclose([drawn.mean(), drawn.var()], 1, atol=0.04)
+    np.testing.assert_allclose(np.mean(drawn == 0), np.exp(-1), atol=0.015)
+    groups = np.arange(600, dtype=np.int32) // 3
+    together = np.asarray(resample_documents(KEY, 600, groups=groups)).reshape(200, 3)
+    assert (together == together[:, :1]).all()
+    assert len(set(together[:, 0])) > 2
+
+
+def test_bad_input_is_refused(regimes):
+    for folds in (None, 1):
+        counts = count_tokens(regimes.ids, vocab_size=VOCAB, folds=folds)
+        with pytest.raises(ValueError, match=r"split halves need at least two folds; pass"):
+            split_half_geometry(counts, key=KEY)
+    for confidence in (0.0, 1.0, 95.0):
+        with pytest.raises(ValueError, match="confidence must lie strictly between 0 and 1"):
+            bootstrap(lambda counts: counts.documents, regimes.ids, vocab_size=VOCAB, key=KEY,
+                      confidence=confidence)  # fmt: skip

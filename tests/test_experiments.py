@@ -1,0 +1,100 @@
+"""The scoreboard agrees with the results, and the scripts run."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+SCOREBOARD = EXPERIMENTS / "RESULTS.md"
+SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem != "common")
+
+# Results file, path inside it, and how RESULTS.md writes the number.
+HEADLINES = [
+    ("table_2_rank_stress", "mds/1/stress/mean", ".3f"),
+    ("table_2_rank_stress", "mds/3/stress/mean", ".4f"),
+    ("table_2_rank_stress", "share_2/mean", ".1%"),
+    ("table_3_synthetic", "encodings/mds/stress/mean", ".4f"),
+    ("table_3_synthetic", "encodings/random/implied_rms_distance/mean", ".2f"),
+    ("table_3_synthetic", "encodings/sinusoidal_128/implied_rms_distance/mean", ".2f"),
+    ("table_4_corpora", "sst2/uniform/rank", "d"),
+    ("table_4_corpora", "sst2/uniform/encodings/sinusoidal/stress/mean", ".1f"),
+    ("table_4_corpora", "sst2/uniform/encodings/random/stress/mean", ",.0f"),
+    ("table_4_corpora", "sst2/uniform/violation_rate", ".1%"),
+    ("table_4_corpora", "imdb/uniform/rank", "d"),
+    ("table_4_corpora", "imdb/uniform/encodings/sinusoidal/stress/mean", ",.1f"),
+    ("table_4_corpora", "imdb/uniform/encodings/random/scaled_stress/mean", ".3f"),
+    ("figure_4_dimension", "sst2/zero/growth/linear/r2", ".4f"),
+    ("figure_4_dimension", "sst2/zero/growth/exponential/r2", ".3f"),
+    ("erratum_2_geodesic", "imdb/fisher_rao/negative_eigenvalues", "d"),
+    ("erratum_3_strain", "three_one_hots/smacof", ".4f"),
+    ("erratum_3_strain", "imdb/smacof", ".4f"),
+    ("erratum_4_noise", "corpora/zipf_drift/4/plug_in/trace/mean", ".2f"),
+    ("erratum_4_noise", "corpora/zipf_drift/4/split_half/trace/mean", ".3f"),
+    ("erratum_4_coverage", "coverage/0/normal", ".0%"),
+    ("erratum_4_roots", "rows/1/linearised/trace", ".3f"),
+    ("erratum_4_real", "imdb/effective_rank", "d"),
+    ("erratum_4_real", "imdb/noise_share", ".1%"),
+    ("erratum_4_real", "sst2/effective_rank", "d"),
+]
+
+
+def section(script: str) -> str:
+    """The part of RESULTS.md whose heading names the script."""
+    parts = re.split(r"^## ", SCOREBOARD.read_text(), flags=re.MULTILINE)
+    return next(part for part in parts if f"`{script}.py`" in part.splitlines()[0])
+
+
+@pytest.mark.parametrize(("script", "path", "form"), HEADLINES)
+def test_the_scoreboard_agrees_with_the_results(script, path, form):
+    value = json.loads((EXPERIMENTS / "results" / f"{script}.json").read_text())
+    for key in path.split("/"):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    number = re.escape(format(value, form).replace("%", " %"))
+    assert re.search(rf"(?<![\d.,]){number}(?![\d.]*\d)", section(script)), (path, number)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_script_is_on_the_scoreboard_with_its_result(script):
+    assert f"python experiments/{script}.py" in SCOREBOARD.read_text()
+    assert (EXPERIMENTS / "results" / f"{script}.json").is_file()
+
+
+def test_every_figure_shown_exists_and_is_small():
+    shown = re.findall(r"\]\((results/\S+\.png)\)", SCOREBOARD.read_text())
+    assert shown
+    for name in shown:
+        assert (EXPERIMENTS / name).stat().st_size < 200_000, name
+
+
+@pytest.mark.parametrize("script", ["table_2_rank_stress", "erratum_2_geodesic"])
+def test_a_script_runs_from_end_to_end(script, tmp_path):
+    root = str(EXPERIMENTS.parent)
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, EXPERIMENTS / f"{script}.py", "--quick", "--out", tmp_path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / f"{script}.json").read_text())
+
+
+def test_a_script_without_its_data_says_so(tmp_path):
+    root = str(EXPERIMENTS.parent)
+    done = subprocess.run(
+        [sys.executable, EXPERIMENTS / "table_4_corpora.py", "--out", tmp_path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root, "JAXPE_DATA_DIR": str(tmp_path)},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "skipped" in done.stdout
+    assert "JAXPE_DATA_DIR" in done.stdout
