@@ -35,6 +35,7 @@ from common import (  # pyrefly: ignore
     save_figure,
     truth_of,
 )
+from matplotlib.ticker import LogLocator, NullLocator
 
 import jaxpe
 from jaxpe.data import SyntheticCorpus
@@ -72,7 +73,7 @@ def seeds_at(documents: int, quick: bool) -> range:
 
 
 def summary(make: Callable[..., SyntheticCorpus], documents: int, quick: bool) -> dict[str, Any]:
-    """Traces, errors and ranks over seeds at one sample size."""
+    """Traces (sd: of their errors), errors and ranks over seeds at one sample size."""
     runs = [judged(make(documents=documents, seed=s), s) for s in seeds_at(documents, quick)]
     row: dict[str, Any] = {
         "documents": documents,
@@ -83,8 +84,10 @@ def summary(make: Callable[..., SyntheticCorpus], documents: int, quick: bool) -
         "plug_in_rank": [r["plug_in_rank"] for r in runs],
     }
     for name in ESTIMATORS:
+        traces = np.array([r[name]["trace"] for r in runs])
+        error = mean_sd(traces - [r["true_trace"] for r in runs])
         row[name] = {
-            "trace": mean_sd([r[name]["trace"] for r in runs]),
+            "trace": {"mean": float(traces.mean()), "sd": error["sd"]},
             "rms_error": mean_sd([r[name]["rms_error"] for r in runs]),
         }
     return row
@@ -165,7 +168,14 @@ def draw(run: Run, results: dict[str, list[dict[str, Any]]]) -> None:
             bottom.plot(sizes, error, "o-", ms=3.5, color=colour)
         truth = rows[0]["true_trace"]
         top.axhline(truth, color="black", ls="--", lw=1.2, label="truth")
-        top.set_yscale("symlog", linthresh=max(0.1, truth / 2))
+        if truth > 0:
+            top.set_yscale("log")
+            top.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            top.yaxis.set_major_formatter("{x:g}")
+            top.yaxis.set_minor_locator(NullLocator())
+        else:
+            top.set_yscale("symlog", linthresh=0.1)
+            top.set_yticks([-0.1, 0, 0.1, 1, 10], ["−0.1", "0", "0.1", "1", "10"])
         top.set(title=f"{name.replace('_', ' ')}, true rank {rows[0]['true_rank']}")
         bottom.set(yscale="log", xlabel="documents")
         for axis in (top, bottom):

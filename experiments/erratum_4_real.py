@@ -120,7 +120,10 @@ def short(row: dict[str, Any]) -> dict[str, Any]:
 def draw(run: Run, rows: dict[str, Any]) -> None:
     named = {name: row for name, row in rows.items() if name in TITLES}
     figure, axes = new_figure(
-        "A few dimensions of position are real, not 64 or 254", columns=len(named), width=8.4
+        "A few dimensions of position are real, not 64 or 254",
+        columns=len(named),
+        width=8.4,
+        height=3.6,
     )
     for axis, (name, row) in zip(axes[0], named.items(), strict=True):
         values = np.maximum(np.asarray(row["rank_eigenvalues"], float), 1e-6)
@@ -132,7 +135,7 @@ def draw(run: Run, rows: dict[str, Any]) -> None:
         axis.set_ylim(row["threshold"] / 5, values.max() * 2)
         axis.set_title(
             f"{TITLES[name]}: {row['effective_rank']} above chance\n"
-            f"plug-in rank {row['plug_in_rank']}, {row['noise_share']:.0%} of trace is noise"
+            f"(plug-in rank {row['plug_in_rank']})\n{row['noise_share']:.0%} of the trace is noise"
         )
     axes[0, 0].set_ylabel("split-half eigenvalue less null")
     save_figure(run, "erratum_4_real", figure)

@@ -120,7 +120,7 @@ def test_positions_empty_in_a_half_take_no_part(regimes):
 
 
 def test_effective_rank_with_and_without_signal(stationary, regimes):
-    rank = partial(effective_rank, vocab_size=VOCAB, key=KEY, splits=8, nulls=12)
+    rank = jax.jit(partial(effective_rank, vocab_size=VOCAB, key=KEY, splits=4, nulls=12))
     assert rank(stationary.ids).rank <= 1
     found = rank(regimes.ids)
     assert found.rank == 2
@@ -130,7 +130,7 @@ def test_effective_rank_with_and_without_signal(stationary, regimes):
     )
 
 
-@pytest.mark.parametrize(("level", "rank"), [(0.0, 3), (0.5, 2), (1.0, 1)])
+@pytest.mark.parametrize(("level", "rank"), [(0.0, 3), (0.75, 2), (1.0, 1)])
 def test_rank_counts_what_stands_above_the_quantile(level, rank):
     sizes = np.array([0.5, 1.5, 2.5])
     null = np.zeros((3, 4, 4))

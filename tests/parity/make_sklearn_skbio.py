@@ -15,8 +15,8 @@ DIM = 3
 
 
 def distance_matrices() -> dict[str, np.ndarray]:
-    """Hellinger (Euclidean) and Fisher-Rao (not Euclidean) distances of random distributions."""
-    mu = np.random.default_rng(0).dirichlet(np.full(30, 0.2), size=12)
+    """Hellinger (Euclidean) and Fisher-Rao (not Euclidean) distances of some distributions."""
+    mu = np.concatenate([np.eye(5), np.random.default_rng(0).dirichlet(np.ones(5), size=8)])
     overlap = np.clip(np.sqrt(mu) @ np.sqrt(mu).T, 0.0, 1.0)
     np.fill_diagonal(overlap, 1.0)
     return {"hellinger": np.sqrt(2.0 - 2.0 * overlap), "fisher_rao": 2.0 * np.arccos(overlap)}

@@ -29,5 +29,6 @@ def test_smacof_is_no_worse_from_the_same_start(name):
         lambda D, X: smacof(D, dim=3, init=X, max_iterations=3000, tolerance=1e-12)
     )(D, PEER[f"{name}_start"])  # fmt: skip
     assert fit.stress <= stress(theirs, D) * (1 + 1e-6)
+    assert (classical_mds(D, dim=3).negative_mass > 0.01) == (name == "fisher_rao")
     ours = euclidean_distances(fit.coordinates).values
     np.testing.assert_allclose(ours, euclidean_distances(theirs).values, atol=1e-3)
