@@ -76,7 +76,7 @@ def growth(stress: list[float]) -> dict[str, Any]:
     d, y = d[chosen], np.asarray(stress)[chosen]
     slope, intercept = np.polyfit(d, y, 1)
     start = (float(y[0]), 1 / 400)
-    (a, b), _ = curve_fit(lambda x, a, b: a * np.exp(b * x), d, y, p0=start, maxfev=20_000)
+    (a, b), *_ = curve_fit(lambda x, a, b: a * np.exp(b * x), d, y, p0=start, maxfev=20_000)
     return {
         "linear": {"intercept": intercept, "slope": slope, "r2": r2(y, intercept + slope * d)},
         "exponential": {"factor": a, "rate": b, "r2": r2(y, a * np.exp(b * d))},

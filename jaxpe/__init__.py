@@ -26,8 +26,8 @@ from jaxpe.geometry import classical_mds as classical_mds
 from jaxpe.geometry import classical_mds_from_gram as classical_mds_from_gram
 from jaxpe.geometry import count_tokens as count_tokens
 from jaxpe.geometry import distance_correlation_pearson as distance_correlation_pearson
-from jaxpe.geometry import effective_rank as effective_rank
 from jaxpe.geometry import distances_from_gram as distances_from_gram
+from jaxpe.geometry import effective_rank as effective_rank
 from jaxpe.geometry import euclidean_distances as euclidean_distances
 from jaxpe.geometry import fisher_rao_distances as fisher_rao_distances
 from jaxpe.geometry import fold_of_documents as fold_of_documents

@@ -37,10 +37,7 @@ def run(monkeypatch, capsys):
 def poems(tmp_path):
     """300 documents of four to eight words whose first word tells the position."""
     rng = np.random.default_rng(0)
-    lines = [
-        " ".join(["the", *rng.choice(WORDS, rng.integers(3, 8))])
-        for _ in range(300)
-    ]
+    lines = [" ".join(["the", *rng.choice(WORDS, rng.integers(3, 8))]) for _ in range(300)]
     path = tmp_path / "poems.txt"
     path.write_text("\n".join(lines))
     return path

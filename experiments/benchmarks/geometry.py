@@ -6,6 +6,7 @@ without it, random ids of the same size). Every pipeline starts from int32 ids a
 alternate, warmed up, in one process; printed are medians, their ratios, and that all agree.
 """
 
+import importlib
 import json
 import os
 import platform
@@ -17,7 +18,6 @@ from pathlib import Path
 import jax
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
-from sklearn.manifold import ClassicalMDS
 
 import jaxpe
 from jaxpe.data import load_tokens
@@ -50,7 +50,9 @@ def roots(ids: np.ndarray, mask: np.ndarray, vocab_size: int, dtype) -> np.ndarr
 
 def with_scikit_learn(ids: np.ndarray, mask: np.ndarray, vocab_size: int) -> float:
     distances = pdist(roots(ids, mask, vocab_size, np.float64))
-    mds = ClassicalMDS(n_components=ids.shape[1] - 3, metric="precomputed")
+    mds = importlib.import_module("sklearn.manifold").ClassicalMDS(
+        n_components=ids.shape[1] - 3, metric="precomputed"
+    )
     fitted = pdist(mds.fit_transform(squareform(distances)))
     return float(np.sum((fitted - distances) ** 2) / np.sum(distances**2))
 

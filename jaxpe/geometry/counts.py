@@ -51,6 +51,11 @@ class PositionCounts(NamedTuple):
             )
         return PositionCounts(self.tokens + other.tokens, documents, self.dropped + other.dropped)
 
+    def __radd__(self, other: int) -> "PositionCounts":  # pyrefly: ignore
+        if other != 0:
+            raise TypeError(f"cannot add counts to {other!r}")
+        return self  # sum(list_of_counts) starts from 0
+
     @property
     def per_position(self) -> Int[Array, "*folds n"]:
         """Documents with a counted token at each position (one token a document and position)."""
@@ -97,6 +102,8 @@ def count_tokens(
     >>> (counts + counts).documents.item()
     4
     """
+    if groups is not None and folds is None:
+        raise ValueError("groups only decide the folds: pass folds too, such as folds=16")
     ids, mask = _checked_ids(ids, mask, vocab_size)
     inside = (ids >= 0) & (ids < vocab_size)
     counted = mask & inside & ~_is_excluded(ids, exclude)

@@ -1,5 +1,6 @@
 """Classical multidimensional scaling, differentiable, and the information-optimal encoding."""
 
+import functools
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -185,14 +186,14 @@ def _row_space_jvp(rank, primals, tangents):
     (P,), (dP,) = primals, tangents
     U, s, Vt = jnp.linalg.svd(P, full_matrices=False)
     least = max(P.shape) * jnp.finfo(P.dtype).eps * s[0]
-    M = U.T @ dP @ Vt.T
+    M = _product(U.T, dP, Vt.T)
     b, c = s[None, :rank], s[rank:, None]
     resolved = b - c > least
     turned = b * M[:rank, rank:].T + c * M[rank:, :rank]
     C = jnp.where(resolved, turned / jnp.where(resolved, b**2 - c**2, 1.0), 0.0)
-    outside = dP.T @ U[:, :rank] - Vt.T @ M[:rank].T
+    outside = _product(dP.T, U[:, :rank]) - _product(Vt.T, M[:rank].T)
     outside = jnp.where(b > least, outside / jnp.where(b > least, b, 1.0), 0.0)
-    return Vt[:rank].T, Vt[rank:].T @ C + outside
+    return Vt[:rank].T, _product(Vt[rank:].T, C) + outside
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -215,7 +216,7 @@ def _principal_coordinates_jvp(dim, primals, tangents):
     coordinates, eigenvalues, V = _eigen_coordinates(B, dim)
     kept = (jnp.arange(len(B)) < dim) & (eigenvalues > _tolerance(eigenvalues))
     s = jnp.sqrt(jnp.where(kept, eigenvalues, 0.0))
-    M = V.T @ (0.5 * (dB + dB.T)) @ V
+    M = _product(V.T, 0.5 * (dB + dB.T), V)
     sums = s[:, None] + s[None, :dim]
     gaps = eigenvalues[None, :dim] - eigenvalues[:, None]
     resolved = gaps > _tolerance(eigenvalues)
@@ -225,7 +226,7 @@ def _principal_coordinates_jvp(dim, primals, tangents):
     )
     C = jnp.where(kept[:, None], C_kept, C_dropped)
     C = jnp.where(kept[None, :dim], C, 0.0)
-    return (coordinates, eigenvalues), (V @ C, jnp.diagonal(M))
+    return (coordinates, eigenvalues), (_product(V, C), jnp.diagonal(M))
 
 
 def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
@@ -236,6 +237,11 @@ def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
     kept = eigenvalues[:dim] > _tolerance(eigenvalues)
     scale = jnp.sqrt(jnp.where(kept, eigenvalues[:dim], 0.0))
     return V[:, :dim] * scale[None, :], eigenvalues, V
+
+
+def _product(*matrices: Array) -> Array:
+    """Matrix product at the highest precision: derivatives do not survive TF32 either."""
+    return functools.reduce(partial(jnp.matmul, precision="highest"), matrices)
 
 
 def _tolerance(eigenvalues: Array) -> Array:

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float, Int, PyTree
+from jaxtyping import Bool, Float, Int, Integer, PyTree
 
-from jaxpe._types import ArrayLike
+from jaxpe._types import ArrayLike, is_traced
 from jaxpe.geometry.counts import PositionCounts, count_tokens, permute_within_documents
 from jaxpe.geometry.distances import Distances, gram_from_squared, pair_mask, safe_sqrt
 
@@ -106,9 +106,12 @@ def split_half_geometry(
     """Noise-cancelling Hellinger geometry (S_A S_Bᵀ + S_B S_Aᵀ)/2, averaged over random halves.
 
     S_A = √μ̂ of one half of the folds, S_B of the other. The noise of disjoint documents is
-    independent and cancels in expectation, also between positions of one document. It is not
-    exactly unbiased, since E√μ̂ < √μ for words seen a few times: signal that lives in rare words
-    alone is missed in small samples.
+    independent and cancels in expectation, also between positions of one document.
+
+    It is not exactly unbiased, because E√X is not √λ for a word that a half sees λ times at a
+    position. Contrasts in words with λ below about 0.4 are understated (to a fifth in squares at
+    λ = 0.05), with λ between 0.5 and 5 overstated (at most by 44 % in squares, near λ = 1.2). On
+    corpora of known truth the trace was from a quarter below (2,000 documents) to an eighth above.
 
     Args:
         counts: counts kept in at least two folds (`count_tokens(..., folds=16)`).
@@ -122,6 +125,8 @@ def split_half_geometry(
     True
     """
     folds = _folds_of(counts)
+    if splits < 1:
+        raise ValueError(f"splits must be at least 1, not {splits}")
     centre = jnp.sqrt(_pooled(counts))
     cells = counts.tokens.astype(float)
     whole = jnp.sum(cells, axis=0)
@@ -142,7 +147,10 @@ def split_half_geometry(
 
 
 def noise_floor(counts: PositionCounts) -> NoiseFloor:
-    """Analytic size of the sampling noise in the plug-in geometry.
+    """Analytic size of the sampling noise in the plug-in geometry: its variance.
+
+    What E√μ̂ differs by between thinly and thickly sampled positions comes on top (15 % more on
+    text without signal whose positions held from 3,000 documents down to 40).
 
     Tokens are taken as Poisson with the pooled frequency p_v of the word, so a position with N_i
     tokens has noise Σ_v Var √X / N_i, X ~ Poisson(N_i p_v). Var √X is λ for rare words and tends
@@ -178,13 +186,13 @@ def noise_floor(counts: PositionCounts) -> NoiseFloor:
 
 
 def effective_rank(
-    ids: Int[ArrayLike, "documents n"],
+    ids: Integer[ArrayLike, "documents n"],
     *,
     vocab_size: int,
     key: Array,
     mask: Bool[ArrayLike, "documents n"] | None = None,
     exclude: Sequence[int] = (),
-    groups: Int[ArrayLike, " documents"] | None = None,
+    groups: Integer[ArrayLike, " documents"] | None = None,
     folds: int = DEFAULT_FOLDS,
     splits: int = 16,
     nulls: int = 20,
@@ -261,6 +269,8 @@ def rank_above_null(
     """
     gram, null_grams = jnp.asarray(gram), jnp.asarray(null_grams)
     nulls = null_grams.shape[0]
+    if not 0.0 <= level <= 1.0:
+        raise ValueError(f"level must lie in [0, 1], not {level}")
     if nulls < 2:
         raise ValueError(f"{nulls} null corpora: at least two are needed to see how they vary")
     mean = jnp.mean(null_grams, axis=0)
@@ -274,13 +284,13 @@ def rank_above_null(
 
 def bootstrap(
     statistic: Callable[[PositionCounts], Any],
-    ids: Int[ArrayLike, "documents n"],
+    ids: Integer[ArrayLike, "documents n"],
     *,
     vocab_size: int,
     key: Array,
     mask: Bool[ArrayLike, "documents n"] | None = None,
     exclude: Sequence[int] = (),
-    groups: Int[ArrayLike, " documents"] | None = None,
+    groups: Integer[ArrayLike, " documents"] | None = None,
     folds: int | None = DEFAULT_FOLDS,
     samples: int = 200,
     confidence: float = 0.95,
@@ -307,9 +317,9 @@ def bootstrap(
     """
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie strictly between 0 and 1, not {confidence}")
-    count = partial(
-        count_tokens, vocab_size=vocab_size, mask=mask, exclude=exclude, folds=folds, groups=groups
-    )
+    count = partial(count_tokens, vocab_size=vocab_size, mask=mask, exclude=exclude)
+    if folds is not None:
+        count = partial(count, folds=folds, groups=groups)
 
     def resampled(sample_key: Array) -> Any:
         return statistic(
@@ -321,7 +331,7 @@ def bootstrap(
 
 
 def resample_documents(
-    key: Array, documents: int, *, groups: Int[ArrayLike, " documents"] | None = None
+    key: Array, documents: int, *, groups: Integer[ArrayLike, " documents"] | None = None
 ) -> Int[Array, " documents"]:
     """How often each document is drawn in a Poisson bootstrap resample.
 
@@ -333,7 +343,15 @@ def resample_documents(
     [0, 0, 1, 1]
     """
     drawn = jax.random.poisson(key, 1.0, (documents,), dtype=jnp.int32)
-    return drawn if groups is None else drawn[jnp.asarray(groups)]
+    if groups is None:
+        return drawn
+    groups = jnp.asarray(groups)
+    if not is_traced(groups) and not jnp.all((groups >= 0) & (groups < documents)):
+        raise ValueError(
+            f"groups have labels outside [0, {documents}): label each group by the index of one "
+            "of its documents"
+        )
+    return drawn[groups]
 
 
 def basic_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.95) -> Bootstrap:

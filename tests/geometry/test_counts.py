@@ -237,3 +237,14 @@ def test_information_optimal_encoding_ignores_the_names_of_words(corpus):
     np.testing.assert_allclose(one.distances.values, other.distances.values, atol=1e-12)
     np.testing.assert_allclose(one.stress, other.stress, atol=1e-12)
     np.testing.assert_allclose(one.mds.eigenvalues, other.mds.eigenvalues, atol=1e-12)
+
+
+def test_sum_adds_a_list_of_counts(corpus):
+    ids, mask = corpus
+    shards = [count_tokens(ids[k::3], vocab_size=VOCAB, mask=mask[k::3]) for k in range(3)]
+    assert same(sum(shards), count_tokens(ids, vocab_size=VOCAB, mask=mask))
+
+
+def test_groups_without_folds_are_refused(corpus):
+    with pytest.raises(ValueError, match="pass folds too"):
+        count_tokens(corpus[0], vocab_size=VOCAB, groups=np.arange(40))

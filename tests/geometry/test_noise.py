@@ -198,3 +198,18 @@ def test_bad_input_is_refused(regimes):
         with pytest.raises(ValueError, match="confidence must lie strictly between 0 and 1"):
             bootstrap(lambda counts: counts.documents, regimes.ids, vocab_size=VOCAB, key=KEY,
                       confidence=confidence)  # fmt: skip
+
+
+@pytest.mark.parametrize("label", [-1, 5])
+def test_group_labels_outside_the_documents_are_refused(label):
+    with pytest.raises(ValueError, match="label each group by the index"):
+        resample_documents(KEY, 5, groups=np.array([0, 0, label, 3, 3]))
+
+
+def test_options_out_of_range_are_refused(regimes):
+    with pytest.raises(ValueError, match="splits must be at least 1"):
+        split_half_geometry(counted(regimes.ids), key=KEY, splits=0)
+    with pytest.raises(ValueError, match="level must lie in"):
+        rank_above_null(np.eye(2), np.zeros((2, 2, 2)), level=2.0)
+    with pytest.raises(ValueError, match="at least two are needed"):
+        rank_above_null(np.eye(2), np.zeros((1, 2, 2)))
