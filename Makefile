@@ -11,7 +11,7 @@ WORKERS ?= 2
 .PHONY: report test lint types unit notebooks clean
 
 report: $(VENV)/.installed-report
-	$(BIN)/jaxpe report $(SOURCE) --out $(OUT) $(ARGS)
+	$(BIN)/jaxpe report '$(SOURCE)' --out '$(OUT)' $(ARGS)
 
 test: lint types unit notebooks
 

@@ -24,6 +24,7 @@ from jaxpe.geometry import basic_interval as basic_interval
 from jaxpe.geometry import bootstrap as bootstrap
 from jaxpe.geometry import classical_mds as classical_mds
 from jaxpe.geometry import classical_mds_from_gram as classical_mds_from_gram
+from jaxpe.geometry import content_labels as content_labels
 from jaxpe.geometry import count_tokens as count_tokens
 from jaxpe.geometry import distance_correlation_pearson as distance_correlation_pearson
 from jaxpe.geometry import distances_from_gram as distances_from_gram

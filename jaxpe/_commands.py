@@ -1,5 +1,6 @@
 """The commands of `jaxpe`: parse, call, print."""
 
+import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,10 +13,11 @@ from rich.progress import track
 from tyro.conf import Positional
 
 from jaxpe._cache import cache_directory
-from jaxpe._errors import InputError
+from jaxpe._errors import InputError, require
 from jaxpe.data import TokenCorpus, export_corpus, load_corpus, load_tokens
 from jaxpe.report import (
     analyse,
+    check_options,
     encoding_table,
     findings,
     prepare_directory,
@@ -58,6 +60,9 @@ def report(
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
     started = time.perf_counter()
+    check_options(length=length, dim=dim, splits=splits, bootstrap=bootstrap, seed=seed)
+    require("matplotlib.figure", extra="report")
+    require("jinja2", extra="report")
     prepare_directory(out)
     _remember_compilations()
     progress = _progress(Console(stderr=True))
@@ -133,7 +138,7 @@ def _refuse_too_long(corpus: TokenCorpus, length: int | None, empty: str | None)
 def _remember_compilations() -> None:
     """Keep compiled programs between runs of the command; the second one starts faster."""
     directory = cache_directory()
-    if directory is None:
+    if directory is None or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     jax.config.update("jax_compilation_cache_dir", str(directory / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

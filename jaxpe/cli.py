@@ -1,5 +1,6 @@
 """The command line `jaxpe`: finds the commands, and turns bad input into one line and exit 2."""
 
+import os
 import sys
 
 from jaxpe._errors import InputError, MissingExtraError, require
@@ -17,7 +18,9 @@ def main() -> None:
             prog="jaxpe",
             description="The geometry of positional encodings, measured on your corpus.",
         )
-    except (InputError, MissingExtraError) as error:
+    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (InputError, MissingExtraError, OSError) as error:
         print(f"jaxpe: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:

@@ -137,6 +137,9 @@ BAD = {
     "flat ids": (_write_ids(np.arange(9)), (), "[documents, n]"),
     "zero width": (_write_text("a.txt", LINES), ("--dim", 0), "--dim must be"),
     "odd width": (_write_text("a.txt", LINES), ("--dim", 5), "--dim must be"),
+    "endless length": (_write_text("a.txt", LINES), ("--length", 10**6), "--length is at most"),
+    "seed": (_write_text("a.txt", LINES), ("--seed", 2**65), "--seed must lie in"),
+    "file name too long": (lambda folder: "x" * 5000, (), "too long"),
     "no splits": (_write_text("a.txt", LINES), ("--splits", 0), "--splits"),
     "one resample": (_write_text("a.txt", LINES), ("--bootstrap", 1), "--bootstrap"),
     "zero length": (_write_text("a.txt", LINES), ("--length", 0), "length"),
@@ -194,6 +197,16 @@ def test_a_missing_extra_is_named(run, poems, tmp_path, monkeypatch, module):
     assert code == 2
     extra = "data" if module == "tokenizers" else "report"
     assert f"pip install 'jaxpe[{extra}]'" in err
+
+
+@pytest.mark.parametrize("text", ["a\n" * 5, "one two three\n" * 40, "a b c\nd e f\ng h i\n"])
+def test_degenerate_corpora_are_reported_without_nonsense(run, tmp_path, monkeypatch, text):
+    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+    (tmp_path / "a.txt").write_text(text)
+    code, out, err = run("report", tmp_path / "a.txt", *SMALL, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert "nan" not in out.lower()
+    assert "n/a to n/a" not in out
 
 
 @pytest.mark.parametrize("words", [("--help",), ("report", "--help"), ("export", "--help")])

@@ -1,6 +1,7 @@
 """Tokens to counts, distributions, distances, coordinates and stress. No Flax, no files."""
 
 from jaxpe.geometry.counts import PositionCounts as PositionCounts
+from jaxpe.geometry.counts import content_labels as content_labels
 from jaxpe.geometry.counts import count_tokens as count_tokens
 from jaxpe.geometry.counts import fold_of_documents as fold_of_documents
 from jaxpe.geometry.counts import pad_documents as pad_documents

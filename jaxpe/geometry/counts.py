@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Int, Integer
+from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._types import ArrayLike, is_traced
 
@@ -26,7 +26,7 @@ class PositionCounts(NamedTuple):
         tokens: int32 `[n, vocab]`, or `[folds, n, vocab]` when documents are kept in folds.
         documents: int32 scalar, the documents counted (repeats included).
         dropped: int32 scalar, the tokens left out because their id is outside the vocabulary.
-            Always 0 for counts made eagerly, where such an id is an error.
+            Always 0 for counts made eagerly, where such an id is an error; otherwise modulo 2³².
 
     `a + b` merges the counts of two disjoint sets of documents. A cell never exceeds `documents`,
     so int32 holds until 2³¹ − 1 documents; a sum beyond raises `OverflowError` (eagerly; under
@@ -110,6 +110,11 @@ def count_tokens(
     # Left out means sent past the end, where mode="drop" ignores it; a negative index would wrap.
     token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
     weight = jnp.ones(len(ids), jnp.int32) if repeats is None else jnp.asarray(repeats, jnp.int32)
+    for name, given in (("repeats", repeats), ("groups", groups)):
+        if given is not None and np.shape(given) != (len(ids),):
+            raise ValueError(
+                f"{name} has shape {np.shape(given)}, but there are {len(ids)} documents"
+            )
     row = jnp.arange(ids.shape[1], dtype=jnp.int32)[None, :]
     shape = (ids.shape[1], vocab_size)
     if folds is not None:
@@ -136,19 +141,33 @@ def fold_of_documents(
     """
     if folds < 1:
         raise ValueError(f"folds must be at least 1, not {folds}")
-    if groups is not None:
-        hashed = jnp.asarray(groups).astype(jnp.uint32) * np.uint32(0x9E3779B1)
-    else:
-        rng = np.random.default_rng(0x6A617870)
-        odd = rng.integers(0, 2**31, np.shape(ids)[1], dtype=np.uint32) * np.uint32(2) + np.uint32(
-            1
-        )
-        present = jnp.ones(np.shape(ids), bool) if mask is None else jnp.asarray(mask)
-        words = jnp.where(present, jnp.asarray(ids).astype(jnp.uint32) + np.uint32(1), np.uint32(0))
-        hashed = jnp.sum(words * jnp.asarray(odd)[None, :], axis=1, dtype=jnp.uint32)
+    hashed = _labels(ids, mask, groups)
     for shift, multiplier in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         hashed = (hashed ^ (hashed >> np.uint32(shift))) * np.uint32(multiplier)
     return (hashed % np.uint32(folds)).astype(jnp.int32)
+
+
+def content_labels(
+    ids: Integer[ArrayLike, "documents n"], mask: Bool[ArrayLike, "documents n"] | None = None
+) -> UInt32[Array, " documents"]:
+    """A hash of each document's content, equal for equal documents: labels for `groups`.
+
+    >>> labels = content_labels(np.array([[5, 7], [5, 7], [7, 5]]))
+    >>> bool(labels[0] == labels[1]), bool(labels[0] == labels[2])
+    (True, False)
+    """
+    rng = np.random.default_rng(0x6A617870)
+    odd = rng.integers(0, 2**31, np.shape(ids)[1], dtype=np.uint32) * np.uint32(2) + np.uint32(1)
+    present = jnp.ones(np.shape(ids), bool) if mask is None else jnp.asarray(mask)
+    words = jnp.where(present, jnp.asarray(ids).astype(jnp.uint32) + np.uint32(1), np.uint32(0))
+    return jnp.sum(words * jnp.asarray(odd)[None, :], axis=1, dtype=jnp.uint32)
+
+
+def _labels(ids, mask, groups) -> Array:
+    """uint32 labels of the documents: their groups, else their content."""
+    if groups is None:
+        return content_labels(ids, mask)
+    return jnp.asarray(groups).astype(jnp.uint32) * np.uint32(0x9E3779B1)
 
 
 def pad_documents(
@@ -182,11 +201,14 @@ def permute_within_documents(
     mask: Bool[ArrayLike, "documents n"] | None = None,
     *,
     exclude: Sequence[int] = (),
+    groups: Integer[ArrayLike, " documents"] | None = None,
 ) -> Integer[Array, "documents n"]:
     """Shuffle each document's counted tokens among the places they hold; the rest stay.
 
     Lengths, masks and excluded tokens stay where they are, so only the order is destroyed: this
-    is the null hypothesis "position tells nothing about the token, given the document".
+    is the null hypothesis "position tells nothing about the token, given the document". Copies of
+    a document (and the documents of a group) are shuffled alike: ten copies are one piece of
+    evidence before the shuffle and have to be one after it.
 
     >>> key = jax.random.key(0)
     >>> sorted(permute_within_documents(key, np.array([[3, 1, 2]]))[0].tolist())
@@ -197,10 +219,11 @@ def permute_within_documents(
     moves = moves & ~_is_excluded(ids, exclude)
     # One sort of words [noise | place] orders a document's places at random, those that stay
     # last; sorting single words is several times faster on CPU than an argsort. Equal noise (odds
-    # of 2^-20 for a pair, at 4,096 places) leaves that pair in order.
+    # of 2^-19 for a pair, at 4,096 places) leaves that pair in order.
     n = ids.shape[1]
     bits = np.uint32(max(n - 1, 1).bit_length())
-    noise = jax.random.bits(key, ids.shape, jnp.uint32) >> np.uint32(1)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, _labels(ids, mask, groups))
+    noise = jax.vmap(lambda k: jax.random.bits(k, (n,), jnp.uint32))(keys) >> np.uint32(1)
     noise = jnp.where(moves, noise, np.uint32(0xFFFFFFFF)) >> bits << bits
     places = jnp.sort(noise | jnp.arange(n, dtype=jnp.uint32)[None, :], axis=1)
     source = (places & ((np.uint32(1) << bits) - np.uint32(1))).astype(jnp.int32)

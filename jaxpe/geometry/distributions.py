@@ -49,10 +49,10 @@ def positional_distributions(
     """
     if empty not in ("drop", "uniform", "zero", "error"):
         raise ValueError(f"empty is {empty!r}: pass 'drop', 'uniform', 'zero' or 'error'")
-    if smoothing < 0:
+    if not is_traced(smoothing) and smoothing < 0:
         raise ValueError(f"smoothing must be at least 0, not {smoothing}")
     cells = counts.merged().tokens if isinstance(counts, PositionCounts) else jnp.asarray(counts)
-    occupied = jnp.sum(cells, axis=-1) > 0
+    occupied = jnp.any(cells > 0, axis=-1)
     if empty == "error":
         _refuse_empty(occupied)
     cells = cells.astype(float) + smoothing

@@ -33,7 +33,7 @@ class ClassicalMDS(NamedTuple):
         coordinates: float `[n, dim]`, U_d Λ_d^½; columns beyond the rank are 0, and so are the
             rows of absent positions. In each column the entry largest in magnitude is positive.
         eigenvalues: float `[n]`, all eigenvalues of B, descending (absent positions add zeros).
-        rank: int, eigenvalues above `n · eps · max|λ|`, with eps of the dtype.
+        rank: int, eigenvalues above `n · eps · max|λ|`, with eps of the dtype; −1 for NaN.
         negative_mass: Σ|λ < 0| / Σ|λ|, in [0, 1]; 0 (to rounding) for Euclidean distances.
         gap: λ_d − λ_{d+1}. Derivatives of the coordinates are defined where it is positive (or the
             cut is at or beyond the rank).
@@ -76,6 +76,7 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     The derivative is right for every function of P that rotations leave alone (distances, stress,
     P Pᵀ), also where eigenvalues repeat. Where the cut between λ_d and λ_{d+1} splits equal
     eigenvalues (`gap` is 0) there is none; the terms that would divide by the gap are then 0.
+    First derivatives only: a second one goes through that of `eigh` and is NaN at repeats.
     NaN in D gives coordinates, eigenvalues and `gap` of NaN.
 
     Args:
@@ -114,7 +115,9 @@ def classical_mds_from_gram(
     return ClassicalMDS(
         coordinates=jnp.pad(coordinates, ((0, 0), (0, dim - kept))),
         eigenvalues=eigenvalues,
-        rank=jnp.sum(eigenvalues > _tolerance(eigenvalues)),
+        rank=jnp.where(
+            jnp.isnan(eigenvalues[0]), -1, jnp.sum(eigenvalues > _tolerance(eigenvalues))
+        ),
         negative_mass=jnp.sum(jnp.where(eigenvalues < 0, magnitude, 0.0))
         / jnp.maximum(jnp.sum(magnitude), jnp.finfo(B.dtype).tiny),
         gap=eigenvalues[kept - 1] - following,

@@ -17,7 +17,12 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Integer, PyTree
 
 from jaxpe._types import ArrayLike, is_traced
-from jaxpe.geometry.counts import PositionCounts, count_tokens, permute_within_documents
+from jaxpe.geometry.counts import (
+    PositionCounts,
+    content_labels,
+    count_tokens,
+    permute_within_documents,
+)
 from jaxpe.geometry.distances import Distances, gram_from_squared, pair_mask, safe_sqrt
 
 DEFAULT_FOLDS = 16
@@ -57,8 +62,8 @@ class NoiseFloor(NamedTuple):
         per_position: float `[n]`, E‖√μ̂_i − E√μ̂_i‖²; about (K − 1) / (4 N_i), less for rare words.
         squared_distances: float `[n, n]`, the sum over the two positions.
         trace: float, what the trace of the plug-in Gram matrix gains.
-        split_half_error: float `[n]`, standard error of a split-half squared norm of position i
-            where there is no signal.
+        split_half_error: float `[n]`, standard error of the squared norm of position i from a
+            single split into halves, where there is no signal; averaging over splits lowers it.
     """
 
     per_position: Float[Array, " n"]
@@ -71,7 +76,7 @@ class EffectiveRank(NamedTuple):
     """Dimensions of the split-half geometry that stand above a null without positional order.
 
     Attributes:
-        rank: int, leading eigenvalues above the threshold.
+        rank: int, leading eigenvalues above the threshold; −1 where these are NaN.
         eigenvalues: float `[n]`, of the corpus' weighted Gram matrix less the null's mean.
         null_eigenvalues: float `[nulls, n]`, of each null corpus less the mean of the others.
         threshold: the `level` quantile of the null's largest eigenvalue.
@@ -128,12 +133,12 @@ def split_half_geometry(
     if splits < 1:
         raise ValueError(f"splits must be at least 1, not {splits}")
     centre = jnp.sqrt(_pooled(counts))
-    cells = counts.tokens.astype(float)
-    whole = jnp.sum(cells, axis=0)
+    whole = counts.merged().tokens
 
     def halve(split_key: Array) -> tuple[Array, Array]:
         chosen = jax.random.permutation(split_key, folds) < folds // 2
-        half = jnp.tensordot(chosen.astype(cells.dtype), cells, axes=1)
+        # In integers: a rounded half, subtracted from the whole, would leave negative counts.
+        half = jnp.sum(counts.tokens, axis=0, where=chosen[:, None, None], dtype=whole.dtype)
         A, in_A = _root_frequencies(half)
         B, in_B = _root_frequencies(whole - half)
         # Any fixed vector may be subtracted, centring removes it again; this one keeps the
@@ -220,6 +225,8 @@ def effective_rank(
     >>> effective_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
     1
     """
+    # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
+    groups = content_labels(ids, mask) if groups is None else groups
     count = partial(
         count_tokens, vocab_size=vocab_size, mask=mask, exclude=exclude, folds=folds, groups=groups
     )
@@ -230,7 +237,8 @@ def effective_rank(
         return weighted_gram(split_half_geometry(counts, key=halving, splits=splits), counts)
 
     def null_gram(null_key: Array) -> Array:
-        return gram(permute_within_documents(null_key, ids, mask, exclude=exclude))
+        shuffled = permute_within_documents(null_key, ids, mask, exclude=exclude, groups=groups)
+        return gram(shuffled)
 
     return rank_above_null(gram(ids), jax.lax.map(null_gram, jnp.stack(keys)), level=level)
 
@@ -279,7 +287,9 @@ def rank_above_null(
     eigenvalues = jnp.linalg.eigvalsh(gram - mean)[::-1]
     null_eigenvalues = jnp.linalg.eigvalsh(contrasts)[:, ::-1]
     threshold = jnp.quantile(null_eigenvalues[:, 0], level)
-    return EffectiveRank(jnp.sum(eigenvalues > threshold), eigenvalues, null_eigenvalues, threshold)
+    rank = jnp.sum(eigenvalues > threshold)
+    rank = jnp.where(jnp.isnan(eigenvalues[0]) | jnp.isnan(threshold), -1, rank)
+    return EffectiveRank(rank, eigenvalues, null_eigenvalues, threshold)
 
 
 def bootstrap(
@@ -388,9 +398,9 @@ def _pooled(counts: PositionCounts) -> Array:
 
 
 def _root_frequencies(cells: Array) -> tuple[Array, Array]:
-    """√μ̂ of float counts [n, vocab], and which positions have any."""
-    total = jnp.sum(cells, axis=1)
-    return jnp.sqrt(cells / jnp.maximum(total, 1.0)[:, None]), total > 0
+    """√μ̂ of counts [n, vocab], and which positions have any."""
+    total = jnp.sum(cells, axis=1).astype(float)
+    return jnp.sqrt(cells.astype(float) / jnp.maximum(total, 1.0)[:, None]), total > 0
 
 
 def _geometry_of_products(products: Array, present: Array) -> SplitHalfGeometry:

@@ -62,8 +62,8 @@ def scaled_stress(P: Points, D: Targets, *, weights: PairWeights | None = None) 
     """Stress at the best scale, min_s stress(s·P, D) = 1 − (Σ w δd)² / (Σ w δ² · Σ w d²).
 
     It lies in [0, 1] and does not depend on the scale of P or D, so it is the fair comparison.
-    The best scale is s = Σ w δd / Σ w δ². A constant encoding scores 1 with scale 0 (0 when the
-    targets are all 0 too).
+    The best scale is s = Σ w δd / Σ w δ². A constant encoding scores 1 with scale 0. When the
+    targets are all 0, every encoding scores 0 at scale 0: there is nothing to fit.
 
     >>> fit = scaled_stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]]))
     >>> fit.stress.item(), fit.scale.item()

@@ -4,6 +4,7 @@ Plotting, tables and templates come with the extra `report` and are imported onl
 """
 
 from jaxpe.report._analyse import analyse as analyse
+from jaxpe.report._analyse import check_options as check_options
 from jaxpe.report._findings import findings as findings
 from jaxpe.report._table import encoding_table as encoding_table
 from jaxpe.report._table import summary_table as summary_table

@@ -11,9 +11,12 @@ from jaxpe._errors import InputError
 from jaxpe.data import Progress, TokenCorpus
 from jaxpe.geometry import EmptyPolicy, PositionCounts
 from jaxpe.report._clock import Clock
-from jaxpe.report._noise import measure_noise, rare_positions
+from jaxpe.report._noise import FOLDS, compacted, measure_noise, rare_positions
 from jaxpe.report._scores import score_encodings, stress_by_dimension
 from jaxpe.report.analysis import Analysis
+
+MAX_LENGTH = 4096  # matrices of positions are dense
+MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again at work
 
 
 def analyse(
@@ -44,14 +47,20 @@ def analyse(
     >>> analysis.plug_in_rank, analysis.effective_rank
     (31, 2)
     """
-    _check_options(dim, splits, bootstrap)
+    check_options(
+        length=corpus.ids.shape[1], dim=dim, splits=splits, bootstrap=bootstrap, seed=seed
+    )
+    compact = compacted(corpus)
+    _check_size(compact)
     progress = progress or (lambda iterable, description, total=None: iterable)
     clock = Clock()
     keys = jax.random.split(jax.random.key(seed), 4)
-    counts, mu = _distributions(corpus, empty)
+    # The uniform distribution is over the whole vocabulary; else words never seen only cost time.
+    counted = corpus if empty == "uniform" else compact
+    counts, mu = _distributions(counted, empty)
     D, mds, violation_rate = _plug_in(mu)
     clock.lap("plug-in geometry")
-    noise = measure_noise(corpus, keys, splits, bootstrap, progress, clock)
+    noise = measure_noise(compact, keys, splits, bootstrap, progress, clock)
     geometry = noise.geometry
     encodings, slopes = score_encodings(D, geometry, mds, dim, keys[3])
     clock.lap("encodings")
@@ -77,7 +86,7 @@ def analyse(
         present=np.asarray(mu.present),
         judged=np.asarray(geometry.present),
         rare=rare_positions(counts, geometry, noise.rank.rank),
-        top_tokens=[_top_tokens(counts, corpus.tokens, position) for position in shown],
+        top_tokens=[_top_tokens(counts, counted.tokens, position) for position in shown],
         top_token_positions=shown,
         hellinger=np.asarray(D.values),
         split_half_squared=np.asarray(geometry.squared_distances),
@@ -107,13 +116,30 @@ def analyse(
     )
 
 
-def _check_options(dim: int, splits: int, bootstrap: int) -> None:
+def check_options(
+    *, length: int | None = None, dim: int, splits: int, bootstrap: int, seed: int
+) -> None:
+    """Refuse options that cannot work, before any time is spent; raises `InputError`."""
+    if length is not None and length > MAX_LENGTH:
+        raise InputError(f"--length is at most {MAX_LENGTH:,}, not {length:,}")
     if dim <= 0 or dim % 2:
         raise InputError(f"--dim must be a positive even number, not {dim}: try --dim 64")
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
     if bootstrap < 0 or bootstrap == 1:
         raise InputError(f"--bootstrap must be 0 (no intervals) or at least 2, not {bootstrap}")
+    if not 0 <= seed < 2**32:
+        raise InputError(f"--seed must lie in [0, 2**32), not {seed}")
+
+
+def _check_size(corpus: TokenCorpus) -> None:
+    """The counts in folds must fit memory."""
+    n, words = corpus.ids.shape[1], corpus.vocab_size
+    if FOLDS * n * words > MAX_CELLS:
+        raise InputError(
+            f"{n} positions x {words:,} words x {FOLDS} folds are more than {MAX_CELLS:,} counts: "
+            "pass a shorter --length, or a --tokenizer with a smaller vocabulary"
+        )
 
 
 @jax.jit

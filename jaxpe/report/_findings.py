@@ -89,7 +89,12 @@ def nearness(analysis: Analysis) -> int:
 
 
 def best(analysis: Analysis, field: str) -> list[EncodingScore]:
-    """The fixed encodings whose `field` is lowest, ties included, best first; may be empty."""
+    """The fixed encodings whose `field` is lowest, ties included, best first.
+
+    None where all distances are zero, which every encoding fits.
+    """
+    if not analysis.plug_in_trace > 0:
+        return []
     scored = [
         score
         for score in analysis.encodings

@@ -1,5 +1,6 @@
 """The statistics of a report: corrected geometry, rank above the null, intervals."""
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -10,10 +11,11 @@ import numpy as np
 import jaxpe
 from jaxpe.data import Progress, TokenCorpus, containment_groups
 from jaxpe.geometry import PositionCounts, SplitHalfGeometry
+from jaxpe.geometry.noise import DEFAULT_FOLDS
 from jaxpe.report._clock import Clock
 from jaxpe.report.analysis import Interval
 
-FOLDS = 16
+FOLDS = DEFAULT_FOLDS
 NULLS = 20
 
 
@@ -35,19 +37,22 @@ def measure_noise(
     progress: Progress,
     clock: Clock,
 ) -> Noise:
-    """Split-half geometry, its rank above the permutation null, and bootstrap intervals."""
-    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
-    ids, mask, vocab_size = _compacted(corpus)
+    """Split-half geometry, its rank above the permutation null, and bootstrap intervals.
+
+    The steps of `effective_rank` and `bootstrap`, one by one, so that progress can be shown.
+    """
+    ids, mask = corpus.ids, corpus.mask
+    groups = containment_groups(ids, mask)
     clock.lap("grouping")
     # The corpus goes in as arguments: XLA would spend minutes folding it as a constant.
     count = partial(
-        jax.jit(partial(jaxpe.count_tokens, vocab_size=vocab_size, folds=FOLDS)),
+        jax.jit(partial(jaxpe.count_tokens, vocab_size=corpus.vocab_size, folds=FOLDS)),
         mask=mask,
         groups=groups,
     )
     split = jax.jit(partial(jaxpe.split_half_geometry, key=keys[0], splits=splits))
     weighted = jax.jit(jaxpe.weighted_gram)
-    permute = partial(jax.jit(jaxpe.permute_within_documents), mask=mask)
+    permute = partial(jax.jit(jaxpe.permute_within_documents), mask=mask, groups=groups)
     counts = count(ids)
     geometry = split(counts)
     clock.lap("split halves")
@@ -56,6 +61,7 @@ def measure_noise(
     for key in progress(jax.random.split(keys[1], NULLS), "permutation null", total=NULLS):
         permuted = count(permute(key, ids))
         null.append(weighted(split(permuted), permuted))
+        del permuted  # as large as the counts: never two of them
     rank = jaxpe.rank_above_null(weighted(geometry, counts), jnp.stack(null))
     clock.lap("permutation null")
 
@@ -74,33 +80,46 @@ def _statistics(counts: PositionCounts, geometry: SplitHalfGeometry) -> dict[str
     """What the intervals are about, plug-in and corrected on the same positions."""
     mu = jaxpe.positional_distributions(counts)._replace(present=geometry.present)
     plug_in_trace = jnp.trace(jaxpe.hellinger_gram(mu))
+    rate = jaxpe.monotonicity_violation_rate(geometry.distances)
+    comparable = jnp.sum(geometry.present) > 2  # a triple needs three positions
     return {
         "split_half_trace": geometry.trace,
         "noise_share": 1.0 - geometry.trace / plug_in_trace,
-        "split_half_violation_rate": jaxpe.monotonicity_violation_rate(geometry.distances),
+        "split_half_violation_rate": jnp.where(comparable, rate, jnp.nan),
     }
 
 
 def _intervals(estimate: dict, draws: list[dict]) -> dict[str, Interval]:
-    """95 % intervals centred at the estimates; what the resamples add in noise is left out."""
-    if not draws:
-        return {}
-    samples = jax.tree.map(lambda *values: jnp.stack(values), *draws)
+    """95 % intervals of ±1.96 standard errors around the estimates; none where undefined.
+
+    Not the basic interval of `bootstrap`: a rate of noisy distances is biased towards 1/2 by the
+    noise that resampling adds, and reflecting that bias can exclude the estimate itself.
+    """
+    samples = jax.tree.map(lambda *values: jnp.stack(values), *draws) if draws else {}
     intervals = {}
-    for name, value in estimate.items():
-        error = 1.96 * float(jnp.std(samples[name]))
-        intervals[name] = Interval(float(value), float(value) - error, float(value) + error)
+    for name, values in samples.items():
+        value, error = float(estimate[name]), 1.96 * float(jnp.std(values))
+        low, high = value - error, value + error
+        if name == "split_half_violation_rate":
+            low, high = max(low, 0.0), min(high, 1.0)
+        if math.isfinite(low + high):
+            intervals[name] = Interval(value, low, high)
     return intervals
 
 
-def _compacted(corpus: TokenCorpus) -> tuple[np.ndarray, np.ndarray, int]:
-    """Ids renumbered over the words that are counted; words never counted cost time alone."""
+def compacted(corpus: TokenCorpus) -> TokenCorpus:
+    """The same corpus over the words that are counted alone; what is excluded is masked."""
     counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     used = np.zeros(corpus.vocab_size, bool)
     used[corpus.ids[counted]] = True
     renumbered = np.cumsum(used, dtype=np.int32) - 1
-    ids = np.where(counted, renumbered[corpus.ids], 0).astype(np.int32)
-    return ids, counted, int(used.sum())
+    return corpus._replace(
+        ids=np.where(counted, renumbered[corpus.ids], 0).astype(np.int32),
+        mask=counted,
+        vocab_size=int(used.sum()),
+        exclude=(),
+        tokens=[corpus.tokens[token] for token in np.flatnonzero(used)],
+    )
 
 
 def rare_positions(

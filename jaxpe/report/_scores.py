@@ -39,14 +39,13 @@ def score_encodings(
     start = _columns(mds.coordinates, dim)
     refined = _refined(D, start)
     slope, slopes = _alibi_slopes(positions, measure)
+    note = f"N(0, 1), mean of {RANDOM_DRAWS} draws"
     draws = [
-        score(
-            "random", dim, jaxpe.random_vectors(draw, n, dim=dim), note="N(0, 1), mean of 8 draws"
-        )
+        score("random", dim, jaxpe.random_vectors(draw, n, dim=dim), note=note)
         for draw in jax.random.split(key, RANDOM_DRAWS)
     ]
     rank = min(dim, int(mds.rank))
-    fitted = {"parameters": rank * (n + dim), "fitted": True}
+    fitted = {"parameters": min(rank * (n + dim), n * dim), "fitted": True}
     sinusoidal = jaxpe.sinusoidal_vectors(positions, dim=dim)
     orbit = jaxpe.rotary_orbit(positions, dim=dim)
     line = jaxpe.alibi_line(positions, slope=slope)

@@ -185,7 +185,8 @@ def test_permutation_keeps_multisets_and_everything_that_is_not_counted(corpus):
 def test_permutation_is_uniform():
     ids = np.tile(np.arange(5, dtype=np.int32), (12_000, 1))
     mask = np.arange(5)[None, :] != np.full((12_000, 1), 2)
-    moved = np.asarray(permute_within_documents(jax.random.key(1), ids, mask))
+    moved = permute_within_documents(jax.random.key(1), ids, mask, groups=np.arange(12_000))
+    moved = np.asarray(moved)
     orders = np.unique(moved @ 5 ** np.arange(5), return_counts=True)[1]
     assert len(orders) == 24
     assert ((orders - 500) ** 2 / 500).sum() < 49.7  # chi-square, 23 degrees, 0.1 %
@@ -248,3 +249,20 @@ def test_sum_adds_a_list_of_counts(corpus):
 def test_groups_without_folds_are_refused(corpus):
     with pytest.raises(ValueError, match="pass folds too"):
         count_tokens(corpus[0], vocab_size=VOCAB, groups=np.arange(40))
+
+
+def test_copies_and_groups_are_shuffled_alike():
+    key = jax.random.key(3)
+    copies = permute_within_documents(key, np.tile(np.arange(6), (4, 1)))
+    assert (copies == copies[:1]).all()
+    pair = np.array([[0, 1, 2, 3, 4, 5], [10, 11, 12, 13, 14, 15]])
+    together = permute_within_documents(key, pair, groups=np.array([1, 1]))
+    assert (together[0] + 10 == together[1]).all()
+    apart = permute_within_documents(key, pair)
+    assert not (apart[0] + 10 == apart[1]).all()
+
+
+def test_one_entry_for_each_document(corpus):
+    for name in ("repeats", "groups"):
+        with pytest.raises(ValueError, match=f"{name} has shape"):
+            count_tokens(corpus[0], vocab_size=VOCAB, folds=4, **{name: np.array([2])})

@@ -213,3 +213,15 @@ def test_options_out_of_range_are_refused(regimes):
         rank_above_null(np.eye(2), np.zeros((2, 2, 2)), level=2.0)
     with pytest.raises(ValueError, match="at least two are needed"):
         rank_above_null(np.eye(2), np.zeros((1, 2, 2)))
+
+
+def test_copies_of_documents_are_no_evidence_of_order():
+    rng = np.random.default_rng(0)
+    ids = np.repeat(rng.integers(0, 60, (300, LENGTH)), 10, axis=0)
+    rank = jax.jit(partial(effective_rank, vocab_size=60, splits=4, nulls=10))
+    assert rank(ids, key=KEY).rank <= 1
+    assert rank(ids, key=KEY, groups=np.repeat(np.arange(300), 10)).rank <= 1
+
+
+def test_nan_is_no_rank():
+    assert rank_above_null(np.full((2, 2), np.nan), np.zeros((2, 2, 2))).rank == -1
