@@ -42,6 +42,7 @@ from jaxpe.geometry import low_rank_factors as low_rank_factors
 from jaxpe.geometry import min_separation as min_separation
 from jaxpe.geometry import monotonicity_violation_rate as monotonicity_violation_rate
 from jaxpe.geometry import noise_floor as noise_floor
+from jaxpe.geometry import normal_interval as normal_interval
 from jaxpe.geometry import pad_documents as pad_documents
 from jaxpe.geometry import pair_weights as pair_weights
 from jaxpe.geometry import permute_within_documents as permute_within_documents

@@ -34,6 +34,7 @@ from jaxpe.geometry.noise import basic_interval as basic_interval
 from jaxpe.geometry.noise import bootstrap as bootstrap
 from jaxpe.geometry.noise import effective_rank as effective_rank
 from jaxpe.geometry.noise import noise_floor as noise_floor
+from jaxpe.geometry.noise import normal_interval as normal_interval
 from jaxpe.geometry.noise import rank_above_null as rank_above_null
 from jaxpe.geometry.noise import resample_documents as resample_documents
 from jaxpe.geometry.noise import split_half_geometry as split_half_geometry

@@ -90,20 +90,18 @@ def _statistics(counts: PositionCounts, geometry: SplitHalfGeometry) -> dict[str
 
 
 def _intervals(estimate: dict, draws: list[dict]) -> dict[str, Interval]:
-    """95 % intervals of ±1.96 standard errors around the estimates; none where undefined.
-
-    Not the basic interval of `bootstrap`: a rate of noisy distances is biased towards 1/2 by the
-    noise that resampling adds, and reflecting that bias can exclude the estimate itself.
-    """
-    samples = jax.tree.map(lambda *values: jnp.stack(values), *draws) if draws else {}
+    """95 % intervals around the estimates; none where undefined."""
+    if not draws:
+        return {}
+    samples = jax.tree.map(lambda *values: jnp.stack(values), *draws)
+    found = jaxpe.normal_interval(estimate, samples)
     intervals = {}
-    for name, values in samples.items():
-        value, error = float(estimate[name]), 1.96 * float(jnp.std(values))
-        low, high = value - error, value + error
+    for name, value in estimate.items():
+        low, high = float(found.low[name]), float(found.high[name])
         if name == "split_half_violation_rate":
             low, high = max(low, 0.0), min(high, 1.0)
         if math.isfinite(low + high):
-            intervals[name] = Interval(value, low, high)
+            intervals[name] = Interval(float(value), low, high)
     return intervals
 
 

@@ -265,4 +265,4 @@ def test_copies_and_groups_are_shuffled_alike():
 def test_one_entry_for_each_document(corpus):
     for name in ("repeats", "groups"):
         with pytest.raises(ValueError, match=f"{name} has shape"):
-            count_tokens(corpus[0], vocab_size=VOCAB, folds=4, **{name: np.array([2])})
+            count_unchecked(corpus[0], vocab_size=VOCAB, folds=4, **{name: np.array([2])})

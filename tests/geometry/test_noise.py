@@ -15,6 +15,7 @@ from jaxpe import (
     effective_rank,
     hellinger_gram,
     noise_floor,
+    normal_interval,
     positional_distributions,
     rank_above_null,
     resample_documents,
@@ -160,15 +161,30 @@ def test_interval_of_a_share_covers_it_as_often_as_it_says():
     np.testing.assert_allclose(error.mean(), np.sqrt(0.3 * 0.7 / 300), rtol=0.05)
 
 
-def test_interval_of_the_split_half_trace_covers_the_truth(regimes):
-    truth = np.trace(np.asarray(hellinger_gram(regimes.distributions)))
-    found = bootstrap(
-        lambda counts: split_half_geometry(counts, key=KEY, splits=4).trace,
-        regimes.ids, vocab_size=VOCAB, key=KEY, samples=60, confidence=0.99,
-    )  # fmt: skip
-    assert found.low < truth < found.high
-    assert found.high - found.low < 0.5 * truth
+def test_interval_of_the_split_half_trace_holds_its_mean(regimes):
+    def trace(counts):
+        return split_half_geometry(counts, key=KEY, splits=4).trace
+
+    def redrawn(seed):
+        uniform = np.random.default_rng(seed).random((DOCUMENTS, LENGTH))
+        columns = zip(np.cumsum(regimes.distributions, axis=1), uniform.T, strict=True)
+        return np.stack([np.searchsorted(c[:-1], u) for c, u in columns], 1).astype(np.int32)
+
+    found = bootstrap(trace, regimes.ids, vocab_size=VOCAB, key=KEY, samples=60, confidence=0.99)
+    redraws = [
+        float(split_half(counted(redrawn(seed)), key=KEY, splits=4).trace) for seed in range(8)
+    ]
+    assert found.low < np.mean(redraws) < found.high
+    assert 0.4 < found.standard_error / np.std(redraws, ddof=1) < 2.5
     assert found.samples.shape == (60,)
+
+
+def test_normal_interval_is_symmetric():
+    draws = np.random.default_rng(0).normal(size=500)
+    found = normal_interval(np.array(2.0), draws, confidence=0.9)
+    np.testing.assert_allclose(
+        [found.low, found.high], 2 + draws.std() * 1.6448536 * np.array([-1, 1])
+    )
 
 
 def test_basic_interval_reflects_the_quantiles():
