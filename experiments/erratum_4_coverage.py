@@ -1,9 +1,10 @@
 """Erratum 4, intervals: do bootstrap intervals of the split-half trace hold the true trace?
 
 Nothing is published to compare with. Corpora of known geometry are drawn at many seeds; a 95 %
-interval comes from 100 resamples of the documents, either the basic one or the
-estimate ± 1.96 bootstrap standard errors, as `jaxpe.bootstrap` gives it. An interval can only hold what its estimator tends to, so
-both are also asked whether they hold the truth times the estimator's mean inflation.
+interval comes from 100 resamples of the documents, either the basic one or the estimate ± 1.96
+bootstrap standard errors, as `jaxpe.bootstrap` gives it. An interval can only hold what its
+estimator tends to, so both are also asked whether they hold the truth times the estimator's mean
+inflation.
 """
 
 from functools import partial

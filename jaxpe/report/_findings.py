@@ -259,7 +259,8 @@ def _doubts(analysis: Analysis) -> str:
         return "No intervals were computed (bootstrap = 0): read every number as a point estimate."
     resamples = plural(analysis.bootstrap, "bootstrap resample")
     return (
-        f"Intervals are 95 %, from {resamples} of the documents. "
+        f"Intervals are 95 %, from {resamples} of the documents; a bias of the estimate itself, "
+        "as from rare words, is not in them. "
         "Stress measures faithfulness to the corpus, not how well a model will do."
     )
 
