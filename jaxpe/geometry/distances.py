@@ -176,9 +176,11 @@ def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:
 def centre_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Float[Array, "n d"]:
     """Rows minus the mean of the rows present; absent rows become 0."""
     points = jnp.where(present[:, None], points, 0.0)
-    count = jnp.maximum(jnp.sum(present.astype(points.dtype)), 1.0)
-    mean = jnp.sum(points, axis=0) / count
-    return jnp.where(present[:, None], points - mean[None, :], 0.0)
+    weight = present.astype(points.dtype)
+    share = weight / jnp.maximum(jnp.sum(weight), 1.0)
+    # As a product: XLA sums over rows ten times more slowly on CPU.
+    mean = jnp.matmul(share[None, :], points, precision="highest")
+    return jnp.where(present[:, None], points - mean, 0.0)
 
 
 def inner_products(points: Float[Array, "n d"]) -> Float[Array, "n n"]:
