@@ -122,7 +122,7 @@ def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     level = f"chance, {number(null)}"
     axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=level)
     for axis in axes:
-        axis.legend()
+        axis.legend(loc="lower left")
     return figure
 
 
