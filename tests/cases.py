@@ -88,6 +88,7 @@ def _share(counts):
 CASES: dict[str, Case] = {
     "count_tokens": Case(lambda ids, mask: _counts(ids, mask=mask, exclude=(3,)), _masked_ids),
     "count_tokens_in_folds": Case(lambda ids, mask: _counts(ids, mask=mask, folds=3), _masked_ids),
+    "content_labels": Case(geometry.content_labels, _ids),
     "fold_of_documents": Case(
         lambda ids, mask: geometry.fold_of_documents(ids, mask, folds=3), _masked_ids
     ),
