@@ -1,4 +1,7 @@
-"""Rotary encoding seen as points: the orbit of a reference vector."""
+"""Rotary encoding: queries and keys turn by angles that grow with position."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +9,302 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._types import ArrayLike
-from jaxpe.encodings.absolute import Positions, inverse_frequencies, position_phases
+from jaxpe.encodings._phases import phases
+from jaxpe.encodings._rotation import rotate
+from jaxpe.encodings.absolute import Positions, inverse_frequencies
+from jaxpe.encodings.base import Encoding, align_positions, as_positions, compute_dtype
+from jaxpe.encodings.rope_scaling import (
+    Length,
+    ProportionalScaling,
+    RopeFrequencies,
+    RopeScaling,
+    check_scaling,
+    scaling_from_hf,
+    scaling_to_hf,
+)
+
+Layout = Literal["half_split", "interleaved"]
+Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
+
+
+def rope(
+    *,
+    head_dim: int,
+    base: float = 10_000.0,
+    layout: Layout = "half_split",
+    fraction: float = 1.0,
+    scaling: RopeScaling | None = None,
+    length: int | None = None,
+) -> Encoding:
+    """Rotary encoding: queries and keys turn with position. Su et al. (2021).
+
+    Pair k of a query or key at position i becomes R(ω_k i)(x, y), ω_k = base^(−2k/d), so q·k
+    depends on j − i alone. Phases are right to 10⁻⁶ rad at any integer position in float32. The
+    gradient of a query is that of its rotation, rotated back; no copy of the query is kept.
+
+    `vectors`: the orbit R(i)·(1, 0, 1, 0, ...) of a vector with unit pairs, `[n, head_dim]`. Its
+    distances are those of sinusoidal encoding, and the entries that do not turn are constant.
+
+    Args:
+        head_dim: width of a head.
+        base: θ of the frequencies.
+        layout: which entries make a pair: (k, k + d/2), as in Hugging Face's Llama, or
+            (2k, 2k + 1), as in the paper and GPT-J. Queries and keys must share it, and weights
+            carry it: see `convert_rotary_layout`.
+        fraction: of each head that turns, from the front (partial rotary; `partial_rotary_factor`).
+        scaling: of the frequencies, for contexts beyond the training length.
+        length: of the sequences, for the scalings that depend on it (dynamic, longrope); taken
+            from the largest position when None.
+
+    Raises:
+        ValueError: where the entries that turn do not come in pairs, or a scaling makes no sense.
+
+    >>> e = rope(head_dim=2, base=1.0)
+    >>> e.query((), jnp.ones((1, 1, 2)), jnp.asarray([np.pi / 2])).round(4).ravel().tolist()
+    [-1.0, 1.0]
+    """
+    dim = head_dim if isinstance(scaling, ProportionalScaling) else int(head_dim * fraction)
+    _check_width(head_dim, dim)
+    turn = _turn(head_dim, dim, layout, _frequencies(dim, base, scaling, length))
+    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, dim))
+
+
+def xpos(
+    *,
+    head_dim: int,
+    base: float = 10_000.0,
+    layout: Layout = "half_split",
+    scale_base: float = 512.0,
+    gamma: float = 0.4,
+    center: float = 0.0,
+) -> Encoding:
+    """Rotary encoding whose logits decay: q·ζ^((i−c)/b) and k·ζ^(−(j−c)/b). Sun et al. (2022).
+
+    ζ_k = (2k + γd)/((1 + γ)d) lies in (0, 1), so products carry ζ^((i−j)/b), at most 1 where j ≤ i:
+    meant for causal attention. They depend on i − j alone; c only keeps the two factors in range
+    (float32 holds |i − c| up to about 35,000). No position vectors.
+
+    >>> e = xpos(head_dim=2, scale_base=1.0, gamma=1.0)
+    >>> q = e.query((), jnp.asarray([[[1.0, 0.0]]]), jnp.asarray([2]))
+    >>> round(float(jnp.linalg.norm(q)), 4)  # ζ = 1/2
+    0.25
+    """
+    _check_width(head_dim, head_dim)
+    frequencies = _frequencies(head_dim, base, None, None)
+    zeta = (np.arange(0, head_dim, 2) + gamma * head_dim) / ((1 + gamma) * head_dim)
+
+    def decay(sign: int):
+        def size(positions: Array, dtype: jnp.dtype) -> Array:
+            power = sign * (positions.astype(dtype) - center) / scale_base
+            return jnp.exp(power[..., None] * _row(np.log(zeta), dtype, power.ndim))
+
+        return _turn(head_dim, head_dim, layout, frequencies, size=size)
+
+    return Encoding(query=decay(1), key=decay(-1))
+
+
+def axial_rope(
+    *,
+    head_dim: int,
+    axes: int = 2,
+    base: float = 10_000.0,
+    layout: Layout = "half_split",
+    frequencies: Sequence[float] | np.ndarray | None = None,
+) -> Encoding:
+    """Rotary encoding of positions with several coordinates, `[..., n, axes]`: images, video.
+
+    Each coordinate turns an equal share of the pairs, all with the same frequencies, so logits
+    depend on the coordinates' offsets. `vectors`: the orbit of a vector with unit pairs.
+
+    Args:
+        head_dim: width of a head; a multiple of 2·axes.
+        axes: coordinates of a position.
+        base: θ of the frequencies base^(−2k·axes/head_dim).
+        layout: as for `rope`.
+        frequencies: `[head_dim / (2·axes)]` in radians, instead of those of `base`.
+
+    >>> grid = jnp.stack(jnp.meshgrid(jnp.arange(2), jnp.arange(3), indexing="ij"), -1)
+    >>> axial_rope(head_dim=8).vectors((), grid.reshape(6, 2)).shape
+    (6, 8)
+    """
+    if axes < 1 or head_dim % (2 * axes) or head_dim < 1:
+        raise ValueError(
+            f"head_dim {head_dim} does not divide into pairs for {axes} axes: it must be a "
+            f"multiple of {2 * max(axes, 1)}"
+        )
+    share = head_dim // axes
+    own = inverse_frequencies(share, base=base) if frequencies is None else np.asarray(frequencies)
+    if own.shape != (share // 2,):
+        raise ValueError(
+            f"frequencies have shape {own.shape}, not {(share // 2,)}, as each axis has"
+        )
+    constant = RopeFrequencies(np.tile(own, axes))
+    axis_of = np.repeat(np.arange(axes), share // 2)
+    turn = _turn(head_dim, head_dim, layout, lambda positions: constant, axis_of=axis_of)
+    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, head_dim))
+
+
+def mrope(
+    *,
+    head_dim: int,
+    sections: Sequence[int],
+    interleaved_sections: bool = False,
+    base: float = 10_000.0,
+    layout: Layout = "half_split",
+    scaling: RopeScaling | None = None,
+    length: int | None = None,
+) -> Encoding:
+    """Multimodal rotary encoding: positions `[..., n, axes]` (time, height, width), one θ scale.
+
+    The frequencies are those of `rope`; section a of them follows coordinate a (Qwen2-VL, Wang et
+    al. 2024), or the coordinates take turns (Qwen3-VL) when `interleaved_sections`. Text, whose
+    coordinates are equal, turns as under `rope`. `vectors`: the orbit of a vector with unit pairs.
+
+    Args:
+        head_dim: width of a head.
+        sections: frequencies each coordinate gets (`mrope_section`); they sum to head_dim / 2.
+        interleaved_sections: `mrope_interleaved`.
+        base, layout, scaling, length: as for `rope`.
+
+    >>> mrope(head_dim=8, sections=(2, 1, 1)).vectors((), jnp.zeros((5, 3), int)).shape
+    (5, 8)
+    """
+    _check_width(head_dim, head_dim)
+    if sum(sections) != head_dim // 2 or min(sections) < 0:
+        raise ValueError(
+            f"sections {tuple(sections)} sum to {sum(sections)}, but head_dim {head_dim} has "
+            f"{head_dim // 2} frequencies"
+        )
+    frequencies = _frequencies(head_dim, base, scaling, length)
+    axis_of = _axes_of_sections(sections, interleaved_sections)
+    turn = _turn(head_dim, head_dim, layout, frequencies, axis_of=axis_of)
+    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, head_dim))
+
+
+def rope_from_hf(
+    parameters: Mapping[str, Any],
+    *,
+    head_dim: int,
+    max_position_embeddings: int | None = None,
+    layout: Layout = "half_split",
+    length: int | None = None,
+) -> Encoding:
+    """Rotary encoding as a Hugging Face configuration has it.
+
+    Args:
+        parameters: its `rope_parameters` (or an older `rope_scaling`, with `rope_theta` put in).
+        head_dim: width of a head.
+        max_position_embeddings: of the configuration, for what the entry leaves out.
+        layout: as for `rope`; Hugging Face's models are half-split but for a few (GPT-J, GLM).
+        length: as for `rope`.
+
+    Raises:
+        ValueError: for an unknown type or parameter, or a missing one.
+
+    >>> yarn = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0,
+    ...         "original_max_position_embeddings": 32768}
+    >>> rope_from_hf(yarn, head_dim=128).defines("query")
+    True
+    """
+    scaling = scaling_from_hf(parameters, max_position_embeddings=max_position_embeddings)
+    shared = {
+        "head_dim": head_dim,
+        "base": float(parameters.get("rope_theta", 10_000.0)),
+        "layout": layout,
+        "scaling": scaling,
+        "length": length,
+    }
+    if "mrope_section" in parameters:
+        return mrope(
+            sections=parameters["mrope_section"],
+            interleaved_sections=parameters.get("mrope_interleaved", False),
+            **shared,
+        )
+    return rope(fraction=parameters.get("partial_rotary_factor") or 1.0, **shared)
+
+
+def rope_to_hf(
+    *,
+    head_dim: int,
+    base: float = 10_000.0,
+    fraction: float = 1.0,
+    scaling: RopeScaling | None = None,
+) -> dict[str, Any]:
+    """The `rope_parameters` of a Hugging Face configuration that turns like `rope` so called.
+
+    >>> rope_to_hf(head_dim=64, fraction=0.5)
+    {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5}
+    """
+    entry = scaling_to_hf(scaling, dim=int(head_dim * fraction), base=base)
+    return entry if fraction == 1.0 else {**entry, "partial_rotary_factor": fraction}
+
+
+def rotary_permutation(
+    *, rotary_dim: int, source: Layout, target: Layout, head_dim: int | None = None
+) -> np.ndarray:
+    """Indices p with x_target = x_source[..., p].
+
+    Half-split is interleaved at [0, 2, 4, ..., 1, 3, 5, ...].
+
+    >>> rotary_permutation(rotary_dim=4, source="interleaved", target="half_split").tolist()
+    [0, 2, 1, 3]
+    """
+    _check_width(head_dim or rotary_dim, rotary_dim)
+    pairs = np.arange(rotary_dim).reshape(-1, 2)
+    to_half_split = np.concatenate([pairs[:, 0], pairs[:, 1]])
+    permutations = {
+        ("interleaved", "half_split"): to_half_split,
+        ("half_split", "interleaved"): np.argsort(to_half_split),
+    }
+    for layout in (source, target):
+        _check_layout(layout)
+    turned = permutations.get((source, target), np.arange(rotary_dim))
+    return np.concatenate([turned, np.arange(rotary_dim, head_dim or rotary_dim)])
+
+
+def convert_rotary_layout(
+    weight: Float[ArrayLike, "..."],
+    *,
+    num_heads: int,
+    source: Layout,
+    target: Layout,
+    axis: int = -1,
+    rotary_dim: int | None = None,
+) -> Float[Array, "..."]:
+    """Weights of a query or key projection, so that `target` turns as `source` did with the old.
+
+    Attention logits do not change when both projections are converted.
+
+    Args:
+        weight: kernel or bias whose `axis` holds num_heads·head_dim features.
+        num_heads: heads of the projection (those of the keys, for keys).
+        source: layout the weights were trained with.
+        target: layout they will be used with.
+        axis: of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight `[out, in]`.
+        rotary_dim: leading entries of each head that turn; all when None.
+
+    Raises:
+        ValueError: where the axis does not divide into heads of whole pairs.
+
+    >>> w = jnp.arange(8.0)
+    >>> convert_rotary_layout(w, num_heads=2, source="interleaved", target="half_split").tolist()
+    [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]
+    """
+    weight = jnp.asarray(weight)
+    features = weight.shape[axis]
+    if num_heads < 1 or features % num_heads:
+        raise ValueError(
+            f"axis {axis} has {features} features, not a multiple of {num_heads} heads"
+        )
+    head_dim = features // num_heads
+    within = rotary_permutation(
+        rotary_dim=head_dim if rotary_dim is None else rotary_dim,
+        source=source,
+        target=target,
+        head_dim=head_dim,
+    )
+    indices = (np.arange(num_heads)[:, None] * head_dim + within[None, :]).ravel()
+    return jnp.take(weight, indices, axis=axis)
 
 
 def rotary_orbit(
@@ -16,7 +314,7 @@ def rotary_orbit(
     reference: Float[ArrayLike, " dim"] | None = None,
     base: float = 10_000.0,
 ) -> Float[Array, "n dim"]:
-    """The points R(i)·q that rotary encoding makes of one reference vector q.
+    """The points R(i)·q that rotary encoding makes of one reference vector q, interleaved.
 
     RoPE (Su et al. 2021) has no position vectors; its stress needs a map, and this is it. The
     pairs (q_{2k}, q_{2k+1}) turn by ω_k i. The default q = (1, 0, 1, 0, ...) has unit pairs, and
@@ -25,12 +323,130 @@ def rotary_orbit(
     >>> rotary_orbit(jnp.arange(2), dim=2).round(4).tolist()
     [[1.0, 0.0], [0.5403, 0.8415]]
     """
-    phases = position_phases(positions, inverse_frequencies(dim, base=base))
+    encoding = rope(head_dim=dim, base=base, layout="interleaved")
     if reference is None:
-        reference = jnp.tile(jnp.asarray([1.0, 0.0], phases.dtype), dim // 2)
+        return encoding.vectors((), positions)
     if np.shape(reference) != (dim,):
         raise ValueError(f"reference has shape {np.shape(reference)}, not [dim] = {(dim,)}")
-    pairs = jnp.asarray(reference, phases.dtype).reshape(1, dim // 2, 2)
-    x, y = pairs[..., 0], pairs[..., 1]
-    cos, sin = jnp.cos(phases), jnp.sin(phases)
-    return jnp.stack([cos * x - sin * y, sin * x + cos * y], axis=-1).reshape(-1, dim)
+    q = jnp.asarray(reference, jnp.result_type(float))
+    n = jnp.shape(positions)[0]
+    return encoding.query((), jnp.broadcast_to(q[None, None, :], (n, 1, dim)), positions)[:, 0]
+
+
+def _turn(
+    head_dim: int,
+    rotary_dim: int,
+    layout: Layout,
+    frequencies: Callable[[Array], RopeFrequencies],
+    *,
+    axis_of: np.ndarray | None = None,
+    size: Callable[[Array, jnp.dtype], Array] | None = None,
+) -> Turn:
+    """The hook that turns `[..., n, heads, head_dim]`; axis_of maps frequencies to coordinates."""
+    _check_layout(layout)
+    axes = 0 if axis_of is None else int(axis_of.max()) + 1
+
+    def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
+        x = jnp.asarray(x)
+        if x.ndim < 3 or x.shape[-1] != head_dim:
+            raise ValueError(
+                f"the encoding turns [..., n, heads, {head_dim}], not an array of shape {x.shape}"
+            )
+        given = as_positions(positions)
+        if axes and (given.ndim < 2 or given.shape[-1] < axes):
+            raise ValueError(
+                f"positions of shape {given.shape} must be [..., n, {axes}], one for each axis"
+            )
+        positions = align_positions(given, x.shape, after=2, axes=int(axes > 0))
+        dtype = compute_dtype(x)
+        omega, factor = frequencies(positions)
+        angles = _angles(positions, omega, axis_of, dtype)
+        amplitude = factor if size is None else factor * size(positions, dtype)
+        cos, sin = (f(angles) * amplitude for f in (jnp.cos, jnp.sin))
+        cos, sin = cos[..., None, :], sin[..., None, :]
+        turned = rotate(x[..., :rotary_dim], cos, sin, interleaved=layout == "interleaved")
+        if rotary_dim == head_dim:
+            return turned
+        return jnp.concatenate([turned, x[..., rotary_dim:]], axis=-1)
+
+    return turn
+
+
+def _angles(
+    positions: Array, omega: np.ndarray | Array, axis_of: np.ndarray | None, dtype: jnp.dtype
+) -> Array:
+    """Angles `[..., n, half]`, each frequency following its own coordinate."""
+    if axis_of is None:
+        return phases(positions, omega, dtype)
+    parts = [phases(positions[..., axis], omega, dtype) for axis in range(int(axis_of.max()) + 1)]
+    return jnp.stack([parts[axis][..., k] for k, axis in enumerate(axis_of)], axis=-1)
+
+
+def _frequencies(
+    dim: int, base: float, scaling: RopeScaling | None, length: int | None
+) -> Callable[[Array], RopeFrequencies]:
+    """Frequencies as a function of the positions, which only some scalings look at."""
+    if scaling is None:
+        constant = RopeFrequencies(inverse_frequencies(dim, base=base))
+        return lambda positions: constant
+    check_scaling(scaling)
+
+    def of_length(length: Length) -> RopeFrequencies:
+        return scaling.frequencies(dim, base, length)
+
+    of_length(1)  # what is wrong with the scaling is said when it is built
+    if length is not None:
+        return lambda positions: of_length(length)
+
+    def of_positions(positions: Array) -> RopeFrequencies:
+        return of_length(jnp.max(positions).astype(jnp.result_type(float)) + 1.0)
+
+    return of_positions
+
+
+def _orbit(turn: Turn, head_dim: int, layout: Layout, rotary_dim: int):
+    """The `vectors` hook: R(i) applied to a vector with unit pairs."""
+    reference = np.zeros(head_dim)
+    interleaved = layout == "interleaved"
+    reference[: rotary_dim : 2 if interleaved else 1] = 1.0
+    if not interleaved:
+        reference[rotary_dim // 2 :] = 0.0
+
+    def vectors(params, positions: ArrayLike) -> Array:
+        x = jnp.asarray(reference, jnp.result_type(float))
+        n = jnp.shape(positions)[0]
+        return turn(params, jnp.broadcast_to(x[None, None, :], (n, 1, head_dim)), positions)[:, 0]
+
+    return vectors
+
+
+def _axes_of_sections(sections: Sequence[int], interleaved: bool) -> np.ndarray:
+    """Which coordinate each frequency follows."""
+    axis_of = np.repeat(np.arange(len(sections)), sections)
+    if interleaved:  # coordinate a at a, a + 3, ...; coordinate 0 fills what is left
+        axis_of = np.zeros(sum(sections), int)
+        for axis, size in enumerate(sections[1:], start=1):
+            axis_of[axis : size * len(sections) : len(sections)] = axis
+        if np.bincount(axis_of, minlength=len(sections)).tolist() != list(sections):
+            raise ValueError(
+                f"sections {tuple(sections)} cannot take turns: only the first may be the largest"
+            )
+    return axis_of
+
+
+def _row(values: np.ndarray, dtype: jnp.dtype, ndim: int) -> Array:
+    """Values `[half]` with `ndim` axes of 1 before them."""
+    return jnp.asarray(values, dtype).reshape((1,) * ndim + values.shape)
+
+
+def _check_width(head_dim: int, rotary_dim: int) -> None:
+    if rotary_dim < 2 or rotary_dim % 2 or rotary_dim > head_dim:
+        raise ValueError(
+            f"{rotary_dim} of {head_dim} entries would turn: it must be an even number of at least "
+            "2, since rotations act on pairs; change head_dim or fraction"
+        )
+
+
+def _check_layout(layout: str) -> None:
+    if layout not in ("half_split", "interleaved"):
+        raise ValueError(f"unknown layout {layout!r}: pass 'half_split' or 'interleaved'")

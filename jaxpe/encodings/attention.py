@@ -1,0 +1,96 @@
+"""Attention in its plainest form: where every hook of an encoding goes."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings.base import Encoding, Params, compute_dtype, repeat_heads
+
+Queries = Float[ArrayLike, "... n_q heads head_dim"]
+Keys = Float[ArrayLike, "... n_k groups head_dim"]
+
+
+def attention_logits(
+    encoding: Encoding,
+    params: Params,
+    q: Queries,
+    k: Keys,
+    *,
+    q_positions: ArrayLike,
+    k_positions: ArrayLike,
+    scale: float | None = None,
+) -> Float[Array, "... heads n_q n_k"]:
+    """Logits scale·⟨query(q_i), key(k_j)⟩ + bias_ij, float32 or wider.
+
+    Args:
+        encoding: whose hooks `query`, `key` and `bias` act.
+        params: what `encoding.init` gave, or training made of it.
+        q: queries.
+        k: keys; query heads share them evenly where there are fewer.
+        q_positions: `[..., n_q]`.
+        k_positions: `[..., n_k]`.
+        scale: 1/√head_dim when None.
+
+    >>> far = jaxpe.alibi(num_heads=1, slopes=1.0)
+    >>> x, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
+    >>> attention_logits(far, (), x, x, q_positions=i, k_positions=i)[0, 0].tolist()
+    [0.0, -1.0, -2.0]
+    """
+    dtype = compute_dtype(jnp.asarray(q))
+    q = encoding.query(params, jnp.asarray(q), q_positions)
+    k = encoding.key(params, jnp.asarray(k), k_positions)
+    bias = encoding.bias(params, q, k, q_positions, k_positions)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    k = repeat_heads(k, q.shape[-2])
+    logits = scale * jnp.einsum("...qhd,...khd->...hqk", q, k, preferred_element_type=dtype)
+    return logits if bias is None else logits + bias.astype(dtype)
+
+
+def attend(
+    encoding: Encoding,
+    params: Params,
+    q: Queries,
+    k: Keys,
+    v: Keys,
+    *,
+    q_positions: ArrayLike,
+    k_positions: ArrayLike,
+    mask: Bool[ArrayLike, "..."] | None = None,
+    scale: float | None = None,
+) -> Float[Array, "... n_q heads head_dim"]:
+    """Attention with an encoding: softmax of `attention_logits`, times values, plus its value term.
+
+    It is written to be read, and keeps the n × n weights. Rows whose keys are all masked give 0.
+
+    Args:
+        encoding: whose hooks act; `embed` is the caller's, on the embeddings.
+        params: its parameters.
+        q: queries.
+        k: keys.
+        v: values, with the heads of the keys.
+        q_positions: `[..., n_q]`.
+        k_positions: `[..., n_k]`.
+        mask: true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
+        scale: 1/√head_dim when None.
+
+    >>> v = jnp.asarray([[[1.0]], [[3.0]]])
+    >>> i = jnp.arange(2)
+    >>> attend(identity(), (), 0 * v, 0 * v, v, q_positions=i, k_positions=i).ravel().tolist()
+    [2.0, 2.0]
+    """
+    logits = attention_logits(
+        encoding, params, q, k, q_positions=q_positions, k_positions=k_positions, scale=scale
+    )
+    if mask is not None:
+        mask = jnp.asarray(mask).reshape((1,) * (logits.ndim - jnp.ndim(mask)) + jnp.shape(mask))
+        logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
+    weights = jax.nn.softmax(logits, axis=-1)
+    if mask is not None:
+        weights = jnp.where(mask, weights, 0.0)
+    v = repeat_heads(jnp.asarray(v), weights.shape[-3])
+    out = jnp.einsum("...hqk,...khd->...qhd", weights, v.astype(weights.dtype))
+    term = encoding.value(params, weights, q_positions, k_positions)
+    out = out if term is None else out + term.astype(out.dtype)
+    return out.astype(v.dtype)

@@ -1,0 +1,428 @@
+"""Position vectors from orthogonal functions: Legendre, Chebyshev, cosines and wavelets.
+
+The polynomials and the wavelets are the encodings proposed by Li (2025); the formulas here are
+those of the functions themselves.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float
+
+from jaxpe._errors import require
+from jaxpe._types import ArrayLike
+from jaxpe.encodings._phases import phases
+from jaxpe.encodings.absolute import Mode, Positions, from_vectors, vector_dtype
+from jaxpe.encodings.base import Encoding, as_positions
+from jaxpe.geometry.distances import floating, safe_sqrt
+
+PositionMap = Literal["tanh", "clipped", "log"]
+
+
+def legendre(
+    *,
+    dim: int,
+    length: int,
+    position_map: PositionMap = "tanh",
+    s: float | None = None,
+    normalized: bool = False,
+    scale: float = 1.0,
+    mode: Mode = "add",
+) -> Encoding:
+    """Legendre encoding: `vectors` are scale·`legendre_vectors`, with the arguments of that.
+
+    >>> encoding = legendre(dim=2, length=3, position_map="clipped")
+    >>> encoding.vectors((), jnp.arange(3)).tolist()
+    [[1.0, -1.0], [1.0, 0.0], [1.0, 1.0]]
+    """
+    options = {"position_map": position_map, "s": s, "normalized": normalized}
+
+    def vectors(params, positions):
+        return legendre_vectors(positions, dim=dim, length=length, **options)
+
+    return from_vectors(vectors, scale=scale, mode=mode)
+
+
+def chebyshev(
+    *,
+    dim: int,
+    length: int,
+    position_map: PositionMap = "tanh",
+    s: float | None = None,
+    scale: float = 1.0,
+    mode: Mode = "add",
+) -> Encoding:
+    """Chebyshev encoding: `vectors` are scale·`chebyshev_vectors`, with the arguments of that.
+
+    >>> encoding = chebyshev(dim=3, length=3, position_map="clipped")
+    >>> encoding.vectors((), jnp.arange(3)).tolist()
+    [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
+    """
+
+    def vectors(params, positions):
+        return chebyshev_vectors(positions, dim=dim, length=length, position_map=position_map, s=s)
+
+    return from_vectors(vectors, scale=scale, mode=mode)
+
+
+def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> Encoding:
+    """Cosine encoding: `vectors` are scale·`cosine_vectors`, rows of the orthonormal DCT-II.
+
+    >>> encoding = cosine(dim=3, length=3)
+    >>> euclidean_distances(encoding.vectors((), jnp.arange(3))).values[0].round(3).tolist()
+    [0.0, 1.414, 1.414]
+    """
+
+    def vectors(params, positions):
+        return cosine_vectors(positions, dim=dim, length=length)
+
+    return from_vectors(vectors, scale=scale, mode=mode)
+
+
+def wavelet(
+    *, dim: int, length: int, order: int = 4, scale: float = 1.0, mode: Mode = "add"
+) -> Encoding:
+    """Wavelet encoding: `vectors` are scale·`wavelet_vectors`, with the arguments of that.
+
+    >>> encoding = wavelet(dim=2, length=2, order=1)
+    >>> encoding.vectors((), jnp.arange(2)).round(3).tolist()
+    [[0.707, 0.707], [0.707, -0.707]]
+    """
+    basis = _wavelet_basis(dim, length, order)
+
+    def vectors(params, positions):
+        return _wavelet_rows(basis, positions)
+
+    return from_vectors(vectors, scale=scale, mode=mode)
+
+
+def legendre_vectors(
+    positions: Positions,
+    *,
+    dim: int,
+    length: int,
+    position_map: PositionMap = "tanh",
+    s: float | None = None,
+    normalized: bool = False,
+) -> Float[Array, "*batch n dim"]:
+    """Legendre polynomials P_k(x(i)), k < dim, of positions mapped to [−1, 1].
+
+    Args:
+        positions: `[..., n]`.
+        dim: polynomials, from P_0 = 1 on.
+        length: L, the positions 0..L − 1 that the map is made for (1 is taken as 2).
+        position_map: "tanh": x = tanh(i/s), as proposed; positions ≥ 0 reach only [0, 1), and
+            0.76 at i = s. "clipped": x = 2i/(L − 1) − 1, clipped: all positions ≥ L − 1 are alike.
+            "log": x = 2·log(1 + i)/log L − 1, clipped.
+        s: positions to a unit of tanh; L when None, and only for "tanh".
+        normalized: multiply by √((2k + 1)/2), which makes them orthonormal on [−1, 1].
+
+    Near x = ±1 the distance to ±1 is computed directly, not as 1 − x, whose rounding P_k would
+    magnify up to k²/2 times.
+
+    >>> legendre_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
+    [[1.0, -1.0, 1.0], [1.0, 0.0, -0.5], [1.0, 1.0, 1.0]]
+    """
+    sign, rest = _mapped(positions, length, position_map, s)
+    values = _recurrence(sign, rest, _legendre_coefficients(dim))
+    return values * _norms(dim, values) if normalized else values
+
+
+def chebyshev_vectors(
+    positions: Positions,
+    *,
+    dim: int,
+    length: int,
+    position_map: PositionMap = "tanh",
+    s: float | None = None,
+) -> Float[Array, "*batch n dim"]:
+    """Chebyshev polynomials T_k(x(i)) = cos(k arccos x), k < dim; maps as in `legendre_vectors`.
+
+    >>> chebyshev_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
+    [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
+    """
+    sign, rest = _mapped(positions, length, position_map, s)
+    return _recurrence(sign, rest, _chebyshev_coefficients(dim))
+
+
+def legendre_polynomials(
+    x: Float[ArrayLike, "*batch"], *, dim: int, normalized: bool = False
+) -> Float[Array, "*batch dim"]:
+    """P_0(x), ..., P_{dim−1}(x) by (k + 1) P_{k+1} = (2k + 1) x P_k − k P_{k−1}.
+
+    |P_k| ≤ 1 on [−1, 1], P_k(±1) = (±1)^k; outside they grow. `normalized` multiplies by
+    √((2k + 1)/2), so that ∫ P_j P_k dx over [−1, 1] is 1 for j = k, else 0.
+
+    >>> legendre_polynomials(np.array([0.5]), dim=3).tolist()
+    [[1.0, 0.5, -0.125]]
+    """
+    values = _recurrence(*_split(floating(x)), _legendre_coefficients(dim))
+    return values * _norms(dim, values) if normalized else values
+
+
+def chebyshev_polynomials(x: Float[ArrayLike, "*batch"], *, dim: int) -> Float[Array, "*batch dim"]:
+    """T_0(x), ..., T_{dim−1}(x) by T_{k+1} = 2x T_k − T_{k−1}; |T_k| ≤ 1 on [−1, 1].
+
+    >>> chebyshev_polynomials(np.array([0.5]), dim=4).tolist()
+    [[1.0, 0.5, -0.5, -1.0]]
+    """
+    return _recurrence(*_split(floating(x)), _chebyshev_coefficients(dim))
+
+
+def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Array, "*batch n dim"]:
+    """Orthonormal DCT-II: √(2/L) cos(π(i + ½)k/L), k < dim, with √(1/L) for k = 0.
+
+    Ahmed, Natarajan & Rao (1974). For dim = L rows and columns over positions 0..L − 1 are
+    orthonormal, so all distances are √2; fewer columns keep the slow cosines. There are L of them:
+    columns from L on are 0. Beyond L − 1 positions run back (L is like L − 1), with period 2L.
+
+    >>> cosine_vectors(jnp.arange(2), dim=3, length=2).round(3).tolist()
+    [[0.707, 0.707, 0.0], [0.707, -0.707, 0.0]]
+    """
+    _check_sizes(dim, length)
+    k = np.arange(dim)
+    used = k < length
+    frequencies = np.pi * np.where(used, k, 0) / length
+    amplitudes = np.sqrt(np.where(k == 0, 1, 2) * used / length)
+    # i + ½ as a phase and half a step: far integers stay exact.
+    angles = phases(positions, frequencies, vector_dtype(positions))
+    angles = angles + _last_axis(frequencies / 2, angles)
+    return jnp.cos(angles) * _last_axis(amplitudes, angles)
+
+
+def wavelet_vectors(
+    positions: Positions, *, dim: int, length: int, order: int = 4
+) -> Float[Array, "*batch n dim"]:
+    """Daubechies wavelets ψ_{j,k}(p) = 2^(−j/2) ψ(2^(−j) p − k) and scaling functions, unit rows.
+
+    Daubechies (1988). With J = ⌈log₂ length⌉ the columns are φ_{J,k}, then ψ_{j,k} for j = J,
+    J − 1, ... (0 and below where `dim` asks for more), every shift k whose support meets positions
+    0..length − 1, those with more positions in their support first (ties: coarse before fine, then
+    by k), `dim` in all, down to the scale where a support holds one position; columns beyond are 0.
+    Each row is then divided by its norm. The filters are those of PyWavelets
+    (extra "wavelet"); between dyadic points φ and ψ are interpolated linearly, and so is what a
+    gradient with respect to positions sees. At whole positions they are exact for length ≤ 4,096.
+
+    Rows are 0 where every support has ended: at or beyond (2·order − 1)·2^J, and at or below
+    −(2·order − 2)·2^J. Well before that few functions are left and rows grow alike.
+
+    Args:
+        positions: `[..., n]`.
+        dim: functions.
+        length: positions the functions are chosen for.
+        order: N of dbN, 1 (Haar) to 38: N vanishing moments, supports [0, 2N − 1].
+
+    Raises:
+        MissingExtraError: without PyWavelets.
+
+    >>> wavelet_vectors(jnp.arange(4), dim=4, length=4, order=1)[0].round(3).tolist()
+    [0.5, 0.5, 0.707, 0.0]
+    """
+    return _wavelet_rows(_wavelet_basis(dim, length, order), positions)
+
+
+def _mapped(
+    positions: ArrayLike, length: int, position_map: str, s: float | None
+) -> tuple[Array, Array]:
+    """Positions in [−1, 1], as the sign of x and 1 − |x|, which keeps its relative precision."""
+    _check_sizes(1, length)
+    if position_map not in ("tanh", "clipped", "log"):
+        raise ValueError(f"position_map is {position_map!r}: pass 'tanh', 'clipped' or 'log'")
+    if s is not None and (position_map != "tanh" or s <= 0):
+        raise ValueError(f"s={s} must be positive, and goes with position_map='tanh' alone")
+    positions, dtype = as_positions(positions), vector_dtype(positions)
+    last = max(length - 1, 1)
+    if position_map == "tanh":
+        t = positions.astype(dtype) / float(length if s is None else s)
+        sign = jnp.where(t < 0, -1.0, 1.0).astype(dtype)
+        return sign, 2 * jax.nn.sigmoid(-2 * sign * t)
+    before = positions <= 0
+    # Outside of 0..last nothing is computed with the position, so that its derivative is 0; at
+    # both ends it is that of the inside.
+    inside = (positions >= 0) & (positions <= last)
+    i = jnp.where(inside, positions, 0)
+    to_end = (last - i).astype(dtype)
+    i = i.astype(dtype)
+    if position_map == "clipped":
+        low, high = i / last, to_end / last
+    else:
+        low = jnp.log1p(i) / math.log1p(last)
+        high = -jnp.log1p(-to_end / (last + 1)) / math.log1p(last)
+    lower = jnp.where(inside, low < high, before)
+    sign = jnp.where(lower, -1.0, 1.0).astype(dtype)
+    return sign, jnp.where(inside, 2 * jnp.where(lower, low, high), 0)
+
+
+def _split(x: Array) -> tuple[Array, Array]:
+    """The sign of x and 1 − |x|."""
+    sign = jnp.where(x < 0, -1.0, 1.0).astype(x.dtype)
+    return sign, 1 - sign * x
+
+
+# The recurrences P_{k+1} = (1 + a_k)·x·P_k − a_k·P_{k−1} (Legendre: a_k = k/(k + 1), Chebyshev:
+# a_k = 1, and a_0 = 0) are run on differences d_k = P_{k+1} − P_k at |x|, with rest = 1 − |x|:
+#     d_k = a_k d_{k−1} − (1 + a_k)·rest·P_k,    P_{k+1} = P_k + d_k,
+# which does not lose rest where it is small (Reinsch). Then P_k(−x) = (−1)^k P_k(x).
+def _recurrence(sign: Array, rest: Array, a: np.ndarray) -> Array:
+    """Polynomials P_0..P_{len(a)} at sign·(1 − rest), one more axis behind."""
+
+    def step(carry, a_k):
+        d, p = carry
+        d = a_k * d - (1 + a_k) * rest * p
+        return (d, p + d), p + d
+
+    one = jnp.ones_like(rest)
+    _, values = lax.scan(step, (jnp.zeros_like(rest), one), jnp.asarray(a, rest.dtype))
+    values = jnp.moveaxis(jnp.concatenate([one[None], values]), 0, -1)
+    odd = _last_axis(np.arange(len(a) + 1) % 2, values) == 1
+    return jnp.where(odd, sign[..., None] * values, values)
+
+
+def _legendre_coefficients(dim: int) -> np.ndarray:
+    _check_sizes(dim, 1)
+    k = np.arange(dim - 1)
+    return k / (k + 1)
+
+
+def _chebyshev_coefficients(dim: int) -> np.ndarray:
+    _check_sizes(dim, 1)
+    return np.minimum(np.arange(dim - 1.0), 1.0)
+
+
+def _norms(dim: int, values: Array) -> Array:
+    return _last_axis(np.sqrt(np.arange(dim) + 0.5), values)
+
+
+class _Basis(NamedTuple):
+    """Functions 2^(−j/2) f(2^(−j) p − k), one a column, f = φ (row 0 of the table) or ψ (row 1).
+
+    The table holds both on [0, width] in steps of 2^−level, float64; columns `unused` are 0.
+    """
+
+    row: np.ndarray
+    j: np.ndarray
+    k: np.ndarray
+    unused: int
+    table: np.ndarray
+    width: int
+    level: int
+
+
+def _wavelet_basis(dim: int, length: int, order: int) -> _Basis:
+    """The functions of `wavelet_vectors`, chosen and tabulated."""
+    _check_sizes(dim, length)
+    if not 1 <= order <= 38:
+        raise ValueError(f"order must lie in [1, 38] (db1 to db38), not {order}")
+    filters = require("pywt", extra="wavelet").Wavelet(f"db{order}")
+    width, coarsest = 2 * order - 1, (length - 1).bit_length()
+    level = min(max(coarsest, 10), 12)
+    scaling = _by_coverage(_translates(coarsest, length, width))
+    wavelets = np.zeros((3, 0), int)
+    # At the finest scale every support holds one position; finer ones would repeat its columns.
+    for j in range(coarsest, -width.bit_length() - 1 if width > 1 else -1, -1):
+        wavelets = np.concatenate([wavelets, _translates(j, length, width)], axis=1)
+        most_at_next = width * 2.0 ** (j - 1)
+        if (wavelets[0] >= most_at_next).sum() + scaling.shape[1] >= dim:
+            break
+    wavelets = _by_coverage(wavelets)
+    _, j, k = np.concatenate([scaling, wavelets], axis=1)[:, :dim]
+    return _Basis(
+        row=(np.arange(len(k)) >= scaling.shape[1]).astype(np.int32),
+        j=j,
+        k=k,
+        unused=dim - len(k),
+        table=_daubechies(np.asarray(filters.rec_lo), np.asarray(filters.rec_hi), level),
+        width=width,
+        level=level,
+    )
+
+
+def _translates(j: int, length: int, width: int) -> np.ndarray:
+    """Rows coverage, j, k of the shifts whose support 2^j (k, k + width) meets 0..length − 1.
+
+    φ and ψ are 0 at both ends of their support, but for Haar's (width 1), which is [k, k + 1).
+    """
+    step = 2.0**j
+    k = np.arange(1 - width, math.ceil(length / step))
+    first = np.ceil(step * k) if width == 1 else np.floor(step * k) + 1
+    last = np.ceil(step * (k + width)) - 1
+    coverage = np.minimum(last, length - 1) - np.maximum(first, 0) + 1
+    rows = np.stack([coverage.astype(int), np.full_like(k, j), k])
+    return rows[:, coverage > 0]
+
+
+def _by_coverage(rows: np.ndarray) -> np.ndarray:
+    """Most positions first, then coarse to fine, then by shift."""
+    coverage, j, k = rows
+    return rows[:, np.lexsort((k, -j, -coverage))]
+
+
+def _daubechies(low: np.ndarray, high: np.ndarray, level: int) -> np.ndarray:
+    """φ and ψ `[2, width·2^level + 1]` at multiples of 2^−level, exact up to rounding.
+
+    From φ(x) = √2 Σ low_n φ(2x − n) and ψ(x) = √2 Σ high_n φ(2x − n): at whole numbers φ is the
+    eigenvector to 1 of that equation with Σφ = 1 (for Haar it is 1 at 0); each pass then halves
+    the step. (`wavefun` of PyWavelets iterates the filters instead, which shifts and smooths.)
+    """
+    width = len(low) - 1
+    phi = np.array([1.0, 0.0])
+    if width > 1:
+        n = np.arange(1, width)
+        taps = np.pad(low, width)[2 * n[:, None] - n[None, :] + width]
+        system = np.vstack([np.sqrt(2.0) * taps - np.eye(width - 1), np.ones(width - 1)])
+        inner = np.linalg.lstsq(system, np.append(np.zeros(width - 1), 1.0), rcond=None)[0]
+        phi = np.pad(inner, 1)
+    for _ in range(level - 1):
+        phi = _refined(phi, low)
+    return np.stack([_refined(phi, low), _refined(phi, high)])
+
+
+def _refined(phi: np.ndarray, taps: np.ndarray) -> np.ndarray:
+    """√2 Σ taps_n φ(2x − n) at half the step of φ."""
+    width = len(taps) - 1
+    per_unit = (len(phi) - 1) // width
+    out = np.zeros(2 * width * per_unit + 1)
+    for n, tap in enumerate(taps):
+        out[n * per_unit : n * per_unit + len(phi)] += np.sqrt(2.0) * tap * phi
+    return out
+
+
+def _wavelet_rows(basis: _Basis, positions: ArrayLike) -> Array:
+    """Values of the functions at positions, each row divided by its norm."""
+    p = as_positions(positions).astype(vector_dtype(positions))[..., None]
+    per_unit = 2**basis.level
+    end = basis.width * per_unit
+    at = p * _last_axis(2.0**-basis.j, p) - _last_axis(basis.k, p)
+    at = at * per_unit
+    inside = (at >= 0) & (at < end)
+    cell = jnp.clip(jnp.floor(at), 0, end - 1).astype(jnp.int32)
+    index = cell + _last_axis(basis.row * (end + 1), cell)
+    table = jnp.asarray(basis.table.ravel(), p.dtype)
+    values = table[index]
+    if basis.width > 1:
+        values = values + (at - cell.astype(p.dtype)) * (table[index + 1] - values)
+    values = jnp.where(inside, values * _last_axis(2.0 ** (-basis.j / 2), p), 0)
+    values = jnp.pad(values, [(0, 0)] * (p.ndim - 1) + [(0, basis.unused)])
+    return _unit_rows(values)
+
+
+def _unit_rows(x: Array) -> Array:
+    """x / ‖x‖ along the last axis, 0 for rows of zeros, without underflow of the squares."""
+    largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
+    x = x / jnp.where(largest > 0, largest, 1)
+    norm = safe_sqrt(jnp.sum(x**2, axis=-1, keepdims=True))
+    return x / jnp.where(norm > 0, norm, 1)
+
+
+def _last_axis(values: np.ndarray, like: Array) -> Array:
+    """Constants `[dim]` along the last axis of an array, in its dtype."""
+    return jnp.asarray(values, like.dtype).reshape((1,) * (like.ndim - 1) + (-1,))
+
+
+def _check_sizes(dim: int, length: int) -> None:
+    if dim < 1 or length < 1:
+        raise ValueError(f"dim and length must be at least 1, not {dim} and {length}")

@@ -1,0 +1,363 @@
+"""Frequencies of rotary encoding beyond the training length, under the field's names.
+
+Each scaling is a NamedTuple whose fields are the keys of a Hugging Face `rope_parameters` entry,
+and whose `frequencies` gives ω_k and the factor on cos and sin (the attention factor; attention
+logits carry its square). L0 is `original_max_position_embeddings`, s is `factor`.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxpe.encodings.absolute import inverse_frequencies
+
+Length = int | Array | None
+
+
+class RopeFrequencies(NamedTuple):
+    """What rotary encoding needs to know.
+
+    Attributes:
+        inverse: ω_k in radians a position, `[rotary_dim / 2]`: float64 NumPy, or an array of JAX
+            where it depends on a length that is traced.
+        attention_factor: multiplies cos and sin.
+    """
+
+    inverse: np.ndarray | Array
+    attention_factor: float = 1.0
+
+
+class LinearScaling(NamedTuple):
+    """Positions divided by s: ω_k / s. Chen et al. (2023)."""
+
+    factor: float
+
+    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries."""
+        return RopeFrequencies(inverse_frequencies(dim, base=base) / self.factor)
+
+
+class NtkScaling(NamedTuple):
+    """NTK-aware: base·s^(d/(d−2)), so the fastest stays and the slowest becomes ω/s (bloc97)."""
+
+    factor: float
+
+    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries."""
+        return RopeFrequencies(_ntk(dim, base, self.factor))
+
+
+class DynamicScaling(NamedTuple):
+    """NTK-aware with the length at hand: s·L/L0 − (s − 1) in place of s where L > L0, else 1.
+
+    Frequencies move as a text grows, while cached keys keep those they were turned with: when
+    generating, give `rope` the `length` you will reach.
+    """
+
+    factor: float
+    original_max_position_embeddings: int
+
+    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries for sequences of this length."""
+        ratio = _known(length, self) / self.original_max_position_embeddings
+        return RopeFrequencies(
+            _ntk(dim, base, self.factor * _at_least_one(ratio) - self.factor + 1)
+        )
+
+
+class NtkByPartsScaling(NamedTuple):
+    """Fast frequencies stay, slow ones are divided by s, between them a ramp: YaRN's Eq. (13)-(16).
+
+    In the original context `beta_fast` turns and more stay, `beta_slow` and fewer are scaled.
+    """
+
+    factor: float
+    original_max_position_embeddings: int
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+
+    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries."""
+        inverse = inverse_frequencies(dim, base=base)
+        scaled = _ramp(dim, base, self)
+        return RopeFrequencies(inverse / self.factor * scaled + inverse * (1 - scaled))
+
+
+class YarnScaling(NamedTuple):
+    """NTK by parts, with cos and sin times 0.1·ln s + 1. Peng et al. (2023).
+
+    `mscale` and `mscale_all_dim`, given together, make the factor a ratio (DeepSeek-V2).
+    """
+
+    factor: float
+    original_max_position_embeddings: int
+    attention_factor: float | None = None
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    truncate: bool = True
+
+    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries, and the attention factor."""
+        parts = NtkByPartsScaling(
+            self.factor,
+            self.original_max_position_embeddings,
+            self.beta_fast,
+            self.beta_slow,
+            self.truncate,
+        )
+        return parts.frequencies(dim, base, length)._replace(attention_factor=self._temperature())
+
+    def _temperature(self) -> float:
+        if self.attention_factor is not None:
+            return float(self.attention_factor)
+        log = 0.1 * math.log(max(self.factor, 1.0))
+        if self.mscale and self.mscale_all_dim:
+            return (log * self.mscale + 1.0) / (log * self.mscale_all_dim + 1.0)
+        return log + 1.0
+
+
+class Llama3Scaling(NamedTuple):
+    """By wavelength λ: ω/s where λ > L0/low, ω where λ < L0/high, smooth between. Llama 3.1."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries."""
+        inverse = inverse_frequencies(dim, base=base)
+        turns = self.original_max_position_embeddings * inverse / (2 * np.pi)
+        width = self.high_freq_factor - self.low_freq_factor
+        kept = np.clip((turns - self.low_freq_factor) / width, 0.0, 1.0)
+        return RopeFrequencies((1 - kept) * inverse / self.factor + kept * inverse)
+
+
+class LongRopeScaling(NamedTuple):
+    """Each frequency has its own divisor, one list up to L0, one beyond. Ding et al. (2024).
+
+    cos and sin are multiplied by √(1 + ln s / ln L0). As with dynamic scaling, give `rope` a
+    `length` when generating.
+    """
+
+    short_factor: tuple[float, ...]
+    long_factor: tuple[float, ...]
+    original_max_position_embeddings: int
+    factor: float = 1.0
+    attention_factor: float | None = None
+
+    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries for sequences of this length."""
+        for name in ("short_factor", "long_factor"):
+            if len(getattr(self, name)) != dim // 2:
+                raise ValueError(
+                    f"{name} has {len(getattr(self, name))} entries for {dim} rotated dimensions: "
+                    f"it needs {dim // 2}, one a frequency"
+                )
+        inverse = inverse_frequencies(dim, base=base)
+        short, long = (inverse / np.asarray(f) for f in (self.short_factor, self.long_factor))
+        beyond = _known(length, self) > self.original_max_position_embeddings
+        chosen = (
+            jnp.where(beyond, long, short) if isinstance(beyond, Array) else [short, long][beyond]
+        )
+        return RopeFrequencies(chosen, self._temperature())
+
+    def _temperature(self) -> float:
+        if self.attention_factor is not None:
+            return float(self.attention_factor)
+        log = math.log(max(self.factor, 1.0))
+        return math.sqrt(1.0 + log / math.log(self.original_max_position_embeddings))
+
+
+class ProportionalScaling(NamedTuple):
+    """The fastest `fraction` of the frequencies of the whole head, / s; the others do not turn.
+
+    p-RoPE, Barbero et al. (2024). Unlike plain partial rotation the frequencies are spaced as for
+    the whole head.
+    """
+
+    factor: float = 1.0
+    fraction: float = 1.0
+
+    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` entries, zero beyond the fraction."""
+        inverse = inverse_frequencies(dim, base=base) / self.factor
+        turning = int(self.fraction * dim // 2)
+        return RopeFrequencies(np.where(np.arange(dim // 2) < turning, inverse, 0.0))
+
+
+RopeScaling = (
+    LinearScaling
+    | NtkScaling
+    | DynamicScaling
+    | NtkByPartsScaling
+    | YarnScaling
+    | Llama3Scaling
+    | LongRopeScaling
+    | ProportionalScaling
+)
+
+ROPE_TYPES: dict[str, type] = {
+    "linear": LinearScaling,
+    "ntk": NtkScaling,
+    "dynamic": DynamicScaling,
+    "ntk_by_parts": NtkByPartsScaling,
+    "yarn": YarnScaling,
+    "llama3": Llama3Scaling,
+    "longrope": LongRopeScaling,
+    "proportional": ProportionalScaling,
+}
+
+# What stands beside the scaling in a rope_parameters entry.
+_OTHER_KEYS = {
+    "rope_type",
+    "type",
+    "rope_theta",
+    "partial_rotary_factor",
+    "mrope_section",
+    "mrope_interleaved",
+}
+
+
+def check_scaling(scaling: RopeScaling) -> None:
+    """Raise ValueError where a scaling's numbers make no sense."""
+    name = type(scaling).__name__
+    given = scaling._asdict()
+    for field in ("factor", "original_max_position_embeddings", "attention_factor"):
+        if given.get(field) is not None and not given[field] > 0:
+            raise ValueError(f"{name}: {field} must be positive, not {given[field]}")
+    if isinstance(scaling, Llama3Scaling) and scaling.high_freq_factor <= scaling.low_freq_factor:
+        raise ValueError(
+            f"{name}: high_freq_factor ({scaling.high_freq_factor}) must exceed low_freq_factor "
+            f"({scaling.low_freq_factor})"
+        )
+
+
+def scaling_from_hf(
+    parameters: Mapping[str, Any], *, max_position_embeddings: int | None = None
+) -> RopeScaling | None:
+    """The scaling a Hugging Face `rope_parameters` (or older `rope_scaling`) entry describes.
+
+    What it leaves out is taken as Hugging Face does: L0 from `max_position_embeddings`, and a
+    missing factor from max_position_embeddings / L0. None for the type "default".
+
+    Raises:
+        ValueError: for an unknown type or parameter, or a missing one.
+
+    >>> scaling_from_hf({"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0})
+    LinearScaling(factor=4.0)
+    """
+    kind = parameters.get("rope_type", parameters.get("type", "default"))
+    nested = [key for key, value in parameters.items() if isinstance(value, Mapping)]
+    if nested:
+        raise ValueError(
+            f"rope_parameters has one entry for each kind of layer ({', '.join(nested)}): pass "
+            f"one, as rope_parameters[{nested[0]!r}]"
+        )
+    if kind not in ROPE_TYPES and kind not in ("default", "mrope"):
+        raise ValueError(
+            f"unknown rope_type {kind!r}: known are default, {', '.join(sorted(ROPE_TYPES))}"
+        )
+    given = {key: value for key, value in parameters.items() if key not in _OTHER_KEYS}
+    if kind in ("default", "mrope"):
+        _refuse_unknown(given, (), kind)
+        return None
+    cls = ROPE_TYPES[kind]
+    fields = cls._fields
+    own = {key: value for key, value in given.items() if value is not None}
+    if "original_max_position_embeddings" in fields and max_position_embeddings:
+        own.setdefault("original_max_position_embeddings", max_position_embeddings)
+        if kind == "dynamic":  # Hugging Face's L0 is the configuration's, whatever the entry says
+            own["original_max_position_embeddings"] = max_position_embeddings
+        if kind in ("yarn", "longrope"):
+            ratio = max_position_embeddings / own["original_max_position_embeddings"]
+            own.setdefault("factor", ratio)
+    if kind == "proportional":
+        own["fraction"] = parameters.get("partial_rotary_factor", 1.0)
+    _refuse_unknown(own, fields, kind)
+    missing = [key for key in fields if key not in own and key not in cls._field_defaults]
+    if missing:
+        raise ValueError(f"rope_type {kind!r} needs {', '.join(missing)} beside {sorted(own)}")
+    for name in {"short_factor", "long_factor"} & set(own):
+        own[name] = tuple(own[name])
+    return cls(**own)
+
+
+def scaling_to_hf(scaling: RopeScaling | None, *, dim: int, base: float) -> dict[str, Any]:
+    """The `rope_parameters` entries that make Hugging Face compute the same frequencies.
+
+    It has no static "ntk", which is a larger `rope_theta`, and no "ntk_by_parts", which is "yarn"
+    with an attention factor of 1.
+
+    >>> scaling_to_hf(LinearScaling(4.0), dim=64, base=1e4)
+    {'rope_type': 'linear', 'factor': 4.0, 'rope_theta': 10000.0}
+    """
+    if scaling is None:
+        return {"rope_type": "default", "rope_theta": base}
+    if isinstance(scaling, NtkScaling):
+        return {"rope_type": "default", "rope_theta": base * scaling.factor ** (dim / (dim - 2))}
+    given = {key: value for key, value in scaling._asdict().items() if value is not None}
+    if isinstance(scaling, NtkByPartsScaling):
+        return {"rope_type": "yarn", **given, "attention_factor": 1.0, "rope_theta": base}
+    if isinstance(scaling, ProportionalScaling):
+        given["partial_rotary_factor"] = given.pop("fraction")
+    for name in {"short_factor", "long_factor"} & set(given):
+        given[name] = list(given[name])
+    kind = next(kind for kind, cls in ROPE_TYPES.items() if isinstance(scaling, cls))
+    return {"rope_type": kind, **given, "rope_theta": base}
+
+
+def _refuse_unknown(given: Mapping[str, Any], fields: tuple[str, ...], kind: str) -> None:
+    unknown = sorted(set(given) - set(fields))
+    if unknown:
+        raise ValueError(
+            f"rope_type {kind!r} does not know {', '.join(unknown)}; it takes "
+            f"{', '.join(fields) or 'no parameters of its own'}"
+        )
+
+
+def _ntk(dim: int, base: float, factor: float | Array) -> np.ndarray | Array:
+    """Frequencies for the base base·factor^(d/(d−2)), as ω_k·factor^(−2k/(d−2)).
+
+    The second form keeps float32's digits when the factor is traced. With d = 2 the only
+    frequency is 1 whatever the base.
+    """
+    exponents = -np.arange(0, dim, 2) / max(dim - 2, 1)
+    inverse = inverse_frequencies(dim, base=base)
+    if isinstance(factor, Array):
+        return jnp.asarray(inverse, factor.dtype) * factor ** jnp.asarray(exponents, factor.dtype)
+    return inverse * factor**exponents
+
+
+def _ramp(dim: int, base: float, scaling: NtkByPartsScaling) -> np.ndarray:
+    """1 where a frequency is scaled, 0 where it stays."""
+
+    def turning(rotations: float) -> float:
+        """The (fractional) index whose frequency makes so many turns in the original context."""
+        original = scaling.original_max_position_embeddings
+        return dim * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(base))
+
+    low, high = turning(scaling.beta_fast), turning(scaling.beta_slow)
+    if scaling.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    # Hugging Face's value where the ramp is empty, so that it stays a step.
+    width = high - low if high != low else 0.001
+    return np.clip((np.arange(dim // 2) - low) / width, 0.0, 1.0)
+
+
+def _known(length: Length, scaling: RopeScaling) -> int | Array:
+    if length is None:
+        raise ValueError(f"{type(scaling).__name__} depends on the length of the sequence: pass it")
+    return length
+
+
+def _at_least_one(ratio: float | Array) -> float | Array:
+    return jnp.maximum(ratio, 1.0) if isinstance(ratio, Array) else max(ratio, 1.0)

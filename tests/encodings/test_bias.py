@@ -1,0 +1,432 @@
+"""ALiBi, T5, KERPLE, FIRE and CoPE: their formulas, entry by entry, and laws of their own.
+
+What all encodings of pairs have in common is in `test_pairs.py`.
+"""
+
+import inspect
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxpe import (
+    alibi,
+    alibi_line,
+    alibi_slopes,
+    cope,
+    euclidean_distances,
+    fire,
+    kerple,
+    t5,
+    t5_buckets,
+)
+from jaxpe.encodings.attention import attend, attention_logits
+
+N, HEADS, HEAD_DIM = 7, 3, 4
+PLACES = np.array([0, 3, 4, 9, 2, 700, 25])
+
+
+def blank(n=N, heads=HEADS, dtype=jnp.float64):
+    return jnp.zeros((n, heads, HEAD_DIM), dtype)
+
+
+def normal(seed, *shape):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape))
+
+
+def bias_at(encoding, params, i, heads=HEADS, dtype=jnp.float64):
+    x = blank(len(i), heads, dtype)
+    return np.asarray(encoding.bias(params, x, x, i, i))
+
+
+# ALiBi
+
+
+@pytest.mark.parametrize(
+    ("heads", "slopes"),
+    [
+        (1, [2.0**-8]),
+        (2, [2.0**-4, 2.0**-8]),
+        (8, [2.0**-h for h in range(1, 9)]),
+        (12, [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625,
+              0.70710678, 0.35355338, 0.17677669, 0.08838835]),
+    ],
+)  # fmt: skip
+def test_alibi_slopes(heads, slopes):
+    np.testing.assert_allclose(alibi_slopes(heads), slopes, rtol=1e-7)
+
+
+@pytest.mark.parametrize("heads", range(1, 65))
+def test_alibi_slopes_are_distinct_and_one_a_head(heads):
+    slopes = alibi_slopes(heads)
+    assert len(set(slopes)) == heads
+    assert ((slopes > 0) & (slopes < 1)).all()
+
+
+@pytest.mark.parametrize("slope", [0.25, np.float64(0.25), jnp.float32(0.25)])
+def test_alibi_line_has_the_biases_as_distances(slope):
+    line = inspect.unwrap(alibi_line)(np.array([2, 3, 7]), slope=slope)
+    np.testing.assert_allclose(
+        euclidean_distances(line).values, 0.25 * np.array([[0, 1, 5], [1, 0, 4], [5, 4, 0]])
+    )
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 12, 64])
+def test_alibi_is_minus_slope_times_distance(heads):
+    bias = bias_at(alibi(num_heads=heads), (), np.arange(5), heads)
+    distance = np.abs(np.arange(5)[:, None] - np.arange(5))
+    np.testing.assert_array_equal(bias, -alibi_slopes(heads)[:, None, None] * distance)
+
+
+def test_alibi_falls_with_the_distance():
+    from_first = bias_at(alibi(num_heads=HEADS), (), np.sort(PLACES))[:, 0]
+    assert (np.diff(from_first, axis=-1) < 0).all()
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_alibi_vectors_have_the_biases_as_distances(heads):
+    encoding = alibi(num_heads=heads)
+    points = encoding.vectors((), PLACES)
+    assert points.shape == (N, heads)
+    expected = -bias_at(encoding, (), PLACES, heads)
+    np.testing.assert_allclose(
+        euclidean_distances(points).values, np.linalg.norm(expected, axis=0), rtol=1e-12
+    )
+    line = alibi_line(PLACES, slope=alibi_slopes(heads)[0])
+    np.testing.assert_array_equal(points[:, :1], line)
+
+
+def test_causal_alibi_is_linear_and_the_same_to_a_causal_softmax():
+    symmetric = bias_at(alibi(num_heads=HEADS), (), PLACES)
+    linear = bias_at(alibi(num_heads=HEADS, causal=True), (), PLACES)
+    past = PLACES[None, :] <= PLACES[:, None]
+    np.testing.assert_array_equal(linear[:, past], symmetric[:, past])
+    np.testing.assert_array_equal(linear[:, ~past], -symmetric[:, ~past])
+
+    i = np.arange(N)
+    q, k, v = (normal(seed, N, HEADS, HEAD_DIM) for seed in range(3))
+    where = {"q_positions": i, "k_positions": i, "mask": np.tri(N, dtype=bool)}
+    outputs = [
+        attend(alibi(num_heads=HEADS, causal=causal), (), q, k, v, **where)
+        for causal in (False, True)
+    ]
+    np.testing.assert_allclose(*outputs, atol=1e-14)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_alibi_tells_near_positions_apart_far_out_in_bfloat16(causal):
+    encoding = alibi(num_heads=1, slopes=1.0, causal=causal)
+    for start in (1000, 10**6):
+        with jax.enable_x64(False):
+            bias = bias_at(encoding, (), np.arange(start, start + 4), 1, jnp.bfloat16)
+        assert bias.dtype == np.float32
+        np.testing.assert_array_equal(bias[0, -1], [-3, -2, -1, 0])
+
+
+def test_alibi_has_parameters_only_if_asked():
+    assert jax.tree.leaves(alibi(num_heads=HEADS).init(jax.random.key(0))) == []
+    encoding = alibi(num_heads=HEADS, learnable=True)
+    params = encoding.init(jax.random.key(0))
+    fixed = alibi(num_heads=HEADS)
+    np.testing.assert_allclose(
+        bias_at(encoding, params, PLACES), bias_at(fixed, (), PLACES), rtol=1e-14
+    )
+    np.testing.assert_allclose(
+        encoding.vectors(params, PLACES), fixed.vectors((), PLACES), rtol=1e-14
+    )
+    steep = jax.tree.map(lambda p: p - 50.0, params)
+    assert (bias_at(encoding, steep, PLACES) <= 0).all()
+
+
+@pytest.mark.parametrize("slopes", [0.5, np.array(0.5), np.full(HEADS, 0.5), jnp.float32(0.5)])
+def test_alibi_slopes_are_one_number_or_one_a_head(slopes):
+    bias = bias_at(alibi(num_heads=HEADS, slopes=slopes), (), np.arange(3))
+    np.testing.assert_array_equal(bias[:, 0], [[0, -0.5, -1.0]] * HEADS)
+
+
+def test_alibi_is_differentiable_in_given_slopes():
+    def total(slopes):
+        x = blank()
+        return alibi(num_heads=HEADS, slopes=slopes).bias((), x, x, PLACES, PLACES).sum()
+
+    distances = np.abs(PLACES[:, None] - PLACES).sum()
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(jnp.ones(HEADS)), [-distances] * HEADS)
+
+
+# T5
+
+
+def rounded_buckets(offsets, *, num_buckets, max_distance, bidirectional):
+    """The formula with its logarithm in float32, as it is written everywhere else."""
+    first = np.zeros_like(offsets)
+    if bidirectional:
+        num_buckets //= 2
+        first, distance = (offsets > 0) * num_buckets, np.abs(offsets)
+    else:
+        distance = np.maximum(-offsets, 0)
+    exact = num_buckets // 2
+    logs = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
+    logs = logs / np.float32(math.log(max_distance / exact)) * np.float32(num_buckets - exact)
+    wide = np.minimum(exact + logs.astype(int), num_buckets - 1)
+    return first + np.where(distance < exact, distance, wide)
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(
+    ("num_buckets", "max_distance"), [(32, 128), (8, 16), (320, 800), (4, 20), (6, 50)]
+)
+def test_t5_buckets(num_buckets, max_distance, bidirectional):
+    options = {
+        "num_buckets": num_buckets,
+        "max_distance": max_distance,
+        "bidirectional": bidirectional,
+    }
+    offsets = np.arange(-1000, 1001)
+    ours = np.asarray(t5_buckets(offsets, **options))
+    np.testing.assert_array_equal(ours, rounded_buckets(offsets, **options))
+    as_floats = t5_buckets(offsets.astype(np.float32), **options)
+    np.testing.assert_array_equal(ours, as_floats)
+    assert ours.min() == 0
+    assert ours.max() == num_buckets - 1
+    far = t5_buckets(np.array([-(10**6), 10**6]), **options)
+    np.testing.assert_array_equal(far, ours[[0, -1]])
+
+
+def test_fractional_offsets_fall_between_whole_ones():
+    offsets = np.linspace(-200, 200, 6401)  # sixteenths
+    buckets = np.asarray(t5_buckets(offsets))
+    distance, side = np.abs(offsets), offsets > 0
+    for ahead in (False, True):
+        # Numbers grow with the distance, from 0: also within a step of the query.
+        own = buckets[side == ahead][np.argsort(distance[side == ahead])]
+        assert (np.diff(own) >= 0).all()
+        assert own[0] == 0
+    np.testing.assert_array_equal(
+        t5_buckets(np.array([-0.5, 0.5, 0.99])), np.zeros(3)
+    )  # the bucket of "0 ahead" is nobody's
+
+
+def test_t5_gradient_is_the_sum_over_the_pairs_of_a_bucket():
+    encoding = t5(num_heads=HEADS, num_buckets=8, max_distance=20)
+    params = {"table": normal(0, 8, HEADS)}
+    cotangent = np.asarray(normal(1, HEADS, N, N))
+
+    def total(params):
+        return jnp.sum(encoding.bias(params, blank(), blank(), PLACES, PLACES) * cotangent)
+
+    expected = np.zeros((8, HEADS))
+    buckets = np.asarray(t5_buckets(PLACES[None] - PLACES[:, None], num_buckets=8, max_distance=20))
+    for i in range(N):
+        for j in range(N):
+            expected[buckets[i, j]] += cotangent[:, i, j]
+    np.testing.assert_allclose(jax.grad(total)(params)["table"], expected, atol=1e-12)
+
+
+# KERPLE
+
+
+@pytest.mark.parametrize("kind", ["log", "power"])
+@pytest.mark.parametrize("seed", range(3))
+def test_kerple_is_its_formula(kind, seed):
+    encoding = kerple(num_heads=HEADS, kind=kind)
+    params = encoding.init(jax.random.key(seed))
+    names = ("log_r1", "log_r2" if kind == "log" else "logit_r2")
+    assert set(params) == set(names)
+    r1 = np.exp(params["log_r1"])
+    raw = np.asarray(params[names[1]])
+    r2 = np.exp(raw) if kind == "log" else 2 / (1 + np.exp(-raw))
+    assert ((r1 > 0) & (r1 < (2 if kind == "log" else 1))).all()
+    assert ((r2 > 0) & (r2 < (1 if kind == "log" else 2))).all()
+    bias = bias_at(encoding, params, PLACES)
+    for h in range(HEADS):
+        for a, i in enumerate(PLACES):
+            for b, j in enumerate(PLACES):
+                x = abs(int(i) - int(j))
+                expected = r1[h] * (math.log(1 + r2[h] * x) if kind == "log" else x ** r2[h])
+                assert bias[h, a, b] == pytest.approx(-expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["log", "power"])
+@pytest.mark.parametrize("shift", [-30.0, 0.0, 3.0])
+def test_kerple_falls_and_has_derivatives_everywhere(kind, shift):
+    encoding = kerple(num_heads=HEADS, kind=kind)
+    params = jax.tree.map(lambda p: p + shift, encoding.init(jax.random.key(0)))
+    i = jnp.arange(4.0)
+
+    def total(params, i):
+        return jnp.sum(encoding.bias(params, blank(4), blank(4), i, i) ** 2)
+
+    from_first = bias_at(encoding, params, np.arange(4))[:, 0]
+    assert (np.diff(from_first, axis=-1) <= 0).all()
+    for leaf in jax.tree.leaves(jax.grad(total, argnums=(0, 1))(params, i)):
+        assert np.isfinite(leaf).all()
+
+
+# FIRE
+
+
+def explicit_fire(params, i, j):
+    """One entry, for every head."""
+    p = {name: np.asarray(value) for name, value in params.items()}
+    c, threshold = math.exp(p["log_c"]), math.exp(p["log_threshold"])
+    x = math.log(c * abs(i - j) + 1) / math.log(c * max(threshold, i) + 1)
+    hidden = np.maximum(x * p["weight_in"] + p["bias_in"], 0)
+    return hidden @ p["weight_out"] + p["bias_out"]
+
+
+@pytest.mark.parametrize("threshold", [4.5, 512.0])
+def test_fire_is_its_formula(threshold):
+    encoding = fire(num_heads=HEADS, threshold=threshold, hidden=5)
+    params = encoding.init(jax.random.key(0))
+    i = np.append(PLACES, -3)
+    bias = bias_at(encoding, params, i)
+    for a in range(len(i)):
+        for b in range(len(i)):
+            expected = explicit_fire(params, int(i[a]), int(i[b]))
+            np.testing.assert_allclose(bias[:, a, b], expected, atol=1e-12)
+
+
+def test_fire_depends_on_the_query_position_beyond_the_threshold():
+    encoding = fire(num_heads=HEADS, threshold=10.0)
+    params = encoding.init(jax.random.key(0))
+    below, above = np.arange(4), 20 + np.arange(4)
+    near = bias_at(encoding, params, below)
+    np.testing.assert_allclose(near, bias_at(encoding, params, below + 5), atol=1e-14)
+    assert np.abs(near - bias_at(encoding, params, above)).max() > 1e-3
+
+
+def test_fire_has_derivatives_at_the_first_position():
+    encoding = fire(num_heads=HEADS)
+    params = encoding.init(jax.random.key(0))
+    i = jnp.array([-2.0, 0.0, 1.0, 600.0])
+
+    def total(params, i):
+        return jnp.sum(encoding.bias(params, blank(4), blank(4), i, i) ** 2)
+
+    for leaf in jax.tree.leaves(jax.grad(total, argnums=(0, 1))(params, i)):
+        assert np.isfinite(leaf).all()
+        assert np.abs(leaf).max() > 0
+
+
+# CoPE
+
+
+def explicit_cope(table, q, k, i, j):
+    """Entry by entry, with the count as a sum of gates."""
+    n_q, heads, width = q.shape
+    bias = np.zeros((heads, n_q, len(k)))
+    for h in range(heads):
+        for a in range(n_q):
+            for b in range(len(k)):
+                if j[b] > i[a]:
+                    continue
+                counted = [m for m in range(b, len(k)) if j[m] <= i[a]]
+                gates = [1 / (1 + math.exp(-q[a, h] @ k[m, h] / width**0.5)) for m in counted]
+                p = min(sum(gates), len(table) - 1)
+                low, high = math.floor(p), math.ceil(p)
+                below, above = q[a, h] @ table[low], q[a, h] @ table[high]
+                bias[h, a, b] = (1 - (p - low)) * below + (p - low) * above
+    return bias
+
+
+@pytest.mark.parametrize("max_positions", [1, 3, 16])
+def test_cope_is_its_formula(max_positions):
+    encoding = cope(head_dim=HEAD_DIM, max_positions=max_positions)
+    table = normal(0, max_positions, HEAD_DIM)
+    q, k = normal(1, 5, HEADS, HEAD_DIM), normal(2, 9, HEADS, HEAD_DIM)
+    i, j = np.array([4, 5, 6, 7, 8]), np.arange(9)
+    bias = encoding.bias({"table": table}, q, k, i, j)
+    expected = explicit_cope(*map(np.asarray, (table, q, k)), i, j)
+    np.testing.assert_allclose(bias, expected, atol=1e-12)
+
+
+def test_cope_starts_at_zero_as_published():
+    params = cope(head_dim=HEAD_DIM, max_positions=5).init(jax.random.key(0))
+    assert not params["table"].any()
+    wide = cope(head_dim=64, max_positions=64, stddev=0.5).init(jax.random.key(0))
+    assert np.std(wide["table"]) == pytest.approx(0.5, rel=0.05)
+
+
+def test_cope_is_causal_and_differentiable_in_everything():
+    encoding = cope(head_dim=HEAD_DIM, max_positions=4)
+    i = np.arange(N)
+    table = normal(0, 4, HEAD_DIM)
+    q, k = normal(1, N, HEADS, HEAD_DIM), normal(2, N, HEADS, HEAD_DIM)
+
+    def total(table, q, k):
+        return jnp.sum(encoding.bias({"table": table}, q, k, i, i) ** 2)
+
+    check_grads(total, (table, q, k), order=1, modes=("fwd", "rev"))
+    for gradient in jax.grad(total, argnums=(0, 1, 2))(table, q, k):
+        assert np.abs(gradient).max() > 1e-3
+    row = 3
+    of_row = jax.grad(lambda k: jnp.sum(encoding.bias({"table": table}, q, k, i, i)[:, row] ** 2))(
+        k
+    )
+    assert not of_row[row + 1 :].any()
+    assert of_row[: row + 1].any()
+
+
+def test_cope_counts_slots_of_a_cache_only_below_the_query():
+    encoding = cope(head_dim=HEAD_DIM, max_positions=6)
+    params = {"table": normal(0, 6, HEAD_DIM)}
+    q, k = normal(1, 1, HEADS, HEAD_DIM), normal(2, N, HEADS, HEAD_DIM)
+    empty = jnp.full((4, HEADS, HEAD_DIM), 9.0)
+    alone = encoding.bias(params, q, k, np.array([N - 1]), np.arange(N))
+    unused = np.concatenate([np.arange(N), np.full(4, 10**6)])
+    cached = encoding.bias(params, q, jnp.concatenate([k, empty]), np.array([N - 1]), unused)
+    np.testing.assert_allclose(cached[..., :N], alone, atol=1e-14)
+    assert not cached[..., N:].any()
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: alibi_slopes(0), "num_heads must be at least 1, not 0"),
+        (lambda: alibi(num_heads=0), "num_heads must be at least 1, not 0"),
+        (
+            lambda: inspect.unwrap(alibi)(num_heads=3, slopes=np.ones(2)),
+            r"slopes have shape \(2,\): pass one number or one for each of 3 heads",
+        ),
+        (lambda: alibi(num_heads=2, slopes=-1.0), "slopes must be at least 0, not -1.0"),
+        (
+            lambda: alibi(num_heads=2, slopes=np.array([1.0, 0.0]), learnable=True),
+            "slopes must be positive to be learned",
+        ),
+        (lambda: t5(num_heads=2, num_buckets=7), "num_buckets is 7: pass an even number from 4"),
+        (lambda: t5(num_heads=2, num_buckets=2), "num_buckets is 2"),
+        (lambda: t5(num_heads=2, num_buckets=1, bidirectional=False), "at least 2 otherwise"),
+        (
+            lambda: t5_buckets(np.arange(3), num_buckets=32, max_distance=8),
+            "max_distance is 8, but the first 8 distances .* pass at least 9",
+        ),
+        (
+            lambda: inspect.unwrap(kerple)(num_heads=2, kind="linear"),
+            "kind must be 'log' or 'power', not 'linear'",
+        ),
+        (lambda: fire(num_heads=2, hidden=0), "hidden must be at least 1, not 0"),
+        (lambda: fire(num_heads=2, c=0.0), "threshold and c must be positive, not 512.0 and 0.0"),
+        (lambda: cope(head_dim=4, max_positions=0), "max_positions must be at least 1, not 0"),
+        (
+            lambda: bias_at(cope(head_dim=8, max_positions=4), {}, np.arange(3)),
+            "built for head_dim=8, .* pass head_dim=4",
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_logits_are_refused_where_the_positions_do_not_fit():
+    x = blank()
+    with pytest.raises(ValueError, match="do not fit"):
+        attention_logits(
+            alibi(num_heads=HEADS), (), x, x, q_positions=np.arange(N), k_positions=np.arange(N - 1)
+        )

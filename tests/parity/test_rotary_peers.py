@@ -1,0 +1,225 @@
+"""Rotary encodings against Hugging Face transformers, x-transformers and rotary-embedding-torch.
+
+From the files that the `make_*.py` beside this one write. Peers compute phases in float32, so their
+cos and sin are off by up to 3e-4 at positions of some thousands; ours are not, and tolerances say
+whose error they allow.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe.encodings.rope_scaling import scaling_from_hf
+
+
+@cache
+def peer(name):
+    return dict(np.load(Path(__file__).with_name(f"{name}.npz")))
+
+
+HF = peer("transformers_rope")
+CASES = {case["name"]: case for case in json.loads(str(HF["cases"]))}
+RET = peer("rotary_embedding_torch")
+X = peer("x_transformers")
+
+
+def rotary_width(case):
+    return 2 * HF[f"{case['name']}_inv_freq"].shape[0]
+
+
+def frequencies(case, length):
+    parameters = case["rope_parameters"]
+    scaling = scaling_from_hf(parameters, max_position_embeddings=case["max_position_embeddings"])
+    base = parameters["rope_theta"]
+    if scaling is None:
+        return jaxpe.inverse_frequencies(rotary_width(case), base=base), 1.0
+    return scaling.frequencies(rotary_width(case), base, length)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_frequencies_of_every_rope_type(name):
+    case = CASES[name]
+    inverse, factor = frequencies(case, case["seq_len"])
+    np.testing.assert_allclose(inverse, HF[f"{name}_inv_freq"], rtol=1e-6, atol=1e-12)
+    assert factor == pytest.approx(case["attention_factor"], rel=1e-12)
+    traced, _ = jax.jit(lambda length: frequencies(case, length))(jnp.float32(case["seq_len"]))
+    np.testing.assert_allclose(traced, inverse, rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cos_and_sin_as_forward_gives_them(name):
+    """Turning (1, 0) reads off cos and sin; the length is taken from the positions."""
+    case = CASES[name]
+    encoding = jaxpe.rope_from_hf(
+        case["rope_parameters"],
+        head_dim=case["head_dim"],
+        max_position_embeddings=case["max_position_embeddings"],
+    )
+    half = rotary_width(case) // 2
+    x = np.zeros((len(case["positions"]), 1, case["head_dim"]), np.float32)
+    x[..., :half] = 1.0
+    turned = encoding.query((), x, np.asarray(case["positions"], np.int32))[:, 0]
+    np.testing.assert_allclose(turned[:, :half], HF[f"{name}_cos"], atol=5e-4)
+    np.testing.assert_allclose(turned[:, half : 2 * half], HF[f"{name}_sin"], atol=5e-4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_round_trip_of_rope_parameters(name):
+    """To a Hugging Face entry and back: the same frequencies, at any length."""
+    case = CASES[name]
+    given = {"max_position_embeddings": case["max_position_embeddings"]}
+    parameters = case["rope_parameters"]
+    scaling = scaling_from_hf(parameters, **given)
+    fraction = parameters.get("partial_rotary_factor", 1.0)
+    if parameters["rope_type"] == "proportional":
+        fraction = 1.0
+    back = jaxpe.rope_to_hf(
+        head_dim=case["head_dim"], base=parameters["rope_theta"], fraction=fraction, scaling=scaling
+    )
+    assert json.loads(json.dumps(back)) == back
+    assert scaling_from_hf(back, **given) == scaling
+    for key in ("rope_type", "rope_theta", "partial_rotary_factor"):
+        assert back.get(key, 1.0) == parameters.get(key, 1.0)
+
+
+POSITIONS = ["arange", "padded_packed", "far"]
+MODELS = {
+    "llama": {"layout": "half_split"},
+    "neox": {"layout": "half_split", "fraction": 0.5},
+    "gptj": {"layout": "interleaved"},
+    "gptj_partial": {"layout": "interleaved", "fraction": 0.5},
+    "glm": {"layout": "interleaved", "fraction": 0.5},
+}
+
+
+@pytest.mark.parametrize("ids", POSITIONS)
+@pytest.mark.parametrize("model", MODELS)
+def test_rotated_queries_and_keys(model, ids):
+    encoding = jaxpe.rope(head_dim=16, **MODELS[model])
+    positions = HF[f"position_ids_{ids}"]
+    tolerance = 3e-4 if ids == "far" else 2e-6  # theirs, from float32 phases
+    for hook, x in ((encoding.query, "q"), (encoding.key, "k")):
+        ours = jax.jit(hook)((), HF[x], positions)
+        assert ours.dtype == jnp.float32
+        np.testing.assert_allclose(ours, HF[f"{model}_{ids}_{x}"], atol=tolerance)
+
+
+@pytest.mark.parametrize("ids", POSITIONS)
+def test_deepseek_turns_interleaved_and_returns_half_split(ids):
+    encoding = jaxpe.rope(head_dim=16, layout="interleaved")
+    to_half_split = jaxpe.rotary_permutation(
+        rotary_dim=16, source="interleaved", target="half_split"
+    )
+    ours = encoding.query((), HF["q"], HF[f"position_ids_{ids}"])[..., to_half_split]
+    np.testing.assert_allclose(ours, HF[f"deepseek_{ids}_q"], atol=3e-4 if ids == "far" else 2e-6)
+
+
+@pytest.mark.parametrize("section", [(4, 2, 2), (2, 3, 3)])
+@pytest.mark.parametrize("model", ["qwen2", "qwen3"])
+def test_multimodal_rotation(model, section):
+    positions = np.moveaxis(HF["mrope_position_ids"], 0, -1)
+    name = f"{model}_section_{'_'.join(map(str, section))}"
+    entry = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": section}
+    if model == "qwen3":
+        entry["mrope_interleaved"] = True
+        if section == (2, 3, 3):  # Qwen3-VL gives (3, 3, 2) without a word
+            with pytest.raises(ValueError, match="cannot take turns"):
+                jaxpe.rope_from_hf(entry, head_dim=16)
+            return
+    encoding = jaxpe.rope_from_hf(entry, head_dim=16)
+    for hook, x in ((encoding.query, "q"), (encoding.key, "k")):
+        np.testing.assert_allclose(hook((), HF[x], positions), HF[f"{name}_{x}"], atol=2e-5)
+
+
+def heads_last(x):
+    """[batch, heads, positions, dim] to [batch, positions, heads, dim]."""
+    return np.moveaxis(x, 1, 2)
+
+
+@pytest.mark.parametrize("name", json.loads(str(RET["rotations"])))
+def test_rotary_embedding_torch(name):
+    case = json.loads(str(RET["rotations"]))[name]
+    settings = dict(case["settings"])
+    factor = settings.get("interpolate_factor", 1.0)
+    theta, dim = float(settings.get("theta", 10_000.0)), settings["dim"]
+    if "theta_rescale_factor" in settings:
+        scaling = jaxpe.NtkScaling(settings["theta_rescale_factor"])
+    else:
+        scaling = None
+    encoding = jaxpe.rope(
+        head_dim=16, fraction=dim / 16, base=theta, layout="interleaved", scaling=scaling
+    )
+    positions = (np.arange(9) + case["offset"]) / np.float32(factor)
+    ours = encoding.query((), heads_last(RET["q"]), positions.astype(np.float32))
+    np.testing.assert_allclose(ours, heads_last(RET[f"{name}_q"]), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", json.loads(str(RET["axial"])))
+def test_axial_of_rotary_embedding_torch(name):
+    case = json.loads(str(RET["axial"]))[name]
+    dims, axes = case["dims"], len(case["dims"])
+    freqs = RET[f"axial_{name}_freqs"]
+    if case["settings"].get("freqs_for", "lang") == "pixel":
+        ticks = [np.linspace(-1, 1, n) for n in dims]
+    else:
+        ticks = [np.arange(n) + o for n, o in zip(dims, case["offsets"] or [0] * axes, strict=True)]
+    grid = np.stack(np.meshgrid(*ticks, indexing="ij"), -1).reshape(-1, axes)
+    x = RET[f"axial_{name}_x"]
+    width = 2 * axes * len(freqs)
+    encoding = jaxpe.axial_rope(
+        head_dim=width, axes=axes, layout="interleaved", frequencies=freqs.astype(np.float64)
+    )
+    flat = x.reshape(2, -1, 1, x.shape[-1])[..., :width].astype(np.float32)
+    ours = encoding.query((), flat, grid.astype(np.float32))
+    theirs = RET[f"axial_{name}_rotated"].reshape(2, -1, 1, x.shape[-1])[..., :width]
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+XPOS = {
+    "x_transformers": [n for n in json.loads(str(X["rotary_settings"])) if n.startswith("xpos")],
+    "rotary_embedding_torch": ["xpos", "xpos_small_base"],
+}
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [(lib, name) for lib, names in XPOS.items() for name in names]
+)
+def test_xpos(library, name):
+    if library == "x_transformers":
+        settings = json.loads(str(X["rotary_settings"]))[name]
+        q, k = X["rotary_q"], X["rotary_k"]
+        theirs = [X[f"rotary_{name}_arange_{x}"] for x in "qk"]
+        width = 2 * len(X[f"rotary_{name}_inv_freq"])
+    else:
+        settings = json.loads(str(RET["xpos"]))[name]
+        settings = settings.get("settings", settings)
+        q, k = RET["q"], RET["k"]
+        theirs = [RET[f"{name}_{x}"] for x in "qk"]
+        width = 16
+    n = q.shape[2]
+    scale_base = settings.get("scale_base", settings.get("xpos_scale_base", 512))
+    encoding = jaxpe.xpos(
+        head_dim=width, scale_base=float(scale_base), center=float(n // 2), layout="interleaved"
+    )
+    for hook, x, expected in ((encoding.query, q, theirs[0]), (encoding.key, k, theirs[1])):
+        ours = hook((), heads_last(x)[..., :width].astype(np.float32), np.arange(n))
+        expected = heads_last(expected)[..., :width]
+        np.testing.assert_allclose(ours, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("positions", ["arange", "custom"])
+@pytest.mark.parametrize("name", ["plain", "partial"])
+def test_x_transformers(name, positions):
+    encoding = jaxpe.rope(
+        head_dim=16, layout="interleaved", fraction=0.5 if name == "partial" else 1.0
+    )
+    for x in "qk":
+        ours = encoding.query((), heads_last(X[f"rotary_{x}"]), X[f"rotary_positions_{positions}"])
+        theirs = heads_last(X[f"rotary_{name}_{positions}_{x}"])
+        np.testing.assert_allclose(ours, theirs, atol=5e-6)
