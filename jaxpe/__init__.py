@@ -1,7 +1,11 @@
 """jaxpe: the geometry of positional encodings, in JAX."""
 
+from jaxpe.encodings import CATALOGUE as CATALOGUE
+from jaxpe.encodings import CatalogueEntry as CatalogueEntry
 from jaxpe.encodings import DynamicScaling as DynamicScaling
 from jaxpe.encodings import Encoding as Encoding
+from jaxpe.encodings import EncodingProperties as EncodingProperties
+from jaxpe.encodings import EncodingSizes as EncodingSizes
 from jaxpe.encodings import LinearScaling as LinearScaling
 from jaxpe.encodings import Llama3Scaling as Llama3Scaling
 from jaxpe.encodings import LongRopeScaling as LongRopeScaling
@@ -15,6 +19,7 @@ from jaxpe.encodings import alibi_slopes as alibi_slopes
 from jaxpe.encodings import attend as attend
 from jaxpe.encodings import attention_logits as attention_logits
 from jaxpe.encodings import axial_rope as axial_rope
+from jaxpe.encodings import catalogue as catalogue
 from jaxpe.encodings import chain as chain
 from jaxpe.encodings import chebyshev as chebyshev
 from jaxpe.encodings import chebyshev_polynomials as chebyshev_polynomials
@@ -23,6 +28,8 @@ from jaxpe.encodings import convert_rotary_layout as convert_rotary_layout
 from jaxpe.encodings import cope as cope
 from jaxpe.encodings import cosine as cosine
 from jaxpe.encodings import cosine_vectors as cosine_vectors
+from jaxpe.encodings import encoding_distances as encoding_distances
+from jaxpe.encodings import encoding_properties as encoding_properties
 from jaxpe.encodings import fire as fire
 from jaxpe.encodings import fourier as fourier
 from jaxpe.encodings import from_matrix as from_matrix

@@ -184,6 +184,10 @@ CASES: dict[str, Case] = {
         lambda rng: (rng.integers(0, 99, N, dtype=np.int32), np.asarray(rng.random())),
         total,
     ),
+    "t5_buckets": Case(
+        lambda offsets: encodings.t5_buckets(offsets, num_buckets=8, max_distance=20),
+        lambda rng: (rng.integers(-50, 50, (N, N), dtype=np.int32),),
+    ),
     "random_vectors": Case(
         lambda seed: encodings.random_vectors(jax.random.key(seed), N, dim=2),
         lambda rng: (rng.integers(0, 99, (), dtype=np.int32),),

@@ -27,6 +27,11 @@ from jaxpe.encodings.bias import fire as fire
 from jaxpe.encodings.bias import kerple as kerple
 from jaxpe.encodings.bias import t5 as t5
 from jaxpe.encodings.bias import t5_buckets as t5_buckets
+from jaxpe.encodings.catalogue import CATALOGUE as CATALOGUE
+from jaxpe.encodings.catalogue import CatalogueEntry as CatalogueEntry
+from jaxpe.encodings.catalogue import EncodingSizes as EncodingSizes
+from jaxpe.encodings.catalogue import catalogue as catalogue
+from jaxpe.encodings.induced import encoding_distances as encoding_distances
 from jaxpe.encodings.orthogonal import chebyshev as chebyshev
 from jaxpe.encodings.orthogonal import chebyshev_polynomials as chebyshev_polynomials
 from jaxpe.encodings.orthogonal import chebyshev_vectors as chebyshev_vectors
@@ -37,6 +42,8 @@ from jaxpe.encodings.orthogonal import legendre_polynomials as legendre_polynomi
 from jaxpe.encodings.orthogonal import legendre_vectors as legendre_vectors
 from jaxpe.encodings.orthogonal import wavelet as wavelet
 from jaxpe.encodings.orthogonal import wavelet_vectors as wavelet_vectors
+from jaxpe.encodings.properties import EncodingProperties as EncodingProperties
+from jaxpe.encodings.properties import encoding_properties as encoding_properties
 from jaxpe.encodings.relative import shaw as shaw
 from jaxpe.encodings.relative import transformer_xl as transformer_xl
 from jaxpe.encodings.rope_scaling import DynamicScaling as DynamicScaling

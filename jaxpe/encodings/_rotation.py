@@ -71,7 +71,7 @@ def _jvp(primals, tangents, *, interleaved):
         terms.append(bind(dx, cos, sin))
     if not (isinstance(dcos, ad.Zero) and isinstance(dsin, ad.Zero)):
         terms.append(bind(x, ad.instantiate_zeros(dcos), ad.instantiate_zeros(dsin)))
-    return out, sum(terms[1:], start=terms[0]) if terms else ad.Zero.from_primal_value(out)
+    return out, sum(terms[1:], start=terms[0])
 
 
 def _transpose(ct, x, cos, sin, *, interleaved):

@@ -406,9 +406,10 @@ def vector_dtype(positions: ArrayLike) -> np.dtype:
 
 
 def table_rows(
-    table: Float[Array, "length dim"], positions: Positions, *, interpolate: bool = False
+    table: Float[ArrayLike, "length dim"], positions: Positions, *, interpolate: bool = False
 ) -> Float[Array, "*batch n dim"]:
     """Rows of a table at positions: see `learned` for what is outside or in between."""
+    table = jnp.asarray(table)
     length = table.shape[0]
     _check_known_positions(positions, length, interpolate)
     positions = as_positions(positions)
@@ -486,7 +487,7 @@ def _factors(
     return from_vectors(vectors, init=init, mode=mode)
 
 
-def _paired(first: Array, second: Array, layout: Layout) -> Array:
+def _paired(first: Array, second: Array, layout: str) -> Array:
     """Two halves `[..., half]` as one `[..., 2·half]`, in turn or one behind the other."""
     if layout not in ("interleaved", "concatenated"):
         raise ValueError(f"layout is {layout!r}: pass 'interleaved' or 'concatenated'")

@@ -21,7 +21,9 @@ from jaxpe.geometry.distances import (
     safe_sqrt,
 )
 
+# An encoding as points, or as distances of its own where it has no points.
 Points = Real[ArrayLike, "n d"]
+Encoded = Distances | Points
 Targets = Distances | Real[ArrayLike, "n n"]
 PairWeights = Float[ArrayLike, "n n"]
 
@@ -38,7 +40,7 @@ class ScaledStress(NamedTuple):
     scale: Float[Array, ""]
 
 
-def stress(P: Points, D: Targets, *, weights: PairWeights | None = None) -> Float[Array, ""]:
+def stress(P: Encoded, D: Targets, *, weights: PairWeights | None = None) -> Float[Array, ""]:
     """Stress Σ w(δ − d)² / Σ w d², in [0, ∞): Eq. (4) of Cirrincione (2026), no square root.
 
     It depends on the scale of P (at P = 0 it is 1; it exceeds 1 whenever P is much too large), so
@@ -47,7 +49,7 @@ def stress(P: Points, D: Targets, *, weights: PairWeights | None = None) -> Floa
     coincide the derivative of their distance is taken as 0.
 
     Args:
-        P: encoding `[n, d]`.
+        P: encoding `[n, d]`, or its `Distances` where it has no vectors (`encoding_distances`).
         D: target distances.
         weights: symmetric pair weights, such as `pair_weights(counts)`.
 
@@ -58,7 +60,7 @@ def stress(P: Points, D: Targets, *, weights: PairWeights | None = None) -> Floa
     return _ratio(jnp.sum(w * (delta - d) ** 2), jnp.sum(w * d**2))
 
 
-def scaled_stress(P: Points, D: Targets, *, weights: PairWeights | None = None) -> ScaledStress:
+def scaled_stress(P: Encoded, D: Targets, *, weights: PairWeights | None = None) -> ScaledStress:
     """Stress at the best scale, min_s stress(s·P, D) = 1 − (Σ w δd)² / (Σ w δ² · Σ w d²).
 
     It lies in [0, 1] and does not depend on the scale of P or D, so it is the fair comparison.
@@ -78,7 +80,7 @@ def scaled_stress(P: Points, D: Targets, *, weights: PairWeights | None = None) 
 
 
 def kruskal_stress1(
-    P: Points, D: Targets, *, weights: PairWeights | None = None
+    P: Encoded, D: Targets, *, weights: PairWeights | None = None
 ) -> Float[Array, ""]:
     """Kruskal's stress-1, √(Σ w(δ − d)² / Σ w δ²), in [0, ∞), unfitted.
 
@@ -135,7 +137,7 @@ def min_separation(P: Points, *, present: Bool[ArrayLike, " n"] | None = None) -
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf))
 
 
-def distance_correlation_pearson(P: Points, D: Targets) -> Float[Array, ""]:
+def distance_correlation_pearson(P: Encoded, D: Targets) -> Float[Array, ""]:
     """Pearson correlation between δ_ij and d_ij over pairs, in [−1, 1] (Figure 7).
 
     0 when either side is constant, where the correlation is undefined.
@@ -157,19 +159,22 @@ def distance_correlation_pearson(P: Points, D: Targets) -> Float[Array, ""]:
     return jnp.sum(standardised(delta) * standardised(d))
 
 
-def _pairs(P: Points, D: Targets, weights: PairWeights | None) -> tuple[Array, Array, Array]:
+def _pairs(P: Encoded, D: Targets, weights: PairWeights | None) -> tuple[Array, Array, Array]:
     """Encoding distances, target distances and weights; the weight is 0 off the pairs compared."""
     D = as_distances(D)
-    P = floating(P)
-    if P.ndim != 2 or P.shape[0] != D.values.shape[0]:
+    n = D.values.shape[0]
+    points = P.values if isinstance(P, Distances) else floating(P)
+    if points.ndim != 2 or points.shape[0] != n:
         raise ValueError(
-            f"the encoding has shape {P.shape} and the distances {D.values.shape}: pass an "
-            f"encoding [{D.values.shape[0]}, d], one row for every position"
+            f"the encoding has shape {points.shape} and the distances {D.values.shape}: pass an "
+            f"encoding [{n}, d], one row for every position"
         )
-    w = pair_mask(D.present).astype(P.dtype)
+    present = D.present & P.present if isinstance(P, Distances) else D.present
+    w = pair_mask(present).astype(points.dtype)
     if weights is not None:
-        w = w * jnp.asarray(weights, P.dtype)
-    return euclidean_distances(P, present=D.present).values, D.values.astype(P.dtype), w
+        w = w * jnp.asarray(weights, points.dtype)
+    delta = P if isinstance(P, Distances) else euclidean_distances(points, present=present)
+    return delta.values, D.values.astype(points.dtype), w
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:

@@ -33,30 +33,53 @@ def score_encodings(
 ) -> tuple[list[EncodingScore], list[tuple[float, float]]]:
     """Every encoding at width dim, and ALiBi's stress by slope."""
     n = D.values.shape[0]
-    positions = jnp.arange(n)
     measure = partial(_measure, D=D, corrected=geometry.distances, width=max(dim, n))
     score = partial(_score, measure=measure)
     start = _columns(mds.coordinates, dim)
-    refined = _refined(D, start)
-    slope, slopes = _alibi_slopes(positions, measure)
-    note = f"N(0, 1), mean of {RANDOM_DRAWS} draws"
-    draws = [
-        score("random", dim, jaxpe.random_vectors(draw, n, dim=dim), note=note)
-        for draw in jax.random.split(key, RANDOM_DRAWS)
-    ]
     rank = min(dim, int(mds.rank))
     fitted = {"parameters": min(rank * (n + dim), n * dim), "fitted": True}
-    sinusoidal = jaxpe.sinusoidal_vectors(positions, dim=dim)
-    orbit = jaxpe.rotary_orbit(positions, dim=dim)
-    line = jaxpe.alibi_line(positions, slope=slope)
+    slope, slopes = _alibi_slopes(jnp.arange(n), measure)
+    line = jaxpe.alibi_line(jnp.arange(n), slope=slope)
+    known = {
+        "alibi": score("alibi", line, note=f"line of slope {slope:.3g}, its best standard one"),
+    }
     return [
-        score("mds", dim, start, note=f"classical MDS, rank {rank}", **fitted),
-        score("smacof", dim, refined, note="stress minimised from MDS", **fitted),
-        score("sinusoidal", dim, sinusoidal, note="its vectors, base 10,000"),
-        score("rope", dim, orbit, note="orbit of a vector with unit pairs"),
-        score("alibi", 1, line, note=f"line of slope {slope:.3g}, its best standard one"),
-        _mean_score(draws),
+        score("mds", start, note=f"classical MDS, rank {rank}", **fitted),
+        score(
+            "smacof", _columns(_refined(D, start), dim), note="stress minimised from MDS", **fitted
+        ),
+        *(known.get(e.name) or _score_entry(e, n, dim, key, score) for e in scored_entries()),
     ], slopes
+
+
+def scored_entries() -> list[jaxpe.CatalogueEntry]:
+    """Encodings of the catalogue with vectors for text that owe nothing to the corpus."""
+    return [e for e in jaxpe.CATALOGUE if e.vectors and e.coordinates == 1 and not e.fitted]
+
+
+def _score_entry(
+    entry: jaxpe.CatalogueEntry, n: int, dim: int, key: jax.Array, score
+) -> EncodingScore:
+    """The score of an encoding; where its vectors are drawn, the mean over several draws."""
+    sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
+    encoding, positions = entry.make(sizes), jnp.arange(n)
+    if not jax.tree.leaves(encoding.init(key)):
+        return score(entry.name, encoding.vectors((), positions), note=entry.vectors)
+    drawn = [encoding.init(draw) for draw in jax.random.split(key, RANDOM_DRAWS)]
+    note = f"{entry.vectors}, mean of {RANDOM_DRAWS} draws"
+    parameters = _trainable(encoding, drawn[0], positions)
+    return _mean_score(
+        [
+            score(entry.name, encoding.vectors(p, positions), note=note, parameters=parameters)
+            for p in drawn
+        ]
+    )
+
+
+def _trainable(encoding: jaxpe.Encoding, params: Any, positions: jax.Array) -> int:
+    """Numbers in the parameters that receive a gradient through the vectors."""
+    gradients = jax.grad(lambda p: jnp.sum(encoding.vectors(p, positions) ** 2))(params)
+    return sum(g.size for g in jax.tree.leaves(gradients) if jnp.any(g != 0))
 
 
 @jax.jit
@@ -95,7 +118,6 @@ def _columns(P: jax.Array, width: int) -> jax.Array:
 
 def _score(
     name: str,
-    dim: int,
     P: jax.Array,
     *,
     measure: Callable[[jax.Array], tuple[dict[str, float], np.ndarray]],
@@ -107,7 +129,7 @@ def _score(
     del values["scale"]
     return EncodingScore(
         name=name,
-        dim=dim,
+        dim=P.shape[1],
         parameters=parameters,
         distances=delta,
         note=note,

@@ -9,7 +9,7 @@ import numpy as np
 class EncodingScore(NamedTuple):
     """How one encoding fits the corpus geometry (distances over the positions present)."""
 
-    name: str  # "mds", "smacof", "sinusoidal", "rope", "alibi", "random"
+    name: str  # "mds", "smacof", or a name of the catalogue
     dim: int
     parameters: int  # trainable or corpus-fitted numbers
     stress: float  # Eq. (4), raw scale

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from jaxpe import (
-    alibi_line,
-    alibi_slopes,
     euclidean_distances,
     inverse_frequencies,
     random_vectors,
@@ -68,35 +66,6 @@ def test_orbit_distances_depend_on_offsets_alone():
     np.testing.assert_allclose(near, far, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    ("heads", "slopes"),
-    [
-        (1, [2.0**-8]),
-        (2, [2.0**-4, 2.0**-8]),
-        (8, [2.0**-h for h in range(1, 9)]),
-        (12, [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625,
-              0.70710678, 0.35355338, 0.17677669, 0.08838835]),
-    ],
-)  # fmt: skip
-def test_alibi_slopes(heads, slopes):
-    np.testing.assert_allclose(alibi_slopes(heads), slopes, rtol=1e-7)
-
-
-@pytest.mark.parametrize("heads", [3, 5, 6, 7, 9, 16, 31])
-def test_alibi_slopes_are_distinct_and_one_a_head(heads):
-    slopes = alibi_slopes(heads)
-    assert len(set(slopes)) == heads
-    assert ((slopes > 0) & (slopes < 1)).all()
-
-
-@pytest.mark.parametrize("slope", [0.25, np.float64(0.25), jnp.float32(0.25)])
-def test_alibi_line_has_the_biases_as_distances(slope):
-    line = inspect.unwrap(alibi_line)(np.array([2, 3, 7]), slope=slope)
-    np.testing.assert_allclose(
-        euclidean_distances(line).values, 0.25 * np.array([[0, 1, 5], [1, 0, 4], [5, 4, 0]])
-    )
-
-
 def test_random_vectors_are_standard_normal():
     x = np.asarray(random_vectors(jax.random.key(0), 400, dim=50, scale=3.0)) / 3.0
     assert abs(x.mean()) < 0.03
@@ -110,7 +79,6 @@ def test_random_vectors_are_standard_normal():
         (lambda: sinusoidal_vectors(np.arange(3), dim=5), "dim must be even and at least 2, not 5"),
         (lambda: inverse_frequencies(0), "dim must be even and at least 2, not 0"),
         (lambda: rotary_orbit(np.arange(3), dim=7), "dim must be even"),
-        (lambda: alibi_slopes(0), "num_heads must be at least 1, not 0"),
         (
             lambda: inspect.unwrap(rotary_orbit)(np.arange(3), dim=4, reference=np.ones(6)),
             r"reference has shape \(6,\), not \[dim\] = \(4,\)",

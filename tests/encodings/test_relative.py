@@ -12,14 +12,14 @@ from jaxpe import shaw, transformer_xl
 from jaxpe.encodings.attention import attend, attention_logits
 
 HEADS, WIDTH = 2, 4
-I, J = np.array([0, 3, 4, 9, 2, 700, 25]), np.array([5, 4, 0, 0, 2, 699, 31, 8, 3])
+QUERIES, KEYS = np.array([0, 3, 4, 9, 2, 700, 25]), np.array([5, 4, 0, 0, 2, 699, 31, 8, 3])
 
 
 def normal(seed, *shape):
     return jnp.asarray(np.random.default_rng(seed).standard_normal(shape))
 
 
-def arrays(n_q=len(I), n_k=len(J)):
+def arrays(n_q=7, n_k=9):
     return (
         normal(0, n_q, HEADS, WIDTH),
         normal(1, n_k, HEADS, WIDTH),
@@ -45,16 +45,16 @@ def explicit_shaw(params, q, k, v):
     """Logits and outputs of Eqs. (3) and (4)."""
     logits = np.zeros((HEADS, len(q), len(k)))
     for h in range(HEADS):
-        for a, i in enumerate(I):
-            for b, j in enumerate(J):
+        for a, i in enumerate(QUERIES):
+            for b, j in enumerate(KEYS):
                 key = k[b, h] + params["key_table"][shaw_row(i, j)]
                 logits[h, a, b] = q[a, h] @ key / WIDTH**0.5
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     out = np.zeros(q.shape)
     for h in range(HEADS):
-        for a, i in enumerate(I):
-            for b, j in enumerate(J):
+        for a, i in enumerate(QUERIES):
+            for b, j in enumerate(KEYS):
                 out[a, h] += weights[h, a, b] * (v[b, h] + params["value_table"][shaw_row(i, j)])
     return logits, out
 
@@ -64,7 +64,7 @@ def test_shaw_is_its_formula():
     params = perturbed(encoding.init(jax.random.key(0)))
     q, k, v = arrays()
     expected = explicit_shaw(*jax.tree.map(np.asarray, (params, q, k, v)))
-    where = {"q_positions": I, "k_positions": J}
+    where = {"q_positions": QUERIES, "k_positions": KEYS}
     logits = attention_logits(encoding, params, q, k, **where)
     np.testing.assert_allclose(logits, expected[0], atol=1e-12)
     np.testing.assert_allclose(attend(encoding, params, q, k, v, **where), expected[1], atol=1e-12)
@@ -81,14 +81,14 @@ def test_shaw_key_gradient_is_the_sum_over_the_pairs_of_an_offset():
     encoding = shaw(head_dim=WIDTH, max_distance=CLIP)
     params = encoding.init(jax.random.key(0))
     q, k, _ = arrays()
-    cotangent = normal(3, HEADS, len(I), len(J))
+    cotangent = normal(3, HEADS, len(QUERIES), len(KEYS))
 
     def total(params):
-        return jnp.sum(encoding.bias(params, q, k, I, J) * cotangent)
+        return jnp.sum(encoding.bias(params, q, k, QUERIES, KEYS) * cotangent)
 
     expected = np.zeros((2 * CLIP + 1, WIDTH))
-    for a, i in enumerate(I):
-        for b, j in enumerate(J):
+    for a, i in enumerate(QUERIES):
+        for b, j in enumerate(KEYS):
             expected[shaw_row(i, j)] += cotangent[:, a, b] @ q[a] / WIDTH**0.5
     gradient = jax.grad(total)(params)
     np.testing.assert_allclose(gradient["key_table"], expected, atol=1e-12)
@@ -98,15 +98,15 @@ def test_shaw_key_gradient_is_the_sum_over_the_pairs_of_an_offset():
 def test_shaw_value_gradient_is_the_sum_over_the_pairs_of_an_offset():
     encoding = shaw(head_dim=WIDTH, max_distance=CLIP)
     params = encoding.init(jax.random.key(0))
-    weights = jax.nn.softmax(normal(4, HEADS, len(I), len(J)))
-    cotangent = normal(5, len(I), HEADS, WIDTH)
+    weights = jax.nn.softmax(normal(4, HEADS, len(QUERIES), len(KEYS)))
+    cotangent = normal(5, len(QUERIES), HEADS, WIDTH)
 
     def total(params):
-        return jnp.sum(encoding.value(params, weights, I, J) * cotangent)
+        return jnp.sum(encoding.value(params, weights, QUERIES, KEYS) * cotangent)
 
     expected = np.zeros((2 * CLIP + 1, WIDTH))
-    for a, i in enumerate(I):
-        for b, j in enumerate(J):
+    for a, i in enumerate(QUERIES):
+        for b, j in enumerate(KEYS):
             expected[shaw_row(i, j)] += weights[:, a, b] @ cotangent[a]
     gradient = jax.grad(total)(params)
     np.testing.assert_allclose(gradient["value_table"], expected, atol=1e-12)
@@ -117,15 +117,15 @@ def test_shaw_between_offsets_is_the_mean_of_its_neighbours():
     encoding = shaw(head_dim=WIDTH, max_distance=CLIP)
     params = perturbed(encoding.init(jax.random.key(0)))
     q, k, _ = arrays()
-    weights = jax.nn.softmax(normal(4, HEADS, len(I), len(J)))
+    weights = jax.nn.softmax(normal(4, HEADS, len(QUERIES), len(KEYS)))
 
     def both(j):
-        return encoding.bias(params, q, k, I, j), encoding.value(params, weights, I, j)
+        return encoding.bias(params, q, k, QUERIES, j), encoding.value(params, weights, QUERIES, j)
 
-    whole, moved, following = both(J), both(J + 0.25), both(J + 1)
+    whole, moved, following = both(KEYS), both(KEYS + 0.25), both(KEYS + 1)
     for below, between, above in zip(whole, moved, following, strict=True):
         np.testing.assert_allclose(between, 0.75 * below + 0.25 * above, atol=1e-12)
-    for exact, as_floats in zip(whole, both(J.astype(np.float64)), strict=True):
+    for exact, as_floats in zip(whole, both(KEYS.astype(np.float64)), strict=True):
         np.testing.assert_allclose(as_floats, exact, atol=1e-14)
 
 
@@ -152,7 +152,7 @@ def test_transformer_xl_is_its_formula_at_any_positions(dim, step):
     encoding = transformer_xl(num_heads=HEADS, head_dim=WIDTH, dim=dim)
     params = perturbed(encoding.init(jax.random.key(0)))
     q, k, _ = arrays()
-    i, j = I * step, J * step
+    i, j = QUERIES * step, KEYS * step
     logits = attention_logits(encoding, params, q, k, q_positions=i, k_positions=j)
     expected = explicit_transformer_xl(
         *jax.tree.map(np.asarray, (params, q, k)), dim or HEADS * WIDTH, i, j
@@ -187,15 +187,15 @@ def test_transformer_xl_is_right_far_out_in_float32():
         (lambda: transformer_xl(num_heads=0, head_dim=4), "num_heads must be at least 1"),
         (lambda: transformer_xl(num_heads=1, head_dim=3), "dim must be even and at least 2, not 3"),
         (
-            lambda: shaw(head_dim=8, max_distance=1).bias({}, *arrays()[:2], I, J),
+            lambda: shaw(head_dim=8, max_distance=1).bias({}, *arrays()[:2], QUERIES, KEYS),
             "built for head_dim=8, .* pass head_dim=4",
         ),
         (
-            lambda: transformer_xl(num_heads=2, head_dim=8).bias({}, *arrays()[:2], I, J),
+            lambda: transformer_xl(num_heads=2, head_dim=8).bias({}, *arrays()[:2], QUERIES, KEYS),
             "built for head_dim=8, .* pass head_dim=4",
         ),
         (
-            lambda: shaw(head_dim=4, max_distance=1).value({}, jnp.ones((2, 3, 4)), I, J),
+            lambda: shaw(head_dim=4, max_distance=1).value({}, jnp.ones((2, 3, 4)), QUERIES, KEYS),
             r"positions of shape \(7,\) do not fit an array of shape \(3,\)",
         ),
     ],

@@ -1,0 +1,114 @@
+"""Distances that an encoding induces between positions, so that stress can be asked of all."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings.base import Encoding, Params
+from jaxpe.geometry.distances import Distances, all_present, euclidean_distances, safe_sqrt
+
+
+def encoding_distances(
+    encoding: Encoding,
+    params: Params,
+    positions: ArrayLike,
+    *,
+    num_heads: int = 1,
+    head_dim: int = 64,
+) -> Distances:
+    """Distances between positions as an encoding has them.
+
+    Where the encoding has position vectors: their Euclidean distances. Otherwise by how much the
+    logits change when a key moves from position i to j, seen from i, for queries and keys drawn
+    from N(0, I): d_ij² = Σ_heads E(L_ij − L_ii)², made symmetric by the mean of d_ij² and d_ji².
+    Logits are q·M_ij k/√head_dim + α_ij·q + β_ij·k + γ_ij, so the expectation is exact:
+    ‖ΔM‖²/head_dim + ‖Δα‖² + ‖Δβ‖² + Δγ².
+
+    With one definition this gives the maps used elsewhere: for ALiBi the line m|i − j|, for RoPE
+    the sinusoidal distances (times √(2/head_dim)); for T5 it is |b(j−i) − b(0)|, for Shaw
+    ‖a_{j−i} − a_0‖. It is a dissimilarity: the triangle inequality holds for the first two, not for
+    every table. A contextual encoding (CoPE) is asked with keys without content, where each key
+    counts one half.
+
+    Args:
+        encoding: any; what acts on embeddings needs `vectors`.
+        params: its parameters.
+        positions: `[n]`.
+        num_heads: heads the encoding is used with.
+        head_dim: their width.
+
+    Raises:
+        ValueError: where the encoding acts on embeddings alone and has no vectors.
+
+    >>> kerple = jaxpe.kerple(num_heads=1)
+    >>> params = {"log_r1": jnp.zeros(1), "log_r2": jnp.zeros(1)}
+    >>> d = encoding_distances(kerple, params, jnp.arange(3)).values[0]  # log(1 + |i − j|)
+    >>> [round(x, 3) for x in d.tolist()]
+    [0.0, 0.693, 1.099]
+    """
+    if encoding.defines("vectors"):
+        return euclidean_distances(encoding.vectors(params, positions))
+    if encoding.defines("embed"):
+        raise ValueError(
+            "the encoding acts on embeddings and has no position vectors to measure: define "
+            "`vectors`, the points it adds"
+        )
+    positions = jnp.asarray(positions)
+    shape = (positions.shape[0], num_heads, head_dim)
+    change = _moved_keys(encoding, params, positions, shape)
+    change = change + _moved_bias(encoding, params, positions, shape)
+    symmetric = (change + change.T) / 2
+    return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), all_present(shape[0]))
+
+
+def _moved_keys(
+    encoding: Encoding, params: Params, positions: Array, shape: tuple[int, int, int]
+) -> Array:
+    """Σ_heads ‖M_ij − M_ii‖² / head_dim for the bilinear part, from the images of a basis."""
+    n, _, dim = shape
+    dtype = jnp.result_type(float)
+    if not (encoding.defines("query") or encoding.defines("key")):
+        return jnp.zeros((n, n), dtype)
+    basis = jnp.broadcast_to(jnp.eye(dim, dtype=dtype)[:, None, None, :], (dim, *shape))
+    turn = jax.vmap(lambda hook, x: hook(params, x, positions), in_axes=(None, 0))
+    q, k = (turn(hook, basis) for hook in (encoding.query, encoding.key))
+
+    def row(i: Array) -> Array:
+        """Differences of the keys first: expanding the square would cost the small distances."""
+        step = k - lax.dynamic_index_in_dim(k, i, axis=1, keepdims=True)
+        seen = lax.dynamic_index_in_dim(q, i, axis=1, keepdims=False)
+        moved = jnp.einsum("ahd,bjhd->jhab", seen, step, precision=lax.Precision.HIGHEST)
+        return jnp.sum(moved**2, axis=(1, 2, 3)) / dim
+
+    return lax.map(row, jnp.arange(n))
+
+
+def _moved_bias(
+    encoding: Encoding, params: Params, positions: Array, shape: tuple[int, int, int]
+) -> Array:
+    """Σ_heads ‖Δα‖² + ‖Δβ‖² + Δγ² for the bias, from its values at 0 and at a basis."""
+    n, heads, dim = shape
+    dtype = jnp.result_type(float)
+    if not encoding.defines("bias"):
+        return jnp.zeros((n, n), dtype)
+    zero = jnp.zeros(shape, dtype)
+    q_0, k_0 = (hook(params, zero, positions) for hook in (encoding.query, encoding.key))
+
+    def moved(q: Array, k: Array) -> Array:
+        """L_ij − L_ii, `[heads, n, n]`."""
+        bias = encoding.bias(params, q, k, positions, positions)
+        bias = jnp.zeros((1, 1, 1)) if bias is None else bias
+        bias = jnp.broadcast_to(bias, (heads, n, n)).astype(dtype)
+        return bias - jnp.diagonal(bias, axis1=1, axis2=2)[:, :, None]
+
+    constant = moved(q_0, k_0)
+
+    def add(total: Array, direction: Array) -> tuple[Array, None]:
+        probe = jnp.broadcast_to(direction[None, None, :], shape)
+        to_q = moved(encoding.query(params, probe, positions), k_0) - constant
+        to_k = moved(q_0, encoding.key(params, probe, positions)) - constant
+        return total + jnp.sum(to_q**2 + to_k**2, axis=0), None
+
+    total = jnp.sum(constant**2, axis=0)
+    return lax.scan(add, total, jnp.eye(dim, dtype=dtype))[0]

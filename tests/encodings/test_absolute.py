@@ -1,0 +1,492 @@
+"""Position vectors and the encodings built from them: laws over all of them, then each alone."""
+
+import functools
+import inspect
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxpe import (
+    chain,
+    count_tokens,
+    euclidean_distances,
+    fisher_rao_distances,
+    fourier,
+    from_matrix,
+    from_vectors,
+    information_optimal,
+    information_optimal_encoding,
+    inverse_frequencies,
+    learned,
+    low_rank,
+    low_rank_factors,
+    low_rank_from,
+    positional_distributions,
+    random_fixed,
+    random_vectors,
+    scale_positions,
+    sinusoidal,
+    sinusoidal_vectors,
+    stress,
+)
+
+PARITY = Path(__file__).parents[1] / "parity" / "orthogonal.npz"
+LENGTH, DIM = 9, 6
+IDS = np.random.default_rng(0).integers(0, 12, (40, LENGTH), dtype=np.int32)
+MATRIX = np.random.default_rng(1).standard_normal((LENGTH, 4))
+
+
+def _counts():
+    return count_tokens(IDS, vocab_size=12)
+
+
+MAKE = {
+    "sinusoidal": lambda **kw: sinusoidal(dim=DIM, **kw),
+    "learned": lambda **kw: learned(length=LENGTH, dim=DIM, **kw),
+    "learned_interpolated": lambda **kw: learned(length=LENGTH, dim=DIM, interpolate=True, **kw),
+    "random_fixed": lambda **kw: random_fixed(length=LENGTH, dim=DIM, **kw),
+    "fourier": lambda **kw: fourier(dim=DIM, **kw),
+    "fourier_learnable": lambda **kw: fourier(dim=DIM, learnable=True, **kw),
+    "from_matrix": lambda **kw: from_matrix(MATRIX, dim=DIM, **kw),
+    "from_matrix_trainable": lambda **kw: from_matrix(MATRIX, dim=DIM, trainable=True, **kw),
+    "information_optimal": lambda **kw: information_optimal(_counts(), dim=DIM, **kw),
+    "low_rank": lambda **kw: low_rank(length=LENGTH, dim=DIM, rank=2, stddev=1.0, **kw),
+    "low_rank_from": lambda **kw: low_rank_from(
+        low_rank_factors(np.pad(MATRIX, ((0, 0), (0, 2))), rank=3), **kw
+    ),
+}
+TRAINABLE = {
+    "learned", "learned_interpolated", "fourier_learnable", "from_matrix_trainable", "low_rank",
+}  # fmt: skip
+WITH_PARAMS = sorted(set(MAKE) - {"sinusoidal"})
+every = pytest.mark.parametrize("name", MAKE)
+
+
+@functools.cache
+def _built(name, **kw):
+    """An encoding whose hooks are jitted and give NumPy arrays, and params."""
+    encoding = MAKE[name](**kw)
+    embed, vectors = jax.jit(encoding.embed), jax.jit(encoding.vectors)
+    numpy = encoding._replace(
+        embed=lambda *args: np.asarray(embed(*args)),
+        vectors=lambda *args: np.asarray(vectors(*args)),
+    )
+    return numpy, jax.jit(encoding.init)(jax.random.key(3))
+
+
+def _embeddings(*shape):
+    return np.random.default_rng(2).standard_normal(shape)
+
+
+@every
+def test_embed_adds_the_vectors_or_puts_them_behind(name):
+    added, params = _built(name)
+    behind, _ = _built(name, mode="concat")
+    i, x = np.array([4, 0, 7], np.int32), _embeddings(3, DIM)
+    vectors = added.vectors(params, i)
+    assert vectors.shape == (3, DIM)
+    np.testing.assert_allclose(added.embed(params, x, i), x + vectors, rtol=1e-14)
+    wide = _embeddings(3, 2)
+    np.testing.assert_array_equal(
+        behind.embed(params, wide, i), np.concatenate([wide, vectors], axis=-1)
+    )
+
+
+@every
+def test_rows_depend_on_their_own_position_alone(name):
+    encoding, params = _built(name)
+    packed = np.array([[0, 1, 2, 0], [5, 6, 0, 1]], np.int32)
+    x = _embeddings(2, 4, DIM)
+    vectors = encoding.vectors(params, packed)
+    np.testing.assert_allclose(
+        vectors, encoding.vectors(params, np.arange(LENGTH))[packed], atol=1e-15
+    )
+    np.testing.assert_allclose(encoding.embed(params, x, packed), x + vectors, rtol=1e-14)
+
+
+def test_positions_are_shared_by_a_batch():
+    encoding, params = _built("learned")
+    x, i = _embeddings(2, 4, DIM), np.array([5, 6, 0, 1])
+    expected = x + np.asarray(params["table"])[i]
+    np.testing.assert_allclose(encoding.embed(params, x, i), expected, rtol=1e-14)
+
+
+@every
+def test_a_batch_of_seeds_equals_each_seed(name):
+    encoding = MAKE[name]()
+    i, x = np.arange(4), _embeddings(4, DIM)
+    keys = jax.random.split(jax.random.key(0), 2)
+
+    @jax.jit
+    def run(key):
+        params = encoding.init(key)
+        return params, encoding.vectors(params, i), encoding.embed(params, x, i)
+
+    batched = jax.jit(jax.vmap(run))(keys)
+    for a, b in zip(jax.tree.leaves(batched), jax.tree.leaves(run(keys[1])), strict=True):
+        np.testing.assert_allclose(np.asarray(a)[1], b, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learned", "fourier", "low_rank"])
+def test_eager_equals_jit(name):
+    encoding, params = _built(name)
+    i, x = np.arange(3, dtype=np.int32), _embeddings(3, DIM)
+    np.testing.assert_allclose(
+        MAKE[name]().embed(params, x, i), encoding.embed(params, x, i), rtol=1e-13
+    )
+
+
+@every
+def test_narrow_embeddings_keep_their_dtype_and_wide_vectors(name):
+    encoding, params = _built(name)
+    i = np.array([1, 8, 4], np.int32)
+    vectors = encoding.vectors(params, i)
+    for dtype in (jnp.bfloat16, jnp.float32):
+        x = _embeddings(3, DIM).astype(dtype)
+        out = encoding.embed(params, x, i)
+        assert out.dtype == dtype
+        # One rounding of the sum, not one of the vectors and one of the sum.
+        half = 0.51 * float(jnp.finfo(dtype).eps)
+        np.testing.assert_allclose(
+            out.astype(float), x.astype(float) + vectors, rtol=half, atol=1e-7
+        )
+
+
+@every
+def test_a_float32_session_agrees(name):
+    encoding, params = _built(name)
+    exact = np.asarray(encoding.vectors(params, np.arange(LENGTH)))
+    with jax.enable_x64(False):
+        if name in WITH_PARAMS:
+            own = MAKE[name]().init(jax.random.key(3))
+            assert {leaf.dtype for leaf in jax.tree.leaves(own)} == {jnp.dtype("float32")}
+        narrow = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+        rough = encoding.vectors(narrow, np.arange(LENGTH, dtype=np.int32))  # of NumPy params
+    assert rough.dtype == jnp.float32
+    np.testing.assert_allclose(rough, exact, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", WITH_PARAMS)
+def test_gradients_reach_what_is_trainable_and_nothing_else(name):
+    encoding, params = MAKE[name](), _built(name)[1]
+    i, x = np.array([0, 3, 3, 8], np.int32), _embeddings(4, DIM)
+
+    def loss(params):
+        return jnp.sum(jnp.sin(encoding.embed(params, x, i)))
+
+    gradient = jax.jit(jax.grad(loss))(params)
+    largest = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(gradient))
+    assert (largest > 0) == (name in TRAINABLE)
+    rng = np.random.default_rng(0)
+    direction = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape), params)
+    value = jax.jit(lambda t: loss(jax.tree.map(lambda p, d: p + t * d, params, direction)))
+    slope = (value(1e-6) - value(-1e-6)) / 2e-6 if name in TRAINABLE else 0.0
+    backward = sum(jax.tree.leaves(jax.tree.map(np.vdot, gradient, direction)))
+    np.testing.assert_allclose(backward, slope, rtol=1e-6, atol=1e-9)
+    forward = jax.jit(lambda t: jax.jvp(loss, (params,), (t,))[1])(direction)
+    np.testing.assert_allclose(forward, backward, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "fourier", "learned_interpolated"])
+def test_gradients_of_float_positions(name):
+    encoding, params = MAKE[name](), _built(name)[1]
+    i = np.array([0.3, 2.5, 7.9])
+
+    @jax.jit
+    def total(i):
+        return jnp.sum(encoding.vectors(params, i) ** 3)
+
+    step = 1e-6 * np.eye(3)
+    expected = [(total(i + e) - total(i - e)) / 2e-6 for e in step]
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(i), expected, rtol=1e-6, atol=1e-9)
+
+
+@every
+def test_a_width_that_does_not_fit_is_refused(name):
+    (encoding, params), wrong = _built(name), DIM - 1
+    message = f"vectors {DIM} wide cannot be added to embeddings {wrong} wide.*dim={wrong}.*concat"
+    with pytest.raises(ValueError, match=message):
+        encoding.embed(params, _embeddings(3, wrong), np.arange(3))
+
+
+# Sinusoids
+
+
+@pytest.mark.parametrize("dim", [2, 6, 64])
+def test_sinusoidal_is_equation_2(dim):
+    table = np.zeros((10, dim))
+    for i in range(10):
+        for k in range(dim // 2):
+            phase = i / 10_000 ** (2 * k / dim)
+            table[i, 2 * k], table[i, 2 * k + 1] = np.sin(phase), np.cos(phase)
+    np.testing.assert_allclose(sinusoidal_vectors(jnp.arange(10), dim=dim), table, atol=1e-14)
+    parts = np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1)
+    apart = sinusoidal_vectors(jnp.arange(10), dim=dim, layout="concatenated")
+    np.testing.assert_allclose(apart, parts, atol=1e-14)
+
+
+def test_sinusoids_are_right_at_far_positions():
+    peer = np.load(PARITY)
+    i = peer["sinusoid_positions"].astype(np.int32)
+    expected = np.stack([peer["sinusoid_sin"], peer["sinusoid_cos"]], -1).reshape(len(i), 16)
+    # 0.5 ulp of the float64 phase, 10⁶
+    np.testing.assert_allclose(sinusoidal_vectors(i, dim=16), expected, atol=3e-10)
+    with jax.enable_x64(False):
+        rough = sinusoidal_vectors(i, dim=16)
+        near = sinusoidal_vectors(np.float32([0.25, 40.5]), dim=16)
+    assert rough.dtype == jnp.float32
+    np.testing.assert_allclose(rough, expected, atol=5e-7)
+    np.testing.assert_allclose(near, sinusoidal_vectors(np.array([0.25, 40.5]), dim=16), atol=3e-6)
+
+
+def test_positions_are_never_counted_in_a_narrow_float():
+    with pytest.raises(ValueError, match="cannot tell positions apart: pass int32"):
+        sinusoidal_vectors(jnp.asarray([256, 257], jnp.bfloat16), dim=2)
+    assert len(np.unique(sinusoidal_vectors(jnp.arange(250, 260), dim=2)[:, 0])) == 10
+
+
+def test_a_scale_multiplies_what_is_added():
+    plain, double = sinusoidal(dim=4), sinusoidal(dim=4, scale=2.0)
+    i = jnp.arange(5)
+    np.testing.assert_array_equal(double.vectors((), i), 2 * plain.vectors((), i))
+    np.testing.assert_array_equal(double.embed((), jnp.zeros((5, 4)), i), double.vectors((), i))
+
+
+# Tables
+
+
+@pytest.mark.parametrize("make", [learned, random_fixed])
+def test_vectors_are_the_rows_of_the_table(make):
+    encoding = make(length=4, dim=3)
+    params = encoding.init(jax.random.key(0))
+    for i in (np.array([3, 0, 0]), np.array([3.0, 0.0, 0.0])):
+        np.testing.assert_array_equal(
+            encoding.vectors(params, i), params["table"][jnp.array([3, 0, 0])]
+        )
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        (np.array([0, 4]), "position 4 is beyond a table of length 4.*length=5 or more"),
+        (np.array([0.0, 4.5]), r"position 4.5 is beyond.*scale_positions\(encoding, 3 / 4.5\)"),
+        (np.array([-1, 2]), "position -1 has no row.*padding included"),
+        (np.array([0.5, 1.0]), "position 0.5 lies between two rows.*interpolate=True"),
+        (np.array([np.nan]), "position nan has no row"),
+        (np.array([2**31]), "position 2147483648 is beyond"),
+    ],
+)
+def test_known_positions_without_a_row_are_refused(positions, message):
+    encoding = learned(length=4, dim=2)
+    params = encoding.init(jax.random.key(0))
+    x = jnp.zeros((len(positions), 2))
+    for apply in (encoding.embed, jax.jit(lambda p, x, i=positions: encoding.embed(p, x, i))):
+        args = (params, x, positions) if apply is encoding.embed else (params, x)
+        with pytest.raises(ValueError, match=message):
+            apply(*args)
+
+
+@pytest.mark.parametrize("interpolate", [False, True])
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_traced_positions_without_a_row_give_nan_and_no_gradient(interpolate, dtype):
+    encoding = learned(length=4, dim=2, interpolate=interpolate)
+    params = encoding.init(jax.random.key(0))
+    i = np.array([-1, 0, 3, 4, 2**20], dtype)
+    rows = jax.jit(encoding.vectors)(params, i)
+    assert np.isnan(rows).all(axis=1).tolist() == [True, False, False, True, True]
+    np.testing.assert_array_equal(rows[1:3], params["table"][jnp.array([0, 3])])
+    picked = jax.jit(jax.grad(lambda p, i: jnp.nansum(encoding.vectors(p, i))))(params, i)
+    assert picked["table"].tolist() == [[1, 1], [0, 0], [0, 0], [1, 1]]
+    if dtype == np.float64 and not interpolate:
+        between = jax.jit(encoding.vectors)(params, np.array([0.5, 1.0, np.nan]))
+        assert np.isnan(between).all(axis=1).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_interpolated_rows_are_linear_between_neighbours(length):
+    encoding = learned(length=length, dim=3, interpolate=True)
+    params = {"table": np.random.default_rng(0).standard_normal((length, 3))}
+    i = np.linspace(0, length - 1, 13)
+    expected = np.stack([np.interp(i, np.arange(length), c) for c in params["table"].T], -1)
+    np.testing.assert_allclose(encoding.vectors(params, i), expected, atol=1e-16)
+    whole = np.arange(length)
+    np.testing.assert_array_equal(encoding.vectors(params, whole.astype(float)), params["table"])
+    np.testing.assert_array_equal(encoding.vectors(params, whole), params["table"])
+
+
+def test_a_table_is_stretched_over_any_length_in_float32():
+    with jax.enable_x64(False):
+        encoding = learned(length=50, dim=1, interpolate=True)
+        params = {"table": jnp.arange(50.0)[:, None] ** 2}
+        rows = scale_positions(encoding, 49 / 512).vectors(params, np.arange(513, dtype=np.int32))
+        np.testing.assert_allclose(rows[jnp.array([0, 256, -1]), 0], [0, 24.5**2 + 0.25, 49**2])
+        # The last position may round to just beyond the table; it still is its end.
+        n = np.arange(2, 5000, dtype=np.float32)
+        last = np.float32(49 / (n - 1)) * (n - 1)
+        assert last.max() > 49
+        np.testing.assert_allclose(encoding.vectors(params, last), 49**2, rtol=1e-6)
+
+
+def test_the_derivative_along_a_table_is_its_slope_also_at_both_ends():
+    encoding = learned(length=3, dim=1, interpolate=True)
+    params = {"table": jnp.asarray([[0.0], [1.0], [5.0]])}
+    slope = jax.vmap(jax.grad(lambda i: encoding.vectors(params, i[None])[0, 0]))
+    assert slope(jnp.asarray([0.0, 0.5, 1.0, 1.5, 2.0])).tolist() == [1, 1, 4, 4, 4]
+
+
+def test_matrix_rows_padded_with_zeros_keep_their_distances():
+    encoding = from_matrix(MATRIX, dim=7, scale=3.0)
+    rows = encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH))
+    assert rows.shape == (LENGTH, 7)
+    np.testing.assert_allclose(
+        euclidean_distances(rows).values, 3 * euclidean_distances(MATRIX).values, atol=1e-14
+    )
+
+
+# Random features
+
+
+def test_fourier_features_approximate_the_gaussian_kernel():
+    encoding = fourier(dim=20_000, sigma=0.3, scale=np.sqrt(2 / 20_000))
+    rows = encoding.vectors(encoding.init(jax.random.key(0)), np.array([5, 5, 6, 8, 15]))
+    kernel = np.exp(-(0.3**2) * np.array([0, 0, 1, 3, 10]) ** 2 / 2)
+    np.testing.assert_allclose(rows @ rows[0], kernel, atol=3 / np.sqrt(10_000))
+
+
+def test_fourier_features_at_sinusoidal_frequencies_are_sinusoids():
+    params = {"frequencies": jnp.asarray(inverse_frequencies(8))}
+    features = fourier(dim=8).vectors(params, jnp.arange(20))
+    sines = sinusoidal_vectors(jnp.arange(20), dim=8, layout="concatenated")
+    np.testing.assert_allclose(features, jnp.roll(sines, 4, axis=-1), atol=1e-14)
+
+
+def test_random_vectors_are_standard_normal():
+    x = np.asarray(random_vectors(jax.random.key(0), 400, dim=50, scale=3.0)) / 3.0
+    assert abs(x.mean()) < 0.03
+    assert abs(x.var() - 1) < 0.05
+    assert abs((x**4).mean() - 3) < 0.2
+
+
+# From counts
+
+
+def test_information_optimal_is_algorithm_1():
+    whole = information_optimal_encoding(IDS, vocab_size=12, dim=DIM)
+    encoding, params = _built("information_optimal")
+    np.testing.assert_allclose(
+        encoding.vectors(params, np.arange(LENGTH)), whole.coordinates, atol=1e-13
+    )
+    full = information_optimal(_counts(), dim=LENGTH + 2)
+    rows = full.vectors(full.init(jax.random.key(0)), np.arange(LENGTH))
+    assert stress(rows, whole.distances) < 1e-20
+    assert (rows[:, LENGTH:] == 0).all()
+
+
+def test_information_optimal_of_empty_positions_is_zero():
+    mask = np.ones(IDS.shape, bool)
+    mask[:, 3] = False
+    counts = count_tokens(IDS, vocab_size=12, mask=mask)
+    for scale in (1.0, "rms"):
+        encoding = information_optimal(counts, dim=20, scale=scale)
+        rows = np.asarray(encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH)))
+        assert (rows[3] == 0).all()
+        assert (np.abs(np.delete(rows, 3, axis=0)).max(axis=1) > 0.1).all()
+    np.testing.assert_allclose((rows**2).sum() / (8 * 20), 0.5)
+
+
+def test_information_optimal_scale_of_equal_positions_is_finite():
+    encoding = information_optimal(np.ones((3, 4), np.int32), dim=2, scale="rms")
+    assert (encoding.vectors(encoding.init(jax.random.key(0)), np.arange(3)) == 0).all()
+
+
+def test_information_optimal_of_geodesics():
+    encoding = information_optimal(_counts(), dim=LENGTH, metric="fisher_rao")
+    rows = encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH))
+    D = fisher_rao_distances(positional_distributions(_counts()))
+    chords = information_optimal(_counts(), dim=LENGTH)
+    other = chords.vectors(chords.init(jax.random.key(0)), np.arange(LENGTH))
+    assert stress(rows, D) < 0.2 * stress(other, D)
+
+
+def test_an_encoding_can_be_built_from_traced_counts():
+    def rows(tokens):
+        encoding = information_optimal(tokens, dim=3)
+        return encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH))
+
+    tokens = _counts().tokens
+    np.testing.assert_allclose(jax.jit(rows)(tokens), rows(tokens), atol=1e-12)
+
+
+# Low rank
+
+
+def test_low_rank_params_and_their_variance():
+    encoding = low_rank(length=300, dim=200, rank=4, stddev=0.5)
+    params = encoding.init(jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 4 * (300 + 200)
+    rows = np.asarray(encoding.vectors(params, np.arange(300)))
+    assert np.linalg.matrix_rank(rows) == 4
+    np.testing.assert_allclose(rows.std(), 0.5, rtol=0.1)
+    np.testing.assert_allclose(rows, params["A"] @ params["B"].T, atol=1e-14)
+
+
+def test_low_rank_never_forms_the_rows_not_asked_for():
+    encoding = low_rank(length=300, dim=200, rank=4)
+    params = encoding.init(jax.random.key(0))
+    jaxpr = jax.make_jaxpr(encoding.vectors)(params, np.arange(2))
+    assert "300,200" not in str(jaxpr)
+
+
+def test_low_rank_from_factors_is_the_best_approximation():
+    factors = low_rank_factors(MATRIX, rank=2)
+    encoding = low_rank_from(factors)
+    rows = encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH))
+    lost = np.linalg.norm(MATRIX - rows) / np.linalg.norm(MATRIX)
+    np.testing.assert_allclose(lost, factors.relative_error)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sinusoidal_vectors(np.arange(3), dim=5), "dim must be even and at least 2, not 5"),
+        (lambda: inverse_frequencies(0), "dim must be even and at least 2, not 0"),
+        (lambda: sinusoidal(dim=5), "dim must be even and at least 2, not 5"),
+        (lambda: fourier(dim=3), "dim must be even and at least 2, not 3"),
+        (lambda: learned(length=0, dim=2), "length and dim must be at least 1, not 0 and 2"),
+        (lambda: from_matrix(MATRIX, dim=3), "P has 4 columns, more than dim=3: pass dim=4"),
+        (lambda: low_rank(length=5, dim=3, rank=4), r"rank must lie in \[1, 3\] for length=5"),
+        (
+            lambda: inspect.unwrap(from_vectors)(lambda params, i: i, mode="multiply"),
+            "mode is 'multiply': pass 'add' or 'concat'",
+        ),
+        (
+            lambda: inspect.unwrap(sinusoidal_vectors)(np.arange(3), dim=2, layout="half"),
+            "layout is 'half': pass 'interleaved' or 'concatenated'",
+        ),
+        (
+            lambda: inspect.unwrap(information_optimal)(np.eye(3, dtype=int), dim=2, metric="l2"),
+            "metric is 'l2': pass 'hellinger' or 'fisher_rao'",
+        ),
+        (
+            lambda: inspect.unwrap(information_optimal)(np.eye(3, dtype=int), dim=2, scale="max"),
+            "scale is 'max': pass a number or 'rms'",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_at_construction(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_in_a_chain_vectors_are_added_in_turn():
+    both = chain(sinusoidal(dim=4), learned(length=5, dim=4))
+    params = both.init(jax.random.key(0))
+    i = np.arange(5)
+    expected = sinusoidal_vectors(i, dim=4) + params[1]["table"]
+    np.testing.assert_allclose(both.embed(params, jnp.zeros((5, 4)), i), expected, atol=1e-15)

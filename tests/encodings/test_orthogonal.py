@@ -1,0 +1,408 @@
+"""Orthogonal functions: their laws, SciPy's and PyWavelets' numbers, the encodings made of them."""
+
+import inspect
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.fft
+import scipy.special
+
+from jaxpe import (
+    chebyshev,
+    chebyshev_polynomials,
+    chebyshev_vectors,
+    cosine,
+    cosine_vectors,
+    euclidean_distances,
+    legendre,
+    legendre_polynomials,
+    legendre_vectors,
+    wavelet,
+    wavelet_vectors,
+)
+from jaxpe._errors import MissingExtraError
+from jaxpe.encodings import orthogonal
+
+PEER = np.load(Path(__file__).parents[1] / "parity" / "orthogonal.npz")
+MAKE = {
+    "legendre": lambda **kw: legendre(dim=6, length=20, **kw),
+    "legendre_clipped": lambda **kw: legendre(dim=6, length=20, position_map="clipped", **kw),
+    "legendre_log": lambda **kw: legendre(dim=6, length=20, position_map="log", **kw),
+    "chebyshev": lambda **kw: chebyshev(dim=6, length=20, **kw),
+    "cosine": lambda **kw: cosine(dim=6, length=20, **kw),
+    "wavelet": lambda **kw: wavelet(dim=6, length=20, **kw),
+}
+every = pytest.mark.parametrize("name", MAKE)
+POLYNOMIALS = {
+    "legendre": (legendre_polynomials, scipy.special.eval_legendre),
+    "chebyshev": (chebyshev_polynomials, scipy.special.eval_chebyt),
+}
+
+
+# Laws of every encoding
+
+
+@every
+def test_embed_adds_the_vectors_or_puts_them_behind(name):
+    added, behind = MAKE[name](scale=2.0), MAKE[name](mode="concat")
+    packed = np.array([[0, 1, 19], [7, 0, 1]], np.int32)
+    rng = np.random.default_rng(0)
+    vectors = jax.jit(behind.vectors)((), packed)
+    flat = jax.jit(behind.vectors)((), packed.ravel())
+    np.testing.assert_allclose(vectors.reshape(6, 6), flat, rtol=1e-13, atol=1e-15)
+    x = rng.standard_normal((2, 3, 6))
+    np.testing.assert_allclose(jax.jit(added.embed)((), x, packed), x + 2 * vectors, rtol=1e-13)
+    narrow = jnp.asarray(rng.standard_normal((2, 3, 4)), jnp.bfloat16)
+    out = jax.jit(behind.embed)((), narrow, packed)
+    assert out.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(out[..., :4], narrow)
+    np.testing.assert_array_equal(out[..., 4:], vectors.astype(jnp.bfloat16))
+
+
+@every
+def test_jit_vmap_and_a_float32_session_agree(name):
+    vectors = jax.jit(lambda i: MAKE[name]().vectors((), i))
+    i = np.arange(24, dtype=np.int32).reshape(2, 12)
+    exact = vectors(i)
+    np.testing.assert_allclose(jax.jit(jax.vmap(vectors))(i), exact, rtol=1e-13, atol=1e-15)
+    assert vectors(i.astype(np.float32)).dtype == jnp.float32
+    with jax.enable_x64(False):
+        rough = jax.jit(lambda i: MAKE[name]().vectors((), i))(i)
+    assert rough.dtype == jnp.float32
+    np.testing.assert_allclose(rough, exact, atol=3e-6)
+
+
+@every
+def test_gradients_of_float_positions(name):
+    encoding = MAKE[name]()
+    i = jnp.asarray([0.3, 9.4, 9.6, 18.9])
+    total = jax.jit(lambda i: jnp.sum(encoding.vectors((), i) ** 3))
+    step = 1e-6 * np.eye(4)
+    expected = [(total(i + e) - total(i - e)) / 2e-6 for e in step]
+    gradient = jax.jit(jax.grad(total))(i)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8)
+    forward = jax.jvp(total, (i,), (jnp.ones(4),))[1]
+    np.testing.assert_allclose(forward, gradient.sum(), rtol=1e-10)
+
+
+@every
+def test_derivatives_are_finite_everywhere(name):
+    i = jnp.asarray([-1e6, -3.0, -1.0, 0.0, 9.5, 19.0, 20.0, 224.0, 1e6])
+    for dtype in (jnp.float32, jnp.float64):
+        rows = jax.jit(jax.jacfwd(lambda i: MAKE[name]().vectors((), i)))(i.astype(dtype))
+        assert jnp.isfinite(rows).all()
+
+
+@every
+def test_far_and_negative_positions_have_finite_bounded_vectors(name):
+    rows = jax.jit(MAKE[name]().vectors)((), np.array([-(2**31), -5, 10**6, 2**31 - 1]))
+    assert (np.abs(rows) <= 1 + 1e-12).all()
+
+
+def test_a_width_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="vectors 6 wide cannot be added to embeddings 5 wide"):
+        MAKE["cosine"]().embed((), jnp.zeros((3, 5)), np.arange(3))
+
+
+# Polynomials
+
+
+@pytest.mark.parametrize("kind", POLYNOMIALS)
+def test_polynomials_equal_scipy_up_to_degree_767(kind):
+    function, reference = POLYNOMIALS[kind]
+    near = 1 - np.logspace(-12, -1, 40)
+    x = np.concatenate([np.linspace(-1, 1, 201), near, -near])
+    exact = reference(np.arange(768), x[:, None])
+    np.testing.assert_allclose(jax.jit(lambda x: function(x, dim=768))(x), exact, atol=1e-11)
+    with jax.enable_x64(False):
+        x = x.astype(np.float32)
+        rough = jax.jit(lambda x: function(x, dim=768))(x)
+    exact = reference(np.arange(768), x[:, None].astype(float))
+    # The recurrence as it stands in books is 7e-3 (Legendre) and 3e-3 (Chebyshev) off here.
+    np.testing.assert_allclose(rough, exact, atol={"legendre": 3e-6, "chebyshev": 3e-5}[kind])
+
+
+@pytest.mark.parametrize("kind", POLYNOMIALS)
+def test_polynomials_equal_the_reference_file(kind):
+    function, _ = POLYNOMIALS[kind]
+    np.testing.assert_allclose(function(PEER["polynomial_x"], dim=96).T, PEER[kind], atol=1e-12)
+
+
+def test_recurrences():
+    x, k = np.linspace(-1, 1, 101)[:, None], np.arange(1, 49)
+    functions = (legendre_polynomials, chebyshev_polynomials)
+    P, T = (np.asarray(function(x[:, 0], dim=50)) for function in functions)
+    three = (2 * k + 1) * x * P[:, 1:-1] - k * P[:, :-2]
+    np.testing.assert_allclose((k + 1) * P[:, 2:], three, atol=1e-12)
+    np.testing.assert_allclose(T[:, 2:], 2 * x * T[:, 1:-1] - T[:, :-2], atol=1e-12)
+    np.testing.assert_allclose(T, np.cos(np.arange(50) * np.arccos(x)), atol=1e-12)
+
+
+def test_orthogonality_by_quadrature():
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    P = np.asarray(legendre_polynomials(nodes, dim=64, normalized=True))
+    np.testing.assert_allclose((P.T * weights) @ P, np.eye(64), atol=1e-13)
+    plain = np.asarray(legendre_polynomials(nodes, dim=64))
+    np.testing.assert_allclose(
+        np.diag((plain.T * weights) @ plain), 2 / (2 * np.arange(64) + 1), rtol=1e-12
+    )
+    nodes, weights = np.polynomial.chebyshev.chebgauss(64)
+    T = np.asarray(chebyshev_polynomials(nodes, dim=64))
+    expected = np.diag(np.where(np.arange(64) == 0, np.pi, np.pi / 2))
+    np.testing.assert_allclose((T.T * weights) @ T, expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", POLYNOMIALS)
+def test_bounds_ends_and_slopes_there(kind):
+    function, _ = POLYNOMIALS[kind]
+    values = function(np.linspace(-1, 1, 2001), dim=100)
+    assert np.abs(values).max() <= 1 + 1e-13
+    k = np.arange(100)
+    np.testing.assert_array_equal(values[0], (-1.0) ** k)
+    np.testing.assert_array_equal(values[-1], np.ones(100))
+    slopes = jax.jit(jax.jacfwd(lambda x: function(x, dim=100)))
+    at_end = {"legendre": k * (k + 1) / 2, "chebyshev": k**2}[kind]
+    np.testing.assert_allclose(slopes(np.ones(())), at_end, rtol=1e-12)
+    np.testing.assert_allclose(slopes(-np.ones(())), at_end * (-1.0) ** (k + 1), rtol=1e-12)
+    at_zero = slopes(np.zeros(()))
+    expected = (function(np.full((), 1e-6), dim=100) - function(np.full((), -1e-6), dim=100)) / 2e-6
+    np.testing.assert_allclose(at_zero, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_the_smallest_dimensions(dim):
+    x = np.array([-0.5, 0.5])
+    expected = np.stack([np.ones(2), x, (3 * x**2 - 1) / 2], -1)[:, :dim]
+    np.testing.assert_allclose(legendre_polynomials(x, dim=dim), expected)
+
+
+# Maps of positions
+
+
+def _map(name, i, length):
+    if name == "tanh":
+        return np.tanh(i / length)
+    last = max(length - 1, 1)
+    if name == "clipped":
+        return np.clip(2 * i / last - 1, -1, 1)
+    return np.clip(2 * np.log1p(np.maximum(i, 0)) / np.log1p(last) - 1, -1, 1)
+
+
+@pytest.mark.parametrize("length", [1, 2, 20, 8192])
+@pytest.mark.parametrize("name", ["tanh", "clipped", "log"])
+def test_maps_of_positions(name, length):
+    i = np.array([-3, 0, 1, 2, 9, length // 2, length - 1, length, length + 50])
+    options = {"length": length, "position_map": name}
+    vectors = jax.jit(lambda i: legendre_vectors(i, dim=2, **options))(i)
+    np.testing.assert_allclose(vectors[:, 1], _map(name, i, length), atol=1e-15)
+    with jax.enable_x64(False):
+        far = jax.jit(lambda i: legendre_vectors(i, dim=768, **options))(i.astype(np.int32))
+    exact = scipy.special.eval_legendre(np.arange(768), _map(name, i, length)[:, None])
+    np.testing.assert_allclose(far, exact, atol=5e-6)
+
+
+def test_the_turnover_of_tanh():
+    rows = legendre_vectors(np.array([0, 5, 500]), dim=2, length=20, s=5.0)
+    np.testing.assert_allclose(rows[:, 1], [0, np.tanh(1), 1], atol=1e-15)
+
+
+def test_clipped_positions_have_the_inner_slope_at_both_ends_and_none_beyond():
+    def x(i):
+        return legendre_vectors(i[None], dim=2, length=11, position_map="clipped")[0, 1]
+
+    slopes = jax.jit(jax.vmap(jax.grad(x)))(jnp.asarray([-1.0, 0.0, 4.0, 5.0, 10.0, 11.0]))
+    np.testing.assert_allclose(slopes, [0, 0.2, 0.2, 0.2, 0.2, 0], atol=1e-15)
+
+
+def test_chebyshev_vectors_are_cosines_of_multiples():
+    x = np.tanh(np.arange(20) / 20)
+    expected = np.cos(np.arange(6) * np.arccos(x)[:, None])
+    vectors = chebyshev_vectors(np.arange(20), dim=6, length=20)
+    np.testing.assert_allclose(vectors, expected, atol=1e-14)
+
+
+# Cosines
+
+
+@pytest.mark.parametrize("length", [1, 2, 24])
+def test_cosines_are_the_orthonormal_dct(length):
+    rows = cosine_vectors(np.arange(length), dim=length, length=length)
+    expected = scipy.fft.dct(np.eye(length), type=2, norm="ortho", axis=0).T
+    np.testing.assert_allclose(rows, expected, atol=1e-14)
+    np.testing.assert_allclose(rows @ rows.T, np.eye(length), atol=1e-13)
+    np.testing.assert_allclose(rows.T @ rows, np.eye(length), atol=1e-13)
+    if length == 24:
+        np.testing.assert_allclose(rows.T, PEER["dct2_orthonormal_24"], atol=1e-14)
+
+
+def test_cosines_beyond_the_length():
+    wide = cosine_vectors(np.arange(5), dim=8, length=5)
+    assert (wide[:, 5:] == 0).all()
+    np.testing.assert_array_equal(wide[:, :5], cosine_vectors(np.arange(5), dim=5, length=5))
+    back = cosine_vectors(np.arange(20), dim=5, length=5)
+    np.testing.assert_allclose(back[5:10], back[:5][::-1], atol=1e-14)
+    np.testing.assert_allclose(back[10:], back[:10], atol=1e-14)
+    with jax.enable_x64(False):
+        far = cosine_vectors(np.array([10**6 + 3], np.int32), dim=5, length=5)
+    np.testing.assert_allclose(far[0], back[(10**6 + 3) % 10], atol=1e-6)
+
+
+# Wavelets
+
+
+def _wavelets(positions, **kwargs):
+    return np.asarray(jax.jit(lambda i: wavelet_vectors(i, **kwargs))(positions))
+
+
+def _filters(order):
+    pywt = pytest.importorskip("pywt")
+    filters = pywt.Wavelet(f"db{order}")
+    return np.asarray(filters.rec_lo), np.asarray(filters.rec_hi)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4, 8])
+def test_scaling_function_and_wavelet_equal_exact_values(order):
+    phi, psi = orthogonal._daubechies(*_filters(order), 6)
+    np.testing.assert_allclose(phi, PEER[f"explicit_db{order}_phi"], atol=1e-14)
+    np.testing.assert_allclose(psi, PEER[f"explicit_db{order}_psi"], atol=1e-14)
+
+
+@pytest.mark.parametrize("order", [4, 8])
+def test_the_cascade_of_pywavelets_tends_to_the_same_functions(order):
+    pywt = pytest.importorskip("pywt")
+    errors = []
+    for level in (6, 10):
+        table = orthogonal._daubechies(*_filters(order), level)
+        cascade = np.stack(pywt.Wavelet(f"db{order}").wavefun(level)[:2])
+        # Its entry n + 1 is the n-th coefficient, an average of φ from n/2^level on: it lags by
+        # the mean of φ, a fraction of a unit of the grid.
+        errors.append(np.abs(cascade[:, 1:] - table[:, :-1])[:, : len(table[0]) // 2].max())
+    assert errors[1] < 0.2 * errors[0] < 0.1
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 10, 38])
+def test_laws_of_the_scaling_function(order):
+    low, high = _filters(order)
+    level, width = 9, 2 * order - 1
+    phi, psi = orthogonal._daubechies(low, high, level)
+    per_unit = 2**level
+    np.testing.assert_allclose(phi[:-1].reshape(width, per_unit).sum(0), 1, atol=1e-12)  # unity
+    twice = np.pad(phi, (width * per_unit, width * per_unit))
+    for function, taps in ((phi, low), (psi, high)):
+        x = np.arange(width * per_unit + 1)
+        at = 2 * x[:, None] - np.arange(len(taps)) * per_unit
+        inside = (at >= 0) & (at <= width * per_unit)
+        values = np.where(inside, twice[at.clip(0, width * per_unit) + width * per_unit], 0)
+        np.testing.assert_allclose(function, np.sqrt(2) * values @ taps, atol=1e-13)
+    both = [np.pad(f[:-1], (0, width * per_unit)) for f in (phi, psi)]
+    for shift in range(width):
+        moved = [np.roll(f, shift * per_unit) for f in both]
+        gram = np.array([[a @ b for b in moved] for a in both]) / per_unit
+        # The sums are integrals up to the step to the power of twice the smoothness.
+        np.testing.assert_allclose(
+            gram, np.eye(2) * (shift == 0), atol=5e-3 if order == 2 else 1e-4
+        )
+
+
+@pytest.mark.parametrize(
+    ("order", "length", "dim"), [(1, 16, 16), (2, 30, 24), (4, 64, 16), (8, 9, 8)]
+)
+def test_wavelet_rows_are_unit_vectors_of_the_functions_chosen(order, length, dim):
+    basis = orthogonal._wavelet_basis(dim, length, order)
+    coarsest = int(np.ceil(np.log2(length)))
+    width = 2 * order - 1
+    functions = []
+    for j in range(coarsest, -5, -1):
+        for k in range(-width, length * 2 ** max(-j, 0) + 1):
+            p = np.arange(length)
+            u = p / 2.0**j - k
+            covered = ((u > 0) & (u < width)) if order > 1 else ((u >= 0) & (u < 1))
+            if covered.any():
+                if j == coarsest:
+                    functions.append((0, -covered.sum(), -j, k))
+                functions.append((1, -covered.sum(), -j, k))
+    chosen = sorted(functions)[:dim]
+    assert [(r, -j, k) for r, _, j, k in chosen] == list(
+        zip(basis.row, basis.j, basis.k, strict=True)
+    )
+    rows = _wavelets(np.arange(length), dim=dim, length=length, order=order)
+    tables = orthogonal._daubechies(*_filters(order), 10)
+    plain = np.zeros((length, dim))
+    for column, (row, _, minus_j, k) in enumerate(chosen):
+        for p in range(length):
+            u = p * 2.0**minus_j - k
+            if 0 <= u < width:
+                plain[p, column] = 2 ** (minus_j / 2) * tables[row][int(u * 1024)]
+    np.testing.assert_allclose(rows, plain / np.linalg.norm(plain, axis=1)[:, None], atol=1e-13)
+    distances = euclidean_distances(rows).values + 9 * np.eye(length)
+    assert distances.min() > 0.01
+
+
+def test_haar_is_the_haar_transform():
+    haar = np.array([[1, 1], [1, -1]]) / np.sqrt(2)
+    transform = np.ones((1, 1))
+    for _ in range(3):
+        n = len(transform)
+        transform = np.concatenate([np.kron(transform, haar[:1]), np.kron(np.eye(n), haar[1:])])
+    i = np.concatenate([np.arange(8), [2.999, 7.001]])
+    rows = _wavelets(i, dim=8, length=8, order=1)
+    # Orthonormal, so the rows are unit vectors before they are normalised.
+    np.testing.assert_allclose(rows[:8], transform.T, atol=1e-15)
+    np.testing.assert_allclose(np.abs(rows[8:]), np.abs(transform.T[[2, 7]]), atol=1e-15)
+
+
+def test_wavelet_columns_beyond_the_finest_scale_are_zero():
+    # Haar on 4 positions: φ and 3 wavelets, then one function a position; no more.
+    rows = _wavelets(np.arange(4), dim=12, length=4, order=1)
+    assert (rows[:, 8:] == 0).all()
+    assert (np.abs(rows[:, :8]).max(axis=0) > 0).all()
+    wide = _wavelets(np.arange(16), dim=400, length=16, order=2)
+    np.testing.assert_allclose(np.linalg.norm(wide, axis=1), 1, rtol=1e-14)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_wavelet_rows_are_zero_where_the_supports_end(order):
+    right, left = (2 * order - 1) * 16, -(2 * order - 2) * 16
+    first = 0 if order == 1 else left + 1
+    i = np.array([right, right + 7, 10**6, left - 1, -(10**6), right - 1, first])
+    norms = np.linalg.norm(_wavelets(i, dim=16, length=16, order=order), axis=-1)
+    np.testing.assert_allclose(norms, [0, 0, 0, 0, 0, 1, 1])
+
+
+def test_wavelets_need_their_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pywt", None)
+    with pytest.raises(MissingExtraError, match=r"pywt.*extra 'wavelet': pip install 'jaxpe\[wav"):
+        wavelet(dim=4, length=8)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: legendre(dim=0, length=4), "dim and length must be at least 1, not 0"),
+        (lambda: chebyshev(dim=4, length=0), "dim and length must be at least 1, not 1 and 0"),
+        (lambda: cosine(dim=0, length=4), "dim and length must be at least 1, not 0 and 4"),
+        (lambda: wavelet(dim=4, length=0), "dim and length must be at least 1, not 4 and 0"),
+        (lambda: wavelet(dim=4, length=8, order=39), r"order must lie in \[1, 38\].*not 39"),
+        (lambda: legendre(dim=2, length=4, s=-1.0), "s=-1.0 must be positive"),
+        (
+            lambda: legendre(dim=2, length=4, s=1.0, position_map="log"),
+            "s=1.0 must be positive, and goes with position_map='tanh' alone",
+        ),
+        (
+            lambda: inspect.unwrap(legendre_vectors)(
+                np.arange(3), dim=2, length=4, position_map="sqrt"
+            ),
+            "position_map is 'sqrt': pass 'tanh', 'clipped' or 'log'",
+        ),
+    ],
+)
+def test_bad_input_is_refused_at_construction(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
