@@ -1,5 +1,6 @@
 """The commands of `jaxpe`: parse, call, print."""
 
+import json
 import os
 import time
 from collections.abc import Iterable
@@ -12,12 +13,17 @@ from rich.console import Console
 from rich.progress import track
 from tyro.conf import Positional
 
+import jaxpe
 from jaxpe._cache import cache_directory
 from jaxpe._errors import InputError, require
 from jaxpe.data import TokenCorpus, export_corpus, load_corpus, load_tokens
 from jaxpe.report import (
     analyse,
+    catalogue_json,
+    catalogue_markdown,
+    catalogue_table,
     check_options,
+    check_sizes,
     encoding_table,
     findings,
     prepare_directory,
@@ -112,6 +118,45 @@ def export(
     progress = _progress(Console(stderr=True))
     corpus = load_corpus(source, text_field=text_field, data_dir=data_dir, progress=progress)
     print(f"Exported {len(corpus.documents):,} documents: {export_corpus(corpus, directory)}")
+
+
+def encodings(
+    names: Positional[tuple[str, ...]] = (),
+    *,
+    dim: int = 512,
+    heads: int = 8,
+    head_dim: int = 64,
+    length: int = 512,
+    form: Literal["table", "markdown", "json"] = "table",
+) -> None:
+    """Print what is computed about each positional encoding: parameters, information, cost.
+
+    Args:
+        names: encodings to show; all when none is named.
+        dim: width of the token embeddings.
+        heads: attention heads.
+        head_dim: width of a head.
+        length: training length, in positions.
+        form: how to print.
+    """
+    _remember_compilations()
+    sizes = jaxpe.EncodingSizes(dim=dim, num_heads=heads, head_dim=head_dim, length=length)
+    check_sizes(sizes)
+    try:
+        chosen = jaxpe.catalogue(*names)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    progress = _progress(Console(stderr=True))
+    rows = {
+        entry: jaxpe.encoding_properties(entry, sizes=sizes)
+        for entry in progress(chosen, "encodings", total=len(chosen))
+    }
+    if form == "json":
+        print(json.dumps(catalogue_json(rows, sizes), indent=2))
+    elif form == "markdown":
+        print(catalogue_markdown(rows))
+    else:
+        rich.print(catalogue_table(rows, sizes))
 
 
 def _progress(console: Console):

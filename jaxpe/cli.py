@@ -14,7 +14,11 @@ def main() -> None:
         from jaxpe import _commands
 
         tyro.extras.subcommand_cli_from_dict(
-            {"report": _commands.report, "export": _commands.export},
+            {
+                "report": _commands.report,
+                "encodings": _commands.encodings,
+                "export": _commands.export,
+            },
             prog="jaxpe",
             description="The geometry of positional encodings, measured on your corpus.",
         )

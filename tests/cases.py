@@ -32,6 +32,11 @@ def total(result: Any) -> jax.Array:
     return sum(jnp.sum(leaf**2) for leaf in floats)
 
 
+def cubed(x: jax.Array) -> jax.Array:
+    """Of unit rows the sum of squares is constant."""
+    return jnp.sum(x**3)
+
+
 def rotation_invariant(mds: Any) -> jax.Array:
     """What rotations of the coordinates leave alone, and the spectrum."""
     P = mds.coordinates
@@ -61,6 +66,14 @@ def _points(rng):
 def _targets(rng):
     X = rng.standard_normal((N, N))
     return (np.sqrt(((X[:, None] - X[None]) ** 2).sum(-1)),)
+
+
+def _between_positions(rng):
+    return (rng.uniform(0, 8, N),)
+
+
+def _in_interval(rng):
+    return (rng.uniform(-1, 1, N),)
 
 
 def _gram(rng):
@@ -173,6 +186,26 @@ CASES: dict[str, Case] = {
     "sinusoidal_vectors": Case(
         lambda i: encodings.sinusoidal_vectors(i, dim=4),
         lambda rng: (rng.integers(0, 99, N, dtype=np.int32),),
+    ),
+    "legendre_vectors": Case(
+        lambda i: encodings.legendre_vectors(i, dim=4, length=9), _between_positions, total
+    ),
+    "legendre_polynomials": Case(
+        lambda x: encodings.legendre_polynomials(x, dim=4, normalized=True), _in_interval, total
+    ),
+    "chebyshev_vectors": Case(
+        lambda i: encodings.chebyshev_vectors(i, dim=4, length=9, position_map="log"),
+        _between_positions,
+        total,
+    ),
+    "chebyshev_polynomials": Case(
+        lambda x: encodings.chebyshev_polynomials(x, dim=4), _in_interval, total
+    ),
+    "cosine_vectors": Case(
+        lambda i: encodings.cosine_vectors(i, dim=4, length=9), _between_positions, total
+    ),
+    "wavelet_vectors": Case(
+        lambda i: encodings.wavelet_vectors(i, dim=4, length=9), _between_positions, cubed
     ),
     "rotary_orbit": Case(
         lambda i, q: encodings.rotary_orbit(i, dim=4, reference=q),

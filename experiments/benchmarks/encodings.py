@@ -189,9 +189,8 @@ def check_agreement(arrays: list[np.ndarray]) -> None:
 def kept_for_backward(arrays: list[np.ndarray]) -> dict[str, dict[str, float]]:
     """What the forward pass keeps, and what the whole program needs besides arguments and results.
 
-    Both in units of the bytes of q. The residuals of JAX are the leaves of the pulled-back
-    function as it leaves a jitted forward pass, those of torch what autograd saves, each storage
-    once; q and k themselves are not among them in either.
+    Both in units of the bytes of q. The residuals of JAX are the leaves of the function that
+    `jax.vjp` returns, those of torch what autograd saves, each storage once.
     """
     q, k, *cotangents = (jnp.asarray(x) for x in arrays)
     positions = jnp.arange(q.shape[1])
@@ -302,12 +301,11 @@ def weights(width: int) -> dict[str, Array]:
 
 
 def measure(contestants: Contestants, rounds: int) -> dict[str, np.ndarray]:
-    """Seconds `[rounds]` of each; the first two rounds warm up. The order turns round by round."""
+    """Seconds `[rounds]` of each, in a new order every round; two rounds before warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    names = list(contestants)
+    rng = np.random.default_rng(0)
     for number in range(rounds + 2):
-        shift = number % len(names)
-        for name in names[shift:] + names[:shift]:
+        for name in rng.permutation(list(contestants)).tolist():
             time.sleep(0.01)  # threads of the one before go to sleep
             start = time.perf_counter()
             result = contestants[name]()
@@ -348,6 +346,29 @@ def rope_result(shape: tuple[int, ...], dtype, rounds: int, *, backward: bool) -
     }
 
 
+def rope_results(
+    small: tuple[int, ...], large: tuple[int, ...], rounds: int
+) -> dict[str, dict[str, Any]]:
+    results = {}
+    for name, shape, dtype, backward in (
+        ("small, forward", small, jnp.float32, False),
+        ("small, forward and backward", small, jnp.float32, True),
+        ("large, forward", large, jnp.float32, False),
+        ("large, forward and backward", large, jnp.float32, True),
+        ("large, forward and backward, bfloat16", large, jnp.bfloat16, True),
+    ):
+        results[name] = rope_result(shape, dtype, rounds, backward=backward)
+        show(f"{name} {shape}: time over {LIMIT}", results[name]["over_multiply"])
+        show("  time over jaxpe of the same layout", results[name]["over_jaxpe"])
+    return results
+
+
+CLAIMED = {
+    "peer": ("small, forward and backward", "large, forward and backward"),
+    "limit": ("large, forward", "large, forward and backward"),
+}
+
+
 def claims(rope: dict[str, Any]) -> list[Claim]:
     """What jaxpe says of its rotary encoding; the limits are for arrays that live in memory."""
     made = []
@@ -360,12 +381,6 @@ def claims(rope: dict[str, Any]) -> list[Claim]:
                 ratio = result["over_multiply"][f"jaxpe {layout}"]["median"]
                 made.append(Claim(f"{name}: {layout} over {LIMIT}", ratio, bound, True))
     return made
-
-
-CLAIMED = {
-    "peer": ("small, forward and backward", "large, forward and backward"),
-    "limit": ("large, forward", "large, forward and backward"),
-}
 
 
 def machine() -> dict[str, Any]:
@@ -400,17 +415,7 @@ def main() -> None:
     small, large = (QUICK, QUICK) if options.quick else (SMALL, LARGE)
     check_agreement([rng.standard_normal(small, np.float32) for _ in range(4)])
 
-    rope: dict[str, Any] = {}
-    for name, shape, dtype, backward in (
-        ("small, forward", small, jnp.float32, False),
-        ("small, forward and backward", small, jnp.float32, True),
-        ("large, forward", large, jnp.float32, False),
-        ("large, forward and backward", large, jnp.float32, True),
-        ("large, forward and backward, bfloat16", large, jnp.bfloat16, True),
-    ):
-        rope[name] = rope_result(shape, dtype, options.rounds, backward=backward)
-        show(f"{name} {shape}: time over {LIMIT}", rope[name]["over_multiply"])
-        show("  time over jaxpe of the same layout", rope[name]["over_jaxpe"])
+    rope = rope_results(small, large, options.rounds)
     kept = kept_for_backward([rng.standard_normal(large, np.float32) for _ in range(4)])
     print("\nkept for backward, in bytes of q")
     for name, sizes in kept.items():

@@ -391,14 +391,6 @@ def random_vectors(
     return scale * jax.random.normal(key, (length, dim), jnp.result_type(float))
 
 
-def position_phases(positions: Positions, frequencies: np.ndarray) -> Float[Array, "n half"]:
-    """Phases ω_k i, never below float32: bfloat16 cannot count to 257."""
-    positions = jnp.asarray(positions).astype(jnp.result_type(float))
-    if positions.ndim != 1:
-        raise ValueError(f"positions have shape {positions.shape}, not [n]: vmap over batches")
-    return positions[:, None] * jnp.asarray(frequencies, positions.dtype)[None, :]
-
-
 def vector_dtype(positions: ArrayLike) -> np.dtype:
     """The dtype of vectors made from positions alone: that of floats, the default for integers."""
     dtype = as_positions(positions).dtype

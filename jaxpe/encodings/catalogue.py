@@ -132,9 +132,9 @@ CATALOGUE: tuple[CatalogueEntry, ...] = (
     CatalogueEntry(
         "cosine",
         "orthogonal",
-        lambda s: orthogonal.cosine(dim=min(s.dim, s.length), length=s.length, mode="concat"),
+        lambda s: orthogonal.cosine(dim=s.dim, length=s.length),
         "Ahmed et al. (1974)",
-        "orthonormal DCT-II basis, at most as wide as long",
+        "orthonormal DCT-II basis",
     ),
     CatalogueEntry(
         "wavelet",

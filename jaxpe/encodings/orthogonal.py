@@ -1,7 +1,7 @@
 """Position vectors from orthogonal functions: Legendre, Chebyshev, cosines and wavelets.
 
-The polynomials and the wavelets are the encodings proposed by Li (2025); the formulas here are
-those of the functions themselves.
+Legendre polynomials and wavelets as encodings were proposed by Li (2025, arXiv:2506.06398), who
+names Chebyshev polynomials as a next step.
 """
 
 import math

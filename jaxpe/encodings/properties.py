@@ -64,10 +64,10 @@ def encoding_properties(
     sizes = EncodingSizes() if sizes is None else sizes
     encoding = entry.make(sizes)
     layer = _Layer(encoding, entry.coordinates, sizes)
-    params = _moved(encoding.init(jax.random.key(0)))
-    gradients = _parameter_gradients(layer, params)
+    params, content = _moved(encoding.init(jax.random.key(0))), _content(sizes)
+    gradients = _parameter_gradients(layer, params, content)
     receiving = {name: bool(np.any(gradient != 0)) for name, gradient in gradients.items()}
-    absolute, relative, order = _information(layer, params)
+    absolute, relative, order = _information(layer, params, content)
     flops, moved, looped = _cost(layer, params)
     return EncodingProperties(
         trainable=sum(gradients[name].size for name in gradients if receiving[name]),
@@ -75,16 +75,35 @@ def encoding_properties(
         absolute=absolute,
         relative=relative,
         order=order,
-        gradient=(*(name for name in gradients if receiving[name]), *_changed(layer, params)),
-        beyond=_beyond(layer, params),
+        gradient=(
+            *(name for name in gradients if receiving[name]),
+            *_changed(layer, params, content),
+        ),
+        beyond=_beyond(layer, params, content),
         flops=flops,
         bytes=moved,
         looped=looped,
     )
 
 
+class _Content(NamedTuple):
+    """What an encoding is tried on: embeddings, queries and keys without position, projections."""
+
+    x: np.ndarray
+    q: np.ndarray
+    k: np.ndarray
+    projections: np.ndarray
+
+
+def _content(sizes: EncodingSizes) -> _Content:
+    rng, dtype = np.random.default_rng(0), jnp.result_type(float)
+    heads = (sizes.num_heads, sizes.head_dim)
+    shapes = ((TRIED, sizes.dim), (TRIED, *heads), (TRIED, *heads), (3, 2 * sizes.dim, *heads))
+    return _Content(*(rng.standard_normal(shape).astype(dtype) for shape in shapes))
+
+
 class _Layer(NamedTuple):
-    """An attention layer with an encoding, whose projections are fixed and content random."""
+    """An attention layer with an encoding. Functions of `params` and `content`, to be jitted."""
 
     encoding: Encoding
     coordinates: int
@@ -95,142 +114,129 @@ class _Layer(NamedTuple):
         line = np.arange(start, stop, dtype=np.int32)
         return line if self.coordinates == 1 else np.repeat(line[:, None], self.coordinates, 1)
 
-    def content(self, n: int) -> tuple[Array, Array, Array]:
-        """Embeddings `[n, dim]`, and queries and keys `[n, heads, head_dim]`."""
-        keys, dtype = jax.random.split(jax.random.key(1), 3), jnp.result_type(float)
-        heads = (n, self.sizes.num_heads, self.sizes.head_dim)
-        x = jax.random.normal(keys[0], (n, self.sizes.dim), dtype)
-        q, k = (jax.random.normal(key, heads, dtype) for key in keys[1:])
-        return x, q, k
+    def projected(self, params: Any, content: _Content, positions: np.ndarray) -> list[Array]:
+        """Queries, keys and values of embeddings that have the encoding in them."""
+        n = len(positions)
+        x = self.encoding.embed(params, content.x[:n], positions)
+        width = x.shape[-1]  # twice that of the embeddings at most, where vectors are put behind
+        q, k, v = jnp.einsum("nd,pdhe->pnhe", x, content.projections[:, :width]) / width**0.5
+        return [q + content.q[:n], k + content.k[:n], v]
 
-    def projected(self, params: Any, x: Array, positions: np.ndarray, seed: int) -> Array:
-        """Embeddings with the encoding in them, in a random projection to heads."""
-        x = self.encoding.embed(params, x, positions)
-        shape = (self.sizes.num_heads, self.sizes.head_dim)
-        weight = jax.random.normal(jax.random.key(seed), (x.shape[-1], *shape), x.dtype)
-        return jnp.einsum("nd,dhe->nhe", x, weight) / np.sqrt(x.shape[-1])
-
-    def logits(self, params: Any, positions: np.ndarray) -> Array:
+    def logits(self, params: Any, content: _Content, positions: np.ndarray) -> Array:
         """Logits `[heads, n, n]` of random content."""
-        x, q, k = self.content(len(positions))
+        q, k, _ = self.projected(params, content, positions)
         return attention_logits(
-            self.encoding,
-            params,
-            q + self.projected(params, x, positions, seed=2),
-            k + self.projected(params, x, positions, seed=3),
-            q_positions=positions,
-            k_positions=positions,
+            self.encoding, params, q, k, q_positions=positions, k_positions=positions
         )
 
 
 def _moved(params: Any) -> Any:
-    leaves, tree = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(7), max(len(leaves), 1))
-    pairs = zip(leaves, keys, strict=False)
-    return tree.unflatten([x + 0.1 * jax.random.normal(key, x.shape, x.dtype) for x, key in pairs])
+    """Parameters a little off their initial values."""
+    rng = np.random.default_rng(1)
+    return jax.tree.map(lambda x: x + 0.1 * rng.standard_normal(x.shape).astype(x.dtype), params)
 
 
-def _parameter_gradients(layer: _Layer, params: Any) -> dict[str, np.ndarray]:
+def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[str, np.ndarray]:
     """Gradient of a loss on attention outputs, for each array of the parameters by name."""
     n = min(layer.sizes.length, TRIED)
     positions = layer.positions(0, n)
 
-    def loss(params):
-        x, q, k = layer.content(n)
+    def loss(params, content):
+        q, k, v = layer.projected(params, content, positions)
         out = attend(
             layer.encoding,
             params,
-            q + layer.projected(params, x, positions, seed=2),
-            k + layer.projected(params, x, positions, seed=3),
-            layer.projected(params, x, positions, seed=4),
+            q,
+            k,
+            v,
             q_positions=positions,
             k_positions=positions,
-            mask=jnp.tril(jnp.ones((n, n), bool)),
+            mask=np.tril(np.ones((n, n), bool)),
         )
         return jnp.sum(jnp.sin(out))
 
-    gradients = jax.jit(jax.grad(loss))(params)
-    named = jax.tree_util.tree_leaves_with_path(gradients)
+    named = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(loss))(params, content))
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(gradient)
         for path, gradient in named
     }
 
 
-def _changed(layer: _Layer, params: Any) -> list[str]:
+def _changed(layer: _Layer, params: Any, content: _Content) -> list[str]:
     """Which of queries, keys and weights have their gradient changed by the encoding."""
     n, encoding = min(layer.sizes.length, TRIED), layer.encoding
     positions = layer.positions(0, n)
 
-    @jax.jit
-    def pulled(params):
-        """What the cotangents become that the hooks let through, and the ones the bias adds."""
-        _, q, k = layer.content(n)
+    def pulled(params, q, k):
+        """How cotangents change that pass the hooks, and what comes through the bias."""
         through = [
             jax.vjp(lambda x, hook=hook: hook(params, x, positions), x)[1](k)[0] - k
             for hook, x in ((encoding.query, q), (encoding.key, k))
         ]
-        if encoding.defines("bias"):
+        if not encoding.defines("bias"):
+            return through
 
-            def biased(q, k):
-                bias = jnp.asarray(encoding.bias(params, q, k, positions, positions))
-                return jnp.sum(bias * jax.random.normal(jax.random.key(5), bias.shape, bias.dtype))
+        def biased(q, k):
+            bias = jnp.asarray(encoding.bias(params, q, k, positions, positions))
+            return jnp.sum(jnp.sin(bias + jnp.arange(n, dtype=bias.dtype).reshape(1, 1, n)))
 
-            added = jax.grad(biased, argnums=(0, 1))(q, k)
-            through = [jnp.abs(a) + jnp.abs(b) for a, b in zip(through, added, strict=True)]
-        return through
+        added = jax.grad(biased, argnums=(0, 1))(q, k)
+        return [jnp.abs(a) + jnp.abs(b) for a, b in zip(through, added, strict=True)]
 
-    changes = [bool(np.max(np.abs(change)) > TOLERANCE) for change in pulled(params)]
-    names = [name for name, yes in zip(("queries", "keys"), changes, strict=True) if yes]
+    changes = jax.jit(pulled)(params, content.q[:n], content.k[:n])
+    moved = [bool(np.max(np.abs(change)) > TOLERANCE) for change in changes]
+    names = [name for name, yes in zip(("queries", "keys"), moved, strict=True) if yes]
     return [*names, *(["weights"] if encoding.defines("value") else [])]
 
 
-def _information(layer: _Layer, params: Any) -> tuple[bool, bool, bool]:
+def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, bool, bool]:
     """Whether logits carry absolute, relative and order information: see `EncodingProperties`."""
     length = layer.sizes.length
     n = min(length // 2, TRIED)
     places = layer.positions(0, n)
     swapped = places[np.random.default_rng(0).permutation(n)]
+    settings = (places, layer.positions(length - n, length), swapped)
 
-    @jax.jit
-    def tried(params):
-        others = (places, layer.positions(length - n, length), swapped)
-        return [layer.logits(params, p) for p in others], _alone(layer, params, places)
+    def tried(params, content):
+        return [layer.logits(params, content, p) for p in settings], _alone(
+            layer, params, content, places
+        )
 
-    (here, later, disordered), alone = tried(params)
+    (here, later, disordered), alone = jax.tree.map(np.asarray, jax.jit(tried)(params, content))
     toeplitz = _same(alone[:, 1:, 1:], alone[:, :-1, :-1])
     # Off the diagonal: an orthonormal basis has products of 0 at every other offset.
-    beside = np.asarray(alone)[:, ~np.eye(n, dtype=bool)]
+    beside = alone[:, ~np.eye(n, dtype=bool)]
     told_apart = bool(np.ptp(beside, axis=1).max() > TOLERANCE * np.abs(alone).max())
     return not _same(here, later), toeplitz and told_apart, not _same(here, disordered)
 
 
-def _alone(layer: _Layer, params: Any, positions: np.ndarray) -> Array:
+def _alone(layer: _Layer, params: Any, content: _Content, positions: np.ndarray) -> Array:
     """What positions alone put into the logits, `[heads, n, n]`.
 
     Products of position vectors where they are added to embeddings; otherwise the logits of
     content that is the same everywhere.
     """
-    encoding, n = layer.encoding, len(positions)
-    if encoding.defines("embed"):
-        vectors = encoding.vectors(params, positions)
+    if layer.encoding.defines("embed"):
+        vectors = layer.encoding.vectors(params, positions)
         return (vectors @ vectors.T)[None]
-    _, q, k = layer.content(n)
-    q, k = (jnp.broadcast_to(x[:1], x.shape) for x in (q, k))
-    return attention_logits(encoding, params, q, k, q_positions=positions, k_positions=positions)
+    shape = (len(positions), *content.q.shape[1:])
+    q, k = (jnp.broadcast_to(x[:1], shape) for x in (content.q, content.k))
+    return attention_logits(
+        layer.encoding, params, q, k, q_positions=positions, k_positions=positions
+    )
 
 
-def _same(a: Array, b: Array) -> bool:
-    return bool(jnp.max(jnp.abs(a - b)) <= TOLERANCE * jnp.max(jnp.abs(a)))
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.max(np.abs(a - b)) <= TOLERANCE * np.max(np.abs(a)))
 
 
-def _beyond(layer: _Layer, params: Any) -> str:
+def _beyond(layer: _Layer, params: Any, content: _Content) -> str:
     """Positions (or offsets, where only these matter) of twice the training length and more."""
     if layer.encoding == Encoding():
         return "yes"
     length = layer.sizes.length
     try:
-        rows = np.asarray(_profiles(layer, params, 3 * length))
+        rows = np.asarray(_profiles(layer, params, content, 3 * length))
     except ValueError:
         return "no"
     inside, outside = rows[:length], rows[2 * length :]
@@ -244,7 +250,7 @@ def _beyond(layer: _Layer, params: Any) -> str:
     return "repeats" if np.min(apart) <= resolution else "yes"
 
 
-def _profiles(layer: _Layer, params: Any, n: int) -> Array:
+def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
     """What an encoding makes of positions 0..n − 1, a row each.
 
     Their vectors; where there are none, the logits that a last query gives to equal keys at these
@@ -252,25 +258,24 @@ def _profiles(layer: _Layer, params: Any, n: int) -> Array:
     """
     encoding, positions = layer.encoding, layer.positions(0, n)
     if encoding.defines("vectors"):
-        return encoding.vectors(params, positions)
-    _, q, k = layer.content(1)
-    logits = jax.jit(attention_logits, static_argnums=0)(
-        encoding,
-        params,
-        q,
-        jnp.broadcast_to(k, (n, *k.shape[1:])),
-        q_positions=positions[-1:],
-        k_positions=positions,
-    )
-    return logits[:, 0, ::-1].T
+        return jax.jit(lambda params: encoding.vectors(params, positions))(params)
+
+    def last(params, q, k):
+        keys = jnp.broadcast_to(k, (n, *k.shape[1:]))
+        return attention_logits(
+            encoding, params, q, keys, q_positions=positions[-1:], k_positions=positions
+        )
+
+    return jax.jit(last)(params, content.q[:1], content.k[:1])[:, 0, ::-1].T
 
 
 def _cost(layer: _Layer, params: Any) -> tuple[float, float, bool]:
     """FLOPs and bytes per token of the hooks an encoding defines, and whether they loop."""
-    n, encoding = layer.sizes.length, layer.encoding
-    x, q, k = jax.eval_shape(lambda: layer.content(n))
-    weights = jax.ShapeDtypeStruct((layer.sizes.num_heads, n, n), q.dtype)
-    positions = jax.eval_shape(lambda: jnp.asarray(layer.positions(0, n)))
+    sizes, encoding, dtype = layer.sizes, layer.encoding, jnp.result_type(float)
+    n, heads = sizes.length, (sizes.num_heads, sizes.head_dim)
+    shapes = ((n, sizes.dim), (n, *heads), (n, *heads), (sizes.num_heads, n, n))
+    x, q, k, weights = (jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
+    positions = jax.ShapeDtypeStruct(layer.positions(0, n).shape, jnp.int32)
     hooks = {
         "embed": lambda p, i, x, q, k, w: encoding.embed(p, x, i),
         "query": lambda p, i, x, q, k, w: encoding.query(p, q, i),

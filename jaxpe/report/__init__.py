@@ -5,6 +5,10 @@ Plotting, tables and templates come with the extra `report` and are imported onl
 
 from jaxpe.report._analyse import analyse as analyse
 from jaxpe.report._analyse import check_options as check_options
+from jaxpe.report._encodings import catalogue_json as catalogue_json
+from jaxpe.report._encodings import catalogue_markdown as catalogue_markdown
+from jaxpe.report._encodings import catalogue_table as catalogue_table
+from jaxpe.report._encodings import check_sizes as check_sizes
 from jaxpe.report._findings import findings as findings
 from jaxpe.report._table import encoding_table as encoding_table
 from jaxpe.report._table import summary_table as summary_table

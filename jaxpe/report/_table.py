@@ -18,7 +18,7 @@ def summary_table(analysis: Analysis) -> "rich.table.Table":
     """
     size = f"{analysis.documents:,} documents, length {analysis.length}"
     title = f"{visible(analysis.source)}: {size}"
-    return _table(title, ["", "value", ""], headlines(analysis), right=())
+    return make_table(title, ["", "value", ""], headlines(analysis), right=())
 
 
 def encoding_table(analysis: Analysis) -> "rich.table.Table":
@@ -39,11 +39,13 @@ def encoding_table(analysis: Analysis) -> "rich.table.Table":
         )
         for score in analysis.encodings
     ]
-    return _table("Encodings: how far from the corpus", header, rows, right=range(1, len(header)))
+    return make_table(
+        "Encodings: how far from the corpus", header, rows, right=range(1, len(header))
+    )
 
 
-def _table(title, header, rows, *, right) -> "rich.table.Table":
-    """Cells are `Text`, never markup, so that a corpus named "[red]" stays a name."""
+def make_table(title, header, rows, *, right) -> "rich.table.Table":
+    """A rich table. Cells are `Text`, never markup, so that a corpus named "[red]" stays a name."""
     text, box = require("rich.text", extra="report").Text, require("rich.box", extra="report")
     table = require("rich.table", extra="report").Table(title=text(title), box=box.SIMPLE_HEAD)
     for index, name in enumerate(header):
