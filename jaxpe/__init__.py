@@ -46,6 +46,7 @@ from jaxpe.encodings import low_rank as low_rank
 from jaxpe.encodings import low_rank_from as low_rank_from
 from jaxpe.encodings import mrope as mrope
 from jaxpe.encodings import per_head as per_head
+from jaxpe.encodings import position_offsets as position_offsets
 from jaxpe.encodings import random_fixed as random_fixed
 from jaxpe.encodings import random_vectors as random_vectors
 from jaxpe.encodings import rope as rope

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import jax
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -13,8 +14,10 @@ def test_every_python_block_runs_in_order():
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(blocks) >= 3
     names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
+    # As a reader would have it: float32, and JAX's own rules of promotion.
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        for block in blocks:
+            exec(compile(block, "README.md", "exec"), names)
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\(([^)#]+)\)", README))

@@ -18,6 +18,7 @@ from jaxpe.encodings.base import Encoding as Encoding
 from jaxpe.encodings.base import chain as chain
 from jaxpe.encodings.base import identity as identity
 from jaxpe.encodings.base import per_head as per_head
+from jaxpe.encodings.base import position_offsets as position_offsets
 from jaxpe.encodings.base import scale_positions as scale_positions
 from jaxpe.encodings.bias import alibi as alibi
 from jaxpe.encodings.bias import alibi_line as alibi_line

@@ -293,7 +293,15 @@ def align_positions(
 def position_offsets(
     q: ArrayLike, k: ArrayLike, q_positions: ArrayLike, k_positions: ArrayLike
 ) -> Array:
-    """Offsets j − i of keys from queries, `[..., 1, n_q, n_k]`: a heads axis of 1, rank of q."""
+    """Offsets j − i of keys from queries, `[..., 1, n_q, n_k]`: one axis of 1 for the heads.
+
+    As many axes as q `[..., n_q, heads, head_dim]` has, of the dtype of the positions: exact for
+    integers.
+
+    >>> x, i = jnp.zeros((2, 1, 4)), jnp.arange(2)
+    >>> position_offsets(x, x, i, i).tolist()
+    [[[0, 1], [-1, 0]]]
+    """
     i = align_positions(q_positions, q.shape, after=2)
     j = align_positions(k_positions, k.shape, after=2)
     return _differences(i, j)

@@ -6,13 +6,13 @@ phone: five inches shown on 340 pixels keep the letters legible.
 
 import io
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jaxpe._errors import require
-from jaxpe.report._findings import corrected_best, nearness
+from jaxpe.report._findings import alike, by_family, corrected_best, nearness, title_of
 from jaxpe.report._words import number, percent, plural
 from jaxpe.report.analysis import Analysis, EncodingScore
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
-# Okabe and Ito (2008): told apart with every common form of colour blindness, and in grey.
+# Okabe and Ito (2008), and two of Tol's (2021): told apart with every common form of colour
+# blindness.
 PLUG_IN, SPLIT_HALF, CHANCE, ABSENT = "#D55E00", "#0072B2", "#555555", "#DDDDDD"
 ENCODING_COLOURS = {
     "mds": "#0072B2",
@@ -28,9 +29,13 @@ ENCODING_COLOURS = {
     "sinusoidal": "#D55E00",
     "rope": "#E69F00",
     "alibi": "#009E73",
-    "random": "#777777",
 }
-OTHER_COLOURS = ("#CC79A7", "#000000", "#B8A800")
+OTHER_COLOURS = ("#CC79A7", "#332288", "#882255", "#B8A800")
+
+# Figures with a panel or line for each encoding show a few: more could not be told apart.
+WELL_KNOWN = ("sinusoidal", "rope", "alibi")
+MOST_SHOWN = 6
+SELECTION = f"Shown: the fitted encodings, {', '.join(WELL_KNOWN)} and, of the others, the best"
 
 STYLE = {
     "axes.edgecolor": "#999999",
@@ -146,43 +151,54 @@ def map_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
 
 
 def encodings_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
-    """Raw and scaled stress of every encoding, on log axes that end at `FLOOR`."""
+    """Stress of every encoding, by family: plug-in on a log axis from `FLOOR`, corrected from 0."""
     if not analysis.encodings:
         figure, (axis,) = _figure("Fit of the encodings")
         return _say(figure, axis, "no encoding was scored")
     winners = corrected_best(analysis)
-    figure, axes = _figure(
-        f"Noise-corrected, {winners[0].name} fits best"
-        if len(winners) == 1
-        else "No fixed encoding fits best alone",
-        height=3.4,
-        columns=2,
-        sharey=True,
-    )
-    scores = analysis.encodings[::-1]
-    names, rows = [score.name for score in scores], np.arange(len(scores))
-    panels = (
-        ("raw stress, Eq. (4)", (("plug-in", "stress", PLUG_IN, "o"),)),
-        (
-            "scaled stress",
-            (
-                ("plug-in", "scaled_stress", PLUG_IN, "o"),
-                ("noise-corrected", "split_half_scaled_stress", SPLIT_HALF, "D"),
-            ),
-        ),
-    )
-    for axis, (title, series) in zip(axes, panels, strict=True):
-        for label, field, colour, marker in series:
-            values = np.maximum([getattr(score, field) for score in scores], FLOOR)
-            axis.plot(values, rows, marker, ms=7, color=colour, label=label, clip_on=False)
-        axis.set(title=title, xscale="log", yticks=rows, yticklabels=names)
-        axis.set_xlim(left=FLOOR)
-        axis.minorticks_off()
-        axis.set_ylim(-0.5, len(scores) - 0.5)
-        axis.grid(axis="y", color="#EEEEEE")
-        axis.set_axisbelow(True)
-    _legend(figure, axes[1], columns=2)
+    rows = _rows_by_family(analysis.encodings)
+    height = 1.5 + 0.23 * len(rows)
+    figure, axes = _figure(_fit_title(winners), height=height, columns=2, sharey=True)
+    scored = {place: row for place, row in enumerate(rows) if not isinstance(row, str)}
+    _plug_in_panel(axes[0], scored)
+    _corrected_panel(axes[1], scored)
+    for axis in axes:
+        axis.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5))
+        axis.tick_params(axis="y", length=0)
+        for place in scored:
+            axis.axhline(place, color="#EEEEEE", lw=0.8, zorder=0)
+    axes[0].set_yticklabels([row if isinstance(row, str) else row.name for row in rows])
+    for text, row in zip(axes[0].get_yticklabels(), rows, strict=True):
+        if isinstance(row, str):
+            text.set(style="italic", color="#777777")
+        elif row.name in [winner.name for winner in winners]:
+            text.set(weight="bold", color=SPLIT_HALF)
+    _legend(figure, axes[0], columns=2)
     return figure
+
+
+def _plug_in_panel(axis, scored: dict[int, EncodingScore]) -> None:
+    """Raw and scaled stress, joined, on a log axis."""
+    raw, scaled = (
+        np.maximum([getattr(score, field) for score in scored.values()], FLOOR)
+        for field in ("stress", "scaled_stress")
+    )
+    axis.hlines(list(scored), scaled, raw, color=PLUG_IN, lw=1, zorder=1)
+    dots = {"marker": "o", "ls": "", "ms": 6, "color": PLUG_IN, "clip_on": False}
+    axis.plot(raw, list(scored), **dots, mfc="white", label="raw, Eq. (4)")
+    axis.plot(scaled, list(scored), **dots, label="scaled")
+    axis.set(title="plug-in", xlabel="stress", xscale="log")
+    axis.set_xlim(left=FLOOR)
+    axis.minorticks_off()
+
+
+def _corrected_panel(axis, scored: dict[int, EncodingScore]) -> None:
+    """Noise-corrected stress, from 0."""
+    values = np.array([score.split_half_scaled_stress for score in scored.values()])
+    axis.plot(values, list(scored), "D", ms=5.5, color=SPLIT_HALF, clip_on=False)
+    known = values[np.isfinite(values)]
+    axis.set(title="noise-corrected", xlabel="scaled stress")
+    axis.set_xlim(0, 1.08 * known.max() if known.any() else 1)
 
 
 def dimension_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
@@ -193,9 +209,10 @@ def dimension_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
         ("scaled stress", analysis.scaled_stress_by_dimension),
     )
     for axis, (title, by_name) in zip(axes, curves, strict=False):
-        for (name, values), colour in zip(by_name.items(), _colours(by_name), strict=True):
+        colours = _colours(by_name)
+        for name, values in by_name.items():
             floored = np.maximum(values, FLOOR)
-            axis.plot(analysis.dimensions, floored, "o-", ms=3.5, color=colour, label=name)
+            axis.plot(analysis.dimensions, floored, "o-", ms=3.5, color=colours[name], label=name)
         axis.set(title=title, yscale="log")
         axis.set_ylim(bottom=FLOOR)
     positive = np.clip(analysis.plug_in_eigenvalues, 0, None)
@@ -215,15 +232,16 @@ def dimension_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
 
 def scatter_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """Distance in each encoding against Hellinger distance, over the pairs of positions present."""
-    scores = analysis.encodings
-    rows = max((len(scores) + 1) // 2, 1)
-    figure, axes = _figure(_closest(scores), rows=rows, columns=2, height=2.0 * rows + 0.4)
+    groups, colours = shown_groups(analysis.encodings, by=_uncorrelated), _shown_colours(analysis)
+    rows = max((len(groups) + 1) // 2, 1)
+    title = _closest(analysis.encodings)
+    figure, axes = _figure(title, rows=rows, columns=2, height=2.2 * rows + 0.4)
     i, j = _pairs(analysis.present)
-    for axis, score, colour in zip(axes, scores, _colours(s.name for s in scores), strict=False):
-        x, y = analysis.hellinger[i, j], score.distances[i, j]
+    for axis, group in zip(axes, groups, strict=False):
+        x, y, colour = analysis.hellinger[i, j], group[0].distances[i, j], colours[group[0].name]
         axis.plot(x, y, ".", ms=2.5, alpha=0.4, mew=0, color=colour, rasterized=True)
-        axis.set_title(f"{score.name}, r = {score.pearson_r:.2f}")
-    for axis in axes[len(scores) :]:
+        axis.set_title(f"{title_of(group)}\nr = {group[0].pearson_r:.2f}")
+    for axis in axes[len(groups) :]:
         axis.axis("off")
     figure.supxlabel("Hellinger distance, plug-in", fontsize=10.5)
     figure.supylabel("distance in the encoding", fontsize=10.5)
@@ -236,7 +254,7 @@ def offset_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     figure, axes = _figure(
         titles.get(nearness(analysis), "Distance and offset: no clear relation"),
         rows=2,
-        height=5.6,
+        height=6.2,
         sharex=True,
     )
     offsets = np.arange(1, len(analysis.present))
@@ -249,17 +267,35 @@ def offset_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
         axes[0].fill_between(offsets, low, high, color=colour, alpha=0.18, lw=0)
         axes[0].plot(offsets, mean, color=colour, label=label)
     axes[1].plot(offsets, corrected[0], color="black", lw=2.4, label="corpus")
-    colours = _colours(score.name for score in analysis.encodings)
-    # Sinusoidal and RoPE have the same distances: dashes let one show under the other.
-    dashes = itertools.cycle(("-", "--"))
-    for score, colour, dash in zip(analysis.encodings, colours, dashes, strict=False):
-        fitted = _scaled_to(corrected[0], _by_offset(score.distances**2, analysis.judged)[0])
-        axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=score.name)
+    groups, colours = shown_groups(analysis.encodings, by=_corrected_fit), _shown_colours(analysis)
+    for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
+        own = _by_offset(group[0].distances ** 2, analysis.judged)[0]
+        fitted, colour = _scaled_to(corrected[0], own), colours[group[0].name]
+        axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=title_of(group))
     axes[0].set(title="mean, and the middle 80 % of pairs", ylabel="squared distance")
     axes[1].set(title="noise-corrected, and encodings at its scale", xlabel="offset |i − j|")
     axes[0].legend()
-    _legend(figure, axes[1], columns=4)
+    _legend(figure, axes[1], columns=2)
     return figure
+
+
+def shown_groups(
+    scores: list[EncodingScore], *, by: Callable[[EncodingScore], float]
+) -> list[list[EncodingScore]]:
+    """Up to `MOST_SHOWN` encodings, those with the same distances as one, in the table's order.
+
+    The fitted and the well-known ones come first, then the lowest `by`.
+    """
+
+    groups = alike(scores)
+
+    def rank(index: int) -> tuple[bool, float]:
+        always = any(score.fitted or score.name in WELL_KNOWN for score in groups[index])
+        value = by(groups[index][0])
+        return not always, value if np.isfinite(value) else np.inf
+
+    kept = sorted(range(len(groups)), key=rank)[:MOST_SHOWN]
+    return [groups[index] for index in sorted(kept)]
 
 
 FIGURES: tuple[tuple[str, Callable[[Analysis], Any], str], ...] = (
@@ -286,8 +322,9 @@ FIGURES: tuple[tuple[str, Callable[[Analysis], Any], str], ...] = (
     (
         "encodings",
         encodings_figure,
-        "Farther left is better. Raw stress depends mostly on the scale of an encoding; scaled "
-        f"stress compares shapes. Points on the left edge are at or below {FLOOR:g}.",
+        "Farther left is better. Scaled stress compares shapes; how far raw stress lies to its "
+        f"right is a matter of scale alone. On the left, the edge stands for {FLOOR:g} and less. "
+        "Those that fit the noise-corrected distances best are set in bold.",
     ),
     (
         "dimension",
@@ -300,14 +337,16 @@ FIGURES: tuple[tuple[str, Callable[[Analysis], Any], str], ...] = (
         "scatter",
         scatter_figure,
         "One point for each pair of positions. A faithful encoding puts them on a rising straight "
-        f"line. Where there are more than {MOST_PAIRS:,} pairs, a random sample is shown.",
+        f"line. Where there are more than {MOST_PAIRS:,} pairs, a random sample is shown. "
+        f"{SELECTION} correlated; those joined by = have the same distances, but perhaps for "
+        "their scale.",
     ),
     (
         "offset",
         offset_figure,
         "Whether positions farther apart hold more different tokens. The noise-corrected curve "
-        "may dip below zero by chance. Below: each encoding rescaled to the corpus, so only the "
-        "shape counts.",
+        "may dip below zero by chance. Below: encodings rescaled to the corpus, so only the "
+        f"shape counts. {SELECTION} by noise-corrected stress.",
     ),
 )
 
@@ -344,16 +383,49 @@ def _legend(figure, axis, *, columns: int) -> None:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9.5)
 
 
-def _colours(names) -> list[str]:
-    others = itertools.cycle(OTHER_COLOURS)
-    return [ENCODING_COLOURS.get(name) or next(others) for name in names]
+def _colours(names: Iterable[str]) -> dict[str, str]:
+    others = [name for name in dict.fromkeys(names) if name not in ENCODING_COLOURS]
+    return ENCODING_COLOURS | dict(zip(others, itertools.cycle(OTHER_COLOURS), strict=False))
+
+
+def _shown_colours(analysis: Analysis) -> dict[str, str]:
+    """One colour for an encoding in all figures that select some."""
+    shown = (shown_groups(analysis.encodings, by=by) for by in (_uncorrelated, _corrected_fit))
+    return _colours(group[0].name for groups in shown for group in groups)
+
+
+def _rows_by_family(scores: list[EncodingScore]) -> list[str | EncodingScore]:
+    """Each family's name and then its encodings, best first."""
+    rows: list[str | EncodingScore] = []
+    for family, members in by_family(scores).items():
+        rows += [family, *sorted(members, key=_corrected_fit)]
+    return rows
+
+
+def _uncorrelated(score: EncodingScore) -> float:
+    return -score.pearson_r
+
+
+def _corrected_fit(score: EncodingScore) -> float:
+    """Noise-corrected stress, or the plug-in one where there is none."""
+    corrected = score.split_half_scaled_stress
+    return corrected if np.isfinite(corrected) else score.scaled_stress
+
+
+def _fit_title(winners: list[EncodingScore]) -> str:
+    groups = alike(winners)
+    if not groups:
+        return "Noise-corrected, there is nothing to fit"
+    if len(groups) > 1:
+        return f"Noise-corrected, {len(groups)} encodings fit best"
+    return f"Noise-corrected, {title_of(groups[0])} fits best"
 
 
 def _closest(scores: list[EncodingScore]) -> str:
-    fixed = [s for s in scores if not s.fitted and np.isfinite(s.pearson_r)]
+    fixed = [s for s in scores if s.fixed and np.isfinite(s.pearson_r)]
     if not fixed:
         return "Distances, encoding against corpus"
-    closest = max(fixed, key=lambda score: score.pearson_r)
+    closest = max(fixed, key=lambda score: round(score.pearson_r, 6))
     return f"Best correlated: {closest.name}, r = {closest.pearson_r:.2f}"
 
 

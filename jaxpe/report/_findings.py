@@ -10,6 +10,10 @@ from jaxpe.report.analysis import Analysis, EncodingScore, Interval
 
 # Scaled stresses nearer than this are called a tie; no reader should choose by the third digit.
 TIE = 0.01
+# Distances this near, each at its own scale and relative to their size, are the same.
+SAME = 1e-3
+# A list longer than this names the first two.
+MOST_NAMES = 3
 # Without an interval, a violation rate within this of 0.5 is not told apart from chance.
 NEAR_CHANCE = 0.05
 
@@ -91,22 +95,59 @@ def nearness(analysis: Analysis) -> int:
 def best(analysis: Analysis, field: str) -> list[EncodingScore]:
     """The fixed encodings whose `field` is lowest, ties included, best first.
 
-    None where all distances are zero, which every encoding fits.
+    Trainable ones have no say: how they start tells nothing of what they become. None where all
+    distances are zero, which every encoding fits.
     """
     if not analysis.plug_in_trace > 0:
         return []
     scored = [
         score
         for score in analysis.encodings
-        if not score.fitted and math.isfinite(getattr(score, field))
+        if score.fixed and math.isfinite(getattr(score, field))
     ]
-    scored.sort(key=lambda score: getattr(score, field))
+    # Rounded, so that encodings with the same distances stay in the order of the table.
+    scored.sort(key=lambda score: round(getattr(score, field), 6))
     return [s for s in scored if getattr(s, field) - getattr(scored[0], field) < TIE]
 
 
 def corrected_best(analysis: Analysis) -> list[EncodingScore]:
     """As `best`, against the noise-corrected geometry; empty where that has no structure to fit."""
     return best(analysis, "split_half_scaled_stress") if analysis.effective_rank else []
+
+
+def alike(scores: list[EncodingScore]) -> list[list[EncodingScore]]:
+    """The encodings in groups that have the same distances but for their scale, order kept."""
+    groups: list[list[EncodingScore]] = []
+    for score in scores:
+        known = next((group for group in groups if _same_shape(group[0], score)), None)
+        if known:
+            known.append(score)
+        else:
+            groups.append([score])
+    return groups
+
+
+def title_of(group: list[EncodingScore]) -> str:
+    """Encodings with the same distances as one: "sinusoidal (= rope)"."""
+    first, *others = [score.name for score in group]
+    return f"{first} (= {', '.join(others)})" if others else first
+
+
+def by_family(scores: list[EncodingScore]) -> dict[str, list[EncodingScore]]:
+    """The encodings of each family, order kept."""
+    families: dict[str, list[EncodingScore]] = {}
+    for score in scores:
+        families.setdefault(score.family, []).append(score)
+    return families
+
+
+def _same_shape(a: EncodingScore, b: EncodingScore) -> bool:
+    if not abs(a.scaled_stress - b.scaled_stress) < SAME:  # spares most of the comparisons below
+        return False
+    sizes = np.linalg.norm(a.distances), np.linalg.norm(b.distances)
+    if not min(sizes) > 0:
+        return False
+    return bool(np.linalg.norm(a.distances / sizes[0] - b.distances / sizes[1]) < SAME)
 
 
 def _dimensions(analysis: Analysis) -> str:
@@ -157,10 +198,10 @@ def _fixed_fit(analysis: Analysis) -> str:
     plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
     if not plug_in:
         return ""
-    fixed = [score for score in analysis.encodings if not score.fitted]
-    if len(plug_in) == len(fixed) > 1:
+    tied = alike(plug_in)
+    if len(tied) == len(alike([s for s in analysis.encodings if s.fixed])) > 1:
         text = (
-            f"At equal scale the fixed encodings ({_names(fixed)}) fit equally well "
+            f"At equal scale all fixed encodings ({_names(plug_in)}) fit equally well "
             f"({_score(plug_in, 'scaled_stress')}): these distances do not tell them apart."
         )
     else:
@@ -178,6 +219,8 @@ def _fixed_fit(analysis: Analysis) -> str:
             f" Against the noise-corrected geometry, {_names(corrected)} {_fits(corrected)} best "
             f"({_score(corrected, 'split_half_scaled_stress')})."
         )
+    if " (= " in text:
+        text += " Encodings joined by = have the same distances, but perhaps for their scale."
     return text
 
 
@@ -186,8 +229,8 @@ def _fitted_fit(analysis: Analysis) -> str:
     if not fitted:
         return ""
     text = (
-        f"{_names(fitted)} {_verb(fitted, 'is', 'are')} fitted to the plug-in distances, noise "
-        "included, so a low stress there proves nothing by itself."
+        f"{_listed([s.name for s in fitted])} {'is' if len(fitted) == 1 else 'are'} fitted to the "
+        "plug-in distances, noise included, so a low stress there proves nothing by itself."
     )
     if analysis.effective_rank:
         fit = _score(fitted, "split_half_scaled_stress")
@@ -276,16 +319,17 @@ def _spread(interval: Interval | None) -> str:
 
 
 def _names(scores: list[EncodingScore]) -> str:
-    names = [score.name for score in scores]
+    return _listed([title_of(group) for group in alike(scores)])
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > MOST_NAMES:
+        return f"{names[0]}, {names[1]} and {len(names) - 2} others"
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names) or "none"
 
 
 def _fits(scores: list[EncodingScore]) -> str:
-    return _verb(scores, "fits", "fit")
-
-
-def _verb(scores: list[EncodingScore], one: str, many: str) -> str:
-    return one if len(scores) == 1 else many
+    return "fits" if len(alike(scores)) == 1 else "fit"
 
 
 def _score(scores: list[EncodingScore], field: str) -> str:

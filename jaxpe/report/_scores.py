@@ -13,6 +13,9 @@ from jaxpe.data import Progress
 from jaxpe.geometry import SplitHalfGeometry
 from jaxpe.report.analysis import EncodingScore
 
+# Vectors [n, d] to the scores by name and the distances [n, n].
+Measure = Callable[[jax.Array], tuple[dict[str, float], np.ndarray]]
+
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
 
@@ -31,25 +34,33 @@ def score_encodings(
     dim: int,
     key: jax.Array,
 ) -> tuple[list[EncodingScore], list[tuple[float, float]]]:
-    """Every encoding at width dim, and ALiBi's stress by slope."""
+    """Every encoding at width dim, and ALiBi's stress by slope.
+
+    Encodings that cannot be built at this width (partial RoPE where half of it is odd) are left
+    out.
+    """
     n = D.values.shape[0]
     measure = partial(_measure, D=D, corrected=geometry.distances, width=max(dim, n))
-    score = partial(_score, measure=measure)
     start = _columns(mds.coordinates, dim)
     rank = min(dim, int(mds.rank))
-    fitted = {"parameters": min(rank * (n + dim), n * dim), "fitted": True}
+    fitted = partial(
+        _score,
+        measure=measure,
+        family="fitted",
+        parameters=min(rank * (n + dim), n * dim),
+        fitted=True,
+    )
     slope, slopes = _alibi_slopes(jnp.arange(n), measure)
-    line = jaxpe.alibi_line(jnp.arange(n), slope=slope)
-    known = {
-        "alibi": score("alibi", line, note=f"line of slope {slope:.3g}, its best standard one"),
-    }
-    return [
-        score("mds", start, note=f"classical MDS, rank {rank}", **fitted),
-        score(
-            "smacof", _columns(_refined(D, start), dim), note="stress minimised from MDS", **fitted
-        ),
-        *(known.get(e.name) or _score_entry(e, n, dim, key, score) for e in scored_entries()),
-    ], slopes
+    sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
+    scores = [
+        fitted("mds", start, note=f"classical MDS, rank {rank}"),
+        fitted("smacof", _columns(_refined(D, start), dim), note="stress minimised from MDS"),
+    ]
+    for entry in scored_entries():
+        entry = _at_slope(entry, slope) if entry.name == "alibi" else entry
+        if encoding := _built(entry, sizes):
+            scores.append(_score_entry(entry, encoding, n, key, measure))
+    return scores, slopes
 
 
 def scored_entries() -> list[jaxpe.CatalogueEntry]:
@@ -57,29 +68,52 @@ def scored_entries() -> list[jaxpe.CatalogueEntry]:
     return [e for e in jaxpe.CATALOGUE if e.vectors and e.coordinates == 1 and not e.fitted]
 
 
+def _built(entry: jaxpe.CatalogueEntry, sizes: jaxpe.EncodingSizes) -> jaxpe.Encoding | None:
+    try:
+        return entry.make(sizes)
+    except ValueError:
+        return None
+
+
+def _at_slope(alibi: jaxpe.CatalogueEntry, slope: float) -> jaxpe.CatalogueEntry:
+    """ALiBi with one head: the slopes of several would only multiply the line."""
+    return alibi._replace(
+        make=lambda sizes: jaxpe.alibi(num_heads=1, slopes=slope),
+        vectors=f"{alibi.vectors}, at slope {slope:.3g}, its best standard one",
+    )
+
+
 def _score_entry(
-    entry: jaxpe.CatalogueEntry, n: int, dim: int, key: jax.Array, score
+    entry: jaxpe.CatalogueEntry,
+    encoding: jaxpe.Encoding,
+    n: int,
+    key: jax.Array,
+    measure: Measure,
 ) -> EncodingScore:
     """The score of an encoding; where its vectors are drawn, the mean over several draws."""
-    sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
-    encoding, positions = entry.make(sizes), jnp.arange(n)
-    if not jax.tree.leaves(encoding.init(key)):
-        return score(entry.name, encoding.vectors((), positions), note=entry.vectors)
-    drawn = [encoding.init(draw) for draw in jax.random.split(key, RANDOM_DRAWS)]
-    note = f"{entry.vectors}, mean of {RANDOM_DRAWS} draws"
-    parameters = _trainable(encoding, drawn[0], positions)
-    return _mean_score(
-        [
-            score(entry.name, encoding.vectors(p, positions), note=note, parameters=parameters)
-            for p in drawn
-        ]
+    positions, vectors = jnp.arange(n), jax.jit(encoding.vectors)
+    params, note = [encoding.init(key)], entry.vectors
+    if jax.tree.leaves(params):
+        params = [encoding.init(draw) for draw in jax.random.split(key, RANDOM_DRAWS)]
+        note = f"{note}; mean of {RANDOM_DRAWS} draws"
+    score = partial(
+        _score,
+        entry.name,
+        measure=measure,
+        family=entry.family,
+        note=note,
+        parameters=_trainable(encoding, params[0], positions),
     )
+    return _mean_score([score(vectors(drawn, positions)) for drawn in params])
 
 
 def _trainable(encoding: jaxpe.Encoding, params: Any, positions: jax.Array) -> int:
     """Numbers in the parameters that receive a gradient through the vectors."""
-    gradients = jax.grad(lambda p: jnp.sum(encoding.vectors(p, positions) ** 2))(params)
-    return sum(g.size for g in jax.tree.leaves(gradients) if jnp.any(g != 0))
+    if not jax.tree.leaves(params):
+        return 0
+    squares = jax.grad(lambda p, i: jnp.sum(encoding.vectors(p, i) ** 2))
+    gradients = jax.tree.leaves(jax.jit(squares)(params, positions))
+    return sum(g.size for g in gradients if np.any(g))
 
 
 @jax.jit
@@ -120,15 +154,17 @@ def _score(
     name: str,
     P: jax.Array,
     *,
-    measure: Callable[[jax.Array], tuple[dict[str, float], np.ndarray]],
+    measure: Measure,
+    family: str,
     note: str,
-    parameters: int = 0,
+    parameters: int,
     fitted: bool = False,
 ) -> EncodingScore:
     values, delta = measure(P)
     del values["scale"]
     return EncodingScore(
         name=name,
+        family=family,
         dim=P.shape[1],
         parameters=parameters,
         distances=delta,
@@ -148,7 +184,9 @@ def _mean_score(draws: list[EncodingScore]) -> EncodingScore:
     return draws[0]._replace(**means)
 
 
-def _alibi_slopes(positions: jax.Array, measure) -> tuple[float, list[tuple[float, float]]]:
+def _alibi_slopes(
+    positions: jax.Array, measure: Measure
+) -> tuple[float, list[tuple[float, float]]]:
     """The standard slope with the lowest stress, and (slope, stress) of all and of the best."""
 
     def stress_at(slope: float) -> float:

@@ -1,9 +1,11 @@
 """The report on a console, readable at 80 columns."""
 
+import itertools
+import math
 from typing import TYPE_CHECKING
 
 from jaxpe._errors import require
-from jaxpe.report._findings import headlines
+from jaxpe.report._findings import by_family, headlines
 from jaxpe.report._words import number, percent, visible
 from jaxpe.report.analysis import Analysis
 
@@ -26,6 +28,7 @@ def encoding_table(analysis: Analysis) -> "rich.table.Table":
 
     Raises `MissingExtraError` without the extra `report`.
     """
+    families = by_family(analysis.encodings).values()
     header = ["encoding", "dim", "stress", "scaled", "corrected", "violated", "r"]
     rows = [
         (
@@ -35,13 +38,15 @@ def encoding_table(analysis: Analysis) -> "rich.table.Table":
             number(score.scaled_stress),
             number(score.split_half_scaled_stress),
             percent(score.violation_rate),
-            number(score.pearson_r),
+            f"{score.pearson_r:.2f}" if math.isfinite(score.pearson_r) else "n/a",
         )
-        for score in analysis.encodings
+        for score in itertools.chain(*families)
     ]
-    return make_table(
-        "Encodings: how far from the corpus", header, rows, right=range(1, len(header))
-    )
+    title = "Encodings, by family: how far from the corpus"
+    table = make_table(title, header, rows, right=range(1, len(header)))
+    for end in itertools.accumulate(map(len, families)):
+        table.rows[end - 1].end_section = True
+    return table
 
 
 def make_table(title, header, rows, *, right) -> "rich.table.Table":

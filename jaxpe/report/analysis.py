@@ -10,6 +10,7 @@ class EncodingScore(NamedTuple):
     """How one encoding fits the corpus geometry (distances over the positions present)."""
 
     name: str  # "mds", "smacof", or a name of the catalogue
+    family: str  # of the catalogue, or "fitted"
     dim: int
     parameters: int  # trainable or corpus-fitted numbers
     stress: float  # Eq. (4), raw scale
@@ -22,6 +23,11 @@ class EncodingScore(NamedTuple):
     distances: np.ndarray  # float [n, n], Euclidean, at the original positions
     note: str  # the map used, e.g. "orbit of a reference vector with equal pair norms"
     fitted: bool  # made from the very distances it is scored against
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is the same for every corpus: neither fitted to this one nor trainable."""
+        return not self.fitted and self.parameters == 0
 
 
 class Interval(NamedTuple):

@@ -1,0 +1,340 @@
+"""Laws over the whole catalogue, and what is computed about it against what is published."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import CATALOGUE, EncodingSizes, attend, chain, identity
+
+SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=8, length=24)
+N = 10
+NAMES = [entry.name for entry in CATALOGUE]
+ENTRIES = {entry.name: entry for entry in CATALOGUE}
+
+
+def setting(name, *, dtype=np.float64, batch=()):
+    """An encoding with parameters off their initial values, and content for an attention layer."""
+    entry = ENTRIES[name]
+    encoding = entry.make(SIZES)
+    rng = np.random.default_rng(3)
+    params = jax.tree.map(
+        lambda x: (x + 0.1 * rng.standard_normal(x.shape)).astype(dtype),
+        encoding.init(jax.random.key(0)),
+    )
+    heads = (*batch, N, SIZES.num_heads, SIZES.head_dim)
+    content = [rng.standard_normal(s).astype(dtype) for s in ((*batch, N, SIZES.dim), *[heads] * 3)]
+    positions = np.sort(rng.choice(SIZES.length, (*batch, N)), axis=-1).astype(np.int32)
+    if entry.coordinates > 1:
+        positions = rng.integers(0, 9, (*batch, N, entry.coordinates), dtype=np.int32)
+    return encoding, params, content, positions
+
+
+def layer(encoding):
+    """Attention with every hook in it, as a function of arrays."""
+
+    def run(params, content, positions):
+        x, q, k, v = content
+        x = encoding.embed(params, x, positions)[..., : SIZES.dim]
+        x = x.reshape(q.shape)
+        return attend(
+            encoding, params, q + x, k + x, v + x, q_positions=positions, k_positions=positions
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_eager_jit_vmap_and_batches_agree(name):
+    encoding, params, content, positions = setting(name, batch=(2,))
+    run = layer(encoding)
+    whole = run(params, content, positions)
+    jitted = jax.jit(run)
+    np.testing.assert_allclose(jitted(params, content, positions), whole, atol=1e-12)
+    np.testing.assert_allclose(
+        jax.vmap(run, in_axes=(None, 0, 0))(params, content, positions), whole, atol=1e-12
+    )
+    one = [x[1] for x in content]
+    np.testing.assert_allclose(run(params, one, positions[1]), whole[1], atol=1e-12)
+    jitted(params, [x + 1 for x in content], positions + 1 if name in FAR else positions)
+    assert jitted._cache_size() == 1
+
+
+# Encodings without a table that ends at the length.
+FAR = [n for n in NAMES if n not in ("learned", "random", "information_optimal", "low_rank")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reverse_and_forward_mode_agree_with_differences(name):
+    encoding, params, content, positions = setting(name)
+    run = layer(encoding)
+
+    @jax.jit
+    def loss(params, content):
+        return jnp.sum(jnp.sin(run(params, content, positions)))
+
+    rng = np.random.default_rng(4)
+    direction = jax.tree.map(lambda x: rng.standard_normal(x.shape), (params, content))
+    _, forward = jax.jvp(loss, (params, content), direction)
+    gradient = jax.grad(loss, argnums=(0, 1))(params, content)
+    pairs = zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
+    reverse = sum(jnp.vdot(g, d) for g, d in pairs)
+    np.testing.assert_allclose(forward, reverse, rtol=1e-9)
+    if name in FROZEN:  # the value moves with a frozen table, the gradient does not
+        direction = (jax.tree.map(np.zeros_like, params), direction[1])
+        _, forward = jax.jvp(loss, (params, content), direction)
+    h = 1e-5
+    ahead, behind = (
+        loss(*jax.tree.map(lambda x, d, s=s: x + s * h * d, (params, content), direction))
+        for s in (1, -1)
+    )
+    np.testing.assert_allclose(forward, (ahead - behind) / (2 * h), rtol=2e-5, atol=1e-7)
+
+
+FROZEN = ("random", "information_optimal", "fourier")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_init_under_jit_and_vmap(name):
+    encoding = ENTRIES[name].make(SIZES)
+    key = jax.random.key(5)
+    eager, jitted = encoding.init(key), jax.jit(encoding.init)(key)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), eager, jitted)
+    seeds = jax.vmap(encoding.init)(jax.random.split(key, 3))
+    for one, many in zip(jax.tree.leaves(eager), jax.tree.leaves(seeds), strict=True):
+        assert many.shape == (3, *one.shape)
+        assert one.dtype == jnp.float64
+    with jax.enable_x64(False):
+        assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(encoding.init(key)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
+@pytest.mark.parametrize("name", NAMES)
+def test_dtypes(name, dtype):
+    """Inputs keep theirs; what is sensitive is computed in float32 from the very same numbers."""
+    encoding, params, content, positions = setting(name, dtype=np.float32)
+    x, q, k, _ = (jnp.asarray(c).astype(dtype) for c in content)
+    for hook, y in (("embed", x), ("query", q), ("key", k)):
+        out = getattr(encoding, hook)(params, y, positions)
+        assert out.dtype == dtype
+        wide = getattr(encoding, hook)(params, y.astype(jnp.float32), positions)
+        np.testing.assert_array_equal(out, wide.astype(dtype))
+    bias = encoding.bias(params, q, k, positions, positions)
+    assert bias is None or (bias.dtype == jnp.float32 and bias.ndim == q.ndim)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_is_close_to_float64(name):
+    encoding, params, content, positions = setting(name)
+    run = jax.jit(layer(encoding))
+    exact = run(params, content, positions)
+    narrow = jax.tree.map(lambda x: np.asarray(x, np.float32), (params, content))
+    np.testing.assert_allclose(run(*narrow, positions), exact, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_chain_with_identity_is_the_encoding(name):
+    encoding, params, content, positions = setting(name)
+    alone = layer(encoding)(params, content, positions)
+    for chained, own in (
+        (chain(identity(), encoding), ((), params)),
+        (chain(encoding, identity()), (params, ())),
+        (chain(identity(), chain(encoding, identity())), ((), (params, ()))),
+        (chain(chain(identity(), encoding), identity()), (((), params), ())),
+    ):
+        np.testing.assert_array_equal(layer(chained)(own, content, positions), alone)
+        for hook in encoding._fields[1:]:
+            assert chained.defines(hook) == encoding.defines(hook)
+    if encoding.defines("vectors"):
+        np.testing.assert_array_equal(
+            chain(identity(), encoding).vectors(((), params), positions),
+            encoding.vectors(params, positions),
+        )
+
+
+@pytest.mark.parametrize("shift", [1, 977, 999_000])
+@pytest.mark.parametrize(
+    "name", [e.name for e in CATALOGUE if e.family in ("rotary", "bias", "relative")]
+)
+def test_logits_depend_on_offsets_alone(name, shift):
+    """Common shifts of whole and of fractional positions change nothing.
+
+    But for FIRE, which on purpose divides by the query's position beyond its threshold of 512.
+    """
+    if name == "xpos":
+        shift = min(shift, 100_000)  # the two factors leave the range of float64 after that
+    encoding, params, content, positions = setting(name)
+    logits = jax.jit(
+        lambda positions: jaxpe.attention_logits(
+            encoding, params, *content[1:3], q_positions=positions, k_positions=positions
+        )
+    )
+    for start in (
+        positions,
+        positions + 0.25 * np.arange(N).reshape(N, *[1] * (positions.ndim - 1)),
+    ):
+        change = np.abs(logits(start) - logits(start + shift)).max()
+        assert change > 1e-3 if name == "fire" and shift > 512 else change < 1e-7
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_vectors_or_induced_distances_give_a_stress(name):
+    """Stress can be asked of every encoding that does anything."""
+    entry = ENTRIES[name]
+    encoding, params, _, _ = setting(name)
+    assert bool(entry.vectors) == encoding.defines("vectors")
+    n = 8
+    positions = np.repeat(np.arange(n)[:, None], entry.coordinates, 1)
+    positions = positions[:, 0] if entry.coordinates == 1 else positions
+    delta = jaxpe.encoding_distances(
+        encoding, params, positions, num_heads=SIZES.num_heads, head_dim=SIZES.head_dim
+    )
+    line = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).astype(float)
+    fit = jaxpe.scaled_stress(delta, line).stress
+    assert np.isfinite(delta.values).all()
+    assert fit == 1.0 if name == "none" else 0 <= fit < 1
+    if name == "alibi":
+        assert fit < 1e-12
+
+
+# What the literature says of each, where it says something, and what follows from the definition.
+# Position: seed tables of expressiveness; gradient: where training signal for position arrives.
+PUBLISHED = {
+    "none": ("", (), "yes"),
+    "sinusoidal": ("absolute relative", (), "yes"),
+    "learned": ("absolute", ("table",), "no"),
+    "random": ("absolute", (), "no"),
+    "fourier": ("absolute relative", (), "yes"),
+    "information_optimal": ("absolute", (), "no"),
+    "low_rank": ("absolute", ("A", "B"), "no"),
+    "legendre": ("absolute", (), "yes"),
+    "legendre_clipped": ("absolute", (), "constant"),
+    "legendre_log": ("absolute", (), "constant"),
+    "chebyshev": ("absolute", (), "constant"),
+    "cosine": ("absolute", (), "repeats"),
+    "wavelet": ("absolute", (), "yes"),
+    "rope": ("relative", ("queries", "keys"), "yes"),
+    "rope_partial": ("relative", ("queries", "keys"), "yes"),
+    "xpos": ("relative", ("queries", "keys"), "yes"),
+    "axial_rope": ("relative", ("queries", "keys"), "yes"),
+    "mrope": ("relative", ("queries", "keys"), "yes"),
+    "alibi": ("relative", (), "yes"),
+    "t5": ("relative", ("table",), "constant"),
+    "kerple_log": ("relative", ("log_r1", "log_r2"), "yes"),
+    "kerple_power": ("relative", ("log_r1", "logit_r2"), "yes"),
+    "fire": (
+        "absolute relative",
+        ("bias_in", "bias_out", "log_c", "log_threshold", "weight_in", "weight_out"),
+        "yes",
+    ),
+    "cope": ("relative", ("table", "queries", "keys"), "constant"),
+    "shaw": ("relative", ("key_table", "value_table", "queries", "weights"), "constant"),
+    "transformer_xl": (
+        "relative",
+        ("content_bias", "position_bias", "projection", "queries", "keys"),
+        "yes",
+    ),
+}
+
+
+@cache
+def computed(name):
+    # Beyond FIRE's and T5's own thresholds, so that these show.
+    sizes = EncodingSizes(dim=64, num_heads=4, head_dim=16, length=600)
+    return jaxpe.encoding_properties(ENTRIES[name], sizes=sizes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_computed_is_what_is_published(name):
+    found = computed(name)
+    position, gradient, beyond = PUBLISHED[name]
+    kinds = [kind for kind in ("absolute", "relative") if getattr(found, kind)]
+    assert " ".join(kinds) == position
+    assert found.order == (name != "none")
+    assert found.gradient == gradient
+    assert found.beyond == beyond
+    assert (found.flops > 0) == (found.bytes > 0) == (name != "none")
+    assert found.looped == (name in ("legendre", "legendre_clipped", "legendre_log", "chebyshev"))
+
+
+def test_parameters_are_counted():
+    trained = {name: computed(name).trainable for name in ("learned", "t5", "shaw", "rope")}
+    assert trained == {"learned": 600 * 64, "t5": 32 * 4, "shaw": 2 * 33 * 16, "rope": 0}
+    assert computed("random").fixed == 600 * 64
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="no encoding alibli; there are none, sinusoidal"):
+        jaxpe.catalogue("rope", "alibli")
+
+
+def test_learned_rows_get_the_gradient_of_every_sample_at_their_position():
+    """L̇PE[pos] is the sum of L̇x over the samples at pos, and 0 where there is none."""
+    encoding = jaxpe.learned(length=6, dim=3)
+    params = encoding.init(jax.random.key(0))
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((2, 4, 5, 3))
+    positions = rng.integers(0, 5, (4, 5), dtype=np.int32)
+
+    def loss(params, x):
+        return jnp.sum(weight * jnp.sin(encoding.embed(params, x, positions)))
+
+    to_table, to_x = jax.grad(loss, argnums=(0, 1))(params, x)
+    expected = np.zeros((6, 3))
+    np.add.at(expected, positions, np.asarray(to_x))
+    np.testing.assert_allclose(to_table["table"], expected, atol=1e-12)
+    assert not expected[5].any()
+
+
+@pytest.mark.parametrize("name", ["none", "alibi", "t5", "kerple_log", "fire"])
+def test_a_bias_leaves_the_gradient_through_the_logits_unchanged(name):
+    """L̇Q = L̇S·K/√d and L̇K = L̇Sᵀ·Q/√d, whatever bias that does not look at the content."""
+    encoding, params, (_, q, k, _), positions = setting(name)
+
+    def logits(q, k):
+        return jaxpe.attention_logits(
+            encoding, params, q, k, q_positions=positions, k_positions=positions
+        )
+
+    S = np.random.default_rng(1).standard_normal((SIZES.num_heads, N, N))
+    to_q, to_k = jax.vjp(logits, q, k)[1](S)
+    root = np.sqrt(SIZES.head_dim)
+    np.testing.assert_allclose(to_q, np.einsum("hij,jhd->ihd", S, k) / root, atol=1e-12)
+    np.testing.assert_allclose(to_k, np.einsum("hij,ihd->jhd", S, q) / root, atol=1e-12)
+
+
+def test_rotation_sends_gradients_back_by_the_inverse():
+    """L̇Q = R(−φ)·L̇Q_rotated."""
+    encoding, params, (_, q, g, _), positions = setting("rope")
+    _, back = jax.vjp(lambda q: encoding.query(params, q, positions), q)
+    np.testing.assert_array_equal(back(g)[0], encoding.query(params, g, -positions))
+
+
+def test_readme_shows_what_is_computed():
+    """The README's table is the output of `jaxpe encodings --form markdown`."""
+    from jaxpe.report import catalogue_markdown
+
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    shown = re.search(r"^\| encoding \| family .*?(?=\n\n)", readme, re.M | re.S).group()
+    with jax.enable_x64(False):
+        rows = {entry: jaxpe.encoding_properties(entry) for entry in CATALOGUE}
+    costs = (5, 6)  # columns, which another version of the compiler may change a little
+    for ours, theirs in zip(catalogue_markdown(rows).splitlines(), shown.splitlines(), strict=True):
+        ours, theirs = (
+            [c.strip() for c in line.strip("|").split(" | ")] for line in (ours, theirs)
+        )
+        for column, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            if column + 1 in costs and a[0] in "≥0123456789":
+                assert number(a) == pytest.approx(number(b), rel=0.05)
+            else:
+                assert a == b
+
+
+def number(cell):
+    cell = cell.lstrip("≥")
+    return float(cell.rstrip("kM")) * {"k": 1e3, "M": 1e6}.get(cell[-1], 1)
