@@ -40,6 +40,11 @@ HEADLINES = [
     ("erratum_4_real", "imdb/effective_rank", "d"),
     ("erratum_4_real", "imdb/noise_share", ".1%"),
     ("erratum_4_real", "sst2/effective_rank", "d"),
+    ("encodings_claims", "phases/3/ours", ".1e"),
+    ("encodings_claims", "phases/3/product", ".1e"),
+    ("encodings_claims", "phases/0/product", ".1e"),
+    ("encodings_claims", "legendre_beyond/4", ".2f"),
+    ("encodings_claims", "legendre_beyond/8", ".5f"),
 ]
 
 
@@ -71,7 +76,9 @@ def test_every_figure_shown_exists_and_is_small():
         assert (EXPERIMENTS / name).stat().st_size < 200_000, name
 
 
-@pytest.mark.parametrize("script", ["table_2_rank_stress", "erratum_2_geodesic"])
+@pytest.mark.parametrize(
+    "script", ["table_2_rank_stress", "erratum_2_geodesic", "encodings_claims"]
+)
 def test_a_script_runs_from_end_to_end(script, tmp_path):
     root = str(EXPERIMENTS.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))

@@ -1,6 +1,7 @@
 """The page: one self-contained `report.html`, nothing fetched, no script."""
 
 import base64
+import collections
 import importlib.metadata
 import importlib.resources
 import math
@@ -8,11 +9,20 @@ import math
 import jaxpe
 from jaxpe._errors import require
 from jaxpe.report._figures import Rendered
-from jaxpe.report._findings import findings, headlines
+from jaxpe.report._findings import by_family, findings, headlines
 from jaxpe.report._words import number, percent, visible
 from jaxpe.report.analysis import Analysis
 
 TOKEN_LIMIT = 40
+FAMILIES = collections.defaultdict(
+    str,
+    fitted="points fitted to the plug-in distances of this corpus",
+    absolute="vectors for the token embeddings",
+    orthogonal="vectors for the token embeddings, from polynomials, cosines or wavelets",
+    rotary="rotations of queries and keys",
+    bias="numbers added to the attention logits",
+    relative="vectors of offsets, in the attention logits and outputs",
+)
 
 
 def render_page(analysis: Analysis, figures: list[Rendered]) -> str:
@@ -33,6 +43,8 @@ def render_page(analysis: Analysis, figures: list[Rendered]) -> str:
     template = importlib.resources.files("jaxpe.report").joinpath("report.html.j2")
     return environment.from_string(template.read_text("utf-8")).render(
         analysis=analysis,
+        families=by_family(analysis.encodings),
+        family_words=FAMILIES,
         figures=figures,
         headlines=headlines(analysis),
         findings=findings(analysis),

@@ -1,0 +1,154 @@
+"""What two texts say of positional encodings, computed: gradients, parameters, reach, precision.
+
+Theirs: "Positional Encodings via the Method of Fluxions" (Bisset 2026; sections 2 to 12) and
+"Theoretical Analysis of Positional Encodings in Transformer Models" (Li 2025; Tables 1 and 3).
+Ours: `encoding_properties` for width 512, 8 heads of 64, length 512, and what is measured below.
+Phases are compared with 80-bit arithmetic, the rest is in float64.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from common import Run, main  # pyrefly: ignore
+
+import jaxpe
+from jaxpe.encodings._phases import phases
+
+# Name in our catalogue: what is published, in the words of our columns where they have such words.
+GRADIENT = {"sinusoidal": (), "learned": ("table",), "rope": ("queries", "keys"), "alibi": ()}
+PARAMETERS = {"sinusoidal": 0, "learned": 512 * 512, "rope": 0, "alibi": 0}
+# (absolute, relative): Li (2025), Table 1; its own two proposals were left open there.
+INFORMATION = {
+    "sinusoidal": (True, True),
+    "learned": (True, None),
+    "shaw": (False, True),
+    "alibi": (False, True),
+    "wavelet": (None, True),
+    "legendre": (None, True),
+}
+BEYOND = {
+    "sinusoidal": "yes",
+    "learned": "no",
+    "shaw": "constant",
+    "alibi": "yes",
+    "rope": "yes",
+    "wavelet": "yes",
+    "legendre": "yes",
+    "legendre_clipped": "constant",
+}
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    sizes = jaxpe.EncodingSizes(64, 4, 16, 64) if run.quick else jaxpe.EncodingSizes()
+    names = sorted({*GRADIENT, *INFORMATION, *BEYOND})
+    found = {e.name: jaxpe.encoding_properties(e, sizes=sizes) for e in jaxpe.catalogue(*names)}
+    result = {
+        "gradient": {n: compared(list(t), list(found[n].gradient)) for n, t in GRADIENT.items()},
+        "parameters": {n: compared(t, found[n].trainable) for n, t in PARAMETERS.items()},
+        "information": {
+            n: compared(list(t), [found[n].absolute, found[n].relative])
+            for n, t in INFORMATION.items()
+        },
+        "beyond": {n: compared(t, found[n].beyond) for n, t in BEYOND.items()},
+        "shift_is_a_rotation": shift_is_a_rotation(),
+        "alibi_slopes_of_8_heads": jaxpe.alibi_slopes(8),
+        "layout_of_the_code": layout_of_the_code(),
+        "ntk": ntk_base(),
+        "sinusoids_far_apart": sinusoids_far_apart(),
+        "legendre_beyond": legendre_beyond(),
+        "phases": [phase_errors(10**k) for k in (3, 4, 5, 6)] + [phase_errors(2**31 - 1)],
+    }
+    for name, value in result.items():
+        print(name, value)
+    return result
+
+
+def compared(theirs: Any, ours: Any) -> dict[str, Any]:
+    return {"theirs": theirs, "ours": ours}
+
+
+def shift_is_a_rotation() -> float:
+    """Bisset, Sec. 2.3: PE(i + k) = R(k) PE(i). Largest deviation over offsets to 1,000."""
+    with jax.enable_x64(True):
+        turn = jaxpe.rope(head_dim=64, layout="interleaved")
+        i, k = np.arange(256), np.array([1, 17, 1000])
+        rows = jaxpe.sinusoidal_vectors(i, dim=64)
+        # sin comes first, so a shift by k turns (sin, cos) by −ω k.
+        turned = [turn.query((), rows[:, None], -np.full(256, s))[:, 0] for s in k]
+        moved = [jaxpe.sinusoidal_vectors(i + s, dim=64) for s in k]
+        return float(np.max(np.abs(np.stack(turned) - np.stack(moved))))
+
+
+def layout_of_the_code() -> dict[str, float]:
+    """Bisset, Sec. 11: pairs (2k, 2k+1), results concatenated in halves."""
+
+    def theirs(x, positions):
+        angles = positions[:, None] * jaxpe.inverse_frequencies(8)
+        cos, sin = np.cos(angles), np.sin(angles)
+        a, b = x[:, 0::2], x[:, 1::2]
+        return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
+
+    with jax.enable_x64(True):
+        q, k = np.random.default_rng(0).standard_normal((2, 32, 8))
+        i = np.arange(32)
+        ours = jaxpe.rope(head_dim=8, layout="interleaved").query((), q[:, None], i)[:, 0]
+        order = jaxpe.rotary_permutation(rotary_dim=8, source="interleaved", target="half_split")
+        half = jaxpe.rope(head_dim=8).key((), k[:, None], i)[:, 0]
+        logits = np.asarray(ours @ jaxpe.rope(head_dim=8, layout="interleaved")
+                            .key((), k[:, None], i)[:, 0].T)  # fmt: skip
+        return {
+            "after_the_permutation": float(np.max(np.abs(theirs(q, i) - ours[:, order]))),
+            "logits_if_both_share_it": float(
+                np.max(np.abs(theirs(q, i) @ theirs(k, i).T - logits))
+            ),
+            "logits_if_keys_are_half_split": float(np.max(np.abs(theirs(q, i) @ half.T - logits))),
+        }
+
+
+def ntk_base() -> dict[str, float]:
+    """Bisset, Sec. 8.2: θ·s^(d/(d−2)) keeps the fastest frequency and divides the slowest by s."""
+    plain = jaxpe.inverse_frequencies(64)
+    scaled = jaxpe.inverse_frequencies(64, base=1e4 * 4.0 ** (64 / 62))
+    return {"fastest": float(scaled[0] / plain[0]), "slowest": float(plain[-1] / scaled[-1])}
+
+
+def sinusoids_far_apart() -> dict[str, float]:
+    """Li, Sec. 5.1: ambiguous beyond 10,000. Nearest rows 512 wide of 0..511 and far positions."""
+    with jax.enable_x64(True):
+        inside = np.asarray(jaxpe.sinusoidal_vectors(np.arange(512), dim=512))
+        steps = np.linalg.norm(np.diff(inside, axis=0), axis=-1)
+        nearest = {}
+        for start in (10_000, 62_832, 10**6):
+            far = np.asarray(jaxpe.sinusoidal_vectors(start + np.arange(4096), dim=512))
+            squared = 512.0 - 2 * inside @ far.T  # rows have norm² 256
+            nearest[str(start)] = float(np.sqrt(squared.min()) / steps.min())
+        return nearest
+
+
+def legendre_beyond() -> dict[str, float]:
+    """Li, Sec. 6.2: distance between neighbours at 1, 2, 4 and 8 lengths over that inside."""
+    with jax.enable_x64(True):
+        rows = np.asarray(jaxpe.legendre_vectors(np.arange(8 * 512 + 2), dim=64, length=512))
+        steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)
+        return {str(m): float(steps[m * 512] / np.median(steps[:512])) for m in (1, 2, 4, 8)}
+
+
+def phase_errors(top: int) -> dict[str, float]:
+    """Largest error in radians of float32 phases below position `top`: ours, the plain product."""
+    i = np.random.default_rng(0).integers(top // 2, top, 4000, dtype=np.int32)
+    frequencies = jaxpe.inverse_frequencies(64)
+    turns = i[:, None].astype(np.longdouble) * (frequencies / (2 * np.pi)).astype(np.longdouble)
+    exact = (turns - np.rint(turns)).astype(np.float64) * 2 * np.pi
+    plain = jnp.asarray(i, jnp.float32)[:, None] * jnp.asarray(frequencies, jnp.float32)
+
+    def error(angles):
+        return float(np.max(np.abs(np.angle(np.exp(1j * (np.asarray(angles, float) - exact))))))
+
+    ours = error(phases(jnp.asarray(i), frequencies, jnp.float32))
+    return {"position": top, "ours": ours, "product": error(plain)}
+
+
+if __name__ == "__main__":
+    main(experiment, "encodings_claims")
