@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+import jaxpe
 from jaxpe import cli
 from jaxpe.report import _write
 
@@ -54,9 +55,10 @@ def test_report_from_a_text_file(run, poems, tmp_path, monkeypatch):
     assert "poems.txt: 300 documents" in out
     assert str(tmp_path / "out" / "report.html") in out.replace("\n", "")
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert [e["name"] for e in report["encodings"]] == [
-        *("mds", "smacof", "sinusoidal", "rope", "alibi", "random")
-    ]
+    names = [e["name"] for e in report["encodings"]]
+    with_vectors = [e.name for e in jaxpe.CATALOGUE if e.vectors and e.coordinates == 1]
+    assert set(names) == {"mds", "smacof", *with_vectors} - {"information_optimal"}
+    assert {"sinusoidal", "rope", "alibi", "random", "legendre", "wavelet"} < set(names)
     assert {"rank", "trace", "eigenvalues", "violation_rate"} <= set(report["plug_in"])
     expected = {"trace", "eigenvalues", "effective_rank", "violation_rate"}
     assert expected <= set(report["split_half"])
@@ -224,3 +226,41 @@ def test_export_and_report_on_the_export(run, poems, tmp_path, monkeypatch):
     code, out, err = run("report", tmp_path / "dataset", *SMALL, "--out", tmp_path / "out")
     assert code == 0, err
     assert "300 documents" in out
+
+
+def test_encodings_as_a_table(run):
+    code, out, err = run("encodings", "rope", "t5", "--dim", 16, "--heads", 2, "--head-dim", 8)
+    assert code == 0, err
+    assert "width 16, 2 heads of 8, length 512" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["rope", "0", "relative", "yes"] in [row[:4] for row in rows]
+    assert ["t5", "64", "relative", "constant"] in [row[:4] for row in rows]
+
+
+def test_encodings_as_json_and_markdown(run):
+    sizes = ("--dim", 16, "--heads", 2, "--head-dim", 8, "--length", 40)
+    code, out, _ = run("encodings", "learned", *sizes, "--form", "json")
+    table = json.loads(out)
+    assert code == 0
+    assert table["sizes"] == {"dim": 16, "num_heads": 2, "head_dim": 8, "length": 40}
+    (row,) = table["encodings"]
+    assert (row["name"], row["trainable"], row["gradient"]) == ("learned", 640, ["table"])
+    _, out, _ = run("encodings", "learned", *sizes, "--form", "markdown")
+    assert out.splitlines()[2].startswith("| `learned` | absolute | 640 | absolute | no |")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("ropee",), "no encoding ropee; there are none, sinusoidal"),
+        (("--dim", 7), "--dim must be even, not 7"),
+        (("--head-dim", 6), "--head-dim must be a multiple of 4, not 6"),
+        (("--heads", 0), "--heads must be at least 1, not 0"),
+        (("--length", 2), "--length must be at least 4, not 2"),
+    ],
+)
+def test_encodings_refuses(run, words, message):
+    code, out, err = run("encodings", *words)
+    assert code == 2
+    assert message in err
+    assert not out

@@ -14,8 +14,9 @@ def phases(positions: ArrayLike, frequencies: np.ndarray | Array, dtype: jnp.dty
     A float32 product ω·i is wrong by up to 0.06 rad at i = 10⁶: half a unit in the last place of
     the product, and i times that of ω. Where ω is known when tracing (float64 NumPy) and float32 is
     asked for, turns are counted in 32-bit integers instead, whose overflow is exactly the whole
-    turns nobody needs; the error is then below 10⁻⁶ rad for every position under 2³¹. A frequency
-    that is itself an array of JAX (learned, or scaled by the length at hand) takes the product.
+    turns nobody needs; the error is then below 10⁻⁶ rad for every position under 2³¹ where ω ≤ 1,
+    and grows as float64's own beyond (2·10⁻⁵ at ω = 100). A frequency that is itself an array of
+    JAX (learned, or scaled by the length at hand) takes the product.
     """
     positions = as_positions(positions)
     if isinstance(frequencies, Array) or jnp.dtype(dtype).itemsize > 4:

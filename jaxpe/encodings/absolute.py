@@ -16,7 +16,14 @@ from jaxtyping import Float, Int, Real
 
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.encodings._phases import phases
-from jaxpe.encodings.base import Encoding, Params, align_positions, as_positions, compute_dtype
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    align_positions,
+    as_positions,
+    compute_dtype,
+    vector_dtype,
+)
 from jaxpe.geometry import (
     EmptyPolicy,
     LowRankFactors,
@@ -359,6 +366,8 @@ def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray
     [1.0, 0.01]
     """
     _check_pairs(dim)
+    if not base > 0:
+        raise ValueError(f"base must be positive, not {base}")
     return base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
 
 
@@ -389,12 +398,6 @@ def random_vectors(
     if length < 1 or dim < 1:
         raise ValueError(f"length and dim must be at least 1, not {length} and {dim}")
     return scale * jax.random.normal(key, (length, dim), jnp.result_type(float))
-
-
-def vector_dtype(positions: ArrayLike) -> np.dtype:
-    """The dtype of vectors made from positions alone: that of floats, the default for integers."""
-    dtype = as_positions(positions).dtype
-    return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
 
 def table_rows(

@@ -20,7 +20,7 @@ def attention_logits(
     *,
     q_positions: ArrayLike,
     k_positions: ArrayLike,
-    scale: float | None = None,
+    scale: float | ArrayLike | None = None,
 ) -> Float[Array, "... heads n_q n_k"]:
     """Logits scale·⟨query(q_i), key(k_j)⟩ + bias_ij, float32 or wider.
 
@@ -42,10 +42,10 @@ def attention_logits(
     q = encoding.query(params, jnp.asarray(q), q_positions)
     k = encoding.key(params, jnp.asarray(k), k_positions)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scale = jnp.asarray(q.shape[-1] ** -0.5 if scale is None else scale, dtype)
     k = repeat_heads(k, q.shape[-2])
     logits = scale * jnp.einsum("...qhd,...khd->...hqk", q, k, preferred_element_type=dtype)
-    return logits if bias is None else logits + bias.astype(dtype)
+    return logits if bias is None else logits + _aligned(bias, logits.ndim).astype(dtype)
 
 
 def attend(
@@ -58,7 +58,7 @@ def attend(
     q_positions: ArrayLike,
     k_positions: ArrayLike,
     mask: Bool[ArrayLike, "..."] | None = None,
-    scale: float | None = None,
+    scale: float | ArrayLike | None = None,
 ) -> Float[Array, "... n_q heads head_dim"]:
     """Attention with an encoding: softmax of `attention_logits`, times values, plus its value term.
 
@@ -84,7 +84,7 @@ def attend(
         encoding, params, q, k, q_positions=q_positions, k_positions=k_positions, scale=scale
     )
     if mask is not None:
-        mask = jnp.asarray(mask).reshape((1,) * (logits.ndim - jnp.ndim(mask)) + jnp.shape(mask))
+        mask = _aligned(mask, logits.ndim)
         logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
     weights = jax.nn.softmax(logits, axis=-1)
     if mask is not None:
@@ -94,3 +94,9 @@ def attend(
     term = encoding.value(params, weights, q_positions, k_positions)
     out = out if term is None else out + term.astype(out.dtype)
     return out.astype(v.dtype)
+
+
+def _aligned(x: ArrayLike, ndim: int) -> Array:
+    """An array with axes of 1 in front until it has `ndim`."""
+    x = jnp.asarray(x)
+    return x.reshape((1,) * (ndim - x.ndim) + x.shape)

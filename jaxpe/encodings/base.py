@@ -96,7 +96,7 @@ def chain(*encodings: Encoding) -> Encoding:
 
     `embed`, `query` and `key` apply in order; biases and value terms add; `vectors` is the one
     that is defined, and a ValueError where several are. The parameters are a tuple, one entry an
-    encoding. A hook that no part defines stays undefined.
+    encoding. A hook that no part defines stays undefined. One encoding alone stays itself.
 
     >>> both = chain(jaxpe.rope(head_dim=4), jaxpe.alibi(num_heads=2))
     >>> both.defines("query"), both.defines("bias"), both.defines("embed")
@@ -210,7 +210,8 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
 def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
     """The same encoding at positions factor·i, now floats: position interpolation for factor < 1.
 
-    Chen et al. (2023). For RoPE it equals linear scaling by 1/factor.
+    Chen et al. (2023). For RoPE it equals linear scaling by 1/factor, which is exact far out where
+    float32 positions factor·i are rounded (by up to 6e-8·factor·i). The factor may be traced.
 
     >>> near = scale_positions(jaxpe.alibi(num_heads=1), 0.5)
     >>> near.vectors((), jnp.arange(3)).ravel().tolist() == [0.0, 2**-9, 2**-8]
@@ -219,7 +220,7 @@ def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
 
     def moved(positions):
         positions = as_positions(positions)
-        dtype = compute_dtype(positions)
+        dtype = vector_dtype(positions)
         return positions.astype(dtype) * jnp.asarray(factor, dtype)
 
     def one(hook):
@@ -335,6 +336,12 @@ def neighbours(places: Array, length: int) -> tuple[Array, Array, Array]:
 def compute_dtype(x: ArrayLike) -> jnp.dtype:
     """The dtype of phases, biases and other sensitive numbers beside x: never below float32."""
     return jnp.dtype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
+
+
+def vector_dtype(positions: ArrayLike) -> jnp.dtype:
+    """The dtype of vectors made from positions alone: that of floats, the default for integers."""
+    dtype = as_positions(positions).dtype
+    return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
 
 def check_heads(shape: tuple[int, ...], num_heads: int, *, axis: int = -2) -> None:

@@ -153,7 +153,7 @@ CATALOGUE: tuple[CatalogueEntry, ...] = (
     CatalogueEntry(
         "rope_partial",
         "rotary",
-        lambda s: rotary.rope(head_dim=s.head_dim, fraction=0.5),
+        lambda s: rotary.rope(head_dim=s.head_dim, fraction=_about_half(s.head_dim)),
         "Wang & Komatsuzaki (2021)",
         "orbit of a vector with unit pairs, half of them turning",
     ),
@@ -229,6 +229,11 @@ def catalogue(*names: str) -> tuple[CatalogueEntry, ...]:
     if unknown:
         raise ValueError(f"no encoding {', '.join(unknown)}; there are {', '.join(known)}")
     return tuple(known[name] for name in names) if names else CATALOGUE
+
+
+def _about_half(head_dim: int) -> float:
+    """The fraction nearest to a half that turns whole pairs."""
+    return max(2 * round(head_dim / 4), 2) / head_dim
 
 
 def _thirds(pairs: int) -> tuple[int, int, int]:

@@ -23,7 +23,7 @@ def encoding_distances(
     logits change when a key moves from position i to j, seen from i, for queries and keys drawn
     from N(0, I): d_ij² = Σ_heads E(L_ij − L_ii)², made symmetric by the mean of d_ij² and d_ji².
     Logits are q·M_ij k/√head_dim + α_ij·q + β_ij·k + γ_ij, so the expectation is exact:
-    ‖ΔM‖²/head_dim + ‖Δα‖² + ‖Δβ‖² + Δγ².
+    ‖ΔM‖²/head_dim + ‖Δα‖² + ‖Δβ‖² + Δγ². (Hooks may add to q and k as well as turn them.)
 
     With one definition this gives the maps used elsewhere: for ALiBi the line m|i − j|, for RoPE
     the sinusoidal distances (times √(2/head_dim)); for T5 it is |b(j−i) − b(0)|, for Shaw
@@ -57,7 +57,7 @@ def encoding_distances(
     positions = jnp.asarray(positions)
     shape = (positions.shape[0], num_heads, head_dim)
     change = _moved_keys(encoding, params, positions, shape)
-    change = change + _moved_bias(encoding, params, positions, shape)
+    change = change + _moved_rest(encoding, params, positions, shape)
     symmetric = (change + change.T) / 2
     return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), all_present(shape[0]))
 
@@ -71,8 +71,13 @@ def _moved_keys(
     if not (encoding.defines("query") or encoding.defines("key")):
         return jnp.zeros((n, n), dtype)
     basis = jnp.broadcast_to(jnp.eye(dim, dtype=dtype)[:, None, None, :], (dim, *shape))
-    turn = jax.vmap(lambda hook, x: hook(params, x, positions), in_axes=(None, 0))
-    q, k = (turn(hook, basis) for hook in (encoding.query, encoding.key))
+    zero = jnp.zeros(shape, dtype)
+
+    def images(hook) -> Array:
+        turned = jax.vmap(lambda x: hook(params, x, positions))(basis)
+        return turned - hook(params, zero, positions)[None]
+
+    q, k = images(encoding.query), images(encoding.key)
 
     def row(i: Array) -> Array:
         """Differences of the keys first: expanding the square would cost the small distances."""
@@ -84,13 +89,13 @@ def _moved_keys(
     return lax.map(row, jnp.arange(n))
 
 
-def _moved_bias(
+def _moved_rest(
     encoding: Encoding, params: Params, positions: Array, shape: tuple[int, int, int]
 ) -> Array:
-    """Σ_heads ‖Δα‖² + ‖Δβ‖² + Δγ² for the bias, from its values at 0 and at a basis."""
+    """Σ_heads ‖Δα‖² + ‖Δβ‖² + Δγ², from the logits at 0 and at a basis of q or of k."""
     n, heads, dim = shape
     dtype = jnp.result_type(float)
-    if not encoding.defines("bias"):
+    if not any(encoding.defines(hook) for hook in ("query", "key", "bias")):
         return jnp.zeros((n, n), dtype)
     zero = jnp.zeros(shape, dtype)
     q_0, k_0 = (hook(params, zero, positions) for hook in (encoding.query, encoding.key))
@@ -99,8 +104,9 @@ def _moved_bias(
         """L_ij − L_ii, `[heads, n, n]`."""
         bias = encoding.bias(params, q, k, positions, positions)
         bias = jnp.zeros((1, 1, 1)) if bias is None else bias
-        bias = jnp.broadcast_to(bias, (heads, n, n)).astype(dtype)
-        return bias - jnp.diagonal(bias, axis1=1, axis2=2)[:, :, None]
+        products = jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST)
+        logits = products * dim**-0.5 + jnp.broadcast_to(bias, (heads, n, n)).astype(dtype)
+        return logits - jnp.diagonal(logits, axis1=1, axis2=2)[:, :, None]
 
     constant = moved(q_0, k_0)
 

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from jaxpe._errors import require
 from jaxpe._types import ArrayLike
 from jaxpe.encodings._phases import phases
-from jaxpe.encodings.absolute import Mode, Positions, from_vectors, vector_dtype
-from jaxpe.encodings.base import Encoding, as_positions
+from jaxpe.encodings.absolute import Mode, Positions, from_vectors
+from jaxpe.encodings.base import Encoding, as_positions, vector_dtype
 from jaxpe.geometry.distances import floating, safe_sqrt
 
 PositionMap = Literal["tanh", "clipped", "log"]

@@ -15,7 +15,7 @@ from jax import Array
 
 from jaxpe.encodings.absolute import inverse_frequencies
 
-Length = int | Array | None
+Length = int | np.integer | Array | None
 
 
 class RopeFrequencies(NamedTuple):
@@ -54,6 +54,7 @@ class NtkScaling(NamedTuple):
 class DynamicScaling(NamedTuple):
     """NTK-aware with the length at hand: s·L/L0 − (s − 1) in place of s where L > L0, else 1.
 
+    So s = 1 is not the end of scaling: beyond L0 it is NTK by L/L0.
     Frequencies move as a text grows, while cached keys keep those they were turned with: when
     generating, give `rope` the `length` you will reach.
     """
@@ -165,7 +166,9 @@ class LongRopeScaling(NamedTuple):
         short, long = (inverse / np.asarray(f) for f in (self.short_factor, self.long_factor))
         beyond = _known(length, self) > self.original_max_position_embeddings
         chosen = (
-            jnp.where(beyond, long, short) if isinstance(beyond, Array) else [short, long][beyond]
+            jnp.where(beyond, long, short)
+            if isinstance(beyond, Array)
+            else (long if beyond else short)
         )
         return RopeFrequencies(chosen, self._temperature())
 
@@ -226,13 +229,31 @@ _OTHER_KEYS = {
 }
 
 
+# What makes no sense at 0 or below, a number or a list of numbers.
+_POSITIVE = (
+    "factor",
+    "original_max_position_embeddings",
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "short_factor",
+    "long_factor",
+    "fraction",
+)
+
+
 def check_scaling(scaling: RopeScaling) -> None:
     """Raise ValueError where a scaling's numbers make no sense."""
     name = type(scaling).__name__
     given = scaling._asdict()
-    for field in ("factor", "original_max_position_embeddings", "attention_factor"):
-        if given.get(field) is not None and not given[field] > 0:
+    for field in _POSITIVE:
+        if given.get(field) is not None and not np.all(np.asarray(given[field]) > 0):
             raise ValueError(f"{name}: {field} must be positive, not {given[field]}")
+    if given.get("beta_fast", 1) < given.get("beta_slow", 1):
+        raise ValueError(
+            f"{name}: beta_fast ({given['beta_fast']}) must not be below beta_slow "
+            f"({given['beta_slow']})"
+        )
     if isinstance(scaling, Llama3Scaling) and scaling.high_freq_factor <= scaling.low_freq_factor:
         raise ValueError(
             f"{name}: high_freq_factor ({scaling.high_freq_factor}) must exceed low_freq_factor "
@@ -280,7 +301,7 @@ def scaling_from_hf(
             ratio = max_position_embeddings / own["original_max_position_embeddings"]
             own.setdefault("factor", ratio)
     if kind == "proportional":
-        own["fraction"] = parameters.get("partial_rotary_factor", 1.0)
+        own["fraction"] = partial_rotary_factor(parameters)
     _refuse_unknown(own, fields, kind)
     missing = [key for key in fields if key not in own and key not in cls._field_defaults]
     if missing:
@@ -288,6 +309,12 @@ def scaling_from_hf(
     for name in {"short_factor", "long_factor"} & set(own):
         own[name] = tuple(own[name])
     return cls(**own)
+
+
+def partial_rotary_factor(parameters: Mapping[str, Any]) -> float:
+    """The share of a head that turns; all of it where the entry has none, or null."""
+    share = parameters.get("partial_rotary_factor")
+    return 1.0 if share is None else float(share)
 
 
 def scaling_to_hf(scaling: RopeScaling | None, *, dim: int, base: float) -> dict[str, Any]:
@@ -302,7 +329,8 @@ def scaling_to_hf(scaling: RopeScaling | None, *, dim: int, base: float) -> dict
     if scaling is None:
         return {"rope_type": "default", "rope_theta": base}
     if isinstance(scaling, NtkScaling):
-        return {"rope_type": "default", "rope_theta": base * scaling.factor ** (dim / (dim - 2))}
+        power = dim / (dim - 2) if dim > 2 else 0  # a single frequency is 1 whatever the base
+        return {"rope_type": "default", "rope_theta": base * scaling.factor**power}
     given = {key: value for key, value in scaling._asdict().items() if value is not None}
     if isinstance(scaling, NtkByPartsScaling):
         return {"rope_type": "yarn", **given, "attention_factor": 1.0, "rope_theta": base}
@@ -356,7 +384,7 @@ def _ramp(dim: int, base: float, scaling: NtkByPartsScaling) -> np.ndarray:
 def _known(length: Length, scaling: RopeScaling) -> int | Array:
     if length is None:
         raise ValueError(f"{type(scaling).__name__} depends on the length of the sequence: pass it")
-    return length
+    return length if isinstance(length, Array) else int(length)
 
 
 def _at_least_one(ratio: float | Array) -> float | Array:

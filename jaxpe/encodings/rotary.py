@@ -19,6 +19,7 @@ from jaxpe.encodings.rope_scaling import (
     RopeFrequencies,
     RopeScaling,
     check_scaling,
+    partial_rotary_factor,
     scaling_from_hf,
     scaling_to_hf,
 )
@@ -34,7 +35,7 @@ def rope(
     layout: Layout = "half_split",
     fraction: float = 1.0,
     scaling: RopeScaling | None = None,
-    length: int | None = None,
+    length: Length = None,
 ) -> Encoding:
     """Rotary encoding: queries and keys turn with position. Su et al. (2021).
 
@@ -63,7 +64,10 @@ def rope(
     >>> e.query((), jnp.ones((1, 1, 2)), jnp.asarray([np.pi / 2])).round(4).ravel().tolist()
     [-1.0, 1.0]
     """
-    dim = head_dim if isinstance(scaling, ProportionalScaling) else int(head_dim * fraction)
+    proportional = isinstance(scaling, ProportionalScaling)
+    if proportional and fraction not in (1.0, scaling.fraction):
+        raise ValueError(f"fraction={fraction} beside {scaling}, which has its own: leave it out")
+    dim = head_dim if proportional else _share(head_dim, fraction)
     _check_width(head_dim, dim)
     turn = _turn(head_dim, dim, layout, _frequencies(dim, base, scaling, length))
     return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, dim))
@@ -90,6 +94,10 @@ def xpos(
     0.25
     """
     _check_width(head_dim, head_dim)
+    if not (gamma > 0 and scale_base > 0):
+        raise ValueError(
+            f"gamma and scale_base must be positive, not {gamma} and {scale_base}: ζ lies in (0, 1)"
+        )
     frequencies = _frequencies(head_dim, base, None, None)
     zeta = (np.arange(0, head_dim, 2) + gamma * head_dim) / ((1 + gamma) * head_dim)
 
@@ -140,7 +148,7 @@ def axial_rope(
         )
     constant = RopeFrequencies(np.tile(own, axes))
     axis_of = np.repeat(np.arange(axes), share // 2)
-    turn = _turn(head_dim, head_dim, layout, lambda positions: constant, axis_of=axis_of)
+    turn = _turn(head_dim, head_dim, layout, lambda positions: constant, axes=axes, axis_of=axis_of)
     return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, head_dim))
 
 
@@ -152,7 +160,7 @@ def mrope(
     base: float = 10_000.0,
     layout: Layout = "half_split",
     scaling: RopeScaling | None = None,
-    length: int | None = None,
+    length: Length = None,
 ) -> Encoding:
     """Multimodal rotary encoding: positions `[..., n, axes]` (time, height, width), one θ scale.
 
@@ -170,14 +178,14 @@ def mrope(
     (5, 8)
     """
     _check_width(head_dim, head_dim)
-    if sum(sections) != head_dim // 2 or min(sections) < 0:
+    if sum(sections) != head_dim // 2 or min(sections, default=0) < 0:
         raise ValueError(
             f"sections {tuple(sections)} sum to {sum(sections)}, but head_dim {head_dim} has "
             f"{head_dim // 2} frequencies"
         )
     frequencies = _frequencies(head_dim, base, scaling, length)
     axis_of = _axes_of_sections(sections, interleaved_sections)
-    turn = _turn(head_dim, head_dim, layout, frequencies, axis_of=axis_of)
+    turn = _turn(head_dim, head_dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
     return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, head_dim))
 
 
@@ -187,7 +195,7 @@ def rope_from_hf(
     head_dim: int,
     max_position_embeddings: int | None = None,
     layout: Layout = "half_split",
-    length: int | None = None,
+    length: Length = None,
 ) -> Encoding:
     """Rotary encoding as a Hugging Face configuration has it.
 
@@ -214,13 +222,13 @@ def rope_from_hf(
         "scaling": scaling,
         "length": length,
     }
-    if "mrope_section" in parameters:
+    if parameters.get("mrope_section") is not None:
         return mrope(
             sections=parameters["mrope_section"],
             interleaved_sections=parameters.get("mrope_interleaved", False),
             **shared,
         )
-    return rope(fraction=parameters.get("partial_rotary_factor") or 1.0, **shared)
+    return rope(fraction=partial_rotary_factor(parameters), **shared)
 
 
 def rope_to_hf(
@@ -235,7 +243,7 @@ def rope_to_hf(
     >>> rope_to_hf(head_dim=64, fraction=0.5)
     {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5}
     """
-    entry = scaling_to_hf(scaling, dim=int(head_dim * fraction), base=base)
+    entry = scaling_to_hf(scaling, dim=_share(head_dim, fraction), base=base)
     return entry if fraction == 1.0 else {**entry, "partial_rotary_factor": fraction}
 
 
@@ -339,12 +347,12 @@ def _turn(
     layout: Layout,
     frequencies: Callable[[Array], RopeFrequencies],
     *,
+    axes: int = 0,
     axis_of: np.ndarray | None = None,
     size: Callable[[Array, jnp.dtype], Array] | None = None,
 ) -> Turn:
     """The hook that turns `[..., n, heads, head_dim]`; axis_of maps frequencies to coordinates."""
     _check_layout(layout)
-    axes = 0 if axis_of is None else int(axis_of.max()) + 1
 
     def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
         x = jnp.asarray(x)
@@ -352,8 +360,10 @@ def _turn(
             raise ValueError(
                 f"the encoding turns [..., n, heads, {head_dim}], not an array of shape {x.shape}"
             )
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(f"queries and keys are {x.dtype}, which cannot turn: pass floats")
         given = as_positions(positions)
-        if axes and (given.ndim < 2 or given.shape[-1] < axes):
+        if axes and (given.ndim < 2 or given.shape[-1] != axes):
             raise ValueError(
                 f"positions of shape {given.shape} must be [..., n, {axes}], one for each axis"
             )
@@ -378,12 +388,15 @@ def _angles(
     """Angles `[..., n, half]`, each frequency following its own coordinate."""
     if axis_of is None:
         return phases(positions, omega, dtype)
-    parts = [phases(positions[..., axis], omega, dtype) for axis in range(int(axis_of.max()) + 1)]
-    return jnp.stack([parts[axis][..., k] for k, axis in enumerate(axis_of)], axis=-1)
+    angles = phases(positions[..., 0], omega, dtype)
+    for axis in range(1, positions.shape[-1]):
+        own = _row(axis_of == axis, jnp.dtype(bool), positions.ndim - 1)
+        angles = jnp.where(own, phases(positions[..., axis], omega, dtype), angles)
+    return angles
 
 
 def _frequencies(
-    dim: int, base: float, scaling: RopeScaling | None, length: int | None
+    dim: int, base: float, scaling: RopeScaling | None, length: Length
 ) -> Callable[[Array], RopeFrequencies]:
     """Frequencies as a function of the positions, which only some scalings look at."""
     if scaling is None:
@@ -437,6 +450,11 @@ def _axes_of_sections(sections: Sequence[int], interleaved: bool) -> np.ndarray:
 def _row(values: np.ndarray, dtype: jnp.dtype, ndim: int) -> Array:
     """Values `[half]` with `ndim` axes of 1 before them."""
     return jnp.asarray(values, dtype).reshape((1,) * ndim + values.shape)
+
+
+def _share(head_dim: int, fraction: float) -> int:
+    """Whole entries of a fraction of a head; a fraction like 30/58 is not cut to 29."""
+    return int(round(head_dim * fraction, 6))
 
 
 def _check_width(head_dim: int, rotary_dim: int) -> None:

@@ -164,7 +164,7 @@ def encodings_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     _corrected_panel(axes[1], scored)
     for axis in axes:
         axis.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5))
-        axis.tick_params(axis="y", length=0)
+        axis.tick_params(axis="y", length=0, pad=7)
         for place in scored:
             axis.axhline(place, color="#EEEEEE", lw=0.8, zorder=0)
     axes[0].set_yticklabels([row if isinstance(row, str) else row.name for row in rows])
@@ -237,9 +237,10 @@ def scatter_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     title = _closest(analysis.encodings)
     figure, axes = _figure(title, rows=rows, columns=2, height=2.2 * rows + 0.4)
     i, j = _pairs(analysis.present)
+    size = 2.5 if len(i) > 1000 else 4.5
     for axis, group in zip(axes, groups, strict=False):
         x, y, colour = analysis.hellinger[i, j], group[0].distances[i, j], colours[group[0].name]
-        axis.plot(x, y, ".", ms=2.5, alpha=0.4, mew=0, color=colour, rasterized=True)
+        axis.plot(x, y, ".", ms=size, alpha=0.4, mew=0, color=colour, rasterized=True)
         axis.set_title(f"{title_of(group)}\nr = {group[0].pearson_r:.2f}")
     for axis in axes[len(groups) :]:
         axis.axis("off")
@@ -284,9 +285,8 @@ def shown_groups(
 ) -> list[list[EncodingScore]]:
     """Up to `MOST_SHOWN` encodings, those with the same distances as one, in the table's order.
 
-    The fitted and the well-known ones come first, then the lowest `by`.
+    The fitted and the well-known ones have precedence, then the lowest `by`.
     """
-
     groups = alike(scores)
 
     def rank(index: int) -> tuple[bool, float]:
@@ -389,8 +389,8 @@ def _colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def _shown_colours(analysis: Analysis) -> dict[str, str]:
-    """One colour for an encoding in all figures that select some."""
-    shown = (shown_groups(analysis.encodings, by=by) for by in (_uncorrelated, _corrected_fit))
+    """One colour for an encoding in all figures that select some; lines, one panel, go first."""
+    shown = (shown_groups(analysis.encodings, by=by) for by in (_corrected_fit, _uncorrelated))
     return _colours(group[0].name for groups in shown for group in groups)
 
 

@@ -260,8 +260,8 @@ def _nearness(analysis: Analysis) -> str:
     interval = _spread(analysis.intervals.get("split_half_violation_rate"))
     return (
         f"{verdict}: of all triples, {percent(rate)}{f' ({interval})' if interval else ''} put the "
-        f"nearer position at the larger distance, where chance gives {percent(0.5)}. With the plug-in "
-        f"distances it is {percent(analysis.plug_in_violation_rate)}."
+        f"nearer position at the larger distance, where chance gives {percent(0.5)}. With the "
+        f"plug-in distances it is {percent(analysis.plug_in_violation_rate)}."
     )
 
 

@@ -34,11 +34,7 @@ def score_encodings(
     dim: int,
     key: jax.Array,
 ) -> tuple[list[EncodingScore], list[tuple[float, float]]]:
-    """Every encoding at width dim, and ALiBi's stress by slope.
-
-    Encodings that cannot be built at this width (partial RoPE where half of it is odd) are left
-    out.
-    """
+    """Every encoding at width dim, and ALiBi's stress by slope."""
     n = D.values.shape[0]
     measure = partial(_measure, D=D, corrected=geometry.distances, width=max(dim, n))
     start = _columns(mds.coordinates, dim)
@@ -52,27 +48,17 @@ def score_encodings(
     )
     slope, slopes = _alibi_slopes(jnp.arange(n), measure)
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
-    scores = [
+    entries = [_at_slope(e, slope) if e.name == "alibi" else e for e in scored_entries()]
+    return [
         fitted("mds", start, note=f"classical MDS, rank {rank}"),
         fitted("smacof", _columns(_refined(D, start), dim), note="stress minimised from MDS"),
-    ]
-    for entry in scored_entries():
-        entry = _at_slope(entry, slope) if entry.name == "alibi" else entry
-        if encoding := _built(entry, sizes):
-            scores.append(_score_entry(entry, encoding, n, key, measure))
-    return scores, slopes
+        *(_score_entry(entry, sizes, key, measure) for entry in entries),
+    ], slopes
 
 
 def scored_entries() -> list[jaxpe.CatalogueEntry]:
     """Encodings of the catalogue with vectors for text that owe nothing to the corpus."""
     return [e for e in jaxpe.CATALOGUE if e.vectors and e.coordinates == 1 and not e.fitted]
-
-
-def _built(entry: jaxpe.CatalogueEntry, sizes: jaxpe.EncodingSizes) -> jaxpe.Encoding | None:
-    try:
-        return entry.make(sizes)
-    except ValueError:
-        return None
 
 
 def _at_slope(alibi: jaxpe.CatalogueEntry, slope: float) -> jaxpe.CatalogueEntry:
@@ -84,14 +70,11 @@ def _at_slope(alibi: jaxpe.CatalogueEntry, slope: float) -> jaxpe.CatalogueEntry
 
 
 def _score_entry(
-    entry: jaxpe.CatalogueEntry,
-    encoding: jaxpe.Encoding,
-    n: int,
-    key: jax.Array,
-    measure: Measure,
+    entry: jaxpe.CatalogueEntry, sizes: jaxpe.EncodingSizes, key: jax.Array, measure: Measure
 ) -> EncodingScore:
     """The score of an encoding; where its vectors are drawn, the mean over several draws."""
-    positions, vectors = jnp.arange(n), jax.jit(encoding.vectors)
+    encoding, positions = entry.make(sizes), jnp.arange(sizes.length)
+    vectors = jax.jit(encoding.vectors)
     params, note = [encoding.init(key)], entry.vectors
     if jax.tree.leaves(params):
         params = [encoding.init(draw) for draw in jax.random.split(key, RANDOM_DRAWS)]

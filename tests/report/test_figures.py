@@ -1,3 +1,4 @@
+import itertools
 import math
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -8,12 +9,20 @@ import pytest
 
 from jaxpe._errors import MissingExtraError
 from jaxpe.report import _figures
-from jaxpe.report._figures import FIGURES, FLOOR, MOST_PAIRS, Rendered, render_figures
+from jaxpe.report._figures import (
+    FIGURES,
+    FLOOR,
+    MOST_PAIRS,
+    Rendered,
+    render_figures,
+    shown_groups,
+)
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
 DRAW = {name: draw for name, draw, _ in FIGURES}
 NONE, NAN = np.zeros(N, bool), np.full((N, N), math.nan)
+TIED = {"split_half_scaled_stress": score("cosine").split_half_scaled_stress}
 HALF = {"split_half_scaled_stress": math.nan}
 
 # Each must draw, without a warning, something true.
@@ -97,7 +106,9 @@ def test_degenerate_analyses_draw(case):
         ("map", {"effective_rank": 1}, "Only axis 1 rises"),
         ("map", {"effective_rank": 0}, "Nothing on this map"),
         ("encodings", {}, "Noise-corrected, alibi fits best"),
-        ("encodings", {"effective_rank": 0}, "No fixed encoding fits best alone"),
+        ("encodings", {"effective_rank": 0}, "Noise-corrected, there is nothing to fit"),
+        ("encodings", {"encodings": [score("rope"), score("sinusoidal")]}, "rope (= sinusoidal)"),
+        ("encodings", {"encodings": [score("cosine"), score("random", **TIED)]}, "2 encodings fit"),
         ("scatter", {}, "Best correlated: sinusoidal, r = 0.92"),
         ("scatter", {"encodings": []}, "Distances, encoding against corpus"),
         ("offset", {}, "Distance grows with offset"),
@@ -123,7 +134,66 @@ def test_absent_positions_and_the_diagonal_have_no_colour():
 
 def test_a_stress_of_zero_sits_on_the_floor():
     axis = DRAW["encodings"](analysis(encodings=[score("mds", stress=0.0)])).axes[0]
-    np.testing.assert_array_equal(axis.lines[0].get_xdata(), [FLOOR])
+    raw = next(line for line in axis.lines if line.get_label() == "raw, Eq. (4)")
+    np.testing.assert_array_equal(raw.get_xdata(), [FLOOR])
+
+
+def test_the_fit_has_a_row_for_each_family_and_encoding_the_best_in_bold():
+    figure = DRAW["encodings"](analysis())
+    labels = figure.axes[0].get_yticklabels()
+    families = list(dict.fromkeys(factory.FAMILIES.values()))
+    assert [label.get_text() for label in labels if label.get_style() == "italic"] == families
+    assert len(labels) == len(families) + len(factory.FAMILIES)
+    assert [label.get_text() for label in labels if label.get_weight() == "bold"] == ["alibi"]
+
+
+@pytest.mark.parametrize("encodings", [1, len(factory.FAMILIES), 40])
+def test_no_label_of_the_fit_overlaps_another(encodings):
+    names = [*factory.FAMILIES, *(f"encoding_{k}" for k in range(40))][:encodings]
+    figure = DRAW["encodings"](analysis(encodings=[score(name) for name in names]))
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+    heights = sorted((box.y0, box.y1) for box in boxes)
+    assert all(low[1] <= high[0] + 1 for low, high in itertools.pairwise(heights))
+    assert min(box.x0 for box in boxes) >= 0
+
+
+def names_shown(by, scores):
+    return [[s.name for s in group] for group in shown_groups(scores, by=by)]
+
+
+def test_a_few_are_shown_the_fitted_the_known_and_the_best():
+    scores = analysis().encodings
+    wanted = {"wavelet": 0.0, "fourier": 0.1, "sinusoidal": 5.0}
+    groups = names_shown(lambda score: wanted.get(score.name, math.nan), scores)
+    assert groups == [
+        *(["mds"], ["smacof"], ["sinusoidal", "rope"], ["fourier"], ["wavelet"], ["alibi"])
+    ]
+    assert names_shown(lambda score: math.nan, scores[:3]) == [["mds"], ["smacof"], ["sinusoidal"]]
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_no_two_lines_have_one_colour(alike):
+    scores = analysis().encodings
+    if alike:  # leaves room for one more of the others
+        scores[1] = scores[1]._replace(distances=scores[0].distances)
+    # The scatter prefers other ones than the lines do.
+    scores = [score._replace(pearson_r=score.split_half_scaled_stress) for score in scores]
+    lines = DRAW["offset"](analysis(encodings=scores)).axes[1].lines
+    assert len(lines) == 1 + _figures.MOST_SHOWN
+    assert len({line.get_color() for line in lines}) == len(lines)
+
+
+@pytest.mark.parametrize("name", ["encodings", "scatter", "offset"])
+def test_legends_and_titles_stay_inside(name):
+    figure = DRAW[name](analysis())
+    figure.draw_without_rendering()
+    parts = [*figure.legends, *(axis.title for axis in figure.axes)]
+    width = figure.get_size_inches()[0] * figure.dpi
+    for part in parts:
+        box = part.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= width
 
 
 def test_long_scatters_are_sampled_the_same_way_each_time():

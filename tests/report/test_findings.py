@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from jaxpe.report import Interval, findings
-from jaxpe.report._findings import best, corrected_best, headlines, nearness
+from jaxpe.report._findings import (
+    alike,
+    best,
+    by_family,
+    corrected_best,
+    headlines,
+    nearness,
+)
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
@@ -73,16 +80,58 @@ def test_ties_are_called_ties():
     tied = [score(name, scaled_stress=0.2 + k / 1000) for k, name in enumerate(["rope", "alibi"])]
     text = said(encodings=tied)
     assert (
-        "the fixed encodings (rope and alibi) fit equally well (scaled stress 0.2 to 0.201)" in text
+        "all fixed encodings (rope and alibi) fit equally well (scaled stress 0.2 to 0.201)" in text
     )
     assert "fitted to the plug-in" not in text
 
 
 def test_a_tie_of_some_is_named():
-    names = ["sinusoidal", "rope", "alibi"]
-    text = said(encodings=[score(name) for name in names])
-    assert "sinusoidal and rope fit the plug-in distances best" in text
+    names = ["sinusoidal", "cosine", "alibi"]
+    text = said(
+        encodings=[score(name, scaled_stress=0.1 * (k > 1)) for k, name in enumerate(names)]
+    )
+    assert "sinusoidal and cosine fit the plug-in distances best" in text
     assert "random vectors" not in text
+
+
+def test_the_same_distances_are_no_tie_of_two():
+    case = {"encodings": [score("rope", split_half_scaled_stress=0.1), score("sinusoidal")]}
+    assert [[s.name for s in group] for group in alike(case["encodings"])] == [
+        ["rope", "sinusoidal"]
+    ]
+    text = said(**case)
+    assert "rope (= sinusoidal) fits the plug-in distances best" in text
+    assert "Encodings joined by = have the same distances" in text
+    assert "rope (= sinusoidal); scaled" in shown(**case)["Best fixed encoding, plug-in"]
+    assert "joined by" not in said()
+
+
+def test_alike_is_up_to_scale_and_not_more():
+    a, scaled, other = score("random"), score("learned"), score("cosine", scaled_stress=0.029)
+    assert [len(group) for group in alike([a, scaled, other])] == [2, 1]
+    nothing = score("a", distances=np.zeros((N, N)))
+    assert len(alike([nothing, nothing])) == 2
+
+
+@pytest.mark.parametrize(
+    ("tied", "words"), [(3, "a, bb and ccc fit"), (4, "a, bb and 2 others fit"), (9, "7 others")]
+)
+def test_long_ties_name_two(tied, words):
+    scores = [score("abcdefghi"[k] * (k + 1), scaled_stress=0.1) for k in range(tied)]
+    case = {"encodings": [*scores, score("alibi", scaled_stress=0.9)]}
+    assert words in said(**case)
+    assert len(shown(**case)["Best fixed encoding, plug-in"]) < 60
+
+
+def test_what_will_be_trained_cannot_win():
+    case = analysis(encodings=[score("learned", scaled_stress=0.0), score("alibi")])
+    assert [s.name for s in best(case, "scaled_stress")] == ["alibi"]
+
+
+def test_families_keep_their_order():
+    families = by_family([score(name) for name in ("rope", "mds", "alibi", "rope_partial")])
+    assert list(families) == ["rotary", "fitted", "bias"]
+    assert [s.name for s in families["rotary"]] == ["rope", "rope_partial"]
 
 
 def test_that_random_wins_is_explained():

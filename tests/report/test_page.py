@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from jaxpe._errors import MissingExtraError
-from jaxpe.report._page import render_page
+from jaxpe.report._page import FAMILIES, render_page
 from tests.report import factory
 
 
@@ -44,6 +44,18 @@ def test_text_from_the_corpus_is_escaped(hostile_page):
     assert not set(html) & {"\0", "\u202e", "\x1b"}
     assert "w" * 40 + "…" in html
     assert "w" * 41 not in html
+
+
+def test_encodings_are_grouped_by_families_that_are_explained():
+    case = factory.analysis(encodings=[factory.score("rope"), factory.score("x", family="new")])
+    html = render_page(case, [])
+    assert "<i>rotary</i>: rotations of queries and keys" in html
+    assert "<i>new</i></span>" in html
+    assert html.count('<tr class="family">') == 2
+
+
+def test_every_family_of_the_report_is_explained():
+    assert all(FAMILIES[family] for family in factory.FAMILIES.values())
 
 
 def test_empty_tables_say_so():

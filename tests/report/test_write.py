@@ -22,7 +22,9 @@ def test_the_folder_is_complete(page):
     plots = ("dimension", "encodings", "hellinger", "map", "offset", "scatter", "spectrum")
     figures = [f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")]
     assert names == [*figures, "report.html", "report.json"]
-    assert json.loads((folder / "report.json").read_text())["source"] == "stdlib"
+    report = json.loads((folder / "report.json").read_text())
+    assert report["source"] == "stdlib"
+    assert {e["name"]: e["family"] for e in report["encodings"]} == factory.FAMILIES
 
 
 def test_folders_are_made_and_files_replaced(quick, tmp_path):

@@ -1,0 +1,180 @@
+"""Attention against JAX's own, and its edges."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxpe import Encoding, alibi, attend, attention_logits, chain, identity, rope, shaw, t5
+
+N, HEADS, DIM = 5, 4, 8
+PLACES = np.array([3, 4, 0, 9, 11])
+WHERE = {"q_positions": PLACES, "k_positions": PLACES}
+CAUSAL = np.tri(N, dtype=bool)
+ENCODINGS = {
+    "none": identity(),
+    "alibi": alibi(num_heads=HEADS),
+    "rope": rope(head_dim=DIM),
+    "both": chain(rope(head_dim=DIM), alibi(num_heads=HEADS)),
+    "t5": t5(num_heads=HEADS),
+}
+
+
+def normal(seed, *shape, dtype=float):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
+
+
+def qkv(batch=(), groups=HEADS, dtype=float):
+    shapes = ((N, HEADS, DIM), (N, groups, DIM), (N, groups, DIM))
+    return tuple(normal(s, *batch, *shape, dtype=dtype) for s, shape in enumerate(shapes))
+
+
+def of_jax(encoding, params, q, k, v, **options):
+    """JAX's attention with the hooks around it, whose softmax is in float32."""
+    turned = encoding.query(params, q, PLACES), encoding.key(params, k, PLACES)
+    bias = encoding.bias(params, *turned, PLACES, PLACES)
+    bias = None if bias is None else bias.astype(q.dtype)
+    with jax.numpy_dtype_promotion("standard"):
+        return jax.nn.dot_product_attention(*turned, v, bias=bias, **options)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_attention_is_that_of_jax_with_the_hooks_around_it(name, masked):
+    encoding = ENCODINGS[name]
+    params = encoding.init(jax.random.key(0))
+    options = {"mask": CAUSAL[None, None]} if masked else {}
+    for groups in (HEADS, 2, 1):
+        q, k, v = qkv(batch=(2,), groups=groups)
+        expected = of_jax(encoding, params, q, k, v, **options)
+        mask = {"mask": CAUSAL} if masked else {}
+        actual = attend(encoding, params, q, k, v, **WHERE, **mask)
+        np.testing.assert_allclose(actual, expected, atol=2e-6)
+
+
+def test_the_scale_is_the_callers():
+    """T5 has none; NumPy's numbers and traced ones are as good as Python's."""
+    q, k, v = qkv()
+    encoding = ENCODINGS["t5"]
+    params = encoding.init(jax.random.key(0))
+    unscaled = jnp.einsum("qhd,khd->hqk", q, k)
+    bias = encoding.bias(params, q, k, PLACES, PLACES)
+    actual = attention_logits(encoding, params, q, k, **WHERE, scale=1.0)
+    np.testing.assert_allclose(actual, unscaled + bias, atol=1e-13)
+    expected = of_jax(encoding, params, q[None], k[None], v[None], scale=1.0)[0]
+    out = attend(encoding, params, q, k, v, **WHERE, scale=1.0)
+    np.testing.assert_allclose(out, expected, atol=2e-6)
+    narrow = [x.astype(jnp.float32) for x in (q, k)]
+    for scale in (1 / np.sqrt(DIM), np.float32(DIM**-0.5), jnp.asarray(DIM**-0.5)):
+        logits = attention_logits(identity(), (), *narrow, **WHERE, scale=scale)
+        assert logits.dtype == jnp.float32
+        plain = attention_logits(identity(), (), *narrow, **WHERE)
+        np.testing.assert_allclose(logits, plain, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["none", "alibi", "rope", "t5"])
+def test_rows_without_keys_are_zero_with_finite_gradients(name):
+    encoding = ENCODINGS[name]
+    params = encoding.init(jax.random.key(0))
+    mask = CAUSAL & (np.arange(N) >= 2)  # the first two rows see nothing
+
+    @jax.jit
+    def out(params, q, k, v):
+        return attend(encoding, params, q, k, v, **WHERE, mask=mask)
+
+    rows = out(params, *qkv())
+    np.testing.assert_array_equal(rows[:2], 0)
+    assert (np.abs(rows[2:]).max(axis=(1, 2)) > 0).all()
+    gradients = jax.grad(lambda *args: jnp.sum(jnp.sin(out(*args))), argnums=(0, 1, 2, 3))(
+        params, *qkv()
+    )
+    for leaf in jax.tree.leaves(gradients):
+        assert np.isfinite(leaf).all()
+    np.testing.assert_array_equal(gradients[1][:2], 0)
+    np.testing.assert_array_equal(gradients[3][:2], 0)
+
+
+def test_masks_broadcast():
+    q, k, v = qkv(batch=(2,))
+    run = partial(attend, ENCODINGS["rope"], (), q, k, v, **WHERE)
+    expected = run(mask=np.broadcast_to(CAUSAL, (2, HEADS, N, N)))
+    for mask in (CAUSAL, CAUSAL[None], jnp.asarray(CAUSAL)[None, None]):
+        np.testing.assert_array_equal(run(mask=mask), expected)
+    np.testing.assert_array_equal(run(mask=np.array(True)), run())
+
+
+def test_a_value_term_is_added_to_the_output():
+    q, k, v = qkv()
+    encoding = shaw(head_dim=DIM, max_distance=3)
+    params = encoding.init(jax.random.key(1))
+    logits = attention_logits(encoding, params, q, k, **WHERE)
+    weights = jax.nn.softmax(logits, axis=-1)
+    offsets = np.clip(PLACES[None, :] - PLACES[:, None], -3, 3) + 3
+    values = v[None] + params["value_table"][offsets][:, :, None]  # v_j + a^V_r, seen from i
+    expected = jnp.einsum("hqk,qkhd->qhd", weights, values)
+    actual = attend(encoding, params, q, k, v, **WHERE)
+    np.testing.assert_allclose(actual, expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_bfloat16_has_float32_logits(name):
+    encoding = ENCODINGS[name]
+    params = encoding.init(jax.random.key(0))
+    q, k, v = (x.astype(jnp.bfloat16) for x in qkv())
+    logits = attention_logits(encoding, params, q, k, **WHERE)
+    assert logits.dtype == jnp.float32
+    out = attend(encoding, params, q, k, v, **WHERE, mask=CAUSAL)
+    assert out.dtype == jnp.bfloat16
+    wide = (x.astype(jnp.float32) for x in (q, k, v))
+    exact = attend(encoding, params, *wide, **WHERE, mask=CAUSAL)
+    np.testing.assert_allclose(np.asarray(out, np.float32), exact, atol=0.05)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_transforms(name):
+    encoding = ENCODINGS[name]
+    params = encoding.init(jax.random.key(0))
+
+    def out(q, k, v, i):
+        where = {"q_positions": i, "k_positions": i}
+        return attend(encoding, params, q, k, v, **where, mask=CAUSAL)
+
+    batch, i = qkv(batch=(3,)), np.stack([PLACES, PLACES + 1, PLACES[::-1]])
+    rows = [out(*row) for row in zip(*batch, i, strict=True)]
+    jitted = jax.jit(out)
+    np.testing.assert_allclose(jitted(*batch, i), np.stack(rows), atol=1e-13)
+    np.testing.assert_allclose(jax.vmap(jitted)(*batch, i), np.stack(rows), atol=1e-13)
+    total = lambda q, k, v: jnp.sum(jnp.sin(jitted(q, k, v, PLACES)))  # noqa: E731
+    check_grads(total, qkv(), order=1, atol=1e-6, rtol=1e-6)
+
+
+def test_a_causal_row_sees_no_later_key():
+    """By the gradient: row t does not depend on keys, values or positions after t."""
+    q, k, v = qkv()
+    i = jnp.asarray(PLACES, float)
+
+    def row(k, v, j, t):
+        where = {"q_positions": i, "k_positions": j}
+        out = attend(ENCODINGS["both"], ((), ()), q, k, v, **where, mask=CAUSAL)
+        return jnp.sum(out[t])
+
+    for gradient in jax.jit(jax.grad(row, argnums=(0, 1, 2)))(k, v, i, 2):
+        np.testing.assert_array_equal(gradient[3:], 0)
+        assert np.abs(gradient[:3]).max() > 0
+
+
+def test_a_bias_may_have_fewer_axes_than_the_logits():
+    q, k, _ = qkv(batch=(2,))
+    flat = Encoding(bias=lambda params, q, k, i, j: np.eye(N))
+    plain = attention_logits(identity(), (), q, k, **WHERE)
+    logits = attention_logits(flat, (), q, k, **WHERE)
+    np.testing.assert_allclose(logits - plain, np.broadcast_to(np.eye(N), logits.shape), atol=1e-14)
+
+
+def test_keys_that_do_not_divide_are_refused():
+    q, k, v = qkv(groups=3)
+    with pytest.raises(ValueError, match="4 query heads cannot share 3 key heads evenly"):
+        attend(identity(), (), q, k, v, **WHERE)

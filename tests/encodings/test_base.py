@@ -1,0 +1,399 @@
+"""The interface: hooks, their composition, and what positions may be."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxpe import Encoding, alibi, chain, identity, learned, per_head, rope, scale_positions, shaw
+from jaxpe.encodings.attention import attend, attention_logits
+from jaxpe.encodings.base import align_positions, as_positions, compute_dtype, repeat_heads
+
+N, HEADS, DIM = 5, 4, 8
+PLACES = np.arange(N)
+KEY = jax.random.key(0)
+HOOKS = ("embed", "query", "key", "bias", "value", "vectors")
+
+logits_of = jax.jit(attention_logits, static_argnums=0)
+attended = jax.jit(attend, static_argnums=0)
+
+
+def normal(seed, *shape, dtype=float):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def qkv(heads=HEADS, dtype=float):
+    return tuple(normal(seed, N, heads, DIM, dtype=dtype) for seed in range(3))
+
+
+def at(i):
+    return {"q_positions": i, "k_positions": i}
+
+
+def add(amount):
+    return lambda params, x, positions: x + amount
+
+
+def times(amount):
+    return lambda params, x, positions: x * amount
+
+
+def constant(amount):
+    """Bias and value term that are one number, to count what was added."""
+    return Encoding(
+        bias=lambda params, q, k, i, j: jnp.full((HEADS, N, N), amount),
+        value=lambda params, weights, i, j: jnp.full((N, HEADS, DIM), amount),
+    )
+
+
+def without_vectors(encoding):
+    return encoding._replace(vectors=Encoding().vectors)
+
+
+# --- Encoding ---
+
+
+def test_an_encoding_of_nothing_does_nothing():
+    q, k, _ = qkv()
+    nothing = identity()
+    assert nothing.init(KEY) == ()
+    for hook in ("embed", "query", "key"):
+        np.testing.assert_array_equal(getattr(nothing, hook)((), q, PLACES), q)
+    assert nothing.bias((), q, k, PLACES, PLACES) is None
+    assert nothing.value((), np.ones((HEADS, N, N)), PLACES, PLACES) is None
+    with pytest.raises(ValueError, match="no position vectors; encoding_distances gives"):
+        nothing.vectors((), PLACES)
+    assert not any(nothing.defines(hook) for hook in ("init", *HOOKS))
+
+
+def test_an_encoding_of_one_function_goes_everywhere():
+    """Whoever invents an encoding writes one function and loses nothing."""
+
+    def nearby(params, q, k, i, j):
+        return -jnp.abs(i[:, None] - j[None, :]).astype(q.dtype)  # no heads axis: it broadcasts
+
+    own = Encoding(bias=nearby)
+    assert [hook for hook in HOOKS if own.defines(hook)] == ["bias"]
+    q, k, v = qkv()
+    theirs = alibi(num_heads=HEADS, slopes=1.0)
+    i = jnp.asarray(PLACES)
+    expected = attended(theirs, (), q, k, v, **at(i))
+    np.testing.assert_allclose(attended(own, (), q, k, v, **at(i)), expected, atol=1e-14)
+    half = scale_positions(own, 0.5)
+    np.testing.assert_allclose(attended(half, (), q, k, v, **at(2 * i)), expected, atol=1e-14)
+    both = chain(rope(head_dim=DIM), own)
+    only = logits_of(rope(head_dim=DIM), (), q, k, **at(i))
+    added = logits_of(both, both.init(KEY), q, k, **at(i))
+    np.testing.assert_allclose(added, only + nearby((), q, k, i, i)[None], atol=1e-13)
+    mixed = per_head([own, identity()], heads=[1, HEADS - 1])
+    bias = mixed.bias(mixed.init(KEY), q, k, i, i)
+    np.testing.assert_array_equal(bias[0], nearby((), q, k, i, i))
+    np.testing.assert_array_equal(bias[1:], 0)
+
+
+def test_defines_knows_only_hooks():
+    with pytest.raises(AttributeError):
+        identity().defines("rotate")
+
+
+# --- chain ---
+
+
+def test_no_link_is_the_identity_and_one_link_is_itself():
+    encoding = rope(head_dim=DIM)
+    assert chain(encoding) is encoding
+    nothing = chain()
+    assert nothing.init(KEY) == ()
+    assert not any(nothing.defines(hook) for hook in HOOKS)
+    np.testing.assert_array_equal(nothing.query((), np.ones((N, 1, 2)), PLACES), 1)
+
+
+@pytest.mark.parametrize("hook", ["embed", "query", "key"])
+def test_links_apply_in_order(hook):
+    first, second = (Encoding(**{hook: f}) for f in (add(1.0), times(3.0)))
+    x = np.ones((N, 1, 2))
+    for encoding, expected in ((chain(first, second), 6), (chain(second, first), 4)):
+        params = encoding.init(KEY)
+        np.testing.assert_array_equal(getattr(encoding, hook)(params, x, PLACES), expected)
+        assert [name for name in HOOKS if encoding.defines(name)] == [hook]
+
+
+def test_biases_and_value_terms_add_and_absent_ones_do_not_count():
+    q, k, _ = qkv()
+    weights = np.ones((HEADS, N, N))
+    three = chain(constant(1.0), identity(), constant(2.5))
+    params = three.init(KEY)
+    assert params == ((), (), ())
+    np.testing.assert_array_equal(three.bias(params, q, k, PLACES, PLACES), 3.5)
+    np.testing.assert_array_equal(three.value(params, weights, PLACES, PLACES), 3.5)
+    none = Encoding(bias=lambda *args: None, value=lambda *args: None)
+    silent = chain(none, none)
+    assert silent.bias(silent.init(KEY), q, k, PLACES, PLACES) is None
+    assert silent.value(silent.init(KEY), weights, PLACES, PLACES) is None
+
+
+def test_each_link_has_parameters_of_its_own():
+    two = chain(shaw(head_dim=DIM, max_distance=2), rope(head_dim=DIM), learned(length=N, dim=DIM))
+    params = two.init(KEY)
+    assert isinstance(params, tuple)
+    assert [sorted(own) for own in params] == [["key_table", "value_table"], [], ["table"]]
+    same = chain(learned(length=N, dim=DIM), learned(length=N, dim=DIM)).init(KEY)
+    assert not np.array_equal(same[0]["table"], same[1]["table"])
+
+
+def test_vectors_are_those_of_the_one_link_that_has_them():
+    table = learned(length=N, dim=DIM)
+    encoding = chain(identity(), table, shaw(head_dim=DIM, max_distance=2))
+    params = encoding.init(KEY)
+    np.testing.assert_array_equal(encoding.vectors(params, PLACES), params[1]["table"])
+    several = chain(identity(), rope(head_dim=DIM), alibi(num_heads=HEADS))
+    with pytest.raises(ValueError, match=r"encodings \[1, 2\] of the chain all have position vec"):
+        several.vectors(several.init(KEY), PLACES)
+    assert not chain(identity(), shaw(head_dim=DIM, max_distance=2)).defines("vectors")
+
+
+def test_chains_are_associative_with_the_identity():
+    a, b = rope(head_dim=DIM), alibi(num_heads=HEADS)
+    c = shaw(head_dim=DIM, max_distance=2)
+    own = c.init(KEY)
+    q, k, v = qkv()
+    expected = attended(chain(a, b, c), ((), (), own), q, k, v, **at(PLACES))
+    for encoding, params in (
+        (chain(chain(a, b), c), (((), ()), own)),
+        (chain(a, chain(b, c)), ((), ((), own))),
+        (chain(identity(), a, chain(), b, c, identity()), ((), (), (), (), own, ())),
+    ):
+        assert jax.tree.structure(params) == jax.tree.structure(encoding.init(KEY))
+        actual = attended(encoding, params, q, k, v, **at(PLACES))
+        np.testing.assert_allclose(actual, expected, atol=1e-14)
+
+
+def test_a_chain_compiles_once():
+    encoding = chain(
+        rope(head_dim=DIM), per_head([alibi(num_heads=HEADS), identity()], heads=[4, 1])
+    )
+    params = encoding.init(KEY)
+    run = jax.jit(lambda params, q, k, v, i: attend(encoding, params, q, k, v, **at(i)))
+    for shift in range(3):
+        run(params, *qkv(heads=HEADS + 1), PLACES + shift)
+    assert run._cache_size() == 1
+
+
+# --- per_head ---
+
+
+def test_some_heads_turn_and_others_do_not():
+    encoding = per_head([rope(head_dim=DIM), identity()], heads=[3, 1])
+    q, k, _ = qkv()
+    for hook, x in ((encoding.query, q), (encoding.key, k)):
+        turned = hook(((), ()), x, PLACES)
+        np.testing.assert_array_equal(turned[:, :3], rope(head_dim=DIM).query((), x[:, :3], PLACES))
+        np.testing.assert_array_equal(turned[:, 3:], x[:, 3:])
+    assert encoding.bias(((), ()), q, k, PLACES, PLACES) is None
+
+
+def test_heads_mix_biases_turns_and_values():
+    parts = [alibi(num_heads=2), rope(head_dim=DIM), shaw(head_dim=DIM, max_distance=2)]
+    sizes = [2, 1, 1]
+    encoding = per_head(parts, heads=sizes)
+    params = encoding.init(KEY)
+    q, k, v = qkv()
+    whole = attended(encoding, params, q, k, v, **at(PLACES))
+    start = 0
+    for part, own, size in zip(parts, params, sizes, strict=True):
+        mine = slice(start, start + size)
+        alone = attended(part, own, *(x[:, mine] for x in (q, k, v)), **at(PLACES))
+        np.testing.assert_allclose(whole[:, mine], alone, atol=1e-13)
+        start += size
+    bias = encoding.bias(params, q, k, PLACES, PLACES)
+    np.testing.assert_array_equal(bias[2], 0)
+    term = encoding.value(params, np.full((HEADS, N, N), 0.2), PLACES, PLACES)
+    assert term.shape == (N, HEADS, DIM)
+    np.testing.assert_array_equal(term[:, :3], 0)
+
+
+def test_one_head_each_unless_told():
+    encoding = per_head([alibi(num_heads=1, slopes=float(s)) for s in (1, 2, 3, 4)])
+    q, k, _ = qkv()
+    slopes = alibi(num_heads=4, slopes=np.arange(1.0, 5.0))
+    expected = slopes.bias((), q, k, PLACES, PLACES)
+    np.testing.assert_allclose(encoding.bias(encoding.init(KEY), q, k, PLACES, PLACES), expected)
+
+
+def test_grouped_keys_divide_as_the_heads_do():
+    encoding = per_head([rope(head_dim=DIM), identity()], heads=[2, 2])
+    q, k, v = qkv()
+    k, v = k[:, :2], v[:, :2]
+    turned = encoding.key(((), ()), k, PLACES)
+    np.testing.assert_array_equal(turned[:, 0], rope(head_dim=DIM).key((), k, PLACES)[:, 0])
+    np.testing.assert_array_equal(turned[:, 1], k[:, 1])
+    grouped = attended(encoding, ((), ()), q, k, v, **at(PLACES))
+    repeated = [jnp.repeat(x, 2, axis=1) for x in (k, v)]
+    expected = attended(encoding, ((), ()), q, *repeated, **at(PLACES))
+    np.testing.assert_allclose(grouped, expected, atol=1e-14)
+    uneven = per_head([rope(head_dim=DIM), identity()], heads=[1, 3])
+    with pytest.raises(ValueError, match=r"cover 4 heads as \[1, 3\], but the array has 2"):
+        uneven.key(((), ()), k, PLACES)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: per_head([identity()], heads=[1, 2]), r"heads=\[1, 2\] must give at least one"),
+        (lambda: per_head([identity()], heads=[0]), "at least one head to each of 1 encodings"),
+        (lambda: per_head([]), r"heads=\[\] must give"),
+        (
+            lambda: per_head([identity(), learned(length=N, dim=DIM)]),
+            "encoding 1 acts on the embeddings, which all heads share: chain it instead",
+        ),
+        (
+            lambda: per_head([rope(head_dim=DIM), identity()], heads=[2, 3]).query(
+                ((), ()), np.ones((N, 4, DIM)), PLACES
+            ),
+            r"cover 5 heads as \[2, 3\], but the array has 4",
+        ),
+        (
+            lambda: per_head([alibi(num_heads=3), identity()], heads=[2, 2]).bias(
+                ((), ()), np.ones((N, 4, DIM)), np.ones((N, 4, DIM)), PLACES, PLACES
+            ),
+            "built for 3 heads, .* pass num_heads=2",
+        ),
+        (
+            lambda: repeat_heads(np.ones((N, 3, DIM)), 4),
+            "4 query heads cannot share 3 key heads evenly",
+        ),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# --- scale_positions ---
+
+
+@pytest.mark.parametrize("positions", [3 * PLACES, 3.0 * PLACES, (3 * PLACES).astype(np.float32)])
+def test_scaled_positions_are_other_positions(positions):
+    q, k, _ = qkv()
+    for encoding in (rope(head_dim=DIM), alibi(num_heads=HEADS), learned(length=N, dim=DIM)):
+        third = scale_positions(encoding, 1 / 3)
+        assert [third.defines(h) for h in HOOKS] == [encoding.defines(h) for h in HOOKS]
+        params = third.init(KEY)
+        places = np.round(positions / 3)  # whole again, as the table needs
+        if encoding.defines("embed"):
+            whole = scale_positions(encoding, 1.0)
+            np.testing.assert_allclose(
+                whole.vectors(params, places), encoding.vectors(params, PLACES), atol=1e-12
+            )
+            continue
+        np.testing.assert_allclose(
+            logits_of(third, params, q, k, **at(positions)),
+            logits_of(encoding, params, q, k, **at(PLACES)),
+            atol=1e-5 if positions.dtype == np.float32 else 1e-12,
+        )
+
+
+def test_whole_positions_are_scaled_in_the_widest_float():
+    """At 10⁶ a float32 product is a third of a position off by 0.01."""
+    q = normal(0, 1, 1, DIM)
+    i = np.array([10**6 + 1])
+    third = scale_positions(rope(head_dim=DIM), 1 / 3).query((), q, i)
+    expected = rope(head_dim=DIM).query((), q, i / 3)
+    np.testing.assert_allclose(third, expected, atol=1e-9)
+
+
+def test_the_factor_may_be_learned():
+    q, k, _ = qkv()
+
+    def total(factor):
+        encoding = scale_positions(rope(head_dim=DIM), factor)
+        return jnp.sum(jnp.sin(attention_logits(encoding, (), q, k, **at(PLACES))))
+
+    check_grads(jax.jit(total), (jnp.asarray(0.7),), order=1, atol=1e-5, rtol=1e-5)
+    assert jax.grad(total)(jnp.float32(0.7)).dtype == jnp.float32
+
+
+# --- positions ---
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (np.uint8, np.int32),
+        (np.int16, np.int32),
+        (np.int32, np.int32),
+        (np.int64, np.int32),
+        (np.uint32, np.int32),
+        (np.float32, np.float32),
+        (np.float64, np.float64),
+    ],
+)
+def test_positions_are_int32_or_wide_floats(given, kept):
+    positions = as_positions(PLACES.astype(given))
+    assert positions.dtype == kept
+    np.testing.assert_array_equal(positions, PLACES)
+    with jax.enable_x64(False):
+        assert as_positions(PLACES.astype(given)).dtype.itemsize == 4
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, bool, complex])
+def test_positions_that_cannot_count_are_refused(dtype):
+    with pytest.raises(ValueError, match="cannot tell positions apart: pass int32, or float32"):
+        as_positions(jnp.asarray(PLACES).astype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("positions", "shape", "after", "axes", "expected"),
+    [
+        ((5,), (5, 8), 1, 0, (5,)),
+        ((5,), (3, 5, 4, 8), 2, 0, (1, 5)),
+        ((3, 5), (3, 5, 4, 8), 2, 0, (3, 5)),
+        ((1, 5), (3, 5, 4, 8), 2, 0, (1, 5)),
+        ((3, 5), (2, 3, 5, 4, 8), 2, 0, (1, 3, 5)),
+        ((5, 2), (3, 5, 4, 8), 2, 1, (1, 5, 2)),
+        ((0,), (0, 4, 8), 2, 0, (0,)),
+    ],
+)
+def test_positions_get_the_axes_of_their_array(positions, shape, after, axes, expected):
+    aligned = align_positions(np.zeros(positions, int), shape, after=after, axes=axes)
+    assert aligned.shape == expected
+
+
+@pytest.mark.parametrize(
+    ("positions", "shape"),
+    [
+        ((4,), (5, 2, 8)),
+        ((1,), (5, 2, 8)),
+        ((2, 5), (3, 5, 2, 8)),
+        ((3, 5), (5, 2, 8)),
+        ((), (5, 2, 8)),
+    ],
+)
+def test_positions_that_do_not_fit_are_refused(positions, shape):
+    with pytest.raises(
+        ValueError, match=r"do not fit an array of shape .* pass \[..., n\] with n = 5"
+    ):
+        align_positions(np.zeros(positions, int), shape, after=2)
+
+
+def test_a_batch_has_common_positions_or_its_own():
+    q = normal(3, 2, N, HEADS, DIM)
+    encoding = rope(head_dim=DIM)
+    own = np.stack([PLACES, 7 + 2 * PLACES])
+    rows = [encoding.query((), x, i) for x, i in zip(q, own, strict=True)]
+    np.testing.assert_allclose(encoding.query((), q, own), np.stack(rows), atol=1e-13)
+    common = encoding.query((), q, PLACES)
+    np.testing.assert_allclose(common[1], encoding.query((), q[1], PLACES), atol=1e-13)
+
+
+@pytest.mark.parametrize("x64", [True, False])
+def test_dtypes_go_in_and_come_out(x64):
+    with jax.enable_x64(x64):
+        encoding = chain(rope(head_dim=DIM), alibi(num_heads=HEADS))
+        for dtype in (jnp.bfloat16, jnp.float16, jnp.float32, *([jnp.float64] if x64 else [])):
+            q = jnp.ones((N, HEADS, DIM), dtype)
+            assert compute_dtype(q) == (jnp.float64 if dtype == jnp.float64 else jnp.float32)
+            assert encoding.query(((), ()), q, PLACES).dtype == dtype
+            assert encoding.bias(((), ()), q, q, PLACES, PLACES).dtype == compute_dtype(q)
+            assert attend(encoding, ((), ()), q, q, q, **at(PLACES)).dtype == dtype

@@ -1,0 +1,1005 @@
+"""Rotary encodings: laws of the rotation, its derivative, phases, scalings and layouts."""
+
+import inspect
+import re
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+from jax.test_util import check_grads
+
+import jaxpe
+from jaxpe import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    NtkByPartsScaling,
+    NtkScaling,
+    ProportionalScaling,
+    YarnScaling,
+    axial_rope,
+    inverse_frequencies,
+    mrope,
+    rope,
+    scale_positions,
+    xpos,
+)
+from jaxpe.encodings import rotary
+from jaxpe.encodings._phases import phases
+from jaxpe.encodings.attention import attend, attention_logits
+from jaxpe.encodings.rope_scaling import scaling_from_hf
+
+N, HEADS, DIM = 6, 2, 16
+PLACES = np.array([0, 3, 4, 9, 2, 25])
+CAUSAL = np.tri(N, dtype=bool)
+
+LONG = LongRopeScaling((1.0,) * 8, tuple(np.linspace(1, 4, 8).tolist()), 16, factor=4.0)
+SCALINGS = {
+    "linear": LinearScaling(4.0),
+    "ntk": NtkScaling(4.0),
+    "dynamic": DynamicScaling(4.0, 16),
+    "ntk_by_parts": NtkByPartsScaling(4.0, 64),
+    "yarn": YarnScaling(4.0, 64),
+    "llama3": Llama3Scaling(8.0, 1.0, 4.0, 64),
+    "longrope": LONG,
+    "proportional": ProportionalScaling(2.0, 0.5),
+}
+# Encodings of positions with one coordinate; dynamic and longrope with the length they need.
+LINE = {
+    "half_split": rope(head_dim=DIM),
+    "interleaved": rope(head_dim=DIM, layout="interleaved"),
+    "partial": rope(head_dim=DIM, fraction=0.25),
+    "partial_interleaved": rope(head_dim=DIM, fraction=0.25, layout="interleaved"),
+    **{name: rope(head_dim=DIM, scaling=s, length=40) for name, s in SCALINGS.items()},
+    "xpos": xpos(head_dim=DIM),
+    "xpos_interleaved": xpos(head_dim=DIM, scale_base=128.0, center=9.0, layout="interleaved"),
+}
+# Encodings of positions with several.
+GRID = {
+    "axial_2": (2, axial_rope(head_dim=DIM)),
+    "axial_2_interleaved": (2, axial_rope(head_dim=DIM, layout="interleaved")),
+    "axial_3": (3, axial_rope(head_dim=18, axes=3, base=100.0)),
+    "mrope": (3, mrope(head_dim=DIM, sections=(4, 2, 2))),
+    "mrope_turns": (3, mrope(head_dim=DIM, sections=(4, 2, 2), interleaved_sections=True)),
+}
+# What cos and sin are multiplied by.
+FACTORS = {"yarn": 0.1 * np.log(4) + 1, "longrope": np.sqrt(1 + np.log(4) / np.log(16))}
+
+# Not compiled as a whole: operations of these shapes are, once for all encodings.
+logits_of, attended = attention_logits, attend
+
+
+def query_of(encoding, q, i):
+    return encoding.query((), q, i)
+
+
+def normal(seed, *shape, dtype=float):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
+
+
+def qkv(dtype=float, heads=HEADS, dim=DIM):
+    return tuple(normal(seed, N, heads, dim, dtype=dtype) for seed in range(3))
+
+
+def at(i):
+    return {"q_positions": i, "k_positions": i}
+
+
+def turned_slowly(x, angles, interleaved=False):
+    """The obvious formula: slices and a concatenation, angles `[n, half]`."""
+    cos, sin = jnp.cos(angles)[:, None, :], jnp.sin(angles)[:, None, :]
+    if interleaved:
+        a, b = x[..., ::2], x[..., 1::2]
+        pairs = jnp.stack([a * cos - b * sin, b * cos + a * sin], axis=-1)
+        return pairs.reshape(x.shape)
+    a, b = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+
+# --- laws of the rotation ---
+
+
+@pytest.mark.parametrize("name", LINE)
+def test_logits_depend_on_offsets_alone(name):
+    q, k, _ = qkv()
+    rng = np.random.default_rng(1)
+    far = 10**4 if name.startswith("xpos") else 10**6  # beyond, the decay leaves the floats
+    here = logits_of(LINE[name], (), q, k, **at(PLACES))
+    for shift in (*rng.integers(-far, far, 3), far):
+        there = logits_of(LINE[name], (), q, k, **at(PLACES + shift))
+        np.testing.assert_allclose(there, here, atol=1e-9)
+    between = PLACES + rng.uniform(0, 1, N)
+    here = logits_of(LINE[name], (), q, k, **at(between))
+    for shift in (0.25, -17.3, far / 3):
+        there = logits_of(LINE[name], (), q, k, **at(between + shift))
+        np.testing.assert_allclose(there, here, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_logits_depend_on_offsets_of_every_coordinate(name):
+    axes, encoding = GRID[name]
+    rng = np.random.default_rng(2)
+    width = 18 if axes == 3 and name.startswith("axial") else DIM
+    q, k, _ = qkv(dim=width)
+    for places in (rng.integers(0, 30, (N, axes)), rng.uniform(0, 30, (N, axes))):
+        here = logits_of(encoding, (), q, k, **at(places))
+        for shift in (rng.integers(-(10**6), 10**6, axes), rng.integers(0, 9, axes)):
+            there = logits_of(encoding, (), q, k, **at(places + shift))
+            np.testing.assert_allclose(there, here, atol=1e-8)
+        for axis in range(axes):  # and every coordinate counts
+            moved = places + np.eye(axes, dtype=places.dtype)[axis] * np.arange(N)[:, None]
+            assert np.abs(logits_of(encoding, (), q, k, **at(moved)) - here).max() > 1e-3
+
+
+def test_logits_depend_on_offsets_alone_in_float32():
+    q, k, _ = qkv(np.float32)
+    here = logits_of(LINE["half_split"], (), q, k, **at(PLACES))
+    for shift in (10**6, 2**31 - 100, -(2**31)):
+        there = logits_of(LINE["half_split"], (), q, k, **at((PLACES + shift).astype(np.int32)))
+        np.testing.assert_allclose(there, here, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in LINE if not name.startswith("xpos")])
+def test_rotation_preserves_norms_up_to_the_attention_factor(name):
+    q, _, _ = qkv()
+    turned = query_of(LINE[name], q, PLACES)
+    factor = FACTORS.get(name, 1.0)
+    np.testing.assert_allclose(
+        jnp.linalg.norm(turned, axis=-1), factor * jnp.linalg.norm(q, axis=-1), rtol=1e-12
+    )
+    np.testing.assert_array_equal(query_of(LINE[name], q, 0 * PLACES), factor * q)
+
+
+@pytest.mark.parametrize("name", ["partial", "partial_interleaved"])
+def test_partial_rotation_leaves_the_rest(name):
+    q, _, _ = qkv()
+    turned = query_of(LINE[name], q, PLACES)
+    np.testing.assert_array_equal(turned[..., 4:], q[..., 4:])
+    layout = "interleaved" if name.endswith("interleaved") else "half_split"
+    small = rope(head_dim=4, layout=layout)
+    np.testing.assert_array_equal(turned[..., :4], query_of(small, q[..., :4], PLACES))
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_the_hook_is_the_obvious_formula(interleaved):
+    q, _, _ = qkv()
+    encoding = rope(head_dim=DIM, layout="interleaved" if interleaved else "half_split")
+    for places in (PLACES, -PLACES, PLACES + 0.3, PLACES + 10**6):
+        angles = places[:, None] * inverse_frequencies(DIM)
+        expected = turned_slowly(q, angles, interleaved)
+        np.testing.assert_allclose(query_of(encoding, q, places), expected, atol=1e-9)
+
+
+def test_sinusoidal_vectors_are_turned_by_a_shift():
+    """PE(i + k) = R(k) PE(i); sine comes first there, so the rotation is by −k."""
+    i, k = np.arange(N), 7
+    vectors = jaxpe.sinusoidal_vectors(i, dim=DIM)[:, None]
+    turned = query_of(LINE["interleaved"], vectors, np.full(N, -k))[:, 0]
+    np.testing.assert_allclose(turned, jaxpe.sinusoidal_vectors(i + k, dim=DIM), atol=1e-12)
+
+
+def test_xpos_decays_by_the_published_factor():
+    """⟨q_i, k_j⟩ of unit pairs is Σ ζ_k^((i−j)/b) cos ω_k(i − j), whatever the centre."""
+    i, j = 700, 188
+    zeta = (np.arange(0, DIM, 2) + 0.4 * DIM) / (1.4 * DIM)
+    expected = np.sum(zeta ** ((i - j) / 512.0) * np.cos(inverse_frequencies(DIM) * (i - j)))
+    unit = jnp.repeat(jnp.asarray([1.0, 0.0]), DIM // 2)[None, None, :]
+    for center in (0.0, 400.0):
+        encoding = xpos(head_dim=DIM, center=center)
+        where = {"q_positions": np.array([i]), "k_positions": np.array([j])}
+        logit = logits_of(encoding, (), unit, unit, scale=1.0, **where)
+        np.testing.assert_allclose(logit, [[[expected]]], rtol=1e-12)
+    with pytest.raises(ValueError, match="no position vectors"):
+        encoding.vectors((), PLACES)
+
+
+def test_text_turns_under_mrope_as_under_rope():
+    q, _, _ = qkv()
+    expected = query_of(LINE["half_split"], q, PLACES)
+    for name in ("mrope", "mrope_turns"):
+        places = np.repeat(PLACES[:, None], 3, axis=1)
+        np.testing.assert_array_equal(query_of(GRID[name][1], q, places), expected)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "axes", "axis_of"),
+    [
+        (axial_rope(head_dim=8), 2, [0, 0, 1, 1]),
+        (mrope(head_dim=12, sections=(3, 2, 1)), 3, [0, 0, 0, 1, 1, 2]),
+        (mrope(head_dim=12, sections=(2, 2, 2), interleaved_sections=True), 3, [0, 1, 2] * 2),
+        (mrope(head_dim=8, sections=(2, 2, 0)), 3, [0, 0, 1, 1]),
+    ],
+)
+def test_every_frequency_follows_its_coordinate(encoding, axes, axis_of):
+    half = len(axis_of)
+    for moving in range(axes):
+        places = 5 * np.eye(axes, dtype=int)[moving : moving + 1]
+        turned = encoding.query((), jnp.ones((1, 1, 2 * half)), places)
+        changed = np.asarray(turned[0, 0, :half] != 1)
+        np.testing.assert_array_equal(changed, np.array(axis_of) == moving)
+
+
+@pytest.mark.parametrize("reference", [None, np.tile([0.6, 0.8], 4), np.tile([0.0, -3.0], 4)])
+def test_orbit_of_equal_pairs_has_the_sinusoidal_distances(reference):
+    i = np.array([0, 1, 5, 17, 400])
+    expected = jaxpe.euclidean_distances(jaxpe.sinusoidal_vectors(i, dim=8)).values
+    size = 1.0 if reference is None else np.linalg.norm(reference[:2])
+    orbit = jaxpe.euclidean_distances(jaxpe.rotary_orbit(i, dim=8, reference=reference)).values
+    np.testing.assert_allclose(orbit, size * expected, atol=1e-12)
+    for layout in ("half_split", "interleaved"):
+        vectors = rope(head_dim=8, layout=layout).vectors((), i)
+        np.testing.assert_allclose(jaxpe.euclidean_distances(vectors).values, expected, atol=1e-13)
+
+
+def test_orbit_distances_depend_on_offsets_alone():
+    q = np.random.default_rng(1).standard_normal(6)
+    near, far = (
+        jaxpe.euclidean_distances(jaxpe.rotary_orbit(start + np.arange(5), dim=6, reference=q))
+        for start in (0, 1000)
+    )
+    np.testing.assert_allclose(near.values, far.values, atol=1e-11)
+
+
+# --- in attention ---
+
+
+@pytest.mark.parametrize(
+    "name", ["half_split", "partial_interleaved", "dynamic", "yarn", "longrope", "xpos"]
+)
+def test_decoding_with_a_cache_is_the_whole_row_by_row(name):
+    encoding = LINE[name]
+    q, k, v = qkv()
+    i = np.arange(N, dtype=np.int32)
+    whole = attended(encoding, (), q, k, v, **at(i), mask=CAUSAL)
+
+    def step(cache, t):
+        """Only the new key is turned; the cache holds turned ones."""
+        key = encoding.key((), k[t][None], t[None])
+        cache = cache.at[t].set(key[0])
+        query = encoding.query((), q[t][None], t[None])
+        rows = attend(
+            jaxpe.identity(), (), query, cache, v, **at(i[:1]) | {"k_positions": i}, mask=i <= t
+        )
+        return cache, rows[0]
+
+    _, rows = jax.lax.scan(step, jnp.zeros_like(k), jnp.arange(N, dtype=jnp.int32))
+    np.testing.assert_allclose(rows, whole, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "scaling", [DynamicScaling(4.0, 3), LONG._replace(original_max_position_embeddings=3)]
+)
+def test_without_a_length_cached_keys_keep_old_frequencies(scaling):
+    """As documented: the frequencies are those of the largest position at hand."""
+    _, k, _ = qkv()
+    i = np.arange(N)
+    encoding = rope(head_dim=DIM, scaling=scaling)
+    whole = encoding.key((), k, i)
+    cached = jnp.concatenate([encoding.key((), k[t : t + 1], i[t : t + 1]) for t in i])
+    assert np.abs(cached - whole).max() > 0.05
+    np.testing.assert_allclose(cached[-1], whole[-1], atol=1e-12)  # the last saw all
+    told = rope(head_dim=DIM, scaling=scaling, length=N)
+    np.testing.assert_allclose(told.key((), k, i), whole, atol=1e-6)
+    # Of a batch, the longest row decides for all.
+    both = encoding.key((), jnp.stack([k[:2], k[:2]]), np.array([[0, 1], [4, 5]]))
+    np.testing.assert_allclose(both[0], whole[:2], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["half_split", "yarn", "xpos"])
+def test_left_padding_packing_and_offsets(name):
+    encoding = LINE[name]
+    q, k, v = qkv()
+    i = np.arange(N)
+    whole = attended(encoding, (), q, k, v, **at(i), mask=CAUSAL)
+    offset = attended(encoding, (), q, k, v, **at(i + 100), mask=CAUSAL)
+    np.testing.assert_allclose(offset, whole, atol=1e-12)
+    padded = [jnp.concatenate([jnp.full((2, HEADS, DIM), 9.0), x]) for x in (q, k, v)]
+    places = np.concatenate([[0, 0], i])
+    mask = np.tri(N + 2, dtype=bool) & (np.arange(N + 2) >= 2)
+    out = attended(encoding, (), *padded, **at(places), mask=mask)
+    np.testing.assert_allclose(out[2:], whole, atol=1e-12)
+    np.testing.assert_array_equal(out[:2], 0)
+    packed = np.array([0, 1, 2, 0, 1, 2])
+    mask = CAUSAL & (np.arange(N)[:, None] // 3 == np.arange(N) // 3)
+    out = attended(encoding, (), q, k, v, **at(packed), mask=mask)
+    for own in (slice(0, 3), slice(3, 6)):
+        where = at(packed[own]) | {"mask": CAUSAL[:3, :3]}
+        alone = attended(encoding, (), q[own], k[own], v[own], **where)
+        np.testing.assert_allclose(out[own], alone, atol=1e-12)
+
+
+# --- the derivative ---
+
+TURNS = {
+    "half_split": rope(head_dim=DIM),
+    "interleaved": rope(head_dim=DIM, layout="interleaved"),
+    "partial": rope(head_dim=DIM, fraction=0.5),
+    "yarn": LINE["yarn"],
+    "xpos": xpos(head_dim=DIM, scale_base=64.0),
+}
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("name", ["half_split", "interleaved", "partial"])
+def test_the_gradient_is_the_rotation_back(name, dtype):
+    """L̇x = R(−φ) L̇y, to the last digit."""
+    q, g, _ = (x.astype(dtype) for x in qkv())
+    encoding = TURNS[name]
+
+    @jax.jit
+    def both(q, g):
+        out, back = jax.vjp(lambda q: encoding.query((), q, PLACES), q)
+        return out, back(g)[0], encoding.query((), g, -PLACES), back(out)[0]
+
+    _, pulled, turned_back, again = both(q, g)
+    assert pulled.dtype == dtype
+    ulp = float(jnp.finfo(dtype).eps)
+    wide = [np.asarray(x, np.float64) for x in (pulled, turned_back, again, q)]
+    np.testing.assert_allclose(wide[0], wide[1], rtol=ulp, atol=ulp)
+    np.testing.assert_allclose(wide[2], wide[3], rtol=4 * ulp, atol=4 * ulp)  # Rᵀ R = I
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_derivatives_are_those_of_the_obvious_formula(interleaved):
+    """Reverse, forward, batched and twice, in the query and in float positions."""
+    q, g, _ = qkv()
+    encoding = rope(head_dim=DIM, layout="interleaved" if interleaved else "half_split")
+    w = jnp.asarray(inverse_frequencies(DIM))
+    i = PLACES + 0.25
+
+    def fast(q, i):
+        return jnp.sum(jnp.sin(encoding.query((), q, i)) * g)
+
+    def slow(q, i):
+        return jnp.sum(jnp.sin(turned_slowly(q, i[:, None] * w[None, :], interleaved)) * g)
+
+    def everything(f):
+        along = lambda q, i: jax.jvp(f, (q, i), (g, jnp.cos(i)))[1]  # noqa: E731
+        return {
+            "reverse": jax.grad(f, argnums=(0, 1))(q, i),
+            "forward of reverse": jax.jvp(jax.grad(f), (q, i), (g, jnp.cos(i)))[1],
+            "reverse of forward": jax.grad(along, argnums=(0, 1))(q, i),
+            "reverse of reverse": jax.grad(lambda i: jnp.sum(jax.grad(f)(q, i) ** 2))(i),
+            "jacobian": jax.jacfwd(jax.grad(f, argnums=1), argnums=0)(q, i),
+            "hessian": jax.hessian(f, argnums=1)(q, i),
+            "batch of q": jax.vmap(jax.grad(f), (0, None))(jnp.stack([q, g]), i),
+            "batch of i": jax.vmap(jax.grad(f, argnums=1), (None, 0))(q, jnp.stack([i, 2 * i])),
+            "batch of both": jax.vmap(jax.grad(f, argnums=(0, 1)))(
+                jnp.stack([q, g]), jnp.stack([i, 2 * i])
+            ),
+            "grad of a batch": jax.grad(
+                lambda i: jax.vmap(f, (0, None))(jnp.stack([q, g]), i).sum()
+            )(i),
+            "rematerialised": jax.grad(jax.checkpoint(f), argnums=(0, 1))(q, i),
+        }
+
+    actual, expected = (jax.jit(partial(everything, f))() for f in (fast, slow))
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-9), actual, expected)
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_derivatives_are_finite_differences(name):
+    q, g, _ = qkv()
+    encoding = TURNS[name]
+
+    @jax.jit
+    def total(q, i):
+        return jnp.sum(jnp.sin(encoding.query((), q, i) + encoding.key((), q, 2 * i)) * g)
+
+    check_grads(total, (q, PLACES + 0.25), order=1, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_derivatives_by_coordinate(name):
+    axes, encoding = GRID[name]
+    width = 18 if name == "axial_3" else DIM
+    q = normal(0, N, HEADS, width)
+    places = jnp.asarray(np.random.default_rng(3).uniform(0, 9, (N, axes)))
+    total = jax.jit(lambda i: jnp.sum(jnp.sin(encoding.query((), q, i))))
+    check_grads(total, (places,), order=1, modes=("rev",), atol=1e-6, rtol=1e-6)
+
+
+def test_batches_and_vmap_agree():
+    q = normal(4, 3, N, HEADS, DIM)
+    places = np.stack([PLACES, PLACES + 5, 2 * PLACES])
+    for encoding in (LINE["half_split"], LINE["interleaved"]):
+        rows = np.stack([encoding.query((), x, i) for x, i in zip(q, places, strict=True)])
+        np.testing.assert_allclose(query_of(encoding, q, places), rows, atol=1e-13)
+        turn = jax.jit(partial(encoding.query, ()))
+        np.testing.assert_allclose(jax.vmap(turn)(q, places), rows, atol=1e-13)
+        np.testing.assert_allclose(jax.vmap(turn, (0, None))(q, PLACES)[0], rows[0], atol=1e-13)
+        np.testing.assert_allclose(jax.vmap(turn, (None, 0))(q[0], places)[0], rows[0], atol=1e-13)
+
+
+@pytest.mark.parametrize("layout", ["half_split", "interleaved"])
+def test_nothing_of_the_query_is_kept(layout):
+    q = normal(5, 3, N, HEADS, DIM, dtype=np.float32)
+    encoding = rope(head_dim=DIM, layout=layout)
+    _, back = jax.vjp(lambda q: encoding.query((), q, PLACES), q)
+    kept = [leaf.size for leaf in jax.tree.leaves(back) if hasattr(leaf, "size")]
+    assert sum(kept) < q.size
+    assert max(kept) <= N * DIM
+    # Where positions are differentiated too, the query is needed, and there.
+    floats = jnp.asarray(PLACES, jnp.float32)
+    _, back = jax.vjp(lambda q, i: encoding.query((), q, i), q, floats)
+    assert all(np.isfinite(x).all() for x in back(q))
+    assert np.abs(back(jnp.flip(q, 0))[1]).max() > 0.1
+
+
+def mesh(kind):
+    return jax.make_mesh((1, 1), ("rows", "heads"), axis_types=(kind,) * 2)
+
+
+@pytest.mark.parametrize("layout", ["half_split", "interleaved"])
+@pytest.mark.parametrize("kind", list(jax.sharding.AxisType)[:2])
+def test_on_a_mesh(layout, kind):
+    """Positions and rows on one axis, heads on another; explicit axes are checked when tracing."""
+    encoding = rope(head_dim=DIM, layout=layout)
+    q, _, _ = qkv(np.float32)
+    total = lambda q, i: jnp.sum(jnp.sin(encoding.query((), q, i)))  # noqa: E731
+    expected = encoding.query((), q, PLACES), jax.grad(total)(q, PLACES)
+    spec = PartitionSpec("rows", "heads")
+    with jax.set_mesh(mesh(kind)):
+        there = jax.device_put(q, jax.sharding.NamedSharding(mesh(kind), spec))
+        i = jax.device_put(
+            PLACES.astype(np.int32), jax.sharding.NamedSharding(mesh(kind), PartitionSpec("rows"))
+        )
+        turned = query_of(encoding, there, i), jax.jit(jax.grad(total))(there, i)
+        jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), turned, expected)
+        if kind == jax.sharding.AxisType.Explicit:
+            assert jax.typeof(turned[0]).sharding.spec[:2] == ("rows", "heads")
+
+
+def test_in_shard_map_learned_scales_have_their_gradient():
+    """Queries differ from device to device, the factor of positions does not."""
+    q, _, _ = qkv()
+
+    def total(factor, q):
+        encoding = scale_positions(LINE["half_split"], factor)
+        return jnp.sum(jnp.sin(encoding.query((), q, PLACES)))
+
+    spec = PartitionSpec(None, "heads")
+
+    def summed(factor, q):
+        return jax.lax.psum(total(factor, q), "heads")
+
+    whole = jax.shard_map(
+        summed,
+        mesh=mesh(jax.sharding.AxisType.Auto),
+        in_specs=(PartitionSpec(), spec),
+        out_specs=PartitionSpec(),
+    )
+    actual = jax.jit(jax.grad(whole, argnums=(0, 1)))(0.7, q)
+    expected = jax.grad(total, argnums=(0, 1))(0.7, q)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12), actual, expected)
+
+
+def test_shard_map_knows_what_positions_make_different():
+    """A query that all devices share differs between them once turned by positions that do."""
+    claim = jax.shard_map(
+        lambda q, i: LINE["half_split"].query((), q, i),
+        mesh=mesh(jax.sharding.AxisType.Auto),
+        in_specs=(PartitionSpec(), PartitionSpec("rows")),
+        out_specs=PartitionSpec(),
+    )
+    with pytest.raises(ValueError, match="out_specs"):
+        claim(jnp.ones((N, 1, DIM)), PLACES)
+
+
+# --- phases ---
+
+
+def exactly(positions, frequencies):
+    """ω i modulo a turn, in integers: ω is a fraction, and 2π is known to 60 digits."""
+    turn = 628318530717958647692528676655900576839433879875021164194989
+    place = 10**59
+    rows = []
+    for i in positions.tolist():
+        row = []
+        for w in frequencies.tolist():
+            top, bottom = w.as_integer_ratio()
+            scaled = i * top * place % (turn * bottom)
+            row.append(scaled / (place * bottom))
+        rows.append(row)
+    return np.array(rows)
+
+
+def apart(a, b):
+    """Largest difference of angles, whole turns aside."""
+    return np.abs((np.asarray(a, np.float64) - b + np.pi) % (2 * np.pi) - np.pi).max()
+
+
+def far_positions(largest):
+    some = np.random.default_rng(0).integers(-largest, largest, 300)
+    return np.concatenate([some, [largest, -largest, largest - 1]]).astype(np.int32)
+
+
+@pytest.mark.parametrize("largest", [10**6, 2**31 - 1])
+def test_phases_are_right_far_out_in_float32(largest):
+    positions, w = far_positions(largest), inverse_frequencies(64)
+    expected = exactly(positions, w)
+    assert apart(phases(positions, w, jnp.float32), expected) < 1e-6
+    assert apart(jax.jit(lambda i: phases(i, w, jnp.float32))(positions), expected) < 1e-6
+    assert apart(phases(positions, w, jnp.float64), expected) < 1e-6
+    product = positions.astype(np.float32)[:, None] * w.astype(np.float32)
+    assert apart(product, expected) > 1e-2
+
+
+@pytest.mark.parametrize("w", [[3.0, 6.0], [7.5, 100.0], [-0.3, -9.0]])
+def test_phases_of_fast_and_backward_frequencies(w):
+    positions, w = far_positions(10**6), np.array(w)
+    assert apart(phases(positions, w, jnp.float32), exactly(positions, w)) < 1e-6
+
+
+def test_phases_between_positions():
+    whole, w = far_positions(10**5), inverse_frequencies(16)
+    positions = whole.astype(np.float32) + np.float32(0.375)
+    parts = exactly((8 * positions).astype(int), w / 8)
+    assert apart(phases(positions, w, jnp.float32), parts) < 1e-6
+    assert apart(phases(positions.astype(np.float64), w, jnp.float32), parts) < 1e-6
+    slope = jax.vmap(jax.jacfwd(lambda i: phases(i[None], w, jnp.float32)[0]))(positions)
+    np.testing.assert_allclose(slope, np.tile(w, (len(positions), 1)), rtol=1e-6)
+    with jax.enable_x64(False):
+        assert apart(phases(positions, w, jnp.float32), parts) < 1e-6
+
+
+def test_traced_frequencies_take_the_product():
+    w = jnp.asarray(inverse_frequencies(8))
+    run = jax.jit(lambda w: phases(PLACES, w, w.dtype))
+    np.testing.assert_allclose(run(w), PLACES[:, None] * np.asarray(w), rtol=1e-15)
+    narrow = run(w.astype(jnp.float32))
+    assert narrow.dtype == jnp.float32
+    np.testing.assert_allclose(narrow, PLACES[:, None] * np.asarray(w), rtol=2e-7)
+    gradient = jax.grad(lambda w: phases(PLACES, w, w.dtype).sum())(w)
+    np.testing.assert_allclose(gradient, PLACES.sum())
+
+
+@pytest.mark.parametrize("layout", ["half_split", "interleaved"])
+def test_bfloat16_queries_get_float32_angles(layout):
+    encoding = rope(head_dim=DIM, layout=layout)
+    q = qkv()[0].astype(jnp.bfloat16)
+    i = PLACES + 10**6
+    turned = query_of(encoding, q, i)
+    assert turned.dtype == jnp.bfloat16
+    wide = query_of(encoding, q.astype(jnp.float32), i)
+    assert jnp.array_equal(turned, wide.astype(jnp.bfloat16))
+    exact = query_of(encoding, q.astype(jnp.float64), i)
+    np.testing.assert_allclose(wide, exact, atol=5e-6)
+
+
+@pytest.mark.parametrize("name", ["half_split", "interleaved", "yarn", "xpos"])
+def test_float32_is_near_float64_and_eager_equals_jit(name):
+    q = qkv()[0]
+    exact = query_of(LINE[name], q, PLACES)
+    with jax.enable_x64(False):
+        rough = LINE[name].query((), np.asarray(q, np.float32), PLACES)
+        assert rough.dtype == jnp.float32
+        jitted = query_of(LINE[name], np.asarray(q, np.float32), PLACES)
+    np.testing.assert_allclose(rough, exact, atol=5e-6)
+    np.testing.assert_allclose(rough, jitted, atol=1e-6)
+    np.testing.assert_allclose(LINE[name].query((), q, PLACES), exact, atol=1e-13)
+
+
+# --- the program ---
+
+
+def cosine_loops(program):
+    """Elements written by the loops of a compiled program that compute cosines or sines."""
+    sizes = []
+    for part in re.split(r"\n}\n", program.as_text()):
+        if re.search(r" (cosine|sine)\(", part):
+            root = re.search(r"ROOT [^=]*= (.*?) [a-z\-]+\(", part).group(1)
+            shapes = [re.findall(r"\d+", shape) for shape in re.findall(r"\[([\d,]*)\]", root)]
+            sizes.append(max(int(np.prod([int(n) for n in shape])) for shape in shapes))
+    return sizes
+
+
+@pytest.mark.parametrize("derivative", [False, True])
+@pytest.mark.parametrize("layout", ["half_split", "interleaved"])
+def test_cosines_are_computed_once_for_all_heads_and_rows(layout, derivative):
+    """The compiler would compute them again for each: the count it reports does not tell."""
+    encoding = rope(head_dim=DIM, layout=layout)
+    n, batch, heads = 8, 3, 5
+    q = jnp.ones((batch, n, heads, DIM), jnp.float32)
+
+    def run(q, i):
+        out, back = jax.vjp(lambda q: encoding.query((), q, i), q)
+        return back(out)[0] if derivative else out
+
+    program = jax.jit(run).lower(q, jnp.arange(n, dtype=jnp.int32)).compile()
+    loops = cosine_loops(program)
+    assert loops
+    assert max(loops) <= 2 * n * DIM // 2, loops
+
+
+def test_the_gather_against_the_compiler_on_cpu_is_not_elsewhere():
+    lowered = jax.jit(partial(LINE["half_split"].query, ())).trace(qkv()[0], PLACES)
+    texts = {
+        kind: lowered.lower(lowering_platforms=(kind,)).as_text() for kind in ("cpu", "tpu", "cuda")
+    }
+    assert {kind: "stablehlo.gather" in text for kind, text in texts.items()} == {
+        "cpu": True,
+        "tpu": False,
+        "cuda": False,
+    }
+
+
+@pytest.mark.parametrize("name", ["half_split", "interleaved", "partial", "dynamic", "xpos"])
+def test_another_call_compiles_nothing(name):
+    run = jax.jit(lambda q, i: LINE[name].query((), q, i))
+    for shift in range(3):
+        run(qkv()[shift], PLACES + shift)
+    assert run._cache_size() == 1
+
+
+# --- scalings ---
+
+AT = np.array([0, 8, 16, 24, 31])
+GOLDEN = {
+    "linear": (LinearScaling(4.0), 1e4, None, [0.25, 0.025, 0.0025, 0.00025, 3.333804e-5]),
+    "dynamic": (
+        DynamicScaling(4.0, 8192),
+        1e4,
+        16384,
+        [1, 0.06601166, 0.004357539, 0.0002876484, 2.667043e-5],
+    ),
+    "yarn": (YarnScaling(4.0, 2048), 1e4, None, [1, 0.1, 0.005384615, 0.00025, 3.333804e-5]),
+    "llama3": (
+        Llama3Scaling(8.0, 1.0, 4.0, 8192),
+        5e5,
+        None,
+        [1, 0.03760603, 0.000524846, 6.64787e-6, 3.767323e-7],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_frequencies(name):
+    scaling, base, length, expected = GOLDEN[name]
+    inverse, factor = scaling.frequencies(64, base, length)
+    assert inverse.dtype == np.float64
+    np.testing.assert_allclose(inverse[AT], expected, rtol=5e-7)
+    assert factor == (pytest.approx(1.138629436111989, rel=1e-15) if name == "yarn" else 1.0)
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scaled_frequencies_lie_between_linear_and_none(name):
+    """Whatever the scaling, no frequency rises, and none falls below ω/s."""
+    scaling = SCALINGS[name]
+    inverse, _ = scaling.frequencies(DIM, 1e4, 64)
+    full = inverse_frequencies(DIM)
+    if name == "proportional":
+        np.testing.assert_array_equal(inverse, np.where(np.arange(8) < 4, full / 2, 0))
+        return
+    least = full / {"dynamic": 13.0}.get(name, scaling.factor)  # dynamic: s·L/L0 − (s − 1)
+    assert (inverse <= full * (1 + 1e-15)).all()
+    assert (inverse >= least * (1 - 1e-15)).all()
+
+
+@pytest.mark.parametrize("dim", [2, 4, 64])
+def test_ntk_keeps_the_fastest_and_divides_the_slowest(dim):
+    inverse, _ = NtkScaling(8.0).frequencies(dim, 1e4, None)
+    full = inverse_frequencies(dim)
+    assert inverse[0] == full[0]
+    if dim > 2:
+        np.testing.assert_allclose(inverse[-1], full[-1] / 8, rtol=1e-14)
+        larger = inverse_frequencies(dim, base=1e4 * 8.0 ** (dim / (dim - 2)))
+        np.testing.assert_allclose(inverse, larger, rtol=1e-13)
+
+
+def test_linear_scaling_is_scaled_positions():
+    q, k, _ = qkv()
+    scaled = scale_positions(rope(head_dim=DIM), 1 / 4)
+    for places in (PLACES, PLACES + 10**5, PLACES + 0.5):
+        expected = logits_of(LINE["linear"], (), q, k, **at(places))
+        np.testing.assert_allclose(logits_of(scaled, (), q, k, **at(places)), expected, atol=1e-9)
+
+
+def test_yarn_is_ntk_by_parts_with_an_attention_factor():
+    parts, one = NtkByPartsScaling(4.0, 64).frequencies(DIM, 1e4, None)
+    yarn, factor = YarnScaling(4.0, 64).frequencies(DIM, 1e4, None)
+    np.testing.assert_array_equal(yarn, parts)
+    assert one == 1.0
+    assert factor == 0.1 * np.log(4.0) + 1
+    q, k, _ = qkv()
+    hot = logits_of(LINE["yarn"], (), q, k, **at(PLACES))
+    cold = logits_of(LINE["ntk_by_parts"], (), q, k, **at(PLACES))
+    np.testing.assert_allclose(hot, factor**2 * cold, rtol=1e-12)
+    assert YarnScaling(4.0, 64, attention_factor=2.0).frequencies(DIM, 1e4, 9)[1] == 2.0
+    assert YarnScaling(40.0, 64, mscale=1.0, mscale_all_dim=1.0).frequencies(DIM, 1e4, 9)[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        LinearScaling(1.0),
+        NtkScaling(1.0),
+        DynamicScaling(1.0, 40),  # beyond L0 it is NTK by L/L0
+        NtkByPartsScaling(1.0, 64),
+        YarnScaling(1.0, 64),
+        Llama3Scaling(1.0, 1.0, 4.0, 64),
+        LongRopeScaling((1.0,) * 8, (1.0,) * 8, 16),
+        ProportionalScaling(),
+    ],
+)
+def test_a_factor_of_one_changes_nothing(scaling):
+    inverse, factor = scaling.frequencies(DIM, 1e4, 40)
+    np.testing.assert_allclose(inverse, inverse_frequencies(DIM), rtol=1e-15)
+    assert factor == 1.0
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, np.int64(16)])
+def test_dynamic_and_longrope_below_the_training_length(length):
+    full = inverse_frequencies(DIM)
+    for scaling in (DynamicScaling(4.0, 16), LONG):
+        inverse, _ = scaling.frequencies(DIM, 1e4, length)
+        np.testing.assert_array_equal(inverse, full)
+        traced, _ = jax.jit(lambda n, s=scaling: s.frequencies(DIM, 1e4, n))(jnp.float32(length))
+        np.testing.assert_allclose(traced, full, rtol=2e-7)
+        longer, _ = scaling.frequencies(DIM, 1e4, np.int64(17))
+        assert (longer < full).any()
+
+
+def test_scalings_that_need_a_length_say_so():
+    with pytest.raises(ValueError, match=r"DynamicScaling depends on the length .* pass"):
+        DynamicScaling(4.0, 16).frequencies(DIM, 1e4, None)
+
+
+HF = {"rope_theta": 1e4, "factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"rope_type": "spiral"}, "unknown rope_type 'spiral': known are default, dynamic, lin"),
+        ({"rope_type": None}, "unknown rope_type None"),
+        ({"rope_type": "linear", "factr": 2.0}, "'linear' does not know factr; it takes factor"),
+        ({"rope_type": "default", "factor": 2.0}, "'default' does not know factor; it takes no p"),
+        ({"rope_type": "linear"}, "'linear' needs factor beside"),
+        ({"rope_type": "linear", "factor": None}, "'linear' needs factor beside"),
+        ({**HF, "rope_type": "llama3"}, "'llama3' needs low_freq_factor, high_freq_factor, orig"),
+        ({**HF, "rope_type": "yarn"}, "'yarn' needs original_max_position_embeddings beside"),
+        (
+            {"full_attention": {"rope_type": "default"}, "sliding_attention": {}},
+            r"one entry for each kind of layer \(full_attention, sliding_attention\): pass one, "
+            r"as rope_parameters\['full_attention'\]",
+        ),
+        ({"rope_type": "linear", "factor": -2.0}, "factor must be positive, not -2"),
+        ({"type": "dynamic", "factor": 2.0}, "'dynamic' needs original_max_position_embeddings"),
+    ],
+)
+def test_entries_of_a_configuration_that_make_no_sense(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        jaxpe.rope_from_hf(parameters, head_dim=DIM)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "message"),
+    [
+        (LinearScaling(0.0), "LinearScaling: factor must be positive, not 0"),
+        (NtkScaling(float("nan")), "NtkScaling: factor must be positive"),
+        (YarnScaling(4.0, 0), "YarnScaling: original_max_position_embeddings must be positive"),
+        (YarnScaling(4.0, 64, attention_factor=-1.0), "attention_factor must be positive"),
+        (YarnScaling(4.0, 64, beta_fast=1.0, beta_slow=2.0), r"beta_fast \(1.0\) must not be bel"),
+        (YarnScaling(4.0, 64, beta_slow=0.0), "beta_slow must be positive"),
+        (Llama3Scaling(8.0, 4.0, 4.0, 64), r"high_freq_factor \(4.0\) must exceed low_freq_fac"),
+        (LONG._replace(short_factor=(1.0,) * 7), "short_factor has 7 entries for 16 rotated dim"),
+        (LONG._replace(long_factor=(1.0,) * 9), "long_factor has 9 .* it needs 8, one a freq"),
+        (LONG._replace(long_factor=(1.0,) * 7 + (0.0,)), "long_factor must be positive"),
+        (ProportionalScaling(1.0, 0.0), "fraction must be positive"),
+    ],
+)
+def test_scalings_that_make_no_sense(scaling, message):
+    with pytest.raises(ValueError, match=message):
+        rope(head_dim=DIM, scaling=scaling)
+
+
+def test_older_and_emptier_entries_of_a_configuration():
+    q = qkv()[0]
+    turn = lambda entry, **kw: jaxpe.rope_from_hf(entry, head_dim=DIM, **kw)  # noqa: E731
+    plain = LINE["half_split"].query((), q, PLACES)
+    legacy = {"type": "linear", "factor": 4.0}
+    assert scaling_from_hf(legacy) == LinearScaling(4.0)
+    for entry in (
+        {},
+        {"rope_type": "default", "partial_rotary_factor": None, "mrope_section": None},
+        {"rope_type": "proportional", "partial_rotary_factor": None},
+    ):
+        np.testing.assert_array_equal(turn(entry).query((), q, PLACES), plain)
+    half = turn({"rope_type": "default", "partial_rotary_factor": 0.5})
+    expected = rope(head_dim=DIM, fraction=0.5).query((), q, PLACES)
+    np.testing.assert_array_equal(half.query((), q, PLACES), expected)
+    with pytest.raises(ValueError, match="0 of 16 entries would turn"):
+        turn({"rope_type": "default", "partial_rotary_factor": 0.0})
+    section = {"type": "mrope", "mrope_section": [4, 2, 2]}
+    places = np.stack([PLACES, PLACES + 1, 2 * PLACES], axis=-1)
+    np.testing.assert_array_equal(
+        turn(section).query((), q, places), GRID["mrope"][1].query((), q, places)
+    )
+    yarn = {"rope_type": "yarn", "original_max_position_embeddings": 64}
+    assert scaling_from_hf(yarn, max_position_embeddings=256).factor == 4.0
+
+
+def test_a_static_ntk_is_a_larger_base_to_hugging_face():
+    for dim in (2, DIM):
+        entry = jaxpe.rope_to_hf(head_dim=dim, scaling=NtkScaling(4.0))
+        q = normal(0, N, 1, dim)
+        np.testing.assert_allclose(
+            jaxpe.rope_from_hf(entry, head_dim=dim).query((), q, PLACES),
+            rope(head_dim=dim, scaling=NtkScaling(4.0)).query((), q, PLACES),
+            atol=1e-12,
+        )
+
+
+# --- structure ---
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rope(head_dim=7), "7 of 7 entries would turn: it must be an even number"),
+        (lambda: rope(head_dim=0), "0 of 0 entries would turn"),
+        (lambda: rope(head_dim=8, fraction=0.4), "3 of 8 entries would turn"),
+        (lambda: rope(head_dim=8, fraction=0.0), "0 of 8 entries .* change head_dim or fraction"),
+        (lambda: rope(head_dim=8, fraction=1.5), "12 of 8 entries would turn"),
+        (lambda: rope(head_dim=8, fraction=-0.5), "-4 of 8 entries would turn"),
+        (lambda: rope(head_dim=8, base=0.0), "base must be positive, not 0"),
+        (
+            lambda: rope(head_dim=8, fraction=0.5, scaling=ProportionalScaling()),
+            "fraction=0.5 beside .* which has its own: leave it out",
+        ),
+        (lambda: xpos(head_dim=9), "9 of 9 entries would turn"),
+        (lambda: xpos(head_dim=8, gamma=0.0), "gamma and scale_base must be positive, not 0.0"),
+        (lambda: xpos(head_dim=8, scale_base=0.0), "gamma and scale_base must be positive"),
+        (lambda: axial_rope(head_dim=10), "10 does not divide into pairs for 2 .* multiple of 4"),
+        (lambda: axial_rope(head_dim=8, axes=0), "must be a multiple of 2"),
+        (
+            lambda: axial_rope(head_dim=8, frequencies=[1.0]),
+            r"frequencies have shape \(1,\), not \(2,\), as each axis has",
+        ),
+        (
+            lambda: mrope(head_dim=8, sections=(1, 1, 1)),
+            r"\(1, 1, 1\) sum to 3, but head_dim 8 has",
+        ),
+        (lambda: mrope(head_dim=8, sections=()), "sum to 0, but head_dim 8 has 4 frequencies"),
+        (
+            lambda: mrope(head_dim=8, sections=(1, 2, 1), interleaved_sections=True),
+            "cannot take turns: only the first may be the largest",
+        ),
+        (
+            lambda: inspect.unwrap(jaxpe.rotary_orbit)(PLACES, dim=4, reference=np.ones(6)),
+            r"reference has shape \(6,\), not \[dim\] = \(4,\)",
+        ),
+    ],
+)
+def test_constructors_refuse(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("make", [rope, xpos, axial_rope, partial(mrope, sections=(2, 2))])
+def test_layouts_have_two_names(make):
+    # The type checker of the tests refuses the word first.
+    with pytest.raises((ValueError, jaxtyping.TypeCheckError), match="neox"):
+        make(head_dim=8, layout="neox")
+    check = inspect.unwrap(rotary._check_layout)
+    with pytest.raises(ValueError, match="unknown layout 'neox': pass 'half_split' or 'interleav"):
+        check("neox")
+
+
+X = np.ones((N, HEADS, DIM))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "x", "positions", "message"),
+    [
+        (
+            LINE["half_split"],
+            X[..., :8],
+            PLACES,
+            r"turns \[..., n, heads, 16\], not .* \(6, 2, 8\)",
+        ),
+        (LINE["half_split"], X[:, 0], PLACES, r"not an array of shape \(6, 16\)"),
+        (LINE["half_split"], X.astype(int), PLACES, "are int64, which cannot turn: pass floats"),
+        (LINE["half_split"], X, PLACES[:3], r"positions of shape \(3,\) do not fit"),
+        (LINE["half_split"], X, PLACES.astype(jnp.bfloat16), "pass int32, or float32"),
+        (GRID["axial_2"][1], X, PLACES, r"\(6,\) must be \[..., n, 2\], one for each axis"),
+        (GRID["axial_2"][1], X, np.ones((N, 3), int), r"\(6, 3\) must be \[..., n, 2\]"),
+        (GRID["mrope"][1], X, np.ones((N, 2), int), r"\(6, 2\) must be \[..., n, 3\]"),
+        (GRID["mrope"][1], np.ones((N, N, 2, DIM)), np.ones((N, N), int), r"must be \[..., n, 3\]"),
+    ],
+)
+def test_hooks_refuse(encoding, x, positions, message):
+    with pytest.raises(ValueError, match=message):
+        encoding.query((), x, positions)
+
+
+def test_any_fraction_of_whole_pairs_is_itself():
+    """dim · (k / dim) is k, also where floats fall short of it."""
+    assert int(44 * (30 / 44)) == 29
+    for dim, share in ((44, 30), (46, 26), (98, 2), (96, 36)):
+        turned = rope(head_dim=dim, fraction=share / dim).vectors((), np.array([1, 2]))
+        assert int((np.asarray(turned[0]) != np.asarray(turned[1])).sum()) == share
+
+
+# --- layouts ---
+
+
+def test_interleaved_is_half_split_after_the_permutation():
+    order = jaxpe.rotary_permutation(rotary_dim=8, source="interleaved", target="half_split")
+    assert order.tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    q = normal(0, N, HEADS, 8)
+    one, other = rope(head_dim=8, layout="interleaved"), rope(head_dim=8)
+    np.testing.assert_allclose(
+        one.query((), q, PLACES)[..., order], other.query((), q[..., order], PLACES), atol=1e-15
+    )
+    back = jaxpe.rotary_permutation(rotary_dim=8, source="half_split", target="interleaved")
+    np.testing.assert_array_equal(order[back], np.arange(8))
+    same = jaxpe.rotary_permutation(
+        rotary_dim=4, source="half_split", target="half_split", head_dim=6
+    )
+    np.testing.assert_array_equal(same, np.arange(6))
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("rotary_dim", [None, 4])
+def test_converted_projections_give_the_same_logits(axis, rotary_dim):
+    """Grouped keys, biases, a Flax kernel or a torch weight; back again it is what it was."""
+    inputs, heads, groups, dim = 5, 4, 2, 8
+    x = normal(0, N, inputs)
+    fraction = 1.0 if rotary_dim is None else rotary_dim / dim
+    kernels = [normal(s, inputs, h * dim) for s, h in ((1, heads), (2, groups))]
+    biases = [normal(s, h * dim) for s, h in ((3, heads), (4, groups))]
+
+    def projected(kernels, biases):
+        return [
+            (x @ kernel + bias[None, :]).reshape(N, -1, dim)
+            for kernel, bias in zip(kernels, biases, strict=True)
+        ]
+
+    def converted(w, h, axis=-1, **way):
+        return jaxpe.convert_rotary_layout(w, num_heads=h, axis=axis, rotary_dim=rotary_dim, **way)
+
+    way = {"source": "interleaved", "target": "half_split"}
+    changed = [
+        converted(k if axis == -1 else k.T, h, axis, **way)
+        for k, h in zip(kernels, (heads, groups), strict=True)
+    ]
+    changed = [k if axis == -1 else k.T for k in changed]
+    changed_biases = [converted(b, h, **way) for b, h in zip(biases, (heads, groups), strict=True)]
+    before, after = (
+        logits_of(rope(head_dim=dim, layout=layout, fraction=fraction), (), *qk, **at(PLACES))
+        for layout, qk in (
+            ("interleaved", projected(kernels, biases)),
+            ("half_split", projected(changed, changed_biases)),
+        )
+    )
+    np.testing.assert_allclose(after, before, atol=1e-13)
+    wrong = logits_of(
+        rope(head_dim=dim, fraction=fraction), (), *projected(kernels, biases), **at(PLACES)
+    )
+    assert np.abs(wrong - before).max() > 0.1
+    way = {"source": "half_split", "target": "interleaved"}
+    np.testing.assert_array_equal(converted(changed[0], heads, **way), kernels[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_heads": 3}, "axis -1 has 16 features, not a multiple of 3 heads"),
+        ({"num_heads": 0}, "not a multiple of 0 heads"),
+        ({"num_heads": 16}, "1 of 1 entries would turn"),
+        ({"num_heads": 2, "rotary_dim": 5}, "5 of 8 entries would turn"),
+        ({"num_heads": 2, "rotary_dim": 10}, "10 of 8 entries would turn"),
+    ],
+)
+def test_projections_that_do_not_divide_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        jaxpe.convert_rotary_layout(
+            np.ones((3, 16)), source="interleaved", target="half_split", **options
+        )
