@@ -1,5 +1,6 @@
 """One table: every public function with example arguments, to be crossed with every transform."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -84,6 +85,28 @@ def _gram(rng):
 
 def _points_and_targets(rng):
     return (*_points(rng), *_targets(rng))
+
+
+def _attention(rng):
+    q, k, v = (rng.standard_normal((N, heads, 4)) for heads in (2, 1, 1))
+    return q, k, v, rng.integers(0, 99, N, dtype=np.int32)
+
+
+ROPE_AND_ALIBI = encodings.chain(encodings.rope(head_dim=4), encodings.alibi(num_heads=2))
+
+
+def _logits(q, k, i):
+    where = {"q_positions": i, "k_positions": i}
+    return encodings.attention_logits(ROPE_AND_ALIBI, ((), ()), q, k, **where)
+
+
+def _attend(q, k, v, i):
+    where = {"q_positions": i, "k_positions": i, "mask": np.tri(N, dtype=bool)}
+    return encodings.attend(ROPE_AND_ALIBI, ((), ()), q, k, v, **where)
+
+
+def _induced(i):
+    return encodings.encoding_distances(encodings.xpos(head_dim=4), (), i, num_heads=1, head_dim=4)
 
 
 def _counts(ids, **kwargs):
@@ -212,6 +235,25 @@ CASES: dict[str, Case] = {
         lambda rng: (rng.integers(0, 99, N, dtype=np.int32), rng.standard_normal(4)),
         total,
     ),
+    "convert_rotary_layout": Case(
+        lambda w: encodings.convert_rotary_layout(
+            w, num_heads=2, source="interleaved", target="half_split"
+        ),
+        lambda rng: (rng.standard_normal((3, 8)),),
+        cubed,
+    ),
+    "attention_logits": Case(
+        _logits, lambda rng: tuple(_attention(rng)[k] for k in (0, 1, 3)), total
+    ),
+    "attend": Case(_attend, _attention, total),
+    "encoding_distances": Case(_induced, lambda rng: (rng.integers(0, 99, N, dtype=np.int32),)),
+    "position_offsets": Case(
+        lambda q, i, j: encodings.position_offsets(q, q, i, j),
+        lambda rng: (
+            rng.standard_normal((N, 1, 2)),
+            *(rng.integers(-99, 99, N, dtype=np.int32) for _ in range(2)),
+        ),
+    ),
     "alibi_line": Case(
         lambda i, slope: encodings.alibi_line(i, slope=slope),
         lambda rng: (rng.integers(0, 99, N, dtype=np.int32), np.asarray(rng.random())),
@@ -232,14 +274,29 @@ EXEMPT = {
     "pad_documents": "ragged Python lists in, NumPy out",
     "inverse_frequencies": "a float64 NumPy constant, made at trace time",
     "alibi_slopes": "a float64 NumPy constant, made at trace time",
+    "rotary_permutation": "NumPy indices, made at trace time",
+    "rope_to_hf": "a dictionary of settings",
+    "catalogue": "a table of constructors",
+    "encoding_properties": "looks at compiled programs and at numbers known when tracing",
 }
 
 
+def constructors() -> set[str]:
+    """Functions that return an Encoding: test_catalogue.py crosses these with every transform."""
+    return {
+        name
+        for name in dir(encodings)
+        if inspect.isfunction(f := getattr(encodings, name))
+        if inspect.signature(f).return_annotation is jaxpe.Encoding
+    }
+
+
 def public_functions() -> set[str]:
+    """Names of functions of arrays; what constructors make is tested elsewhere."""
     names = (set(dir(geometry)) | set(dir(encodings))) & set(dir(jaxpe))
     return {
         name
-        for name in names
+        for name in names - constructors()
         if name[0] != "_" and callable(f := getattr(jaxpe, name)) and not isinstance(f, type)
         if "Literal" not in str(f)
     }

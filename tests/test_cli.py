@@ -256,7 +256,7 @@ def test_encodings_as_json_and_markdown(run):
         (("--dim", 7), "--dim must be even, not 7"),
         (("--head-dim", 6), "--head-dim must be a multiple of 4, not 6"),
         (("--heads", 0), "--heads must be at least 1, not 0"),
-        (("--length", 2), "--length must be at least 4, not 2"),
+        (("--length", 16), "--length must be at least 32, not 16"),
     ],
 )
 def test_encodings_refuses(run, words, message):

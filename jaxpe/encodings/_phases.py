@@ -5,7 +5,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._types import ArrayLike
-from jaxpe.encodings.base import as_positions
+from jaxpe.encodings.base import as_positions, with_axes
 
 
 def phases(positions: ArrayLike, frequencies: np.ndarray | Array, dtype: jnp.dtype | type) -> Array:
@@ -20,13 +20,15 @@ def phases(positions: ArrayLike, frequencies: np.ndarray | Array, dtype: jnp.dty
     """
     positions = as_positions(positions)
     if isinstance(frequencies, Array) or jnp.dtype(dtype).itemsize > 4:
-        return positions.astype(dtype)[..., None] * _row(frequencies, dtype, positions.ndim)
+        return positions.astype(dtype)[..., None] * with_axes(
+            frequencies, positions.ndim + 1, dtype
+        )
     whole = jnp.round(positions).astype(jnp.int32)
     counted = _whole_phases(whole, frequencies)
     if jnp.issubdtype(positions.dtype, jnp.integer):
         return counted
     rest = (positions - whole.astype(positions.dtype)).astype(dtype)
-    return counted + rest[..., None] * _row(frequencies, dtype, positions.ndim)
+    return counted + rest[..., None] * with_axes(frequencies, positions.ndim + 1, dtype)
 
 
 def _whole_phases(positions: Array, frequencies: np.ndarray) -> Array:
@@ -34,16 +36,10 @@ def _whole_phases(positions: Array, frequencies: np.ndarray) -> Array:
     turns = np.asarray(frequencies, np.float64) / (2 * np.pi)
     scaled = (turns - np.floor(turns)) * 2.0**32
     coarse = np.floor(scaled)
-    fine = _row(scaled - coarse, jnp.float32, positions.ndim)
-    coarse = _row(coarse.astype(np.uint64).astype(np.uint32), jnp.uint32, positions.ndim)
+    fine = with_axes(scaled - coarse, positions.ndim + 1, jnp.float32)
+    coarse = with_axes(coarse.astype(np.uint64).astype(np.uint32), positions.ndim + 1)
     wrapped = positions[..., None].astype(jnp.uint32) * coarse
     turn = lax.bitcast_convert_type(wrapped, jnp.int32).astype(jnp.float32)
     return (turn + positions[..., None].astype(jnp.float32) * fine) * np.float32(
         2 * np.pi / 2.0**32
     )
-
-
-def _row(values: ArrayLike, dtype: jnp.dtype | type, ndim: int) -> Array:
-    """Values `[half]` with `ndim` axes of 1 before them."""
-    values = jnp.asarray(values, dtype)
-    return values.reshape((1,) * ndim + values.shape)

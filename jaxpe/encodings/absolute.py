@@ -5,7 +5,7 @@ weight decay shrinks them all the same: leave them out of it with a mask of the 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import jax
@@ -16,6 +16,7 @@ from jaxtyping import Float, Int, Real
 
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.encodings._phases import phases
+from jaxpe.encodings._tables import check_tables, take
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -70,11 +71,13 @@ def from_vectors(
     dim = jax.eval_shape(lambda: function(make(jax.random.key(0)), first)).shape[-1]
 
     def vectors(params, positions):
-        rows = function(params, positions)
+        rows = function(params, _as_array(positions))
         return rows * jnp.asarray(scale, rows.dtype)
 
     def embed(params, x, positions):
-        x = jnp.asarray(x)
+        x, positions = jnp.asarray(x), _as_array(positions)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(f"embeddings are {x.dtype}, which would truncate: pass floats")
         if mode == "add" and x.shape[-1] != dim:
             raise ValueError(
                 f"vectors {dim} wide cannot be added to embeddings {x.shape[-1]} wide: build the "
@@ -125,11 +128,14 @@ def learned(
     `vectors` are the rows of params["table"] `[length, dim]`, drawn from N(0, stddev²).
 
     **A position outside 0..length − 1 has no vector.** It raises ValueError where positions are
-    known (eagerly, and as constants under `jit`); where they are traced its row is NaN, since
-    clamping or wrapping would be silently wrong. So is a fractional position, unless `interpolate`:
-    then rows are interpolated linearly between neighbours, and
-    `scale_positions(encoding, (length - 1) / (n - 1))` stretches a trained table over n positions,
-    as vision transformers do (Dosovitskiy et al. 2021). Padding needs positions inside, such as 0.
+    known (eagerly, and as NumPy constants under `jit`; `jnp.arange` inside `jit` is traced); where
+    they are traced its row is NaN, since clamping or wrapping would be silently wrong. So is a
+    fractional position, unless `interpolate`: then rows are interpolated linearly between
+    neighbours, and `scale_positions(encoding, (length - 1) / (n - 1))` stretches a trained table
+    over n positions, as vision transformers do (Dosovitskiy et al. 2021).
+
+    Padding needs positions inside, such as 0, masked or not: one row of NaN reaches every output
+    through its weight of 0, since 0·NaN is NaN.
 
     >>> table = learned(length=3, dim=2, interpolate=True)
     >>> longer = scale_positions(table, (3 - 1) / (5 - 1))
@@ -142,7 +148,7 @@ def learned(
     def init(key):
         return {"table": random_vectors(key, length, dim=dim, scale=stddev)}
 
-    return _table(init, trainable=True, interpolate=interpolate, mode=mode)
+    return _table(init, (length, dim), trainable=True, interpolate=interpolate, mode=mode)
 
 
 def random_fixed(
@@ -162,7 +168,7 @@ def random_fixed(
     def init(key):
         return {"table": random_vectors(key, length, dim=dim, scale=scale)}
 
-    return _table(init, trainable=False, interpolate=interpolate, mode=mode)
+    return _table(init, (length, dim), trainable=False, interpolate=interpolate, mode=mode)
 
 
 def fourier(
@@ -187,7 +193,8 @@ def fourier(
         scale: factor of the vectors.
         mode: "add" or "concat".
 
-    Phases are products in the dtype of the frequencies: 6e-8·|ω i| off in float32.
+    Phases are products in the dtype of the positions, the default for integers: 6e-8·|ω i| off in
+    float32.
 
     >>> features = fourier(dim=4)
     >>> v = features.vectors(features.init(jax.random.key(0)), jnp.arange(3))
@@ -234,7 +241,11 @@ def from_matrix(
     >>> square.vectors(square.init(jax.random.key(0)), jnp.asarray([2])).tolist()
     [[1.0, 1.0, 0.0]]
     """
-    k = np.shape(P)[1]
+    if np.ndim(P) != 2 or 0 in np.shape(P):
+        raise ValueError(
+            f"P has shape {np.shape(P)}: pass [n, k], a row for each of at least one position"
+        )
+    n, k = np.shape(P)
     dim = k if dim is None else dim
     if dim < k:
         raise ValueError(
@@ -246,7 +257,7 @@ def from_matrix(
         table = jnp.asarray(P).astype(jnp.result_type(float))
         return {"table": jnp.pad(table * jnp.asarray(scale, table.dtype), ((0, 0), (0, dim - k)))}
 
-    return _table(init, trainable=trainable, interpolate=interpolate, mode=mode)
+    return _table(init, (n, dim), trainable=trainable, interpolate=interpolate, mode=mode)
 
 
 def information_optimal(
@@ -332,7 +343,8 @@ def low_rank(
             "B": random_vectors(right, dim, dim=rank, scale=entry),
         }
 
-    return _factors(init, trainable=True, interpolate=interpolate, mode=mode)
+    shapes = {"A": (length, rank), "B": (dim, rank)}
+    return _factors(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
 
 
 def low_rank_from(
@@ -356,7 +368,8 @@ def low_rank_from(
         dtype = jnp.result_type(float)
         return {"A": factors.A.astype(dtype), "B": factors.B.astype(dtype)}
 
-    return _factors(init, trainable=trainable, interpolate=interpolate, mode=mode)
+    shapes = {"A": factors.A.shape, "B": factors.B.shape}
+    return _factors(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
 
 
 def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray, " half"]:
@@ -410,7 +423,7 @@ def table_rows(
     positions = as_positions(positions)
     if jnp.issubdtype(positions.dtype, jnp.integer):
         row = jnp.clip(positions, 0, length - 1)
-        inside, rows = positions == row, table[row]
+        inside, rows = positions == row, take(table, row)
     else:
         last = length - 1 if not interpolate else max(length - 2, 0)
         row = jnp.clip(jnp.floor(positions), 0, last).astype(jnp.int32)
@@ -419,10 +432,10 @@ def table_rows(
             inside = (positions >= 0) & (positions <= _last_position(length, positions.dtype))
             dtype = compute_dtype(table)
             part = part.astype(dtype)[..., None]
-            following = table[jnp.minimum(row + 1, length - 1)].astype(dtype)
-            rows = (1 - part) * table[row].astype(dtype) + part * following
+            following = take(table, jnp.minimum(row + 1, length - 1)).astype(dtype)
+            rows = (1 - part) * take(table, row).astype(dtype) + part * following
         else:
-            inside, rows = part == 0, table[row]
+            inside, rows = part == 0, take(table, row)
     return jnp.where(inside[..., None], rows, jnp.nan)
 
 
@@ -440,7 +453,8 @@ def _check_known_positions(positions: ArrayLike, length: int, interpolate: bool)
     if not most <= _last_position(length, known.dtype):
         raise ValueError(
             f"position {most} is beyond a table of length {length}: build it with "
-            f"length={math.floor(most) + 1} or more, or stretch it with interpolate=True and "
+            f"length={math.ceil(most) + 1} or more, or stretch it with "
+            f"{'' if interpolate else 'interpolate=True and '}"
             f"scale_positions(encoding, {length - 1} / {most})"
         )
     if not interpolate and (known != np.floor(known)).any():
@@ -457,12 +471,26 @@ def _last_position(length: int, dtype: np.dtype) -> float:
     return (length - 1) * (1 + 2 * float(jnp.finfo(dtype).eps))
 
 
+def _as_array(positions: ArrayLike | list) -> ArrayLike:
+    """Positions given as a list: a NumPy array, which can be looked at, unless it holds tracers."""
+    if isinstance(positions, ArrayLike):
+        return positions
+    traced = is_traced(*jax.tree.leaves(positions))
+    return jnp.asarray(positions) if traced else np.asarray(positions)
+
+
 def _table(
-    init: Callable[[Array], Params], *, trainable: bool, interpolate: bool, mode: Mode
+    init: Callable[[Array], Params],
+    shape: tuple[int, int],
+    *,
+    trainable: bool,
+    interpolate: bool,
+    mode: Mode,
 ) -> Encoding:
     """The encoding of a table in the params."""
 
     def vectors(params, positions):
+        check_tables(params, table=shape)
         table = params["table"] if trainable else lax.stop_gradient(params["table"])
         return table_rows(table, positions, interpolate=interpolate)
 
@@ -470,14 +498,21 @@ def _table(
 
 
 def _factors(
-    init: Callable[[Array], Params], *, trainable: bool, interpolate: bool, mode: Mode
+    init: Callable[[Array], Params],
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    trainable: bool,
+    interpolate: bool,
+    mode: Mode,
 ) -> Encoding:
     """The encoding of a table A Bᵀ whose factors are in the params."""
 
     def vectors(params, positions):
+        check_tables(params, **shapes)
         params = params if trainable else lax.stop_gradient(params)
-        rows = table_rows(params["A"], positions, interpolate=interpolate)
-        return jnp.matmul(rows, params["B"].T, precision="highest")
+        A, B = (jnp.asarray(params[name], compute_dtype(params[name])) for name in ("A", "B"))
+        rows = table_rows(A, positions, interpolate=interpolate)
+        return jnp.matmul(rows, B.T, precision="highest")
 
     return from_vectors(vectors, init=init, mode=mode)
 
@@ -487,7 +522,7 @@ def _paired(first: Array, second: Array, layout: str) -> Array:
     if layout not in ("interleaved", "concatenated"):
         raise ValueError(f"layout is {layout!r}: pass 'interleaved' or 'concatenated'")
     pairs = jnp.stack([first, second], axis=-1 if layout == "interleaved" else -2)
-    return pairs.reshape(*first.shape[:-1], -1)
+    return pairs.reshape(*first.shape[:-1], 2 * first.shape[-1])
 
 
 def _check_pairs(dim: int) -> None:

@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from jaxpe._types import ArrayLike
-from jaxpe.encodings.base import Encoding, Params, compute_dtype, repeat_heads
+from jaxpe.encodings.base import Encoding, Params, compute_dtype, repeat_heads, with_axes
 
 Queries = Float[ArrayLike, "... n_q heads head_dim"]
 Keys = Float[ArrayLike, "... n_k groups head_dim"]
@@ -21,6 +21,7 @@ def attention_logits(
     q_positions: ArrayLike,
     k_positions: ArrayLike,
     scale: float | ArrayLike | None = None,
+    encoded_keys: bool = False,
 ) -> Float[Array, "... heads n_q n_k"]:
     """Logits scale·⟨query(q_i), key(k_j)⟩ + bias_ij, float32 or wider.
 
@@ -31,7 +32,9 @@ def attention_logits(
         k: keys; query heads share them evenly where there are fewer.
         q_positions: `[..., n_q]`.
         k_positions: `[..., n_k]`.
-        scale: 1/√head_dim when None.
+        scale: of q·k, 1/√head_dim when None. Biases that look at the content (Shaw,
+            Transformer-XL, CoPE) keep the factor of their published form.
+        encoded_keys: whether k has been through `encoding.key` already, as cached keys have.
 
     >>> far = jaxpe.alibi(num_heads=1, slopes=1.0)
     >>> x, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
@@ -40,12 +43,12 @@ def attention_logits(
     """
     dtype = compute_dtype(jnp.asarray(q))
     q = encoding.query(params, jnp.asarray(q), q_positions)
-    k = encoding.key(params, jnp.asarray(k), k_positions)
+    k = jnp.asarray(k) if encoded_keys else encoding.key(params, jnp.asarray(k), k_positions)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
     scale = jnp.asarray(q.shape[-1] ** -0.5 if scale is None else scale, dtype)
     k = repeat_heads(k, q.shape[-2])
     logits = scale * jnp.einsum("...qhd,...khd->...hqk", q, k, preferred_element_type=dtype)
-    return logits if bias is None else logits + _aligned(bias, logits.ndim).astype(dtype)
+    return logits if bias is None else logits + with_axes(bias, logits.ndim, dtype)
 
 
 def attend(
@@ -57,8 +60,9 @@ def attend(
     *,
     q_positions: ArrayLike,
     k_positions: ArrayLike,
-    mask: Bool[ArrayLike, "..."] | None = None,
+    mask: ArrayLike | None = None,
     scale: float | ArrayLike | None = None,
+    encoded_keys: bool = False,
 ) -> Float[Array, "... n_q heads head_dim"]:
     """Attention with an encoding: softmax of `attention_logits`, times values, plus its value term.
 
@@ -72,8 +76,12 @@ def attend(
         v: values, with the heads of the keys.
         q_positions: `[..., n_q]`.
         k_positions: `[..., n_k]`.
-        mask: true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
-        scale: 1/√head_dim when None.
+        mask: boolean, true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
+        scale: of q·k, as for `attention_logits`.
+        encoded_keys: whether k has been through `encoding.key` already, as cached keys have.
+
+    Raises:
+        ValueError: for a mask that is not boolean (an additive one would be taken backwards).
 
     >>> v = jnp.asarray([[[1.0]], [[3.0]]])
     >>> i = jnp.arange(2)
@@ -81,10 +89,17 @@ def attend(
     [2.0, 2.0]
     """
     logits = attention_logits(
-        encoding, params, q, k, q_positions=q_positions, k_positions=k_positions, scale=scale
+        encoding,
+        params,
+        q,
+        k,
+        q_positions=q_positions,
+        k_positions=k_positions,
+        scale=scale,
+        encoded_keys=encoded_keys,
     )
     if mask is not None:
-        mask = _aligned(mask, logits.ndim)
+        mask = _checked_mask(mask, logits.ndim)
         logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
     weights = jax.nn.softmax(logits, axis=-1)
     if mask is not None:
@@ -96,7 +111,13 @@ def attend(
     return out.astype(v.dtype)
 
 
-def _aligned(x: ArrayLike, ndim: int) -> Array:
-    """An array with axes of 1 in front until it has `ndim`."""
-    x = jnp.asarray(x)
-    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
+def _checked_mask(mask: ArrayLike, ndim: int) -> Array:
+    mask = jnp.asarray(mask)
+    if mask.dtype != jnp.bool_:
+        raise ValueError(
+            f"mask is {mask.dtype}, not boolean: pass mask > -1 for an additive mask of 0 and "
+            "large negative numbers"
+        )
+    if mask.ndim > ndim:
+        raise ValueError(f"mask has shape {mask.shape}, more axes than logits of {ndim} axes")
+    return with_axes(mask, ndim)

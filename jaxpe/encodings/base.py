@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from jaxpe._types import ArrayLike
+from jaxpe._types import ArrayLike, is_traced
 
 Params = Any
 
@@ -47,7 +48,8 @@ class Encoding(NamedTuple):
 
     Positions are always explicit, integers or floats, `[..., n]`, so packed, padded, shifted and
     cached sequences are right without further ado. Parameters are a plain pytree, made by `init`;
-    before that an encoding holds no arrays of its own.
+    before that an encoding holds no arrays of its own. Build an encoding once and close over it, or
+    pass it as a static argument of `jit`: two builds are two functions, and compile twice.
 
     Attributes:
         init: `key -> params`, () where there are none.
@@ -181,6 +183,8 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
 
     def each(hook):
         def apply(params, x, positions):
+            if hook == "query":
+                check_heads(jnp.shape(x), sum(heads))
             parts = zip(encodings, params, split(x), strict=True)
             pieces = [getattr(part, hook)(own, piece, positions) for part, own, piece in parts]
             return jnp.concatenate(pieces, axis=-2)
@@ -249,10 +253,14 @@ def as_positions(positions: ArrayLike) -> Array:
     """Positions as int32, float32 or float64.
 
     Raises:
-        ValueError: for 16-bit floats, which cannot count (bfloat16 ends at 256), and for booleans.
+        ValueError: for 16-bit floats, which cannot count (bfloat16 ends at 256), for booleans, and
+            for integers that int32 cannot hold.
     """
-    positions = jnp.asarray(positions)
+    given, positions = positions, jnp.asarray(positions)
     if jnp.issubdtype(positions.dtype, jnp.integer):
+        wide = positions.dtype.itemsize > 4 or positions.dtype == jnp.uint32
+        if wide or isinstance(given, np.ndarray):
+            _check_range(given)
         return positions.astype(jnp.int32)
     if not jnp.issubdtype(positions.dtype, jnp.floating) or positions.dtype.itemsize < 4:
         raise ValueError(
@@ -260,6 +268,18 @@ def as_positions(positions: ArrayLike) -> Array:
             "float32 where they are fractional"
         )
     return positions
+
+
+def _check_range(positions: ArrayLike) -> None:
+    """Positions known when tracing must fit int32: 2³² + 1 would become 1 without a word."""
+    if is_traced(positions) or not np.size(positions):
+        return
+    values = np.asarray(positions)
+    if not np.issubdtype(values.dtype, np.integer):
+        return
+    for extreme in (values.min(), values.max()):
+        if not -(2**31) <= int(extreme) < 2**31:
+            raise ValueError(f"position {extreme} is beyond 32 bits: pass smaller ones, or floats")
 
 
 def align_positions(
@@ -331,6 +351,12 @@ def neighbours(places: Array, length: int) -> tuple[Array, Array, Array]:
     low = jnp.floor(places)
     high = jnp.minimum(low + 1, length - 1)
     return low.astype(jnp.int32), high.astype(jnp.int32), places - low
+
+
+def with_axes(values: ArrayLike, ndim: int, dtype: jnp.dtype | type | None = None) -> Array:
+    """Values, cast to `dtype` if given, with axes of 1 in front until they have `ndim`."""
+    values = jnp.asarray(values, dtype)
+    return values.reshape((1,) * (ndim - values.ndim) + values.shape)
 
 
 def compute_dtype(x: ArrayLike) -> jnp.dtype:

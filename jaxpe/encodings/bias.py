@@ -9,6 +9,7 @@ from jax import Array, lax
 from jaxtyping import Float, Int
 
 from jaxpe._types import ArrayLike, is_traced
+from jaxpe.encodings._tables import check_tables, take
 from jaxpe.encodings.absolute import Positions
 from jaxpe.encodings.base import (
     Encoding,
@@ -21,6 +22,8 @@ from jaxpe.encodings.base import (
     neighbours,
     position_offsets,
     repeat_heads,
+    vector_dtype,
+    with_axes,
 )
 
 
@@ -42,7 +45,7 @@ def alibi_slopes(num_heads: int) -> Float[np.ndarray, " heads"]:
 
 def alibi_line(
     positions: Positions, *, slope: float | Float[ArrayLike, ""] = 1.0
-) -> Float[Array, "n 1"]:
+) -> Float[Array, "*batch n 1"]:
     """ALiBi as points p_i = m·i on a line, whose distances m|i − j| are its biases, negated.
 
     ALiBi has no position vectors; its stress depends on the slope m. The best slope for given
@@ -51,8 +54,8 @@ def alibi_line(
     >>> alibi_line(jnp.arange(3), slope=0.5).tolist()
     [[0.0], [0.5], [1.0]]
     """
-    positions = jnp.asarray(positions).astype(jnp.result_type(float))
-    return (positions * jnp.asarray(slope, positions.dtype))[:, None]
+    dtype = vector_dtype(positions)
+    return (as_positions(positions).astype(dtype) * jnp.asarray(slope, dtype))[..., None]
 
 
 def alibi(
@@ -64,13 +67,13 @@ def alibi(
 ) -> Encoding:
     """ALiBi: the bias −m_h|i − j| (Press et al. 2022), symmetric as encoders need it.
 
-    `vectors` are the points (m_1 i, ..., m_H i), `[n, heads]`, at distances ‖m‖·|i − j|; with one
-    head they are `alibi_line`.
+    `vectors` are the points (m_1 i, ..., m_H i), `[..., n, heads]`, at distances ‖m‖·|i − j|; with
+    one head they are `alibi_line`.
 
     Args:
         num_heads: query heads.
         slopes: m, one number or one a head, not negative; `alibi_slopes` when None. To extrapolate
-            from the length L the slope c/L with a small c keeps the largest bias of training at c.
+            from the length L, `slopes=c / L` keeps the largest bias of training at a small c.
         learnable: whether the slopes are parameters, as `log_slopes`, so that they stay positive.
         causal: −m(i − j), linear. Below the diagonal it is the same; above it is positive, so it
             means something under a causal mask only. There it differs from m·j by what softmax
@@ -100,7 +103,7 @@ def alibi(
         return {"log_slopes": jnp.broadcast_to(log_slopes, (num_heads,))}
 
     def current(params, dtype):
-        m = jnp.exp(params["log_slopes"]) if learnable else slopes
+        m = jnp.exp(params["log_slopes"].astype(dtype)) if learnable else slopes
         return jnp.broadcast_to(jnp.asarray(m, dtype), (num_heads,))
 
     def bias(params, q, k, q_positions, k_positions):
@@ -108,11 +111,11 @@ def alibi(
         offsets = position_offsets(q, k, q_positions, k_positions)
         closeness = offsets if causal else -jnp.abs(offsets)
         dtype = compute_dtype(q)
-        return _by_head(current(params, dtype), q.ndim) * closeness.astype(dtype)
+        return with_axes(current(params, dtype).reshape(-1, 1, 1), q.ndim) * closeness.astype(dtype)
 
     def vectors(params, positions):
-        points = as_positions(positions).astype(jnp.result_type(float))
-        return points[:, None] * current(params, points.dtype)[None, :]
+        points = as_positions(positions).astype(vector_dtype(positions))[..., None]
+        return points * with_axes(current(params, points.dtype), points.ndim)
 
     if learnable:
         return Encoding(init=init, bias=bias, vectors=vectors)
@@ -185,6 +188,7 @@ def t5(
 
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads)
+        check_tables(params, table=(num_buckets, num_heads))
         buckets = t5_buckets(
             position_offsets(q, k, q_positions, k_positions),
             num_buckets=num_buckets,
@@ -192,7 +196,7 @@ def t5(
             bidirectional=bidirectional,
         )
         table = params["table"].astype(compute_dtype(q))
-        return jnp.moveaxis(table.T[:, jnp.squeeze(buckets, -3)], 0, -3)
+        return jnp.moveaxis(take(table, jnp.squeeze(buckets, -3)), -1, -3)
 
     return Encoding(init=init, bias=bias)
 
@@ -225,7 +229,8 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
         check_heads(q.shape, num_heads)
         dtype = compute_dtype(q)
         distance = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
-        own = {name: _by_head(value.astype(dtype), q.ndim) for name, value in params.items()}
+        by_head = {name: value.reshape(-1, 1, 1) for name, value in params.items()}
+        own = {name: with_axes(value, q.ndim, dtype) for name, value in by_head.items()}
         r1 = jnp.exp(own["log_r1"])
         if kind == "log":
             return -r1 * jnp.log1p(jnp.exp(own["log_r2"]) * distance)
@@ -287,11 +292,14 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
         i = align_positions(q_positions, q.shape, after=2).astype(dtype)[..., None, :, None]
         c = jnp.exp(own["log_c"])
         furthest = jnp.maximum(jnp.exp(own["log_threshold"]), i)
-        x = jnp.squeeze(jnp.log1p(c * distance) / jnp.log1p(c * furthest), -3)
-        row = (1,) * x.ndim + (hidden,)
-        units = x[..., None] * own["weight_in"].reshape(row) + own["bias_in"].reshape(row)
+        # Where c·L underflows, 0/0; and below this the derivative, by its square, overflows.
+        least = float(jnp.finfo(dtype).tiny) ** (1 / 3)
+        normaliser = jnp.maximum(jnp.log1p(c * furthest), least)
+        x = jnp.squeeze(jnp.log1p(c * distance) / normaliser, -3)[..., None]
+        weight, shift = (with_axes(own[name], x.ndim) for name in ("weight_in", "bias_in"))
+        units = x * weight + shift
         out = jnp.einsum("...u,uh->...h", jax.nn.relu(units), own["weight_out"])
-        return jnp.moveaxis(out, -1, -3) + _by_head(own["bias_out"], q.ndim)
+        return jnp.moveaxis(out, -1, -3) + with_axes(own["bias_out"].reshape(-1, 1, 1), q.ndim)
 
     return Encoding(init=init, bias=bias)
 
@@ -305,8 +313,11 @@ def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
 
     Keys count in the order of the array, from j on, if their position is at most that of the
     query; entries with k_position > q_position are 0. So keys have to come in order, unused slots
-    of a cache need positions beyond every query's, and padding belongs on the left. The hook sees
+    of a cache need positions beyond every query's, such as the length of the cache (near 2³¹ the
+    offset from a negative position would overflow), and padding belongs on the left. The hook sees
     no mask: documents packed into one row would count into one another, so give each its own row.
+
+    Gates keep head_dim^−½, whatever `scale` attention is given: their published form.
 
     Parameters: `table` e `[max_positions, head_dim]`, shared by the heads, N(0, stddev²) at first;
     0 as in the authors' code. Memory: a few arrays `[..., heads, n_q, n_k]`, and
@@ -325,6 +336,7 @@ def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
 
     def bias(params, q, k, q_positions, k_positions):
         check_head_dim(q.shape, head_dim)
+        check_tables(params, table=(max_positions, head_dim))
         dtype = compute_dtype(q)
         k = repeat_heads(k, q.shape[-2])
         logits = jnp.einsum("...qhd,...khd->...hqk", q, k, preferred_element_type=dtype)
@@ -349,11 +361,6 @@ def interpolate(scores: Array, places: Array) -> Array:
     below = jnp.take_along_axis(scores, low, axis=-1)
     above = jnp.take_along_axis(scores, high, axis=-1)
     return below + part.astype(scores.dtype) * (above - below)
-
-
-def _by_head(values: Array, ndim: int) -> Array:
-    """Values `[heads]` as `[..., heads, 1, 1]` with `ndim` axes."""
-    return values.reshape((1,) * (ndim - 3) + (-1, 1, 1))
 
 
 def _bucket_starts(num_buckets: int, max_distance: int, bidirectional: bool) -> np.ndarray:

@@ -63,7 +63,7 @@ CATALOGUE: tuple[CatalogueEntry, ...] = (
         "absolute",
         lambda s: absolute.sinusoidal(dim=s.dim),
         "Vaswani et al. (2017)",
-        "its vectors, base 10,000",
+        "its vectors (base 10,000)",
     ),
     CatalogueEntry(
         "learned",

@@ -1,5 +1,7 @@
 """Distances that an encoding induces between positions, so that stress can be asked of all."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -14,13 +16,14 @@ def encoding_distances(
     params: Params,
     positions: ArrayLike,
     *,
-    num_heads: int = 1,
-    head_dim: int = 64,
+    num_heads: int | None = None,
+    head_dim: int | None = None,
+    by: Literal["vectors", "logits"] | None = None,
 ) -> Distances:
     """Distances between positions as an encoding has them.
 
-    Where the encoding has position vectors: their Euclidean distances. Otherwise by how much the
-    logits change when a key moves from position i to j, seen from i, for queries and keys drawn
+    By "vectors", the Euclidean distances of its position vectors. By "logits", how much the logits
+    change when a key moves from position i to j, seen from i, for queries and keys drawn
     from N(0, I): d_ij² = Σ_heads E(L_ij − L_ii)², made symmetric by the mean of d_ij² and d_ji².
     Logits are q·M_ij k/√head_dim + α_ij·q + β_ij·k + γ_ij, so the expectation is exact:
     ‖ΔM‖²/head_dim + ‖Δα‖² + ‖Δβ‖² + Δγ². (Hooks may add to q and k as well as turn them.)
@@ -35,25 +38,30 @@ def encoding_distances(
         encoding: any; what acts on embeddings needs `vectors`.
         params: its parameters.
         positions: `[n]`.
-        num_heads: heads the encoding is used with.
-        head_dim: their width.
+        num_heads: heads the encoding is used with, needed for logits. One at a time saves memory:
+            by logits it grows as n·head_dim² for each.
+        head_dim: their width, needed for logits.
+        by: "vectors" where the encoding has them when None, otherwise "logits". The vectors of a
+            chain are those of the one part that has any; by "logits" all its parts count.
 
     Raises:
-        ValueError: where the encoding acts on embeddings alone and has no vectors.
+        ValueError: by logits, where the encoding acts on embeddings, which have no logits yet.
 
     >>> kerple = jaxpe.kerple(num_heads=1)
     >>> params = {"log_r1": jnp.zeros(1), "log_r2": jnp.zeros(1)}
-    >>> d = encoding_distances(kerple, params, jnp.arange(3)).values[0]  # log(1 + |i − j|)
-    >>> [round(x, 3) for x in d.tolist()]
+    >>> d = encoding_distances(kerple, params, jnp.arange(3), num_heads=1, head_dim=4)
+    >>> [round(x, 3) for x in d.values[0].tolist()]  # log(1 + |i − j|)
     [0.0, 0.693, 1.099]
     """
-    if encoding.defines("vectors"):
+    if by == "vectors" or (by is None and encoding.defines("vectors")):
         return euclidean_distances(encoding.vectors(params, positions))
     if encoding.defines("embed"):
         raise ValueError(
-            "the encoding acts on embeddings and has no position vectors to measure: define "
+            "the encoding acts on embeddings, so logits depend on the projections: define "
             "`vectors`, the points it adds"
         )
+    if num_heads is None or head_dim is None:
+        raise ValueError("distances by logits need num_heads= and head_dim=, as the model has them")
     positions = jnp.asarray(positions)
     shape = (positions.shape[0], num_heads, head_dim)
     change = _moved_keys(encoding, params, positions, shape)

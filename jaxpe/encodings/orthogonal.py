@@ -16,11 +16,15 @@ from jaxtyping import Float
 from jaxpe._errors import require
 from jaxpe._types import ArrayLike
 from jaxpe.encodings._phases import phases
+from jaxpe.encodings._tables import take
 from jaxpe.encodings.absolute import Mode, Positions, from_vectors
-from jaxpe.encodings.base import Encoding, as_positions, vector_dtype
+from jaxpe.encodings.base import Encoding, as_positions, vector_dtype, with_axes
 from jaxpe.geometry.distances import floating, safe_sqrt
 
 PositionMap = Literal["tanh", "clipped", "log"]
+
+# Of a unit-norm wavelet on the positions; tails below are rounding and noise, not a function.
+LEAST_ENERGY = 1e-2
 
 
 def legendre(
@@ -190,8 +194,8 @@ def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Arra
     amplitudes = np.sqrt(np.where(k == 0, 1, 2) * used / length)
     # i + ½ as a phase and half a step: far integers stay exact.
     angles = phases(positions, frequencies, vector_dtype(positions))
-    angles = angles + _last_axis(frequencies / 2, angles)
-    return jnp.cos(angles) * _last_axis(amplitudes, angles)
+    angles = angles + with_axes(frequencies / 2, angles.ndim, angles.dtype)
+    return jnp.cos(angles) * with_axes(amplitudes, angles.ndim, angles.dtype)
 
 
 def wavelet_vectors(
@@ -200,15 +204,18 @@ def wavelet_vectors(
     """Daubechies wavelets ψ_{j,k}(p) = 2^(−j/2) ψ(2^(−j) p − k) and scaling functions, unit rows.
 
     Daubechies (1988). With J = ⌈log₂ length⌉ the columns are φ_{J,k}, then ψ_{j,k} for j = J,
-    J − 1, ... (0 and below where `dim` asks for more), every shift k whose support meets positions
-    0..length − 1, those with more positions in their support first (ties: coarse before fine, then
-    by k), `dim` in all, down to the scale where a support holds one position; columns beyond are 0.
-    Each row is then divided by its norm. The filters are those of PyWavelets
-    (extra "wavelet"); between dyadic points φ and ψ are interpolated linearly, and so is what a
-    gradient with respect to positions sees. At whole positions they are exact for length ≤ 4,096.
+    J − 1, ... (0 and below where `dim` asks for more), every shift k with an energy Σ_p ψ_{j,k}(p)²
+    above 1/100 on positions 0..length − 1, those with more positions in their support first (ties:
+    more energy first, then coarse before fine, then by k), `dim` in all, down to the scale where a
+    support holds one position; columns beyond are 0. Each row is then divided by its norm: rows are
+    distinct but for Haar with dim < length, nearly alike where dim is small.
 
-    Rows are 0 where every support has ended: at or beyond (2·order − 1)·2^J, and at or below
-    −(2·order − 2)·2^J. Well before that few functions are left and rows grow alike.
+    The filters are those of PyWavelets (extra "wavelet"); between dyadic points φ and ψ are
+    interpolated linearly, and so is what a gradient with respect to positions sees. At whole
+    positions they are exact for length ≤ 4,096.
+
+    Rows are 0 where every support has ended: from (2·order − 1)·2^J on at the latest, and from
+    −(2·order − 2)·2^J down. Well before that few functions are left and rows grow alike.
 
     Args:
         positions: `[..., n]`.
@@ -218,6 +225,7 @@ def wavelet_vectors(
 
     Raises:
         MissingExtraError: without PyWavelets.
+        ValueError: where all functions are 0 at some position, as a single one (dim=1) may be.
 
     >>> wavelet_vectors(jnp.arange(4), dim=4, length=4, order=1)[0].round(3).tolist()
     [0.5, 0.5, 0.707, 0.0]
@@ -278,7 +286,7 @@ def _recurrence(sign: Array, rest: Array, a: np.ndarray) -> Array:
     one = jnp.ones_like(rest)
     _, values = lax.scan(step, (jnp.zeros_like(rest), one), jnp.asarray(a, rest.dtype))
     values = jnp.moveaxis(jnp.concatenate([one[None], values]), 0, -1)
-    odd = _last_axis(np.arange(len(a) + 1) % 2, values) == 1
+    odd = with_axes(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
     return jnp.where(odd, sign[..., None] * values, values)
 
 
@@ -294,7 +302,7 @@ def _chebyshev_coefficients(dim: int) -> np.ndarray:
 
 
 def _norms(dim: int, values: Array) -> Array:
-    return _last_axis(np.sqrt(np.arange(dim) + 0.5), values)
+    return with_axes(np.sqrt(np.arange(dim) + 0.5), values.ndim, values.dtype)
 
 
 class _Basis(NamedTuple):
@@ -320,45 +328,77 @@ def _wavelet_basis(dim: int, length: int, order: int) -> _Basis:
     filters = require("pywt", extra="wavelet").Wavelet(f"db{order}")
     width, coarsest = 2 * order - 1, (length - 1).bit_length()
     level = min(max(coarsest, 10), 12)
-    scaling = _by_coverage(_translates(coarsest, length, width))
-    wavelets = np.zeros((3, 0), int)
+    table = _daubechies(np.asarray(filters.rec_lo), np.asarray(filters.rec_hi), level)
+    scaling = _by_coverage(_translates(table[0], coarsest, length, width))
+    wavelets = np.zeros((4, 0))
     # At the finest scale every support holds one position; finer ones would repeat its columns.
     for j in range(coarsest, -width.bit_length() - 1 if width > 1 else -1, -1):
-        wavelets = np.concatenate([wavelets, _translates(j, length, width)], axis=1)
+        wavelets = np.concatenate([wavelets, _translates(table[1], j, length, width)], axis=1)
         most_at_next = width * 2.0 ** (j - 1)
         if (wavelets[0] >= most_at_next).sum() + scaling.shape[1] >= dim:
             break
     wavelets = _by_coverage(wavelets)
-    _, j, k = np.concatenate([scaling, wavelets], axis=1)[:, :dim]
+    _, _, j, k = np.concatenate([scaling, wavelets], axis=1)[:, :dim]
+    row = (np.arange(len(k)) >= scaling.shape[1]).astype(np.int32)
+    _check_covered(table[row], j, k, length, width)
     return _Basis(
-        row=(np.arange(len(k)) >= scaling.shape[1]).astype(np.int32),
+        row=row,
         j=j,
         k=k,
         unused=dim - len(k),
-        table=_daubechies(np.asarray(filters.rec_lo), np.asarray(filters.rec_hi), level),
+        table=table,
         width=width,
         level=level,
     )
 
 
-def _translates(j: int, length: int, width: int) -> np.ndarray:
-    """Rows coverage, j, k of the shifts whose support 2^j (k, k + width) meets 0..length − 1.
+def _translates(function: np.ndarray, j: int, length: int, width: int) -> np.ndarray:
+    """Rows coverage, energy, j, k of the shifts with energy on positions 0..length − 1.
 
-    φ and ψ are 0 at both ends of their support, but for Haar's (width 1), which is [k, k + 1).
+    A support is 2^j (k, k + width), since φ and ψ are 0 at both ends, but for Haar's (width 1),
+    which is 2^j [k, k + 1). The energy is a sum over the positions in it, of those of unit norm.
     """
     step = 2.0**j
     k = np.arange(1 - width, math.ceil(length / step))
     first = np.ceil(step * k) if width == 1 else np.floor(step * k) + 1
     last = np.ceil(step * (k + width)) - 1
-    coverage = np.minimum(last, length - 1) - np.maximum(first, 0) + 1
-    rows = np.stack([coverage.astype(int), np.full_like(k, j), k])
-    return rows[:, coverage > 0]
+    first, last = np.maximum(first, 0), np.minimum(last, length - 1)
+    coverage = last - first + 1
+    energy = np.zeros(len(k))
+    # Along wide supports a few thousand samples are enough.
+    stride = max(1, int(coverage.max()) // 4096)
+    grid = np.linspace(0, width, len(function))
+    for offset in range(0, int(coverage.max()), stride):
+        p = first + offset
+        value = np.interp(p / step - k, grid, function)
+        energy += np.where(p <= last, stride / step * value**2, 0)
+    rows = np.stack([coverage, energy, np.full(len(k), float(j)), k])
+    return rows[:, (coverage > 0) & (energy > LEAST_ENERGY)]
+
+
+def _check_covered(
+    functions: np.ndarray, j: np.ndarray, k: np.ndarray, length: int, width: int
+) -> None:
+    """Raise where all functions vanish at a position, which then has no row of unit length."""
+    missing = np.arange(length)
+    grid = np.linspace(0, width, functions.shape[1])
+    for values, scale, shift in zip(functions, 2.0**-j, k, strict=True):
+        found = np.interp(missing * scale - shift, grid, values, left=0, right=0)
+        missing = missing[np.abs(found) < 1e-6]
+        if not missing.size:
+            return
+    order, dim = (width + 1) // 2, len(k)
+    raise ValueError(
+        f"the {dim} wavelets of order={order} for length={length} are all 0 at position "
+        f"{missing[0]}: pass a larger dim, a lower order or a longer length"
+    )
 
 
 def _by_coverage(rows: np.ndarray) -> np.ndarray:
-    """Most positions first, then coarse to fine, then by shift."""
-    coverage, j, k = rows
-    return rows[:, np.lexsort((k, -j, -coverage))]
+    """Most positions first, then most energy, then coarse to fine, then by shift."""
+    coverage, energy, j, k = rows
+    # Rounded, so that equal energies are a tie on every machine.
+    return rows[:, np.lexsort((k, -j, -energy.round(9), -coverage))]
 
 
 def _daubechies(low: np.ndarray, high: np.ndarray, level: int) -> np.ndarray:
@@ -396,16 +436,16 @@ def _wavelet_rows(basis: _Basis, positions: ArrayLike) -> Array:
     p = as_positions(positions).astype(vector_dtype(positions))[..., None]
     per_unit = 2**basis.level
     end = basis.width * per_unit
-    at = p * _last_axis(2.0**-basis.j, p) - _last_axis(basis.k, p)
+    at = p * with_axes(2.0**-basis.j, p.ndim, p.dtype) - with_axes(basis.k, p.ndim, p.dtype)
     at = at * per_unit
     inside = (at >= 0) & (at < end)
     cell = jnp.clip(jnp.floor(at), 0, end - 1).astype(jnp.int32)
-    index = cell + _last_axis(basis.row * (end + 1), cell)
+    index = cell + with_axes(basis.row * (end + 1), cell.ndim, cell.dtype)
     table = jnp.asarray(basis.table.ravel(), p.dtype)
-    values = table[index]
+    values = take(table, index)
     if basis.width > 1:
-        values = values + (at - cell.astype(p.dtype)) * (table[index + 1] - values)
-    values = jnp.where(inside, values * _last_axis(2.0 ** (-basis.j / 2), p), 0)
+        values = values + (at - cell.astype(p.dtype)) * (take(table, index + 1) - values)
+    values = jnp.where(inside, values * with_axes(2.0 ** (-basis.j / 2), p.ndim, p.dtype), 0)
     values = jnp.pad(values, [(0, 0)] * (p.ndim - 1) + [(0, basis.unused)])
     return _unit_rows(values)
 
@@ -416,11 +456,6 @@ def _unit_rows(x: Array) -> Array:
     x = x / jnp.where(largest > 0, largest, 1)
     norm = safe_sqrt(jnp.sum(x**2, axis=-1, keepdims=True))
     return x / jnp.where(norm > 0, norm, 1)
-
-
-def _last_axis(values: np.ndarray, like: Array) -> Array:
-    """Constants `[dim]` along the last axis of an array, in its dtype."""
-    return jnp.asarray(values, like.dtype).reshape((1,) * (like.ndim - 1) + (-1,))
 
 
 def _check_sizes(dim: int, length: int) -> None:

@@ -15,6 +15,8 @@ from jaxpe.encodings.catalogue import CatalogueEntry, EncodingSizes
 TOLERANCE = 1e-4
 # Tokens of the sequences on which an encoding is tried.
 TRIED = 16
+# Training lengths by which positions are moved to see whether logits notice.
+FAR = 8
 
 
 class EncodingProperties(NamedTuple):
@@ -23,14 +25,17 @@ class EncodingProperties(NamedTuple):
     Attributes:
         trainable: numbers in the parameters that receive a gradient.
         fixed: numbers in the parameters that do not.
-        absolute: whether logits change when all positions move by the same amount.
+        absolute: whether logits change when all positions move by the same amount (to the end of
+            the training length; to `FAR` times it where the encoding is defined there).
         relative: whether what positions alone put into the logits is a function of the offset
             j − i, and tells offsets apart.
-        order: whether logits change when tokens trade places.
+        order: whether logits change when tokens trade places (no mask: under a causal one, even an
+            identity knows something of order).
         gradient: where the gradient of a loss goes because of the encoding: its parameters by
             name, and "queries", "keys" or "weights" where it changes the gradient of these.
-        beyond: what becomes of positions past the training length: "yes" (defined and told
-            apart), "constant" (defined, all alike), "repeats" (as those inside) or "no".
+        beyond: what becomes of positions of two to three times the training length: "yes"
+            (defined and told apart), "constant" (defined, all alike), "repeats" (as those inside)
+            or "no". Of offsets, where only these matter.
         flops: of all hooks together, forward, per token of a sequence of the training length.
         bytes: read and written by them, likewise.
         looped: whether the compiled program has a loop, whose body both counts include only once.
@@ -195,35 +200,40 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
     n = min(length // 2, TRIED)
     places = layer.positions(0, n)
     swapped = places[np.random.default_rng(0).permutation(n)]
-    settings = (places, layer.positions(length - n, length), swapped)
+    settings = [places, swapped, layer.positions(length - n, length)]
+    if layer.encoding.defines("embed"):  # a table may end at the length
+        settings.append(settings[-1])
+    else:
+        settings.append(layer.positions(FAR * length, FAR * length + n))
 
     def tried(params, content):
         return [layer.logits(params, content, p) for p in settings], _alone(
             layer, params, content, places
         )
 
-    (here, later, disordered), alone = jax.tree.map(np.asarray, jax.jit(tried)(params, content))
+    (here, disordered, *later), alone = jax.tree.map(np.asarray, jax.jit(tried)(params, content))
     toeplitz = _same(alone[:, 1:, 1:], alone[:, :-1, :-1])
     # Off the diagonal: an orthonormal basis has products of 0 at every other offset.
     beside = alone[:, ~np.eye(n, dtype=bool)]
     told_apart = bool(np.ptp(beside, axis=1).max() > TOLERANCE * np.abs(alone).max())
-    return not _same(here, later), toeplitz and told_apart, not _same(here, disordered)
+    absolute = not all(_same(here, moved) for moved in later)
+    return absolute, toeplitz and told_apart, not _same(here, disordered)
 
 
 def _alone(layer: _Layer, params: Any, content: _Content, positions: np.ndarray) -> Array:
     """What positions alone put into the logits, `[heads, n, n]`.
 
-    Products of position vectors where they are added to embeddings; otherwise the logits of
-    content that is the same everywhere.
+    Products of the vectors that are added to embeddings, and the logits of content that is the same
+    everywhere.
     """
-    if layer.encoding.defines("embed"):
-        vectors = layer.encoding.vectors(params, positions)
-        return (vectors @ vectors.T)[None]
+    encoding = layer.encoding
     shape = (len(positions), *content.q.shape[1:])
     q, k = (jnp.broadcast_to(x[:1], shape) for x in (content.q, content.k))
-    return attention_logits(
-        layer.encoding, params, q, k, q_positions=positions, k_positions=positions
-    )
+    logits = attention_logits(encoding, params, q, k, q_positions=positions, k_positions=positions)
+    if not encoding.defines("embed"):
+        return logits
+    vectors = encoding.vectors(params, positions)
+    return logits + (vectors @ vectors.T)[None]
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
@@ -232,19 +242,14 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
 
 def _beyond(layer: _Layer, params: Any, content: _Content) -> str:
     """Positions (or offsets, where only these matter) of twice the training length and more."""
-    if layer.encoding == Encoding():
-        return "yes"
     length = layer.sizes.length
-    try:
-        rows = np.asarray(_profiles(layer, params, content, 3 * length))
-    except ValueError:
-        return "no"
+    rows = np.asarray(_profiles(layer, params, content, 3 * length))
     inside, outside = rows[:length], rows[2 * length :]
     if not np.isfinite(outside).all():
         return "no"
     steps = [np.linalg.norm(np.diff(part, axis=0), axis=-1) for part in (inside, outside)]
     resolution = 10 * TOLERANCE * np.max(steps[0])
-    if np.max(steps[1]) <= resolution:
+    if np.max(steps[1]) <= resolution:  # also where there is nothing to tell apart anywhere
         return "constant"
     apart = np.linalg.norm(outside[:1] - inside, axis=-1)
     return "repeats" if np.min(apart) <= resolution else "yes"
@@ -253,20 +258,21 @@ def _beyond(layer: _Layer, params: Any, content: _Content) -> str:
 def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
     """What an encoding makes of positions 0..n − 1, a row each.
 
-    Their vectors; where there are none, the logits that a last query gives to equal keys at these
-    offsets before it.
+    The vectors that are added to embeddings; otherwise the logits that a last query gives to equal
+    keys at these offsets before it.
     """
     encoding, positions = layer.encoding, layer.positions(0, n)
-    if encoding.defines("vectors"):
-        return jax.jit(lambda params: encoding.vectors(params, positions))(params)
+    if encoding.defines("embed"):  # positions are traced, so that a table answers by NaN
+        return jax.jit(encoding.vectors)(params, positions)
 
-    def last(params, q, k):
+    def last(params, q, k, positions):
         keys = jnp.broadcast_to(k, (n, *k.shape[1:]))
         return attention_logits(
             encoding, params, q, keys, q_positions=positions[-1:], k_positions=positions
         )
 
-    return jax.jit(last)(params, content.q[:1], content.k[:1])[:, 0, ::-1].T
+    logits = jax.jit(last)(params, content.q[:1], content.k[:1], positions)
+    return logits[:, 0, ::-1].T
 
 
 def _cost(layer: _Layer, params: Any) -> tuple[float, float, bool]:

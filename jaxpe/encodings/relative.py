@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxpe.encodings._phases import phases
+from jaxpe.encodings._tables import check_tables
 from jaxpe.encodings.absolute import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
@@ -17,6 +18,7 @@ from jaxpe.encodings.base import (
     position_offsets,
     repeat_heads,
     weight_offsets,
+    with_axes,
 )
 from jaxpe.encodings.bias import interpolate
 
@@ -32,7 +34,8 @@ def shaw(
     Parameters: `key_table` and, with `values`, `value_table`, both `[2·max_distance + 1, head_dim]`
     with row max_distance for the offset 0, N(0, stddev²) at first. The heads share them; for tables
     of their own, `per_head`. Products are with the tables, not with one vector for every pair:
-    memory `[..., heads, n_q, 2·max_distance + 1]` beside the weights.
+    memory `[..., heads, n_q, 2·max_distance + 1]` beside the weights. The bias keeps head_dim^−½,
+    whatever `scale` attention is given: its published form.
 
     Args:
         head_dim: width of queries and values.
@@ -63,6 +66,7 @@ def shaw(
 
     def bias(params, q, k, q_positions, k_positions):
         check_head_dim(q.shape, head_dim)
+        check_tables(params, key_table=(rows, head_dim))
         dtype = compute_dtype(q)
         table = params["key_table"].astype(dtype)
         scores = jnp.einsum("...qhd,rd->...hqr", q.astype(dtype), table) * head_dim**-0.5
@@ -71,6 +75,7 @@ def shaw(
     def value(params, weights, q_positions, k_positions):
         dtype = compute_dtype(weights)
         offsets = weight_offsets(weights, q_positions, k_positions)
+        check_tables(params, value_table=(rows, head_dim))
         sums = _summed_by_place(weights.astype(dtype), places(offsets), rows)
         return jnp.einsum("...hqr,rd->...qhd", sums, params["value_table"].astype(dtype))
 
@@ -94,7 +99,8 @@ def transformer_xl(
 
     Offsets of both signs are right, without the shift trick, which needs a causal mask, and
     without a table of offsets: positions may be fractional, packed or shuffled. Time is that of
-    products `dim` wide for every pair and head, memory n·heads·dim.
+    products `dim` wide for every pair and head, memory n·heads·dim. The bias keeps head_dim^−½,
+    whatever `scale` attention is given: its published form.
 
     Parameters: `projection` W `[dim, heads, head_dim]`, `content_bias` u and `position_bias` v
     `[heads, head_dim]`, N(0, stddev²) at first.
@@ -141,7 +147,7 @@ def transformer_xl(
             phases(align_positions(positions, x.shape, after=2), frequencies, dtype)
             for x, positions in ((q, q_positions), (k, k_positions))
         )
-        sought = q.astype(dtype) + _leading(own["position_bias"], q.ndim)
+        sought = q.astype(dtype) + with_axes(own["position_bias"], q.ndim)
         a, b = jnp.split(jnp.einsum("...hd,chd->...hc", sought, own["projection"]), 2, axis=-1)
         sin, cos = jnp.sin(i)[..., None, :], jnp.cos(i)[..., None, :]
         at_query = jnp.concatenate([a * sin + b * cos, b * sin - a * cos], axis=-1)
@@ -161,20 +167,25 @@ def _summed_by_place(weights: Array, places: Array, rows: int) -> Array:
     Weights are `[..., heads, n_q, n_k]`, places `[..., 1, n_q, n_k]`; a fractional place shares
     its weight between the rows around it.
     """
-    *lead, heads, n_q, n_k = weights.shape
-    places = jnp.broadcast_to(places, (*lead, 1, n_q, n_k)).reshape(-1, n_k)
-    by_key = jnp.moveaxis(weights, -3, -1).reshape(-1, n_k, heads)
-    query = jnp.arange(by_key.shape[0])[:, None]
-    sums = jnp.zeros((by_key.shape[0], rows, heads), weights.dtype)
+    by_key, places = jnp.moveaxis(weights, -3, -1), jnp.squeeze(places, -3)
     if jnp.issubdtype(places.dtype, jnp.integer):
-        sums = sums.at[query, places].add(by_key)
+        sums = _added_to_rows(by_key, places, rows)
     else:
         low, high, part = neighbours(places, rows)
         upper = by_key * part.astype(weights.dtype)[..., None]
-        sums = sums.at[query, low].add(by_key - upper).at[query, high].add(upper)
-    return jnp.moveaxis(sums.reshape(*lead, n_q, rows, heads), -1, -3)
+        sums = _added_to_rows(by_key - upper, low, rows) + _added_to_rows(upper, high, rows)
+    return jnp.moveaxis(sums, -1, -3)
 
 
-def _leading(values: Array, ndim: int) -> Array:
-    """Values with `ndim` axes, those missing in front."""
-    return values.reshape((1,) * (ndim - values.ndim) + values.shape)
+def _added_to_rows(values: Array, places: Array, rows: int) -> Array:
+    """Σ of the values `[..., n_k, heads]` by place `[..., n_k]`, `[..., rows, heads]`."""
+
+    def add(values, places):
+        return jnp.zeros((rows, values.shape[-1]), values.dtype).at[places].add(values)
+
+    axes = range(places.ndim - 1)
+    shared = tuple(axis for axis in axes if places.shape[axis] != values.shape[axis])
+    # Axis by axis: reshaped into one, a batch could not stay spread over devices.
+    for axis in reversed(axes):
+        add = jax.vmap(add, in_axes=(0, None if axis in shared else 0))
+    return add(values, jnp.squeeze(places, shared))

@@ -242,13 +242,21 @@ _POSITIVE = (
 )
 
 
-def check_scaling(scaling: RopeScaling) -> None:
+def check_scaling(scaling: object) -> None:
     """Raise ValueError where a scaling's numbers make no sense."""
+    if not isinstance(scaling, RopeScaling):
+        raise ValueError(
+            f"scaling is {scaling!r}: pass one such as LinearScaling(4.0), or a rope_parameters "
+            "entry to rope_from_hf"
+        )
     name = type(scaling).__name__
     given = scaling._asdict()
     for field in _POSITIVE:
-        if given.get(field) is not None and not np.all(np.asarray(given[field]) > 0):
+        values = np.asarray(1.0 if given.get(field) is None else given[field])
+        if not np.all((values > 0) & np.isfinite(values)):
             raise ValueError(f"{name}: {field} must be positive, not {given[field]}")
+    if given.get("original_max_position_embeddings", 2) < 2:
+        raise ValueError(f"{name}: original_max_position_embeddings must be at least 2")
     if given.get("beta_fast", 1) < given.get("beta_slow", 1):
         raise ValueError(
             f"{name}: beta_fast ({given['beta_fast']}) must not be below beta_slow "
@@ -266,8 +274,8 @@ def scaling_from_hf(
 ) -> RopeScaling | None:
     """The scaling a Hugging Face `rope_parameters` (or older `rope_scaling`) entry describes.
 
-    What it leaves out is taken as Hugging Face does: L0 from `max_position_embeddings`, and a
-    missing factor from max_position_embeddings / L0. None for the type "default".
+    What it leaves out is taken as Hugging Face does: L0 of "dynamic" is `max_position_embeddings`,
+    a missing factor of yarn and longrope is `max_position_embeddings` / L0. None for "default".
 
     Raises:
         ValueError: for an unknown type or parameter, or a missing one.
@@ -276,6 +284,7 @@ def scaling_from_hf(
     LinearScaling(factor=4.0)
     """
     kind = parameters.get("rope_type", parameters.get("type", "default"))
+    kind = "longrope" if kind == "su" else kind  # its name in the first Phi-3 configurations
     nested = [key for key, value in parameters.items() if isinstance(value, Mapping)]
     if nested:
         raise ValueError(
@@ -293,19 +302,20 @@ def scaling_from_hf(
     cls = ROPE_TYPES[kind]
     fields = cls._fields
     own = {key: value for key, value in given.items() if value is not None}
-    if "original_max_position_embeddings" in fields and max_position_embeddings:
-        own.setdefault("original_max_position_embeddings", max_position_embeddings)
-        if kind == "dynamic":  # Hugging Face's L0 is the configuration's, whatever the entry says
-            own["original_max_position_embeddings"] = max_position_embeddings
-        if kind in ("yarn", "longrope"):
-            ratio = max_position_embeddings / own["original_max_position_embeddings"]
-            own.setdefault("factor", ratio)
+    if max_position_embeddings and kind == "dynamic":  # whatever the entry itself says
+        own["original_max_position_embeddings"] = max_position_embeddings
+    original = own.get("original_max_position_embeddings")
+    if max_position_embeddings and kind in ("yarn", "longrope") and original:
+        own.setdefault("factor", max_position_embeddings / original)
     if kind == "proportional":
         own["fraction"] = partial_rotary_factor(parameters)
     _refuse_unknown(own, fields, kind)
     missing = [key for key in fields if key not in own and key not in cls._field_defaults]
     if missing:
-        raise ValueError(f"rope_type {kind!r} needs {', '.join(missing)} beside {sorted(own)}")
+        raise ValueError(
+            f"rope_type {kind!r} needs {', '.join(missing)} beside {sorted(own)}: some "
+            "configurations keep it outside the entry, so put it in"
+        )
     for name in {"short_factor", "long_factor"} & set(own):
         own[name] = tuple(own[name])
     return cls(**own)

@@ -12,7 +12,7 @@ from jaxpe._types import ArrayLike
 from jaxpe.encodings._phases import phases
 from jaxpe.encodings._rotation import rotate
 from jaxpe.encodings.absolute import Positions, inverse_frequencies
-from jaxpe.encodings.base import Encoding, align_positions, as_positions, compute_dtype
+from jaxpe.encodings.base import Encoding, align_positions, as_positions, compute_dtype, with_axes
 from jaxpe.encodings.rope_scaling import (
     Length,
     ProportionalScaling,
@@ -40,7 +40,8 @@ def rope(
     """Rotary encoding: queries and keys turn with position. Su et al. (2021).
 
     Pair k of a query or key at position i becomes R(ω_k i)(x, y), ω_k = base^(−2k/d), so q·k
-    depends on j − i alone. Phases are right to 10⁻⁶ rad at any integer position in float32. The
+    depends on j − i alone. Phases are right to 10⁻⁶ rad at any integer position in float32 (but to
+    10⁻² at 10⁵ where a scaling looks at a length that is traced; give it `length`). The
     gradient of a query is that of its rotation, rotated back; no copy of the query is kept.
 
     `vectors`: the orbit R(i)·(1, 0, 1, 0, ...) of a vector with unit pairs, `[n, head_dim]`. Its
@@ -54,8 +55,10 @@ def rope(
             carry it: see `convert_rotary_layout`.
         fraction: of each head that turns, from the front (partial rotary; `partial_rotary_factor`).
         scaling: of the frequencies, for contexts beyond the training length.
-        length: of the sequences, for the scalings that depend on it (dynamic, longrope); taken
-            from the largest position when None.
+        length: of the sequences, for the scalings that depend on it (dynamic, longrope). When
+            None it is the largest position given plus one, over the whole batch, as Hugging Face
+            has it: queries and keys of different reach then turn differently, so give the length
+            when decoding, and padding an ordinary position.
 
     Raises:
         ValueError: where the entries that turn do not come in pairs, or a scaling makes no sense.
@@ -64,11 +67,7 @@ def rope(
     >>> e.query((), jnp.ones((1, 1, 2)), jnp.asarray([np.pi / 2])).round(4).ravel().tolist()
     [-1.0, 1.0]
     """
-    proportional = isinstance(scaling, ProportionalScaling)
-    if proportional and fraction not in (1.0, scaling.fraction):
-        raise ValueError(f"fraction={fraction} beside {scaling}, which has its own: leave it out")
-    dim = head_dim if proportional else _share(head_dim, fraction)
-    _check_width(head_dim, dim)
+    dim = _rotary_dim(head_dim, fraction, scaling)
     turn = _turn(head_dim, dim, layout, _frequencies(dim, base, scaling, length))
     return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, dim))
 
@@ -104,7 +103,7 @@ def xpos(
     def decay(sign: int):
         def size(positions: Array, dtype: jnp.dtype) -> Array:
             power = sign * (positions.astype(dtype) - center) / scale_base
-            return jnp.exp(power[..., None] * _row(np.log(zeta), dtype, power.ndim))
+            return jnp.exp(power[..., None] * with_axes(np.log(zeta), power.ndim + 1, dtype))
 
         return _turn(head_dim, head_dim, layout, frequencies, size=size)
 
@@ -159,6 +158,7 @@ def mrope(
     interleaved_sections: bool = False,
     base: float = 10_000.0,
     layout: Layout = "half_split",
+    fraction: float = 1.0,
     scaling: RopeScaling | None = None,
     length: Length = None,
 ) -> Encoding:
@@ -170,23 +170,24 @@ def mrope(
 
     Args:
         head_dim: width of a head.
-        sections: frequencies each coordinate gets (`mrope_section`); they sum to head_dim / 2.
+        sections: frequencies each coordinate gets (`mrope_section`); they sum to half of the
+            entries that turn.
         interleaved_sections: `mrope_interleaved`.
-        base, layout, scaling, length: as for `rope`.
+        base, layout, fraction, scaling, length: as for `rope`.
 
     >>> mrope(head_dim=8, sections=(2, 1, 1)).vectors((), jnp.zeros((5, 3), int)).shape
     (5, 8)
     """
-    _check_width(head_dim, head_dim)
-    if sum(sections) != head_dim // 2 or min(sections, default=0) < 0:
+    dim = _rotary_dim(head_dim, fraction, scaling)
+    if sum(sections) != dim // 2 or min(sections, default=0) < 0:
         raise ValueError(
             f"sections {tuple(sections)} sum to {sum(sections)}, but head_dim {head_dim} has "
-            f"{head_dim // 2} frequencies"
+            f"{dim // 2} frequencies that turn"
         )
-    frequencies = _frequencies(head_dim, base, scaling, length)
+    frequencies = _frequencies(dim, base, scaling, length)
     axis_of = _axes_of_sections(sections, interleaved_sections)
-    turn = _turn(head_dim, head_dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
-    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, head_dim))
+    turn = _turn(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
+    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, dim))
 
 
 def rope_from_hf(
@@ -200,9 +201,12 @@ def rope_from_hf(
     """Rotary encoding as a Hugging Face configuration has it.
 
     Args:
-        parameters: its `rope_parameters` (or an older `rope_scaling`, with `rope_theta` put in).
+        parameters: its `rope_parameters`. Before version 5 it had a `rope_scaling` with
+            `rope_theta` and, for some models, `original_max_position_embeddings` and
+            `partial_rotary_factor` beside it: put them in.
         head_dim: width of a head.
-        max_position_embeddings: of the configuration, for what the entry leaves out.
+        max_position_embeddings: of the configuration, which is L0 of "dynamic", and gives yarn and
+            longrope a factor where the entry has none.
         layout: as for `rope`; Hugging Face's models are half-split but for a few (GPT-J, GLM).
         length: as for `rope`.
 
@@ -215,10 +219,16 @@ def rope_from_hf(
     True
     """
     scaling = scaling_from_hf(parameters, max_position_embeddings=max_position_embeddings)
+    if parameters.get("rope_theta") is None:
+        raise ValueError(
+            "the entry has no rope_theta: put in that of the configuration, as "
+            '{**config.rope_scaling, "rope_theta": config.rope_theta}'
+        )
     shared = {
         "head_dim": head_dim,
-        "base": float(parameters.get("rope_theta", 10_000.0)),
+        "base": float(parameters["rope_theta"]),
         "layout": layout,
+        "fraction": partial_rotary_factor(parameters),
         "scaling": scaling,
         "length": length,
     }
@@ -228,7 +238,7 @@ def rope_from_hf(
             interleaved_sections=parameters.get("mrope_interleaved", False),
             **shared,
         )
-    return rope(fraction=partial_rotary_factor(parameters), **shared)
+    return rope(**shared)
 
 
 def rope_to_hf(
@@ -390,7 +400,7 @@ def _angles(
         return phases(positions, omega, dtype)
     angles = phases(positions[..., 0], omega, dtype)
     for axis in range(1, positions.shape[-1]):
-        own = _row(axis_of == axis, jnp.dtype(bool), positions.ndim - 1)
+        own = with_axes(axis_of == axis, positions.ndim)
         angles = jnp.where(own, phases(positions[..., axis], omega, dtype), angles)
     return angles
 
@@ -412,7 +422,7 @@ def _frequencies(
         return lambda positions: of_length(length)
 
     def of_positions(positions: Array) -> RopeFrequencies:
-        return of_length(jnp.max(positions).astype(jnp.result_type(float)) + 1.0)
+        return of_length(jnp.max(positions, initial=0).astype(jnp.result_type(float)) + 1.0)
 
     return of_positions
 
@@ -442,14 +452,20 @@ def _axes_of_sections(sections: Sequence[int], interleaved: bool) -> np.ndarray:
             axis_of[axis : size * len(sections) : len(sections)] = axis
         if np.bincount(axis_of, minlength=len(sections)).tolist() != list(sections):
             raise ValueError(
-                f"sections {tuple(sections)} cannot take turns: only the first may be the largest"
+                f"sections {tuple(sections)} cannot take turns: only the first may be the largest, "
+                f"as it takes the places that the others, {len(sections)} apart, leave"
             )
     return axis_of
 
 
-def _row(values: np.ndarray, dtype: jnp.dtype, ndim: int) -> Array:
-    """Values `[half]` with `ndim` axes of 1 before them."""
-    return jnp.asarray(values, dtype).reshape((1,) * ndim + values.shape)
+def _rotary_dim(head_dim: int, fraction: float, scaling: RopeScaling | None) -> int:
+    """Entries of a head that turn."""
+    proportional = isinstance(scaling, ProportionalScaling)
+    if proportional and fraction not in (1.0, scaling.fraction):
+        raise ValueError(f"fraction={fraction} beside {scaling}, which has its own: leave it out")
+    dim = head_dim if proportional else _share(head_dim, fraction)
+    _check_width(head_dim, dim)
+    return dim
 
 
 def _share(head_dim: int, fraction: float) -> int:

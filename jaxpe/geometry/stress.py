@@ -96,7 +96,7 @@ def kruskal_stress1(
 
 
 def stress_per_position(
-    P: Points, D: Targets, *, weights: PairWeights | None = None
+    P: Encoded, D: Targets, *, weights: PairWeights | None = None
 ) -> Float[Array, " n"]:
     """Stress of each position's own distances, Σ_j w(δ − d)² / Σ_j w d², float `[n]`.
 

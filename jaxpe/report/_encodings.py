@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxpe._errors import InputError
 from jaxpe.encodings import CatalogueEntry, EncodingProperties, EncodingSizes
+from jaxpe.encodings.properties import TRIED
 from jaxpe.report._table import make_table
 
 if TYPE_CHECKING:
@@ -16,9 +17,9 @@ Rows = Mapping[CatalogueEntry, EncodingProperties]
 _HEADER = ("encoding", "parameters", "position", "beyond", "FLOPs", "bytes", "gradient")
 _NUMBERS = (1, 4, 5)
 _NOTES = (
-    "parameters: those with a gradient (in brackets those without). position: what of it the "
-    "logits tell, tried by shifting, spacing and swapping. beyond the length: positions told "
-    "apart (yes), all alike (constant), as some inside (repeats), undefined (no). FLOPs and bytes: "
+    "parameters: those with a gradient (in brackets those without). position: what of it unmasked "
+    "logits tell. beyond, at 2 to 3 lengths: positions told apart (yes), all alike (constant), as "
+    "some inside (repeats), undefined (no). FLOPs and bytes: "
     "all hooks, forward, a token; ≥ where the program loops. gradient: where it goes because of "
     "the encoding: θ its parameters, q k w queries, keys, weights."
 )
@@ -126,5 +127,8 @@ def check_sizes(sizes: EncodingSizes) -> None:
             f"--head-dim must be a multiple of 4, not {sizes.head_dim}: half of a head, or each of "
             "two axes, turns in pairs"
         )
-    if sizes.length < 4:
-        raise InputError(f"--length must be at least 4, not {sizes.length}: fewer cannot be tried")
+    if sizes.length < 2 * TRIED:
+        raise InputError(
+            f"--length must be at least {2 * TRIED}, not {sizes.length}: properties are tried on "
+            f"{TRIED} tokens in it"
+        )

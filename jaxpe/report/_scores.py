@@ -49,10 +49,11 @@ def score_encodings(
     slope, slopes = _alibi_slopes(jnp.arange(n), measure)
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
     entries = [_at_slope(e, slope) if e.name == "alibi" else e for e in scored_entries()]
+    keys = jax.random.split(key, len(entries))
     return [
         fitted("mds", start, note=f"classical MDS, rank {rank}"),
         fitted("smacof", _columns(_refined(D, start), dim), note="stress minimised from MDS"),
-        *(_score_entry(entry, sizes, key, measure) for entry in entries),
+        *(_score_entry(e, sizes, k, measure) for e, k in zip(entries, keys, strict=True)),
     ], slopes
 
 

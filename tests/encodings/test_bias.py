@@ -99,6 +99,15 @@ def test_alibi_vectors_have_the_biases_as_distances(heads):
     np.testing.assert_array_equal(points[:, :1], line)
 
 
+def test_alibi_vectors_of_a_batch():
+    points = alibi(num_heads=HEADS).vectors((), PLACES)
+    batch = np.stack([PLACES, PLACES + 1])
+    np.testing.assert_array_equal(alibi(num_heads=HEADS).vectors((), batch)[0], points)
+    assert alibi_line(batch).shape == (2, N, 1)
+    with pytest.raises(ValueError, match="cannot tell positions apart"):
+        alibi_line(jnp.arange(3, dtype=jnp.bfloat16))
+
+
 def test_causal_alibi_is_linear_and_the_same_to_a_causal_softmax():
     symmetric = bias_at(alibi(num_heads=HEADS), (), PLACES)
     linear = bias_at(alibi(num_heads=HEADS, causal=True), (), PLACES)
@@ -311,6 +320,19 @@ def test_fire_has_derivatives_at_the_first_position():
         assert np.abs(leaf).max() > 0
 
 
+def test_fire_is_finite_where_its_normaliser_underflows():
+    encoding = fire(num_heads=HEADS, threshold=1e-30, c=1e-9)
+    i = np.arange(3, dtype=np.int32)
+
+    with jax.enable_x64(False):
+        x = blank(3, dtype=jnp.float32)
+        params = encoding.init(jax.random.key(0))
+        bias = encoding.bias(params, x, x, i, i)
+        gradient = jax.grad(lambda p: jnp.sum(encoding.bias(p, x, x, i, i)))(params)
+    for leaf in (bias, *jax.tree.leaves(gradient)):
+        assert np.isfinite(leaf).all()
+
+
 # CoPE
 
 
@@ -422,6 +444,33 @@ def test_cope_counts_slots_of_a_cache_only_below_the_query():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [t5(num_heads=HEADS), cope(head_dim=HEAD_DIM, max_positions=5)],
+)
+def test_a_table_of_another_shape_is_refused(encoding):
+    short = jax.tree.map(lambda x: x[:-1], encoding.init(jax.random.key(0)))
+    with pytest.raises(ValueError, match=r"params\['table'\] has shape .* was built for"):
+        bias_at(encoding, short, np.arange(3))
+
+
+@pytest.mark.parametrize("n", [(0, 3), (3, 0)])
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        alibi(num_heads=HEADS),
+        t5(num_heads=HEADS),
+        kerple(num_heads=HEADS),
+        fire(num_heads=HEADS),
+        cope(head_dim=HEAD_DIM, max_positions=5),
+    ],
+)
+def test_no_queries_or_no_keys_give_no_biases(encoding, n):
+    params = encoding.init(jax.random.key(0))
+    bias = jax.eval_shape(encoding.bias, params, *map(blank, n), *map(np.arange, n))
+    assert bias.shape == (HEADS, *n)
 
 
 def test_logits_are_refused_where_the_positions_do_not_fit():

@@ -73,8 +73,10 @@ def sampled(encoding, params, *, heads, samples=4000):
 def test_rope_induces_the_sinusoidal_distances():
     for layout in ("half_split", "interleaved"):
         encoding = rope(head_dim=DIM, layout=layout)
-        points = encoding_distances(encoding, (), PLACES, head_dim=DIM)
-        logits = encoding_distances(without_vectors(encoding), (), PLACES, head_dim=DIM)
+        points = encoding_distances(encoding, (), PLACES, num_heads=1, head_dim=DIM)
+        logits = encoding_distances(
+            without_vectors(encoding), (), PLACES, num_heads=1, head_dim=DIM
+        )
         np.testing.assert_allclose(logits.values, points.values * np.sqrt(2 / DIM), atol=1e-13)
         expected = jaxpe.euclidean_distances(jaxpe.sinusoidal_vectors(PLACES, dim=DIM))
         np.testing.assert_allclose(points.values, expected.values, atol=1e-13)
@@ -84,7 +86,9 @@ def test_rope_induces_the_sinusoidal_distances():
 def test_alibi_induces_its_line(heads):
     encoding = alibi(num_heads=heads)
     points = encoding_distances(encoding, (), PLACES)
-    logits = encoding_distances(without_vectors(encoding), (), PLACES, num_heads=heads)
+    logits = encoding_distances(
+        without_vectors(encoding), (), PLACES, num_heads=heads, head_dim=DIM
+    )
     slope = np.linalg.norm(jaxpe.alibi_slopes(heads))
     np.testing.assert_allclose(points.values, slope * np.abs(OFFSETS), rtol=1e-13)
     np.testing.assert_allclose(logits.values, points.values, rtol=1e-13)
@@ -101,7 +105,9 @@ def test_rope_and_alibi_add_their_squares():
     together = induced(chain(*map(without_vectors, parts)), ((), ()))
     np.testing.assert_allclose(together.values**2, squares[0] + squares[1], rtol=1e-12)
     mixed = per_head([parts[0], alibi(num_heads=1, slopes=0.5)])
-    alone = encoding_distances(without_vectors(parts[0]), (), PLACES, head_dim=DIM).values
+    alone = encoding_distances(
+        without_vectors(parts[0]), (), PLACES, num_heads=1, head_dim=DIM
+    ).values
     expected = np.sqrt(alone**2 + 0.25 * OFFSETS**2)
     np.testing.assert_allclose(induced(mixed, ((), ())).values, expected, rtol=1e-12)
 
@@ -126,7 +132,7 @@ def test_shaw_induces_differences_of_its_rows():
         for j in range(N):
             rows = params["key_table"][np.clip([OFFSETS[i, j], 0], -4, 4) + 4]
             expected[i, j] = np.sum((rows[0] - rows[1]) ** 2) / DIM  # logits are over √head_dim
-    actual = encoding_distances(encoding, params, PLACES, head_dim=DIM)
+    actual = encoding_distances(encoding, params, PLACES, num_heads=1, head_dim=DIM)
     np.testing.assert_allclose(actual.values, symmetric(expected), atol=1e-14)
 
 
@@ -136,8 +142,10 @@ SAMPLED = {
     "transformer_xl": (transformer_xl(num_heads=2, head_dim=DIM, stddev=0.5), 2),
     "xpos": (xpos(head_dim=DIM, scale_base=32.0), 1),
     "shaw and rope": (chain(shaw(head_dim=DIM, max_distance=4, stddev=1.0), rope(head_dim=DIM)), 2),
-    "added": (Encoding(query=table_hook(1), key=table_hook(2)), 1),
-    "added and turned": (chain(Encoding(key=table_hook(3)), rope(head_dim=DIM)), 1),
+    "added and turned": (
+        chain(Encoding(query=table_hook(1), key=table_hook(2)), rope(head_dim=DIM)),
+        1,
+    ),
 }
 
 
@@ -150,7 +158,7 @@ def test_the_expectation_is_exact(name):
     exact = encoding_distances(
         without_vectors(encoding), params, PLACES, num_heads=heads, head_dim=DIM
     )
-    np.testing.assert_array_equal(np.diagonal(exact.values), 0)
+    np.testing.assert_allclose(np.diagonal(exact.values), 0, atol=1e-14)
     pairs = np.triu_indices(N, 1)
     deviation = np.abs(exact.values[pairs] ** 2 - mean[pairs]) / error[pairs]
     assert deviation.max() < 5
@@ -162,7 +170,7 @@ def test_the_expectation_is_exact(name):
 
 def test_no_encoding_no_distance():
     for encoding in (identity(), Encoding(bias=lambda *args: None)):
-        actual = encoding_distances(encoding, (), PLACES, head_dim=DIM)
+        actual = encoding_distances(encoding, (), PLACES, num_heads=1, head_dim=DIM)
         np.testing.assert_array_equal(actual.values, 0)
 
 
@@ -173,7 +181,7 @@ def test_embeddings_need_vectors():
     np.testing.assert_allclose(
         actual.values, jaxpe.euclidean_distances(params["table"][PLACES]).values
     )
-    with pytest.raises(ValueError, match="acts on embeddings and has no position vectors"):
+    with pytest.raises(ValueError, match="acts on embeddings, so logits depend"):
         encoding_distances(without_vectors(table), params, PLACES)
 
 
@@ -201,13 +209,12 @@ def test_gradients_reach_the_parameters(name):
         np.testing.assert_array_equal(g, 0)
 
 
-def test_float32_and_jit():
+def test_float32_is_near_float64():
     encoding = xpos(head_dim=DIM, scale_base=32.0)
-    exact = encoding_distances(encoding, (), PLACES, head_dim=DIM).values
-    run = jax.jit(lambda i: encoding_distances(encoding, (), i, head_dim=DIM).values)
-    np.testing.assert_allclose(run(PLACES), exact, atol=1e-13)
+    run = jax.jit(lambda i: encoding_distances(encoding, (), i, num_heads=1, head_dim=DIM).values)
+    exact = run(PLACES)
     with jax.enable_x64(False):
-        rough = encoding_distances(encoding, (), PLACES, head_dim=DIM).values
+        rough = run(PLACES)
     assert rough.dtype == jnp.float32
     np.testing.assert_allclose(rough, exact, rtol=1e-5)
 
@@ -249,3 +256,23 @@ def test_distances_of_another_size_are_refused():
     induced = encoding_distances(alibi(num_heads=1), (), PLACES)
     with pytest.raises(ValueError, match=r"encoding has shape \(6, 6\) and the distances \(7, 7\)"):
         stress(induced, np.ones((N + 1, N + 1)))
+
+
+def test_a_chain_by_logits_counts_every_part():
+    """Its vectors are those of the one part that has any."""
+    both = chain(rope(head_dim=DIM), t5(num_heads=2, stddev=5.0))
+    params = both.init(jax.random.key(0))
+    by = partial(encoding_distances, both, params, PLACES, num_heads=2, head_dim=DIM)
+    squares = [
+        encoding_distances(part, own, PLACES, num_heads=2, head_dim=DIM, by="logits").values ** 2
+        for part, own in zip((rope(head_dim=DIM), t5(num_heads=2)), params, strict=True)
+    ]
+    np.testing.assert_allclose(by(by="logits").values ** 2, squares[0] + squares[1], rtol=1e-10)
+    alone = encoding_distances(rope(head_dim=DIM), (), PLACES)
+    np.testing.assert_array_equal(by().values, alone.values)
+
+
+def test_logits_need_the_sizes_of_the_model():
+    encoding = t5(num_heads=2)
+    with pytest.raises(ValueError, match="need num_heads= and head_dim="):
+        encoding_distances(encoding, encoding.init(jax.random.key(0)), PLACES)

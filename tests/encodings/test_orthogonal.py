@@ -315,24 +315,23 @@ def test_wavelet_rows_are_unit_vectors_of_the_functions_chosen(order, length, di
     basis = orthogonal._wavelet_basis(dim, length, order)
     coarsest = int(np.ceil(np.log2(length)))
     width = 2 * order - 1
+    tables = orthogonal._daubechies(*_filters(order), 10)
     functions = []
     for j in range(coarsest, -5, -1):
         for k in range(-width, length * 2 ** max(-j, 0) + 1):
             p = np.arange(length)
             u = p / 2.0**j - k
             covered = ((u > 0) & (u < width)) if order > 1 else ((u >= 0) & (u < 1))
-            if covered.any():
-                if j == coarsest:
-                    functions.append((0, -covered.sum(), -j, k))
-                functions.append((1, -covered.sum(), -j, k))
-    chosen = sorted(functions)[:dim]
-    assert [(r, -j, k) for r, _, j, k in chosen] == list(
-        zip(basis.row, basis.j, basis.k, strict=True)
-    )
+            for row in (0, 1) if j == coarsest else (1,):
+                values = tables[row][(u[covered] * 1024).astype(int)]
+                energy = (values**2).sum() / 2.0**j
+                if energy > 0.01:
+                    functions.append((row, -covered.sum(), -energy.round(9), -j, k))
+    chosen = [(row, j, k) for row, _, _, j, k in sorted(functions)[:dim]]
+    assert [(r, -j, k) for r, j, k in chosen] == list(zip(basis.row, basis.j, basis.k, strict=True))
     rows = _wavelets(np.arange(length), dim=dim, length=length, order=order)
-    tables = orthogonal._daubechies(*_filters(order), 10)
     plain = np.zeros((length, dim))
-    for column, (row, _, minus_j, k) in enumerate(chosen):
+    for column, (row, minus_j, k) in enumerate(chosen):
         for p in range(length):
             u = p * 2.0**minus_j - k
             if 0 <= u < width:
@@ -367,10 +366,21 @@ def test_wavelet_columns_beyond_the_finest_scale_are_zero():
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_wavelet_rows_are_zero_where_the_supports_end(order):
     right, left = (2 * order - 1) * 16, -(2 * order - 2) * 16
-    first = 0 if order == 1 else left + 1
-    i = np.array([right, right + 7, 10**6, left - 1, -(10**6), right - 1, first])
+    i = np.array([right, right + 7, 10**6, left - 1, -(10**6), 15, 0])
     norms = np.linalg.norm(_wavelets(i, dim=16, length=16, order=order), axis=-1)
     np.testing.assert_allclose(norms, [0, 0, 0, 0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("order", "length", "dim"),
+    [(38, 1, 8), (38, 3, 8), (38, 5, 8), (20, 8, 8), (20, 64, 16), (38, 512, 64), (4, 4, 4)],
+)
+def test_wavelets_of_high_order_or_short_length_are_no_tails(order, length, dim):
+    rows = _wavelets(np.arange(length), dim=dim, length=length, order=order)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-12)
+    assert np.linalg.matrix_rank(rows) == min(length, dim)
+    apart = np.linalg.norm(rows[:, None] - rows, axis=-1) + 9 * np.eye(length)
+    assert apart.min() > 0.02
 
 
 def test_wavelets_need_their_extra(monkeypatch):
@@ -390,6 +400,10 @@ def test_wavelets_need_their_extra(monkeypatch):
         (lambda: cosine(dim=0, length=4), "dim and length must be at least 1, not 0 and 4"),
         (lambda: wavelet(dim=4, length=0), "dim and length must be at least 1, not 4 and 0"),
         (lambda: wavelet(dim=4, length=8, order=39), r"order must lie in \[1, 38\].*not 39"),
+        (
+            lambda: wavelet(dim=1, length=4, order=2),
+            "order=2 for length=4 are all 0 at position .: pass a larger dim, a lower order",
+        ),
         (lambda: legendre(dim=2, length=4, s=-1.0), "s=-1.0 must be positive"),
         (
             lambda: legendre(dim=2, length=4, s=1.0, position_map="log"),

