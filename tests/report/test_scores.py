@@ -58,10 +58,13 @@ def test_rows_say_what_they_are(drifting):
     ]
 
 
-def test_rope_has_the_distances_of_sinusoids_and_learned_those_of_random(drifting):
+def test_rope_has_the_distances_of_sinusoids_and_learned_starts_like_random(drifting):
+    """Like it, but drawn on its own: near in a scaled stress, and not the same."""
     rows = {s.name: s for s in drifting.encodings}
     np.testing.assert_allclose(rows["rope"].distances, rows["sinusoidal"].distances, atol=1e-5)
-    np.testing.assert_allclose(rows["learned"].scaled_stress, rows["random"].scaled_stress)
+    ratio = rows["learned"].scaled_stress / rows["random"].scaled_stress
+    assert ratio != 1.0
+    np.testing.assert_allclose(ratio, 1.0, rtol=0.2)
 
 
 def test_alibi_stands_at_its_best_standard_slope(drifting):
