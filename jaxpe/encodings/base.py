@@ -258,9 +258,8 @@ def as_positions(positions: ArrayLike) -> Array:
     """
     given, positions = positions, jnp.asarray(positions)
     if jnp.issubdtype(positions.dtype, jnp.integer):
-        wide = positions.dtype.itemsize > 4 or positions.dtype == jnp.uint32
-        if wide or isinstance(given, np.ndarray):
-            _check_range(given)
+        # NumPy's own 64 bits, which JAX may have cut already, or those of an array of JAX.
+        _check_range(given if isinstance(given, np.ndarray) else positions)
         return positions.astype(jnp.int32)
     if not jnp.issubdtype(positions.dtype, jnp.floating) or positions.dtype.itemsize < 4:
         raise ValueError(
@@ -272,12 +271,10 @@ def as_positions(positions: ArrayLike) -> Array:
 
 def _check_range(positions: ArrayLike) -> None:
     """Positions known when tracing must fit int32: 2³² + 1 would become 1 without a word."""
-    if is_traced(positions) or not np.size(positions):
+    fits = np.can_cast(positions.dtype, np.int32)
+    if fits or is_traced(positions) or not np.size(positions):
         return
-    values = np.asarray(positions)
-    if not np.issubdtype(values.dtype, np.integer):
-        return
-    for extreme in (values.min(), values.max()):
+    for extreme in (np.min(positions), np.max(positions)):
         if not -(2**31) <= int(extreme) < 2**31:
             raise ValueError(f"position {extreme} is beyond 32 bits: pass smaller ones, or floats")
 
