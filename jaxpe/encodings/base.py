@@ -107,10 +107,6 @@ def chain(*encodings: Encoding) -> Encoding:
     if len(encodings) == 1:
         return encodings[0]
 
-    def init(key):
-        keys = jax.random.split(key, len(encodings))
-        return tuple(part.init(k) for part, k in zip(encodings, keys, strict=True))
-
     def in_order(hook):
         def apply(params, x, positions):
             for part, own in zip(encodings, params, strict=True):
@@ -136,7 +132,7 @@ def chain(*encodings: Encoding) -> Encoding:
         return encodings[with_vectors[0]].vectors(params[with_vectors[0]], positions)
 
     hooks = {
-        "init": init,
+        "init": _init_each(encodings),
         "embed": in_order("embed"),
         "query": in_order("query"),
         "key": in_order("key"),
@@ -174,25 +170,22 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
                 f"encoding {i} acts on the embeddings, which all heads share: chain it instead"
             )
 
-    def init(key):
-        keys = jax.random.split(key, len(encodings))
-        return tuple(part.init(k) for part, k in zip(encodings, keys, strict=True))
-
-    def split(x, axis=-2):
+    def split(x, axis=-2, *, grouped=False):
+        """The heads of each encoding; only keys may have fewer, shared by groups of queries."""
+        if not grouped:
+            check_heads(jnp.shape(x), sum(heads), axis=axis)
         return jnp.split(x, _boundaries(heads, x.shape[axis]), axis=axis)
 
     def each(hook):
         def apply(params, x, positions):
-            if hook == "query":
-                check_heads(jnp.shape(x), sum(heads))
-            parts = zip(encodings, params, split(x), strict=True)
+            parts = zip(encodings, params, split(x, grouped=hook == "key"), strict=True)
             pieces = [getattr(part, hook)(own, piece, positions) for part, own, piece in parts]
             return jnp.concatenate(pieces, axis=-2)
 
         return apply
 
     def bias(params, q, k, q_positions, k_positions):
-        parts = zip(encodings, params, split(q), split(k), heads, strict=True)
+        parts = zip(encodings, params, split(q), split(k, grouped=True), heads, strict=True)
         pieces = [
             (part.bias(own, q_part, k_part, q_positions, k_positions), h)
             for part, own, q_part, k_part, h in parts
@@ -207,7 +200,13 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
         dim = next((piece.shape[-1] for piece, _ in pieces if piece is not None), 1)
         return _joined(pieces, axis=-2, shape=(dim,))
 
-    hooks = {"init": init, "query": each("query"), "key": each("key"), "bias": bias, "value": value}
+    hooks = {
+        "init": _init_each(encodings),
+        "query": each("query"),
+        "key": each("key"),
+        "bias": bias,
+        "value": value,
+    }
     return Encoding(**_defined(hooks, encodings))
 
 
@@ -274,7 +273,8 @@ def _check_range(positions: ArrayLike) -> None:
     fits = np.can_cast(positions.dtype, np.int32)
     if fits or is_traced(positions) or not np.size(positions):
         return
-    for extreme in (np.min(positions), np.max(positions)):
+    values = np.asarray(positions)  # a known array of JAX would be traced by np.min itself
+    for extreme in (values.min(), values.max()):
         if not -(2**31) <= int(extreme) < 2**31:
             raise ValueError(f"position {extreme} is beyond 32 bits: pass smaller ones, or floats")
 
@@ -405,6 +405,16 @@ def repeat_heads(k: ArrayLike, num_heads: int) -> Array:
     if num_heads % groups:
         raise ValueError(f"{num_heads} query heads cannot share {groups} key heads evenly")
     return jnp.repeat(k, num_heads // groups, axis=-2)
+
+
+def _init_each(encodings: Sequence[Encoding]) -> Callable[[Array], Params]:
+    """Parameters of every part, from keys of their own."""
+
+    def init(key):
+        keys = jax.random.split(key, len(encodings))
+        return tuple(part.init(k) for part, k in zip(encodings, keys, strict=True))
+
+    return init
 
 
 def _defined(hooks: dict[str, Callable], parts: Sequence[Encoding]) -> dict[str, Callable]:

@@ -405,3 +405,24 @@ def test_dtypes_go_in_and_come_out(x64):
 def test_positions_that_int32_cannot_hold_are_refused(beyond):
     with pytest.raises(ValueError, match="beyond 32 bits"):
         as_positions(beyond)
+
+
+def test_only_keys_may_have_fewer_heads():
+    """Queries and weights of another model are refused, not taken for grouped ones."""
+    mixed = per_head([alibi(num_heads=2), shaw(head_dim=DIM, max_distance=2)], heads=[2, 2])
+    params = mixed.init(KEY)
+    q, k = np.ones((N, 2, DIM)), np.ones((N, 2, DIM))
+    with pytest.raises(ValueError, match=r"built for 4 heads, but the array of shape .* has 2"):
+        mixed.bias(params, q, k, PLACES, PLACES)
+    with pytest.raises(ValueError, match=r"built for 4 heads, but the array of shape .* has 2"):
+        mixed.value(params, np.ones((2, N, N)), PLACES, PLACES)
+
+
+def test_known_positions_inside_a_trace_are_looked_at():
+    """An int64 array of JAX, closed over by a program that is being traced."""
+    known, far = jnp.arange(N), jnp.arange(N) + 2**31
+    assert known.dtype == jnp.int64
+    add = jax.jit(lambda x: x + as_positions(known))
+    np.testing.assert_array_equal(add(jnp.zeros(N, jnp.int32)), PLACES)
+    with pytest.raises(ValueError, match="beyond 32 bits"):
+        jax.jit(lambda x: x + as_positions(far))(jnp.zeros(N, jnp.int32))

@@ -1,4 +1,4 @@
-"""Laws over the whole catalogue, and what is computed about it against what is published."""
+"""Laws over the whole catalogue, and what is computed about it against the definitions."""
 
 import re
 from functools import cache
@@ -200,9 +200,9 @@ def test_vectors_or_induced_distances_give_a_stress(name):
         assert fit < 1e-12
 
 
-# What the literature says of each, where it says something, and what follows from the definition.
-# Position: seed tables of expressiveness; gradient: where training signal for position arrives.
-PUBLISHED = {
+# What follows from each definition, and what the literature says where it says something: position
+# information, where a gradient goes because of the encoding, and positions beyond the length.
+EXPECTED = {
     "none": ("", (), "constant"),
     "sinusoidal": ("absolute relative", (), "yes"),
     "learned": ("absolute", ("table",), "no"),
@@ -248,9 +248,9 @@ def computed(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_computed_is_what_is_published(name):
+def test_what_is_computed_is_what_the_definitions_say(name):
     found = computed(name)
-    position, gradient, beyond = PUBLISHED[name]
+    position, gradient, beyond = EXPECTED[name]
     kinds = [kind for kind in ("absolute", "relative") if getattr(found, kind)]
     assert " ".join(kinds) == position
     assert found.order == (name != "none")
