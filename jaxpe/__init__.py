@@ -1,5 +1,7 @@
 """jaxpe: the geometry of positional encodings, in JAX."""
 
+import importlib
+
 from jaxpe.encodings import CATALOGUE as CATALOGUE
 from jaxpe.encodings import CatalogueEntry as CatalogueEntry
 from jaxpe.encodings import DynamicScaling as DynamicScaling
@@ -18,6 +20,8 @@ from jaxpe.encodings import alibi_line as alibi_line
 from jaxpe.encodings import alibi_slopes as alibi_slopes
 from jaxpe.encodings import attend as attend
 from jaxpe.encodings import attention_logits as attention_logits
+from jaxpe.encodings import attention_output as attention_output
+from jaxpe.encodings import attention_weights as attention_weights
 from jaxpe.encodings import axial_rope as axial_rope
 from jaxpe.encodings import catalogue as catalogue
 from jaxpe.encodings import chain as chain
@@ -87,6 +91,7 @@ from jaxpe.geometry import count_tokens as count_tokens
 from jaxpe.geometry import distance_correlation_pearson as distance_correlation_pearson
 from jaxpe.geometry import distances_from_gram as distances_from_gram
 from jaxpe.geometry import effective_rank as effective_rank
+from jaxpe.geometry import entropy_rank as entropy_rank
 from jaxpe.geometry import euclidean_distances as euclidean_distances
 from jaxpe.geometry import fisher_rao_distances as fisher_rao_distances
 from jaxpe.geometry import fold_of_documents as fold_of_documents
@@ -115,3 +120,10 @@ from jaxpe.geometry import stress_per_position as stress_per_position
 from jaxpe.geometry import weighted_gram as weighted_gram
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str):
+    # Rooms that need an extra (Flax, Optax, files) are entered when they are asked for.
+    if name in ("data", "nn", "report", "training"):
+        return importlib.import_module(f"jaxpe.{name}")
+    raise AttributeError(f"module 'jaxpe' has no attribute {name!r}")

@@ -155,6 +155,10 @@ CASES: dict[str, Case] = {
         _masked_ids,
     ),
     "low_rank_factors": Case(lambda P: geometry.low_rank_factors(P, rank=2), _points, product),
+    "entropy_rank": Case(geometry.entropy_rank, _points, total),
+    "entropy_rank_of_distances": Case(
+        lambda D: geometry.entropy_rank(geometry.as_distances(D)), _targets, total
+    ),
     "smacof": Case(
         lambda D, init: geometry.smacof(D, dim=2, init=init, tolerance=1e-3),
         lambda rng: (*_targets(rng), rng.standard_normal((N, 2))),
@@ -244,6 +248,18 @@ CASES: dict[str, Case] = {
     ),
     "attention_logits": Case(
         _logits, lambda rng: tuple(_attention(rng)[k] for k in (0, 1, 3)), total
+    ),
+    "attention_weights": Case(
+        encodings.attention_weights,
+        lambda rng: (rng.standard_normal((2, N, N)), rng.random((N, N)) < 0.7),
+        cubed,
+    ),
+    "attention_output": Case(
+        lambda w, v, i: encodings.attention_output(
+            ROPE_AND_ALIBI, ((), ()), w, v, q_positions=i, k_positions=i
+        ),
+        lambda rng: (rng.random((2, N, N)), *_attention(rng)[2:]),
+        total,
     ),
     "attend": Case(_attend, _attention, total),
     "encoding_distances": Case(_induced, lambda rng: (rng.integers(0, 99, N, dtype=np.int32),)),

@@ -11,7 +11,8 @@ import pytest
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCOREBOARD = EXPERIMENTS / "RESULTS.md"
-SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem != "common")
+TOOLS = ("common", "fetch_models")
+SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem not in TOOLS)
 
 # Results file, path inside it, and how RESULTS.md writes the number.
 HEADLINES = [

@@ -5,6 +5,9 @@ from jaxpe.data._export import export_corpus as export_corpus
 from jaxpe.data._export import open_corpus as open_corpus
 from jaxpe.data._groups import containment_groups as containment_groups
 from jaxpe.data._ids import tokens_from_ids as tokens_from_ids
+from jaxpe.data._labelled import LabelledTokens as LabelledTokens
+from jaxpe.data._labelled import hold_out as hold_out
+from jaxpe.data._labelled import load_labelled as load_labelled
 from jaxpe.data._load import BUILT_IN as BUILT_IN
 from jaxpe.data._load import load_corpus as load_corpus
 from jaxpe.data._load import load_tokens as load_tokens

@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxpe._errors import InputError
 from jaxpe.data._types import Progress
@@ -21,6 +21,14 @@ _USUAL_FIELDS = ("text", "sentence")
 _LARGEST_FIELD = 2**31 - 1
 
 
+class Row(NamedTuple):
+    """A document of a file: its text, its label as it stands there, and where that is."""
+
+    text: str
+    label: Any  # None where no labels were asked for
+    place: str
+
+
 def text_ending(path: str) -> str | None:
     """The text format that a file name announces, `.gz` aside; None when it is no such format."""
     suffix = Path(path.lower().removesuffix(".gz")).suffix
@@ -29,18 +37,25 @@ def text_ending(path: str) -> str | None:
 
 def read_documents(path: str, *, text_field: str | None, progress: Progress) -> list[str]:
     """The texts of a file (or of standard input, `"-"`), without the blank ones."""
-    lines = text_lines(path, progress=progress)
+    return [row.text for row in read_rows(path, text_field=text_field, progress=progress)]
+
+
+def read_rows(
+    path: str, *, text_field: str | None, label_field: str | None = None, progress: Progress
+) -> list[Row]:
+    """The rows of a file whose text is not blank; with labels where the file has columns."""
+    lines, fields = text_lines(path, progress=progress), (text_field, label_field)
     match text_ending(path):
         case ".jsonl":
-            texts = _jsonl(lines, path, text_field)
+            rows = _jsonl(lines, path, *fields)
         case ".csv":
-            texts = _table(lines, path, text_field, strict=True)
+            rows = _table(lines, path, *fields, strict=True)
         case ".tsv":
             # TSV has no quoting: a lone quotation mark is text, as in SST-2 and the rest of GLUE.
-            texts = _table(lines, path, text_field, delimiter="\t", quoting=csv.QUOTE_NONE)
+            rows = _table(lines, path, *fields, delimiter="\t", quoting=csv.QUOTE_NONE)
         case _:
-            texts = (line.rstrip("\r\n") for line in lines)
-    return [text for text in texts if text.strip()]
+            rows = (Row(line.rstrip("\r\n"), None, path) for line in lines)
+    return [row for row in rows if row.text.strip()]
 
 
 def text_lines(path: str, *, progress: Progress) -> Iterator[str]:
@@ -77,11 +92,17 @@ def _opened(path: str) -> Any:
     return gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")
 
 
-def _table(lines: Iterable[str], path: str, text_field: str | None, **dialect: Any):
+def _table(
+    lines: Iterable[str],
+    path: str,
+    text_field: str | None,
+    label_field: str | None,
+    **dialect: Any,
+) -> Iterator[Row]:
     limit = csv.field_size_limit(_LARGEST_FIELD)
     reader = csv.reader(lines, **dialect)
     try:
-        yield from _cells(reader, path, text_field)
+        yield from _cells(reader, path, text_field, label_field)
     except csv.Error as error:
         raise InputError(
             f"{where(path, reader.line_num)}: {error}; quote fields as CSV does, or use .jsonl"
@@ -90,31 +111,40 @@ def _table(lines: Iterable[str], path: str, text_field: str | None, **dialect: A
         csv.field_size_limit(limit)
 
 
-def _cells(reader: Any, path: str, text_field: str | None) -> Iterator[str]:
+def _cells(
+    reader: Any, path: str, text_field: str | None, label_field: str | None
+) -> Iterator[Row]:
     header = next(reader, [])
-    column = None
+    text, label = None, None
     for row in filter(None, reader):
+        place = where(path, reader.line_num)
         if len(row) != len(header):
             raise InputError(
-                f"{where(path, reader.line_num)}: {len(row)} fields, but the header names "
+                f"{place}: {len(row)} fields, but the header names "
                 f"{len(header)}: {_listed(header)}; give every row the same columns"
             )
-        if column is None:
+        if text is None:
+            label = _label_column(path, header, label_field)
             strings = [name for name, cell in zip(header, row, strict=True) if not _number(cell)]
-            column = header.index(_chosen_field(path, header, strings, text_field))
-        yield row[column]
+            text = header.index(_chosen_field(path, header, strings, text_field, label_field))
+        yield Row(row[text], None if label is None else row[label], place)
 
 
-def _jsonl(lines: Iterable[str], path: str, text_field: str | None) -> Iterator[str]:
+def _jsonl(
+    lines: Iterable[str], path: str, text_field: str | None, label_field: str | None
+) -> Iterator[Row]:
     field = text_field
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        record = _record(line, where(path, number))
+        place = where(path, number)
+        record = _record(line, place)
         if field is None or field not in record:
             strings = [key for key, value in record.items() if isinstance(value, str)]
-            field = _chosen_field(where(path, number), list(record), strings, field)
-        yield _json_text(record[field], field, where(path, number))
+            field = _chosen_field(place, list(record), strings, field, label_field)
+        _label_column(place, list(record), label_field)
+        label = None if label_field is None else record[label_field]
+        yield Row(_json_text(record[field], field, place), label, place)
 
 
 def _record(line: str, place: str) -> dict[str, Any]:
@@ -146,7 +176,9 @@ def _json_text(value: Any, field: str, place: str) -> str:
     return value
 
 
-def _chosen_field(place: str, columns: list[str], strings: list[str], wanted: str | None) -> str:
+def _chosen_field(
+    place: str, columns: list[str], strings: list[str], wanted: str | None, label: str | None
+) -> str:
     if wanted is not None:
         if wanted in columns:
             return wanted
@@ -156,12 +188,23 @@ def _chosen_field(place: str, columns: list[str], strings: list[str], wanted: st
     for usual in _USUAL_FIELDS:
         if usual in columns:
             return usual
-    if len(strings) == 1:
-        return strings[0]
+    texts = [name for name in strings if name != label]
+    if len(texts) == 1:
+        return texts[0]
     raise InputError(
         f"{place}: it is not clear which column holds the text; "
         f"pass one of {_listed(columns)} as text_field"
     )
+
+
+def _label_column(place: str, columns: list[str], wanted: str | None) -> int | None:
+    if wanted is None:
+        return None
+    if wanted not in columns:
+        raise InputError(
+            f"{place}: no column {wanted!r}; pass one of {_listed(columns)} as label_field"
+        )
+    return columns.index(wanted)
 
 
 def _listed(columns: Iterable[str]) -> str:

@@ -33,7 +33,8 @@ def containment_groups(
     words, lengths = _packed(ids, mask & ~np.isin(ids, exclude))
     prefix, powers = _prefix_hashes(words)
     whole = prefix[np.arange(len(ids)), lengths]
-    parent = np.arange(len(ids), dtype=np.int32)
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    parent = first[which].astype(np.int32)  # equal documents, however long
     for length in np.unique(lengths[lengths <= _LONGEST_PIECE]):
         pieces = np.flatnonzero(lengths == length)
         holders = np.flatnonzero(lengths > length)

@@ -7,7 +7,7 @@ from jaxpe._errors import InputError
 from jaxpe.data import _export
 from jaxpe.data._files import ENDINGS, STANDARD_INPUT, TABLES, read_documents, text_ending
 from jaxpe.data._ids import read_ids, resized, tokens_from_ids
-from jaxpe.data._named import NAMED, named_documents
+from jaxpe.data._named import NAMED, named_rows
 from jaxpe.data._stdlib import stdlib_documents
 from jaxpe.data._tokenize import tokenize
 from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus, no_progress
@@ -61,14 +61,15 @@ def load_corpus(
     if source == "stdlib":
         corpus = Corpus(source, stdlib_documents(progress=progress))
     elif source in NAMED:
-        corpus = Corpus(source, named_documents(source, data_dir=data_dir, progress=progress))
+        rows = named_rows(source, data_dir=data_dir, progress=progress)
+        corpus = Corpus(source, [row.text for row in rows])
     elif _export.is_exported(source):
         corpus = _export.read_text(source, progress=progress)
     else:
-        _check_file(source)
+        check_file(source)
         documents = read_documents(source, text_field=text_field, progress=progress)
         corpus = Corpus("stdin" if source == STANDARD_INPUT else Path(source).name, documents)
-    return _at_least_two(corpus, source)
+    return at_least_two(corpus, source)
 
 
 def load_tokens(
@@ -117,7 +118,7 @@ def _load_ids(source: str, length: int | None, progress: Progress) -> TokenCorpu
     if _export.is_exported(source):
         corpus = _export.read_tokens(source, progress=progress)
         return corpus if length is None else resized(corpus, length)
-    _check_file(source)
+    check_file(source)
     return read_ids(source, length=length)._replace(name=Path(source).name)
 
 
@@ -127,7 +128,8 @@ def _holds_ids(source: str) -> bool:
     return source.lower().endswith(".npy")
 
 
-def _check_file(source: str) -> None:
+def check_file(source: str) -> None:
+    """Refuse a path that is not a file of a supported kind."""
     if source == STANDARD_INPUT:
         return
     path = Path(source)
@@ -151,7 +153,8 @@ def _check_text_field(source: str, text_field: str | None) -> None:
         )
 
 
-def _at_least_two(corpus: Corpus, source: str) -> Corpus:
+def at_least_two(corpus: Corpus, source: str) -> Corpus:
+    """The corpus, refused where it holds fewer than two documents."""
     if len(corpus.documents) < 2:
         found = "only one document" if corpus.documents else "no documents"
         raise InputError(

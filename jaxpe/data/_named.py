@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxpe._errors import InputError, require
-from jaxpe.data._files import read_documents
+from jaxpe.data._files import Row, read_rows
 from jaxpe.data._types import Progress, Source
 
 
-class _Home(NamedTuple):
+class _Split(NamedTuple):
     file: str  # below the data directory
+    tfds: str  # its name in TFDS
+
+
+class _Home(NamedTuple):
+    splits: dict[str, _Split]
     dataset: str  # in TFDS
     field: str  # of both
     module: str  # that registers the TFDS dataset
@@ -23,38 +28,71 @@ class _Home(NamedTuple):
 
 NAMED = {
     "sst2": _Home(
-        "sst2/train.tsv",
+        {
+            "train": _Split("sst2/train.tsv", "train"),
+            "dev": _Split("sst2/dev.tsv", "validation"),
+        },
         "glue/sst2",
         "sentence",
         "tensorflow_datasets.text.glue",
         "dl.fbaipublicfiles.com",
     ),
     "imdb": _Home(
-        "imdb/train.jsonl.gz", "imdb_reviews", "text", "tensorflow_datasets", "ai.stanford.edu"
+        {
+            "train": _Split("imdb/train.jsonl.gz", "train"),
+            "test": _Split("imdb/test.jsonl.gz", "test"),
+        },
+        "imdb_reviews",
+        "text",
+        "tensorflow_datasets",
+        "ai.stanford.edu",
     ),
 }
+_CLASSES = {"0": "negative", "1": "positive"}  # of both
 
 
-def named_documents(name: str, *, data_dir: Source | None, progress: Progress) -> list[str]:
-    """The training texts of a named corpus."""
+def named_rows(
+    name: str,
+    *,
+    split: str = "train",
+    label_field: str | None = None,
+    data_dir: Source | None,
+    progress: Progress,
+) -> list[Row]:
+    """The documents of a split of a named corpus, with their labels where these are asked for."""
+    rows = _found_rows(name, split, label_field, data_dir, progress)
+    if label_field is None:
+        return rows
+    return [row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows]
+
+
+def _found_rows(
+    name: str, split: str, label_field: str | None, data_dir: Source | None, progress: Progress
+) -> list[Row]:
     home = NAMED[name]
+    if split not in home.splits:
+        known = ", ".join(map(repr, home.splits))
+        raise InputError(f"{name} has no split {split!r} with labels; pass one of {known}")
+    file = home.splits[split].file
     folder = data_dir or os.environ.get("JAXPE_DATA_DIR")
-    if folder and (path := Path(folder) / home.file).is_file():
-        return read_documents(str(path), text_field=home.field, progress=progress)
+    if folder and (path := Path(folder) / file).is_file():
+        return read_rows(
+            str(path), text_field=home.field, label_field=label_field, progress=progress
+        )
     try:
-        return _from_tfds(home, progress)
+        return _from_tfds(home, home.splits[split].tfds, label_field, progress)
     # TFDS fails in many ways (no package, no network, no disk), all of them with one remedy.
     except Exception as error:
-        looked = f"{Path(folder) / home.file} does not exist" if folder else "none is set"
+        looked = f"{Path(folder) / file} does not exist" if folder else "none is set"
         raise InputError(
             f"{name} was found neither in a data directory ({looked}: pass data_dir or set "
-            f"JAXPE_DATA_DIR to a directory with {home.file}) nor through TFDS "
+            f"JAXPE_DATA_DIR to a directory with {file}) nor through TFDS "
             f"({home.dataset}: {type(error).__name__}: {error}; it needs pip install "
             "'jaxpe[data]' and, the first time, a network)"
         ) from error
 
 
-def _from_tfds(home: _Home, progress: Progress) -> list[str]:
+def _from_tfds(home: _Home, split: str, label_field: str | None, progress: Progress) -> list[Row]:
     require(home.module, extra="data")
     tfds = require("tensorflow_datasets", extra="data")
     # TFDS announces its downloads on standard output, which belongs to the caller.
@@ -63,11 +101,16 @@ def _from_tfds(home: _Home, progress: Progress) -> list[str]:
         if not builder.is_prepared():
             _check_network(home.host)
         builder.download_and_prepare()
-    rows = builder.as_data_source("train")
-    texts = (
-        row[home.field].decode() for row in progress(rows, f"Reading {home.dataset}", len(rows))
+    source = builder.as_data_source(split)
+    rows = (
+        Row(
+            text=row[home.field].decode(),
+            label=None if label_field is None else row[label_field],
+            place=f"{home.dataset} {split}, row {number}",
+        )
+        for number, row in enumerate(progress(source, f"Reading {home.dataset}", len(source)))
     )
-    return [text for text in texts if text.strip()]
+    return [row for row in rows if row.text.strip()]
 
 
 def _check_network(host: str) -> None:

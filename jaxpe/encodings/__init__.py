@@ -14,6 +14,8 @@ from jaxpe.encodings.absolute import sinusoidal as sinusoidal
 from jaxpe.encodings.absolute import sinusoidal_vectors as sinusoidal_vectors
 from jaxpe.encodings.attention import attend as attend
 from jaxpe.encodings.attention import attention_logits as attention_logits
+from jaxpe.encodings.attention import attention_output as attention_output
+from jaxpe.encodings.attention import attention_weights as attention_weights
 from jaxpe.encodings.base import Encoding as Encoding
 from jaxpe.encodings.base import chain as chain
 from jaxpe.encodings.base import identity as identity

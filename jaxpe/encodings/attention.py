@@ -51,6 +51,63 @@ def attention_logits(
     return logits if bias is None else logits + with_axes(bias, logits.ndim, dtype)
 
 
+def attention_weights(
+    logits: Float[ArrayLike, "... heads n_q n_k"], mask: ArrayLike | None = None
+) -> Float[Array, "... heads n_q n_k"]:
+    """Softmax of logits over the keys that a query may look at; 0 for the others.
+
+    Rows whose keys are all masked are 0. Gradients are finite everywhere.
+
+    Args:
+        logits: float32 or wider.
+        mask: boolean, true where a query may look, broadcasting to the logits.
+
+    Raises:
+        ValueError: for a mask that is not boolean (an additive one would be taken backwards).
+
+    >>> attention_weights(jnp.zeros((1, 1, 2)), np.array([[True, False]])).tolist()
+    [[[1.0, 0.0]]]
+    """
+    logits = jnp.asarray(logits)
+    if mask is None:
+        return jax.nn.softmax(logits, axis=-1)
+    mask = _checked_mask(mask, logits.ndim)
+    weights = jax.nn.softmax(jnp.where(mask, logits, jnp.finfo(logits.dtype).min), axis=-1)
+    return jnp.where(mask, weights, 0.0)
+
+
+def attention_output(
+    encoding: Encoding,
+    params: Params,
+    weights: Float[ArrayLike, "... heads n_q n_k"],
+    v: Keys,
+    *,
+    q_positions: ArrayLike,
+    k_positions: ArrayLike,
+) -> Float[Array, "... n_q heads head_dim"]:
+    """Weights times values, plus the encoding's value term; of the dtype of v.
+
+    Args:
+        encoding: whose hook `value` acts.
+        params: its parameters.
+        weights: attention weights.
+        v: values; heads share them evenly where there are fewer.
+        q_positions: `[..., n_q]`.
+        k_positions: `[..., n_k]`.
+
+    >>> v, i = jnp.asarray([[[1.0]], [[3.0]]]), jnp.arange(2)
+    >>> weights = jnp.asarray([[[0.5, 0.5]]])
+    >>> attention_output(identity(), (), weights, v, q_positions=i[1:], k_positions=i).item()
+    2.0
+    """
+    weights, v = jnp.asarray(weights), jnp.asarray(v)
+    values = repeat_heads(v, weights.shape[-3]).astype(weights.dtype)
+    out = jnp.einsum("...hqk,...khd->...qhd", weights, values)
+    term = encoding.value(params, weights, q_positions, k_positions)
+    out = out if term is None else out + term.astype(out.dtype)
+    return out.astype(v.dtype)
+
+
 def attend(
     encoding: Encoding,
     params: Params,
@@ -98,17 +155,10 @@ def attend(
         scale=scale,
         encoded_keys=encoded_keys,
     )
-    if mask is not None:
-        mask = _checked_mask(mask, logits.ndim)
-        logits = jnp.where(mask, logits, jnp.finfo(logits.dtype).min)
-    weights = jax.nn.softmax(logits, axis=-1)
-    if mask is not None:
-        weights = jnp.where(mask, weights, 0.0)
-    v = repeat_heads(jnp.asarray(v), weights.shape[-3])
-    out = jnp.einsum("...hqk,...khd->...qhd", weights, v.astype(weights.dtype))
-    term = encoding.value(params, weights, q_positions, k_positions)
-    out = out if term is None else out + term.astype(out.dtype)
-    return out.astype(v.dtype)
+    weights = attention_weights(logits, mask)
+    return attention_output(
+        encoding, params, weights, v, q_positions=q_positions, k_positions=k_positions
+    )
 
 
 def _checked_mask(mask: ArrayLike, ndim: int) -> Array:

@@ -39,6 +39,7 @@ from jaxpe.geometry.noise import rank_above_null as rank_above_null
 from jaxpe.geometry.noise import resample_documents as resample_documents
 from jaxpe.geometry.noise import split_half_geometry as split_half_geometry
 from jaxpe.geometry.noise import weighted_gram as weighted_gram
+from jaxpe.geometry.rank import entropy_rank as entropy_rank
 from jaxpe.geometry.smacof import Smacof as Smacof
 from jaxpe.geometry.smacof import smacof as smacof
 from jaxpe.geometry.stress import ScaledStress as ScaledStress

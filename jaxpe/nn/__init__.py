@@ -1,0 +1,33 @@
+"""Transformers that take an encoding as an argument (Flax NNX, used functionally)."""
+
+from jaxpe.nn.attention import Attended as Attended
+from jaxpe.nn.attention import Bound as Bound
+from jaxpe.nn.attention import Context as Context
+from jaxpe.nn.attention import LatentAttention as LatentAttention
+from jaxpe.nn.attention import MultiHeadAttention as MultiHeadAttention
+from jaxpe.nn.bert import Bert as Bert
+from jaxpe.nn.bert import BertEncoder as BertEncoder
+from jaxpe.nn.bert import BertOutput as BertOutput
+from jaxpe.nn.bert import MPNet as MPNet
+from jaxpe.nn.bert import MPNetEncoder as MPNetEncoder
+from jaxpe.nn.bert import load_classifier as load_classifier
+from jaxpe.nn.bert import load_masked_lm as load_masked_lm
+from jaxpe.nn.bert import save_huggingface as save_huggingface
+from jaxpe.nn.blocks import Block as Block
+from jaxpe.nn.blocks import FeedForward as FeedForward
+from jaxpe.nn.config import LatentSizes as LatentSizes
+from jaxpe.nn.config import TransformerConfig as TransformerConfig
+from jaxpe.nn.generate import generate as generate
+from jaxpe.nn.heads import CausalLM as CausalLM
+from jaxpe.nn.heads import Classifier as Classifier
+from jaxpe.nn.heads import HeadOutput as HeadOutput
+from jaxpe.nn.heads import MaskedLM as MaskedLM
+from jaxpe.nn.heads import pooled as pooled
+from jaxpe.nn.masks import attention_mask as attention_mask
+from jaxpe.nn.masks import packed_positions as packed_positions
+from jaxpe.nn.masks import padded_positions as padded_positions
+from jaxpe.nn.transformer import Cache as Cache
+from jaxpe.nn.transformer import Decoder as Decoder
+from jaxpe.nn.transformer import Encoder as Encoder
+from jaxpe.nn.transformer import Transformer as Transformer
+from jaxpe.nn.transformer import TransformerOutput as TransformerOutput

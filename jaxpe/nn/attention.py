@@ -1,0 +1,351 @@
+"""Multi-head attention that calls the hooks of an encoding, plain, grouped or latent.
+
+Names: x is `[batch, n, dim]`, queries and keys `[batch, n, heads, head_dim]`, logits and weights
+`[batch, heads, n_q, n_k]`; leading axes may be none or many.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array, lax
+from jaxtyping import Bool, Float, Int32
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings import (
+    Encoding,
+    attention_logits,
+    attention_output,
+    attention_weights,
+    chain,
+    identity,
+)
+from jaxpe.encodings.base import Params, repeat_heads, with_axes
+from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.layers import dense, dropout, norm
+
+# What a layer keeps of the tokens so far, `[..., n, heads, width]`.
+LayerCache = dict[str, Array]
+
+
+class Bound(NamedTuple):
+    """An encoding with its parameters.
+
+    Attributes:
+        encoding: the functions.
+        params: what `encoding.init` gave, or training made of it.
+    """
+
+    encoding: Encoding = identity()
+    params: Params = ()
+
+
+class Context(NamedTuple):
+    """What attention needs beside its input: the same for every layer.
+
+    Attributes:
+        shared: the encoding all layers share.
+        q_positions: `[..., n_q]`.
+        k_positions: `[..., n_k]`.
+        mask: true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
+        slot: where in a cache the first of the new keys goes.
+        trace: whether to return logits and weights.
+    """
+
+    q_positions: ArrayLike
+    k_positions: ArrayLike
+    mask: Bool[Array, "... n_q n_k"] | None = None
+    shared: Bound = Bound()
+    slot: Int32[Array, ""] | int = 0
+    trace: bool = False
+
+
+class Attended(NamedTuple):
+    """What attention gives.
+
+    Attributes:
+        output: `[..., n_q, dim]`.
+        logits: of Eq. (1) with everything the encoding adds, `[..., heads, n_q, n_k]`, before the
+            mask; None unless traced.
+        weights: their softmax, 0 where masked; None unless traced.
+        cache: the layer's cache with the new keys; None without one.
+    """
+
+    output: Float[Array, "... n_q dim"]
+    logits: Float[Array, "... heads n_q n_k"] | None = None
+    weights: Float[Array, "... heads n_q n_k"] | None = None
+    cache: LayerCache | None = None
+
+
+class _Heads(NamedTuple):
+    """Queries, and keys and values as a cache holds them: encoded already."""
+
+    q: Array
+    k: Array
+    v: Array
+
+
+class MultiHeadAttention(nnx.Module):
+    """Attention with an encoding; query heads share keys evenly where `num_kv_heads` is fewer.
+
+    Vaswani et al. (2017); Ainslie et al. (2023) for grouped queries. Logits are
+    ⟨query(q_i), key(k_j)⟩/√head_dim + bias_ij: Eq. (1) of Cirrincione (2026), where the encoding
+    acts on embeddings.
+
+    Args:
+        config: sizes.
+        encoding: whose parameters this layer has for itself, beside the one of the context.
+        rngs: for the initialisation.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> rope = jaxpe.rope(head_dim=4)
+    >>> attention = jaxpe.nn.MultiHeadAttention(config, encoding=rope, rngs=nnx.Rngs(0))
+    >>> i = jnp.arange(5)
+    >>> attended = attention(jnp.ones((2, 5, 8)), jaxpe.nn.Context(i, i, trace=True))
+    >>> attended.output.shape, attended.weights.shape
+    ((2, 5, 8), (2, 2, 5, 5))
+    """
+
+    def __init__(
+        self, config: TransformerConfig, *, encoding: Encoding = identity(), rngs: nnx.Rngs
+    ):
+        width, heads, key_heads = config.head_width, config.num_heads, config.key_heads
+        self.config = config
+        self.query = dense(config, config.dim, heads * width, rngs=rngs)
+        self.key = dense(config, config.dim, key_heads * width, rngs=rngs)
+        self.value = dense(config, config.dim, key_heads * width, rngs=rngs)
+        self.output = dense(config, heads * width, config.dim, rngs=rngs)
+        self.encoding = nnx.static(encoding)
+        self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
+
+    def __call__(
+        self,
+        x: Float[ArrayLike, "... n_q dim"],
+        context: Context,
+        *,
+        cache: LayerCache | None = None,
+        gates: Float[ArrayLike, "*heads"] | None = None,
+        dropout_key: Array | None = None,
+    ) -> Attended:
+        """Attend from x to x, or to the cache with x appended."""
+        bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
+        encoding, params = bound
+        width = self.config.head_width
+        q = encoding.query(params, _split(self.query(x), width), context.q_positions)
+        k_positions = context.k_positions if cache is None else context.q_positions
+        k = encoding.key(params, _split(self.key(x), width), k_positions)
+        v = _split(self.value(x), width)
+        if cache is not None:
+            cache = _appended(cache, {"k": k, "v": v}, context.slot)
+            k, v = cache["k"], cache["v"]
+        mixed = _mix(self.config, bound, _Heads(q, k, v), context, dropout_key)
+        return _finished(self.output, mixed, gates, cache)
+
+    def empty_cache(self, shape: tuple[int, ...]) -> LayerCache:
+        """Keys and values `[..., n, key_heads, head_dim]` of nothing yet."""
+        heads = (*shape, self.config.key_heads, self.config.head_width)
+        return {name: jnp.zeros(heads, self.config.dtype) for name in ("k", "v")}
+
+
+class LatentAttention(nnx.Module):
+    """Multi-head latent attention: keys and values from one narrow vector a token.
+
+    DeepSeek-AI (2024), Eq. (9) to (19): c = norm(x W_DKV); keys [c W_UK, key(x W_KR)], whose
+    rotary part all heads share; queries likewise; values c W_UV; logits q·k/√(head_dim +
+    rotary_dim). The encoding's `query` and `key` act on the rotary part alone, `bias` sees whole
+    queries and keys. A cache keeps c and the encoded rotary key: key_value_rank + rotary_dim
+    numbers a token.
+
+    Args:
+        config: sizes, with `latent`.
+        encoding: whose parameters this layer has for itself.
+        rngs: for the initialisation.
+
+    >>> from flax import nnx
+    >>> latent = jaxpe.nn.LatentSizes(key_value_rank=6, rotary_dim=2)
+    >>> config = jaxpe.nn.TransformerConfig(
+    ...     vocab_size=9, dim=8, num_layers=1, num_heads=2, latent=latent)
+    >>> rope = jaxpe.rope(head_dim=2)
+    >>> attention = jaxpe.nn.LatentAttention(config, encoding=rope, rngs=nnx.Rngs(0))
+    >>> attention(jnp.ones((5, 8)), jaxpe.nn.Context(jnp.arange(5), jnp.arange(5))).output.shape
+    (5, 8)
+    """
+
+    def __init__(
+        self, config: TransformerConfig, *, encoding: Encoding = identity(), rngs: nnx.Rngs
+    ):
+        latent = config.latent
+        if latent is None:
+            raise ValueError("latent attention needs its sizes: pass latent=LatentSizes(...)")
+        width, heads, rank = config.head_width, config.num_heads, latent.key_value_rank
+        self.config = config
+        self.latent = latent
+        self.value_dim = width if latent.value_dim is None else latent.value_dim
+        query_in = config.dim if latent.query_rank is None else latent.query_rank
+        if latent.query_rank is not None:
+            self.query_down = dense(config, config.dim, latent.query_rank, rngs=rngs)
+            self.query_norm = norm(config, latent.query_rank, rngs=rngs)
+        self.query = dense(config, query_in, heads * (width + latent.rotary_dim), rngs=rngs)
+        self.key_value_down = dense(config, config.dim, rank, rngs=rngs)
+        self.key_value_norm = norm(config, rank, rngs=rngs)
+        self.rotary_key = dense(config, config.dim, latent.rotary_dim, rngs=rngs)
+        self.key = dense(config, rank, heads * width, rngs=rngs)
+        self.value = dense(config, rank, heads * self.value_dim, rngs=rngs)
+        self.output = dense(config, heads * self.value_dim, config.dim, rngs=rngs)
+        self.encoding = nnx.static(encoding)
+        self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
+
+    def __call__(
+        self,
+        x: Float[ArrayLike, "... n_q dim"],
+        context: Context,
+        *,
+        cache: LayerCache | None = None,
+        gates: Float[ArrayLike, "*heads"] | None = None,
+        dropout_key: Array | None = None,
+    ) -> Attended:
+        """Attend from x to x, or to the cache with x appended."""
+        bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
+        k_positions = context.k_positions if cache is None else context.q_positions
+        rotary = bound.encoding.key(
+            bound.params, _split(self.rotary_key(x), self.latent.rotary_dim), k_positions
+        )
+        latent = self.key_value_norm(self.key_value_down(x))
+        compressed = {"latent": latent[..., None, :], "rotary": rotary}
+        if cache is not None:
+            compressed = cache = _appended(cache, compressed, context.slot)
+        k, v = self._expanded(compressed["latent"][..., 0, :], compressed["rotary"])
+        q = self._queries(x, bound, context.q_positions)
+        mixed = _mix(self.config, bound, _Heads(q, k, v), context, dropout_key)
+        return _finished(self.output, mixed, gates, cache)
+
+    def empty_cache(self, shape: tuple[int, ...]) -> LayerCache:
+        """Compressed keys and values `[..., n, 1, rank]`, rotary keys `[..., n, 1, rotary_dim]`."""
+        widths = {"latent": self.latent.key_value_rank, "rotary": self.latent.rotary_dim}
+        return {
+            name: jnp.zeros((*shape, 1, width), self.config.dtype) for name, width in widths.items()
+        }
+
+    def _queries(self, x: Array, bound: Bound, positions: ArrayLike) -> Array:
+        width = self.config.head_width
+        if self.latent.query_rank is not None:
+            x = self.query_norm(self.query_down(x))
+        q = _split(self.query(x), width + self.latent.rotary_dim)
+        turned = bound.encoding.query(bound.params, q[..., width:], positions)
+        return jnp.concatenate([q[..., :width], turned], axis=-1)
+
+    def _expanded(self, latent: Array, rotary: Array) -> tuple[Array, Array]:
+        """Keys and values of every head."""
+        content = _split(self.key(latent), self.config.head_width)
+        shared = repeat_heads(rotary, self.config.num_heads)
+        k = jnp.concatenate([content, shared], axis=-1)
+        return k, _split(self.value(latent), self.value_dim)
+
+
+def make_attention(
+    config: TransformerConfig, *, encoding: Encoding, rngs: nnx.Rngs
+) -> MultiHeadAttention | LatentAttention:
+    """The attention layer that the sizes ask for."""
+    layer = MultiHeadAttention if config.latent is None else LatentAttention
+    return layer(config, encoding=encoding, rngs=rngs)
+
+
+def encoding_parameters(
+    config: TransformerConfig, encoding: Encoding, *, rngs: nnx.Rngs
+) -> nnx.Param:
+    """Parameters of an encoding, all in one `nnx.Param`, floats of the dtype of the others."""
+
+    def cast(leaf):
+        leaf = jnp.asarray(leaf)
+        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return leaf.astype(config.param_dtype) if floating else leaf
+
+    return nnx.Param(jax.tree.map(cast, encoding.init(rngs.params())))
+
+
+def _both(shared: Bound, own: Bound) -> Bound:
+    """The encodings that act here, as one."""
+    parts = [part for part in (shared, own) if part.encoding != identity()]
+    if len(parts) == 1:
+        return parts[0]
+    return Bound(chain(*(p.encoding for p in parts)), tuple(p.params for p in parts))
+
+
+def _mix(
+    config: TransformerConfig, bound: Bound, heads: _Heads, context: Context, key: Array | None
+) -> Attended:
+    """Values mixed by attention, `[..., n_q, heads, head_dim]`, from encoded queries and keys."""
+    # What is encoded already must not be encoded again.
+    rest = bound.encoding._replace(query=Encoding().query, key=Encoding().key)
+    drops = key is not None and config.attention_dropout > 0
+    # The fused paths take no wider values, and have float32 logits for float64 too.
+    wide = heads.v.shape[-1] > heads.k.shape[-1] or heads.q.dtype == jnp.float64
+    plain = context.trace or drops or wide or rest.defines("value")
+    mix = _transparent if plain or config.attention == "transparent" else _fused
+    return mix(config, Bound(rest, bound.params), heads, context, key)
+
+
+def _transparent(
+    config: TransformerConfig, bound: Bound, heads: _Heads, context: Context, key: Array | None
+) -> Attended:
+    where = {"q_positions": context.q_positions, "k_positions": context.k_positions}
+    logits = attention_logits(bound.encoding, bound.params, heads.q, heads.k, **where)
+    weights = attention_weights(logits, context.mask)
+    dropped = dropout(weights, rate=config.attention_dropout, key=key)
+    out = attention_output(bound.encoding, bound.params, dropped, heads.v, **where)
+    return Attended(out, logits, weights) if context.trace else Attended(out)
+
+
+def _fused(
+    config: TransformerConfig, bound: Bound, heads: _Heads, context: Context, key: Array | None
+) -> Attended:
+    lead, width = heads.q.shape[:-3], heads.v.shape[-1]
+    bias = bound.encoding.bias(
+        bound.params, heads.q, heads.k, context.q_positions, context.k_positions
+    )
+    bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, context.mask))
+    q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in heads)
+    v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[-1] - width)])
+    implementation: Any = config.attention
+    with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
+        out = jax.nn.dot_product_attention(q, k, v, bias, mask, implementation=implementation)
+    if mask is not None:  # where there is nothing to look at, softmax looks everywhere
+        out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
+    return Attended(out[..., :width].reshape(*lead, *out.shape[-3:-1], width))
+
+
+def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
+    """`[..., heads, n_q, n_k]` with one axis in front, as the fused path has it."""
+    x = with_axes(x, len(lead) + 3)
+    if len(lead) == 1:
+        return x
+    if all(size == 1 for size in x.shape[:-3]):
+        return x.reshape(1, *x.shape[-3:])
+    return jnp.broadcast_to(x, (*lead, *x.shape[-3:])).reshape(-1, *x.shape[-3:])
+
+
+def _split(x: Array, width: int) -> Array:
+    """Heads of this width, `[..., heads, width]`."""
+    return x.reshape(*x.shape[:-1], -1, width)
+
+
+def _appended(cache: LayerCache, new: LayerCache, slot: ArrayLike | int) -> LayerCache:
+    """The cache with new entries `[..., n_q, heads, width]` in its slots from `slot` on."""
+    return {
+        name: lax.dynamic_update_slice_in_dim(old, new[name].astype(old.dtype), slot, old.ndim - 3)
+        for name, old in cache.items()
+    }
+
+
+def _finished(
+    output: nnx.Linear, mixed: Attended, gates: ArrayLike | None, cache: LayerCache | None
+) -> Attended:
+    """Heads through their gates and the output projection."""
+    out = mixed.output
+    if gates is not None:
+        gates = jnp.asarray(gates, out.dtype)[..., None]
+        out = out * with_axes(gates, out.ndim)
+    out = output(out.reshape(*out.shape[:-2], -1))
+    return mixed._replace(output=out, cache=cache)

@@ -1,0 +1,386 @@
+"""BERT and MPNet, from and to directories of Hugging Face."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from jaxpe._errors import InputError
+from jaxpe._types import ArrayLike
+from jaxpe.encodings import Encoding, chain, learned, t5
+from jaxpe.nn import huggingface
+from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.heads import Classifier, MaskedLM, pooled
+from jaxpe.nn.huggingface import Architecture, Fields, TensorName, Tensors
+from jaxpe.nn.layers import dense
+from jaxpe.nn.masks import padded_positions
+from jaxpe.nn.transformer import Encoder, TransformerOutput
+
+
+class BertOutput(NamedTuple):
+    """What BERT gives.
+
+    Attributes:
+        pooled: of the first token, through a dense layer and tanh, `[..., dim]`; None without one.
+        transformer: hidden states, and attention where traced.
+    """
+
+    pooled: Float[Array, "... dim"] | None
+    transformer: TransformerOutput
+
+    @property
+    def hidden(self) -> Float[Array, "... n dim"]:
+        """Hidden states of the last layer."""
+        return self.transformer.hidden
+
+
+class BertEncoder(Encoder):
+    """BERT without its head: norms behind, token types, learned positions (Devlin et al. 2019).
+
+    Args:
+        config: with norm_position="post"; BERT's own also have token_types=2, norm_epsilon=1e-12.
+        length: positions.
+        fields: of a config.json, kept for writing one.
+        rngs: for the initialisation.
+
+    >>> from flax import nnx
+    >>> from jaxpe.nn.bert import BertEncoder
+    >>> config = jaxpe.nn.TransformerConfig(
+    ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post", token_types=2)
+    >>> encoder = BertEncoder(config, length=7, rngs=nnx.Rngs(0))
+    >>> encoder.encoding_params.get_value()["table"].shape
+    (7, 16)
+    """
+
+    architecture: ClassVar[Architecture] = huggingface.BERT
+    offset: ClassVar[int] = 0  # rows of the table before that of position 0
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        length: int = 512,
+        fields: Fields | None = None,
+        rngs: nnx.Rngs,
+    ):
+        huggingface.check_config(config, self.architecture)
+        super().__init__(config, encoding=self._encoding(config, length), rngs=rngs)
+        self.length = length
+        self.fields = json.dumps(fields or {})  # a string is static and hashable
+
+    def __call__(
+        self,
+        ids: Int[ArrayLike, "... n"],
+        *,
+        mask: Bool[ArrayLike, "... n"] | None = None,
+        positions: ArrayLike | None = None,
+        **options: Any,
+    ) -> TransformerOutput:
+        """Hidden states of tokens; arguments are those of every transformer.
+
+        Raises:
+            ValueError: for more tokens than there are positions, unless positions are given.
+        """
+        if positions is None and np.shape(ids)[-1] > self.length:
+            raise ValueError(
+                f"{np.shape(ids)[-1]} tokens, but the model has {self.length} positions: cut the "
+                "rows, or pass positions"
+            )
+        return super().__call__(ids, mask=mask, positions=positions, **options)
+
+    def _encoding(self, config: TransformerConfig, length: int) -> Encoding:
+        return learned(length=length, dim=config.dim)
+
+
+class MPNetEncoder(BertEncoder):
+    """MPNet without its head: learned positions and T5's bias, shared by layers (Song et al. 2020).
+
+    Position 0 is the first token, and its vector is row 2 of the table; its first two rows are
+    left over from how padding was counted, and no token has them. Where padding is on the left,
+    pass a mask: positions then count from the first token, as Hugging Face's do (which takes
+    padding from the ids; its hidden states of padding differ, on which nothing depends).
+
+    Args:
+        config: with norm_position="post" and no token types; MPNet has norm_epsilon=1e-12.
+        length: positions; the table has two rows more.
+        fields: of a config.json, kept for writing one.
+        rngs: for the initialisation.
+
+    >>> from flax import nnx
+    >>> from jaxpe.nn.bert import MPNetEncoder
+    >>> config = jaxpe.nn.TransformerConfig(
+    ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
+    >>> encoder = MPNetEncoder(config, length=7, rngs=nnx.Rngs(0))
+    >>> learned, t5 = encoder.encoding_params.get_value()
+    >>> learned["table"].shape, t5["table"].shape
+    ((9, 16), (32, 2))
+    """
+
+    architecture = huggingface.MPNET
+    offset = 2
+
+    def __call__(
+        self,
+        ids: Int[ArrayLike, "... n"],
+        *,
+        mask: Bool[ArrayLike, "... n"] | None = None,
+        positions: ArrayLike | None = None,
+        **options: Any,
+    ) -> TransformerOutput:
+        """Hidden states of tokens; positions count what is not masked, unless given."""
+        if positions is None and mask is not None and np.shape(ids)[-1] <= self.length:
+            positions = padded_positions(mask)
+        return super().__call__(ids, mask=mask, positions=positions, **options)
+
+    def _encoding(self, config: TransformerConfig, length: int) -> Encoding:
+        table = _shifted(learned(length=length + self.offset, dim=config.dim), self.offset)
+        return chain(table, t5(num_heads=config.num_heads))
+
+
+class Bert(nnx.Module):
+    """BERT: an encoder, and a pooler where it has one.
+
+    A classifier or a masked language model stands on the encoder as on any other:
+    `Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=rngs)`.
+
+    Args:
+        encoder: the transformer.
+        pooler: whether there is one.
+        rngs: for the initialisation of the pooler.
+
+    >>> from flax import nnx
+    >>> from jaxpe.nn.bert import Bert, BertEncoder
+    >>> config = jaxpe.nn.TransformerConfig(
+    ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
+    >>> bert = Bert(BertEncoder(config, length=7, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
+    >>> output = bert(jnp.zeros((4, 7), int))
+    >>> output.hidden.shape, output.pooled.shape
+    ((4, 7, 16), (4, 16))
+    """
+
+    model_type: ClassVar[str] = "bert"
+
+    def __init__(self, encoder: BertEncoder, *, pooler: bool = True, rngs: nnx.Rngs):
+        config = encoder.config
+        self.encoder = encoder
+        self.pooler = dense(config, config.dim, config.dim, rngs=rngs) if pooler else None
+
+    def __call__(self, ids: Int[ArrayLike, "... n"], **options: Any) -> BertOutput:
+        """Hidden states and the pooled first token; options are the transformer's."""
+        below = self.encoder(ids, **options)
+        if self.pooler is None:
+            return BertOutput(None, below)
+        return BertOutput(jnp.tanh(self.pooler(pooled(below.hidden, pooling="first"))), below)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike, **overrides: Any) -> "Bert":
+        """The model of a Hugging Face directory (config.json, model.safetensors or its shards).
+
+        Parameters are float32, whatever the file has, or `param_dtype`. Heads are left out
+        (`load_masked_lm` and `load_classifier` take them); a pooler is there if the file has one.
+        Nothing is unpickled. A tensor of the encoder that is not known is an error, since it would
+        change what is computed; other heads and buffers are ignored.
+
+        Args:
+            directory: a folder, not a name on the hub.
+            **overrides: fields of `TransformerConfig`, such as dtype or dropout.
+
+        Raises:
+            InputError: for a directory that cannot be read, is of another family, or asks for a
+                computation that is not here; the message names every tensor that does not fit.
+
+        >>> jaxpe.nn.bert.Bert.load("nowhere")
+        Traceback (most recent call last):
+        jaxpe._errors.InputError: nowhere is not a directory: pass one with config.json and ...
+        """
+
+        def make(encoder: BertEncoder, tensors: Tensors) -> Bert:
+            if encoder.architecture.model_type != cls.model_type:
+                other = next(c for c in (Bert, MPNet) if c.model_type != cls.model_type)
+                raise InputError(
+                    f"{directory} has model_type {other.model_type!r}: use {other.__name__}.load"
+                )
+            pooler = encoder.architecture.pooler[0].theirs in tensors.files
+            return cls(encoder, pooler=pooler, rngs=nnx.Rngs(0))
+
+        return _load(directory, make, overrides)
+
+    def save(
+        self, directory: str | os.PathLike, *, source: str | os.PathLike | None = None
+    ) -> None:
+        """Write a Hugging Face directory; see `save_huggingface`."""
+        save_huggingface(self, directory, source=source)
+
+
+class MPNet(Bert):
+    """MPNet: an encoder, and a pooler where it has one. As `Bert`, on an `MPNetEncoder`.
+
+    >>> from flax import nnx
+    >>> from jaxpe.nn.bert import MPNet, MPNetEncoder
+    >>> config = jaxpe.nn.TransformerConfig(
+    ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
+    >>> mpnet = MPNet(MPNetEncoder(config, length=7, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
+    >>> mpnet.encoder.length, mpnet.pooler.kernel.shape
+    (7, (16, 16))
+    """
+
+    model_type = "mpnet"
+
+
+def load_masked_lm(directory: str | os.PathLike, **overrides: Any) -> MaskedLM:
+    """A masked language model, BERT's or MPNet's, with its head; as `Bert.load`.
+
+    Raises:
+        InputError: as `Bert.load`, and where the head is not there or its decoder is not tied to
+            the token embeddings.
+    """
+
+    def make(encoder: BertEncoder, tensors: Tensors) -> MaskedLM:
+        _check_tied(encoder.architecture, tensors)
+        if encoder.architecture is huggingface.MPNET and encoder.config.activation != "gelu":
+            raise InputError(f"{directory}: the head of MPNet has GELU whatever hidden_act is")
+        return MaskedLM(encoder, rngs=nnx.Rngs(0))
+
+    return _load(directory, make, overrides)
+
+
+def load_classifier(directory: str | os.PathLike, **overrides: Any) -> Classifier:
+    """A classifier of sequences, BERT's or MPNet's, with the head in the file; as `Bert.load`.
+
+    For a new head on a pretrained model build `Classifier` on `Bert.load(directory).encoder`.
+
+    Raises:
+        InputError: as `Bert.load`, and where the head is not there.
+    """
+
+    def make(encoder: BertEncoder, tensors: Tensors) -> Classifier:
+        bias = encoder.architecture.classifier[-1].theirs
+        classes = tensors.shape(bias)[0] if bias in tensors.files else 1
+        return Classifier(encoder, num_classes=classes, pooler=True, rngs=nnx.Rngs(0))
+
+    return _load(directory, make, overrides)
+
+
+def save_huggingface(
+    model: Bert | MaskedLM | Classifier,
+    directory: str | os.PathLike,
+    *,
+    source: str | os.PathLike | None = None,
+) -> None:
+    """Write config.json and model.safetensors, as transformers reads them (float32).
+
+    Fields of the config.json that the model was loaded with stay as they were, unless they are
+    about what is written.
+
+    Args:
+        model: on a `BertEncoder` or an `MPNetEncoder`.
+        directory: made where it does not exist.
+        source: a directory whose tokenizer files are copied.
+
+    Raises:
+        ValueError: for a model that Hugging Face has no class for.
+    """
+    encoder = model.encoder
+    if not isinstance(encoder, BertEncoder):
+        raise ValueError(
+            f"Hugging Face has no class for a {type(model).__name__} on {type(encoder).__name__}: "
+            "build it on a BertEncoder or an MPNetEncoder"
+        )
+    parts = encoder.architecture
+    fields = huggingface.fields_of_config(encoder.config, parts, json.loads(encoder.fields))
+    fields["max_position_embeddings"] = encoder.length + encoder.offset
+    fields["architectures"] = [parts.title + _their_class(model)]
+    if isinstance(model, Classifier):
+        fields |= _labels(fields, model.output.out_features)
+    prefix = "" if isinstance(model, Bert) else f"{parts.model_type}."
+    tensors = huggingface.tensors_of(model, _names(model, parts), prefix=prefix)
+    huggingface.write_directory(directory, fields, tensors, source=source)
+
+
+def _load(
+    directory: str | os.PathLike,
+    make: Callable[[BertEncoder, Tensors], Any],
+    overrides: dict[str, Any],
+) -> Any:
+    """A directory's model, of what `make` puts on its encoder."""
+    parts, fields = huggingface.read_fields(directory)
+    encoder_class = next(c for c in (BertEncoder, MPNetEncoder) if c.architecture is parts)
+    length = fields["max_position_embeddings"] - encoder_class.offset
+    try:
+        config = huggingface.config_of_fields(fields, parts)
+    except ValueError as error:
+        raise InputError(f"{directory}: config.json: {error}") from error
+    config = dataclasses.replace(config, **overrides)
+
+    with huggingface.open_tensors(directory, f"{parts.model_type}.") as tensors:
+
+        def model():
+            encoder = encoder_class(config, length=length, fields=fields, rngs=nnx.Rngs(0))
+            return make(encoder, tensors)
+
+        # Shapes alone: nothing is drawn that the file then replaces.
+        shapes = nnx.eval_shape(model)
+        return huggingface.fill(shapes, _names(shapes, parts), tensors)
+
+
+def _check_tied(parts: Architecture, tensors: Tensors) -> None:
+    """Raise where a file has a decoder of its own, other than the token embeddings."""
+    names = (parts.decoder, parts.base[0].theirs)
+    if not all(name in tensors.files for name in names):
+        return
+    decoder, embeddings = (tensors.read(name) for name in names)
+    if not np.array_equal(decoder, embeddings):
+        raise InputError(
+            f"{tensors.directory}: {names[0]} is not {names[1]}; only tied ones are supported"
+        )
+
+
+def _their_class(model: Bert | MaskedLM | Classifier) -> str:
+    """How the name of Hugging Face's class ends."""
+    if isinstance(model, Bert):
+        return "Model"
+    if isinstance(model, MaskedLM):
+        return "ForMaskedLM"
+    if model.pooler is None or model.pooling != "first":
+        raise ValueError(
+            "a classifier of Hugging Face pools the first token through a pooler: pass "
+            "pooling='first' and a pooler when building it"
+        )
+    return "ForSequenceClassification"
+
+
+def _names(model: Bert | MaskedLM | Classifier, parts: Architecture) -> tuple[TensorName, ...]:
+    """Names of all tensors of a model."""
+    if isinstance(model, MaskedLM):
+        return parts.base + parts.masked_lm
+    return parts.base + (parts.classifier if isinstance(model, Classifier) else parts.pooler)
+
+
+def _labels(fields: Fields, classes: int) -> Fields:
+    """Names of classes, unless there are as many already."""
+    if len(fields.get("id2label") or ()) == classes:
+        return {}
+    names = [f"LABEL_{i}" for i in range(classes)]
+    return {
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+    }
+
+
+def _shifted(encoding: Encoding, by: int) -> Encoding:
+    """An encoding of embeddings at positions that start `by` later."""
+
+    def embed(params, x, positions):
+        return encoding.embed(params, x, positions + by)
+
+    def vectors(params, positions):
+        return encoding.vectors(params, positions + by)
+
+    return Encoding(init=encoding.init, embed=embed, vectors=vectors)

@@ -1,0 +1,150 @@
+"""The sizes and choices of a transformer, in one hashable object."""
+
+import dataclasses
+from typing import Any, Literal, get_args
+
+import jax.numpy as jnp
+
+Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu"]
+Norm = Literal["layer", "rms"]
+NormPosition = Literal["pre", "post"]
+# "transparent" is `jaxpe.attend`, the others are those of `jax.nn.dot_product_attention`.
+AttentionPath = Literal["transparent", "xla", "cudnn"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LatentSizes:
+    """Widths of multi-head latent attention (DeepSeek-AI 2024, Section 2.1).
+
+    Attributes:
+        key_value_rank: width of the compressed keys and values, which is what a cache keeps.
+        rotary_dim: width of the decoupled part that an encoding's `query` and `key` act on; one
+            key of it is shared by the heads.
+        query_rank: width of compressed queries; None leaves queries uncompressed.
+        value_dim: width of a head's values; the head width when None.
+    """
+
+    key_value_rank: int
+    rotary_dim: int
+    query_rank: int | None = None
+    value_dim: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """What a transformer is made of; the positional encoding is an argument of the model.
+
+    Attributes:
+        vocab_size: token ids are below it.
+        dim: width of the embeddings and the residual stream.
+        num_layers: blocks.
+        num_heads: query heads.
+        head_dim: width of a head; dim / num_heads when None. With `latent`, its part without
+            position.
+        num_kv_heads: key and value heads; num_heads when None, fewer for grouped queries.
+        latent: sizes of latent attention, in place of plain keys and values.
+        hidden_dim: width inside the feed-forward layer; 4·dim when None.
+        activation: of the feed-forward layer; "swiglu" and "geglu" are gated.
+        norm: LayerNorm or RMSNorm.
+        norm_position: "pre", x + f(norm(x)) with a last norm, or "post", norm(x + f(x)).
+        norm_epsilon: added to variances.
+        embedding_norm: normalise embeddings; by default where norms come after (as BERT does).
+        use_bias: biases in dense layers and LayerNorms.
+        token_types: kinds of token that have an embedding (BERT has 2), 0 for none.
+        tie_embeddings: the language-model head shares the token embeddings.
+        dropout: rate, of embeddings and of what each sublayer adds.
+        attention_dropout: rate, of attention weights.
+        init_scale: standard deviation of dense kernels.
+        embedding_scale: standard deviation of token embeddings.
+        attention: how it is computed when neither weights nor logits are asked for, nothing drops
+            weights, the encoding has no value term and the dtype is not float64 (otherwise
+            "transparent"). "cudnn" needs an NVIDIA GPU and a 16-bit dtype.
+        dtype: of the computation; parameters, positions, logits and softmax stay wider.
+        param_dtype: of the parameters.
+        scan: compile one block and loop, in place of one after another: quicker to compile.
+        remat: compute blocks again in the backward pass, in place of keeping them.
+
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=100, dim=32, num_layers=2, num_heads=4)
+    >>> config.head_width, config.hidden_width
+    (8, 128)
+    """
+
+    vocab_size: int
+    dim: int
+    num_layers: int
+    num_heads: int
+    head_dim: int | None = None
+    num_kv_heads: int | None = None
+    latent: LatentSizes | None = None
+    hidden_dim: int | None = None
+    activation: Activation = "gelu"
+    norm: Norm = "layer"
+    norm_position: NormPosition = "pre"
+    norm_epsilon: float = 1e-6
+    embedding_norm: bool | None = None
+    use_bias: bool = True
+    token_types: int = 0
+    tie_embeddings: bool = True
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    init_scale: float = 0.02
+    embedding_scale: float = 0.02
+    attention: AttentionPath = "xla"
+    dtype: Any = jnp.float32
+    param_dtype: Any = jnp.float32
+    scan: bool = False
+    remat: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_sizes()
+        self._check_choices()
+
+    @property
+    def head_width(self) -> int:
+        """Width of a head."""
+        return self.dim // self.num_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def hidden_width(self) -> int:
+        """Width inside the feed-forward layer."""
+        return 4 * self.dim if self.hidden_dim is None else self.hidden_dim
+
+    @property
+    def normalises_embeddings(self) -> bool:
+        """Whether a norm follows the embeddings."""
+        return self.norm_position == "post" if self.embedding_norm is None else self.embedding_norm
+
+    def _check_sizes(self) -> None:
+        for name in ("vocab_size", "dim", "num_layers", "num_heads"):
+            if (value := getattr(self, name)) < 1:
+                raise ValueError(f"{name} is {value}; pass at least 1")
+        if self.head_dim is None and self.dim % self.num_heads:
+            raise ValueError(
+                f"dim {self.dim} does not divide by num_heads {self.num_heads}: pass head_dim, or "
+                "sizes that divide"
+            )
+        if self.num_heads % self.key_heads:
+            raise ValueError(
+                f"{self.num_heads} query heads cannot share {self.key_heads} key heads evenly: "
+                "pass a num_kv_heads that divides num_heads"
+            )
+        if self.latent is not None and self.num_kv_heads is not None:
+            raise ValueError("latent attention has no key heads of its own: leave out num_kv_heads")
+
+    def _check_choices(self) -> None:
+        for name, allowed in (
+            ("activation", Activation),
+            ("norm", Norm),
+            ("norm_position", NormPosition),
+            ("attention", AttentionPath),
+        ):
+            if (value := getattr(self, name)) not in get_args(allowed):
+                raise ValueError(f"{name} is {value!r}; pass one of {', '.join(get_args(allowed))}")
+        for name in ("dropout", "attention_dropout"):
+            if not 0.0 <= (rate := getattr(self, name)) < 1.0:
+                raise ValueError(f"{name} is {rate}; pass a rate in [0, 1)")

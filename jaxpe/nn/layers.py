@@ -1,0 +1,114 @@
+"""The small parts: dense layers, norms, activations, dropout."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array, lax
+
+from jaxpe.nn.config import TransformerConfig
+
+_DROPOUT_LEVELS = 2**16
+
+
+def dense(
+    config: TransformerConfig, features_in: int, features_out: int, *, rngs: nnx.Rngs
+) -> nnx.Linear:
+    """A dense layer as the configuration has them; kernel `[in, out]`."""
+    return nnx.Linear(
+        features_in,
+        features_out,
+        use_bias=config.use_bias,
+        dtype=config.dtype,
+        param_dtype=config.param_dtype,
+        kernel_init=nnx.initializers.normal(config.init_scale),
+        dot_general=_flat_dot_general,
+        rngs=rngs,
+    )
+
+
+def embedding(config: TransformerConfig, rows: int, *, rngs: nnx.Rngs) -> nnx.Embed:
+    """A table of embeddings `[rows, dim]`."""
+    return nnx.Embed(
+        rows,
+        config.dim,
+        dtype=config.dtype,
+        param_dtype=config.param_dtype,
+        embedding_init=nnx.initializers.normal(config.embedding_scale),
+        rngs=rngs,
+    )
+
+
+def norm(
+    config: TransformerConfig, dim: int | None = None, *, rngs: nnx.Rngs
+) -> nnx.LayerNorm | nnx.RMSNorm:
+    """LayerNorm or RMSNorm over the last axis; statistics in float32 or wider."""
+    shared = {
+        "epsilon": config.norm_epsilon,
+        "dtype": config.dtype,
+        "param_dtype": config.param_dtype,
+        # E(x²) − E(x)² would cost digits where the mean is large.
+        "use_fast_variance": False,
+        "rngs": rngs,
+    }
+    dim = config.dim if dim is None else dim
+    if config.norm == "rms":
+        return _RMSNorm(dim, **shared)
+    return _LayerNorm(dim, use_bias=config.use_bias, **shared)
+
+
+# Flax asks which of float64 and float32 is wider, which JAX answers in its standard mode only.
+class _LayerNorm(nnx.LayerNorm):
+    def __call__(self, x: Array) -> Array:
+        with jax.numpy_dtype_promotion("standard"):
+            return super().__call__(x)
+
+
+class _RMSNorm(nnx.RMSNorm):
+    def __call__(self, x: Array) -> Array:
+        with jax.numpy_dtype_promotion("standard"):
+            return super().__call__(x)
+
+
+def unembed(tokens: nnx.Embed, x: Array) -> Array:
+    """Products of x `[..., dim]` with every embedding, `[..., vocab]`."""
+    return tokens.attend(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
+
+
+def activation(name: str) -> Callable[[Array], Array]:
+    """The nonlinearity of this name; a gated layer applies it to the gate."""
+    return {
+        "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+        "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+        "relu": jax.nn.relu,
+        "silu": jax.nn.silu,
+        "swiglu": jax.nn.silu,
+        "geglu": lambda x: jax.nn.gelu(x, approximate=False),
+    }[name]
+
+
+def is_gated(name: str) -> bool:
+    """Whether the feed-forward layer multiplies by a gate (Shazeer 2020)."""
+    return name in ("swiglu", "geglu")
+
+
+def dropout(x: Array, *, rate: float, key: Array | None) -> Array:
+    """Zero a share `rate` of x and scale up the rest; x itself without a key.
+
+    The rate is rounded to a multiple of 2⁻¹⁶: half the random bits of 32-bit uniforms, which on a
+    CPU take longer than the layers they act on.
+    """
+    if key is None or rate == 0.0:
+        return x
+    dropped = round(rate * _DROPOUT_LEVELS)
+    bits = jax.random.bits(key, x.shape, jnp.uint16)
+    kept = bits >= jnp.uint16(dropped)
+    return jnp.where(kept, x * jnp.asarray(1 / (1 - dropped / _DROPOUT_LEVELS), x.dtype), 0)
+
+
+def _flat_dot_general(x: Array, kernel: Array, dimension_numbers, **kwargs) -> Array:
+    # XLA on CPU takes twice as long for the kernel's gradient with more than one axis of tokens.
+    flat = x.reshape(-1, x.shape[-1])
+    out = lax.dot_general(flat, kernel, (((1,), (0,)), ((), ())), **kwargs)
+    return out.reshape(*x.shape[:-1], kernel.shape[-1])

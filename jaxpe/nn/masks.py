@@ -1,0 +1,70 @@
+"""Who may look at whom, and which position a token has."""
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Bool, Int, Int32
+
+from jaxpe._types import ArrayLike
+
+
+def attention_mask(
+    length: int,
+    *,
+    valid: Bool[ArrayLike, "... n"] | None = None,
+    segments: Int[ArrayLike, "... n"] | None = None,
+    causal: bool = False,
+) -> Bool[Array, "... 1 n n"] | None:
+    """True where a query (row) may look at a key (column); None where all may look at all.
+
+    Args:
+        length: tokens n of a row.
+        valid: false on padding, which nobody looks at.
+        segments: of packed documents; nobody looks into another one.
+        causal: nobody looks ahead, by the order in the row (positions may restart or jump).
+
+    >>> jaxpe.nn.attention_mask(3, causal=True)[0].astype(int).tolist()
+    [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    >>> jaxpe.nn.attention_mask(3) is None
+    True
+    """
+    parts = []
+    if causal:
+        parts.append(jnp.tri(length, dtype=bool)[None])
+    if valid is not None:
+        parts.append(jnp.asarray(valid)[..., None, None, :])
+    if segments is not None:
+        own = jnp.asarray(segments)
+        parts.append(own[..., None, :, None] == own[..., None, None, :])
+    if not parts:
+        return None
+    shape = jnp.broadcast_shapes(*(part.shape for part in parts), (1, length, length))
+    mask = jnp.broadcast_to(parts[0], shape)
+    for part in parts[1:]:
+        mask = mask & jnp.broadcast_to(part, shape)
+    return mask
+
+
+def padded_positions(valid: Bool[ArrayLike, "... n"]) -> Int32[Array, "... n"]:
+    """Positions that count valid tokens only, from 0: right for padding on the left or the right.
+
+    Padding has the position of the last valid token before it (0 where there is none).
+
+    >>> jaxpe.nn.padded_positions(jnp.array([False, False, True, True])).tolist()
+    [0, 0, 0, 1]
+    """
+    count = jnp.cumsum(jnp.asarray(valid), axis=-1, dtype=jnp.int32)
+    return jnp.maximum(count - 1, 0)
+
+
+def packed_positions(segments: Int[ArrayLike, "... n"]) -> Int32[Array, "... n"]:
+    """Positions that start at 0 in each segment of a packed row (segments stand together).
+
+    >>> jaxpe.nn.packed_positions(jnp.array([5, 5, 5, 2, 2])).tolist()
+    [0, 1, 2, 0, 1]
+    """
+    segments = jnp.asarray(segments)
+    place = jnp.broadcast_to(jnp.arange(segments.shape[-1], dtype=jnp.int32), segments.shape)
+    starts = segments[..., 1:] != segments[..., :-1]
+    start = jnp.where(starts, place[..., 1:], 0)
+    start = jnp.concatenate([jnp.zeros_like(place[..., :1]), start], axis=-1)
+    return place - lax.cummax(start, axis=start.ndim - 1)

@@ -1,0 +1,274 @@
+"""Encoder and decoder: embeddings, positions, and a stack of blocks."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array, lax
+from jaxtyping import Bool, Float, Int, Int32
+
+from jaxpe._types import ArrayLike, is_traced
+from jaxpe.encodings import Encoding, identity
+from jaxpe.nn.attention import Attended, Bound, Context, LayerCache, encoding_parameters
+from jaxpe.nn.blocks import Block
+from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.layers import dropout, embedding, norm
+from jaxpe.nn.masks import attention_mask
+
+_NOWHERE = 2**30
+
+
+class Cache(NamedTuple):
+    """What a decoder keeps of the tokens so far.
+
+    Attributes:
+        layers: of every layer, stacked `[layers, batch, slots, ...]`; keys are encoded already.
+        positions: of the token in each slot.
+        valid: slots that hold a token that may be looked at.
+        length: slots filled.
+    """
+
+    layers: LayerCache
+    positions: Int32[Array, "batch slots"]
+    valid: Bool[Array, "batch slots"]
+    length: Int32[Array, ""]
+
+
+class TransformerOutput(NamedTuple):
+    """What a transformer gives.
+
+    Attributes:
+        hidden: of the last layer (after the last norm), `[..., n, dim]`.
+        hidden_states: what entered each block and what left the last, `[layers + 1, ..., n, dim]`;
+            None unless traced.
+        logits: of attention, `[layers, ..., heads, n_q, n_k]`; None unless traced.
+        weights: of attention, likewise.
+        cache: with the tokens just seen; None without one.
+    """
+
+    hidden: Float[Array, "... n dim"]
+    hidden_states: Float[Array, "layers1 ... n dim"] | None = None
+    logits: Float[Array, "layers ... heads n_q n_k"] | None = None
+    weights: Float[Array, "layers ... heads n_q n_k"] | None = None
+    cache: Cache | None = None
+
+
+class Transformer(nnx.Module):
+    """Token embeddings, an encoding, and blocks whose parameters are stacked `[layers, ...]`.
+
+    `Encoder` and `Decoder` are what to build. Used functionally: `graphdef, params =
+    nnx.split(model, nnx.Param)`, then `nnx.merge(graphdef, params)(ids)` inside plain `jax.jit`,
+    `jax.grad` or `jax.vmap`.
+
+    Args:
+        config: sizes and choices.
+        encoding: positional encoding; all layers share its parameters.
+        layer_encoding: another one, with parameters of its own in every layer (as the terms of
+            Transformer-XL); it may not act on the embeddings, which exist once.
+        rngs: for the initialisation.
+    """
+
+    causal = False
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        encoding: Encoding = identity(),
+        layer_encoding: Encoding = identity(),
+        rngs: nnx.Rngs,
+    ):
+        if layer_encoding.defines("embed"):
+            raise ValueError(
+                "layer_encoding acts on the embeddings, which exist once: pass it as encoding"
+            )
+        self.config = config
+        self.encoding = nnx.static(encoding)
+        self.tokens = embedding(config, config.vocab_size, rngs=rngs)
+        self.token_types = (
+            embedding(config, config.token_types, rngs=rngs) if config.token_types else None
+        )
+        self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
+        self.embedding_norm = norm(config, rngs=rngs) if config.normalises_embeddings else None
+        self.layers = _stacked(config, layer_encoding, rngs=rngs)
+        self.final_norm = norm(config, rngs=rngs) if config.norm_position == "pre" else None
+
+    def __call__(
+        self,
+        ids: Int[ArrayLike, "... n"],
+        *,
+        mask: Bool[ArrayLike, "... n"] | None = None,
+        positions: ArrayLike | None = None,
+        segments: Int[ArrayLike, "... n"] | None = None,
+        token_types: Int[ArrayLike, "... n"] | None = None,
+        cache: Cache | None = None,
+        gates: Float[ArrayLike, "layers *heads"] | None = None,
+        dropout_key: Array | None = None,
+        trace: bool = False,
+    ) -> TransformerOutput:
+        """Hidden states of tokens.
+
+        Args:
+            ids: token ids.
+            mask: false on padding, which no token looks at.
+            positions: `[..., n]`; the index in the row when None (`padded_positions` and
+                `packed_positions` make others).
+            segments: of packed documents, which do not look at each other.
+            token_types: kinds of token, all 0 when None.
+            cache: of earlier tokens, to which these are appended (decoders).
+            gates: factors of each layer's heads before the output projection, `[layers, heads]`;
+                0 ablates a head. They may have axes between, which broadcast to `[..., n, heads]`.
+            dropout_key: switches dropout on.
+            trace: also return hidden states, attention logits and weights.
+        """
+        ids = jnp.asarray(ids)
+        if positions is None:
+            start = 0 if cache is None else cache.length
+            positions = start + jnp.arange(ids.shape[-1], dtype=jnp.int32)
+        keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
+        cache, context = self._context(ids, mask, positions, segments, cache, trace)
+        x = self.embed(ids, positions=positions, token_types=token_types, dropout_key=keys[0])
+        x, states, attended = self._blocks(x, context, cache, gates, keys[1])
+        if cache is not None and attended.cache is not None:
+            cache = cache._replace(layers=attended.cache)
+        hidden = x if self.final_norm is None else self.final_norm(x)
+        return TransformerOutput(hidden, states, attended.logits, attended.weights, cache)
+
+    def embed(
+        self,
+        ids: Int[ArrayLike, "... n"],
+        *,
+        positions: ArrayLike,
+        token_types: Int[ArrayLike, "... n"] | None = None,
+        dropout_key: Array | None = None,
+    ) -> Float[Array, "... n dim"]:
+        """What enters the first block: embeddings, the encoding's share, the norm, dropout."""
+        x = self.tokens(jnp.asarray(ids))
+        if self.token_types is not None:
+            kinds = jnp.zeros_like(ids) if token_types is None else jnp.asarray(token_types)
+            x = x + self.token_types(kinds)
+        x = self.encoding.embed(self.encoding_params.get_value(), x, positions)
+        x = x.astype(self.config.dtype)
+        x = x if self.embedding_norm is None else self.embedding_norm(x)
+        return dropout(x, rate=self.config.dropout, key=dropout_key)
+
+    def _context(
+        self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool
+    ) -> tuple[Cache | None, Context]:
+        """The context of all layers, and the cache with these tokens' places in it."""
+        shared = Bound(self.encoding, self.encoding_params.get_value())
+        if cache is None:
+            allowed = attention_mask(
+                ids.shape[-1], valid=mask, segments=segments, causal=self.causal
+            )
+            return None, Context(positions, positions, allowed, shared, trace=trace)
+        if segments is not None or not self.causal:
+            raise ValueError("a cache is for decoding, one document a row: leave segments out")
+        before = cache.length
+        cache = _reserved(cache, ids, mask, positions)
+        slots = jnp.arange(cache.valid.shape[-1], dtype=jnp.int32)
+        own = before + jnp.arange(ids.shape[-1], dtype=jnp.int32)
+        allowed = (slots[None, :] <= own[:, None])[None, None] & cache.valid[:, None, None, :]
+        return cache, Context(positions, cache.positions, allowed, shared, before, trace)
+
+    def _blocks(
+        self, x: Array, context: Context, cache: Cache | None, gates, key: Array | None
+    ) -> tuple[Array, Array | None, Attended]:
+        """Through all blocks; what is traced comes back stacked over layers."""
+        graphdef, params = nnx.split(self.layers)
+        num_layers = self.config.num_layers
+        keys = None if key is None else jax.random.split(key, num_layers)
+        caches = None if cache is None else cache.layers
+        gates = None if gates is None else _checked_gates(gates, self.config)
+
+        def step(x, layer):
+            own, cache, gates, key = layer
+            attended = nnx.merge(graphdef, own)(
+                x, context, cache=cache, gates=gates, dropout_key=key
+            )
+            kept = attended._replace(output=x if context.trace else None)
+            return attended.output, kept
+
+        if self.config.remat:
+            step = jax.checkpoint(step)
+        unroll = 1 if self.config.scan else num_layers
+        x_out, kept = lax.scan(step, x, (params, caches, gates, keys), num_layers, unroll=unroll)
+        states = jnp.concatenate([kept.output, x_out[None]]) if context.trace else None
+        return x_out, states, kept
+
+
+class Encoder(Transformer):
+    """A transformer whose tokens all look at each other.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.alibi(num_heads=4), rngs=nnx.Rngs(0))
+    >>> output = encoder(jnp.zeros((3, 7), int), trace=True)
+    >>> output.hidden.shape, output.weights.shape
+    ((3, 7, 16), (2, 3, 4, 7, 7))
+    """
+
+
+class Decoder(Transformer):
+    """A transformer whose tokens look back only; with a cache, one after another.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
+    >>> ids = jnp.arange(6)[None]
+    >>> first = decoder(ids[:, :4], cache=decoder.empty_cache(batch=1, slots=6))
+    >>> rest = decoder(ids[:, 4:], cache=first.cache)
+    >>> bool(jnp.allclose(rest.hidden, decoder(ids).hidden[:, 4:], atol=1e-5))
+    True
+    """
+
+    causal = True
+
+    def empty_cache(self, *, batch: int, slots: int) -> Cache:
+        """A cache for `slots` tokens in each of `batch` rows."""
+        shape = (batch, slots)
+        one = self.layers.attention.empty_cache(shape)
+        layers = {
+            name: jnp.zeros((self.config.num_layers, *x.shape), x.dtype) for name, x in one.items()
+        }
+        # Encodings that count keys up to the query's position must not count empty slots.
+        positions = jnp.full(shape, _NOWHERE, jnp.int32)
+        return Cache(layers, positions, jnp.zeros(shape, bool), jnp.zeros((), jnp.int32))
+
+
+def _stacked(config: TransformerConfig, encoding: Encoding, *, rngs: nnx.Rngs) -> Block:
+    """All blocks in one, parameters `[layers, ...]`."""
+    keys = jax.random.split(rngs.params(), config.num_layers)
+    return jax.vmap(lambda key: Block(config, encoding=encoding, rngs=nnx.Rngs(key)))(keys)
+
+
+def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
+    """The cache with positions and validity of new tokens, and its length after them."""
+    if ids.ndim != 2:
+        raise ValueError(f"with a cache ids are [batch, n], not of shape {ids.shape}")
+    slots, new = cache.valid.shape[-1], ids.shape[-1]
+    filled = 0 if is_traced(cache.length) else int(cache.length)
+    if filled + new > slots:
+        raise ValueError(
+            f"{new} tokens do not fit a cache of {slots} slots, {filled} of them filled: make a "
+            "longer one"
+        )
+    valid = jnp.ones(ids.shape, bool) if mask is None else jnp.asarray(mask)
+    positions = jnp.broadcast_to(jnp.asarray(positions, jnp.int32), ids.shape)
+    start = (jnp.zeros_like(cache.length), cache.length)
+    return cache._replace(
+        positions=lax.dynamic_update_slice(cache.positions, positions, start),
+        valid=lax.dynamic_update_slice(cache.valid, valid, start),
+        length=cache.length + new,
+    )
+
+
+def _checked_gates(gates: ArrayLike, config: TransformerConfig) -> Array:
+    gates = jnp.asarray(gates)
+    if gates.ndim < 2 or (gates.shape[0], gates.shape[-1]) != (config.num_layers, config.num_heads):
+        raise ValueError(
+            f"gates have shape {gates.shape}: pass [layers, ..., heads] = "
+            f"[{config.num_layers}, ..., {config.num_heads}]"
+        )
+    return gates

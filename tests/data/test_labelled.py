@@ -1,0 +1,333 @@
+"""Documents with labels: classes, vocabularies shared by splits, parts held out, refusals."""
+
+import gzip
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from jaxpe._errors import InputError
+from jaxpe.data import (
+    LabelledTokens,
+    hold_out,
+    load_corpus,
+    load_labelled,
+    load_tokens,
+    tokens_from_ids,
+)
+
+ROWS = [("pos", "good fun"), ("neg", "no fun, no"), ("pos", "  "), ("pos", "good good")]
+
+
+def written(folder, name, rows, fields=("label", "text")):
+    """A file of labels and texts in the format that its name announces."""
+    form = name.removesuffix(".gz").rsplit(".")[-1]
+    if form == "jsonl":
+        text = "".join(json.dumps(dict(zip(fields, row, strict=True))) + "\n" for row in rows)
+    else:
+        table = [fields, *rows]
+        cell = (lambda x: f'"{x}"') if form == "csv" else str
+        text = "".join({"csv": ",", "tsv": "\t"}[form].join(map(cell, r)) + "\n" for r in table)
+    data = text.encode()
+    path = folder / name
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+def texts_of(corpus):
+    pairs = zip(corpus.ids, corpus.mask, strict=True)
+    return [" ".join(corpus.tokens[i] for i in ids[mask]) for ids, mask in pairs]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.jsonl.gz"])
+def test_every_format_gives_documents_and_labels_without_the_blank_ones(tmp_path, name):
+    labelled = load_labelled(written(tmp_path, name, ROWS), length=4)
+    assert labelled.labels.tolist() == [1, 0, 1]
+    assert labelled.labels.dtype == np.int32
+    assert labelled.names == ("neg", "pos")
+    assert texts_of(labelled.corpus) == ["good fun", "no fun , no", "good good"]
+    assert labelled.corpus.name == name
+
+
+def test_the_columns_may_have_any_name_and_a_label_of_text_is_no_document(tmp_path):
+    path = written(tmp_path, "a.csv", ROWS, ("verdict", "review"))
+    assert load_labelled(path, label_field="verdict").names == ("neg", "pos")
+    rows = [(label, text, text[::-1]) for label, text in ROWS]
+    path = written(tmp_path, "b.jsonl", rows, ("label", "a", "b"))
+    reverse = load_labelled(path, text_field="b")
+    assert texts_of(reverse.corpus)[0] == "nuf doog"
+
+
+CLASSES = {
+    "integers numerically": ([10, 9, -1], ("-1", "9", "10")),
+    "integers of text": (["10", "9", " 9"], ("9", "10")),
+    "whole floats": (["1.0", "0.0", "1"], ("0", "1")),
+    "text alphabetically": (["b", "a", "10"], ("10", "a", "b")),
+    "wide integers": ([2**60, 2**60 + 1, 0], ("0", str(2**60), str(2**60 + 1))),
+}
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
+@pytest.mark.parametrize("case", CLASSES)
+def test_classes_are_sorted(tmp_path, name, case):
+    labels, names = CLASSES[case]
+    rows = [(label, f"text {i}") for i, label in enumerate(labels)]
+    labelled = load_labelled(written(tmp_path, name, rows))
+    assert labelled.names == names
+    for number, label in zip(labelled.labels, labels, strict=True):
+        assert names[number] == str(label).strip().removesuffix(".0")
+
+
+def test_like_shares_vocabulary_length_and_classes(tmp_path):
+    train = load_labelled(written(tmp_path, "train.tsv", ROWS), length=3)
+    dev = load_labelled(
+        written(tmp_path, "dev.tsv", [("pos", "bad fun indeed yes"), ("pos", "no")]), like=train
+    )
+    assert dev.corpus.tokens == train.corpus.tokens
+    assert dev.corpus.tokens[-1] == "[UNK]"
+    assert dev.names == train.names
+    assert dev.labels.tolist() == [1, 1]
+    assert dev.corpus.ids.shape[1] == 3
+    assert texts_of(dev.corpus) == ["[UNK] fun [UNK]", "no"]
+    assert not dev.corpus.ids[~dev.corpus.mask].any()
+    again = load_labelled(tmp_path / "train.tsv", like=train)
+    np.testing.assert_array_equal(again.corpus.ids, train.corpus.ids)
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "characters"])
+def test_without_a_cap_only_the_unknown_token_is_new(tmp_path, tokenizer):
+    path = written(tmp_path, "a.tsv", ROWS)
+    labelled = load_labelled(path, tokenizer=tokenizer).corpus
+    plain = load_tokens(path, tokenizer=tokenizer)
+    np.testing.assert_array_equal(labelled.ids, plain.ids)
+    assert labelled.tokens == [*plain.tokens, "[UNK]"]
+    assert labelled.vocab_size == plain.vocab_size + 1
+
+
+def test_the_rarest_words_become_unknown(tmp_path):
+    path = written(tmp_path, "a.tsv", ROWS)
+    corpus = load_labelled(path, length=4, max_vocab=3).corpus
+    assert corpus.tokens == ["good", "fun", "[UNK]"]
+    assert texts_of(corpus)[1] == "[UNK] fun [UNK] [UNK]"
+    assert load_labelled(path, max_vocab=99).corpus.vocab_size == 5
+
+
+def test_a_fixed_vocabulary_stays(tmp_path):
+    path = written(tmp_path, "a.tsv", ROWS)
+    train = load_labelled(path, tokenizer="bytes")
+    assert train.corpus.vocab_size == 256
+    assert load_labelled(path, like=train).corpus.tokens == train.corpus.tokens
+    with pytest.raises(InputError, match=r"vocabulary of bytes is fixed; leave max_vocab out"):
+        load_labelled(path, tokenizer="bytes", max_vocab=9)
+
+
+def test_like_reads_with_the_same_pretrained_tokenizer(tmp_path):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "fun", "no"]
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(pieces))
+    path = written(tmp_path, "a.tsv", ROWS)
+    train = load_labelled(path, tokenizer=vocabulary, special=True, length=5)
+    dev = load_labelled(path, like=train)
+    np.testing.assert_array_equal(dev.corpus.ids, train.corpus.ids)
+    assert dev.corpus.exclude == (0, 2, 3)
+    vocabulary.write_text("\n".join([*pieces, "new"]))
+    with pytest.raises(InputError, match="not that of like; read both with the same tokenizer"):
+        load_labelled(path, like=train)
+
+
+GOOD = '{"label": 1, "text": "a"}\n'
+BAD = {
+    "missing.tsv": ("label\ttext\n1\ta\n\tb\n", r"missing\.tsv, line 3: no label; give it one"),
+    "missing.jsonl": (GOOD + '{"label": null, "text": "a"}\n', r"line 2: no label"),
+    "half.tsv": ("label\ttext\n1\ta\n0.5\tb\n", r"line 3: label 0\.5 is no class; pass integers"),
+    "nan.jsonl": (GOOD + '{"label": NaN, "text": "a"}\n', r"line 2: label nan is no class"),
+    "inf.csv": ("label,text\n1,a\n-inf,a\n", r"line 3: label -inf is no class"),
+    "list.jsonl": (
+        GOOD + '{"label": [1], "text": "a"}\n',
+        r"line 2: the label is a list",
+    ),
+    "wide.tsv": ("label\ttext\n1\ta\n0\tb\tc\n", r"line 3: 3 fields, .*names 2"),
+    "none.tsv": ("class\ttext\n1\ta\n", r"none\.tsv: no column 'label'; .*'class', 'text' as lab"),
+    "none.jsonl": (
+        GOOD + '{"text": "b"}\n',
+        r"line 2: no column 'label'; pass one of 'text' as label_field",
+    ),
+    "same.tsv": ("label\ttext\n1\ta\n1\tb\n", r"same\.tsv: every label is '1'; pass at least two"),
+    "one.tsv": ("label\ttext\n1\ta\n0\t \n", r"only one document"),
+    "empty.tsv": ("label\ttext\n", r"no documents; pass at least two"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_labels_are_named_with_the_line(tmp_path, name):
+    text, message = BAD[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_labelled(tmp_path / name)
+
+
+def test_the_label_of_a_blank_document_is_not_looked_at(tmp_path):
+    path = written(tmp_path, "a.tsv", [("a", "x"), ("", " "), ("b", "y")])
+    assert load_labelled(path).names == ("a", "b")
+
+
+def test_options_that_cannot_be(tmp_path):
+    path = written(tmp_path, "a.tsv", ROWS)
+    train = load_labelled(path)
+    other = written(tmp_path, "b.tsv", [("pos", "a"), ("mixed", "b")])
+    with pytest.raises(InputError, match=r"line 3: unknown label 'mixed'; .*'neg', 'pos'"):
+        load_labelled(other, like=train)
+    for option in ({"length": 4}, {"special": True}, {"max_vocab": 4}, {"tokenizer": "bytes"}):
+        with pytest.raises(InputError, match="like brings the tokenizer"):
+            load_labelled(path, like=train, **option)
+    for source in ("stdlib", "synthetic", "-", "x.txt", "x.npy"):
+        with pytest.raises(InputError, match=r"has no labels; pass a file .*sst2, imdb"):
+            load_labelled(source)
+    for max_vocab in (0, 1):
+        with pytest.raises(InputError, match=f"max_vocab is {max_vocab}; pass at least 2"):
+            load_labelled(path, max_vocab=max_vocab)
+    with pytest.raises(InputError, match=r"is one split; .*the file of 'dev'"):
+        load_labelled(path, split="dev")
+    with pytest.raises(InputError, match=r"no such file"):
+        load_labelled(tmp_path / "none.tsv")
+    with pytest.raises(InputError, match=r"sst2 has no split 'test' with labels; .*'train', 'dev'"):
+        load_labelled("sst2", split="test")
+    with pytest.raises(InputError, match="sst2 has one column of text"):
+        load_labelled("sst2", text_field="sentence")
+
+
+@pytest.fixture
+def named(tmp_path, monkeypatch):
+    """A data directory with a little of SST-2."""
+    monkeypatch.delenv("JAXPE_DATA_DIR", raising=False)
+    (tmp_path / "sst2").mkdir()
+    (tmp_path / "sst2" / "train.tsv").write_text("label\tsentence\n1\tgood\n0\tbad\n")
+    (tmp_path / "sst2" / "dev.tsv").write_text("label\tsentence\n0\tgood bad\n1\todd\n")
+    return tmp_path
+
+
+def test_named_corpora_have_splits_and_names_of_classes(named):
+    train = load_labelled("sst2", data_dir=named)
+    dev = load_labelled("sst2", split="dev", like=train, data_dir=named)
+    assert train.names == dev.names == ("negative", "positive")
+    assert (train.labels.tolist(), dev.labels.tolist()) == ([1, 0], [0, 1])
+    assert (train.corpus.name, dev.corpus.name) == ("sst2", "sst2 dev")
+    with pytest.raises(InputError, match=r"none is set: .*imdb/test\.jsonl\.gz"):
+        load_labelled_without_tfds("imdb", split="test")
+
+
+def load_labelled_without_tfds(*args, **kwargs):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "tensorflow_datasets", None)
+        return load_labelled(*args, **kwargs)
+
+
+class Prepared:
+    """What TFDS gives for a dataset on disk."""
+
+    def __init__(self, name, file_format):
+        self.name = name
+
+    def is_prepared(self):
+        return True
+
+    def download_and_prepare(self):
+        pass
+
+    def as_data_source(self, split):
+        texts = [f"{self.name} {split}".encode(), b" ", b"bad"]
+        field = {"glue/sst2": "sentence", "imdb_reviews": "text"}[self.name]
+        return [
+            {field: text, "label": np.int64(label)}
+            for text, label in zip(texts, (1, 1, 0), strict=True)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "first"),
+    [
+        ("sst2", "train", "glue / sst2 train"),
+        ("sst2", "dev", "glue / sst2 validation"),
+        ("imdb", "test", "imdb_reviews test"),
+    ],
+)
+def test_splits_through_tfds(tmp_path, monkeypatch, name, split, first):
+    import tensorflow_datasets as tfds
+
+    monkeypatch.delenv("JAXPE_DATA_DIR", raising=False)
+    monkeypatch.setattr(tfds, "builder", Prepared)
+    labelled = load_labelled(name, split=split, data_dir=tmp_path, length=4)
+    assert texts_of(labelled.corpus) == [first, "bad"]
+    assert labelled.labels.tolist() == [1, 0]
+    assert labelled.names == ("negative", "positive")
+
+
+def numbered(ids):
+    """Documents whose label is their number, so that each can be told after a split."""
+    names = tuple(map(str, range(len(ids))))
+    return LabelledTokens(tokens_from_ids(ids), np.arange(len(ids), dtype=np.int32), names, "ids")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("fraction", [0.1, 0.5])
+def test_a_part_held_out_is_a_partition_without_copies_across(seed, fraction):
+    ids = np.random.default_rng(7).integers(0, 4, (200, 3))  # 64 different documents
+    whole = numbered(ids)
+    rest, held_out = hold_out(whole, fraction=fraction, seed=seed)
+    assert sorted([*rest.labels, *held_out.labels]) == list(range(200))
+    for part in (rest, held_out):
+        assert (np.diff(part.labels) > 0).all()
+        np.testing.assert_array_equal(part.corpus.ids, ids[part.labels])
+        assert part.corpus.mask.shape == part.corpus.ids.shape
+    assert not set(map(tuple, rest.corpus.ids)) & set(map(tuple, held_out.corpus.ids))
+    assert fraction * 200 <= len(held_out.labels) < fraction * 200 + 12
+    same = hold_out(whole, fraction=fraction, seed=seed)[1]
+    np.testing.assert_array_equal(same.labels, held_out.labels)
+    other = hold_out(whole, fraction=fraction, seed=seed + 10)[1]
+    assert set(other.labels) != set(held_out.labels)
+
+
+def test_a_phrase_stays_with_the_document_it_was_cut_from(tmp_path):
+    sentences = [f"a{i} b{i} c{i} d{i}" for i in range(20)]
+    phrases = [" ".join(text.split()[1:3]) for text in sentences]
+    path = written(tmp_path, "a.tsv", [(i % 2, t) for i, t in enumerate(sentences + phrases)])
+    rest, held_out = hold_out(load_labelled(path), fraction=0.3)
+    assert len(held_out.labels) == 12
+    words = [set(" ".join(texts_of(part.corpus)).split()) for part in (rest, held_out)]
+    assert not words[0] & words[1]
+
+
+def test_copies_of_long_documents_stay_together():
+    ids = np.random.default_rng(3).integers(0, 50, (10, 80))
+    rest, held_out = hold_out(numbered(np.concatenate([ids, ids])), fraction=0.5)
+    assert len(rest.labels) == len(held_out.labels) == 10
+    assert set(rest.labels % 10).isdisjoint(held_out.labels % 10)
+
+
+def test_what_cannot_be_held_out():
+    whole = numbered(np.arange(12).reshape(4, 3))
+    for fraction in (0.0, 1.0, -1.0, float("nan")):
+        with pytest.raises(InputError, match=f"fraction is {fraction}; pass a number between"):
+            hold_out(whole, fraction=fraction)
+    with pytest.raises(InputError, match=r"4 documents in 1 groups of copies leave nothing"):
+        hold_out(numbered(np.zeros((4, 3), int)), fraction=0.2)
+
+
+def test_sst2(data_dir):
+    vocabulary = data_dir / "bert-base-uncased" / "vocab.txt"
+    train = load_labelled("sst2", tokenizer=vocabulary, special=True, length=66, data_dir=data_dir)
+    dev = load_labelled("sst2", split="dev", like=train, data_dir=data_dir)
+    assert train.names == dev.names == ("negative", "positive")
+    assert (len(train.labels), int(train.labels.sum())) == (67_349, 37_569)
+    assert train.corpus.longest == 66
+    assert len(dev.labels) == 872
+    assert dev.corpus.longest <= 66
+    plain = load_corpus("sst2", data_dir=data_dir)
+    assert len(plain.documents) == len(train.labels)
+
+
+def test_imdb_is_ordered_by_label(data_dir):
+    train = load_labelled("imdb", length=8, max_vocab=1000, data_dir=data_dir)
+    assert train.labels.tolist() == [1] * 12_500 + [0] * 12_500
+    assert train.corpus.vocab_size == 1000

@@ -1,0 +1,106 @@
+"""Small models of every kind, and the plain functions that tests look at."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn
+
+VOCAB, N, HEADS, HEAD_DIM, DIM = 20, 6, 2, 4, 8
+SIZES = jaxpe.EncodingSizes(dim=DIM, num_heads=HEADS, head_dim=HEAD_DIM, length=2 * N)
+LATENT = nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM, query_rank=6, value_dim=4)
+
+# Every kind of block, by what differs from the default.
+BLOCKS = {
+    "plain": {},
+    "grouped": {"num_kv_heads": 1},
+    "latent": {"latent": LATENT},
+    "latent_wide": {"latent": nn.LatentSizes(key_value_rank=6, rotary_dim=4, value_dim=16)},
+    "post_norm": {"norm_position": "post"},
+    "rms": {"norm": "rms", "use_bias": False},
+    "relu": {"activation": "relu"},
+    "swiglu": {"activation": "swiglu"},
+    "geglu": {"activation": "geglu"},
+    "unrolled": {"scan": False},
+    "remat": {"remat": True},
+    "transparent": {"attention": "transparent"},
+}
+
+
+def config(**changes) -> nn.TransformerConfig:
+    """Two layers in float64, with weights large enough that everything matters."""
+    usual = {
+        "vocab_size": VOCAB,
+        "dim": DIM,
+        "num_layers": 2,
+        "num_heads": HEADS,
+        "hidden_dim": 12,
+        "init_scale": 0.5,
+        "embedding_scale": 1.0,
+        "dtype": jnp.float64,
+        "param_dtype": jnp.float64,
+        "scan": True,  # one block to compile
+    }
+    return nn.TransformerConfig(**(usual | changes))
+
+
+def encoding_for(name: str) -> jaxpe.Encoding:
+    """An encoding of the catalogue, for the sizes here."""
+    (entry,) = jaxpe.catalogue(name)
+    return entry.make(SIZES)
+
+
+def coordinates(name: str) -> int:
+    (entry,) = jaxpe.catalogue(name)
+    return entry.coordinates
+
+
+def positions_for(name: str, places: np.ndarray) -> np.ndarray:
+    """Positions as the encoding takes them: with coordinates where it has several."""
+    count = coordinates(name)
+    return places if count == 1 else np.stack([places] * count, axis=-1)
+
+
+def split(make, *, seed=0):
+    """A model as a pure function, and parameters away from special values such as 0 and 1.
+
+    Only shapes are asked of the model: its own initialisation would be compiled for every test.
+    """
+    graphdef, shapes = nnx.split(jax.eval_shape(make), nnx.Param)
+    rng = np.random.default_rng(seed)
+
+    def fill(path, leaf):
+        around = 1.0 if "scale" in jax.tree_util.keystr(path) else 0.0
+        return jnp.asarray(around + 0.4 * rng.standard_normal(leaf.shape), leaf.dtype)
+
+    def apply(params, *args, **options):
+        return nnx.merge(graphdef, params)(*args, **options)
+
+    return apply, jax.tree_util.tree_map_with_path(fill, shapes)
+
+
+def encoder(encoding=None, *, layer_encoding=None, **changes):
+    """`(apply, params)` of a small encoder."""
+    return split(lambda: _model(nn.Encoder, encoding, layer_encoding, changes))
+
+
+def decoder(encoding=None, **changes):
+    """`(apply, params)` of a small decoder."""
+    return split(lambda: _model(nn.Decoder, encoding, None, changes))
+
+
+def empty_cache(encoding=None, *, slots, batch=2, **changes):
+    """A cache for that decoder."""
+    model = jax.eval_shape(lambda: _model(nn.Decoder, encoding, None, changes))
+    return model.empty_cache(batch=batch, slots=slots)
+
+
+def _model(kind, encoding, layer_encoding, changes):
+    encoding, own = (jaxpe.identity() if e is None else e for e in (encoding, layer_encoding))
+    return kind(config(**changes), encoding=encoding, layer_encoding=own, rngs=nnx.Rngs(0))
+
+
+def some_ids(*shape, seed=0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, VOCAB, shape, dtype=np.int32)

@@ -1,0 +1,446 @@
+"""Directories of Hugging Face: read, written, and refused with what is wrong."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+from flax import nnx
+
+import jaxpe
+from jaxpe._errors import InputError
+from jaxpe.nn import Classifier, Encoder, MaskedLM, TransformerConfig
+from jaxpe.nn.bert import (
+    Bert,
+    BertEncoder,
+    MPNet,
+    MPNetEncoder,
+    load_classifier,
+    load_masked_lm,
+    save_huggingface,
+)
+
+PARITY = Path(__file__).parent.parent / "parity"
+TINY = {"tiny_bert": Bert, "tiny_mpnet": MPNet}
+BASE = ("embeddings.", "encoder.", "pooler.")
+CONFIG = TransformerConfig(
+    vocab_size=11, dim=8, num_layers=1, num_heads=2, norm_position="post", dropout=0.3
+)
+IDS = np.arange(5, dtype=np.int32)[None]
+
+
+def tensors(directory):
+    return safetensors.numpy.load_file(directory / "model.safetensors")
+
+
+def write(directory, found):
+    safetensors.numpy.save_file(found, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def fields(directory):
+    return json.loads((directory / "config.json").read_text())
+
+
+def change(directory, **changes):
+    (directory / "config.json").write_text(json.dumps(fields(directory) | changes))
+
+
+def params(model):
+    return jax.tree.leaves(nnx.state(model, nnx.Param))
+
+
+def same(one, other):
+    return all(
+        a.dtype == b.dtype and (np.asarray(a) == np.asarray(b)).all()
+        for a, b in zip(params(one), params(other), strict=True)
+    )
+
+
+def of_base(found, kind):
+    """The tensors of the base model alone, under the names they have there."""
+    short = {name.removeprefix(f"{kind}."): tensor for name, tensor in found.items()}
+    return {name: tensor for name, tensor in short.items() if name.startswith(BASE)}
+
+
+@pytest.fixture(params=TINY)
+def tiny(request, tmp_path):
+    """A copy of a tiny model, and the class that reads it."""
+    shutil.copytree(PARITY / request.param, tmp_path / request.param)
+    return tmp_path / request.param, TINY[request.param]
+
+
+@pytest.fixture
+def bert(tmp_path):
+    """A copy of the tiny BERT."""
+    shutil.copytree(PARITY / "tiny_bert", tmp_path / "tiny_bert")
+    return tmp_path / "tiny_bert"
+
+
+def equal_tensors(found, expected):
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert found[name].dtype == np.float32
+        np.testing.assert_array_equal(found[name], tensor, err_msg=name)
+
+
+def test_the_base_comes_back_bit_for_bit(tiny, tmp_path):
+    directory, kind = tiny
+    kind.load(directory).save(tmp_path / "out")
+    equal_tensors(tensors(tmp_path / "out"), of_base(tensors(directory), kind.model_type))
+    expected = fields(directory) | {"architectures": [f"{kind.__name__}Model"]}
+    assert fields(tmp_path / "out") == expected
+    assert same(kind.load(tmp_path / "out"), kind.load(directory))
+
+
+@pytest.mark.parametrize("load", [load_masked_lm, load_classifier])
+def test_heads_come_back_bit_for_bit(tiny, load, tmp_path):
+    directory, _ = tiny
+    save_huggingface(load(directory), tmp_path / "out")
+    lm = load is load_masked_lm
+    # Not of a masked language model: the pooler; not of MPNet's classifier, which has its own.
+    other = ("classifier", "bert.pooler", "mpnet.pooler") if lm else ("cls.", "lm_", "mpnet.pooler")
+    expected = {name: t for name, t in tensors(directory).items() if not name.startswith(other)}
+    equal_tensors(tensors(tmp_path / "out"), expected)
+    name = TINY[directory.name].__name__
+    classes = [f"{name}ForMaskedLM" if lm else f"{name}ForSequenceClassification"]
+    assert fields(tmp_path / "out") == fields(directory) | {"architectures": classes}
+
+
+def test_real_weights_come_back_bit_for_bit(tmp_path):
+    from tests.parity.test_transformers_models import real_directory
+
+    source = real_directory("all-MiniLM-L6-v2")
+    Bert.load(source).save(tmp_path, source=source)
+    stored = {name: t for name, t in tensors(source).items() if "position_ids" not in name}
+    equal_tensors(tensors(tmp_path), stored)
+    assert fields(tmp_path) == fields(source)
+    assert (tmp_path / "vocab.txt").read_bytes() == (source / "vocab.txt").read_bytes()
+
+
+def test_a_prefix_makes_no_difference(tiny):
+    directory, kind = tiny
+    prefixed = kind.load(directory)
+    write(directory, of_base(tensors(directory), kind.model_type))
+    assert same(kind.load(directory), prefixed)
+
+
+def test_early_names_of_layer_norms(bert):
+    modern = Bert.load(bert)
+    rename = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    old = {}
+    for name, tensor in tensors(bert).items():
+        for new, early in rename.items():
+            name = name.replace(new, early)
+        old[name] = tensor
+    assert any("gamma" in name for name in old)
+    write(bert, old)
+    assert same(Bert.load(bert), modern)
+
+
+def test_buffers_and_other_heads_are_left_alone(bert):
+    before = Bert.load(bert)
+    extra = {
+        "bert.embeddings.position_ids": np.arange(40)[None],
+        "cls.seq_relationship.bias": np.zeros(2, np.float32),
+        "cls.predictions.decoder.weight": tensors(bert)["bert.embeddings.word_embeddings.weight"],
+    }
+    write(bert, tensors(bert) | extra)
+    assert same(Bert.load(bert), before)
+    load_masked_lm(bert)
+
+
+def test_shards_are_read_through_their_index(bert):
+    whole = Bert.load(bert)
+    found = tensors(bert)
+    shards = {"a.safetensors": {}, "b.safetensors": {}}
+    for i, (name, tensor) in enumerate(found.items()):
+        shards[("a" if i % 2 else "b") + ".safetensors"][name] = tensor
+    for file, part in shards.items():
+        safetensors.numpy.save_file(part, bert / file)
+    index = {"weight_map": {name: file for file, part in shards.items() for name in part}}
+    (bert / "model.safetensors.index.json").write_text(json.dumps(index))
+    (bert / "model.safetensors").unlink()
+    assert same(Bert.load(bert), whole)
+    (bert / "a.safetensors").unlink()
+    with pytest.raises(InputError, match=r"lacks a\.safetensors, which model\.safetensors\.index"):
+        Bert.load(bert)
+    (bert / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(InputError, match="no weight_map"):
+        Bert.load(bert)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_parameters_are_float32_whatever_the_file_has(bert, dtype):
+    write(bert, {name: tensor.astype(dtype) for name, tensor in tensors(bert).items()})
+    model = Bert.load(bert)
+    assert {leaf.dtype for leaf in params(model)} == {np.dtype(np.float32)}
+    table = tensors(bert)["bert.embeddings.position_embeddings.weight"].astype(np.float32)
+    np.testing.assert_array_equal(model.encoder.encoding_params.get_value()["table"], table)
+
+
+def test_fields_of_the_configuration_can_be_overridden(bert, tmp_path):
+    model = Bert.load(bert, dtype=jnp.bfloat16, param_dtype=jnp.float64, dropout=0.0)
+    assert {leaf.dtype for leaf in params(model)} == {np.dtype(np.float64)}
+    assert model.encoder.config.dtype == jnp.bfloat16
+    assert model.encoder.embed(IDS, positions=IDS).dtype == jnp.bfloat16
+    model.save(tmp_path / "out")
+    assert fields(tmp_path / "out")["hidden_dropout_prob"] == 0.0
+    equal_tensors(tensors(tmp_path / "out"), of_base(tensors(bert), "bert"))
+
+
+def test_a_model_without_a_pooler(bert, tmp_path):
+    write(bert, {name: t for name, t in tensors(bert).items() if "pooler" not in name})
+    model = Bert.load(bert)
+    assert model.pooler is None
+    assert jax.eval_shape(model, IDS).pooled is None
+    model.save(tmp_path / "out")
+    assert not any("pooler" in name for name in tensors(tmp_path / "out"))
+    with pytest.raises(InputError, match=r"missing are pooler\.dense\.bias, pooler\.dense\.weight"):
+        load_classifier(bert)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("gelu_new", "gelu_tanh"), ("swish", "silu"), ("relu", "relu")]
+)
+def test_activations(bert, theirs, ours, tmp_path):
+    change(bert, hidden_act=theirs)
+    model = Bert.load(bert)
+    assert model.encoder.config.activation == ours
+    model.save(tmp_path / "out")
+    assert fields(tmp_path / "out")["hidden_act"] == theirs
+    Bert.load(bert, activation="gelu").save(tmp_path / "out")
+    assert fields(tmp_path / "out")["hidden_act"] == "gelu"
+
+
+def test_fields_left_out_have_their_defaults(bert):
+    left_out = ("hidden_act", "layer_norm_eps", "type_vocab_size", "hidden_dropout_prob")
+    known = {name: value for name, value in fields(bert).items() if name not in left_out}
+    (bert / "config.json").write_text(json.dumps(known | {"_something_new": [1]}))
+    config = Bert.load(bert).encoder.config
+    found = (config.activation, config.norm_epsilon, config.token_types, config.dropout)
+    assert found == ("gelu", 1e-12, 2, 0.1)
+
+
+def test_unknown_fields_are_kept(bert, tmp_path):
+    change(bert, something_new={"a": [1]}, torch_dtype="float16", pad_token_id=3)
+    Bert.load(bert).save(tmp_path / "out")
+    kept = fields(tmp_path / "out")
+    assert kept["something_new"] == {"a": [1]}
+    assert (kept["torch_dtype"], kept["pad_token_id"]) == ("float32", 3)
+
+
+@pytest.mark.parametrize("kind", [BertEncoder, MPNetEncoder])
+def test_a_model_made_here_is_written_and_read(kind, tmp_path):
+    config = dataclasses.replace(CONFIG, token_types=2 if kind is BertEncoder else 0)
+    encoder = kind(config, length=6, rngs=nnx.Rngs(0))
+    model = Classifier(encoder, num_classes=5, pooler=True, rngs=nnx.Rngs(1))
+    save_huggingface(model, tmp_path)
+    again = load_classifier(tmp_path)
+    assert same(again, model)
+    assert again.encoder.config == dataclasses.replace(config, hidden_dim=32)
+    assert again.encoder.length == 6
+    assert fields(tmp_path)["id2label"]["4"] == "LABEL_4"
+    assert fields(tmp_path)["hidden_dropout_prob"] == 0.3
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [
+        "config.json",
+        "model.safetensors",
+    ]
+
+
+def test_tokenizer_files_come_along(bert, tmp_path):
+    (bert / "vocab.txt").write_text("[PAD]\n")
+    (bert / "README.md").write_text("not this")
+    Bert.load(bert).save(tmp_path / "out", source=bert)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"config.json", "model.safetensors", "vocab.txt"}
+    Bert.load(bert).save(bert, source=bert)
+    assert (bert / "vocab.txt").read_text() == "[PAD]\n"
+
+
+def test_position_vectors_are_rows_of_the_table(tiny):
+    directory, kind = tiny
+    encoder = kind.load(directory).encoder
+    table = tensors(directory)[f"{kind.model_type}.embeddings.position_embeddings.weight"]
+    i = np.arange(encoder.length)
+    vectors = encoder.encoding.vectors(encoder.encoding_params.get_value(), i)
+    np.testing.assert_array_equal(vectors, table[encoder.offset :])
+
+
+def test_too_many_tokens(tiny):
+    directory, kind = tiny
+    model = kind.load(directory)
+    length = model.encoder.length
+    ids = np.ones((1, length + 1), np.int32)
+    for mask in (None, ids > 0):
+        with pytest.raises(ValueError, match=f"{length + 1} tokens, but the model has {length}"):
+            model(ids, mask=mask)
+    positions = np.minimum(np.arange(length + 1), length - 1)
+    assert np.isfinite(jax.jit(model)(ids, positions=positions).hidden).all()
+
+
+# What is wrong with a directory, and the message.
+
+
+def drop(*names):
+    def spoil(directory):
+        write(directory, {k: v for k, v in tensors(directory).items() if k not in names})
+
+    return spoil
+
+
+def replace(name, tensor):
+    return lambda directory: write(directory, tensors(directory) | {name: tensor})
+
+
+def cut(directory):
+    path = directory / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def pickled(directory):
+    (directory / "model.safetensors").rename(directory / "pytorch_model.bin")
+
+
+def text(written):
+    return lambda directory: (directory / "config.json").write_text(written)
+
+
+def field(**changes):
+    return lambda directory: change(directory, **changes)
+
+
+QUERY = "bert.encoder.layer.1.attention.self.query.bias"
+SPOILED = {
+    "no config": (lambda d: (d / "config.json").unlink(), r"tiny_bert has no config\.json"),
+    "no directory": (shutil.rmtree, "is not a directory"),
+    "not JSON": (text("{"), r"config\.json is not JSON"),
+    "not UTF-8": (lambda d: (d / "config.json").write_bytes(b"\xff"), r"config\.json is not JSON"),
+    "not an object": (text("[1]"), r"config\.json holds a list, not an object"),
+    "another family": (field(model_type="gpt2"), "model_type is 'gpt2'; bert and mpnet are"),
+    "a list of families": (field(model_type=["bert"]), r"model_type is \['bert'\]; bert and"),
+    "no family": (text("{}"), "model_type is None; bert and mpnet"),
+    "relative positions": (
+        field(position_embedding_type="relative_key"),
+        "position_embedding_type is 'relative_key', which changes.*only 'absolute'",
+    ),
+    "decoder": (field(is_decoder=True), "is_decoder is True, .* only False is supported"),
+    "cross attention": (field(add_cross_attention=True), "add_cross_attention is True"),
+    "pruned": (field(pruned_heads={"0": [1]}), "pruned_heads is {'0': "),
+    "quantized": (field(quantization_config={"bits": 4}), "quantization_config is {'bits': 4}"),
+    "activation": (field(hidden_act="laplace"), "hidden_act is 'laplace'; supported are gelu, "),
+    "a number as text": (field(hidden_size="32"), "hidden_size is '32', not a whole number"),
+    "a fraction": (field(num_hidden_layers=1.5), "num_hidden_layers is 1.5, not a whole number"),
+    "a truth": (field(layer_norm_eps=True), "layer_norm_eps is True, not a number"),
+    "uneven heads": (field(num_attention_heads=5), r"config\.json: dim 32 does not divide"),
+    "no weights": (lambda d: (d / "model.safetensors").unlink(), "has neither model.safetensors"),
+    "pickled": (pickled, r"has pytorch_model\.bin, .* and no model\.safetensors\. Convert it"),
+    "cut": (cut, r"model\.safetensors is not a whole safetensors file"),
+    "missing": (
+        drop(QUERY, "bert.embeddings.LayerNorm.weight"),
+        r"missing are embeddings\.LayerNorm\.weight, encoder\.layer\.1\.attention\.self\.query\.b",
+    ),
+    "another shape": (
+        replace(QUERY, np.zeros(31, np.float32)),
+        r"layer\.1\.attention\.self\.query\.bias has shape \(31,\), not \(32,\)",
+    ),
+    "whole numbers": (
+        replace(QUERY, np.zeros(32, np.int8)),
+        r"query\.bias is I8, not floating-point numbers",
+    ),
+    "unknown": (
+        replace("bert.encoder.layer.0.adapter.weight", np.zeros(2, np.float32)),
+        r"does not fit its config\.json: .* nothing is known of encoder\.layer\.0\.adapter\.weight",
+    ),
+    "more layers than told": (field(num_hidden_layers=1), r"nothing is known of encoder\.layer\.1"),
+}
+
+
+@pytest.mark.parametrize("case", SPOILED)
+def test_what_is_wrong_is_named(case, bert):
+    spoil, message = SPOILED[case]
+    spoil(bert)
+    with pytest.raises(InputError, match=message):
+        Bert.load(bert)
+
+
+def test_everything_wrong_is_in_one_message(bert):
+    found = tensors(bert)
+    missing = [name for name in found if "layer.1" in name]
+    drop(*missing)(bert)
+    replace("bert.pooler.dense.bias", np.zeros(3, np.float32))(bert)
+    with pytest.raises(InputError) as error:
+        Bert.load(bert)
+    for name in [*missing, "pooler.dense.bias has shape (3,)"]:
+        assert name.removeprefix("bert.") in str(error.value)
+
+
+def test_the_other_family_is_named(tiny):
+    directory, kind = tiny
+    wrong, right = (MPNet, "Bert") if kind is Bert else (Bert, "MPNet")
+    with pytest.raises(InputError, match=rf"use {right}\.load"):
+        wrong.load(directory)
+
+
+def test_buckets_of_mpnet_are_32(tmp_path):
+    shutil.copytree(PARITY / "tiny_mpnet", tmp_path, dirs_exist_ok=True)
+    change(tmp_path, relative_attention_num_buckets=16)
+    with pytest.raises(InputError, match=r"num_buckets is 16, which changes .* only 32"):
+        MPNet.load(tmp_path)
+
+
+def test_heads_that_are_not_as_ours(tiny):
+    directory, kind = tiny
+    decoder = {"bert": "cls.predictions.decoder", "mpnet": "lm_head.decoder"}[kind.model_type]
+    write(directory, tensors(directory) | {f"{decoder}.weight": np.ones((60, 32), np.float32)})
+    with pytest.raises(
+        InputError, match=rf"{decoder}\.weight is not embeddings\.word_embedd.*tied"
+    ):
+        load_masked_lm(directory)
+    kind.load(directory)
+
+
+def test_the_head_of_mpnet_has_gelu(tmp_path):
+    shutil.copytree(PARITY / "tiny_mpnet", tmp_path, dirs_exist_ok=True)
+    change(tmp_path, hidden_act="relu")
+    with pytest.raises(InputError, match="head of MPNet has GELU"):
+        load_masked_lm(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"norm_position": "pre"}, "Bert has norm_position='post', not 'pre'"),
+        ({"norm": "rms"}, "Bert has norm='layer', not 'rms'"),
+        ({"use_bias": False}, "Bert has use_bias=True"),
+        ({"activation": "swiglu"}, "Bert has no activation 'swiglu': pass one of gelu, gelu_tanh"),
+        ({"num_kv_heads": 1}, "leave embedding_norm, head_dim and num_kv_heads out"),
+        ({"head_dim": 3}, "leave embedding_norm, head_dim and num_kv_heads out"),
+        ({"embedding_norm": False}, "leave embedding_norm, head_dim and num_kv_heads out"),
+    ],
+)
+def test_configurations_that_are_not_berts(changes, message):
+    with pytest.raises(ValueError, match=message):
+        BertEncoder(dataclasses.replace(CONFIG, **changes), rngs=nnx.Rngs(0))
+
+
+def test_mpnet_has_no_token_types():
+    with pytest.raises(ValueError, match="MPNet has no token types: pass token_types=0"):
+        MPNet.load(PARITY / "tiny_mpnet", token_types=2)
+
+
+def test_models_that_hugging_face_has_no_class_for(tmp_path):
+    rngs = nnx.Rngs(0)
+    encoder = Encoder(CONFIG, encoding=jaxpe.alibi(num_heads=2), rngs=rngs)
+    with pytest.raises(ValueError, match="no class for a MaskedLM on Encoder: build it on a Bert"):
+        save_huggingface(MaskedLM(encoder, rngs=rngs), tmp_path)
+    encoder = BertEncoder(CONFIG, length=6, rngs=rngs)
+    for options in ({}, {"pooler": True, "pooling": "mean"}):
+        model = Classifier(encoder, num_classes=2, rngs=rngs, **options)
+        with pytest.raises(ValueError, match="pass pooling='first' and a pooler"):
+            save_huggingface(model, tmp_path)

@@ -1,0 +1,358 @@
+"""Laws of encoder and decoder, for every kind of block and every encoding."""
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn
+from tests.nn.models import (
+    BLOCKS,
+    HEAD_DIM,
+    HEADS,
+    N,
+    config,
+    coordinates,
+    decoder,
+    empty_cache,
+    encoder,
+    encoding_for,
+    positions_for,
+    some_ids,
+)
+
+ENCODINGS = [entry.name for entry in jaxpe.CATALOGUE]
+PLACES = np.arange(N, dtype=np.int32)
+
+
+def hidden(apply, params, ids, name="none", places=PLACES, **options):
+    where = positions_for(name, places)
+    return jax.jit(lambda p, i: apply(p, i, positions=where, **options).hidden)(params, ids)
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_without_positions_a_permutation_goes_through(kind):
+    """Theorem 1 of Cirrincione (2026), for every kind of block."""
+    apply, params = encoder(**BLOCKS[kind])
+    ids, order = some_ids(N), np.random.default_rng(1).permutation(N)
+    out = hidden(apply, params, np.stack([ids, ids[order]]))
+    np.testing.assert_allclose(out[1], out[0][order], atol=1e-12)
+    assert np.abs(out[1] - out[0]).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "none"])
+def test_every_encoding_breaks_the_symmetry(name):
+    apply, params = encoder(encoding_for(name))
+    ids, order = some_ids(N), np.random.default_rng(1).permutation(N)
+    out = hidden(apply, params, np.stack([ids, ids[order]]), name)
+    assert np.abs(out[1] - out[0][order]).max() > 1e-4
+
+
+def test_a_causal_mask_breaks_the_symmetry():
+    apply, params = decoder()
+    ids, order = some_ids(N), np.random.default_rng(1).permutation(N)
+    out = hidden(apply, params, np.stack([ids, ids[order]]))
+    assert np.abs(out[1] - out[0][order]).max() > 1e-2
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_a_decoder_looks_back_only(kind):
+    """By gradient: of output i with respect to input j, zero exactly for j > i."""
+    encoding = jaxpe.chain(encoding_for("learned"), encoding_for("rope"))
+    apply, params = decoder(encoding, **BLOCKS[kind])
+
+    def run(tables):  # what is added to the embedding of each token
+        moved = jax.tree.map(lambda x: x, params)
+        moved["encoding_params"].set_value(tables)
+        return apply(moved, some_ids(N)).hidden
+
+    (slope,) = jax.tree.leaves(jax.jit(jax.jacobian(run))(params["encoding_params"].get_value()))
+    size = jnp.abs(slope[:, :, :N]).sum((1, 3))
+    assert (size[np.triu_indices(N, 1)] == 0).all()
+    assert (size[np.tril_indices(N)] > 1e-6).all()
+
+
+FLOAT32 = {"dtype": jnp.float32, "param_dtype": jnp.float32}
+
+
+def check_fused(name, changes):
+    """Also where a row, or its last keys, are masked."""
+    ids, mask = some_ids(3, N), np.ones((3, N), bool)
+    mask[1, 4:] = False
+    mask[2] = False
+    outs = []
+    for path in ("xla", "transparent"):
+        apply, params = encoder(encoding_for(name), **{**changes, **FLOAT32, "attention": path})
+        outs.append(hidden(apply, params, ids, name, mask=mask))
+    np.testing.assert_allclose(outs[0], outs[1], atol=2e-5)
+    assert np.isfinite(outs[0]).all()
+
+
+@pytest.mark.parametrize("kind", [k for k in BLOCKS if k != "transparent"])
+def test_fused_equals_transparent(kind):
+    check_fused("alibi", BLOCKS[kind])
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_fused_equals_transparent_for_every_encoding(name):
+    check_fused(name, {"num_layers": 1})
+
+
+@pytest.mark.parametrize("shape", [(N,), (1, N), (3, N), (2, 3, N)])
+@pytest.mark.parametrize("per_row", [True, False])
+def test_any_leading_axes(shape, per_row):
+    """One row, a batch, a batch of batches; positions for all or for each."""
+    apply, params = encoder(encoding_for("t5"), **FLOAT32, num_layers=1)
+    ids = some_ids(*shape)
+    mask = np.broadcast_to(PLACES < 4, shape)
+    places = np.broadcast_to(PLACES, shape) if per_row else PLACES
+    out = hidden(apply, params, ids, mask=mask, places=places)
+    rows = jax.jit(lambda p, i: apply(p, i, mask=PLACES < 4).hidden)
+    for index in np.ndindex(shape[:-1]):
+        np.testing.assert_allclose(out[index], rows(params, ids[index]), atol=2e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in ENCODINGS if coordinates(name) == 1])
+def test_a_cache_gives_what_the_whole_row_gives(name):
+    check_cache(encoding_for(name), {"num_layers": 1})
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_a_cache_works_in_every_block(kind):
+    check_cache(encoding_for("rope"), BLOCKS[kind])
+
+
+def check_cache(encoding, changes):
+    """Tokens three and one at a time, on the left padding, against all at once."""
+    apply, params = decoder(encoding, **changes)
+    ids, mask = some_ids(2, N), np.ones((2, N), bool)
+    mask[1, :2] = False
+    positions = nn.padded_positions(mask)
+    whole = jax.jit(lambda p: apply(p, ids, mask=mask, positions=positions).hidden)(params)
+
+    @jax.jit
+    def in_pieces(params):
+        cache, out = empty_cache(encoding, slots=N + 2, **changes), []
+        for part in (slice(0, 3), slice(3, 4), slice(4, 6)):
+            piece = apply(
+                params, ids[:, part], mask=mask[:, part], positions=positions[:, part], cache=cache
+            )
+            cache = piece.cache
+            out.append(piece.hidden)
+        return jnp.concatenate(out, axis=1)
+
+    np.testing.assert_allclose(in_pieces(params)[mask], whole[mask], atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_padding_does_not_leak(name):
+    """By gradient, from what padding is to what is looked at."""
+    apply, params = encoder(encoding_for(name), num_layers=1)
+    mask = np.arange(N) < 4
+
+    def out(params, ids):
+        where = positions_for(name, PLACES)
+        return apply(params, ids, mask=mask, positions=where).hidden[..., :4, :]
+
+    ids = some_ids(2, N)
+    ids[1, :4] = ids[0, :4]
+    whole = jax.jit(out)(params, ids)
+    np.testing.assert_array_equal(whole[0], whole[1])
+    assert (ids[0] != ids[1]).any()
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi", "learned", "shaw"])
+def test_padding_on_the_left_equals_none(name):
+    apply, params = decoder(encoding_for(name))
+    ids = some_ids(1, N)
+    padded = np.concatenate([some_ids(1, 2, seed=5), ids], axis=1)
+    mask = np.array([[False] * 2 + [True] * N])
+    positions = nn.padded_positions(mask)
+    out = jax.jit(lambda p: apply(p, padded, mask=mask, positions=positions).hidden)(params)
+    plain = jax.jit(lambda p: apply(p, ids).hidden)(params)
+    np.testing.assert_allclose(out[:, 2:], plain, atol=1e-10)
+
+
+def test_packed_documents_do_not_see_each_other():
+    apply, params = decoder(jaxpe.chain(encoding_for("learned"), encoding_for("rope")))
+    first, second = some_ids(1, 4), some_ids(1, 3, seed=1)
+    segments = np.array([[0] * 4 + [1] * 3])
+    packed = jax.jit(
+        lambda p: (
+            apply(
+                p,
+                np.concatenate([first, second], axis=1),
+                segments=segments,
+                positions=nn.packed_positions(segments),
+            ).hidden
+        )
+    )(params)
+    alone = jax.jit(lambda p, ids: apply(p, ids).hidden)
+    np.testing.assert_allclose(packed[:, :4], alone(params, first), atol=1e-10)
+    np.testing.assert_allclose(packed[:, 4:], alone(params, second), atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["plain", "grouped", "latent", "post_norm"])
+def test_what_is_traced(kind):
+    """Weights are the softmax of the logits; the hidden states are those of the blocks."""
+    apply, params = encoder(encoding_for("t5"), **BLOCKS[kind])
+    ids, mask = some_ids(2, N), np.arange(N) < 5
+    out = jax.jit(lambda p: apply(p, ids, mask=mask, trace=True))(params)
+    assert out.logits.shape == out.weights.shape == (2, 2, HEADS, N, N)
+    np.testing.assert_allclose(
+        out.weights[..., :5], jax.nn.softmax(out.logits[..., :5], axis=-1), atol=1e-12
+    )
+    assert (out.weights[..., 5] == 0).all()
+    assert out.hidden_states.shape == (3, 2, N, 8)
+    if kind == "post_norm":
+        np.testing.assert_array_equal(out.hidden_states[-1], out.hidden)
+
+
+def test_logits_are_equation_1():
+    """⟨(E(t_i) + p_i) W_Q, (E(t_j) + p_j) W_K⟩/√d_k in the first layer of a model without norms."""
+    encoding = encoding_for("sinusoidal")
+    changes = {"norm_position": "post", "embedding_norm": False, "use_bias": False, "num_heads": 1}
+    apply, params = encoder(encoding, **changes)
+    ids = some_ids(N)
+    out = apply(params, ids, trace=True)
+    x = params["tokens"]["embedding"].get_value()[ids] + jaxpe.sinusoidal_vectors(
+        jnp.arange(N), dim=8
+    )
+    wq, wk = (params["layers"]["attention"][k]["kernel"].get_value()[0] for k in ("query", "key"))
+    expected = x @ (wq @ wk.T) @ x.T / np.sqrt(8)
+    np.testing.assert_allclose(out.logits[0, 0], expected, atol=1e-10)
+
+
+def test_gates_ablate_heads_before_the_output_projection():
+    apply, params = encoder(encoding_for("rope"), num_layers=1, use_bias=False)
+    ids = some_ids(2, N)
+    run = jax.jit(lambda p, g: apply(p, ids, gates=g).hidden)
+    ones = np.ones((1, HEADS))
+    np.testing.assert_allclose(run(params, ones), apply(params, ids).hidden, atol=1e-12)
+    without = jax.tree.map(lambda x: x, params)
+    value = without["layers"]["attention"]["value"]["kernel"]
+    value.set_value(value.get_value().at[..., :HEAD_DIM].set(0.0))
+    np.testing.assert_allclose(
+        run(params, np.array([[0.0, 1.0]])), apply(without, ids).hidden, atol=1e-12
+    )
+    many = jax.vmap(run, (None, 0))(params, np.stack([ones, 0 * ones]))
+    np.testing.assert_allclose(many[0], run(params, ones), atol=1e-12)
+    by_row = run(params, np.array([[[[1.0, 1.0]], [[0.0, 1.0]]]]))
+    np.testing.assert_allclose(by_row[0], run(params, ones)[0], atol=1e-12)
+    assert np.abs(by_row[1] - run(params, ones)[1]).max() > 1e-3
+
+
+def test_scan_remat_and_unrolling_have_one_set_of_parameters():
+    ids = some_ids(2, N)
+    results = []
+    for changes in ({}, {"scan": False}, {"remat": True}, {"scan": False, "remat": True}):
+        apply, params = encoder(encoding_for("t5"), **changes)
+        grad = jax.jit(jax.grad(lambda p, a=apply: (a(p, ids).hidden ** 3).sum()))
+        results.append(grad(params))
+    for other in results[1:]:
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), results[0], other)
+
+
+def test_layers_may_have_encodings_of_their_own():
+    xl, ids = encoding_for("transformer_xl"), some_ids(2, N)
+    apply, params = encoder(encoding_for("learned"), layer_encoding=xl)
+    own = params["layers"]["attention"]["encoding_params"].get_value()
+    shared = params["encoding_params"].get_value()
+    assert all(leaf.shape[0] == 2 for leaf in jax.tree.leaves(own))
+    assert len(jax.tree.leaves(shared)) == 1
+    grads = jax.jit(jax.grad(lambda p: (apply(p, ids).hidden ** 3).sum()))(params)
+    assert all(np.abs(g).max() > 0 for g in jax.tree.leaves(grads["layers"]["attention"]))
+    with pytest.raises(ValueError, match="exist once: pass it as encoding"):
+        nn.Encoder(config(), layer_encoding=encoding_for("learned"), rngs=nnx.Rngs(0))
+
+
+def test_seeds_are_vmapped():
+    """Many models at once are each the model of its seed."""
+    ids = some_ids(2, N)
+
+    def build(key):
+        encoding = encoding_for("learned")
+        return nn.Encoder(config(), encoding=encoding, rngs=nnx.Rngs(key))
+
+    alone = jax.jit(lambda key: build(key)(ids).hidden)
+    keys = jax.random.split(jax.random.key(0), 3)
+    together = jax.jit(jax.vmap(lambda key: build(key)(ids).hidden))(keys)
+    for key, row in zip(keys, together, strict=True):
+        np.testing.assert_allclose(row, alone(key), atol=1e-10)
+    assert np.abs(together[0] - together[1]).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_bfloat16_computes_near_float32(name):
+    """Positions, logits and softmax stay float32, so positions beyond 256 are still told apart."""
+    narrow = {"param_dtype": jnp.float32, "num_layers": 1}
+    ids = some_ids(2, N)
+    outs = []
+    for dtype in (jnp.bfloat16, jnp.float32):
+        apply, params = encoder(encoding_for(name), dtype=dtype, **narrow)
+        out = hidden(apply, params, ids, name)
+        assert out.dtype == dtype
+        outs.append(out.astype(jnp.float32))
+    assert np.abs(outs[0] - outs[1]).max() < 0.06 * np.abs(outs[1]).max()
+
+
+def test_bfloat16_keeps_positions():
+    apply, params = encoder(encoding_for("rope"), dtype=jnp.bfloat16, param_dtype=jnp.float32)
+    run = jax.jit(lambda p, i: apply(p, some_ids(N), positions=i, trace=True))
+    near, far = (run(params, PLACES + shift) for shift in (0, 100_000))
+    assert near.logits.dtype == near.weights.dtype == jnp.float32
+    scale = np.abs(near.logits).max()
+    assert np.abs(near.logits - far.logits).max() < 0.03 * scale
+    swapped = run(params, PLACES[::-1] + 100_000)
+    assert np.abs(swapped.logits - far.logits).max() > 0.1 * scale
+
+
+def test_dropout_is_off_without_a_key_and_right_in_the_mean():
+    apply, params = encoder(dropout=0.2, attention_dropout=0.2, num_layers=1)
+    ids = some_ids(N)
+    plain = encoder(num_layers=1)[0](params, ids).hidden
+    np.testing.assert_array_equal(apply(params, ids).hidden, plain)
+    run = jax.jit(lambda p, key: apply(p, ids, dropout_key=key).hidden)
+    one, same, other = (run(params, jax.random.key(k)) for k in (0, 0, 1))
+    np.testing.assert_array_equal(one, same)
+    assert np.abs(one - other).max() > 0.1
+    x = nn.layers.dropout(jnp.ones(100_000), rate=0.2, key=jax.random.key(0))
+    assert abs(float((x == 0).mean()) - 0.2) < 0.005
+    assert abs(float(x.mean()) - 1.0) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_heads": 3}, "dim 8 does not divide by num_heads 3"),
+        ({"num_kv_heads": 3, "num_heads": 2}, "2 query heads cannot share 3 key heads"),
+        ({"activation": "tanh"}, "activation is 'tanh'; pass one of gelu"),
+        ({"norm": "batch"}, "norm is 'batch'; pass one of layer, rms"),
+        ({"dropout": 1.0}, "dropout is 1.0; pass a rate in"),
+        ({"num_layers": 0}, "num_layers is 0; pass at least 1"),
+        ({"latent": nn.LatentSizes(key_value_rank=2, rotary_dim=2), "num_kv_heads": 1}, "latent"),
+    ],
+)
+def test_a_bad_configuration_is_refused(changes, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as users have it
+    with pytest.raises(ValueError, match=message):
+        config(**changes)
+
+
+def test_bad_calls_are_refused():
+    apply, params = decoder()
+    cache = empty_cache(slots=4, batch=1)
+    with pytest.raises(ValueError, match="6 tokens do not fit a cache of 4 slots, 0 of them"):
+        apply(params, some_ids(1, 6), cache=cache)
+    full = apply(params, some_ids(1, 3), cache=cache).cache
+    with pytest.raises(ValueError, match="2 tokens do not fit a cache of 4 slots, 3 of them"):
+        apply(params, some_ids(1, 2), cache=full)
+    with pytest.raises(ValueError, match=r"with a cache ids are \[batch, n\]"):
+        apply(params, some_ids(3), cache=cache)
+    with pytest.raises(ValueError, match=r"gates have shape \(2, 3\): pass \[layers, ..., heads\]"):
+        apply(params, some_ids(3), gates=np.ones((2, 3)))
+    with pytest.raises(ValueError, match="leave segments out"):
+        apply(params, some_ids(1, 2), segments=np.zeros((1, 2), int), cache=cache)
