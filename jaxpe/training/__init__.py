@@ -1,0 +1,29 @@
+"""Training: losses, one step, batches, checkpoints and the loop, for any pytree of parameters."""
+
+from jaxpe.training.batches import batches as batches
+from jaxpe.training.batches import in_order as in_order
+from jaxpe.training.checkpoints import Checkpoints as Checkpoints
+from jaxpe.training.log import Log as Log
+from jaxpe.training.log import read_log as read_log
+from jaxpe.training.loop import FitResult as FitResult
+from jaxpe.training.loop import Hook as Hook
+from jaxpe.training.loop import NonFiniteLoss as NonFiniteLoss
+from jaxpe.training.loop import every as every
+from jaxpe.training.loop import fit as fit
+from jaxpe.training.losses import MaskedTokens as MaskedTokens
+from jaxpe.training.losses import Tally as Tally
+from jaxpe.training.losses import accuracy as accuracy
+from jaxpe.training.losses import causal_lm_loss as causal_lm_loss
+from jaxpe.training.losses import cross_entropy as cross_entropy
+from jaxpe.training.losses import mask_tokens as mask_tokens
+from jaxpe.training.losses import mean_squared_error as mean_squared_error
+from jaxpe.training.losses import perplexity as perplexity
+from jaxpe.training.optimizers import adamw as adamw
+from jaxpe.training.optimizers import decayed as decayed
+from jaxpe.training.optimizers import learning_rate_schedule as learning_rate_schedule
+from jaxpe.training.step import LossFunction as LossFunction
+from jaxpe.training.step import TrainState as TrainState
+from jaxpe.training.step import evaluate as evaluate
+from jaxpe.training.step import init_state as init_state
+from jaxpe.training.step import step_function as step_function
+from jaxpe.training.step import train_step as train_step

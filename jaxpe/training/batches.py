@@ -1,0 +1,200 @@
+"""Batches as a pure function of (seed, index), so that a resumed run sees exactly the same ones.
+
+Rows of similar length share a batch, which is then cut to the shortest bucket that holds it:
+sentences of 13 tokens on average need not all be padded to the longest of 66.
+"""
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxpe._errors import require
+
+Batch = dict[str, np.ndarray]
+
+_TRIM = ("ids", "mask")
+_WINDOW = 64
+
+
+def batches(
+    arrays: Mapping[str, np.ndarray],
+    *,
+    batch_size: int,
+    seed: int,
+    epochs: int | None = None,
+    lengths: np.ndarray | None = None,
+    buckets: Sequence[int] | None = None,
+    trim: Sequence[str] = _TRIM,
+) -> Any:
+    """Shuffled batches for training, as a Grain `IterDataset`.
+
+    Every epoch is another permutation of the rows, from (seed, epoch). Rows that do not fill a
+    batch wait for another epoch. With lengths and buckets, windows of 64 batches are sorted by
+    length, cut into batches, the batches shuffled over the epoch, and the arrays named by `trim`
+    cut along axis 1 to the smallest bucket that holds the longest row: one compilation a bucket.
+
+    Args:
+        arrays: name to array `[rows, ...]`.
+        batch_size: rows of a batch.
+        seed: of the permutations.
+        epochs: None goes on for ever.
+        lengths: tokens of each row, `[rows]`, padding behind them.
+        buckets: ascending lengths to cut to; the last holds the longest row.
+        trim: the arrays to cut; names that `arrays` does not have are passed over.
+
+    Returns:
+        an iterable of dicts of arrays; its iterators have `get_state` and `set_state`.
+
+    Raises:
+        ValueError: for arrays of different numbers of rows, fewer rows than a batch, or buckets
+            that do not hold every row.
+
+    >>> data = batches({"x": np.arange(6)}, batch_size=2, seed=0, epochs=2)
+    >>> seen = [batch["x"] for batch in data]
+    >>> len(seen), sorted(np.concatenate(seen[:3]).tolist())
+    (6, [0, 1, 2, 3, 4, 5])
+    """
+    grain = require("grain", extra="train")
+    source = _Shuffled(_Rows(arrays, lengths, buckets, trim), batch_size, seed, epochs)
+    # Gathering rows is quicker than handing them between threads.
+    options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    return grain.MapDataset.source(source).to_iter_dataset(options)
+
+
+def in_order(
+    arrays: Mapping[str, np.ndarray],
+    *,
+    batch_size: int,
+    lengths: np.ndarray | None = None,
+    buckets: Sequence[int] | None = None,
+    trim: Sequence[str] = _TRIM,
+) -> Sequence[Batch]:
+    """Every row once, in order, for evaluation.
+
+    All batches have `batch_size` rows: the last is filled up with copies of the last row, and each
+    has an array `valid`, bool `[batch]`, false for those. Arguments and errors as for `batches`.
+
+    >>> [batch["valid"].tolist() for batch in in_order({"x": np.arange(3)}, batch_size=2)]
+    [[True, True], [True, False]]
+    """
+    return _InOrder(_Rows(arrays, lengths, buckets, trim), batch_size)
+
+
+class _Cut(NamedTuple):
+    """How batches are cut: to the smallest bucket that holds the longest row."""
+
+    lengths: np.ndarray
+    buckets: np.ndarray
+    names: list[str]
+
+    def width(self, rows: np.ndarray) -> int:
+        return int(self.buckets[np.searchsorted(self.buckets, self.lengths[rows].max())])
+
+
+class _Rows:
+    """Arrays of equally many rows, and how a choice of rows is cut."""
+
+    def __init__(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        lengths: np.ndarray | None,
+        buckets: Sequence[int] | None,
+        trim: Sequence[str],
+    ):
+        self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        counts = {name: len(array) for name, array in self.arrays.items()}
+        if len(set(counts.values())) != 1:
+            raise ValueError(f"arrays must have equally many rows; these have {counts}")
+        self.count = next(iter(counts.values()))
+        self.cut: _Cut | None = None
+        if lengths is not None and buckets is not None:
+            names = [name for name in trim if name in self.arrays]
+            self.cut = _Cut(np.asarray(lengths), np.asarray(buckets, int), names)
+            _check_lengths(self.cut, self.count)
+            if "mask" in names:
+                _check_mask(self.arrays["mask"], self.cut.lengths)
+        elif lengths is not None or buckets is not None:
+            raise ValueError("lengths and buckets go together: pass both or neither")
+
+    def take(self, rows: np.ndarray) -> Batch:
+        batch = {name: array[rows] for name, array in self.arrays.items()}
+        if self.cut is None:
+            return batch
+        width = self.cut.width(rows)
+        return batch | {name: batch[name][:, :width] for name in self.cut.names}
+
+
+def _check_lengths(cut: _Cut, count: int) -> None:
+    if cut.lengths.shape != (count,):
+        raise ValueError(f"lengths have shape {cut.lengths.shape} for {count} rows")
+    longest = cut.lengths.max(initial=0)
+    if not len(cut.buckets) or (np.diff(cut.buckets) <= 0).any() or cut.buckets[-1] < longest:
+        raise ValueError(
+            f"buckets {cut.buckets.tolist()} must ascend, and the last must hold the longest row, "
+            f"of {longest} tokens"
+        )
+
+
+def _check_mask(mask: np.ndarray, lengths: np.ndarray) -> None:
+    """A token beyond its row's length would be cut off without a word."""
+    ends = np.where(mask.any(axis=1), mask.shape[1] - mask[:, ::-1].argmax(axis=1), 0)
+    beyond = ends > lengths
+    if beyond.any():
+        row = int(beyond.argmax())
+        raise ValueError(
+            f"row {row} has a token at position {ends[row] - 1} by its mask, beyond its length of "
+            f"{lengths[row]}: pass padding behind the tokens"
+        )
+
+
+class _Shuffled:
+    """A random-access source for Grain: batch `index` of an endless or finite run of epochs."""
+
+    def __init__(self, rows: _Rows, batch_size: int, seed: int, epochs: int | None):
+        if not 1 <= batch_size <= rows.count:
+            raise ValueError(f"batch_size={batch_size} must be in 1 to {rows.count}, the rows")
+        if epochs is not None and epochs < 1:
+            raise ValueError(f"epochs={epochs} must be at least 1, or None for no end")
+        self.rows, self.batch_size, self.seed = rows, batch_size, seed
+        self.per_epoch = rows.count // batch_size
+        self.length = sys.maxsize if epochs is None else epochs * self.per_epoch
+        self.plan = functools.lru_cache(maxsize=1)(self._plan)
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index) -> Batch:
+        epoch, place = divmod(int(index), self.per_epoch)
+        return self.rows.take(self.plan(epoch)[place])
+
+    def __repr__(self):
+        return f"batches of {self.batch_size} from {self.rows.count} rows, seed {self.seed}"
+
+    def _plan(self, epoch: int) -> np.ndarray:
+        """The rows of each batch, `[batches, batch_size]`."""
+        random = np.random.default_rng((self.seed, epoch))
+        order = random.permutation(self.rows.count)[: self.per_epoch * self.batch_size]
+        if self.rows.cut is None:
+            return order.reshape(-1, self.batch_size)
+        window = np.arange(len(order)) // (_WINDOW * self.batch_size)
+        by_length = order[np.lexsort((self.rows.cut.lengths[order], window))]
+        return random.permutation(by_length.reshape(-1, self.batch_size))
+
+
+class _InOrder(Sequence):
+    def __init__(self, rows: _Rows, batch_size: int):
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size} must be at least 1")
+        self.rows, self.batch_size = rows, batch_size
+
+    def __len__(self):
+        return -(-self.rows.count // self.batch_size)
+
+    def __getitem__(self, index: int) -> Batch:  # pyrefly: ignore
+        index = range(len(self))[index]
+        rows = index * self.batch_size + np.arange(self.batch_size)
+        last = self.rows.count - 1
+        return self.rows.take(np.minimum(rows, last)) | {"valid": rows <= last}

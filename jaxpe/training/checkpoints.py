@@ -1,0 +1,193 @@
+"""Checkpoints of a training run; the only module that knows Orbax."""
+
+import itertools
+import json
+import warnings
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxpe._errors import InputError, require
+
+_SEAL = "seal.json"
+
+
+class _UnfinishedError(OSError):
+    """A checkpoint without a seal: its run was killed while writing it."""
+
+
+class Checkpoints:
+    """The checkpoints of one run: state and place in the data, saved together or not at all.
+
+    Orbax writes a step beside its place and renames it once complete. A last file, the seal, holds
+    what the run is and a checksum of every other file: without it a checkpoint does not count. So a
+    run killed at any moment leaves whole checkpoints, and damage is noticed before it is read.
+    Saving waits for the disk.
+
+    Args:
+        directory: made if absent.
+        keep: newest checkpoints that stay; at least 2, or a damaged one has nothing behind it.
+        config: what else the run depends on, JSON values; a run of another configuration is
+            refused instead of continued.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory, Checkpoints(directory) as checkpoints:
+    ...     checkpoints.save(3, {"w": jnp.ones(2)})
+    ...     state, step = checkpoints.restore({"w": jnp.zeros(2)})
+    >>> state["w"].tolist(), step
+    ([1.0, 1.0], 3)
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        keep: int = 2,
+        config: Mapping[str, Any] | None = None,
+    ):
+        if keep < 2:
+            raise ValueError(f"keep={keep} must be at least 2, in case the newest is damaged")
+        ocp = require("orbax.checkpoint", extra="train").v1
+        self.directory = Path(directory).resolve()
+        self.config = json.loads(json.dumps(dict(config or {})))  # as it will be read back
+        self._sealed: set[int] = set()  # saved or read in this process
+        self._orbax = ocp.training.Checkpointer(
+            self.directory,
+            preservation_policy=ocp.training.preservation_policies.LatestN(keep),
+            cleanup_tmp_directories=True,
+        )
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self._orbax.close()
+
+    def latest(self) -> int | None:
+        """The step of the newest checkpoint, None where there is none."""
+        latest = self._orbax.latest
+        return None if latest is None else latest.step
+
+    def save(self, step: int, state: Any, data: Any = None) -> None:
+        """Write the state after `step` steps, and where `data`, a Grain iterator, is."""
+        if step in self._sealed:
+            return
+        parts = {"state": state} if data is None else {"state": state, "data": data}
+        self._orbax.save_checkpointables(step, parts, force=True, overwrite=True)
+        self._seal(step, state)
+        self._sealed.add(step)
+
+    def restore(self, like: Any, data: Any = None) -> tuple[Any, int] | None:
+        """The newest whole state and its step; None where none was ever completed.
+
+        Checkpoints that are damaged or were never completed are set aside with a warning, and the
+        one before is taken.
+
+        Args:
+            like: a state of the same structure, shapes, dtypes and shardings.
+            data: a Grain iterator, moved to where it was.
+
+        Raises:
+            InputError: where the checkpoint is of another structure or configuration, or there are
+                damaged ones and no other.
+        """
+        problems: dict[int, Exception] = {}
+        for step in sorted((found.step for found in self._orbax.checkpoints), reverse=True):
+            try:
+                seal = self._checked_seal(step)
+            except (OSError, ValueError) as error:
+                problems[step] = error
+                continue
+            self._compare(seal, like, step)
+            self._set_aside(problems, f"going on from step {step}")
+            parts = {"state": jax.tree.map(_abstract, like)}
+            parts |= {} if data is None else {"data": data}
+            state = self._orbax.load_checkpointables(step, parts)["state"]
+            self._sealed.add(step)
+            return state, step
+        for step, error in problems.items():
+            if not isinstance(error, _UnfinishedError):
+                raise InputError(
+                    f"{self.directory}: no checkpoint is whole (step {step}: {error}); pass "
+                    "another directory to start anew"
+                ) from error
+        self._set_aside(problems, "starting from the beginning")
+        return None
+
+    def _seal(self, step: int, state: Any) -> None:
+        place = self.directory / str(step)
+        seal = {"config": self.config, "leaves": _leaves(state), "files": _checksums(place)}
+        written = self.directory / "seal.new"
+        written.write_text(json.dumps(seal), encoding="utf-8")
+        written.replace(place / _SEAL)
+
+    def _checked_seal(self, step: int) -> dict[str, Any]:
+        place = self.directory / str(step)
+        if not (place / _SEAL).exists():
+            raise _UnfinishedError("its run was killed while writing it")
+        seal = json.loads((place / _SEAL).read_text(encoding="utf-8"))
+        found = _checksums(place)
+        for name, checksum in seal["files"].items():
+            if found.get(name) != checksum:
+                raise OSError(f"{name} is {'damaged' if name in found else 'missing'}")
+        return seal
+
+    def _compare(self, seal: dict[str, Any], like: Any, step: int) -> None:
+        own = {"config": self.config, "leaves": _leaves(like)}
+        for part, what in (("config", "setting"), ("leaves", "array")):
+            for name in sorted(seal[part].keys() | own[part].keys()):
+                was, now = (side[part].get(name, "absent") for side in (seal, own))
+                if was != now:
+                    raise InputError(
+                        f"{self.directory}: the checkpoint of step {step} is of another run: "
+                        f"{what} {name} was {was} and now is {now}; pass another directory, or "
+                        "what it was"
+                    )
+
+    def _set_aside(self, problems: dict[int, Exception], consequence: str) -> None:
+        """Out of Orbax's sight, where they would crowd out whole ones."""
+        for step, error in problems.items():
+            aside = next(
+                path
+                for number in itertools.count(1)
+                if not (path := self.directory / f"unreadable-{step}-{number}").exists()
+            )
+            (self.directory / str(step)).rename(aside)
+            warnings.warn(
+                f"the checkpoint of step {step} cannot be used: {error}. It is now {aside}; "
+                f"{consequence}",
+                stacklevel=4,
+            )
+        if problems:
+            self._orbax.reload()
+
+
+def _checksums(directory: Path) -> dict[str, int]:
+    """CRC-32 of every file but the seal."""
+    return {
+        path.relative_to(directory).as_posix(): zlib.crc32(path.read_bytes())
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != _SEAL
+    }
+
+
+def _leaves(state: Any) -> dict[str, str]:
+    """Path, dtype and shape of every array."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): f"{leaf.dtype}{list(leaf.shape)}"
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+    }
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    """With a sharding, which Orbax would else guess from the file, and warn."""
+    sharding = getattr(leaf, "sharding", None)
+    sharding = sharding or jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)

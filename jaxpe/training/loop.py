@@ -1,0 +1,273 @@
+"""The training loop: steps, records, hooks, checkpoints, and what to do when something stops it."""
+
+import contextlib
+import math
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxpe.training.checkpoints import Checkpoints
+from jaxpe.training.log import Log, Record, plain, progress_bar
+from jaxpe.training.step import Batch, Metrics, Step, TrainState
+
+
+class NonFiniteLoss(FloatingPointError):  # noqa: N818 (said as it is)
+    """A loss or gradient was NaN or infinite; the parameters are those before that step.
+
+    Attributes:
+        step: the step that failed, counted from 1.
+        state: the state before it.
+    """
+
+    def __init__(self, message: str, *, step: int):
+        super().__init__(message)
+        self.step = step
+        self.state: TrainState | None = None
+
+
+class Hook(NamedTuple):
+    """Something to look at during training: evaluation, an audit of the parameters, a figure.
+
+    Attributes:
+        at: steps, or which steps: `every(100)`, `{0, 10, 100}`, `lambda step: step < 5`.
+        run: `(step, state) -> dict` with the state after `step` updates; what it returns joins
+            that step's record. It must not keep the state, whose buffers the next step takes.
+        ends: whether also before the first step and after the last.
+    """
+
+    at: Callable[[int], bool] | Collection[int]
+    run: Callable[[int, TrainState], Record | None]
+    ends: bool = True
+
+    def due(self, step: int, *, last: int) -> bool:
+        """Whether to run after `step` of `last` updates."""
+        chosen = self.at(step) if callable(self.at) else step in self.at
+        return bool(chosen or (self.ends and step in (0, last)))
+
+
+class FitResult(NamedTuple):
+    """The end of a training run.
+
+    Attributes:
+        state: after the last step.
+        history: a record a step, numbers of Python, with those of earlier runs from the log.
+    """
+
+    state: TrainState
+    history: list[Record]
+
+
+def every(steps: int) -> Callable[[int], bool]:
+    """The multiples of `steps`, for `Hook.at`.
+
+    >>> [step for step in range(7) if every(3)(step)]
+    [0, 3, 6]
+    """
+    if steps < 1:
+        raise ValueError(f"every({steps}) is never: pass at least 1")
+    return lambda step: step % steps == 0
+
+
+def fit(
+    state: TrainState,
+    step: Step,
+    batches: Iterable[Batch],
+    *,
+    steps: int,
+    checkpoints: Checkpoints | None = None,
+    checkpoint_every: int | None = None,
+    log: str | Path | None = None,
+    hooks: Sequence[Hook] = (),
+    progress: bool = True,
+) -> FitResult:
+    """Train until `steps` updates were made, going on from the newest checkpoint if there is one.
+
+    A record `{"step": s, "loss": ..., ...}` holds the metrics of the s-th update and what hooks
+    found after it; record 0 is what they found before the first. Metrics are read one step late, so
+    that the device never waits for the host; hooks and checkpoints wait for it. A resumed run ends
+    with the same parameters and records as one that was never stopped; what hooks did before the
+    checkpoint is not done again.
+
+    Args:
+        state: to start from; its buffers are given away to `step`.
+        step: from `train_step`.
+        batches: from `batches`; anything iterable where there are no checkpoints.
+        steps: updates in all, those before a resumption included.
+        checkpoints: where to save and to resume from; also saved at the end and on Ctrl-C.
+        checkpoint_every: steps between checkpoints; None saves at the end alone.
+        log: JSON-lines file, without lines after the step resumed from.
+        hooks: run in order.
+        progress: a bar on standard error, if that is a terminal.
+
+    Raises:
+        NonFiniteLoss: names the step; the state before it has been saved.
+        ValueError: where the batches end too early (what was done is saved), or cannot be resumed
+            although there are checkpoints.
+
+    >>> from jaxpe.training import Tally, batches, init_state, train_step
+    >>> import optax
+    >>> loss = lambda w, batch, key: (Tally(((w - batch["x"]) ** 2).sum(), jnp.array(2.0)), {})
+    >>> state = init_state(jnp.array(0.0), optax.sgd(0.5), key=jax.random.key(0))
+    >>> data = batches({"x": np.ones(4)}, batch_size=2, seed=0)
+    >>> result = fit(state, train_step(loss, optax.sgd(0.5)), data, steps=3)
+    >>> result.state.params.item(), [record["loss"] for record in result.history]
+    (1.0, [1.0, 0.0, 0.0])
+    """
+    data = iter(batches)
+    if checkpoints is not None and not hasattr(data, "get_state"):
+        raise ValueError("these batches cannot be resumed: pass those of jaxpe.training.batches")
+    restored = None if checkpoints is None else checkpoints.restore(state, data)
+    state = state if restored is None else restored[0]
+    start = int(state.step)
+    with contextlib.ExitStack() as stack:
+        kept = start if restored else -1
+        file = None if log is None else stack.enter_context(Log(log, step=kept))
+        show = stack.enter_context(progress_bar(start, steps, shown=progress))
+        interrupted = stack.enter_context(_deferred_interrupt())
+        save_at = every(max(steps, 1) if checkpoint_every is None else checkpoint_every)
+        run = _Run(state, step, data, steps, hooks, checkpoints, save_at, file, show)
+        if restored is None:
+            run.begin()
+        try:
+            for number in range(start + 1, steps + 1):
+                run.advance(number)
+                if interrupted.is_set():
+                    run.interrupt(number)
+        except NonFiniteLoss as error:
+            run.rescue(error)
+            raise
+    return FitResult(run.state, run.history)
+
+
+@dataclass
+class _Run:
+    """A run under way: the state, and the metrics not yet read."""
+
+    state: TrainState
+    step: Step
+    data: Any
+    steps: int
+    hooks: Sequence[Hook]
+    checkpoints: Checkpoints | None
+    save_at: Callable[[int], bool]
+    log: Log | None
+    show: Callable[[Record], None]
+    pending: tuple[int, Metrics] | None = None
+    # Where the data was before each step that may still prove not finite.
+    places: deque[tuple[int, Any]] = field(default_factory=lambda: deque(maxlen=2))
+
+    def __post_init__(self):
+        self.history: list[Record] = [] if self.log is None else list(self.log.kept)
+
+    def begin(self) -> None:
+        number = int(self.state.step)
+        found = self.run_hooks(number)
+        if found:
+            self.write({"step": number} | found)
+
+    def advance(self, number: int) -> None:
+        """One update; the metrics of the one before it, or its own where something is due."""
+        self.places.append((number, self.place()))
+        try:
+            batch = next(self.data)
+        except StopIteration:
+            self.settle(number - 1)
+            self.save(number - 1)
+            raise ValueError(
+                f"the batches ended after {number - 1} of {self.steps} steps: pass more epochs, "
+                "or epochs=None"
+            ) from None
+        earlier = self.pending
+        self.state, metrics = self.step(self.state, batch)
+        self.pending = number, metrics
+        if earlier is not None:
+            self.write(self.read(*earlier))
+        due = any(hook.due(number, last=self.steps) for hook in self.hooks)
+        if due or number == self.steps or self.save_at(number):
+            self.settle(number)
+
+    def settle(self, number: int) -> None:
+        """Read what is pending, run the hooks, write the record, and then save."""
+        if self.pending is None:
+            return
+        record = self.read(*self.pending)
+        self.pending = None
+        self.write(record | self.run_hooks(number))
+        if number == self.steps or self.save_at(number):
+            self.save(number)
+
+    def read(self, number: int, metrics: Metrics) -> Record:
+        numbers = {name: plain(value) for name, value in metrics.items()}
+        if not numbers.pop("finite", numbers.get("loss", 0) is not None):
+            loss, norm = (np.asarray(metrics.get(name, math.nan)) for name in ("loss", "grad_norm"))
+            raise NonFiniteLoss(
+                f"not finite at step {number}: loss {loss}, gradient norm {norm}. The parameters "
+                "are those before it; try a lower learning rate, a longer warm-up or a smaller "
+                "clip, and look at that step's batch",
+                step=number,
+            )
+        return {"step": number} | numbers
+
+    def write(self, record: Record) -> None:
+        self.history.append(plain(record))
+        if self.log is not None:
+            self.log.write(record)
+        self.show(record)
+
+    def run_hooks(self, number: int) -> Record:
+        found: Record = {}
+        for hook in self.hooks:
+            if hook.due(number, last=self.steps):
+                found |= hook.run(number, self.state) or {}
+        return found
+
+    def place(self) -> Any:
+        return self.data.get_state() if hasattr(self.data, "get_state") else None
+
+    def save(self, number: int) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.save(number, self.state, self.data)
+
+    def interrupt(self, number: int) -> None:
+        self.settle(number)
+        self.save(number)
+        saved = "nothing is saved: pass checkpoints to be able to resume"
+        if self.checkpoints is not None:
+            saved = f"saved in {self.checkpoints.directory}, where the same call goes on"
+        message = f"Stopped after step {number} of {self.steps}; {saved}."
+        print(message, file=sys.stderr)
+        raise KeyboardInterrupt(message)
+
+    def rescue(self, error: NonFiniteLoss) -> None:
+        """Back to before the step that failed, state and data, so that it can be tried again."""
+        self.state = error.state = self.state._replace(finite=self.state.finite | True)
+        if self.checkpoints is not None:
+            self.data.set_state(dict(self.places)[error.step])
+            self.save(error.step - 1)
+
+
+@contextlib.contextmanager
+def _deferred_interrupt() -> Iterator[threading.Event]:
+    """The first Ctrl-C waits for the step to end: the state's buffers are inside it."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number, frame):
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,196 @@
+"""Losses as tallies, and the masking of BERT."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int, Num
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings.base import compute_dtype
+
+
+class Tally(NamedTuple):
+    """A sum and the weight it is over: tallies of shards, microbatches and epochs add exactly.
+
+    Attributes:
+        total: the weighted sum.
+        weight: what it is a sum over, such as the number of tokens.
+
+    >>> (Tally(jnp.array(3.0), jnp.array(1.0)) + Tally(jnp.array(1.0), jnp.array(3.0))).mean.item()
+    1.0
+    """
+
+    total: Float[Array, ""]
+    weight: Float[Array, ""]
+
+    def __add__(self, other: "Tally") -> "Tally":  # pyrefly: ignore
+        return Tally(self.total + other.total, self.weight + other.weight)
+
+    @property
+    def mean(self) -> Float[Array, ""]:
+        """total / weight; 0 where the weight is 0."""
+        nothing = self.weight == 0
+        return jnp.where(nothing, 0, self.total) / jnp.where(nothing, 1, self.weight)
+
+
+class MaskedTokens(NamedTuple):
+    """Tokens to be guessed back, from `mask_tokens`.
+
+    Attributes:
+        ids: what the model reads.
+        targets: the original ids.
+        selected: where the loss looks.
+    """
+
+    ids: Int[Array, "*batch n"]
+    targets: Int[Array, "*batch n"]
+    selected: Bool[Array, "*batch n"]
+
+
+def cross_entropy(
+    logits: Float[ArrayLike, "*batch classes"],
+    labels: Int[ArrayLike, "*batch"],
+    *,
+    mask: Bool[ArrayLike, "*batch"] | None = None,
+    smoothing: float = 0.0,
+) -> Tally:
+    """Cross-entropy in nats, in float32 or wider: −Σ log softmax(logits)[label].
+
+    With label smoothing ε (Szegedy et al. 2016) the target is (1 − ε)·label + ε/classes. What the
+    mask leaves out counts nothing, whatever its logits and labels (NaN, −100) are; elsewhere a
+    label that is no class gives NaN.
+
+    >>> tally = cross_entropy(jnp.zeros((3, 4)), jnp.array([0, 1, -100]), mask=jnp.arange(3) < 2)
+    >>> tally.weight.item(), round(jnp.exp(tally.mean).item(), 5)
+    (2.0, 4.0)
+    """
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing={smoothing} must be in [0, 1)")
+    logits, labels = jnp.asarray(logits), jnp.asarray(labels)
+    keep = _all_of(labels) if mask is None else jnp.asarray(mask)
+    # Masked before and after: the gradient of what is left out would else be 0 · NaN.
+    logits = jnp.where(keep[..., None], logits, 0).astype(compute_dtype(logits))
+    log_p = jax.nn.log_softmax(logits, axis=-1)
+    labels = jnp.where(keep, labels, 0)
+    chosen = jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
+    chosen = jnp.where(labels < 0, jnp.nan, chosen)  # which would count from the end
+    # Without smoothing a class of logit −∞ must not become 0 · ∞.
+    target = (1 - smoothing) * chosen + smoothing * log_p.mean(axis=-1) if smoothing else chosen
+    return _tally(-target, keep)
+
+
+def accuracy(
+    logits: Float[ArrayLike, "*batch classes"],
+    labels: Int[ArrayLike, "*batch"],
+    *,
+    mask: Bool[ArrayLike, "*batch"] | None = None,
+) -> Tally:
+    """How many labels have the largest logit (the first of equal ones), in [0, 1].
+
+    >>> accuracy(jnp.eye(3), jnp.array([0, 1, 0])).mean.round(2).item()
+    0.67
+    """
+    labels = jnp.asarray(labels)
+    right = jnp.argmax(jnp.asarray(logits), axis=-1).astype(labels.dtype) == labels
+    return _tally(right.astype(compute_dtype(logits)), mask)
+
+
+def mean_squared_error(
+    predictions: Float[ArrayLike, "*shape"],
+    targets: Num[ArrayLike, "*shape"],
+    *,
+    mask: Bool[ArrayLike, "*shape"] | None = None,
+) -> Tally:
+    """Σ (prediction − target)² over the number of entries.
+
+    >>> mean_squared_error(jnp.array([1.0, 5.0]), jnp.array([3.0, 5.0])).mean.item()
+    2.0
+    """
+    predictions = jnp.asarray(predictions)
+    dtype = compute_dtype(predictions)
+    error = predictions.astype(dtype) - jnp.asarray(targets).astype(dtype)
+    error = error if mask is None else jnp.where(jnp.asarray(mask), error, 0)
+    return _tally(jnp.square(error), mask)
+
+
+def causal_lm_loss(
+    logits: Float[ArrayLike, "*batch n vocab"],
+    ids: Int[ArrayLike, "*batch n"],
+    *,
+    mask: Bool[ArrayLike, "*batch n"] | None = None,
+) -> Tally:
+    """Cross-entropy of the next token, where the mask has both a token and the next one.
+
+    >>> causal_lm_loss(jnp.zeros((1, 5, 2)), jnp.zeros((1, 5), jnp.int32)).weight.item()
+    4.0
+    """
+    ids = jnp.asarray(ids)
+    keep = _all_of(ids) if mask is None else jnp.asarray(mask)
+    following = keep[..., :-1] & keep[..., 1:]
+    return cross_entropy(jnp.asarray(logits)[..., :-1, :], ids[..., 1:], mask=following)
+
+
+def perplexity(tally: Tally) -> Float[Array, ""]:
+    """exp of the mean of a cross-entropy; 1 over nothing.
+
+    >>> perplexity(Tally(jnp.array(0.0), jnp.array(0.0))).item()
+    1.0
+    """
+    return jnp.exp(tally.mean)
+
+
+def mask_tokens(
+    key: Array,
+    ids: Int[ArrayLike, "*batch n"],
+    *,
+    mask: Bool[ArrayLike, "*batch n"] | None = None,
+    vocab_size: int,
+    mask_id: int,
+    special_ids: Sequence[int] = (),
+    rate: float = 0.15,
+) -> MaskedTokens:
+    """The corruption of masked language modelling, Sec. 3.1 of Devlin et al. (2019).
+
+    Each token is selected with probability `rate`; of those, 80 % become `mask_id`, 10 % a token
+    drawn uniformly from the vocabulary, 10 % stay. Padding and special tokens are never selected.
+
+    Args:
+        key: of the draw; another one each step.
+        ids: tokens.
+        mask: false at padding.
+        vocab_size: of the random tokens.
+        mask_id: the id of [MASK].
+        special_ids: ids never selected, such as those of [CLS] and [SEP].
+        rate: in [0, 1].
+
+    >>> ids = jnp.arange(1000)[None]
+    >>> masked = mask_tokens(jax.random.key(0), ids, vocab_size=1000, mask_id=0, rate=0.5)
+    >>> bool((masked.ids == ids)[~masked.selected].all()), 400 < masked.selected.sum() < 600
+    (True, Array(True, dtype=bool))
+    """
+    if not 0 <= rate <= 1:
+        raise ValueError(f"rate={rate} is a probability: pass a number in [0, 1]")
+    if not 0 <= mask_id < vocab_size:
+        raise ValueError(f"mask_id={mask_id} is not in a vocabulary of {vocab_size}")
+    ids = jnp.asarray(ids)
+    eligible = _all_of(ids) if mask is None else jnp.asarray(mask)
+    for special in special_ids:
+        eligible &= ids != special
+    which, how, what = jax.random.split(key, 3)
+    selected = eligible & jax.random.bernoulli(which, rate, ids.shape)
+    random_ids = jax.random.randint(what, ids.shape, 0, vocab_size, ids.dtype)
+    share = jax.random.uniform(how, ids.shape, jnp.float32)
+    replacement = jnp.where(share < 0.8, mask_id, jnp.where(share < 0.9, random_ids, ids))
+    return MaskedTokens(jnp.where(selected, replacement, ids), ids, selected)
+
+
+def _tally(values: Array, mask: ArrayLike | None) -> Tally:
+    keep = _all_of(values) if mask is None else jnp.asarray(mask)
+    return Tally(jnp.where(keep, values, 0).sum(), keep.sum(dtype=values.dtype))
+
+
+def _all_of(values: Array) -> Array:
+    return jnp.ones(values.shape, jnp.bool_)

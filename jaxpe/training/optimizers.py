@@ -1,0 +1,120 @@
+"""AdamW and its learning rate, put together from Optax."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import optax
+
+Params = Any
+Schedule = Callable[[Any], Any]
+
+DECAYED = ("kernel", "embedding")
+
+
+def learning_rate_schedule(
+    *,
+    peak: float,
+    steps: int,
+    warmup: int = 0,
+    decay: Literal["constant", "linear", "cosine"] = "constant",
+    end: float = 0.0,
+) -> Schedule:
+    """Linear warm-up from 0 to `peak`, then constant, linear or cosine decay to `end`.
+
+    Args:
+        peak: reached at step `warmup`.
+        steps: of the training, warm-up included; `end` is reached at step `steps`.
+        warmup: steps of warm-up; with none, the first step has `peak`.
+        decay: from `peak` to `end`; a constant rate never comes to `end`.
+        end: the last rate.
+
+    Raises:
+        ValueError: where the warm-up leaves no step, or a rate is negative.
+
+    >>> rate = learning_rate_schedule(peak=1.0, steps=10, warmup=2, decay="linear")
+    >>> [float(rate(step)) for step in (0, 1, 2, 6, 10)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    if not 0 <= warmup < steps:
+        raise ValueError(f"warmup={warmup} must be at least 0 and less than steps={steps}")
+    if peak <= 0 or not 0 <= end <= peak:
+        raise ValueError(f"peak={peak} must be positive, and end={end} between 0 and it")
+    after = {
+        "constant": lambda: optax.constant_schedule(peak),
+        "linear": lambda: optax.linear_schedule(peak, end, steps - warmup),
+        "cosine": lambda: optax.cosine_decay_schedule(peak, steps - warmup, alpha=end / peak),
+    }
+    if decay not in after:
+        raise ValueError(f"decay={decay!r} is unknown: pass one of {', '.join(after)}")
+    if not warmup:
+        return after[decay]()
+    return optax.join_schedules(
+        [optax.linear_schedule(0.0, peak, warmup), after[decay]()], [warmup]
+    )
+
+
+def decayed(params: Params) -> Params:
+    """Which parameters weight decay shrinks: those named kernel or embedding.
+
+    Biases and scales of norms are not, nor anything below `encoding_params`: fixed encodings keep
+    arrays there that have no gradient, and decay alone would shrink them.
+
+    >>> decayed({"dense": {"kernel": 0, "bias": 0}, "encoding_params": {"embedding": 0}})
+    {'dense': {'bias': False, 'kernel': True}, 'encoding_params': {'embedding': False}}
+    """
+
+    def decays(path, leaf):
+        names = [jax.tree_util.keystr((entry,), simple=True) for entry in path]
+        names = names[:-1] if names[-1:] == ["value"] else names  # of an nnx.Variable
+        matrix = bool(names) and any(word in names[-1] for word in DECAYED)
+        return matrix and "encoding_params" not in names
+
+    return jax.tree_util.tree_map_with_path(decays, params)
+
+
+def adamw(
+    schedule: Schedule | float,
+    *,
+    weight_decay: float = 0.0,
+    clip: float | None = 1.0,
+    decay_mask: Callable[[Params], Params] = decayed,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+) -> optax.GradientTransformation:
+    """AdamW (Loshchilov & Hutter 2019), its gradient clipped at a global norm.
+
+    Args:
+        schedule: learning rate, a number or a function of the step.
+        weight_decay: decoupled, so each step shrinks by weight_decay times the learning rate.
+        clip: largest norm of the whole gradient; None for no clipping.
+        decay_mask: parameters -> booleans of the same structure, which are decayed.
+        b1: decay of the first moment.
+        b2: decay of the second moment.
+        eps: added to the root of the second moment.
+
+    Raises:
+        ValueError: (at `init`) where there is weight decay and no parameter that it acts on.
+
+    >>> from jaxpe.training import Tally, init_state, step_function
+    >>> flat = lambda params, batch, key: (Tally(jnp.array(0.0), jnp.array(1.0)), {})
+    >>> optimizer = adamw(0.1, weight_decay=0.5)
+    >>> start = {"kernel": jnp.ones(()), "bias": jnp.ones(())}
+    >>> state = init_state(start, optimizer, key=jax.random.key(0))
+    >>> state, _ = step_function(flat, optimizer)(state, {})
+    >>> round(state.params["kernel"].item(), 6), state.params["bias"].item()
+    (0.95, 1.0)
+    """
+
+    def mask(params):
+        chosen = decay_mask(params)
+        if weight_decay and not any(jax.tree.leaves(chosen)):
+            raise ValueError(
+                "weight decay acts on no parameter: decay_mask is false for all of them (decayed "
+                f"looks for names with {' or '.join(DECAYED)})"
+            )
+        return chosen
+
+    adam = optax.adamw(schedule, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=mask)
+    return adam if clip is None else optax.chain(optax.clip_by_global_norm(clip), adam)

@@ -1,0 +1,223 @@
+"""Which geometry an encoding has at this step of training, beside the geometry of its corpus."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from jaxpe._types import ArrayLike, is_traced
+from jaxpe.encodings.base import Encoding, Params, compute_dtype
+from jaxpe.encodings.induced import encoding_distances
+from jaxpe.geometry.counts import PositionCounts
+from jaxpe.geometry.distances import (
+    Distances,
+    as_distances,
+    euclidean_distances,
+    floating,
+    hellinger_distances,
+    pair_mask,
+)
+from jaxpe.geometry.distributions import EmptyPolicy, positional_distributions
+from jaxpe.geometry.monotonicity import monotonicity_violation_rate
+from jaxpe.geometry.noise import split_half_geometry
+from jaxpe.geometry.rank import entropy_rank
+from jaxpe.geometry.stress import Encoded, distance_correlation_pearson, scaled_stress, stress
+
+
+class ReferenceGeometry(NamedTuple):
+    """The geometry of a corpus that encodings are compared with, made once.
+
+    Attributes:
+        plug_in: Hellinger distances of the observed frequencies, over all n positions (over the
+            occupied ones under the policy "drop").
+        split_half: distances without sampling noise, over the positions with tokens in both halves
+            of every split.
+        occupied: bool `[n]`, the positions that hold a token.
+    """
+
+    plug_in: Distances
+    split_half: Distances
+    occupied: Bool[Array, " n"]
+
+
+class GeometryScores(NamedTuple):
+    """An encoding over the positions of one geometry; every field a float scalar.
+
+    Attributes:
+        min_separation: smallest distance between two positions; inf with fewer than two.
+        violation_rate: share of triples whose distances do not grow with the offset, in [0, 1].
+        entropy_rank: dimensions that the positions fill; 0 where they coincide.
+        correlation: Pearson's, of distances; 0 where either side is constant.
+        stress: Eq. (4) of Cirrincione (2026), which depends on scale.
+        scaled_stress: at the best scale, in [0, 1]; 1 where the positions coincide.
+    """
+
+    min_separation: Float[Array, ""]
+    violation_rate: Float[Array, ""]
+    entropy_rank: Float[Array, ""]
+    correlation: Float[Array, ""]
+    stress: Float[Array, ""]
+    scaled_stress: Float[Array, ""]
+
+
+class GeometryProbe(NamedTuple):
+    """Scores over three sets of positions and targets.
+
+    Attributes:
+        all_positions: against the plug-in distances, over all positions these have.
+        occupied: against the same, over the occupied positions alone.
+        split_half: against the distances without sampling noise.
+    """
+
+    all_positions: GeometryScores
+    occupied: GeometryScores
+    split_half: GeometryScores
+
+
+def reference_geometry(
+    counts: PositionCounts, *, key: Array, splits: int = 8, empty: EmptyPolicy = "uniform"
+) -> ReferenceGeometry:
+    """The geometry of a corpus, plug-in and without sampling noise.
+
+    Args:
+        counts: counts kept in at least two folds (`count_tokens(..., folds=16)`).
+        key: PRNG key that draws the halves.
+        splits: halvings averaged over.
+        empty: what a position without a token is in `plug_in`: "uniform" over the vocabulary of
+            the counts (Cirrincione 2026), or "drop", "zero", "error" as in
+            `positional_distributions`. It touches neither `split_half` nor `occupied`.
+
+    Raises:
+        ValueError: counts without folds, or too few documents for any two positions to have tokens
+            in both halves (under `jit`, which cannot look: a `split_half` without positions, to
+            which any encoding has stress 0).
+
+    >>> ids = np.random.default_rng(0).integers(0, 5, (200, 4))
+    >>> mask = np.broadcast_to(np.arange(4) < 3, ids.shape)
+    >>> counts = count_tokens(ids, vocab_size=5, mask=mask, folds=4)
+    >>> reference = reference_geometry(counts, key=jax.random.key(0))
+    >>> reference.plug_in.present.tolist(), reference.split_half.present.tolist()
+    ([True, True, True, True], [True, True, True, False])
+    """
+    split_half = split_half_geometry(counts, key=key, splits=splits).distances
+    if not is_traced(split_half.present) and jnp.sum(split_half.present) < 2:
+        raise ValueError(
+            "fewer than two positions hold tokens in both halves of every split: count more "
+            "documents, or in more folds"
+        )
+    return ReferenceGeometry(
+        plug_in=hellinger_distances(positional_distributions(counts, empty=empty)),
+        split_half=split_half,
+        occupied=counts.merged().per_position > 0,
+    )
+
+
+def probe_geometry(encoded: Encoded, reference: ReferenceGeometry) -> GeometryProbe:
+    """Score an encoding of the n positions of a reference.
+
+    Args:
+        encoded: points `[n, d]` (16-bit floats are widened), or `Distances` where there are none.
+        reference: what to compare with.
+
+    Raises:
+        ValueError: an encoding of another number of positions.
+
+    >>> D = as_distances(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]))
+    >>> reference = ReferenceGeometry(D, D, jnp.array([True, True, False]))
+    >>> probe = probe_geometry(2.0 * np.arange(3.0)[:, None], reference)
+    >>> probe.all_positions.stress.item(), probe.all_positions.scaled_stress.item()
+    (1.0, 0.0)
+    >>> probe.occupied.min_separation.item()
+    2.0
+    """
+    n = reference.occupied.shape[-1]
+    if isinstance(encoded, Distances):
+        encoded = as_distances(encoded)
+        rows = encoded.values.shape[0]
+    else:
+        encoded = floating(encoded)
+        encoded = encoded.astype(compute_dtype(encoded))
+        rows = encoded.shape[0]
+    if rows != n:
+        raise ValueError(
+            f"the encoding has {rows} positions and the reference {n}: encode positions 0 to "
+            f"{n - 1}, all of them and no more"
+        )
+    plug_in = reference.plug_in
+    occupied = Distances(plug_in.values, plug_in.present & reference.occupied)
+    # One program for the three of them: it compiles in a third of the time.
+    geometries = jax.tree.map(lambda *D: jnp.stack(D), plug_in, occupied, reference.split_half)
+    scores = jax.vmap(_scores, in_axes=(None, 0))(encoded, geometries)
+    return GeometryProbe(*(jax.tree.map(lambda leaf, k=k: leaf[k], scores) for k in range(3)))
+
+
+def encoding_probe(
+    encoding: Encoding,
+    params: Params,
+    positions: Int[ArrayLike, " n"],
+    reference: ReferenceGeometry,
+    *,
+    num_heads: int | None = None,
+    head_dim: int | None = None,
+) -> GeometryProbe:
+    """Score an encoding by its vectors, or else by the distances it induces between logits.
+
+    Args:
+        encoding: any that has vectors or does not act on embeddings (`encoding_distances`).
+        params: its parameters.
+        positions: `[n]`, those of the reference.
+        reference: what to compare with.
+        num_heads: heads of the model, needed where there are no vectors.
+        head_dim: their width, needed where there are no vectors.
+
+    Raises:
+        ValueError: as `encoding_distances` and `probe_geometry`.
+
+    >>> D = as_distances(abs(np.arange(3.0)[:, None] - np.arange(3.0)))
+    >>> reference = ReferenceGeometry(D, D, jnp.ones(3, bool))
+    >>> probe = encoding_probe(jaxpe.alibi(num_heads=1), (), jnp.arange(3), reference)
+    >>> round(probe.split_half.correlation.item(), 6)
+    1.0
+    """
+    if encoding.defines("vectors"):
+        return probe_geometry(encoding.vectors(params, positions), reference)
+    induced = encoding_distances(
+        encoding, params, positions, num_heads=num_heads, head_dim=head_dim
+    )
+    return probe_geometry(induced, reference)
+
+
+def as_record(probe: GeometryProbe) -> dict[str, float]:
+    """A probe as flat numbers for a log, `"occupied/stress"` and so on.
+
+    >>> scores = GeometryScores(*map(jnp.asarray, (0.5, 0.1, 3.0, 0.9, 2.0, 0.2)))
+    >>> as_record(GeometryProbe(scores, scores, scores))["occupied/entropy_rank"]
+    3.0
+    """
+    return {
+        f"{where}/{name}": float(value)
+        for where, scores in probe._asdict().items()
+        for name, value in scores._asdict().items()
+    }
+
+
+def _scores(encoded: Encoded, D: Distances) -> GeometryScores:
+    """The scores over the positions that D has."""
+    delta = _distances(encoded, D.present)
+    near = jnp.where(pair_mask(delta.present), delta.values, jnp.inf)
+    return GeometryScores(
+        min_separation=jnp.min(near),
+        violation_rate=monotonicity_violation_rate(delta),
+        entropy_rank=entropy_rank(encoded, present=D.present),
+        correlation=distance_correlation_pearson(delta, D),
+        stress=stress(delta, D),
+        scaled_stress=scaled_stress(delta, D).stress,
+    )
+
+
+def _distances(encoded: Encoded, present: Bool[Array, " n"]) -> Distances:
+    if isinstance(encoded, Distances):
+        return as_distances(Distances(encoded.values, encoded.present & present))
+    return euclidean_distances(encoded, present=present)

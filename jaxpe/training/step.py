@@ -1,0 +1,222 @@
+"""One training step, as a pure function and as a compiled one; evaluation.
+
+A batch is a dict of arrays `[batch, ...]`. A loss is `(params, batch, key) -> (tally, tallies)`:
+the tally whose mean is minimised, and others to report by name.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Bool, Int
+
+from jaxpe.training.losses import Tally
+from jaxpe.training.optimizers import Schedule
+
+Params = Any
+Batch = dict[str, Any]
+Metrics = dict[str, Any]
+LossFunction = Callable[[Params, Batch, Array], tuple[Tally, dict[str, Tally]]]
+
+
+class TrainState(NamedTuple):
+    """Everything a training run is at, but for the data.
+
+    Attributes:
+        step: updates made so far.
+        params: any pytree of floating-point arrays.
+        opt_state: of Optax.
+        key: typed PRNG key of the run; step s draws from `fold_in(key, s)`.
+        finite: false once a loss or gradient was not finite; the state stays as it was before.
+    """
+
+    step: Int[Array, "*seeds"]
+    params: Params
+    opt_state: Any
+    key: Array
+    finite: Bool[Array, "*seeds"]
+
+
+Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
+
+
+def init_state(
+    params: Params, optimizer: optax.GradientTransformation, *, key: Array
+) -> TrainState:
+    """The state before the first step.
+
+    The arrays are copies: `train_step` gives the buffers of a state away, and the caller's
+    parameters must outlive that.
+
+    >>> init_state({"w": jnp.ones(2)}, optax.sgd(0.1), key=jax.random.key(0)).step.item()
+    0
+    """
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        raise ValueError(f"key has dtype {key.dtype}: pass a typed one, jax.random.key(seed)")
+    params, key = jax.tree.map(jnp.copy, (params, key))
+    return TrainState(jnp.int32(0), params, optimizer.init(params), key, jnp.array(True))
+
+
+def step_function(
+    loss: LossFunction,
+    optimizer: optax.GradientTransformation,
+    *,
+    accumulate: int = 1,
+    schedule: Schedule | None = None,
+) -> Step:
+    """A training step as a pure function, to be jitted, or vmapped over seeds.
+
+    The gradient is that of the sum of the loss's totals over the sum of its weights: with
+    `accumulate` microbatches it is exactly that of the whole batch, even where microbatches weigh
+    differently (weights must not depend on the parameters). A step whose loss or gradient is not
+    finite changes nothing but `finite`, and neither does any step after it.
+
+    Args:
+        loss: what is minimised.
+        optimizer: of Optax.
+        accumulate: microbatches, one after the other; they divide the batch.
+        schedule: only to report the learning rate.
+
+    Returns:
+        `(state, batch) -> (state, metrics)`; metrics are scalars: loss, grad_norm, weight,
+        learning_rate (with a schedule), the means of the loss's tallies, and finite.
+
+    >>> def loss(params, batch, key):
+    ...     return Tally(jnp.sum((params * batch["x"] - 1) ** 2), jnp.array(2.0)), {}
+    >>> step = step_function(loss, optax.sgd(0.25))
+    >>> state = init_state(jnp.array(0.0), optax.sgd(0.25), key=jax.random.key(0))
+    >>> state, metrics = step(state, {"x": jnp.ones(2)})
+    >>> state.params.item(), metrics["loss"].item()
+    (0.5, 1.0)
+    """
+    if accumulate < 1:
+        raise ValueError(f"accumulate={accumulate} must be at least 1")
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        key = jax.random.fold_in(state.key, state.step)
+        gradient, tally, extra = _gradient(loss, state.params, batch, key, accumulate)
+        with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
+            grad_norm = optax.tree.norm(gradient)
+            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+            rate = None if schedule is None else jnp.asarray(schedule(state.step))
+        finite = state.finite & jnp.isfinite(tally.mean) & jnp.isfinite(grad_norm)
+        new = optax.apply_updates(state.params, updates), opt_state
+        params, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old), new, (state.params, state.opt_state)
+        )
+        metrics = {"loss": tally.mean, "grad_norm": grad_norm, "weight": tally.weight}
+        metrics |= {} if rate is None else {"learning_rate": rate}
+        metrics |= {name: other.mean for name, other in extra.items()} | {"finite": finite}
+        count = state.step + finite.astype(jnp.int32)
+        return TrainState(count, params, opt_state, state.key, finite), metrics
+
+    return step
+
+
+def train_step(
+    loss: LossFunction,
+    optimizer: optax.GradientTransformation,
+    *,
+    accumulate: int = 1,
+    schedule: Schedule | None = None,
+    mesh: Mesh | None = None,
+) -> Step:
+    """`step_function`, compiled; the buffers of the state passed in are given away (donated).
+
+    With a mesh that has an axis "data", batches are spread over that axis and the state is on every
+    device; batch / accumulate should be a multiple of the devices.
+
+    Raises:
+        ValueError: for a mesh without an axis "data".
+
+    >>> loss = lambda params, batch, key: (Tally(params @ batch["x"], jnp.array(1.0)), {})
+    >>> state = init_state(jnp.ones(2), optax.sgd(0.5), key=jax.random.key(0))
+    >>> state, _ = train_step(loss, optax.sgd(0.5))(state, {"x": jnp.array([1.0, 2.0])})
+    >>> state.params.tolist()
+    [0.5, 0.0]
+    """
+    step = step_function(loss, optimizer, accumulate=accumulate, schedule=schedule)
+    compiled = jax.jit(step, donate_argnums=0)
+    if mesh is None:
+        return compiled
+    if "data" not in mesh.axis_names:
+        raise ValueError(f'the mesh has axes {mesh.axis_names}: name the one for batches "data"')
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    spread = NamedSharding(mesh, PartitionSpec("data"))
+
+    def on_mesh(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        return compiled(*jax.device_put((state, batch), (everywhere, spread)))
+
+    return on_mesh
+
+
+def evaluate(
+    loss: LossFunction, params: Params, batches: Iterable[Batch], *, key: Array | None = None
+) -> dict[str, float]:
+    """The means of a loss and its tallies over all batches, each compiled once a shape.
+
+    Tallies are summed in float64 on the host. Rows that only fill the last batch count unless the
+    loss looks at `batch["valid"]`, which `in_order` gives.
+
+    >>> loss = lambda params, batch, key: (Tally(jnp.sum(batch["x"]), jnp.array(2.0)), {})
+    >>> evaluate(loss, (), [{"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([3.0, 4.0])}])
+    {'loss': 2.5}
+    """
+    key = jax.random.key(0) if key is None else key
+    compiled = jax.jit(loss)
+    sums: dict[str, tuple[float, float]] = {}
+    for index, batch in enumerate(batches):
+        tally, extra = compiled(params, batch, jax.random.fold_in(key, index))
+        for name, (total, weight) in {"loss": tally, **extra}.items():
+            seen = sums.get(name, (0.0, 0.0))
+            sums[name] = seen[0] + float(total), seen[1] + float(weight)
+    return {name: total / weight if weight else 0.0 for name, (total, weight) in sums.items()}
+
+
+def _gradient(
+    loss: LossFunction, params: Params, batch: Batch, key: Array, accumulate: int
+) -> tuple[Params, Tally, dict[str, Tally]]:
+    """The gradient of the mean over the batch, and the batch's tallies."""
+
+    def total(params, batch, key):
+        tally, extra = loss(params, batch, key)
+        return tally.total, (tally, extra)
+
+    def part(index, microbatch):
+        key_here = jax.random.fold_in(key, index)
+        return jax.grad(total, has_aux=True)(params, microbatch, key_here)
+
+    if accumulate == 1:
+        gradient, (tally, extra) = part(0, batch)
+    else:
+        parts = jnp.arange(accumulate), _microbatches(batch, accumulate)
+        shapes = jax.eval_shape(part, *jax.tree.map(lambda x: x[0], parts))
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+        def add(sums, item):
+            return jax.tree.map(jnp.add, sums, part(*item)), None
+
+        gradient, (tally, extra) = jax.lax.scan(add, zeros, parts)[0]
+    weight = jnp.where(tally.weight == 0, 1, tally.weight)
+    return jax.tree.map(lambda g: g / weight.astype(g.dtype), gradient), tally, extra
+
+
+def _microbatches(batch: Batch, count: int) -> Batch:
+    """`[batch, ...]` to `[count, batch / count, ...]`, microbatch i with the rows i, i + count, …
+
+    In strides, because a batch spread over devices in blocks then stays where it is.
+    """
+
+    def split(path, x):
+        if x.shape[0] % count:
+            raise ValueError(
+                f"batch{jax.tree_util.keystr(path)} has {x.shape[0]} rows, which accumulate="
+                f"{count} does not divide"
+            )
+        return jnp.swapaxes(jnp.reshape(x, (-1, count, *x.shape[1:])), 0, 1)
+
+    return jax.tree_util.tree_map_with_path(split, batch)

@@ -1,0 +1,316 @@
+"""The loop: what happens in which order, what is recorded, and what stops it."""
+
+import json
+import os
+import pty
+import signal
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from jaxpe._errors import InputError
+from jaxpe.training import (
+    Checkpoints,
+    Hook,
+    Log,
+    NonFiniteLoss,
+    TrainState,
+    batches,
+    every,
+    fit,
+    read_log,
+    train_step,
+)
+from tests.training import factory
+from tests.training.factory import assert_equal
+
+STEP = train_step(factory.masked_loss, factory.OPTIMIZER)
+
+
+def data(**options):
+    return batches(factory.rows(20), batch_size=4, seed=0, **options)
+
+
+def bias(number, state):
+    return {"bias": state.params["bias"]}
+
+
+def counter(step):
+    """A state that only counts; a step on it costs nothing."""
+    return TrainState(step, (), (), None, np.True_)
+
+
+class Tracked:
+    """A metric that tells when it is read."""
+
+    shape = ()
+
+    def __init__(self, name, events, value=1.0):
+        self.name, self.events, self.value = name, events, value
+
+    def __array__(self, dtype=None, copy=None):
+        self.events.append(f"read {self.name}")
+        return np.asarray(self.value)
+
+
+def fake_step(events, *, fails_at=None):
+    def step(state, batch):
+        number = state.step + 1
+        events.append(f"step {number}")
+        if number == fails_at or not state.finite:
+            return state._replace(finite=np.False_), {
+                "loss": Tracked(number, events, np.nan),
+                "finite": np.False_,
+            }
+        return counter(number), {"loss": Tracked(number, events)}
+
+    return step
+
+
+def counted(steps, events=None, **options):
+    events = [] if events is None else events
+    return fit(counter(0), fake_step(events), iter(range(1000)), steps=steps, **options)
+
+
+def test_metrics_are_read_one_step_late():
+    events = []
+    counted(4, events)
+    assert events == [
+        *("step 1", "step 2", "read 1", "step 3", "read 2", "step 4", "read 3", "read 4")
+    ]
+
+
+def test_hooks_see_the_state_of_their_step_before_the_next_one():
+    events = []
+    hook = Hook(at={2}, run=lambda number, state: events.append(f"hook {number} {state.step}"))
+    counted(4, events, hooks=[hook])
+    assert events == [
+        "hook 0 0",
+        *("step 1", "step 2", "read 1", "read 2", "hook 2 2"),
+        *("step 3", "step 4", "read 3", "read 4", "hook 4 4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hook", "expected"),
+    [
+        ({"at": {2}}, [0, 2, 5]),
+        ({"at": every(2)}, [0, 2, 4, 5]),
+        ({"at": every(2), "ends": False}, [0, 2, 4]),
+        ({"at": (), "ends": False}, []),
+        ({"at": lambda step: step % 2}, [0, 1, 3, 5]),
+    ],
+)
+def test_hooks_run_at_chosen_steps_and_the_ends(hook, expected):
+    result = counted(5, hooks=[Hook(run=lambda number, state: {"seen": number}, **hook)])
+    assert [r["seen"] for r in result.history if "seen" in r] == expected
+    numbers = [record["step"] for record in result.history]
+    assert numbers == list(range(0 if 0 in expected else 1, 6))
+
+
+def test_records_hold_metrics_and_findings_in_plain_numbers(tmp_path):
+    path = tmp_path / "logs" / "run.jsonl"
+    hook = Hook(at=(), run=bias)
+    result = fit(factory.state(), STEP, data(), steps=3, log=path, hooks=[hook])
+    assert result.history == read_log(path) == json.loads(json.dumps(result.history))
+    first, *_, last = result.history
+    assert first == {"step": 0, "bias": [0.0, 0.0]}
+    assert {"step", "loss", "grad_norm", "weight", "largest", "bias"} == set(last)
+    assert last["bias"] == np.asarray(result.state.params["bias"]).tolist()
+    assert len(result.history) == 4
+    losses = []
+    state = factory.state()
+    for batch, _ in zip(data(), range(3), strict=False):
+        state, metrics = STEP(state, batch)
+        losses.append(float(metrics["loss"]))
+    assert [record["loss"] for record in result.history[1:]] == losses
+    assert_equal(result.state, state)
+
+
+def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path):
+    seen = []
+
+    def look(number, state):
+        seen.append(number)
+        return bias(number, state)
+
+    def run(name, steps):
+        with Checkpoints(tmp_path / name) as checkpoints:
+            options = {"checkpoints": checkpoints, "checkpoint_every": 4}
+            hooks = [Hook(at=every(2), run=look, ends=False)]
+            log = tmp_path / f"{name}.jsonl"
+            return fit(factory.state(), STEP, data(), steps=steps, log=log, hooks=hooks, **options)
+
+    whole = run("whole", 10)
+    seen.clear()
+    for steps in (3, 4, 10, 10):
+        parts = run("parts", steps)
+    assert seen == [0, 2, 4, 6, 8, 10]
+    assert_equal(parts.state, whole.state)
+    assert parts.history == whole.history
+    assert (tmp_path / "parts.jsonl").read_text() == (tmp_path / "whole.jsonl").read_text()
+    for name in ("whole", "parts"):
+        assert sorted(path.name for path in (tmp_path / name).iterdir()) == ["10", "8"]
+
+
+def test_a_run_from_the_beginning_starts_its_log_anew(tmp_path):
+    hook = Hook(at=(), run=lambda number, state: {"seen": number})
+    for _ in range(2):
+        result = counted(2, log=tmp_path / "log.jsonl", hooks=[hook])
+        assert [record["step"] for record in result.history] == [0, 1, 2]
+
+
+def test_no_steps_are_no_steps():
+    assert counted(0).state.step == 0
+
+
+def poisoned(number):
+    """Rows whose batch of the given step has a NaN, and batches of them in order of steps."""
+    rows = factory.rows(20)
+    found = [batch["x"] for batch, _ in zip(data(), range(number), strict=False)][-1]
+    row = np.flatnonzero((rows["x"] == found[0]).all(axis=1))[0]
+    rows["x"][row], rows["mask"][row] = np.nan, True
+    return batches(rows, batch_size=4, seed=0)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_nothing_is_lost(tmp_path):
+    log = tmp_path / "log.jsonl"
+    with Checkpoints(tmp_path / "run") as checkpoints:
+        with pytest.raises(
+            NonFiniteLoss, match=r"not finite at step 3: loss nan.*lower learn"
+        ) as e:
+            fit(factory.state(), STEP, poisoned(3), steps=5, checkpoints=checkpoints, log=log)
+        assert e.value.step == 3
+        assert checkpoints.latest() == 2
+    expected = fit(factory.state(), STEP, data(), steps=2).state
+    assert_equal(e.value.state, expected)
+    assert [record["step"] for record in read_log(log)] == [1, 2]
+    with Checkpoints(tmp_path / "run") as checkpoints:  # with the data mended, it goes on
+        mended = fit(factory.state(), STEP, data(), steps=5, checkpoints=checkpoints, log=log)
+    assert_equal(mended.state, fit(factory.state(), STEP, data(), steps=5).state)
+    assert [record["step"] for record in mended.history] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("last", [3, 5])
+def test_a_failure_is_found_one_step_late_and_in_the_last_step_too(last):
+    events = []
+    with pytest.raises(NonFiniteLoss, match="not finite at step 3") as error:
+        fit(counter(0), fake_step(events, fails_at=3), iter(range(9)), steps=last)
+    assert error.value.state == counter(2)
+    assert events.count("read 3") >= 1
+    assert "step 5" not in events
+
+
+def test_ctrl_c_ends_the_step_saves_and_says_how_to_go_on(tmp_path, capsys):
+    def interrupt(number, state):
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with Checkpoints(tmp_path) as checkpoints:
+        hook = Hook(at={3}, run=interrupt, ends=False)
+        with pytest.raises(KeyboardInterrupt):
+            fit(factory.state(), STEP, data(), steps=6, checkpoints=checkpoints, hooks=[hook])
+        assert checkpoints.latest() == 3
+    said = capsys.readouterr().err
+    assert said == f"Stopped after step 3 of 6; saved in {tmp_path}, where the same call goes on.\n"
+    assert signal.getsignal(signal.SIGINT) is before
+    with Checkpoints(tmp_path) as checkpoints:
+        result = fit(factory.state(), STEP, data(), steps=6, checkpoints=checkpoints)
+    assert_equal(result.state, fit(factory.state(), STEP, data(), steps=6).state)
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    def insist(number, state):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the second one should have ended this")
+
+    with pytest.raises(KeyboardInterrupt):
+        counted(5, hooks=[Hook(at={2}, run=insist, ends=False)])
+
+
+def test_without_checkpoints_ctrl_c_says_that_nothing_is_saved(capsys):
+    hook = Hook(at={2}, run=lambda *_: signal.raise_signal(signal.SIGINT), ends=False)
+    with pytest.raises(KeyboardInterrupt):
+        counted(5, hooks=[hook])
+    assert "nothing is saved: pass checkpoints" in capsys.readouterr().err
+
+
+def test_it_runs_outside_the_main_thread():
+    results = []
+    thread = threading.Thread(target=lambda: results.append(counted(3)))
+    thread.start()
+    thread.join()
+    assert results[0].state.step == 3
+
+
+def test_batches_that_end_too_early_are_an_error_and_what_was_done_is_kept(tmp_path):
+    log = tmp_path / "log.jsonl"
+    with Checkpoints(tmp_path / "run") as checkpoints:
+        options = {"steps": 7, "checkpoints": checkpoints, "log": log}
+        with pytest.raises(ValueError, match="the batches ended after 5 of 7 steps: pass more ep"):
+            fit(factory.state(), STEP, data(epochs=1), **options)
+        assert [record["step"] for record in read_log(log)] == [1, 2, 3, 4, 5]
+        longer = fit(factory.state(), STEP, data(), **options)
+    assert_equal(longer.state, fit(factory.state(), STEP, data(), steps=7).state)
+
+
+def test_batches_that_cannot_be_resumed_are_refused_with_checkpoints(tmp_path):
+    with (
+        Checkpoints(tmp_path) as checkpoints,
+        pytest.raises(ValueError, match="these batches cannot be resumed"),
+    ):
+        fit(factory.state(), STEP, [factory.rows(4)], steps=1, checkpoints=checkpoints)
+
+
+def test_never_is_no_interval():
+    with pytest.raises(ValueError, match=r"every\(0\) is never"):
+        every(0)
+
+
+def test_a_log_drops_what_comes_again_and_a_line_cut_short(tmp_path):
+    path = tmp_path / "log.jsonl"
+    with Log(path, step=-1) as log:
+        for step in range(5):
+            log.write({"step": step, "loss": np.float32(step)})
+    path.write_text(path.read_text() + '{"step": 5, "lo')
+    assert [record["step"] for record in read_log(path)] == [0, 1, 2, 3, 4]
+    with Log(path, step=2) as log:
+        assert [record["step"] for record in log.kept] == [0, 1, 2]
+        log.write({"step": 3, "loss": float("inf")})
+    assert read_log(path)[-1] == {"step": 3, "loss": None}
+    assert [record["step"] for record in read_log(path)] == [0, 1, 2, 3]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("{oops", "log.jsonl:2: not JSON"), ("[1]", 'log.jsonl:2: not an object with a "step"')],
+)
+def test_another_kind_of_file_is_named_with_the_line(tmp_path, line, message):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\n' + line + '\n{"step": 2}\n')
+    with pytest.raises(InputError, match=message):
+        read_log(path)
+
+
+def test_a_terminal_gets_a_bar_and_a_pipe_nothing(tmp_path, capfd, monkeypatch):
+    counted(3)
+    assert capfd.readouterr() == ("", "")
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "100")
+        counted(3, hooks=[Hook(at=(), run=lambda number, state: {"seen": 1})])
+        terminal.flush()
+        shown = os.read(ours, 100_000).decode()
+        counted(3, progress=False)
+        terminal.write("end")
+        terminal.flush()
+        assert os.read(ours, 100).decode() == "end"
+    os.close(ours)
+    assert "3/3" in shown
+    assert "loss 1.0000" in shown

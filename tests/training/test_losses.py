@@ -1,0 +1,179 @@
+"""Losses as tallies: they add, masks leave out, and nothing selected is no NaN."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxpe.training import (
+    Tally,
+    accuracy,
+    causal_lm_loss,
+    cross_entropy,
+    mask_tokens,
+    mean_squared_error,
+    perplexity,
+)
+
+BATCH, N, V = 3, 5, 7
+RANDOM = np.random.default_rng(0)
+LOGITS = RANDOM.standard_normal((BATCH, N, V)).astype(np.float32)
+IDS = RANDOM.integers(0, V, (BATCH, N)).astype(np.int32)
+MASK = RANDOM.random((BATCH, N)) < 0.6
+LOSSES = {
+    "cross_entropy": cross_entropy,
+    "smoothed": lambda *args, **mask: cross_entropy(*args, **mask, smoothing=0.1),
+    "accuracy": accuracy,
+    "causal_lm": causal_lm_loss,
+    "squares": lambda x, ids, *, mask=None: mean_squared_error(x[..., 0], ids, mask=mask),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_tallies_of_parts_add_to_that_of_the_whole(name):
+    loss = jax.jit(LOSSES[name])
+    whole = loss(LOGITS, IDS, mask=MASK)
+    parts = [loss(LOGITS[rows], IDS[rows], mask=MASK[rows]) for rows in (slice(0, 1), slice(1, 3))]
+    added = parts[0] + parts[1]
+    np.testing.assert_allclose(added.total, whole.total, rtol=1e-6)
+    assert added.weight == whole.weight > 0
+    assert whole.total.dtype == whole.weight.dtype == jnp.float32
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_is_masked_does_not_matter_not_even_as_nan(name):
+    def of(logits, ids):
+        return LOSSES[name](logits, ids, mask=MASK)
+
+    clean = jax.jit(of)(LOGITS, IDS)
+    dirty_logits = np.where(MASK[..., None], LOGITS, np.nan)
+    dirty_ids = np.where(MASK, IDS, -100).astype(np.int32)
+    if name == "causal_lm":  # whose last logits before padding predict nothing either
+        follows = np.pad(MASK[:, 1:], ((0, 0), (0, 1)))
+        dirty_logits = np.where(follows[..., None], dirty_logits, np.nan)
+    dirty = jax.jit(of)(dirty_logits, dirty_ids)
+    np.testing.assert_allclose(dirty.total, clean.total, rtol=1e-6)
+    assert dirty.weight == clean.weight
+    gradient = jax.jit(jax.grad(lambda logits: of(logits, dirty_ids).total))(dirty_logits)
+    assert np.isfinite(gradient).all()
+    assert (np.asarray(gradient)[~MASK] == 0).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_nothing_selected_is_zero(name):
+    def of(logits):
+        tally = LOSSES[name](logits, IDS, mask=np.zeros_like(MASK))
+        return tally.mean, tally
+
+    gradient, tally = jax.jit(jax.grad(of, has_aux=True))(LOGITS)
+    assert (tally.total, tally.weight, tally.mean) == (0, 0, 0)
+    assert (gradient == 0).all()
+
+
+def test_cross_entropy_is_that_of_optax():
+    expected = optax.softmax_cross_entropy_with_integer_labels(LOGITS, IDS).sum()
+    np.testing.assert_allclose(cross_entropy(LOGITS, IDS).total, expected, rtol=1e-6)
+    targets = optax.smooth_labels(jax.nn.one_hot(IDS, V, dtype=jnp.float32), 0.2)
+    smoothed = optax.softmax_cross_entropy(LOGITS, targets).sum()
+    np.testing.assert_allclose(cross_entropy(LOGITS, IDS, smoothing=0.2).total, smoothed, rtol=1e-6)
+
+
+def test_impossible_classes_cost_nothing():
+    logits = jnp.array([[0.0, 0.0, -jnp.inf]])
+    np.testing.assert_allclose(cross_entropy(logits, jnp.array([0])).total, np.log(2))
+
+
+@pytest.mark.parametrize("label", [-1, V])
+def test_a_label_that_is_no_class_is_not_taken_for_another(label):
+    assert np.isnan(cross_entropy(LOGITS[0], np.full(N, label)).total)
+
+
+def test_half_precision_is_summed_in_float32():
+    many = jnp.zeros((4096, 2), jnp.bfloat16)
+    tally = cross_entropy(many, jnp.zeros(4096, jnp.int32))
+    np.testing.assert_allclose(tally.total, 4096 * np.log(2), rtol=1e-6)
+    assert accuracy(many, jnp.zeros(4096, jnp.int32)).total == 4096
+    assert cross_entropy(LOGITS.astype(np.float64), IDS).total.dtype == jnp.float64
+
+
+def test_the_next_token_is_predicted_within_the_mask():
+    ids = jnp.array([[1, 2, 3, 0]])
+    sure = 30 * jax.nn.one_hot(jnp.roll(ids, -1, axis=1), 4)
+    mask = jnp.array([[True, True, True, False]])
+    tally = causal_lm_loss(sure, ids, mask=mask)
+    assert tally.weight == 2
+    assert 0 <= tally.total < 1e-9
+    assert causal_lm_loss(30 * jax.nn.one_hot(ids, 4), ids, mask=mask).mean > 20
+
+
+def test_perplexity_of_uniform_guessing_is_the_number_of_classes():
+    tally = cross_entropy(jnp.zeros((4, V)), jnp.zeros(4, jnp.int32))
+    np.testing.assert_allclose(perplexity(tally), V, rtol=1e-6)
+
+
+def test_squares_and_accuracy_by_hand():
+    tally = mean_squared_error(jnp.array([1.0, 2.0]), jnp.array([0, 4]))
+    assert tally == Tally(5.0, 2.0)
+    assert accuracy(jnp.array([[1.0, 1.0], [0.0, 1.0]]), jnp.array([0, 0])) == Tally(1.0, 2.0)
+
+
+def test_masked_tokens_follow_bert():
+    vocab, mask_id, specials = 1000, 4, (2, 3)
+    ids = np.random.default_rng(1).integers(0, vocab, (400, 100)).astype(np.int32)
+    ids[:, 0], ids[:, 50] = 2, 3
+    mask = np.broadcast_to(np.arange(100) < 80, ids.shape)
+    draw = jax.jit(
+        lambda key: mask_tokens(
+            key, ids, mask=mask, vocab_size=vocab, mask_id=mask_id, special_ids=specials
+        )
+    )
+    masked = jax.tree.map(np.asarray, draw(jax.random.key(0)))
+    chosen = masked.selected
+    assert masked.ids.dtype == ids.dtype
+    np.testing.assert_array_equal(masked.targets, ids)
+    np.testing.assert_array_equal(masked.ids[~chosen], ids[~chosen])
+    assert not chosen[~mask | np.isin(ids, specials)].any()
+    eligible = (mask & ~np.isin(ids, specials)).sum()
+    assert abs(chosen.sum() / eligible - 0.15) < 0.01
+    now, then = masked.ids[chosen], ids[chosen]
+    shares = [(now == mask_id).mean(), (now == then).mean()]
+    np.testing.assert_allclose(shares, [0.8, 0.1], atol=0.02)
+    drawn = now[(now != mask_id) & (now != then)]
+    assert 450 < drawn.mean() < 550  # uniform over the vocabulary
+    other = draw(jax.random.key(1))
+    assert (other.selected != chosen).any()
+
+
+def test_rates_of_nothing_and_everything():
+    ids = np.ones((2, 3), np.int32)
+
+    @jax.jit
+    def selected(key):
+        draw = partial(mask_tokens, key, ids, vocab_size=5, mask_id=4)
+        return draw(rate=0.0).selected, draw(rate=1.0).selected
+
+    none, every = selected(jax.random.key(0))
+    assert not none.any()
+    assert every.all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cross_entropy(LOGITS, IDS, smoothing=1.0), r"smoothing=1.0 must be in \[0, 1\)"),
+        (
+            lambda: mask_tokens(jax.random.key(0), IDS, vocab_size=V, mask_id=0, rate=15.0),
+            r"rate=15.0 is a probability",
+        ),
+        (
+            lambda: mask_tokens(jax.random.key(0), IDS, vocab_size=V, mask_id=V),
+            "mask_id=7 is not in a vocabulary of 7",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

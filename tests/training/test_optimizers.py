@@ -1,0 +1,95 @@
+"""Learning rates and AdamW."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from jaxpe.training import Tally, adamw, decayed, init_state, learning_rate_schedule, step_function
+
+
+@pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
+@pytest.mark.parametrize("warmup", [0, 5])
+def test_rates_rise_to_the_peak_and_fall_to_the_end(decay, warmup):
+    rate = learning_rate_schedule(peak=2.0, steps=20, warmup=warmup, decay=decay, end=0.5)
+    rates = np.array([float(rate(step)) for step in range(25)])
+    np.testing.assert_allclose(rates[: warmup + 1], np.linspace(0, 2, warmup + 1) if warmup else 2)
+    last = 2.0 if decay == "constant" else 0.5
+    np.testing.assert_allclose(rates[20:], last, rtol=1e-6)
+    assert (np.diff(rates[warmup:]) <= 1e-6).all()
+
+
+def test_cosine_is_half_way_in_the_middle():
+    rate = learning_rate_schedule(peak=1.0, steps=12, warmup=2, decay="cosine", end=0.2)
+    np.testing.assert_allclose(float(rate(7)), 0.6, rtol=1e-6)
+
+
+class Model(nnx.Module):
+    def __init__(self, rngs):
+        self.embed = nnx.Embed(4, 3, rngs=rngs)
+        self.embedding_norm = nnx.LayerNorm(3, rngs=rngs)
+        self.blocks = nnx.List([nnx.Linear(3, 2, rngs=rngs)])
+        self.encoding_params = nnx.Dict(kernel=nnx.Param(jnp.ones(3)))
+
+
+def test_matrices_and_embeddings_of_a_flax_state_are_decayed_and_nothing_else():
+    params = nnx.split(Model(nnx.Rngs(0)), nnx.Param)[1]
+    chosen = decayed(params)
+    assert jax.tree.structure(chosen) == jax.tree.structure(params)
+    names = {
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for path, choice in jax.tree_util.tree_leaves_with_path(chosen)
+        if choice
+    }
+    assert names == {"embed/embedding/value", "blocks/0/kernel/value"}
+
+
+def still(params, batch, key):
+    """A loss without a gradient: what moves, moves by decay alone."""
+    return Tally(jnp.float32(0), jnp.float32(1)), {}
+
+
+def test_decay_acts_where_it_should_and_by_the_learning_rate():
+    params = nnx.split(Model(nnx.Rngs(0)), nnx.Param)[1]
+    optimizer = adamw(0.5, weight_decay=0.1)
+    state = init_state(params, optimizer, key=jax.random.key(0))
+    after = jax.jit(step_function(still, optimizer))(state, {})[0].params
+    shrunk = jax.tree.map(lambda p, d: p * (0.95 if d else 1.0), params, decayed(params))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), after, shrunk)
+
+
+def test_clipping_makes_large_gradients_alike_and_leaves_small_ones():
+    """By the moments, because Adam itself does not care for the scale."""
+    params = {"kernel": jnp.zeros(2)}
+    gradient = {"kernel": jnp.array([3.0, 4.0])}
+    for clip, expected in ((1.0, [0.6, 0.8]), (10.0, [3.0, 4.0]), (None, [3.0, 4.0])):
+        optimizer = adamw(0.1, clip=clip, b1=0.0)
+        with jax.numpy_dtype_promotion("standard"):
+            _, state = optimizer.update(gradient, optimizer.init(params), params)
+        np.testing.assert_allclose(optax.tree.get(state, "mu")["kernel"], expected, rtol=1e-6)
+
+
+def test_decay_that_acts_on_nothing_is_an_error():
+    params = {"w": jnp.ones(2)}
+    with pytest.raises(ValueError, match=r"weight decay acts on no parameter.*kernel or embedding"):
+        adamw(0.1, weight_decay=0.1).init(params)
+    adamw(0.1).init(params)
+    adamw(0.1, weight_decay=0.1, decay_mask=lambda p: {"w": True}).init(params)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"peak": 1.0, "steps": 5, "warmup": 5},
+            "warmup=5 must be at least 0 and less than steps=5",
+        ),
+        ({"peak": 0.0, "steps": 5}, "peak=0.0 must be positive"),
+        ({"peak": 1.0, "steps": 5, "end": 2.0}, "end=2.0 between 0 and it"),
+    ],
+)
+def test_wrong_schedules_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        learning_rate_schedule(**options)

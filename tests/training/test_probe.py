@@ -1,0 +1,224 @@
+"""The probe of geometry: laws of its scores, its three references, transforms."""
+
+import json
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import Distances
+from jaxpe.data import three_regimes
+from jaxpe.training.probe import (
+    GeometryProbe,
+    ReferenceGeometry,
+    as_record,
+    encoding_probe,
+    probe_geometry,
+    reference_geometry,
+)
+
+N, D, KEY = 8, 5, jax.random.key(0)
+probe = jax.jit(probe_geometry)
+make = jax.jit(partial(reference_geometry, key=KEY, splits=4), static_argnames="empty")
+RNG = np.random.default_rng(0)
+P = RNG.standard_normal((N, D))
+OCCUPIED = np.arange(N) < 6
+
+
+def counts_of(corpus, mask=None, folds=8):
+    vocab_size = corpus.distributions.shape[1]
+    return jaxpe.count_tokens(corpus.ids, vocab_size=vocab_size, mask=mask, folds=folds)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return three_regimes(documents=400, length=N, vocab_size=60)
+
+
+@pytest.fixture(scope="module")
+def counts(corpus):
+    """Two positions at the end hold nothing."""
+    return counts_of(corpus, np.broadcast_to(OCCUPIED, corpus.ids.shape))
+
+
+@pytest.fixture(scope="module")
+def reference(counts):
+    return make(counts)
+
+
+def close(actual, expected, rtol=1e-9, atol=1e-9):
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol)
+
+
+def test_a_reference_holds_the_geometry_of_the_counts(counts, reference):
+    mu = jaxpe.positional_distributions(counts, empty="uniform")
+    close(reference.plug_in, jaxpe.hellinger_distances(mu))
+    split_half = jaxpe.split_half_geometry(counts, key=KEY, splits=4).distances
+    close(reference.split_half, split_half)
+    np.testing.assert_array_equal(reference.occupied, OCCUPIED)
+    np.testing.assert_array_equal(reference.split_half.present, OCCUPIED)
+    assert reference.plug_in.present.all()
+    assert reference.plug_in.values[6, 7] == 0  # the same uniform distribution
+
+
+def test_empty_positions_may_be_dropped(counts, reference):
+    dropped = make(counts, empty="drop")
+    np.testing.assert_array_equal(dropped.plug_in.present, OCCUPIED)
+    close(dropped.split_half, reference.split_half)
+    scores = probe(P, dropped)
+    close(scores.all_positions, scores.occupied)
+    close(scores.occupied, probe(P, reference).occupied)
+
+
+def test_the_truth_is_nearer_to_the_geometry_without_noise(corpus):
+    truth = jaxpe.hellinger_distances(corpus.distributions)
+    scores = probe(truth, make(counts_of(corpus)))
+    assert scores.split_half.scaled_stress < 0.5 * scores.all_positions.scaled_stress
+    assert scores.split_half.stress < 0.5 * scores.all_positions.stress
+
+
+def test_isometries_change_nothing(reference):
+    rotation = np.linalg.qr(RNG.standard_normal((D, D)))[0]
+    close(probe(P @ rotation + 3.0, reference), probe(P, reference))
+
+
+def test_scale_changes_stress_and_separation_alone(reference):
+    for small, large in zip(probe(P, reference), probe(7.0 * P, reference), strict=True):
+        free = {"stress": jnp.zeros(()), "min_separation": jnp.zeros(())}
+        close(large._replace(**free), small._replace(**free))
+        np.testing.assert_allclose(large.min_separation, 7.0 * small.min_separation)
+        assert large.stress > small.stress
+
+
+def test_mds_of_the_plug_in_distances_is_perfect(reference):
+    mds = jaxpe.classical_mds(reference.plug_in, dim=N)
+    scores = probe(mds.coordinates, reference)
+    for part in (scores.all_positions, scores.occupied):
+        np.testing.assert_allclose(part.correlation, 1.0)
+        np.testing.assert_allclose((part.stress, part.scaled_stress), 0.0, atol=1e-20)
+    assert scores.split_half.scaled_stress > 0.01
+    s = np.sqrt(np.maximum(mds.eigenvalues, 0))
+    share = s[s > 1e-6] / s[s > 1e-6].sum()
+    expected = np.exp(-(share * np.log(share)).sum())
+    np.testing.assert_allclose(scores.all_positions.entropy_rank, expected, rtol=1e-6)
+
+
+def test_half_of_the_triples_of_a_random_table_are_violated(reference):
+    tables = np.random.default_rng(1).standard_normal((64, N, D))
+    scores = jax.jit(jax.vmap(probe_geometry, in_axes=(0, None)))(tables, reference)
+    assert abs(scores.all_positions.violation_rate.mean() - 0.5) < 0.04
+    assert abs(scores.occupied.violation_rate.mean() - 0.5) < 0.04
+    close(jax.tree.map(lambda leaf: leaf[3], scores), probe(tables[3], reference))
+
+
+def test_a_line_is_monotone(reference):
+    scores = probe(np.arange(N)[:, None] * np.eye(D)[:1], reference)
+    for part in scores:
+        assert (part.violation_rate, part.min_separation) == (0, 1)
+        np.testing.assert_allclose(part.entropy_rank, 1.0)
+
+
+@pytest.mark.parametrize("as_points", [True, False])
+def test_occupied_positions_alone_equal_the_part_of_the_matrix(reference, as_points):
+    def part(distances):
+        return jaxpe.as_distances(np.asarray(distances.values)[:6, :6])
+
+    small = ReferenceGeometry(
+        part(reference.plug_in), part(reference.split_half), jnp.ones(6, bool)
+    )
+    points = P.copy()
+    points[~OCCUPIED] = 1e3
+    encoded, cut = points, points[:6]
+    if not as_points:
+        encoded, cut = jaxpe.euclidean_distances(encoded), jaxpe.euclidean_distances(cut)
+    whole, alone = probe(encoded, reference), probe(cut, small)
+    close(whole.occupied, alone.all_positions)
+    close(whole.occupied, alone.occupied)
+    close(whole.split_half, alone.split_half)
+    assert whole.all_positions.stress > 100 * whole.occupied.stress
+
+
+def test_distances_score_as_their_points_do(reference):
+    close(probe(jaxpe.euclidean_distances(P), reference), probe(P, reference))
+
+
+def test_jit_equals_eager(reference):
+    close(probe(P, reference), probe_geometry(P, reference))
+
+
+def test_references_are_made_eagerly_and_under_vmap(counts, reference):
+    close(reference_geometry(counts, key=KEY, splits=4), reference)
+    many = jax.jit(jax.vmap(make))(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), counts))
+    close(jax.tree.map(lambda leaf: leaf[1], many), reference)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_narrow_points_are_scored_in_float32(reference, dtype):
+    narrow = jnp.asarray(P, dtype)
+    scores = probe(narrow, reference)
+    assert {leaf.dtype for leaf in jax.tree.leaves(scores)} == {jnp.dtype(jnp.float32)}
+    close(scores, probe(np.asarray(narrow, np.float64), reference), rtol=1e-4, atol=1e-5)
+
+
+def test_positions_that_coincide(reference):
+    for part in probe(np.full((N, D), 0.1), reference):
+        assert part.min_separation == part.violation_rate == part.entropy_rank == 0
+        assert part.correlation == 0
+        np.testing.assert_allclose((part.stress, part.scaled_stress), 1.0)
+
+
+def test_an_encoding_with_vectors_is_probed_by_them(reference):
+    encoding, positions = jaxpe.learned(length=N, dim=D), jnp.arange(N)
+    params = encoding.init(KEY)
+    run = jax.jit(lambda params, i: encoding_probe(encoding, params, i, reference))
+    expected = probe(encoding.vectors(params, positions), reference)
+    close(run(params, positions), expected)
+
+
+def test_an_encoding_without_is_probed_by_its_logits(reference):
+    encoding, positions = jaxpe.kerple(num_heads=2), jnp.arange(N)
+    params = encoding.init(KEY)
+    sizes = {"num_heads": 2, "head_dim": 4}
+    run = jax.jit(lambda params, i: encoding_probe(encoding, params, i, reference, **sizes))
+    D = jaxpe.encoding_distances(encoding, params, positions, **sizes)
+    close(run(params, positions), probe(D, reference))
+    with pytest.raises(ValueError, match="need num_heads= and head_dim="):
+        encoding_probe(encoding, params, positions, reference)
+
+
+@pytest.mark.parametrize("encoded", [P[:6], jaxpe.euclidean_distances(P[:6])])
+def test_other_positions_are_refused(reference, encoded):
+    with pytest.raises(ValueError, match="has 6 positions and the reference 8: encode positions"):
+        probe_geometry(encoded, reference)
+
+
+def test_counts_that_make_no_reference(corpus):
+    with pytest.raises(ValueError, match="folds"):
+        reference_geometry(counts_of(corpus, folds=None), key=KEY)
+    nothing = counts_of(corpus, np.zeros(corpus.ids.shape, bool))
+    with pytest.raises(ValueError, match="count more documents, or in more folds"):
+        reference_geometry(nothing, key=KEY)
+
+
+def test_a_record_is_flat_and_ready_for_json(reference):
+    scores = probe(P, reference)
+    record = as_record(scores)
+    assert json.loads(json.dumps(record)) == record
+    assert len(record) == len(jax.tree.leaves(scores)) == 18
+    for where, name in (("all_positions", "stress"), ("split_half", "correlation")):
+        assert record[f"{where}/{name}"] == float(getattr(getattr(scores, where), name))
+    assert isinstance(scores, GeometryProbe)
+
+
+def test_absent_positions_of_distances_stay_absent(reference):
+    half = Distances(jaxpe.euclidean_distances(P).values, jnp.arange(N) < 4)
+    scores = probe(half, reference)
+    close(scores.all_positions, scores.occupied)
+    nobody = probe(half._replace(present=jnp.zeros(N, bool)), reference)
+    assert nobody.all_positions.min_separation == np.inf
+    assert nobody.all_positions.entropy_rank == 0

@@ -1,0 +1,272 @@
+"""One step: exact gradients however the batch is split, and nothing lost when it is not finite."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax.sharding import AxisType
+
+from jaxpe.training import (
+    Tally,
+    accuracy,
+    adamw,
+    cross_entropy,
+    evaluate,
+    in_order,
+    init_state,
+    learning_rate_schedule,
+    step_function,
+    train_step,
+)
+from tests.training import factory
+from tests.training.factory import OPTIMIZER, assert_close, assert_equal, masked_loss, quiet_loss
+
+SGD = optax.sgd(0.5)
+
+
+@jax.jit
+def mean_loss(params, batch):
+    return quiet_loss(params, batch, None)[0].mean
+
+
+@pytest.mark.parametrize("accumulate", [2, 6])
+def test_microbatches_of_unequal_weight_make_the_step_of_the_whole_batch(accumulate):
+    batch = factory.rows(12)
+    batch["mask"][::accumulate] = False  # the first microbatch weighs nothing at all
+    state = factory.state(optimizer=SGD)
+    whole, one = jax.jit(step_function(quiet_loss, SGD))(state, batch)
+    parts, some = jax.jit(step_function(quiet_loss, SGD, accumulate=accumulate))(state, batch)
+    assert_close(parts.params, whole.params, rtol=1e-5)
+    assert_close(
+        [some[name] for name in ("loss", "grad_norm", "weight")],
+        [one[name] for name in ("loss", "grad_norm", "weight")],
+        rtol=1e-5,
+    )
+    # The mean of the microbatches' means would be something else.
+    means = [
+        mean_loss(state.params, {name: rows[i::accumulate] for name, rows in batch.items()})
+        for i in range(accumulate)
+    ]
+    assert abs(np.mean(means) - one["loss"]) > 0.01
+
+
+def test_the_gradient_is_that_of_the_mean():
+    state, batch = factory.state(optimizer=SGD), factory.rows(8)
+    after, metrics = jax.jit(step_function(quiet_loss, SGD))(state, batch)
+    gradient = jax.jit(jax.grad(mean_loss))(state.params, batch)
+    expected = jax.tree.map(lambda p, g: p - 0.5 * g, state.params, gradient)
+    assert_close(after.params, expected, rtol=1e-5)
+    np.testing.assert_allclose(metrics["grad_norm"], optax.tree.norm(gradient), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_no_dtype_changes(dtype, optimizer):
+    schedule = learning_rate_schedule(peak=0.1, steps=9, warmup=2, decay="cosine")
+    chosen = adamw(schedule, weight_decay=0.1) if optimizer == "adamw" else SGD
+    state = factory.state(dtype, optimizer=chosen)
+    kinds = jax.tree.map(lambda x: (x.shape, x.dtype), state)
+    step = train_step(masked_loss, chosen, accumulate=2, schedule=schedule)
+    for _ in range(2):
+        state, metrics = step(state, factory.rows(4))
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), state) == kinds
+    assert state.step == 2
+    np.testing.assert_allclose(metrics["learning_rate"], 0.05, rtol=1e-6)
+    assert step._cache_size() == 1
+
+
+def test_steps_and_microbatches_draw_anew_and_runs_repeat():
+    def noise(params, batch, key):
+        total = jax.random.normal(key, (), jnp.float32)
+        return Tally(total + 0 * params["bias"].sum(), jnp.float32(1)), {}
+
+    losses = []
+    for accumulate in (1, 2):
+        step = jax.jit(step_function(noise, SGD, accumulate=accumulate))
+        for seed in (0, 0, 1):
+            state = factory.state(seed=seed, optimizer=SGD)
+            for _ in range(2):
+                state, metrics = step(state, {"x": np.zeros(2)})
+                losses.append(float(metrics["loss"]))
+    first, again, other, *_ = np.reshape(losses, (6, 2))
+    np.testing.assert_array_equal(first, again)
+    assert len({*first, *other}) == 4
+    assert len(set(losses)) == 8
+
+
+def test_a_step_that_is_not_finite_changes_nothing_nor_does_any_after_it():
+    step = jax.jit(step_function(masked_loss, OPTIMIZER))
+    good = factory.rows(4)
+    before, _ = step(factory.state(), good)
+    bad = good | {"x": np.full_like(good["x"], np.nan), "mask": np.ones(4, bool)}
+    after, metrics = step(before, bad)
+    assert not metrics["finite"]
+    assert np.isnan(metrics["loss"])
+    assert_equal(after, before._replace(finite=jnp.array(False)))
+    later, metrics = step(after, good)
+    assert not metrics["finite"]
+    assert np.isfinite(metrics["loss"])
+    assert_equal(later, after)
+    mended, metrics = step(after._replace(finite=jnp.array(True)), good)
+    assert metrics["finite"]
+    assert_equal(mended, step(before, good)[0])
+
+
+def test_an_infinite_gradient_of_a_finite_loss_is_caught():
+    def loss(params, batch, key):
+        return Tally(jnp.sqrt(params["x"]), jnp.array(1.0)), {}
+
+    state = init_state({"x": jnp.array(0.0)}, SGD, key=jax.random.key(0))
+    after, metrics = step_function(loss, SGD)(state, {})
+    assert metrics["loss"] == 0
+    assert not metrics["finite"]
+    assert after.params["x"] == 0
+
+
+def test_a_batch_of_no_weight_is_no_step():
+    batch = factory.rows(4) | {"mask": np.zeros(4, bool)}
+    state = factory.state(optimizer=SGD)
+    after, metrics = jax.jit(step_function(quiet_loss, SGD))(state, batch)
+    assert metrics["finite"]
+    assert metrics["loss"] == 0
+    assert_equal(after.params, state.params)
+
+
+def test_vmapped_seeds_are_single_runs():
+    step = step_function(masked_loss, OPTIMIZER, accumulate=2)
+    seeds, batch = range(3), factory.rows(8)
+    single = jax.jit(step)
+    runs = []
+    for seed in seeds:
+        state = factory.state(seed=seed)
+        for _ in range(3):
+            state, metrics = single(state, batch)
+        runs.append((state.params, metrics["loss"]))
+    expected = jax.tree.map(lambda *leaves: np.stack(leaves), *runs)
+    many = jax.jit(jax.vmap(step, in_axes=(0, None)))
+    states = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *[factory.state(seed=s) for s in seeds]
+    )
+    for _ in range(3):
+        states, metrics = many(states, batch)
+    assert_close((states.params, metrics["loss"]), expected, rtol=1e-5)
+    assert len(set(np.asarray(metrics["loss"]).tolist())) == 3
+
+
+def test_a_flax_state_trains_and_the_callers_parameters_outlive_it():
+    class Classifier(nnx.Module):
+        def __init__(self, rngs):
+            self.embed = nnx.Embed(5, 8, rngs=rngs)
+            self.head = nnx.Linear(8, 2, rngs=rngs)
+
+        def __call__(self, ids):
+            return self.head(self.embed(ids).mean(axis=1))
+
+    graphdef, params = nnx.split(Classifier(nnx.Rngs(0)), nnx.Param)
+
+    def loss(params, batch, key):
+        logits = nnx.merge(graphdef, params)(batch["ids"])
+        return cross_entropy(logits, batch["label"]), {"accuracy": accuracy(logits, batch["label"])}
+
+    ids = np.random.default_rng(0).integers(0, 5, (16, 4)).astype(np.int32)
+    batch = {"ids": ids, "label": (ids == 1).any(axis=1).astype(np.int32)}
+    optimizer = adamw(0.05, weight_decay=0.01)
+    state = init_state(params, optimizer, key=jax.random.key(0))
+    step = train_step(loss, optimizer)
+    with jax.numpy_dtype_promotion("standard"):  # Flax's mean of embeddings
+        for _ in range(40):
+            state, metrics = step(state, batch)
+    assert isinstance(state.params, nnx.State)
+    assert metrics["accuracy"] == 1
+    assert metrics["loss"] < 0.3
+    assert np.isfinite(params["head"]["kernel"][...]).all()  # not given away with the state
+
+
+def test_evaluation_adds_tallies_and_compiles_once_a_shape():
+    traces = []
+
+    def loss(params, batch, key):
+        traces.append(batch["x"].shape)
+        keep = batch["mask"] & batch["valid"]
+        return quiet_loss(params, batch | {"mask": keep}, key)
+
+    params, rows = factory.params(), factory.rows(11)
+    whole = mean_loss(params, rows)
+    batches = in_order(rows, batch_size=4)
+    for _ in range(2):
+        found = evaluate(loss, params, batches)
+        np.testing.assert_allclose(found["loss"], whole, rtol=1e-6)
+    assert set(found) == {"loss", "largest"}
+    assert traces == [(4, 3)]
+    nothing = evaluate(loss, params, in_order(rows | {"mask": np.zeros(11, bool)}, batch_size=4))
+    assert nothing["loss"] == 0.0
+
+
+PARALLEL = """
+import jax, numpy as np
+from jax.sharding import AxisType
+from jaxpe.training import step_function, train_step
+from tests.training import factory
+assert jax.device_count() == 8
+batch = factory.rows(32)
+single = jax.jit(step_function(factory.quiet_loss, factory.OPTIMIZER))
+mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+for accumulate in (1, 2):
+    spread = train_step(factory.quiet_loss, factory.OPTIMIZER, accumulate=accumulate, mesh=mesh)
+    one = many = factory.state()
+    many = factory.state()
+    for _ in range(3):
+        one, a = single(one, batch)
+        many, b = spread(many, batch)
+    factory.assert_close(many.params, one.params, rtol=1e-5)
+    np.testing.assert_allclose(b["loss"], a["loss"], rtol=1e-5)
+    assert many.params["kernel"].sharding.is_fully_replicated
+    assert len(many.params["kernel"].sharding.device_set) == 8
+print("equal")
+"""
+
+
+def test_eight_devices_make_the_steps_of_one():
+    flags = "--xla_force_host_platform_device_count=8"
+    result = subprocess.run(
+        [sys.executable, "-c", PARALLEL],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert result.stdout == "equal\n", result.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: step_function(masked_loss, SGD, accumulate=0), "accumulate=0 must be at least 1"),
+        (
+            lambda: step_function(masked_loss, SGD, accumulate=3)(
+                factory.state(optimizer=SGD), factory.rows(4)
+            ),
+            r"batch\['mask'\] has 4 rows, which accumulate=3 does not divide",
+        ),
+        (
+            lambda: init_state({}, SGD, key=jax.random.PRNGKey(0)),
+            r"key has dtype uint32: pass a typed one, jax.random.key\(seed\)",
+        ),
+        (
+            lambda: train_step(
+                masked_loss, SGD, mesh=jax.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
+            ),
+            r"the mesh has axes \('x',\): name the one for batches \"data\"",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
