@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _machine import CORES, KEEP_FREED, keep_freed_memory
 from jax import Array
 
 import jaxpe
@@ -30,7 +31,6 @@ from jaxpe.encodings import CATALOGUE, CatalogueEntry, Encoding, EncodingSizes
 from jaxpe.encodings.rotary import Layout
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_encodings.json"
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 PEER = "Hugging Face"
 LIMIT = "multiply"
 LAYOUTS: tuple[Layout, ...] = ("half_split", "interleaved")
@@ -38,14 +38,6 @@ SMALL, LARGE = (4, 1024, 12, 64), (4, 2048, 32, 64)  # batch, n, heads, head_dim
 QUICK = (2, 256, 4, 64)
 BATCH, SIZES = 2, EncodingSizes(dim=512, num_heads=8, head_dim=64, length=512)  # of the layer
 REFERENCE = "identity"
-
-# glibc gives big arrays back to the system when they are freed, and the page faults of the next
-# ones cost ten times a multiplication, in some rounds and not in others. It is told to keep them.
-KEEP_FREED = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(2**40),
-}
 
 Run = Callable[[], Any]
 Contestants = dict[str, Run]
@@ -406,8 +398,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small arrays: see that it works")
     parser.add_argument("--save", action="store_true", help=f"write {OUT.name}")
     options = parser.parse_args()
-    if not KEEP_FREED.items() <= os.environ.items():  # read when a process starts
-        os.execve(sys.executable, sys.orig_argv, os.environ | KEEP_FREED)
+    keep_freed_memory()
     result: dict[str, Any] = {"machine": machine(), "rounds": options.rounds}
     if not has_peer():
         print(f"torch or transformers is not installed: {PEER} is left out")

@@ -130,6 +130,7 @@ class MultiHeadAttention(nnx.Module):
         dropout_key: Array | None = None,
     ) -> Attended:
         """Attend from x to x, or to the cache with x appended."""
+        x = jnp.asarray(x)
         bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
         encoding, params = bound
         width = self.config.head_width
@@ -207,6 +208,7 @@ class LatentAttention(nnx.Module):
         dropout_key: Array | None = None,
     ) -> Attended:
         """Attend from x to x, or to the cache with x appended."""
+        x = jnp.asarray(x)
         bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
         k_positions = context.k_positions if cache is None else context.q_positions
         rotary = bound.encoding.key(

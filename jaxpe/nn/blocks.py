@@ -33,6 +33,7 @@ class FeedForward(nnx.Module):
 
     def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
         """Transform each token by itself."""
+        x = jnp.asarray(x)
         if self.gate is None:
             return self.down(self.activation(self.up(x)))
         return self.down(self.activation(self.gate(x)) * self.up(x))

@@ -14,7 +14,7 @@ from jaxpe.nn.transformer import Cache
 
 
 class _Step(NamedTuple):
-    cache: Cache
+    cache: Cache | None
     token: Int32[Array, " batch"]
     position: Int32[Array, " batch"]
     ended: Bool[Array, " batch"]

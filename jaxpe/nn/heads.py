@@ -35,8 +35,8 @@ class Classifier(nnx.Module):
         encoder: the transformer below.
         num_classes: classes.
         pooling: "first" as BERT does with [CLS], or "mean" over tokens that are not masked.
-        pooler: a dense layer with tanh between, as BERT has; one already trained, or whether to
-            make one.
+        pooler: a dense layer with tanh between, as BERT has: one already trained, or True for a
+            new one.
         rngs: for the initialisation.
 
     >>> from flax import nnx
@@ -53,7 +53,7 @@ class Classifier(nnx.Module):
         *,
         num_classes: int,
         pooling: Pooling = "first",
-        pooler: nnx.Linear | bool = False,
+        pooler: nnx.Linear | bool | None = None,
         rngs: nnx.Rngs,
     ):
         config = encoder.config
@@ -105,7 +105,7 @@ class MaskedLM(nnx.Module):
 
     def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
         """Logits of hidden states: of the few that count, where those are chosen before."""
-        x = self.norm(self.activation(self.transform(hidden)))
+        x = self.norm(self.activation(self.transform(jnp.asarray(hidden))))
         logits = _wide(unembed(self.encoder.tokens, x))
         bias = self.bias.get_value().astype(logits.dtype)
         return logits + bias.reshape((1,) * (logits.ndim - 1) + (-1,))

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int, Int32
 
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.encodings import Encoding, identity
-from jaxpe.nn.attention import Attended, Bound, Context, LayerCache, encoding_parameters
+from jaxpe.nn.attention import Bound, Context, LayerCache, encoding_parameters
 from jaxpe.nn.blocks import Block
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import dropout, embedding, norm
@@ -129,11 +129,8 @@ class Transformer(nnx.Module):
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         cache, context = self._context(ids, mask, positions, segments, cache, trace)
         x = self.embed(ids, positions=positions, token_types=token_types, dropout_key=keys[0])
-        x, states, attended = self._blocks(x, context, cache, gates, keys[1])
-        if cache is not None and attended.cache is not None:
-            cache = cache._replace(layers=attended.cache)
-        hidden = x if self.final_norm is None else self.final_norm(x)
-        return TransformerOutput(hidden, states, attended.logits, attended.weights, cache)
+        out = self._blocks(x, context, cache, gates, keys[1])
+        return out if self.final_norm is None else out._replace(hidden=self.final_norm(out.hidden))
 
     def embed(
         self,
@@ -174,7 +171,7 @@ class Transformer(nnx.Module):
 
     def _blocks(
         self, x: Array, context: Context, cache: Cache | None, gates, key: Array | None
-    ) -> tuple[Array, Array | None, Attended]:
+    ) -> TransformerOutput:
         """Through all blocks; what is traced comes back stacked over layers."""
         graphdef, params = nnx.split(self.layers)
         num_layers = self.config.num_layers
@@ -187,15 +184,17 @@ class Transformer(nnx.Module):
             attended = nnx.merge(graphdef, own)(
                 x, context, cache=cache, gates=gates, dropout_key=key
             )
-            kept = attended._replace(output=x if context.trace else None)
-            return attended.output, kept
+            entered = x if context.trace else None
+            return attended.output, (entered, attended.logits, attended.weights, attended.cache)
 
         if self.config.remat:
             step = jax.checkpoint(step)
         unroll = 1 if self.config.scan else num_layers
-        x_out, kept = lax.scan(step, x, (params, caches, gates, keys), num_layers, unroll=unroll)
-        states = jnp.concatenate([kept.output, x_out[None]]) if context.trace else None
-        return x_out, states, kept
+        layers = (params, caches, gates, keys)
+        x, (entered, *seen, caches) = lax.scan(step, x, layers, num_layers, unroll=unroll)
+        states = None if entered is None else jnp.concatenate([entered, x[None]])
+        cache = None if cache is None else cache._replace(layers=caches)
+        return TransformerOutput(x, states, *seen, cache)
 
 
 class Encoder(Transformer):

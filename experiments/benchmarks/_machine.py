@@ -1,0 +1,20 @@
+"""What benchmarks share: the machine, and memory that does not come and go."""
+
+import os
+import sys
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+# glibc gives big arrays back to the system when they are freed, and the page faults of the next
+# ones cost ten times a multiplication, in some rounds and not in others. It is told to keep them.
+KEEP_FREED = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+}
+
+
+def keep_freed_memory() -> None:
+    """Start the process again with these settings, which are read when it starts."""
+    if not KEEP_FREED.items() <= os.environ.items():
+        os.execve(sys.executable, sys.orig_argv, os.environ | KEEP_FREED)

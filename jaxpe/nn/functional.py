@@ -1,0 +1,31 @@
+"""From a module to a pure function of its parameters, once, at the boundary."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flax import nnx
+
+Params = Any
+
+
+def functional(
+    model: nnx.Module, method: Callable[..., Any] | None = None
+) -> tuple[Callable[..., Any], Params]:
+    """A model as `(apply, params)`: `apply(params, *args, **options)` is what the model gives.
+
+    Args:
+        model: all its state must be `nnx.Param`.
+        method: another function of the model, `(model, *args, **options)`; its call when None.
+
+    >>> from flax import nnx
+    >>> apply, params = jaxpe.nn.functional(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+    >>> jax.jit(apply)(params, jnp.ones((4, 3))).shape
+    (4, 2)
+    """
+    graphdef, params = nnx.split(model, nnx.Param)
+
+    def apply(params: Params, *args: Any, **options: Any) -> Any:
+        merged = nnx.merge(graphdef, params)
+        return merged(*args, **options) if method is None else method(merged, *args, **options)
+
+    return apply, params

@@ -1,0 +1,172 @@
+"""Classifier, language models, generation, masks."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn
+from tests.nn.models import DIM, VOCAB, config, encoding_for, some_ids, split
+
+
+def classifier(pooling="mean", **changes):
+    def make():
+        encoder = nn.Encoder(config(**changes), encoding=encoding_for("rope"), rngs=nnx.Rngs(0))
+        return nn.Classifier(encoder, num_classes=3, pooling=pooling, pooler=True, rngs=nnx.Rngs(1))
+
+    return split(make)
+
+
+def language_model(encoding="rope", **changes):
+    def make():
+        decoder = nn.Decoder(config(**changes), encoding=encoding_for(encoding), rngs=nnx.Rngs(0))
+        return nn.CausalLM(decoder, rngs=nnx.Rngs(1))
+
+    apply, params = split(make)
+    graphdef, _ = nnx.split(jax.eval_shape(make), nnx.Param)
+    return apply, params, lambda params: nnx.merge(graphdef, params)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_classes_do_not_depend_on_padding(pooling):
+    apply, params = classifier(pooling)
+    ids, mask = some_ids(2, 6), np.arange(6) < 4
+    run = jax.jit(lambda p, i: apply(p, i, mask=np.broadcast_to(mask, i.shape)).logits)
+    changed = ids.copy()
+    changed[:, 4:] = some_ids(2, 2, seed=3)
+    np.testing.assert_array_equal(run(params, ids), run(params, changed))
+    assert run(params, ids).shape == (2, 3)
+
+
+def test_pooling():
+    hidden = jnp.arange(12.0).reshape(2, 3, 2)
+    mask = np.array([[True, True, False], [False] * 3])
+    np.testing.assert_array_equal(nn.pooled(hidden, mask), [[1.0, 2.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(nn.pooled(hidden, pooling="first"), hidden[:, 0])
+    np.testing.assert_array_equal(nn.pooled(hidden), hidden.mean(1))
+
+
+def test_tied_logits_are_products_with_the_embeddings():
+    apply, params, _ = language_model()
+    out = jax.jit(apply)(params, some_ids(2, 5))
+    table = params["decoder"]["tokens"]["embedding"].get_value()
+    np.testing.assert_allclose(out.logits, out.transformer.hidden @ table.T, atol=1e-12)
+    untied, params, _ = language_model(tie_embeddings=False)
+    assert params["output"]["kernel"].shape == (DIM, VOCAB)
+    assert untied(params, some_ids(2, 5)).logits.shape == (2, 5, VOCAB)
+
+
+def test_the_masked_head_takes_chosen_tokens():
+    def make():
+        encoder = nn.Encoder(config(), encoding=encoding_for("learned"), rngs=nnx.Rngs(0))
+        return nn.MaskedLM(encoder, rngs=nnx.Rngs(1))
+
+    model = make()
+    ids = some_ids(2, 6)
+    whole = model(ids)
+    chosen = model.head(whole.transformer.hidden[:, [1, 4]])
+    np.testing.assert_allclose(chosen, whole.logits[:, [1, 4]], atol=1e-12)
+
+
+@pytest.mark.parametrize("encoding", ["rope", "learned", "t5", "shaw"])
+def test_generation_equals_choosing_from_the_whole_row_again_and_again(encoding):
+    """Prompts of two lengths, padded on the left or on the right, against each alone."""
+    apply, params, model = language_model(encoding, num_layers=1)
+    prompts = [some_ids(4), some_ids(2, seed=1)]
+    steps = 4
+    expected = []
+    whole = jax.jit(lambda p, i: apply(p, i).logits)
+    for prompt in prompts:
+        row = list(prompt)
+        for _ in range(steps):
+            padded = np.zeros(8, np.int32)
+            padded[: len(row)] = row
+            row.append(int(whole(params, padded)[len(row) - 1].argmax()))
+        expected.append(row[-steps:])
+    for left in (True, False):
+        ids, mask = np.zeros((2, 4), np.int32), np.zeros((2, 4), bool)
+        for i, prompt in enumerate(prompts):
+            place = slice(4 - len(prompt), 4) if left else slice(0, len(prompt))
+            ids[i, place], mask[i, place] = prompt, True
+        run = jax.jit(lambda p, i, m: nn.generate(model(p), i, mask=m, steps=steps))
+        assert run(params, ids, mask).tolist() == expected
+
+
+def test_sampling():
+    _, params, model = language_model(num_layers=1)
+    prompt = np.broadcast_to(some_ids(3), (200, 3))
+    run = jax.jit(
+        lambda p, key, **o: nn.generate(model(p), prompt, steps=2, key=key, temperature=1.0, **o),
+        static_argnames=("top_k",),
+    )
+    one, same, other = (run(params, jax.random.key(k)) for k in (0, 0, 1))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+    few = run(params, jax.random.key(0), top_k=2)
+    assert len(np.unique(few[:, 0])) <= 2 < len(np.unique(one[:, 0]))
+    greedy = nn.generate(model(params), prompt[:1], steps=1)[0, 0]
+    sure = run(params, jax.random.key(0), top_k=1)
+    assert (sure[:, 0] == greedy).all()
+
+
+def test_a_row_that_ended_repeats_the_end():
+    _, params, model = language_model(num_layers=1)
+    plain = np.asarray(nn.generate(model(params), some_ids(8, 3), steps=6))
+    end = int(plain[0, 1])
+    held = np.asarray(nn.generate(model(params), some_ids(8, 3), steps=6, end_id=end))
+    for before, after in zip(plain, held, strict=True):
+        hits = np.flatnonzero(before == end)
+        stop = hits[0] if len(hits) else 6
+        assert (after[:stop] == before[:stop]).all()
+        assert (after[stop:] == end).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps is 0"),
+        ({"steps": 1, "temperature": 1.0}, "needs a key"),
+        ({"steps": 1, "temperature": -1.0}, "temperature is -1.0"),
+        ({"steps": 1, "top_k": 0}, "top_k is 0"),
+    ],
+)
+def test_settings_of_generation_that_do_not_go_together(options, message):
+    _, params, model = language_model(num_layers=1)
+    with pytest.raises(ValueError, match=message):
+        nn.generate(model(params), some_ids(1, 2), **options)
+
+
+def test_masks_combine():
+    valid, segments = np.array([True, True, True, False]), np.array([0, 0, 1, 1])
+    mask = nn.attention_mask(4, valid=valid, segments=segments, causal=True)
+    expected = np.tril(np.ones((4, 4), bool)) & valid[None] & (segments[:, None] == segments)
+    np.testing.assert_array_equal(mask[0], expected)
+    batched = nn.attention_mask(4, valid=np.stack([valid, ~valid]), causal=True)
+    assert batched.shape == (2, 1, 4, 4)
+    assert nn.attention_mask(4) is None
+
+
+def test_positions_of_padded_and_packed_rows():
+    valid = np.array([[False, True, True], [True, True, False]])
+    assert nn.padded_positions(valid).tolist() == [[0, 0, 1], [0, 1, 1]]
+    segments = np.array([[3, 3, 7], [1, 2, 2]])
+    assert nn.packed_positions(segments).tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert nn.packed_positions(segments).dtype == jnp.int32
+
+
+def test_a_model_is_a_pytree_that_jit_makes():
+    """Initialised under jit, differentiated and merged without any transform of Flax."""
+
+    def build(key):
+        encoder = nn.Encoder(config(), encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(key))
+        return nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(key))
+
+    model = jax.jit(build)(jax.random.key(0))
+    again = build(jax.random.key(0))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12),
+        nnx.state(model, nnx.Param),
+        nnx.state(again, nnx.Param),
+    )
