@@ -159,6 +159,21 @@ def encodings(
         rich.print(catalogue_table(rows, sizes))
 
 
+def train(words: Positional[tuple[str, ...]] = ()) -> None:
+    """Train a transformer with a positional encoding, and watch the encoding's geometry.
+
+    Args:
+        words: options, which `jaxpe train --help` lists.
+    """
+    for module in ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"):
+        require(module, extra="train")
+    require("matplotlib.figure", extra="report")
+    _remember_compilations()
+    from jaxpe import _train
+
+    _train.run(words, progress=_progress(Console(stderr=True)))
+
+
 def _progress(console: Console):
     """Bars on standard error; nothing where it is not a terminal."""
 

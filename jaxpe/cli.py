@@ -13,11 +13,14 @@ def main() -> None:
         require("rich", extra="report")
         from jaxpe import _commands
 
+        if sys.argv[1:2] == ["train"]:  # it reads its options itself, which bring Flax and Optax
+            return _commands.train(tuple(sys.argv[2:]))
         tyro.extras.subcommand_cli_from_dict(
             {
                 "report": _commands.report,
                 "encodings": _commands.encodings,
                 "export": _commands.export,
+                "train": _commands.train,
             },
             prog="jaxpe",
             description="The geometry of positional encodings, measured on your corpus.",
@@ -27,5 +30,8 @@ def main() -> None:
     except (InputError, MissingExtraError, OSError) as error:
         print(f"jaxpe: {error}", file=sys.stderr)
         sys.exit(2)
+    except FloatingPointError as error:  # training came to NaN: not the fault of the input
+        print(f"jaxpe: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

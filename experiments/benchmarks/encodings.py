@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, KEEP_FREED, keep_freed_memory
+from _machine import CORES, KEEP_FREED, keep_freed_memory  # pyrefly: ignore
 from jax import Array
 
 import jaxpe

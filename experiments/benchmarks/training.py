@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, keep_freed_memory
+from _machine import CORES, keep_freed_memory  # pyrefly: ignore
 from flax import nnx
 
 from jaxpe.nn import Bert, BertEncoder, Classifier, TransformerConfig

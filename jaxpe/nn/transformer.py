@@ -191,10 +191,12 @@ class Transformer(nnx.Module):
             step = jax.checkpoint(step)
         unroll = 1 if self.config.scan else num_layers
         layers = (params, caches, gates, keys)
-        x, (entered, *seen, caches) = lax.scan(step, x, layers, num_layers, unroll=unroll)
+        x, seen = lax.scan(step, x, layers, num_layers, unroll=unroll)
+        entered, logits, weights, caches = seen
         states = None if entered is None else jnp.concatenate([entered, x[None]])
-        cache = None if cache is None else cache._replace(layers=caches)
-        return TransformerOutput(x, states, *seen, cache)
+        if cache is not None and caches is not None:
+            cache = cache._replace(layers=caches)
+        return TransformerOutput(x, states, logits, weights, cache)
 
 
 class Encoder(Transformer):
