@@ -31,7 +31,7 @@ def test_the_commands_named_exist():
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
     from jaxpe import _commands
 
-    for command in set(re.findall(r"`?jaxpe (report|export|encodings)", README)):
+    for command in set(re.findall(r"`?jaxpe (report|export|encodings|train)", README)):
         assert callable(getattr(_commands, command))
     for option in set(
         re.findall(r"--([a-z-]+)", re.findall(r"^jaxpe report sst2.*$", README, re.M)[0])

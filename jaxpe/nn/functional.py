@@ -19,7 +19,7 @@ def functional(
 
     >>> from flax import nnx
     >>> apply, params = jaxpe.nn.functional(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
-    >>> jax.jit(apply)(params, jnp.ones((4, 3))).shape
+    >>> jax.jit(apply)(params, jnp.ones((4, 3), jnp.float32)).shape
     (4, 2)
     """
     graphdef, params = nnx.split(model, nnx.Param)

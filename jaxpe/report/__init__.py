@@ -12,6 +12,7 @@ from jaxpe.report._encodings import check_sizes as check_sizes
 from jaxpe.report._findings import findings as findings
 from jaxpe.report._table import encoding_table as encoding_table
 from jaxpe.report._table import summary_table as summary_table
+from jaxpe.report._training import pace as pace
 from jaxpe.report._training import training_table as training_table
 from jaxpe.report._training import write_training_figures as write_training_figures
 from jaxpe.report._write import prepare_directory as prepare_directory

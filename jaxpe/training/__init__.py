@@ -24,6 +24,13 @@ from jaxpe.training.losses import perplexity as perplexity
 from jaxpe.training.optimizers import adamw as adamw
 from jaxpe.training.optimizers import decayed as decayed
 from jaxpe.training.optimizers import learning_rate_schedule as learning_rate_schedule
+from jaxpe.training.probe import GeometryProbe as GeometryProbe
+from jaxpe.training.probe import GeometryScores as GeometryScores
+from jaxpe.training.probe import ReferenceGeometry as ReferenceGeometry
+from jaxpe.training.probe import as_record as as_record
+from jaxpe.training.probe import encoding_probe as encoding_probe
+from jaxpe.training.probe import probe_geometry as probe_geometry
+from jaxpe.training.probe import reference_geometry as reference_geometry
 from jaxpe.training.run import LoadedRun as LoadedRun
 from jaxpe.training.run import TrainResult as TrainResult
 from jaxpe.training.run import load_run as load_run

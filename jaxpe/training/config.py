@@ -1,0 +1,278 @@
+"""What a training run is asked for: a typed configuration, its file, and what may not be asked."""
+
+import dataclasses
+import difflib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from jaxpe._errors import InputError
+from jaxpe.data._files import STANDARD_INPUT
+from jaxpe.encodings.catalogue import CATALOGUE, CatalogueEntry
+
+Task = Literal["classify", "mlm", "causal"]
+
+_FILE = "config.json"
+_NOT_SAVED = ("out", "resume")  # where a run lies and how it was called are not what it is
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Sizes and choices of the model.
+
+    Attributes:
+        dim: width of the embeddings.
+        layers: blocks.
+        heads: query heads.
+        hidden: width inside the feed-forward layer; 4·dim when absent.
+        kv_heads: key and value heads; as many as query heads when absent.
+        activation: of the feed-forward layer.
+        norm: LayerNorm or RMSNorm.
+        norm_position: norms before or after each sublayer.
+        embedding_scale: standard deviation of token embeddings at the start.
+        pooling: what of a sequence is classified: its first token or the mean; mean when absent,
+            first for a pretrained model.
+        dropout: rate, of embeddings and of what sublayers add.
+        dtype: of the computation; parameters are float32.
+        scan: compile one block and loop: quicker to compile, slower to run.
+        remat: compute blocks again in the backward pass: less memory.
+    """
+
+    dim: int = 128
+    layers: int = 2
+    heads: int = 4
+    hidden: int | None = None
+    kv_heads: int | None = None
+    activation: Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu"] = "gelu"
+    norm: Literal["layer", "rms"] = "layer"
+    norm_position: Literal["pre", "post"] = "pre"
+    embedding_scale: float = 0.02
+    pooling: Literal["first", "mean"] | None = None
+    dropout: float = 0.1
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    scan: bool = False
+    remat: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Train a transformer with a positional encoding, and watch the encoding's geometry.
+
+    Attributes:
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz) or
+            .npy file.
+        task: classify, mlm (masked language model) or causal (next token); classify where the
+            source has labels when absent, otherwise causal.
+        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        label_field: column or key with the class.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+        held_out: share of the documents to evaluate on; when absent the source's own split (dev of
+            sst2, test of imdb), otherwise 0.1.
+        tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json;
+            words when absent, or the one of the pretrained model.
+        special: add [CLS] and [SEP]; a pretrained model always has them.
+        length: positions; longer documents are cut.
+        max_vocab: largest vocabulary of words or characters; 4000 when absent.
+        encoding: from `jaxpe encodings`, several joined by + (learned+t5); learned when absent. A
+            pretrained model has its own.
+        pretrained: Hugging Face directory of a BERT or MPNet to start from.
+        model: sizes and choices of the model.
+        batch_size: documents of a step.
+        accumulate: parts a batch is computed in, to save memory; the result is the same.
+        epochs: times over the documents, in place of steps.
+        steps: updates; 400 when there are no epochs either.
+        learning_rate: its peak; 0.001 when absent, 0.00003 for a pretrained model.
+        warmup: share of the steps in which the learning rate rises.
+        decay: of the learning rate, to 0 at the last step unless constant.
+        weight_decay: of AdamW, on matrices and embeddings, never on the encoding.
+        clip: largest norm of the gradient.
+        mask_rate: share of the tokens to be guessed, for mlm.
+        seed: of what is held out, the order of the documents, dropout and masks.
+        init_seed: of the parameters at the start. The same two seeds give runs with different
+            encodings the same batches and the same initial weights.
+        evaluate_every: steps between evaluations.
+        evaluate_rows: most documents to evaluate on, drawn by the seed.
+        checkpoint_every: steps between checkpoints.
+        keep: newest checkpoints that stay.
+        probe_at: steps at which the geometry of the encoding is compared with the corpus, beside
+            the last; none for no probe.
+        devices: how many to spread batches over; all there are when absent.
+        out: folder of the run.
+        resume: go on with the run in that folder, as it was asked for.
+    """
+
+    source: str = "stdlib"
+    task: Task | None = None
+    text_field: str | None = None
+    label_field: str = "label"
+    data_dir: str | None = None
+    held_out: float | None = None
+    tokenizer: str | None = None
+    special: bool = False
+    length: int = 64
+    max_vocab: int | None = None
+    encoding: str | None = None
+    pretrained: str | None = None
+    model: ModelConfig = ModelConfig()
+    batch_size: int = 32
+    accumulate: int = 1
+    epochs: float | None = None
+    steps: int | None = None
+    learning_rate: float | None = None
+    warmup: float = 0.1
+    decay: Literal["constant", "linear", "cosine"] = "linear"
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    mask_rate: float = 0.15
+    seed: int = 0
+    init_seed: int = 0
+    evaluate_every: int = 50
+    evaluate_rows: int = 2000
+    checkpoint_every: int = 100
+    keep: int = 2
+    probe_at: tuple[int, ...] = (0, 50, 100, 200, 500, 1000, 2000)
+    devices: int | None = None
+    out: Path = Path("run")
+    resume: bool = False
+
+
+def check_config(config: TrainConfig) -> None:
+    """Refuse what cannot be trained, before anything is read.
+
+    Raises:
+        InputError: names the option and what to pass.
+
+    >>> check_config(TrainConfig(encoding="rop"))
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: --encoding: no encoding 'rop'; did you mean 'rope'? ...
+    """
+    encoding_entries(config)
+    _check_numbers(config)
+    if config.source == STANDARD_INPUT:
+        raise InputError("standard input cannot be read again to resume: pass a file")
+    if config.epochs is not None and config.steps is not None:
+        raise InputError("--epochs and --steps both say how long to train: pass one of them")
+    if config.pretrained is not None:
+        _check_pretrained(config)
+
+
+def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
+    """The encodings that a configuration chains.
+
+    Raises:
+        InputError: for one that is unknown, with the nearest known name, or not for text.
+    """
+    known = {entry.name: entry for entry in CATALOGUE}
+    names = ["learned"] if config.encoding is None else config.encoding.split("+")
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise InputError(
+                f"--encoding: no encoding {name!r}; {hint}`jaxpe encodings` lists them all"
+            )
+        if known[name].coordinates != 1:
+            raise InputError(
+                f"--encoding: {name} wants positions of {known[name].coordinates} coordinates, and "
+                "those of text have one: pass another"
+            )
+    return tuple(known[name] for name in names)
+
+
+def save_config(config: TrainConfig) -> None:
+    """Write config.json into the folder of the run."""
+    text = json.dumps(as_json(config), indent=2) + "\n"
+    (config.out / _FILE).write_text(text, encoding="utf-8")
+
+
+def load_config(directory: str | Path) -> TrainConfig:
+    """The configuration of the run in a folder, to resume it.
+
+    Raises:
+        InputError: no run there, or a config.json with fields that are unknown.
+    """
+    path = Path(directory) / _FILE
+    if not path.is_file():
+        raise InputError(f"{directory} holds no run to resume: there is no {_FILE}; pass its --out")
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from error
+    fields["model"] = _made(ModelConfig, fields.get("model", {}), path, "model.")
+    fields["probe_at"] = tuple(fields.get("probe_at", TrainConfig.probe_at))
+    config = _made(TrainConfig, fields, path, "")
+    return dataclasses.replace(config, out=Path(directory), resume=True)
+
+
+def as_json(config: TrainConfig) -> dict[str, Any]:
+    """A configuration as JSON values, without where it lies and whether it resumes."""
+    fields = dataclasses.asdict(config)
+    return json.loads(json.dumps({k: v for k, v in fields.items() if k not in _NOT_SAVED}))
+
+
+def differences(ours: TrainConfig, saved: TrainConfig) -> list[str]:
+    """Options that differ, each with its saved value.
+
+    >>> differences(TrainConfig(model=ModelConfig(dim=8)), TrainConfig())
+    ['--model.dim (128)']
+    """
+    flat = [as_json(config) for config in (ours, saved)]
+    for fields in flat:
+        fields |= {f"model.{name}": value for name, value in fields.pop("model").items()}
+    now, was = flat
+    return [f"--{_option(name)} ({was[name]})" for name in was if now[name] != was[name]]
+
+
+def _check_numbers(config: TrainConfig) -> None:
+    counts = ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices")
+    least = dict.fromkeys((*counts, "checkpoint_every"), 1) | {"length": 2, "keep": 2, "seed": 0}
+    least |= {"init_seed": 0, "weight_decay": 0, "max_vocab": 2}
+    for name, low in least.items():
+        value = getattr(config, name)
+        if value is not None and value < low:
+            raise InputError(f"--{_option(name)} is {value}; pass at least {low}")
+    for name in ("learning_rate", "clip", "epochs"):
+        value = getattr(config, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError(f"--{_option(name)} is {value}; pass a positive number")
+    for name in ("warmup", "held_out", "mask_rate"):
+        value = getattr(config, name)
+        if value is not None and not 0 <= value < 1:
+            raise InputError(f"--{_option(name)} is {value}; pass a share of 1")
+    if config.batch_size % config.accumulate:
+        raise InputError(
+            f"--accumulate {config.accumulate} does not divide --batch-size {config.batch_size}"
+        )
+
+
+def _check_pretrained(config: TrainConfig) -> None:
+    """A pretrained model brings its sizes and its encoding, and sees both sides."""
+    if config.task == "causal":
+        raise InputError("--pretrained is for --task classify and mlm: BERT and MPNet look ahead")
+    if config.encoding is not None:
+        raise InputError("--encoding: the pretrained model has its own; leave one of them out")
+    free = ("pooling", "dropout", "dtype", "scan", "remat")
+    default = dataclasses.asdict(ModelConfig())
+    fixed = [
+        f"--model.{_option(name)}"
+        for name, value in dataclasses.asdict(config.model).items()
+        if name not in free and value != default[name]
+    ]
+    if fixed:
+        raise InputError(
+            f"{', '.join(fixed)}: the pretrained model has its own sizes: leave these out"
+        )
+
+
+def _made(kind: type, fields: dict[str, Any], path: Path, prefix: str) -> Any:
+    known = {field.name for field in dataclasses.fields(kind)} - set(_NOT_SAVED)
+    unknown = [prefix + name for name in fields if name not in known]
+    if unknown:
+        raise InputError(
+            f"{path}: unknown {', '.join(unknown)}; was it written by another version of jaxpe?"
+        )
+    return kind(**fields)
+
+
+def _option(name: str) -> str:
+    return name.replace("_", "-")

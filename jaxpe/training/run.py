@@ -1,0 +1,396 @@
+"""From a configuration to a trained model, and back from the folder of a run."""
+
+import json
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+from jaxpe._errors import InputError
+from jaxpe.data import Progress
+from jaxpe.nn import functional, save_huggingface
+from jaxpe.training.assemble import (
+    Data,
+    Vocabulary,
+    build_loss,
+    build_model,
+    build_optimizer,
+    build_probe,
+    count_documents,
+    evaluation_batches,
+    load_data,
+    steps_of,
+    train_batches,
+)
+from jaxpe.training.checkpoints import Checkpoints
+from jaxpe.training.config import (
+    TrainConfig,
+    check_config,
+    differences,
+    encoding_entries,
+    load_config,
+    save_config,
+)
+from jaxpe.training.log import Record, plain
+from jaxpe.training.loop import FitResult, Hook, every, fit
+from jaxpe.training.probe import as_record
+from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
+
+Params = Any
+Say = Callable[[str], None]
+
+LOG, SUMMARY, CHECKPOINTS, MODEL = "log.jsonl", "summary.json", "checkpoints", "model"
+_VOCABULARY = "vocabulary.json"
+
+
+class TrainResult(NamedTuple):
+    """A finished run.
+
+    Attributes:
+        model: with its trained parameters.
+        apply: `(params, ids, **options) -> HeadOutput`.
+        params: the parameters after the last step.
+        history: a record a step, as in log.jsonl: metrics, "eval/..." and "probe/...".
+        evaluation: loss and metrics on the held-out documents after the last step.
+        summary: what summary.json holds.
+        out: the folder, with config.json, vocabulary.json, log.jsonl, summary.json, checkpoints/
+            and, for BERT and MPNet, model/ as Hugging Face reads it.
+    """
+
+    model: Any
+    apply: Callable[..., Any]
+    params: Params
+    history: list[Record]
+    evaluation: dict[str, float]
+    summary: dict[str, Any]
+    out: Path
+
+
+class LoadedRun(NamedTuple):
+    """A model from the folder of a run.
+
+    Attributes:
+        model: with the parameters of the newest checkpoint.
+        apply: `(params, ids, **options) -> HeadOutput`.
+        params: the parameters.
+        step: updates they have had.
+        config: of the run.
+        vocabulary: what ids and classes mean.
+    """
+
+    model: Any
+    apply: Callable[..., Any]
+    params: Params
+    step: int
+    config: TrainConfig
+    vocabulary: Vocabulary
+
+
+def train(
+    config: TrainConfig, *, progress: Progress | None = None, say: Say | None = None
+) -> TrainResult:
+    """Train what a configuration asks for, and write the run into `config.out`.
+
+    A run that was stopped, even killed, goes on with `load_config(out)`, which is what it was asked
+    for and resumes; it ends with the same parameters and log as if it had never stopped.
+
+    Args:
+        config: what to train.
+        progress: wraps an iterable while documents are read, as in `load_corpus`.
+        say: called with a line of text at the start and at every evaluation.
+
+    Raises:
+        InputError: options or documents that cannot be used, a folder with another run, or a
+            resumption that asks for something else.
+        NonFiniteLoss: names the step; the state before it is saved.
+
+    >>> import tempfile, pathlib
+    >>> from jaxpe.training import ModelConfig, TrainConfig
+    >>> path = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (path / "d.tsv").write_text("label\\ttext\\n" + "a\\tgood fun\\nb\\tno fun\\n" * 9)
+    >>> small = ModelConfig(dim=8, layers=1, heads=2)
+    >>> result = train(TrainConfig(source=str(path / "d.tsv"), length=4, model=small, steps=2,
+    ...     batch_size=4, held_out=0.5, probe_at=(), out=path / "run"))
+    >>> [record["step"] for record in result.history], sorted(result.evaluation)
+    ([0, 1, 2], ['accuracy', 'loss'])
+    """
+    started, say = time.perf_counter(), say or _nothing
+    _check_folder(config)
+    check_config(config)
+    mesh = _mesh(config)
+    data = load_data(config, progress=progress)
+    counts = count_documents(data.train) if _wants_counts(config) else None
+    model = build_model(config, data.vocabulary, counts=counts)
+    facts = _facts(config, data, model)
+    say(_opening(facts))
+    result, speed = _fit(config, data, counts, model, mesh, say)
+    params = result.state.params
+    model = _with_params(model, params)
+    _save_model(model, config)
+    took = {"seconds": time.perf_counter() - started, "tokens_per_second": speed}
+    summary = plain(facts | took | _outcome(result.history, data.vocabulary))
+    _write(config.out / SUMMARY, summary)
+    last = summary["evaluation"]["last"]
+    evaluation = {name: value for name, value in last.items() if name != "step"}
+    apply = functional(model)[0]
+    return TrainResult(model, apply, params, result.history, evaluation, summary, config.out)
+
+
+def load_run(directory: str | Path) -> LoadedRun:
+    """The model of a run, from its newest checkpoint, whether the run is finished or not.
+
+    Raises:
+        InputError: no run there, no checkpoint yet, or a pretrained model that is gone.
+    """
+    config = load_config(directory)
+    vocabulary, fingerprint = _read_vocabulary(config.out)
+    model = build_model(config, vocabulary)
+    optimizer, _ = build_optimizer(config, steps=2)
+    like = init_state(functional(model)[1], optimizer, key=jax.random.key(config.seed))
+    with Checkpoints(config.out / CHECKPOINTS, keep=config.keep, config=fingerprint) as found:
+        restored = found.restore(like)
+    if restored is None:
+        raise InputError(f"{directory} has no checkpoint yet: resume the run first")
+    state, step = restored
+    model = _with_params(model, state.params)
+    return LoadedRun(model, functional(model)[0], state.params, step, config, vocabulary)
+
+
+class _Clock:
+    """A training step that also tells how many tokens a second it trains on.
+
+    Steps count that neither compile nor wait for a hook: the time from a call to the next one.
+    """
+
+    def __init__(self, step: Step):
+        self.step = step
+        self.seconds = 0.0
+        self.tokens = 0
+        self.seen: set[int] = set()
+        self.running: tuple[float, int] | None = None
+
+    def __call__(self, state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
+        now, width = time.perf_counter(), batch["ids"].shape[1]
+        if self.running is not None:
+            self.seconds += now - self.running[0]
+            self.tokens += self.running[1]
+        self.running = (now, int(batch["mask"].sum())) if width in self.seen else None
+        self.seen.add(width)
+        return self.step(state, batch)
+
+    def pause(self) -> None:
+        """What follows is not training."""
+        self.running = None
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens a second, padding apart; None where too few steps were timed."""
+        return self.tokens / self.seconds if self.tokens else None
+
+
+def _fit(
+    config: TrainConfig, data: Data, counts: Any, model: Any, mesh: Mesh | None, say: Say
+) -> tuple[FitResult, float | None]:
+    """The training itself, and its tokens a second; everything is checked before a file is made."""
+    batches = train_batches(config, data.train)
+    steps = steps_of(config, len(data.train.labels))
+    optimizer, schedule = build_optimizer(config, steps=steps)
+    loss = build_loss(config, model, data.vocabulary, train=True)
+    options = {"accumulate": config.accumulate, "schedule": schedule, "mesh": mesh}
+    clock = _Clock(train_step(loss, optimizer, **options))
+    state = init_state(functional(model)[1], optimizer, key=jax.random.key(config.seed))
+    hooks = _hooks(config, model, data, counts, clock, say)
+    fingerprint = _fingerprint(data)
+    _prepare_folder(config, data.vocabulary, fingerprint)
+    with Checkpoints(config.out / CHECKPOINTS, keep=config.keep, config=fingerprint) as checkpoints:
+        result = fit(
+            state,
+            clock,
+            batches,
+            steps=steps,
+            checkpoints=checkpoints,
+            checkpoint_every=config.checkpoint_every,
+            log=config.out / LOG,
+            hooks=hooks,
+        )
+    return result, clock.speed
+
+
+def _hooks(
+    config: TrainConfig, model: Any, data: Data, counts: Any, clock: _Clock, say: Say
+) -> list[Hook]:
+    """Evaluation on the held-out documents, and the probe of the encoding."""
+    loss = build_loss(config, model, data.vocabulary, train=False)
+    held_out = evaluation_batches(config, data.held_out)
+
+    def evaluation(step: int, state: TrainState) -> Record:
+        clock.pause()
+        found = evaluate(loss, state.params, held_out)
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
+        say(f"step {step:>6,}   held out: {shown}")
+        return {f"eval/{name}": value for name, value in found.items()}
+
+    hooks = [Hook(at=every(config.evaluate_every), run=evaluation)]
+    if not config.probe_at:
+        return hooks
+    look = build_probe(model, counts, seed=config.seed)
+
+    def probe(step: int, state: TrainState) -> Record:
+        clock.pause()
+        return {f"probe/{name}": value for name, value in as_record(look(state.params)).items()}
+
+    return [*hooks, Hook(at=set(config.probe_at), run=probe)]
+
+
+def _check_folder(config: TrainConfig) -> None:
+    """A folder with a run is for resuming that run, and nothing else."""
+    if config.resume:
+        changed = differences(config, load_config(config.out))
+        if changed:
+            raise InputError(
+                f"{config.out} resumes as it was asked for, with {', '.join(changed)}: leave "
+                "these options out, or pass another --out"
+            )
+    elif any((config.out / name).exists() for name in ("config.json", LOG, CHECKPOINTS)):
+        raise InputError(
+            f"{config.out} holds a run already: add --resume to go on with it, or pass another "
+            "--out"
+        )
+
+
+def _prepare_folder(
+    config: TrainConfig, vocabulary: Vocabulary, fingerprint: dict[str, int]
+) -> None:
+    try:
+        config.out.mkdir(parents=True, exist_ok=True)
+        if not config.resume:
+            _write(config.out / _VOCABULARY, vocabulary._asdict() | fingerprint)
+            save_config(config)
+    except OSError as error:
+        raise InputError(
+            f"cannot write the run into {config.out} ({error.strerror}): pass a folder that you "
+            "may write to"
+        ) from error
+
+
+def _read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
+    """The vocabulary of a run, and the fingerprint of its documents."""
+    path = out / _VOCABULARY
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        fingerprint = {"documents": fields.pop("documents")}
+        for name in ("classes", "special_ids"):
+            fields[name] = tuple(fields[name])
+        return Vocabulary(**fields), fingerprint
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} cannot be read: {error}; is it that of a run?") from error
+
+
+def _fingerprint(data: Data) -> dict[str, int]:
+    """A checksum of the documents: a run is not resumed on others that lie in their place."""
+    total = 0
+    for part in (data.train, data.held_out):
+        for array in (part.corpus.ids, part.labels):
+            total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
+    return {"documents": total}
+
+
+def _mesh(config: TrainConfig) -> Mesh | None:
+    """The devices that share each batch; None for one."""
+    there = jax.local_device_count()
+    count = there if config.devices is None else config.devices
+    if count > there:
+        raise InputError(f"--devices is {count}, but there are {there}: pass at most as many")
+    if config.batch_size % (count * config.accumulate):
+        raise InputError(
+            f"--batch-size {config.batch_size} does not divide over {count} devices and "
+            f"--accumulate {config.accumulate}: pass a multiple, or fewer --devices"
+        )
+    if count == 1:
+        return None
+    devices = jax.local_devices()[:count]
+    return jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,), devices=devices)
+
+
+def _wants_counts(config: TrainConfig) -> bool:
+    """Whether anything is compared with the corpus, or made from it."""
+    fitted = config.pretrained is None and any(e.fitted for e in encoding_entries(config))
+    return bool(config.probe_at) or fitted
+
+
+def _with_params(model: Any, params: Params) -> Any:
+    return functional(model, lambda merged: merged)[0](params)
+
+
+def _save_model(model: Any, config: TrainConfig) -> None:
+    """As Hugging Face reads it, where Hugging Face has such a model."""
+    if config.pretrained is not None and getattr(model, "pooling", "first") == "first":
+        save_huggingface(model, config.out / MODEL, source=config.pretrained)
+
+
+def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
+    """What is known before the first step."""
+    names = "+".join(entry.name for entry in encoding_entries(config))
+    rows = len(data.train.labels)
+    sizes = map(jnp.size, jax.tree.leaves(functional(model)[1]))
+    return {
+        "source": data.train.corpus.name,
+        "task": data.vocabulary.task,
+        "encoding": names if config.pretrained is None else Path(config.pretrained).name,
+        "documents": rows,
+        "held_out": len(data.held_out.labels),
+        "vocab_size": len(data.vocabulary.tokens),
+        "length": config.length,
+        "parameters": sum(sizes),
+        "steps": steps_of(config, rows),
+    }
+
+
+def _opening(facts: dict[str, Any]) -> str:
+    return (
+        f"{facts['source']}: {facts['task']}, {facts['documents']:,} documents, "
+        f"{facts['vocab_size']:,} tokens in the vocabulary\n"
+        f"{facts['encoding']}: {facts['parameters']:,} parameters, {facts['steps']:,} steps"
+    )
+
+
+def _outcome(history: list[Record], vocabulary: Vocabulary) -> dict[str, Any]:
+    """First, best and last evaluation, and the probe before and after training."""
+    evaluations, probes = _records(history, "eval/"), _records(history, "probe/")
+    if vocabulary.task == "classify":
+        best = max(evaluations, key=lambda found: (found["accuracy"], -_number(found["loss"])))
+    else:
+        best = min(evaluations, key=lambda found: _number(found["loss"]))
+    evaluation = {"first": evaluations[0], "best": best, "last": evaluations[-1]}
+    probe = {"first": probes[0], "last": probes[-1]} if probes else {}
+    return {"evaluation": evaluation, "probe": probe}
+
+
+def _records(history: list[Record], prefix: str) -> list[Record]:
+    """What a hook found, with its steps and without its prefix."""
+    found = (
+        {"step": record["step"]}
+        | {k.removeprefix(prefix): v for k, v in record.items() if k.startswith(prefix)}
+        for record in history
+    )
+    return [record for record in found if len(record) > 1]
+
+
+def _number(value: float | None) -> float:
+    return float("inf") if value is None else value
+
+
+def _write(path: Path, value: Any) -> None:
+    part = path.with_name(path.name + ".new")
+    part.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def _nothing(line: str) -> None:
+    pass

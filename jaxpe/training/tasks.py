@@ -1,0 +1,150 @@
+"""What models are trained for, as loss functions `(params, batch, key) -> (tally, tallies)`.
+
+Batches hold `ids` and `mask` `[batch, n]`, `labels` `[batch]` where a task has them, and `valid`
+`[batch]`, false on rows that only fill the last batch of an evaluation. With `train=False` nothing
+drops.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Bool, Float, Int
+
+from jaxpe.training.losses import (
+    accuracy,
+    causal_lm_loss,
+    cross_entropy,
+    mask_tokens,
+    mean_squared_error,
+)
+from jaxpe.training.step import Batch, LossFunction
+
+# `(params, ids, *, mask, dropout_key)` to something with `logits`, as `jaxpe.nn.functional` gives.
+Apply = Callable[..., Any]
+
+
+def classification(apply: Apply, *, train: bool = True) -> LossFunction:
+    """Cross-entropy of the class of a sequence; tallies: accuracy.
+
+    >>> from typing import NamedTuple
+    >>> class Output(NamedTuple):
+    ...     logits: jax.Array
+    >>> apply = lambda params, ids, **options: Output(params[ids[:, 0]])
+    >>> batch = {"ids": jnp.array([[0], [1]]), "mask": jnp.ones((2, 1), bool),
+    ...          "labels": jnp.array([0, 1])}
+    >>> tally, tallies = classification(apply)(9.0 * jnp.eye(2), batch, jax.random.key(0))
+    >>> tally.weight.item(), tallies["accuracy"].mean.item()
+    (2.0, 1.0)
+    """
+
+    def loss(params, batch, key):
+        logits = _read(apply, params, batch, key if train else None).logits
+        labels, valid = batch["labels"], batch.get("valid")
+        tally = cross_entropy(logits, labels, mask=valid)
+        return tally, {"accuracy": accuracy(logits, labels, mask=valid)}
+
+    return loss
+
+
+def regression(apply: Apply, *, train: bool = True) -> LossFunction:
+    """Squared error of a number for each sequence, the first logit; labels are floats."""
+
+    def loss(params, batch, key):
+        logits = _read(apply, params, batch, key if train else None).logits
+        return mean_squared_error(logits[..., 0], batch["labels"], mask=batch.get("valid")), {}
+
+    return loss
+
+
+def causal_lm(apply: Apply, *, train: bool = True) -> LossFunction:
+    """Cross-entropy of each next token; tallies: accuracy, of the likeliest one."""
+
+    def loss(params, batch, key):
+        logits = _read(apply, params, batch, key if train else None).logits
+        ids, mask = batch["ids"], _counted(batch)
+        right = accuracy(logits[..., :-1, :], ids[..., 1:], mask=mask[..., :-1] & mask[..., 1:])
+        return causal_lm_loss(logits, ids, mask=mask), {"accuracy": right}
+
+    return loss
+
+
+def masked_lm(
+    apply: Apply,
+    *,
+    vocab_size: int,
+    mask_id: int,
+    special_ids: Sequence[int] = (),
+    rate: float = 0.15,
+    train: bool = True,
+) -> LossFunction:
+    """Cross-entropy of the tokens that `mask_tokens` selects; tallies: accuracy.
+
+    Logits are computed at a fixed number of places a row, three standard deviations above the
+    expected number of selected tokens. Where more are selected (a row in a thousand), those guessed
+    are drawn among them; the rest stay masked but count in neither sum nor weight.
+
+    Args:
+        apply: `(params, ids, places, *, mask, dropout_key)` to logits `[batch, places, vocab]`;
+            `functional(model, logits_at)`.
+        vocab_size, mask_id, special_ids, rate: as for `mask_tokens`.
+        train: whether units drop; tokens are masked either way, by the key.
+    """
+
+    def loss(params, batch, key):
+        masking, drawing, dropping = jax.random.split(key, 3)
+        masked = mask_tokens(
+            masking,
+            batch["ids"],
+            mask=_counted(batch),
+            vocab_size=vocab_size,
+            mask_id=mask_id,
+            special_ids=special_ids,
+            rate=rate,
+        )
+        places, guessed = guessed_places(drawing, masked.selected, rate=rate)
+        options = {"mask": batch["mask"], "dropout_key": dropping if train else None}
+        logits = apply(params, masked.ids, places, **options)
+        targets = jnp.take_along_axis(masked.targets, places, axis=-1)
+        right = accuracy(logits, targets, mask=guessed)
+        return cross_entropy(logits, targets, mask=guessed), {"accuracy": right}
+
+    return loss
+
+
+def logits_at(
+    model: Any, ids: Int[Array, "batch n"], places: Int[Array, "batch places"], **options: Any
+) -> Float[Array, "batch places vocab"]:
+    """Logits of a `jaxpe.nn.MaskedLM` at some places: its head is most of a small model's cost."""
+    hidden = model.encoder(ids, **options).hidden
+    return model.head(jnp.take_along_axis(hidden, places[..., None], axis=-2))
+
+
+def guessed_places(
+    key: Array, selected: Bool[Array, "batch n"], *, rate: float
+) -> tuple[Int[Array, "batch places"], Bool[Array, "batch places"]]:
+    """Places of the selected tokens of each row, as many in every row, and which of them count.
+
+    >>> selected = jnp.arange(100)[None] % 10 == 0
+    >>> places, guessed = guessed_places(jax.random.key(0), selected, rate=0.1)
+    >>> places.shape, sorted(places[guessed].tolist())
+    ((1, 19), [0, 10, 20, 30, 40, 50, 60, 70, 80, 90])
+    """
+    n = selected.shape[-1]
+    count = min(n, math.ceil(n * rate + 3 * math.sqrt(n * rate * (1 - rate))))
+    order = jnp.where(selected, 1 + jax.random.uniform(key, selected.shape, jnp.float32), 0)
+    places = lax.top_k(order, count)[1]
+    return places, jnp.take_along_axis(selected, places, axis=-1)
+
+
+def _read(apply: Apply, params: Any, batch: Batch, key: Array | None) -> Any:
+    return apply(params, batch["ids"], mask=batch["mask"], dropout_key=key)
+
+
+def _counted(batch: Batch) -> Bool[Array, "batch n"]:
+    """Tokens that count: neither padding nor in a row that only fills a batch."""
+    mask = jnp.asarray(batch["mask"])
+    return mask & jnp.asarray(batch["valid"])[..., None] if "valid" in batch else mask

@@ -1,0 +1,290 @@
+"""From a configuration to a trained model and back; what is refused."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn
+from jaxpe._errors import InputError
+from jaxpe.data import load_labelled
+from jaxpe.training import ModelConfig, TrainConfig, load_config, load_run, train
+from jaxpe.training.assemble import (
+    Vocabulary,
+    build_model,
+    build_probe,
+    count_documents,
+    load_data,
+    train_batches,
+)
+from jaxpe.training.config import as_json, check_config, differences
+from tests.training.factory import assert_equal
+
+SMALL = ModelConfig(dim=8, layers=1, heads=2, dropout=0.0)
+WORDS = [f"word{k}" for k in range(20)]
+
+
+def documents(rows=120, seed=0):
+    """The class is whether "good" or "bad" stands somewhere among other words."""
+    random = np.random.default_rng(seed)
+    lines = []
+    for row in range(rows):
+        words = list(random.choice(WORDS, random.integers(4, 8)))
+        words[random.integers(len(words))] = ("bad", "good")[row % 2]
+        lines.append(f"{('neg', 'pos')[row % 2]}\t{' '.join(words)}")
+    return "\n".join(["label\ttext", *lines]) + "\n"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "films.tsv"
+    path.write_text(documents())
+    return path
+
+
+def config(corpus, out, **changes):
+    options = {
+        "source": str(corpus),
+        "length": 8,
+        "model": SMALL,
+        "batch_size": 20,
+        "held_out": 0.25,
+        "weight_decay": 0.0,
+        "probe_at": (),
+    }
+    return TrainConfig(out=out, **options | changes)
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "classify"
+    lines = []
+    asked = config(corpus, out, steps=80, learning_rate=0.05, evaluate_every=40, probe_at=(0, 3))
+    return train(asked, say=lines.append), asked, lines
+
+
+def test_a_separable_task_is_learned(finished):
+    result, _, lines = finished
+    assert result.evaluation["accuracy"] == 1.0
+    assert result.evaluation["loss"] < 0.1 < 0.6 < result.history[1]["loss"]
+    evaluated = [r["step"] for r in result.history if "eval/loss" in r]
+    probed = [r["step"] for r in result.history if "probe/occupied/stress" in r]
+    assert evaluated == [0, 40, 80]
+    assert probed == [0, 3, 80]
+    assert "classify, 90 documents, 23 tokens" in lines[0]
+    assert "learned" in lines[0]
+    assert lines[-1].startswith("step     80   held out: loss 0.")
+
+
+def test_a_run_leaves_its_files(finished):
+    result, asked, _ = finished
+    names = {"config.json", "vocabulary.json", "log.jsonl", "summary.json", "checkpoints"}
+    assert {path.name for path in asked.out.iterdir()} == names
+    assert json.loads((asked.out / "summary.json").read_text()) == result.summary
+    assert result.summary["evaluation"]["best"]["accuracy"] == 1.0
+    assert result.summary["parameters"] == sum(x.size for x in jax.tree.leaves(result.params))
+    assert result.summary["documents"] == 90
+    assert result.summary["held_out"] == 30
+    assert dataclasses.replace(load_config(asked.out), resume=False) == asked
+
+
+def test_a_run_comes_back_from_its_folder(finished, corpus):
+    result, asked, _ = finished
+    loaded = load_run(asked.out)
+    assert_equal(loaded.params, result.params)
+    assert (loaded.step, loaded.vocabulary.classes) == (80, ("neg", "pos"))
+    ids = {word: i for i, word in enumerate(loaded.vocabulary.tokens)}
+    rows = np.array([[ids["word1"], ids["good"]], [ids["bad"], ids["word2"]]])
+    logits = loaded.apply(loaded.params, rows).logits
+    assert logits.argmax(axis=-1).tolist() == [1, 0]
+    np.testing.assert_array_equal(loaded.model(rows).logits, logits)
+
+
+def test_a_finished_run_resumes_to_itself(finished):
+    result, asked, _ = finished
+    again = train(load_config(asked.out))
+    assert_equal(again.params, result.params)
+    assert again.history == result.history
+
+
+def test_same_seeds_same_batches_and_same_weights(corpus, tmp_path):
+    models, seen = [], []
+    for encoding in ("learned", "alibi+rope"):
+        asked = config(corpus, tmp_path, encoding=encoding)
+        data = load_data(asked)
+        found = iter(train_batches(asked, data.train))
+        seen.append([next(found) for _ in range(12)])
+        models.append(build_model(asked, data.vocabulary))
+    assert_equal(*seen)
+    assert not np.array_equal(seen[0][0]["ids"], seen[0][4]["ids"])  # another epoch
+    learned, alibi = (nnx.to_pure_dict(nnx.state(model)) for model in models)
+    for state in (learned, alibi):
+        state["encoder"].pop("encoding_params")
+    assert_equal(learned, alibi)
+
+
+def test_seeds_are_separate(corpus, tmp_path):
+    data, first = load_data(config(corpus, tmp_path)), config(corpus, tmp_path)
+    other = dataclasses.replace(first, init_seed=1)
+    assert_equal(*(next(iter(train_batches(c, data.train))) for c in (first, other)))
+    a, b = (build_model(c, data.vocabulary).output.kernel.get_value() for c in (first, other))
+    assert not np.array_equal(a, b)
+    shuffled = dataclasses.replace(first, seed=1)
+    ids = [next(iter(train_batches(c, data.train)))["ids"] for c in (first, shuffled)]
+    assert not np.array_equal(*ids)
+
+
+NAMES = [entry.name for entry in jaxpe.CATALOGUE if entry.coordinates == 1]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "learned+t5", "sinusoidal+rope", "rope+alibi"])
+def test_every_encoding_makes_a_model_and_is_probed(name, corpus, tmp_path):
+    asked = config(corpus, tmp_path, encoding=name, task="causal")
+    vocabulary = Vocabulary("causal", ["a"] * 9)
+    model = nnx.eval_shape(lambda: build_model(asked, vocabulary))
+    apply, params = nn.functional(model)
+    ids = jax.ShapeDtypeStruct((2, 8), np.int32)
+    assert jax.eval_shape(apply, params, ids).logits.shape == (2, 8, 9)
+    counts = count_documents(load_data(config(corpus, tmp_path)).train)
+    probe = jax.eval_shape(build_probe(model, counts, seed=0), params)
+    assert probe.occupied.stress.shape == ()
+
+
+def test_an_encoding_made_from_the_corpus_is(corpus, tmp_path):
+    asked = config(corpus, tmp_path, encoding="information_optimal")
+    data = load_data(asked)
+    counts = count_documents(data.train)
+    model = build_model(asked, data.vocabulary, counts=counts)
+    optimal = jaxpe.information_optimal(counts.merged(), dim=8)
+    expected = optimal.vectors(optimal.init(jax.random.key(0)), np.arange(8))
+    encoder = model.encoder
+    vectors = encoder.encoding.vectors(encoder.encoding_params.get_value(), np.arange(8))
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_masked_and_causal_models_train(corpus, tmp_path):
+    masked = train(config(corpus, tmp_path / "mlm", task="mlm", steps=2, encoding="alibi"))
+    assert isinstance(masked.model, nn.MaskedLM)
+    vocabulary = load_run(tmp_path / "mlm").vocabulary
+    assert vocabulary.tokens[vocabulary.mask_id] == "[MASK]"
+    assert masked.summary["vocab_size"] == 23
+    lines = corpus.with_suffix(".txt")
+    lines.write_text("\n".join(line.split("\t")[1] for line in documents().splitlines()[1:]))
+    causal = train(config(lines, tmp_path / "causal", steps=2, encoding="rope", max_vocab=10))
+    assert isinstance(causal.model, nn.CausalLM)
+    assert causal.summary["task"] == "causal"
+    assert causal.summary["vocab_size"] == 10
+    assert load_run(tmp_path / "causal").vocabulary.tokens[-1] == "[UNK]"
+
+
+def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
+    sizes = nn.TransformerConfig(
+        vocab_size=30, dim=8, num_layers=1, num_heads=2, norm_position="post", token_types=2
+    )
+    encoder = nn.BertEncoder(sizes, length=10, rngs=nnx.Rngs(0))
+    source = tmp_path / "bert"
+    nn.Bert(encoder, rngs=nnx.Rngs(1)).save(source)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    (source / "vocab.txt").write_text("\n".join([*special, "good", "bad", *WORDS]))
+    asked = config(corpus, tmp_path / "run", pretrained=str(source), model=ModelConfig(), steps=2)
+    result = train(asked)
+    written = nn.load_classifier(tmp_path / "run" / "model")
+    assert_equal(nn.functional(written)[1], result.params)
+    assert (tmp_path / "run" / "model" / "vocab.txt").exists()
+    assert result.summary["encoding"] == "bert"
+    loaded = load_run(tmp_path / "run")
+    assert_equal(loaded.params, result.params)
+    assert loaded.vocabulary.special_ids == (0, 2, 3)
+    with pytest.raises(InputError, match="--length 11 is more than the 10 positions"):
+        train(dataclasses.replace(asked, out=tmp_path / "b", length=11))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoding": "sinusodal"}, "no encoding 'sinusodal'; did you mean 'sinusoidal'"),
+        ({"encoding": "learned+"}, "no encoding ''; `jaxpe encodings` lists"),
+        ({"encoding": "mrope"}, "mrope wants positions of 3 coordinates"),
+        ({"steps": 3, "epochs": 1.0}, "--epochs and --steps both"),
+        ({"source": "-"}, "standard input cannot be read again"),
+        ({"batch_size": 0}, "--batch-size is 0; pass at least 1"),
+        ({"learning_rate": 0.0}, "--learning-rate is 0.0; pass a positive number"),
+        ({"learning_rate": float("nan")}, "--learning-rate is nan; pass a positive number"),
+        ({"warmup": 1.0}, "--warmup is 1.0; pass a share"),
+        ({"accumulate": 3}, "--accumulate 3 does not divide --batch-size 20"),
+        ({"pretrained": "x", "task": "causal", "model": ModelConfig()}, "BERT and MPNet look"),
+        ({"pretrained": "x", "encoding": "rope", "model": ModelConfig()}, "has its own; leave"),
+        ({"pretrained": "x"}, "--model.dim, --model.layers, --model.heads: the pretrained model"),
+    ],
+)
+def test_options_that_cannot_be(corpus, tmp_path, changes, message):
+    with pytest.raises(InputError) as caught:
+        check_config(config(corpus, tmp_path, **changes))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"devices": 1000}, "--devices is 1000, but there are"),
+        ({"model": ModelConfig(dim=9, heads=2)}, "dim 9 does not divide by num_heads 2"),
+        ({"batch_size": 100}, "--batch-size 100 is more than the 90 documents"),
+        ({"source": "stdlib", "task": "classify"}, "stdlib has no labels"),
+        ({"label_field": "class", "task": "classify"}, "no column 'class'"),
+    ],
+)
+def test_what_is_refused_leaves_no_run(corpus, tmp_path, changes, message):
+    with pytest.raises(InputError) as caught:
+        train(dataclasses.replace(config(corpus, tmp_path / "run"), **changes))
+    assert message in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_not_overwritten_nor_resumed_as_another(finished, corpus):
+    _, asked, _ = finished
+    with pytest.raises(InputError, match="holds a run already: add --resume"):
+        train(asked)
+    resumed = load_config(asked.out)
+    for changes in ({"steps": 90}, {"model": dataclasses.replace(SMALL, dim=16)}):
+        other = dataclasses.replace(resumed, **changes)
+        (name,) = differences(other, resumed)
+        with pytest.raises(InputError) as caught:
+            train(other)
+        assert f"with {name}: leave these options out" in str(caught.value)
+    assert name == "--model.dim (8)"
+
+
+def test_a_configuration_of_another_version_is_refused(tmp_path):
+    fields = as_json(TrainConfig()) | {"colour": "red"}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(InputError, match=r"config.json: unknown colour; was it written by another"):
+        load_config(tmp_path)
+    fields.pop("colour")
+    fields["model"]["width"] = 3
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(InputError, match=r"unknown model.width"):
+        load_config(tmp_path)
+    with pytest.raises(InputError, match="holds no run to resume"):
+        load_config(tmp_path / "nowhere")
+
+
+def test_a_run_does_not_go_on_with_other_documents(finished, corpus):
+    _, asked, _ = finished
+    before = corpus.read_text()
+    corpus.write_text(before.replace("word3", "word4"))
+    try:
+        with pytest.raises(InputError, match="setting documents was"):
+            train(load_config(asked.out))
+    finally:
+        corpus.write_text(before)
+
+
+def test_labels_decide_the_task(corpus, tmp_path):
+    data = load_data(config(corpus, tmp_path))
+    assert data.vocabulary.task == "classify"
+    assert set(data.train.names) == set(load_labelled(corpus).names)
+    assert load_data(config(corpus, tmp_path, label_field="none")).vocabulary.task == "causal"

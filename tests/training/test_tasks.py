@@ -1,0 +1,163 @@
+"""Loss functions of tasks: what they count, and the chosen places against all of them."""
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn
+from jaxpe.training import cross_entropy, mask_tokens
+from jaxpe.training.tasks import (
+    causal_lm,
+    classification,
+    guessed_places,
+    logits_at,
+    masked_lm,
+    regression,
+)
+
+VOCAB, N, ROWS = 12, 40, 6
+TABLE = jnp.asarray(np.random.default_rng(0).standard_normal((VOCAB, VOCAB)).astype(np.float32))
+
+
+class Output(NamedTuple):
+    logits: jax.Array
+
+
+def tokenwise(params, ids, *, mask, dropout_key):
+    return Output(params[ids])
+
+
+def of_first(params, ids, *, mask, dropout_key):
+    return Output(params[ids[:, 0]])
+
+
+def at_places(params, ids, places, *, mask, dropout_key):
+    return params[jnp.take_along_axis(ids, places, axis=-1)]
+
+
+def batch(rows=ROWS, seed=0):
+    random = np.random.default_rng(seed)
+    lengths = random.integers(2, N + 1, rows)
+    return {
+        "ids": random.integers(0, VOCAB, (rows, N)).astype(np.int32),
+        "mask": np.arange(N)[None] < lengths[:, None],
+        "labels": random.integers(0, VOCAB, rows).astype(np.int32),
+    }
+
+
+LOSSES = {
+    "classification": lambda **o: classification(of_first, **o),
+    "regression": lambda **o: regression(of_first, **o),
+    "causal": lambda **o: causal_lm(tokenwise, **o),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_rows_that_fill_a_batch_count_nothing(name):
+    loss, key = LOSSES[name](), jax.random.key(0)
+    whole = batch()
+    part = {k: v[:4] for k, v in whole.items()}
+    filled = whole | {"valid": np.arange(ROWS) < 4}
+    expected, given = (loss(TABLE, b, key) for b in (part, filled))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), expected, given)
+    assert given[0].weight < loss(TABLE, whole, key)[0].weight
+
+
+def test_causal_against_the_sum_by_hand():
+    data = batch()
+    tally, tallies = causal_lm(tokenwise)(TABLE, data, jax.random.key(0))
+    log_p = np.asarray(jax.nn.log_softmax(TABLE))
+    total, right, weight = 0.0, 0, 0
+    for ids, mask in zip(data["ids"], data["mask"], strict=True):
+        for this, following in itertools.pairwise(ids[mask]):
+            total -= log_p[this, following]
+            right += int(log_p[this].argmax() == following)
+            weight += 1
+    np.testing.assert_allclose(tally.total, total, rtol=1e-5)
+    assert tally.weight == tallies["accuracy"].weight == weight
+    assert tallies["accuracy"].total == right
+
+
+def test_regression_against_numpy():
+    data = batch() | {"labels": np.linspace(0, 1, ROWS)}
+    tally, tallies = regression(of_first)(TABLE, data, jax.random.key(0))
+    expected = (np.asarray(TABLE)[data["ids"][:, 0], 0] - data["labels"]) ** 2
+    np.testing.assert_allclose(tally.mean, expected.mean(), rtol=1e-6)
+    assert tallies == {}
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "masked"])
+@pytest.mark.parametrize("train", [True, False])
+def test_only_training_drops(name, train):
+    seen = []
+
+    def note(apply):
+        def noted(*args, dropout_key, **options):
+            seen.append(dropout_key)
+            return apply(*args, dropout_key=dropout_key, **options)
+
+        return noted
+
+    if name == "masked":
+        loss = masked_lm(note(at_places), vocab_size=VOCAB, mask_id=0, train=train)
+    else:
+        apply = note(tokenwise if name == "causal" else of_first)
+        loss = {"classification": classification, "regression": regression, "causal": causal_lm}[
+            name
+        ](apply, train=train)
+    loss(TABLE, batch(), jax.random.key(0))
+    assert [key is not None for key in seen] == [train]
+
+
+def test_masked_is_the_loss_over_all_selected_tokens():
+    data, key = batch(), jax.random.key(3)
+    loss = masked_lm(at_places, vocab_size=VOCAB, mask_id=3, special_ids=(0, 1))
+    tally, tallies = loss(TABLE, data, key)
+    masked = mask_tokens(
+        jax.random.split(key, 3)[0],
+        data["ids"],
+        mask=data["mask"],
+        vocab_size=VOCAB,
+        mask_id=3,
+        special_ids=(0, 1),
+    )
+    everywhere = cross_entropy(TABLE[masked.ids], masked.targets, mask=masked.selected)
+    assert 5 < tally.weight == everywhere.weight == tallies["accuracy"].weight
+    np.testing.assert_allclose(tally.total, everywhere.total, rtol=1e-5)
+    assert not np.isin(data["ids"][np.asarray(masked.selected)], (0, 1)).any()
+    assert not np.asarray(masked.selected)[~data["mask"]].any()
+
+
+def test_where_too_many_are_selected_the_guessed_are_drawn_among_them():
+    selected = jnp.asarray(np.arange(30)[None] % 3 < 2)  # 20 of 30
+    draw = jax.jit(jax.vmap(lambda key: guessed_places(key, selected, rate=0.1)))
+    places, guessed = draw(jax.random.split(jax.random.key(0), 600))
+    assert guessed.all()
+    assert places.shape[-1] == 8  # 3 expected, and three deviations of 1.64
+    times = np.bincount(np.asarray(places).ravel(), minlength=30)
+    assert (times[2::3] == 0).all()
+    assert times.sum() == 600 * 8
+    assert all(len(set(row)) == 8 for row in np.asarray(places)[:, 0].tolist())
+    # Each of the 20 is guessed in 8 of 20 draws, 240 of 600, with a deviation of 12.
+    np.testing.assert_allclose(times[np.asarray(selected[0])], 240, atol=60)
+
+
+def test_logits_at_places_are_those_of_the_whole_model():
+    sizes = nn.TransformerConfig(vocab_size=VOCAB, dim=8, num_layers=1, num_heads=2)
+    encoder = nn.Encoder(sizes, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
+    model = nn.MaskedLM(encoder, rngs=nnx.Rngs(1))
+    apply, params = nn.functional(model)
+    chosen, same = nn.functional(model, logits_at)
+    data = batch()
+    places = jnp.asarray(np.random.default_rng(1).integers(0, N, (ROWS, 5)))
+    options = {"mask": data["mask"]}
+    whole = jax.jit(apply)(params, data["ids"], **options).logits
+    few = jax.jit(chosen)(same, data["ids"], places, **options)
+    expected = jnp.take_along_axis(whole, places[..., None], axis=1)
+    np.testing.assert_allclose(few, expected, atol=1e-5)
