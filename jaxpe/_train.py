@@ -1,6 +1,8 @@
 """`jaxpe train`: imported by that command alone, since it brings Flax and Optax."""
 
+import ctypes
 import dataclasses
+import platform
 import shlex
 import sys
 from collections.abc import Sequence
@@ -24,6 +26,7 @@ _Options.__doc__ = TrainConfig.__doc__  # where the texts of --help come from
 def run(words: Sequence[str], *, progress: Progress) -> None:
     """Train as the words of a command line say, draw the figures and print the table."""
     config = parsed(words)
+    _keep_freed_memory()
     try:
         result = train(config, progress=progress, say=_say)
     except KeyboardInterrupt:
@@ -49,6 +52,20 @@ def parsed(words: Sequence[str]) -> TrainConfig:
 def _plain(options: _Options) -> TrainConfig:
     names = [field.name for field in dataclasses.fields(TrainConfig)]
     return TrainConfig(**{name: getattr(options, name) for name in names})
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc keep what is freed, for the rest of this process.
+
+    XLA on CPU asks for the memory of a step anew each time; page faults on what was just given back
+    cost a quarter of a step.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return
+    arena_max, mmap_max, trim_threshold = -8, -4, -1  # of malloc.h
+    allocate = ctypes.CDLL(None).mallopt
+    for parameter, value in ((arena_max, 1), (mmap_max, 0), (trim_threshold, 2**31 - 1)):
+        allocate(parameter, value)
 
 
 def _say(line: str) -> None:

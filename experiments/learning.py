@@ -1,0 +1,145 @@
+"""What the learning experiments share: pretrained models, labelled SST-2 and its geometry.
+
+Pretrained models are looked for in the folder that JAXPE_MODELS_DIR names (`fetch_models.py` fills
+it): all-MiniLM-L6-v2, all-mpnet-base-v2 and, where it is there, bert-base-uncased. Options of a
+script beside `--out` and `--quick` are described in its first lines.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from common import DataMissingError, compacted, real_corpus  # pyrefly: ignore
+
+import jaxpe
+from jaxpe.data import LabelledTokens, TokenCorpus, containment_groups, load_labelled
+from jaxpe.nn import Bert, MPNet
+from jaxpe.nn.bert import BertEncoder
+from jaxpe.training import batches, in_order
+from jaxpe.training.probe import ReferenceGeometry
+
+LENGTH = 128  # positions, as the paper has them
+FOLDS, SPLITS = 16, 4
+PRETRAINED: dict[str, tuple[str, type[Bert]]] = {
+    "minilm": ("all-MiniLM-L6-v2", Bert),
+    "mpnet": ("all-mpnet-base-v2", MPNet),
+    "bert": ("bert-base-uncased", Bert),
+}
+TITLES = {"minilm": "MiniLM", "mpnet": "MPNet", "bert": "BERT"}
+
+
+class FoldedCounts(NamedTuple):
+    """Counts in folds of documents over the words that occur, and the ids of these words."""
+
+    counts: jaxpe.PositionCounts
+    words: np.ndarray
+
+
+def take_options(
+    *flags: str, folders: Sequence[str] = (), repeated: Sequence[str] = ()
+) -> argparse.Namespace:
+    """Options that only one script has, out of the command line before `common.main` reads it."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for flag in flags:
+        parser.add_argument(f"--{flag}", action="store_true")
+    for folder in folders:
+        parser.add_argument(f"--{folder}", type=Path)
+    for name in repeated:
+        parser.add_argument(f"--{name}", action="append")
+    options, rest = parser.parse_known_args()
+    sys.argv[1:] = rest
+    return options
+
+
+def model_folder(name: str, *, given: Path | None = None) -> Path | None:
+    """The folder of a pretrained model; None, and a line that says so, where there is none."""
+    folder = given or Path(os.environ.get("JAXPE_MODELS_DIR", ".")) / PRETRAINED[name][0]
+    if (folder / "config.json").is_file():
+        return folder
+    print(f"{TITLES[name]}: skipped, no {folder.name} in JAXPE_MODELS_DIR", flush=True)
+    return None
+
+
+def pretrained(folder: Path, name: str, **overrides: Any) -> Bert:
+    return PRETRAINED[name][1].load(folder, **overrides)
+
+
+def tokenizer_of(folder: Path) -> Path:
+    """MPNet's special tokens are in its tokenizer.json alone."""
+    whole = folder / "tokenizer.json"
+    return whole if whole.is_file() else folder / "vocab.txt"
+
+
+def bert_vocabulary() -> Path:
+    path = Path(os.environ.get("JAXPE_DATA_DIR", ".")) / "bert-base-uncased" / "vocab.txt"
+    if not path.is_file():
+        raise DataMissingError("JAXPE_DATA_DIR names no folder with bert-base-uncased/vocab.txt")
+    return path
+
+
+def labelled_sst2(tokenizer: Path, *, length: int = LENGTH) -> tuple[LabelledTokens, ...]:
+    """Training and dev set as BERT reads them."""
+    if not (Path(os.environ.get("JAXPE_DATA_DIR", ".")) / "sst2" / "train.tsv").is_file():
+        raise DataMissingError("JAXPE_DATA_DIR names no folder with sst2/train.tsv")
+    train = load_labelled("sst2", tokenizer=tokenizer, length=length, special=True)
+    return train, load_labelled("sst2", split="dev", like=train)
+
+
+@cache
+def folded_sst2() -> FoldedCounts:
+    return folded(real_corpus("sst2"))
+
+
+def folded(corpus: TokenCorpus) -> FoldedCounts:
+    """Counts whose folds keep phrases of one sentence together."""
+    counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
+    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    words = np.unique(corpus.ids[counted])
+    ids, size = compacted(np.where(counted, corpus.ids, words[0]))
+    counts = jaxpe.count_tokens(ids, vocab_size=size, mask=counted, folds=FOLDS, groups=groups)
+    return FoldedCounts(counts, words)
+
+
+@cache
+def sst2_geometry() -> ReferenceGeometry:
+    """Plug-in distances with uniform empty positions, as published, and split halves."""
+    corpus = real_corpus("sst2")
+    plain = jaxpe.count_tokens(
+        corpus.ids, vocab_size=corpus.vocab_size, mask=corpus.mask, exclude=corpus.exclude
+    )
+    mu = jaxpe.positional_distributions(plain, empty="uniform")
+    split = jaxpe.split_half_geometry(folded_sst2().counts, key=jax.random.key(0), splits=SPLITS)
+    return ReferenceGeometry(
+        plug_in=jaxpe.hellinger_distances(mu),
+        split_half=split.distances,
+        occupied=plain.per_position > 0,
+    )
+
+
+def training_batches(data: LabelledTokens, *, batch_size: int, seed: int, buckets: Sequence[int]):
+    return batches(_arrays(data), batch_size=batch_size, seed=seed, **_cut(data, buckets))
+
+
+def dev_batches(data: LabelledTokens, *, batch_size: int, buckets: Sequence[int]):
+    return in_order(_arrays(data), batch_size=batch_size, **_cut(data, buckets))
+
+
+def position_vectors(encoder: BertEncoder, *, length: int = LENGTH) -> jax.Array:
+    """The learned table `[length, dim]` of BERT or MPNet."""
+    params = encoder.encoding_params.get_value()
+    return encoder.encoding.vectors(params, jnp.arange(length))
+
+
+def _arrays(data: LabelledTokens) -> dict[str, np.ndarray]:
+    return {"ids": data.corpus.ids, "mask": data.corpus.mask, "labels": data.labels}
+
+
+def _cut(data: LabelledTokens, buckets: Sequence[int]) -> dict[str, Any]:
+    return {"lengths": data.corpus.mask.sum(axis=1), "buckets": buckets}
