@@ -104,8 +104,14 @@ def attention_output(
     values = repeat_heads(v, weights.shape[-3]).astype(weights.dtype)
     out = jnp.einsum("...hqk,...khd->...qhd", weights, values)
     term = encoding.value(params, weights, q_positions, k_positions)
-    out = out if term is None else out + term.astype(out.dtype)
-    return out.astype(v.dtype)
+    if term is None:
+        return out.astype(v.dtype)
+    if term.shape[-1] != v.shape[-1]:
+        raise ValueError(
+            f"the encoding adds values of width {term.shape[-1]}, but values have {v.shape[-1]}: "
+            "build it for the width of values"
+        )
+    return (out + term.astype(out.dtype)).astype(v.dtype)
 
 
 def attend(
@@ -165,8 +171,8 @@ def _checked_mask(mask: ArrayLike, ndim: int) -> Array:
     mask = jnp.asarray(mask)
     if mask.dtype != jnp.bool_:
         raise ValueError(
-            f"mask is {mask.dtype}, not boolean: pass mask > -1 for an additive mask of 0 and "
-            "large negative numbers"
+            f"mask is {mask.dtype}, not boolean: pass mask.astype(bool) for one of 0 and 1, or "
+            "mask == 0 for an additive one of 0 and large negative numbers"
         )
     if mask.ndim > ndim:
         raise ValueError(f"mask has shape {mask.shape}, more axes than logits of {ndim} axes")

@@ -18,6 +18,7 @@ from jaxpe.nn.blocks import FeedForward as FeedForward
 from jaxpe.nn.config import LatentSizes as LatentSizes
 from jaxpe.nn.config import TransformerConfig as TransformerConfig
 from jaxpe.nn.functional import functional as functional
+from jaxpe.nn.functional import parameter_count as parameter_count
 from jaxpe.nn.generate import generate as generate
 from jaxpe.nn.heads import CausalLM as CausalLM
 from jaxpe.nn.heads import Classifier as Classifier

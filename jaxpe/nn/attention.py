@@ -4,6 +4,7 @@ Names: x is `[batch, n, dim]`, queries and keys `[batch, n, heads, head_dim]`, l
 `[batch, heads, n_q, n_k]`; leading axes may be none or many.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -45,10 +46,10 @@ class Context(NamedTuple):
     """What attention needs beside its input: the same for every layer.
 
     Attributes:
-        shared: the encoding all layers share.
         q_positions: `[..., n_q]`.
         k_positions: `[..., n_k]`.
         mask: true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
+        shared: the encoding all layers share.
         slot: where in a cache the first of the new keys goes.
         trace: whether to return logits and weights.
     """
@@ -257,12 +258,24 @@ def make_attention(
 def encoding_parameters(
     config: TransformerConfig, encoding: Encoding, *, rngs: nnx.Rngs
 ) -> nnx.Param:
-    """Parameters of an encoding, all in one `nnx.Param`, floats of the dtype of the others."""
+    """Parameters of an encoding, all in one `nnx.Param`, of the dtype of the others.
+
+    Raises:
+        ValueError: for what is no encoding, or has parameters that are not floats.
+    """
+    if not isinstance(encoding, Encoding):
+        raise ValueError(
+            f"encoding is {encoding!r}: pass one that is made, as jaxpe.rope(head_dim=...)"
+        )
 
     def cast(leaf):
         leaf = jnp.asarray(leaf)
-        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
-        return leaf.astype(config.param_dtype) if floating else leaf
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ValueError(
+                f"the encoding has parameters of {leaf.dtype}, which no gradient takes: close over "
+                "them in its hooks"
+            )
+        return leaf.astype(config.param_dtype)
 
     return nnx.Param(jax.tree.map(cast, encoding.init(rngs.params())))
 
@@ -282,9 +295,11 @@ def _mix(
     # What is encoded already must not be encoded again.
     rest = bound.encoding._replace(query=Encoding().query, key=Encoding().key)
     drops = key is not None and config.attention_dropout > 0
-    # The fused paths take no wider values, and have float32 logits for float64 too.
-    wide = heads.v.shape[-1] > heads.k.shape[-1] or heads.q.dtype == jnp.float64
-    plain = context.trace or drops or wide or rest.defines("value")
+    # The fused paths take no wider values, have float32 logits for float64 too, and on a CPU
+    # nothing for float16.
+    unfit = heads.v.shape[-1] > heads.k.shape[-1] or heads.q.dtype == jnp.float64
+    unfit |= heads.q.dtype == jnp.float16 and config.attention == "xla"
+    plain = context.trace or drops or unfit or rest.defines("value")
     mix = _transparent if plain or config.attention == "transparent" else _fused
     return mix(config, Bound(rest, bound.params), heads, context, key)
 
@@ -308,7 +323,7 @@ def _fused(
         bound.params, heads.q, heads.k, context.q_positions, context.k_positions
     )
     bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, context.mask))
-    q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in heads)
+    q, k, v = (x.reshape(math.prod(lead), *x.shape[-3:]) for x in heads)
     v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[-1] - width)])
     implementation: Any = config.attention
     with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
@@ -325,12 +340,12 @@ def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
         return x
     if all(size == 1 for size in x.shape[:-3]):
         return x.reshape(1, *x.shape[-3:])
-    return jnp.broadcast_to(x, (*lead, *x.shape[-3:])).reshape(-1, *x.shape[-3:])
+    return jnp.broadcast_to(x, (*lead, *x.shape[-3:])).reshape(math.prod(lead), *x.shape[-3:])
 
 
 def _split(x: Array, width: int) -> Array:
     """Heads of this width, `[..., heads, width]`."""
-    return x.reshape(*x.shape[:-1], -1, width)
+    return x.reshape(*x.shape[:-1], x.shape[-1] // width, width)
 
 
 def _appended(cache: LayerCache, new: LayerCache, slot: ArrayLike | int) -> LayerCache:
@@ -349,5 +364,5 @@ def _finished(
     if gates is not None:
         gates = jnp.asarray(gates, out.dtype)[..., None]
         out = out * with_axes(gates, out.ndim)
-    out = output(out.reshape(*out.shape[:-2], -1))
+    out = output(out.reshape(*out.shape[:-2], math.prod(out.shape[-2:])))
     return mixed._replace(output=out, cache=cache)

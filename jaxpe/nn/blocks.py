@@ -22,7 +22,7 @@ class FeedForward(nnx.Module):
     """
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
-        self.activation = activation(config.activation)
+        self.activation = config.activation
         self.gate = (
             dense(config, config.dim, config.hidden_width, rngs=rngs)
             if is_gated(config.activation)
@@ -33,10 +33,10 @@ class FeedForward(nnx.Module):
 
     def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
         """Transform each token by itself."""
-        x = jnp.asarray(x)
+        x, nonlinear = jnp.asarray(x), activation(self.activation)
         if self.gate is None:
-            return self.down(self.activation(self.up(x)))
-        return self.down(self.activation(self.gate(x)) * self.up(x))
+            return self.down(nonlinear(self.up(x)))
+        return self.down(nonlinear(self.gate(x)) * self.up(x))
 
 
 class Block(nnx.Module):

@@ -29,6 +29,9 @@ class LatentSizes:
     query_rank: int | None = None
     value_dim: int | None = None
 
+    def __post_init__(self) -> None:
+        _check_positive(self, [field.name for field in dataclasses.fields(self)])
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
@@ -120,9 +123,10 @@ class TransformerConfig:
         return self.norm_position == "post" if self.embedding_norm is None else self.embedding_norm
 
     def _check_sizes(self) -> None:
-        for name in ("vocab_size", "dim", "num_layers", "num_heads"):
-            if (value := getattr(self, name)) < 1:
-                raise ValueError(f"{name} is {value}; pass at least 1")
+        sizes = ("vocab_size", "dim", "num_layers", "num_heads")
+        _check_positive(self, [*sizes, "head_dim", "num_kv_heads", "hidden_dim"])
+        if self.norm_epsilon <= 0:
+            raise ValueError(f"norm_epsilon is {self.norm_epsilon}; pass a positive number")
         if self.head_dim is None and self.dim % self.num_heads:
             raise ValueError(
                 f"dim {self.dim} does not divide by num_heads {self.num_heads}: pass head_dim, or "
@@ -146,5 +150,12 @@ class TransformerConfig:
             if (value := getattr(self, name)) not in get_args(allowed):
                 raise ValueError(f"{name} is {value!r}; pass one of {', '.join(get_args(allowed))}")
         for name in ("dropout", "attention_dropout"):
-            if not 0.0 <= (rate := getattr(self, name)) < 1.0:
-                raise ValueError(f"{name} is {rate}; pass a rate in [0, 1)")
+            if not 0.0 <= (rate := getattr(self, name)) <= 0.999:
+                raise ValueError(f"{name} is {rate}; pass a rate in [0, 0.999]")
+
+
+def _check_positive(sizes: Any, names: list[str]) -> None:
+    for name in names:
+        value = getattr(sizes, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; pass at least 1")

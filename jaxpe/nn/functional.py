@@ -3,9 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 from flax import nnx
 
 Params = Any
+
+
+def parameter_count(params: Params) -> int:
+    """Numbers in a pytree of parameters, or in a model.
+
+    >>> from flax import nnx
+    >>> jaxpe.nn.parameter_count(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+    8
+    """
+    if isinstance(params, nnx.Module):
+        params = nnx.state(params, nnx.Param)
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def functional(

@@ -1,16 +1,27 @@
 """Text from a decoder, one token after another through its cache."""
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from flax import nnx
 from jax import Array, lax
 from jaxtyping import Bool, Int, Int32
 
-from jaxpe._types import ArrayLike
+from jaxpe._types import ArrayLike, is_traced
 from jaxpe.nn.heads import CausalLM
-from jaxpe.nn.masks import padded_positions
+from jaxpe.nn.masks import checked_valid, padded_positions
 from jaxpe.nn.transformer import Cache
+
+
+class _Sampling(NamedTuple):
+    """How a token is chosen."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
 
 
 class _Step(NamedTuple):
@@ -25,26 +36,31 @@ def generate(
     prompt: Int[ArrayLike, "batch n"],
     *,
     steps: int,
-    mask: Bool[ArrayLike, "batch n"] | None = None,
+    mask: ArrayLike | None = None,
     key: Array | None = None,
     temperature: float = 0.0,
     top_k: int | None = None,
+    top_p: float | None = None,
     end_id: int | None = None,
 ) -> Int32[Array, "batch steps"]:
     """Tokens that follow prompts, `[batch, steps]`.
+
+    Compiled once for each model, shape and setting. Where logits are not finite (positions beyond a
+    learned table, which raise when they are known), the token is −1.
 
     Args:
         model: a language model.
         prompt: token ids, one or more a row.
         steps: tokens to generate, at least 1.
-        mask: false on padding, on whichever side; positions count valid tokens.
+        mask: `[batch, n]`, false on padding, on whichever side; positions count valid tokens.
         key: for sampling; needed when the temperature is above 0.
         temperature: 0 takes the likeliest token, 1 samples as the model says.
         top_k: sample among so many likeliest tokens only.
+        top_p: sample among the fewest tokens that have this probability together.
         end_id: a row that has produced this repeats it.
 
     Raises:
-        ValueError: for settings that do not go together.
+        ValueError: for settings that do not go together, and for more positions than a table has.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -53,10 +69,29 @@ def generate(
     >>> jaxpe.nn.generate(model, jnp.arange(6).reshape(2, 3), steps=4).shape
     (2, 4)
     """
-    _check(steps, key, temperature, top_k)
     prompt = jnp.asarray(prompt)
+    _check(model, prompt, steps, key, _Sampling(temperature, top_k, top_p))
+    valid = checked_valid(mask, prompt.shape)
+    valid = jnp.ones(prompt.shape, bool) if valid is None else valid
+    _check_last_position(model, valid, steps)
+    graphdef, params = nnx.split(model)
+    sampling = _Sampling(temperature, top_k, top_p)
+    return _generate(graphdef, params, prompt, valid, key, steps, sampling, end_id)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 5, 6, 7))
+def _generate(
+    graphdef: Any,
+    params: Any,
+    prompt: Array,
+    valid: Array,
+    key: Array | None,
+    steps: int,
+    sampling: _Sampling,
+    end_id: int | None,
+) -> Array:
+    model = nnx.merge(graphdef, params)
     batch, n = prompt.shape
-    valid = jnp.ones((batch, n), bool) if mask is None else jnp.asarray(mask)
     positions = padded_positions(valid)
     cache = model.decoder.empty_cache(batch=batch, slots=n + steps)
     first = model(prompt, mask=valid, positions=positions, cache=cache)
@@ -65,29 +100,46 @@ def generate(
     logits = jnp.take_along_axis(first.logits, last[:, None, None], axis=1)[:, 0]
     keys = None if key is None else jax.random.split(key, steps)
 
-    def choose(logits, key):
-        if temperature == 0.0:
-            return jnp.argmax(logits, axis=-1).astype(jnp.int32)
-        return _sample(logits / jnp.asarray(temperature, logits.dtype), key, top_k)
-
     def step(state, key):
-        out = model(state.token[:, None], positions=state.position[:, None] + 1, cache=state.cache)
-        token = choose(out.logits[:, 0], key)
+        position = state.position + 1
+        # A token of −1 has nothing to say; its row stays at −1, since NaN stays in the cache.
+        ids = jnp.maximum(state.token, 0)[:, None]
+        out = model(ids, positions=position[:, None], cache=state.cache)
+        token = _chosen(out.logits[:, 0], key, sampling)
         token, ended = _held(token, state.ended, end_id)
-        return _Step(out.transformer.cache, token, state.position + 1, ended), token
+        return _Step(out.transformer.cache, token, position, ended), token
 
     none_ended = jnp.zeros(batch, bool)
-    token, ended = _held(choose(logits, None if keys is None else keys[0]), none_ended, end_id)
+    token = _chosen(logits, None if keys is None else keys[0], sampling)
+    token, ended = _held(token, none_ended, end_id)
     start = _Step(first.transformer.cache, token, jnp.max(positions, axis=1), ended)
     _, rest = lax.scan(step, start, None if keys is None else keys[1:], steps - 1)
     return jnp.concatenate([token[None], rest]).T
 
 
-def _sample(logits: Array, key: Array, top_k: int | None) -> Array:
-    if top_k is not None:
-        least = lax.top_k(logits, top_k)[0][..., -1:]
+def _chosen(logits: Array, key: Array | None, sampling: _Sampling) -> Array:
+    """A token of each row, −1 where its logits are not finite."""
+    finite = jnp.all(jnp.isfinite(logits), axis=-1)
+    if sampling.temperature > 0:
+        logits = _narrowed(logits / jnp.asarray(sampling.temperature, logits.dtype), sampling)
+        token = jax.random.categorical(key, logits, axis=-1)
+    else:
+        token = jnp.argmax(logits, axis=-1)
+    return jnp.where(finite, token.astype(jnp.int32), -1)
+
+
+def _narrowed(logits: Array, sampling: _Sampling) -> Array:
+    """Logits of the tokens that may be sampled, −∞ for the others."""
+    if sampling.top_k is not None:
+        least = lax.top_k(logits, sampling.top_k)[0][..., -1:]
         logits = jnp.where(logits >= least, logits, -jnp.inf)
-    return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)
+    if sampling.top_p is not None:
+        ordered = jnp.sort(logits, axis=-1, descending=True)
+        chance = jax.nn.softmax(ordered, axis=-1)
+        before = jnp.cumsum(chance, axis=-1) - chance  # of all likelier ones: 0 for the first
+        least = jnp.min(jnp.where(before < sampling.top_p, ordered, jnp.inf), axis=-1)
+        logits = jnp.where(logits >= least[..., None], logits, -jnp.inf)
+    return logits
 
 
 def _held(token: Array, ended: Array, end_id: int | None) -> tuple[Array, Array]:
@@ -99,12 +151,35 @@ def _held(token: Array, ended: Array, end_id: int | None) -> tuple[Array, Array]
     return token, token == end
 
 
-def _check(steps: int, key: Array | None, temperature: float, top_k: int | None) -> None:
+def _check(
+    model: CausalLM, prompt: Array, steps: int, key: Array | None, sampling: _Sampling
+) -> None:
+    temperature, top_k, top_p = sampling
+    if not isinstance(model, CausalLM):
+        raise ValueError(f"{type(model).__name__} makes no next tokens: pass a CausalLM")
+    if prompt.ndim != 2 or not prompt.shape[-1]:
+        raise ValueError(f"prompts have shape {prompt.shape}: pass [batch, n], n at least 1")
     if steps < 1:
         raise ValueError(f"steps is {steps}; pass at least 1")
     if temperature < 0:
         raise ValueError(f"temperature is {temperature}; pass 0 or more")
     if temperature > 0 and key is None:
         raise ValueError("sampling at a temperature above 0 needs a key: pass key=")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k is {top_k}; pass at least 1")
+    if temperature == 0 and (top_k, top_p) != (None, None):
+        raise ValueError("top_k and top_p are for sampling: pass temperature=1.0")
+    vocab_size = model.decoder.config.vocab_size
+    if top_k is not None and not 1 <= top_k <= vocab_size:
+        raise ValueError(f"top_k is {top_k}; pass 1 to {vocab_size}, the vocabulary")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p is {top_p}; pass a probability above 0")
+
+
+def _check_last_position(model: CausalLM, valid: Array, steps: int) -> None:
+    """Have the encoding raise before anything is generated, where it ends too early."""
+    if is_traced(valid):
+        return
+    decoder = model.decoder
+    last = int(np.max(np.sum(np.asarray(valid), axis=-1), initial=1)) + steps - 2
+    nothing = jax.ShapeDtypeStruct((1, decoder.config.dim), decoder.config.dtype)
+    params = decoder.encoding_params.get_value()
+    jax.eval_shape(lambda x: decoder.encoding.embed(params, x, np.array([last])), nothing)

@@ -1,6 +1,6 @@
 """What stands on a transformer: a classifier and two language models."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,10 @@ from jaxtyping import Bool, Float, Int
 
 from jaxpe._types import ArrayLike
 from jaxpe.encodings.base import compute_dtype
-from jaxpe.nn.layers import activation, dense, dropout, norm, unembed
+from jaxpe.nn.layers import activation, dense, dropout, norm, read_out
 from jaxpe.nn.transformer import Decoder, Encoder, Transformer, TransformerOutput
 
-Pooling = Literal["first", "mean"]
+Pooling = Literal["first", "last", "mean"]
 
 
 class HeadOutput(NamedTuple):
@@ -34,7 +34,8 @@ class Classifier(nnx.Module):
     Args:
         encoder: the transformer below.
         num_classes: classes.
-        pooling: "first" as BERT does with [CLS], or "mean" over tokens that are not masked.
+        pooling: "first" as BERT does with [CLS], "last" of the tokens that are not masked (for
+            decoders), or their "mean".
         pooler: a dense layer with tanh between, as BERT has: one already trained, or True for a
             new one.
         rngs: for the initialisation.
@@ -57,6 +58,11 @@ class Classifier(nnx.Module):
         rngs: nnx.Rngs,
     ):
         config = encoder.config
+        _check_pooling(pooling)
+        if encoder.causal and pooling == "first":
+            raise ValueError(
+                "the first token of a decoder sees no other: pass pooling='last' or 'mean'"
+            )
         self.encoder = encoder
         self.pooling = pooling
         if pooler is True:
@@ -79,22 +85,33 @@ class Classifier(nnx.Module):
         if self.pooler is not None:
             x = jnp.tanh(self.pooler(x))
         x = dropout(x, rate=self.encoder.config.dropout, key=keys[1])
-        return HeadOutput(_wide(self.output(x)), below)
+        return HeadOutput(read_out(self.output, x), below)
 
 
 class MaskedLM(nnx.Module):
     """Logits of every token, as BERT's head has them: dense, activation, norm, tied embeddings.
 
     Args:
-        encoder: the transformer below.
-        rngs: for the initialisation.
+        encoder: the transformer below, with tie_embeddings=True.
+        rngs: for the initialisation, of another seed than the encoder's.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.learned(length=7, dim=16),
+    ...                            rngs=nnx.Rngs(0))
+    >>> jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int)).logits.shape
+    (4, 7, 50)
     """
 
     def __init__(self, encoder: Encoder, *, rngs: nnx.Rngs):
         config = encoder.config
         self.encoder = encoder
+        if not config.tie_embeddings:
+            raise ValueError(
+                "the head of a masked language model is tied: pass tie_embeddings=True"
+            )
         self.transform = dense(config, config.dim, config.dim, rngs=rngs)
-        self.activation = activation(config.activation)
+        self.activation = config.activation
         self.norm = norm(config, rngs=rngs)
         self.bias = nnx.Param(jnp.zeros(config.vocab_size, config.param_dtype))
 
@@ -105,8 +122,8 @@ class MaskedLM(nnx.Module):
 
     def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
         """Logits of hidden states: of the few that count, where those are chosen before."""
-        x = self.norm(self.activation(self.transform(jnp.asarray(hidden))))
-        logits = _wide(unembed(self.encoder.tokens, x))
+        x = self.norm(activation(self.activation)(self.transform(jnp.asarray(hidden))))
+        logits = read_out(self.encoder.tokens, x)
         bias = self.bias.get_value().astype(logits.dtype)
         return logits + bias.reshape((1,) * (logits.ndim - 1) + (-1,))
 
@@ -116,7 +133,8 @@ class CausalLM(nnx.Module):
 
     Args:
         decoder: the transformer below.
-        rngs: for the initialisation of an output layer that is not tied.
+        rngs: for the initialisation of an output layer that is not tied, of another seed than
+            the decoder's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -137,9 +155,8 @@ class CausalLM(nnx.Module):
     def __call__(self, ids: Int[ArrayLike, "... n"], **options: Any) -> HeadOutput:
         """Logits `[..., n, vocab]`; options are the transformer's."""
         below = self.decoder(ids, **options)
-        if self.output is None:
-            return HeadOutput(_wide(unembed(self.decoder.tokens, below.hidden)), below)
-        return HeadOutput(_wide(self.output(below.hidden)), below)
+        layer = self.decoder.tokens if self.output is None else self.output
+        return HeadOutput(read_out(layer, below.hidden), below)
 
 
 def pooled(
@@ -148,22 +165,28 @@ def pooled(
     *,
     pooling: Pooling = "mean",
 ) -> Float[Array, "... dim"]:
-    """One vector a sequence: its first token's, or the mean over tokens that are not masked.
+    """One vector a sequence: its first token's, or the last or mean of those not masked.
 
-    The mean of no token is 0.
+    The mean of no token is 0; the last of none is the last of all. Sums are float32 or wider.
 
     >>> jaxpe.nn.pooled(jnp.array([[1.0], [3.0], [9.0]]), np.array([True, True, False])).tolist()
     [2.0]
     """
+    _check_pooling(pooling)
     hidden = jnp.asarray(hidden)
+    kept = jnp.ones(hidden.shape[:-1], bool) if mask is None else jnp.asarray(mask)
     if pooling == "first":
         return hidden[..., 0, :]
-    if mask is None:
-        return jnp.mean(hidden, axis=-2)
-    weight = jnp.asarray(mask)[..., None]
-    count = jnp.maximum(jnp.sum(weight, axis=-2), 1).astype(hidden.dtype)
-    return jnp.sum(jnp.where(weight, hidden, 0), axis=-2) / count
+    if pooling == "last":
+        from_end = jnp.argmax(kept[..., ::-1], axis=-1)
+        last = jnp.broadcast_to(hidden.shape[-2] - 1 - from_end, hidden.shape[:-2])
+        return jnp.take_along_axis(hidden, last[..., None, None], axis=-2)[..., 0, :]
+    wide = compute_dtype(hidden)
+    count = jnp.maximum(jnp.sum(kept, axis=-1, dtype=wide), 1)[..., None]
+    total = jnp.sum(jnp.where(kept[..., None], hidden, 0).astype(wide), axis=-2)
+    return (total / count).astype(hidden.dtype)
 
 
-def _wide(logits: Array) -> Array:
-    return logits.astype(compute_dtype(logits))
+def _check_pooling(pooling: str) -> None:
+    if pooling not in get_args(Pooling):
+        raise ValueError(f"pooling is {pooling!r}; pass one of {', '.join(get_args(Pooling))}")

@@ -1,5 +1,6 @@
 """The small parts: dense layers, norms, activations, dropout."""
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array, lax
 
+from jaxpe.encodings.base import compute_dtype
 from jaxpe.nn.config import TransformerConfig
 
 _DROPOUT_LEVELS = 2**16
@@ -71,9 +73,17 @@ class _RMSNorm(nnx.RMSNorm):
             return super().__call__(x)
 
 
-def unembed(tokens: nnx.Embed, x: Array) -> Array:
-    """Products of x `[..., dim]` with every embedding, `[..., vocab]`."""
-    return tokens.attend(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
+def read_out(layer: nnx.Linear | nnx.Embed, x: Array) -> Array:
+    """Logits: a dense layer, or products with every embedding; summed in float32 or wider."""
+    if isinstance(layer, nnx.Embed):
+        kernel, bias = layer.embedding.get_value().T, None
+    else:
+        kernel, bias = layer.kernel.get_value(), layer.bias
+    wide = compute_dtype(x)
+    logits = _flat_dot_general(x, kernel.astype(x.dtype), None, preferred_element_type=wide)
+    if bias is None:
+        return logits
+    return logits + bias.get_value().astype(wide).reshape((1,) * (logits.ndim - 1) + (-1,))
 
 
 def activation(name: str) -> Callable[[Array], Array]:
@@ -114,6 +124,6 @@ def dropout(x: Array, *, rate: float, key: Array | None) -> Array:
 
 def _flat_dot_general(x: Array, kernel: Array, dimension_numbers, **kwargs) -> Array:
     # XLA on CPU takes twice as long for the kernel's gradient with more than one axis of tokens.
-    flat = x.reshape(-1, x.shape[-1])
+    flat = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     out = lax.dot_general(flat, kernel, (((1,), (0,)), ((), ())), **kwargs)
     return out.reshape(*x.shape[:-1], kernel.shape[-1])

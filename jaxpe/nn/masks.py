@@ -44,6 +44,29 @@ def attention_mask(
     return mask
 
 
+def checked_valid(valid: ArrayLike | None, shape: tuple[int, ...]) -> Bool[Array, "..."] | None:
+    """A mask of tokens, of the shape of the ids.
+
+    Raises:
+        ValueError: where it is not boolean, or does not broadcast to the ids.
+    """
+    if valid is None:
+        return None
+    valid = jnp.asarray(valid)
+    if valid.dtype != jnp.bool_:
+        raise ValueError(
+            f"mask is {valid.dtype}, not boolean: pass mask.astype(bool) for one of 0 and 1"
+        )
+    leading = len(shape) - valid.ndim
+    sizes = zip(valid.shape, shape[leading:], strict=True) if leading >= 0 else []
+    if leading < 0 or valid.shape[-1:] != shape[-1:] or any(a not in (1, b) for a, b in sizes):
+        raise ValueError(
+            f"mask has shape {valid.shape}, but the ids have {shape}: pass [..., n], false on "
+            "padding; with a cache, of the new tokens alone"
+        )
+    return jnp.broadcast_to(valid, shape)
+
+
 def padded_positions(valid: Bool[ArrayLike, "... n"]) -> Int32[Array, "... n"]:
     """Positions that count valid tokens only, from 0: right for padding on the left or the right.
 

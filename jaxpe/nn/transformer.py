@@ -4,17 +4,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Int32
 
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.encodings import Encoding, identity
+from jaxpe.encodings.base import as_positions
 from jaxpe.nn.attention import Bound, Context, LayerCache, encoding_parameters
 from jaxpe.nn.blocks import Block
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import dropout, embedding, norm
-from jaxpe.nn.masks import attention_mask
+from jaxpe.nn.masks import attention_mask, checked_valid
 
 _NOWHERE = 2**30
 
@@ -24,9 +26,9 @@ class Cache(NamedTuple):
 
     Attributes:
         layers: of every layer, stacked `[layers, batch, slots, ...]`; keys are encoded already.
-        positions: of the token in each slot.
+        positions: of the token in each slot; far beyond all where there is none, or padding.
         valid: slots that hold a token that may be looked at.
-        length: slots filled.
+        length: slots filled. More tokens than slots raise; inside jit they make hidden states NaN.
     """
 
     layers: LayerCache
@@ -98,7 +100,7 @@ class Transformer(nnx.Module):
         self,
         ids: Int[ArrayLike, "... n"],
         *,
-        mask: Bool[ArrayLike, "... n"] | None = None,
+        mask: ArrayLike | None = None,
         positions: ArrayLike | None = None,
         segments: Int[ArrayLike, "... n"] | None = None,
         token_types: Int[ArrayLike, "... n"] | None = None,
@@ -110,8 +112,9 @@ class Transformer(nnx.Module):
         """Hidden states of tokens.
 
         Args:
-            ids: token ids.
-            mask: false on padding, which no token looks at.
+            ids: token ids. One that is not below vocab_size raises; inside jit, where its value is
+                not known, it makes NaN. Under the mask it may be anything.
+            mask: `[..., n]`, false on padding, which no token looks at.
             positions: `[..., n]`; the index in the row when None (`padded_positions` and
                 `packed_positions` make others).
             segments: of packed documents, which do not look at each other.
@@ -123,14 +126,22 @@ class Transformer(nnx.Module):
             trace: also return hidden states, attention logits and weights.
         """
         ids = jnp.asarray(ids)
+        mask = checked_valid(mask, ids.shape)
+        ids = ids if mask is None else jnp.where(mask, ids, 0)
+        _check_ids(ids, self.config.vocab_size)
         if positions is None:
             start = 0 if cache is None else cache.length
             positions = start + jnp.arange(ids.shape[-1], dtype=jnp.int32)
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         cache, context = self._context(ids, mask, positions, segments, cache, trace)
         x = self.embed(ids, positions=positions, token_types=token_types, dropout_key=keys[0])
+        gates = None if gates is None else _checked_gates(gates, self.config, ids.shape)
         out = self._blocks(x, context, cache, gates, keys[1])
-        return out if self.final_norm is None else out._replace(hidden=self.final_norm(out.hidden))
+        hidden = out.hidden if self.final_norm is None else self.final_norm(out.hidden)
+        if cache is not None:  # inside jit nothing else can say that it is full
+            full = cache.length > cache.valid.shape[-1]
+            hidden = jnp.where(full, jnp.asarray(jnp.nan, hidden.dtype), hidden)
+        return out._replace(hidden=hidden)
 
     def embed(
         self,
@@ -142,6 +153,8 @@ class Transformer(nnx.Module):
     ) -> Float[Array, "... n dim"]:
         """What enters the first block: embeddings, the encoding's share, the norm, dropout."""
         x = self.tokens(jnp.asarray(ids))
+        if self.token_types is None and token_types is not None:
+            raise ValueError("the model has no token types: pass none, or config.token_types")
         if self.token_types is not None:
             kinds = jnp.zeros_like(ids) if token_types is None else jnp.asarray(token_types)
             x = x + self.token_types(kinds)
@@ -160,8 +173,10 @@ class Transformer(nnx.Module):
                 ids.shape[-1], valid=mask, segments=segments, causal=self.causal
             )
             return None, Context(positions, positions, allowed, shared, trace=trace)
-        if segments is not None or not self.causal:
-            raise ValueError("a cache is for decoding, one document a row: leave segments out")
+        if not self.causal:
+            raise ValueError("an encoder takes no cache: its tokens look ahead, use a Decoder")
+        if segments is not None:
+            raise ValueError("a cache holds one document a row: leave segments out")
         before = cache.length
         cache = _reserved(cache, ids, mask, positions)
         slots = jnp.arange(cache.valid.shape[-1], dtype=jnp.int32)
@@ -177,7 +192,6 @@ class Transformer(nnx.Module):
         num_layers = self.config.num_layers
         keys = None if key is None else jax.random.split(key, num_layers)
         caches = None if cache is None else cache.layers
-        gates = None if gates is None else _checked_gates(gates, self.config)
 
         def step(x, layer):
             own, cache, gates, key = layer
@@ -233,7 +247,6 @@ class Decoder(Transformer):
         layers = {
             name: jnp.zeros((self.config.num_layers, *x.shape), x.dtype) for name, x in one.items()
         }
-        # Encodings that count keys up to the query's position must not count empty slots.
         positions = jnp.full(shape, _NOWHERE, jnp.int32)
         return Cache(layers, positions, jnp.zeros(shape, bool), jnp.zeros((), jnp.int32))
 
@@ -255,8 +268,15 @@ def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
             f"{new} tokens do not fit a cache of {slots} slots, {filled} of them filled: make a "
             "longer one"
         )
-    valid = jnp.ones(ids.shape, bool) if mask is None else jnp.asarray(mask)
-    positions = jnp.broadcast_to(jnp.asarray(positions, jnp.int32), ids.shape)
+    valid = jnp.ones(ids.shape, bool) if mask is None else mask
+    positions = as_positions(positions)
+    if positions.dtype != jnp.int32 or positions.shape[-1:] != ids.shape[-1:]:
+        raise ValueError(
+            f"with a cache positions are integers [batch, n], not {positions.dtype} of shape "
+            f"{positions.shape}"
+        )
+    # Encodings that count keys up to the query's position must not count padding.
+    positions = jnp.where(valid, jnp.broadcast_to(positions, ids.shape), _NOWHERE)
     start = (jnp.zeros_like(cache.length), cache.length)
     return cache._replace(
         positions=lax.dynamic_update_slice(cache.positions, positions, start),
@@ -265,11 +285,26 @@ def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
     )
 
 
-def _checked_gates(gates: ArrayLike, config: TransformerConfig) -> Array:
+def _check_ids(ids: Array, vocab_size: int) -> None:
+    """Token ids known when called must be in the vocabulary."""
+    if not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise ValueError(f"ids are {ids.dtype}: pass integers")
+    if is_traced(ids) or not ids.size:
+        return
+    values = np.asarray(ids)
+    for extreme in (values.min(), values.max()):
+        if not 0 <= extreme < vocab_size:
+            raise ValueError(f"id {extreme} is not in the vocabulary of {vocab_size}")
+
+
+def _checked_gates(gates: ArrayLike, config: TransformerConfig, shape: tuple[int, ...]) -> Array:
     gates = jnp.asarray(gates)
-    if gates.ndim < 2 or (gates.shape[0], gates.shape[-1]) != (config.num_layers, config.num_heads):
+    own, wanted = gates.shape[1:], (*shape, config.num_heads)
+    fits = gates.ndim > 1 and len(own) <= len(wanted) and own[-1] == wanted[-1]
+    fits = fits and all(a in (1, b) for a, b in zip(own[::-1], wanted[::-1], strict=False))
+    if not fits or gates.shape[0] != config.num_layers:
         raise ValueError(
             f"gates have shape {gates.shape}: pass [layers, ..., heads] = "
-            f"[{config.num_layers}, ..., {config.num_heads}]"
+            f"[{config.num_layers}, ..., {config.num_heads}], where ... broadcasts to {shape}"
         )
     return gates

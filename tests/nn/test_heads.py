@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from flax import nnx
@@ -51,6 +52,35 @@ def test_pooling():
     np.testing.assert_array_equal(nn.pooled(hidden, mask), [[1.0, 2.0], [0.0, 0.0]])
     np.testing.assert_array_equal(nn.pooled(hidden, pooling="first"), hidden[:, 0])
     np.testing.assert_array_equal(nn.pooled(hidden), hidden.mean(1))
+    np.testing.assert_array_equal(nn.pooled(hidden, mask, pooling="last"), hidden[[0, 1], [1, 2]])
+    large = jnp.full((1, 512, 4), 300.0, jnp.float16)
+    assert (nn.pooled(large, np.ones((1, 512), bool)) == 300).all()
+
+
+def test_a_classifier_on_a_decoder_looks_at_the_end():
+    decoder = nn.Decoder(config(), encoding=encoding_for("rope"), rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match="first token of a decoder sees no other"):
+        nn.Classifier(decoder, num_classes=2, rngs=nnx.Rngs(1))
+    model = nn.Classifier(decoder, num_classes=2, pooling="last", rngs=nnx.Rngs(1))
+    ids = some_ids(1, 4)
+    padded = np.concatenate([ids, some_ids(1, 2, seed=2)], axis=1)
+    mask = np.arange(6)[None] < 4
+    np.testing.assert_allclose(model(padded, mask=mask).logits, model(ids).logits, atol=1e-12)
+
+
+def test_misspelt_pooling_is_refused(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with pytest.raises(ValueError, match="pooling is 'cls'; pass one of first, last, mean"):
+        nn.pooled(jnp.ones((2, 3)), pooling="cls")
+
+
+def test_logits_of_narrow_models_are_summed_in_float32():
+    narrow = {"dtype": jnp.bfloat16, "param_dtype": jnp.float32}
+    for changes in (narrow, narrow | {"tie_embeddings": False}):
+        apply, params, _ = language_model(**changes)
+        logits = apply(params, some_ids(2, 5)).logits
+        assert logits.dtype == jnp.float32
+        assert (logits != logits.astype(jnp.bfloat16).astype(jnp.float32)).mean() > 0.5
 
 
 def test_tied_logits_are_products_with_the_embeddings():
@@ -75,7 +105,7 @@ def test_the_masked_head_takes_chosen_tokens():
     np.testing.assert_allclose(chosen, whole.logits[:, [1, 4]], atol=1e-12)
 
 
-@pytest.mark.parametrize("encoding", ["rope", "learned", "t5", "shaw"])
+@pytest.mark.parametrize("encoding", ["rope", "learned", "t5", "shaw", "cope"])
 def test_generation_equals_choosing_from_the_whole_row_again_and_again(encoding):
     """Prompts of two lengths, padded on the left or on the right, against each alone."""
     apply, params, model = language_model(encoding, num_layers=1)
@@ -104,16 +134,39 @@ def test_sampling():
     prompt = np.broadcast_to(some_ids(3), (200, 3))
     run = jax.jit(
         lambda p, key, **o: nn.generate(model(p), prompt, steps=2, key=key, temperature=1.0, **o),
-        static_argnames=("top_k",),
+        static_argnames=("top_k", "top_p"),
     )
     one, same, other = (run(params, jax.random.key(k)) for k in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
     assert (one != other).any()
     few = run(params, jax.random.key(0), top_k=2)
     assert len(np.unique(few[:, 0])) <= 2 < len(np.unique(one[:, 0]))
+    tokens, counts = np.unique(one[:, 0], return_counts=True)
+    likely = run(params, jax.random.key(0), top_p=0.5)
+    assert set(np.unique(likely[:, 0])) < set(tokens)
+    assert tokens[counts.argmax()] in likely[:, 0]
     greedy = nn.generate(model(params), prompt[:1], steps=1)[0, 0]
     sure = run(params, jax.random.key(0), top_k=1)
     assert (sure[:, 0] == greedy).all()
+
+
+def test_generation_does_not_pass_the_end_of_a_table_in_silence():
+    """A table of 12 positions: where positions are known it raises, otherwise the token is −1."""
+    _, params, model = language_model("learned", num_layers=1)
+    prompt = some_ids(2, 6)
+    assert nn.generate(model(params), prompt, steps=7).shape == (2, 7)
+    with pytest.raises(ValueError, match="position 12 is beyond a table of length 12"):
+        nn.generate(model(params), prompt, steps=8)
+    mask = np.ones((2, 6), bool)
+    traced = jax.jit(lambda p, m: nn.generate(model(p), prompt, mask=m, steps=8))(params, mask)
+    assert (traced[:, 7] == -1).all()
+    assert (traced[:, :7] >= 0).all()
+
+
+def test_what_generation_is_not_for():
+    _, params, model = language_model(num_layers=1)
+    with pytest.raises(ValueError, match=r"prompts have shape \(2, 0\)"):
+        nn.generate(model(params), np.zeros((2, 0), np.int32), steps=1)
 
 
 def test_a_row_that_ended_repeats_the_end():
@@ -128,13 +181,19 @@ def test_a_row_that_ended_repeats_the_end():
         assert (after[stop:] == end).all()
 
 
+SAMPLED = {"temperature": 1.0, "key": jax.random.key(0)}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"steps": 0}, "steps is 0"),
         ({"steps": 1, "temperature": 1.0}, "needs a key"),
         ({"steps": 1, "temperature": -1.0}, "temperature is -1.0"),
-        ({"steps": 1, "top_k": 0}, "top_k is 0"),
+        ({"steps": 1, "top_k": 5}, "top_k and top_p are for sampling"),
+        ({"steps": 1, "top_k": 0, **SAMPLED}, "top_k is 0; pass 1 to 20"),
+        ({"steps": 1, "top_k": 21, **SAMPLED}, "top_k is 21; pass 1 to 20"),
+        ({"steps": 1, "top_p": 1.5, **SAMPLED}, "top_p is 1.5"),
     ],
 )
 def test_settings_of_generation_that_do_not_go_together(options, message):
@@ -183,7 +242,7 @@ def test_models_need_no_graph_mode_of_flax():
 import jax, jaxpe
 from flax import nnx
 config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2)
-encoding = jaxpe.chain(jaxpe.learned(length=4, dim=8), jaxpe.t5(num_heads=2))
+encoding = jaxpe.chain(jaxpe.learned(length=6, dim=8), jaxpe.t5(num_heads=2))
 decoder = jaxpe.nn.Decoder(config, encoding=encoding, rngs=nnx.Rngs(0))
 graphdef, params = nnx.split(jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1)), nnx.Param)
 ids = jax.numpy.arange(4)[None]

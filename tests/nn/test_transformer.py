@@ -332,6 +332,8 @@ def test_dropout_is_off_without_a_key_and_right_in_the_mean():
         ({"activation": "tanh"}, "activation is 'tanh'; pass one of gelu"),
         ({"norm": "batch"}, "norm is 'batch'; pass one of layer, rms"),
         ({"dropout": 1.0}, "dropout is 1.0; pass a rate in"),
+        ({"hidden_dim": 0}, "hidden_dim is 0; pass at least 1"),
+        ({"norm_epsilon": -1.0}, "norm_epsilon is -1.0"),
         ({"num_layers": 0}, "num_layers is 0; pass at least 1"),
         ({"latent": nn.LatentSizes(key_value_rank=2, rotary_dim=2), "num_kv_heads": 1}, "latent"),
     ],
@@ -340,6 +342,18 @@ def test_a_bad_configuration_is_refused(changes, message, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as users have it
     with pytest.raises(ValueError, match=message):
         config(**changes)
+
+
+def test_bad_sizes_of_latent_attention_are_refused():
+    with pytest.raises(ValueError, match="rotary_dim is 0; pass at least 1"):
+        nn.LatentSizes(key_value_rank=4, rotary_dim=0)
+
+
+def test_values_of_another_width_are_refused():
+    wide = jaxpe.shaw(head_dim=2 * HEAD_DIM, max_distance=4)
+    apply, params = encoder(wide, **BLOCKS["latent"], num_layers=1)
+    with pytest.raises(ValueError, match="adds values of width 8, but values have 4"):
+        apply(params, some_ids(N))
 
 
 def test_bad_calls_are_refused():
@@ -356,3 +370,63 @@ def test_bad_calls_are_refused():
         apply(params, some_ids(3), gates=np.ones((2, 3)))
     with pytest.raises(ValueError, match="leave segments out"):
         apply(params, some_ids(1, 2), segments=np.zeros((1, 2), int), cache=cache)
+    with pytest.raises(ValueError, match="with a cache, of the new tokens alone"):
+        apply(params, some_ids(1, 2), mask=np.ones((1, 3), bool), cache=cache)
+    with pytest.raises(ValueError, match=r"positions are integers \[batch, n\], not float64"):
+        apply(params, some_ids(1, 2), positions=np.arange(2) / 2, cache=cache)
+    with pytest.raises(ValueError, match=r"mask is int64, not boolean: pass mask.astype\(bool\)"):
+        apply(params, some_ids(1, 2), mask=np.ones((1, 2), int))
+    with pytest.raises(ValueError, match="id 20 is not in the vocabulary of 20"):
+        apply(params, np.array([1, 20]))
+    with pytest.raises(ValueError, match="id -1 is not in the vocabulary"):
+        apply(params, np.array([1, -1]))
+    with pytest.raises(ValueError, match="no token types"):
+        apply(params, some_ids(2), token_types=np.zeros(2, int))
+    with pytest.raises(ValueError, match="an encoder takes no cache"):
+        encoder()[0](params, some_ids(1, 2), cache=cache)
+
+
+def test_an_encoding_that_was_not_made_is_refused(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with pytest.raises(ValueError, match=r"pass one that is made, as jaxpe.rope\(head_dim"):
+        nn.MultiHeadAttention(config(), encoding=jaxpe.rope, rngs=nnx.Rngs(0))
+    counted = jaxpe.Encoding(init=lambda key: jnp.zeros(3, jnp.int32))
+    with pytest.raises(ValueError, match="parameters of int32, which no gradient takes"):
+        nn.Encoder(config(), encoding=counted, rngs=nnx.Rngs(0))
+
+
+def test_under_the_mask_ids_may_be_anything():
+    apply, params = encoder()
+    mask = np.array([True, True, False])
+    out = apply(params, np.array([1, 2, -100]), mask=mask).hidden
+    np.testing.assert_array_equal(out, apply(params, np.array([1, 2, 5]), mask=mask).hidden)
+
+
+def test_a_cache_that_is_full_says_so_inside_jit():
+    apply, params = decoder()
+
+    @jax.jit
+    def three(params):
+        cache = empty_cache(slots=2, batch=1)
+        out = []
+        for token in some_ids(3):
+            step = apply(params, token.reshape(1, 1), cache=cache)
+            cache = step.cache
+            out.append(step.hidden)
+        return jnp.stack(out)
+
+    assert np.isfinite(three(params)).all((1, 2, 3)).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
+@pytest.mark.parametrize("path", ["xla", "transparent"])
+def test_nothing_in_gives_nothing_out(shape, path):
+    apply, params = encoder(encoding_for("alibi"), **FLOAT32, attention=path)
+    assert apply(params, np.zeros(shape, np.int32)).hidden.shape == (*shape, 8)
+
+
+def test_float16_is_finite_also_where_all_is_masked():
+    apply, params = encoder(dtype=jnp.float16, param_dtype=jnp.float32)
+    out = apply(params, some_ids(2, N), mask=np.zeros((2, N), bool)).hidden
+    assert out.dtype == jnp.float16
+    assert np.isfinite(out).all()
