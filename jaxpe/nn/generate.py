@@ -120,7 +120,7 @@ def _generate(
 def _chosen(logits: Array, key: Array | None, sampling: _Sampling) -> Array:
     """A token of each row, −1 where its logits are not finite."""
     finite = jnp.all(jnp.isfinite(logits), axis=-1)
-    if sampling.temperature > 0:
+    if key is not None and sampling.temperature > 0:
         logits = _narrowed(logits / jnp.asarray(sampling.temperature, logits.dtype), sampling)
         token = jax.random.categorical(key, logits, axis=-1)
     else:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from jaxpe._errors import InputError
 from jaxpe.data import Progress
-from jaxpe.nn import functional, save_huggingface
+from jaxpe.nn import functional, parameter_count, save_huggingface
 from jaxpe.training.assemble import (
     Data,
     Vocabulary,
@@ -338,7 +337,6 @@ def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
     """What is known before the first step."""
     names = "+".join(entry.name for entry in encoding_entries(config))
     rows = len(data.train.labels)
-    sizes = map(jnp.size, jax.tree.leaves(functional(model)[1]))
     return {
         "source": data.train.corpus.name,
         "task": data.vocabulary.task,
@@ -347,7 +345,7 @@ def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
         "held_out": len(data.held_out.labels),
         "vocab_size": len(data.vocabulary.tokens),
         "length": config.length,
-        "parameters": sum(sizes),
+        "parameters": parameter_count(model),
         "steps": steps_of(config, rows),
     }
 
