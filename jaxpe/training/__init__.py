@@ -11,6 +11,7 @@ from jaxpe.training.log import read_log as read_log
 from jaxpe.training.loop import FitResult as FitResult
 from jaxpe.training.loop import Hook as Hook
 from jaxpe.training.loop import NonFiniteLoss as NonFiniteLoss
+from jaxpe.training.loop import StopTraining as StopTraining
 from jaxpe.training.loop import every as every
 from jaxpe.training.loop import fit as fit
 from jaxpe.training.losses import MaskedTokens as MaskedTokens

@@ -6,6 +6,7 @@ sentences of 13 tokens on average need not all be padded to the longest of 66.
 
 import functools
 import sys
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from jaxpe._errors import require
 
 Batch = dict[str, np.ndarray]
 
-_TRIM = ("ids", "mask")
+_TRIM = ("ids", "mask", "segments", "positions", "token_types")
 _WINDOW = 64
 
 
@@ -46,7 +47,8 @@ def batches(
         trim: the arrays to cut; names that `arrays` does not have are passed over.
 
     Returns:
-        an iterable of dicts of arrays; its iterators have `get_state` and `set_state`.
+        an iterable of dicts of arrays; its iterators have `get_state` and `set_state`, and
+        `fingerprint` tells what they iterate over.
 
     Raises:
         ValueError: for arrays of different numbers of rows, fewer rows than a batch, or buckets
@@ -81,6 +83,22 @@ def in_order(
     [[True, True], [True, False]]
     """
     return _InOrder(_Rows(arrays, lengths, buckets, trim), batch_size)
+
+
+def fingerprint(data: Any) -> dict[str, Any]:
+    """What the batches of an iterator are made from, JSON values; {} where `batches` did not.
+
+    Seed, batch size, rows, buckets, and a checksum of every array: the place in the data means
+    the same batch only where these are the same.
+
+    >>> fingerprint(iter(batches({"x": np.arange(6)}, batch_size=2, seed=0)))["array x"]
+    'int64[6], CRC-32 4e86d1b6'
+    """
+    # Grain has no public way from an iterator to its source.
+    while parents := getattr(data, "_parents", ()):
+        data = parents[0]
+    source = getattr(getattr(data, "_map_parent", None), "_source", None)
+    return source.fingerprint if isinstance(source, _Shuffled) else {}
 
 
 class _Cut(NamedTuple):
@@ -170,6 +188,14 @@ class _Shuffled:
         epoch, place = divmod(int(index), self.per_epoch)
         return self.rows.take(self.plan(epoch)[place])
 
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        rows, cut = self.rows, self.rows.cut
+        numbers = {"seed": int(self.seed), "batch_size": int(self.batch_size)}
+        cuts = {} if cut is None else {"buckets": cut.buckets.tolist(), "trim": cut.names}
+        arrays = rows.arrays | ({} if cut is None else {"lengths": cut.lengths})
+        return numbers | {"rows": rows.count} | cuts | {f"array {k}": _checksum(x) for k, x in arrays.items()}
+
     def __repr__(self):
         return f"batches of {self.batch_size} from {self.rows.count} rows, seed {self.seed}"
 
@@ -184,6 +210,12 @@ class _Shuffled:
         return random.permutation(by_length.reshape(-1, self.batch_size))
 
 
+def _checksum(array: np.ndarray) -> str:
+    # The bytes of objects are their addresses, which another process has elsewhere.
+    plain = repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array)
+    return f"{array.dtype}{list(array.shape)}, CRC-32 {zlib.crc32(plain):08x}"
+
+
 class _InOrder(Sequence):
     def __init__(self, rows: _Rows, batch_size: int):
         if batch_size < 1:
@@ -193,7 +225,9 @@ class _InOrder(Sequence):
     def __len__(self):
         return -(-self.rows.count // self.batch_size)
 
-    def __getitem__(self, index: int) -> Batch:  # pyrefly: ignore
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
         index = range(len(self))[index]
         rows = index * self.batch_size + np.arange(self.batch_size)
         last = self.rows.count - 1

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from jaxpe._errors import InputError, require
+from jaxpe.training.batches import fingerprint
 
 _SEAL = "seal.json"
 
@@ -23,9 +24,9 @@ class Checkpoints:
     """The checkpoints of one run: state and place in the data, saved together or not at all.
 
     Orbax writes a step beside its place and renames it once complete. A last file, the seal, holds
-    what the run is and a checksum of every other file: without it a checkpoint does not count. So a
-    run killed at any moment leaves whole checkpoints, and damage is noticed before it is read.
-    Saving waits for the disk.
+    what the run and its data are and a checksum of every file, its own included: without it a
+    checkpoint does not count. So a run killed at any moment leaves whole checkpoints, and damage is
+    noticed before it is read. Saving waits for the disk.
 
     Args:
         directory: made if absent.
@@ -71,17 +72,23 @@ class Checkpoints:
         self._orbax.close()
 
     def latest(self) -> int | None:
-        """The step of the newest checkpoint, None where there is none."""
-        latest = self._orbax.latest
-        return None if latest is None else latest.step
+        """The step of the newest completed checkpoint, None where there is none."""
+        sealed = (step for step in self._steps() if (self._place(step) / _SEAL).exists())
+        return next(sealed, None)
 
     def save(self, step: int, state: Any, data: Any = None) -> None:
-        """Write the state after `step` steps, and where `data`, a Grain iterator, is."""
+        """Write the state after `step` steps, and where `data`, a Grain iterator, is.
+
+        Raises:
+            ValueError: for a leaf that is no array, or whose buffer was given away; nothing is
+                written then.
+        """
         if step in self._sealed:
             return
+        seal = self._describe(state, data)
         parts = {"state": state} if data is None else {"state": state, "data": data}
         self._orbax.save_checkpointables(step, parts, force=True, overwrite=True)
-        self._seal(step, state)
+        self._seal(step, seal)
         self._sealed.add(step)
 
     def restore(self, like: Any, data: Any = None) -> tuple[Any, int] | None:
@@ -92,20 +99,22 @@ class Checkpoints:
 
         Args:
             like: a state of the same structure, shapes, dtypes and shardings.
-            data: a Grain iterator, moved to where it was.
+            data: a Grain iterator, moved to where it was; None where the place does not matter.
 
         Raises:
-            InputError: where the checkpoint is of another structure or configuration, or there are
-                damaged ones and no other.
+            InputError: where the checkpoint is of another structure, configuration or data, holds
+                no place in the data although there are some, or there are damaged ones and no
+                other.
         """
+        own = self._describe(like, data)
         problems: dict[int, Exception] = {}
-        for step in sorted((found.step for found in self._orbax.checkpoints), reverse=True):
+        for step in self._steps():
             try:
                 seal = self._checked_seal(step)
             except (OSError, ValueError) as error:
                 problems[step] = error
                 continue
-            self._compare(seal, like, step)
+            self._compare(seal, own, step)
             self._set_aside(problems, f"going on from step {step}")
             parts = {"state": jax.tree.map(_abstract, like)}
             parts |= {} if data is None else {"data": data}
@@ -121,27 +130,47 @@ class Checkpoints:
         self._set_aside(problems, "starting from the beginning")
         return None
 
-    def _seal(self, step: int, state: Any) -> None:
-        place = self.directory / str(step)
-        seal = {"config": self.config, "leaves": _leaves(state), "files": _checksums(place)}
+    def _steps(self) -> list[int]:
+        """Newest first, unfinished ones too."""
+        return sorted((found.step for found in self._orbax.checkpoints), reverse=True)
+
+    def _place(self, step: int) -> Path:
+        return self.directory / str(step)
+
+    def _describe(self, state: Any, data: Any) -> dict[str, Any]:
+        """What a checkpoint must have in common with the run that goes on from it."""
+        about_data = None if data is None else fingerprint(data)
+        return {"config": self.config, "leaves": _leaves(state), "data": about_data}
+
+    def _seal(self, step: int, seal: dict[str, Any]) -> None:
+        seal = seal | {"files": _checksums(self._place(step))}
         written = self.directory / "seal.new"
-        written.write_text(json.dumps(seal), encoding="utf-8")
-        written.replace(place / _SEAL)
+        written.write_text(json.dumps(seal | {"checksum": _checksum(seal)}), encoding="utf-8")
+        written.replace(self._place(step) / _SEAL)
 
     def _checked_seal(self, step: int) -> dict[str, Any]:
-        place = self.directory / str(step)
+        place = self._place(step)
         if not (place / _SEAL).exists():
             raise _UnfinishedError("its run was killed while writing it")
         seal = json.loads((place / _SEAL).read_text(encoding="utf-8"))
+        if not isinstance(seal, dict) or seal.pop("checksum", None) != _checksum(seal):
+            raise OSError(f"{_SEAL} is damaged")
         found = _checksums(place)
         for name, checksum in seal["files"].items():
             if found.get(name) != checksum:
                 raise OSError(f"{name} is {'damaged' if name in found else 'missing'}")
         return seal
 
-    def _compare(self, seal: dict[str, Any], like: Any, step: int) -> None:
-        own = {"config": self.config, "leaves": _leaves(like)}
-        for part, what in (("config", "setting"), ("leaves", "array")):
+    def _compare(self, seal: dict[str, Any], own: dict[str, Any], step: int) -> None:
+        parts = {"config": "setting", "leaves": "array"}
+        if own["data"] is not None:
+            if seal["data"] is None:
+                raise InputError(
+                    f"{self.directory}: the checkpoint of step {step} was saved without data: "
+                    "restore it without, or pass another directory"
+                )
+            parts |= {"data": "the data's"}
+        for part, what in parts.items():
             for name in sorted(seal[part].keys() | own[part].keys()):
                 was, now = (side[part].get(name, "absent") for side in (seal, own))
                 if was != now:
@@ -159,7 +188,7 @@ class Checkpoints:
                 for number in itertools.count(1)
                 if not (path := self.directory / f"unreadable-{step}-{number}").exists()
             )
-            (self.directory / str(step)).rename(aside)
+            self._place(step).rename(aside)
             warnings.warn(
                 f"the checkpoint of step {step} cannot be used: {error}. It is now {aside}; "
                 f"{consequence}",
@@ -178,12 +207,22 @@ def _checksums(directory: Path) -> dict[str, int]:
     }
 
 
+def _checksum(seal: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(seal).encode())
+
+
 def _leaves(state: Any) -> dict[str, str]:
     """Path, dtype and shape of every array."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): f"{leaf.dtype}{list(leaf.shape)}"
+    leaves = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(state)
     }
+    for name, leaf in leaves.items():
+        if not hasattr(leaf, "dtype"):
+            raise ValueError(f"{name or 'the state'} is {leaf!r}: pass an array, jnp.asarray of it")
+        if isinstance(leaf, jax.Array) and leaf.is_deleted():
+            raise ValueError(f"the buffer of {name or 'the state'} was given away to a step")
+    return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves.items()}
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -36,13 +36,10 @@ class Log:
     """
 
     def __init__(self, path: str | Path, *, step: int):
-        path = Path(path)
+        self.path = path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.kept = [r for r in read_log(path) if r["step"] <= step] if path.exists() else []
-        rewritten = path.with_name(path.name + ".new")
-        rewritten.write_text("".join(map(_line, self.kept)), encoding="utf-8")
-        os.replace(rewritten, path)
-        self._file = path.open("a", encoding="utf-8")
+        self._file = self._reopened()
 
     def __enter__(self) -> "Log":
         return self
@@ -50,10 +47,23 @@ class Log:
     def __exit__(self, *exception) -> None:
         self._file.close()
 
+    def mend(self, record: Record) -> None:
+        """Replace the last line that was kept, before others are written."""
+        self._file.close()
+        self.kept[-1] = plain(record)
+        self._file = self._reopened()
+
     def write(self, record: Record) -> None:
         """Append a record, which has a "step"; numbers that are not finite become null."""
         self._file.write(_line(record))
         self._file.flush()
+
+    def _reopened(self) -> TextIO:
+        """With what is kept, which is in the one file or the other at every moment."""
+        rewritten = self.path.with_name(self.path.name + ".new")
+        rewritten.write_text("".join(map(_line, self.kept)), encoding="utf-8")
+        os.replace(rewritten, self.path)
+        return self.path.open("a", encoding="utf-8")
 
 
 def read_log(path: str | Path) -> list[Record]:

@@ -1,6 +1,7 @@
 """The training loop: steps, records, hooks, checkpoints, and what to do when something stops it."""
 
 import contextlib
+import itertools
 import math
 import signal
 import sys
@@ -19,7 +20,7 @@ from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
 
 class NonFiniteLoss(FloatingPointError):  # noqa: N818 (said as it is)
-    """A loss or gradient was NaN or infinite; the parameters are those before that step.
+    """A loss, gradient or update was NaN or infinite; the parameters are those before that step.
 
     Attributes:
         step: the step that failed, counted from 1.
@@ -32,13 +33,27 @@ class NonFiniteLoss(FloatingPointError):  # noqa: N818 (said as it is)
         self.state: TrainState | None = None
 
 
+class StopTraining(Exception):  # noqa: N818 (said as it is)
+    """Raised by a hook to make this step the last: `fit` saves, and returns as at its end.
+
+    Args:
+        found: joins that step's record, as what a hook returns does.
+    """
+
+    def __init__(self, found: Record | None = None):
+        super().__init__("a hook ends the training")
+        self.found = found
+
+
 class Hook(NamedTuple):
     """Something to look at during training: evaluation, an audit of the parameters, a figure.
 
     Attributes:
         at: steps, or which steps: `every(100)`, `{0, 10, 100}`, `lambda step: step < 5`.
         run: `(step, state) -> dict` with the state after `step` updates; what it returns joins
-            that step's record. It must not keep the state, whose buffers the next step takes.
+            that step's record, under keys of its own ("held_out/loss", where the record has a
+            "loss"). It must not keep the state, whose buffers the next step takes. It may raise
+            `StopTraining`.
         ends: whether also before the first step and after the last.
     """
 
@@ -56,7 +71,7 @@ class FitResult(NamedTuple):
     """The end of a training run.
 
     Attributes:
-        state: after the last step.
+        state: after the last step, which `StopTraining` may have made an earlier one.
         history: a record a step, numbers of Python, with those of earlier runs from the log.
     """
 
@@ -95,21 +110,30 @@ def fit(
     with the same parameters and records as one that was never stopped; what hooks did before the
     checkpoint is not done again.
 
+    Whatever stops the run, the last update is saved before the error is passed on: Ctrl-C and
+    SIGTERM, batches or a hook that raise. Where a hook raised, that step's record in the log has an
+    "error" instead of what hooks found, and resuming with the log runs the step's hooks again.
+
+    A state of s > 0 steps goes on from there without checkpoints too: the log keeps its lines up to
+    s. The data do not: they start where `batches` or the iterator passed in its place is.
+
     Args:
         state: to start from; its buffers are given away to `step`.
         step: from `train_step`.
         batches: from `batches`; anything iterable where there are no checkpoints.
         steps: updates in all, those before a resumption included.
-        checkpoints: where to save and to resume from; also saved at the end and on Ctrl-C.
+        checkpoints: where to save and to resume from; also saved at the end.
         checkpoint_every: steps between checkpoints; None saves at the end alone.
-        log: JSON-lines file, without lines after the step resumed from.
+        log: JSON-lines file, without lines after the step started from.
         hooks: run in order.
         progress: a bar on standard error, if that is a terminal.
 
     Raises:
         NonFiniteLoss: names the step; the state before it has been saved.
-        ValueError: where the batches end too early (what was done is saved), or cannot be resumed
-            although there are checkpoints.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step is done; at a second one at once.
+        ValueError: where the batches end too early, or cannot be resumed although there are
+            checkpoints, or a hook finds what the record has already.
+        InputError: for checkpoints of another run or other data.
 
     >>> from jaxpe.training import Tally, batches, init_state, train_step
     >>> import optax
@@ -127,20 +151,19 @@ def fit(
     state = state if restored is None else restored[0]
     start = int(state.step)
     with contextlib.ExitStack() as stack:
-        kept = start if restored else -1
+        kept = start if restored or start else -1
         file = None if log is None else stack.enter_context(Log(log, step=kept))
         show = stack.enter_context(progress_bar(start, steps, shown=progress))
         interrupted = stack.enter_context(_deferred_interrupt())
         save_at = every(max(steps, 1) if checkpoint_every is None else checkpoint_every)
         run = _Run(state, step, data, steps, hooks, checkpoints, save_at, file, show)
-        if restored is None:
-            run.begin()
+        run.begin(resumed=restored is not None)
         try:
-            for number in range(start + 1, steps + 1):
+            for number in itertools.takewhile(run.goes_on, itertools.count(start + 1)):
                 run.advance(number)
                 if interrupted.is_set():
                     run.interrupt(number)
-        except NonFiniteLoss as error:
+        except Exception as error:
             run.rescue(error)
             raise
     return FitResult(run.state, run.history)
@@ -165,28 +188,39 @@ class _Run:
 
     def __post_init__(self):
         self.history: list[Record] = [] if self.log is None else list(self.log.kept)
+        self.start, self.last = int(self.state.step), self.steps
 
-    def begin(self) -> None:
-        number = int(self.state.step)
-        found = self.run_hooks(number)
-        if found:
-            self.write({"step": number} | found)
+    def goes_on(self, number: int) -> bool:
+        return number <= self.last
+
+    def begin(self, *, resumed: bool) -> None:
+        """The hooks before the first step, unless they ran when it was the one after another."""
+        known = self.history[-1] if self.history else {"step": -1}
+        here = known["step"] == self.start
+        if self.log is not None and here and "error" in known:
+            del known["error"]
+            self.history[-1] = plain(self.with_findings(known))
+            self.log.mend(self.history[-1])
+        elif not (resumed or here):
+            record = self.with_findings({"step": self.start})
+            if len(record) > 1:
+                self.write(record)
 
     def advance(self, number: int) -> None:
         """One update; the metrics of the one before it, or its own where something is due."""
         self.places.append((number, self.place()))
         try:
-            batch = next(self.data)
-        except StopIteration:
-            self.settle(number - 1)
-            self.save(number - 1)
+            state, metrics = self.step(self.state, next(self.data))
+        except Exception as error:
+            self.settle(number - 1)  # which may not have been finite, and be what is to blame
+            if not isinstance(error, StopIteration):
+                raise
             raise ValueError(
                 f"the batches ended after {number - 1} of {self.steps} steps: pass more epochs, "
                 "or epochs=None"
             ) from None
         earlier = self.pending
-        self.state, metrics = self.step(self.state, batch)
-        self.pending = number, metrics
+        self.state, self.pending = state, (number, metrics)
         if earlier is not None:
             self.write(self.read(*earlier))
         due = any(hook.due(number, last=self.steps) for hook in self.hooks)
@@ -199,18 +233,24 @@ class _Run:
             return
         record = self.read(*self.pending)
         self.pending = None
-        self.write(record | self.run_hooks(number))
-        if number == self.steps or self.save_at(number):
+        try:
+            found = self.with_findings(record)
+        except Exception as error:
+            self.write(record | {"error": f"{type(error).__name__}: {error}"})
+            raise
+        self.write(found)
+        if number == self.last or self.save_at(number):
             self.save(number)
 
     def read(self, number: int, metrics: Metrics) -> Record:
         numbers = {name: plain(value) for name, value in metrics.items()}
         if not numbers.pop("finite", numbers.get("loss", 0) is not None):
             loss, norm = (np.asarray(metrics.get(name, math.nan)) for name in ("loss", "grad_norm"))
+            update = ", so its update" if np.isfinite([loss, norm]).all() else ""
             raise NonFiniteLoss(
-                f"not finite at step {number}: loss {loss}, gradient norm {norm}. The parameters "
-                "are those before it; try a lower learning rate, a longer warm-up or a smaller "
-                "clip, and look at that step's batch",
+                f"not finite at step {number}: loss {loss}, gradient norm {norm}{update}. The "
+                "parameters are those before it; try a lower learning rate, a longer warm-up or a "
+                "smaller clip, and look at that step's batch",
                 step=number,
             )
         return {"step": number} | numbers
@@ -221,12 +261,32 @@ class _Run:
             self.log.write(record)
         self.show(record)
 
-    def run_hooks(self, number: int) -> Record:
-        found: Record = {}
-        for hook in self.hooks:
-            if hook.due(number, last=self.steps):
-                found |= hook.run(number, self.state) or {}
-        return found
+    def with_findings(self, record: Record) -> Record:
+        """What hooks find joins the record; those for the end too, where one makes it the end."""
+        number = record["step"]
+        due = [hook.due(number, last=self.steps) for hook in self.hooks]
+        for hook in itertools.compress(self.hooks, due):
+            record = self.joined(record, hook)
+        if self.last == number < self.steps:
+            for hook, ran in zip(self.hooks, due, strict=True):
+                if hook.ends and not ran:
+                    record = self.joined(record, hook)
+        return record
+
+    def joined(self, record: Record, hook: Hook) -> Record:
+        number = record["step"]
+        try:
+            found = hook.run(number, self.state)
+        except StopTraining as stop:
+            self.last, found = number, stop.found
+        found = found or {}
+        # A record before the first step has no loss yet, but those after it will.
+        for name in found.keys() & (record.keys() | {"loss", "error"}):
+            raise ValueError(
+                f'a hook found "{name}" at step {number}, which the record has or may have '
+                f'already: return {{"held_out/{name}": ...}}, say'
+            )
+        return record | found
 
     def place(self) -> Any:
         return self.data.get_state() if hasattr(self.data, "get_state") else None
@@ -245,17 +305,28 @@ class _Run:
         print(message, file=sys.stderr)
         raise KeyboardInterrupt(message)
 
-    def rescue(self, error: NonFiniteLoss) -> None:
-        """Back to before the step that failed, state and data, so that it can be tried again."""
-        self.state = error.state = self.state._replace(finite=self.state.finite | True)
-        if self.checkpoints is not None:
-            self.data.set_state(dict(self.places)[error.step])
-            self.save(error.step - 1)
+    def rescue(self, error: Exception) -> None:
+        """Save the last update that counts and the place in the data after it, to go on from."""
+        try:
+            self.state = self.state._replace(finite=self.state.finite | True)
+            if isinstance(error, NonFiniteLoss):
+                error.state = self.state
+            done = int(self.state.step)  # what was not finite did not count
+            if self.checkpoints is not None and done > self.start:
+                places = dict(self.places)
+                if done + 1 in places:
+                    self.data.set_state(places[done + 1])
+                self.save(done)
+        except Exception as another:  # such as for buffers lost inside a step, or a full disk
+            error.add_note(f"What was done since the last checkpoint is not saved: {another}")
 
 
 @contextlib.contextmanager
 def _deferred_interrupt() -> Iterator[threading.Event]:
-    """The first Ctrl-C waits for the step to end: the state's buffers are inside it."""
+    """The first Ctrl-C or SIGTERM waits for the step to end: the state's buffers are inside it.
+
+    SIGTERM is what a machine that is taken away, or a scheduler whose time is up, sends first.
+    """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked
@@ -266,8 +337,9 @@ def _deferred_interrupt() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         asked.set()
 
-    before = signal.signal(signal.SIGINT, ask)
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

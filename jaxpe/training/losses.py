@@ -1,7 +1,7 @@
 """Losses as tallies, and the masking of BERT."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,10 @@ class Tally(NamedTuple):
 
     def __add__(self, other: "Tally") -> "Tally":  # pyrefly: ignore
         return Tally(self.total + other.total, self.weight + other.weight)
+
+    def __radd__(self, other: Any) -> "Tally":
+        """`sum` of tallies, which starts from 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     @property
     def mean(self) -> Float[Array, ""]:
@@ -121,16 +125,43 @@ def causal_lm_loss(
     ids: Int[ArrayLike, "*batch n"],
     *,
     mask: Bool[ArrayLike, "*batch n"] | None = None,
+    segments: Int[ArrayLike, "*batch n"] | None = None,
 ) -> Tally:
     """Cross-entropy of the next token, where the mask has both a token and the next one.
 
-    >>> causal_lm_loss(jnp.zeros((1, 5, 2)), jnp.zeros((1, 5), jnp.int32)).weight.item()
+    Args:
+        logits: of every token.
+        ids: tokens.
+        mask: false at padding.
+        segments: the document of each token in packed rows; the last token of one does not
+            predict the first of the next.
+
+    >>> logits, ids = jnp.zeros((1, 5, 2)), jnp.zeros((1, 5), jnp.int32)
+    >>> causal_lm_loss(logits, ids).weight.item()
     4.0
+    >>> causal_lm_loss(logits, ids, segments=jnp.array([[0, 0, 1, 1, 1]])).weight.item()
+    3.0
     """
     ids = jnp.asarray(ids)
-    keep = _all_of(ids) if mask is None else jnp.asarray(mask)
-    following = keep[..., :-1] & keep[..., 1:]
+    mask = _all_of(ids) if mask is None else mask
+    following = next_in_document(mask, segments)
     return cross_entropy(jnp.asarray(logits)[..., :-1, :], ids[..., 1:], mask=following)
+
+
+def next_in_document(
+    mask: Bool[ArrayLike, "*batch n"], segments: Int[ArrayLike, "*batch n"] | None = None
+) -> Bool[Array, "*batch n-1"]:
+    """Which tokens have a next one, neither padding nor of another document.
+
+    >>> next_in_document(np.array([True, True, True, False]), np.array([0, 0, 1, 1])).tolist()
+    [True, False, False]
+    """
+    mask = jnp.asarray(mask)
+    following = mask[..., :-1] & mask[..., 1:]
+    if segments is None:
+        return following
+    segments = jnp.asarray(segments)
+    return following & (segments[..., :-1] == segments[..., 1:])
 
 
 def perplexity(tally: Tally) -> Float[Array, ""]:

@@ -4,6 +4,7 @@ A batch is a dict of arrays `[batch, ...]`. A loss is `(params, batch, key) -> (
 the tally whose mean is minimised, and others to report by name.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Bool, Int
 
+from jaxpe.encodings.base import compute_dtype
 from jaxpe.training.losses import Tally
 from jaxpe.training.optimizers import Schedule
 
@@ -31,7 +33,8 @@ class TrainState(NamedTuple):
         params: any pytree of floating-point arrays.
         opt_state: of Optax.
         key: typed PRNG key of the run; step s draws from `fold_in(key, s)`.
-        finite: false once a loss or gradient was not finite; the state stays as it was before.
+        finite: false once a loss, gradient or update was not finite; the state stays as it was
+            before.
     """
 
     step: Int[Array, "*seeds"]
@@ -72,8 +75,9 @@ def step_function(
 
     The gradient is that of the sum of the loss's totals over the sum of its weights: with
     `accumulate` microbatches it is exactly that of the whole batch, even where microbatches weigh
-    differently (weights must not depend on the parameters). A step whose loss or gradient is not
-    finite changes nothing but `finite`, and neither does any step after it.
+    differently (weights must not depend on the parameters); sums and norms are in float32 or wider.
+    A step whose loss, gradient or update is not finite changes nothing but `finite`, and neither
+    does any step after it.
 
     Args:
         loss: what is minimised.
@@ -100,10 +104,12 @@ def step_function(
         key = jax.random.fold_in(state.key, state.step)
         gradient, tally, extra = _gradient(loss, state.params, batch, key, accumulate)
         with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
-            grad_norm = optax.tree.norm(gradient)
+            grad_norm = _norm(gradient)
             updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+            update_norm = _norm(updates)  # not finite where any of them is not
             rate = None if schedule is None else jnp.asarray(schedule(state.step))
-        finite = state.finite & jnp.isfinite(tally.mean) & jnp.isfinite(grad_norm)
+        numbers = (tally.mean, grad_norm, update_norm)
+        finite = functools.reduce(jnp.logical_and, map(jnp.isfinite, numbers), state.finite)
         new = optax.apply_updates(state.params, updates), opt_state
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), new, (state.params, state.opt_state)
@@ -188,7 +194,8 @@ def _gradient(
 
     def part(index, microbatch):
         key_here = jax.random.fold_in(key, index)
-        return jax.grad(total, has_aux=True)(params, microbatch, key_here)
+        gradient, tallies = jax.grad(total, has_aux=True)(params, microbatch, key_here)
+        return jax.tree.map(_wide, gradient), tallies  # sums of float16 would overflow
 
     if accumulate == 1:
         gradient, (tally, extra) = part(0, batch)
@@ -202,7 +209,16 @@ def _gradient(
 
         gradient, (tally, extra) = jax.lax.scan(add, zeros, parts)[0]
     weight = jnp.where(tally.weight == 0, 1, tally.weight)
-    return jax.tree.map(lambda g: g / weight.astype(g.dtype), gradient), tally, extra
+    mean = jax.tree.map(lambda g, p: (g / weight.astype(g.dtype)).astype(p.dtype), gradient, params)
+    return mean, tally, extra
+
+
+def _norm(tree: Any) -> Array:
+    return optax.tree.norm(jax.tree.map(_wide, tree))
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(compute_dtype(x))
 
 
 def _microbatches(batch: Batch, count: int) -> Batch:

@@ -1,8 +1,9 @@
 """What models are trained for, as loss functions `(params, batch, key) -> (tally, tallies)`.
 
 Batches hold `ids` and `mask` `[batch, n]`, `labels` `[batch]` where a task has them, and `valid`
-`[batch]`, false on rows that only fill the last batch of an evaluation. With `train=False` nothing
-drops.
+`[batch]`, false on rows that only fill the last batch of an evaluation. What else a batch has of
+`segments` and `positions` (of packed rows) and `token_types`, `[batch, n]`, the model is given by
+these keywords. With `train=False` nothing drops.
 """
 
 import math
@@ -20,11 +21,14 @@ from jaxpe.training.losses import (
     cross_entropy,
     mask_tokens,
     mean_squared_error,
+    next_in_document,
 )
 from jaxpe.training.step import Batch, LossFunction
 
 # `(params, ids, *, mask, dropout_key)` to something with `logits`, as `jaxpe.nn.functional` gives.
 Apply = Callable[..., Any]
+
+_OF_TOKENS = ("segments", "positions", "token_types")
 
 
 def classification(apply: Apply, *, train: bool = True) -> LossFunction:
@@ -61,13 +65,17 @@ def regression(apply: Apply, *, train: bool = True) -> LossFunction:
 
 
 def causal_lm(apply: Apply, *, train: bool = True) -> LossFunction:
-    """Cross-entropy of each next token; tallies: accuracy, of the likeliest one."""
+    """Cross-entropy of each next token; tallies: accuracy, of the likeliest one.
+
+    In packed rows no document predicts the next one: a batch with `segments` says which is which.
+    """
 
     def loss(params, batch, key):
         logits = _read(apply, params, batch, key if train else None).logits
-        ids, mask = batch["ids"], _counted(batch)
-        right = accuracy(logits[..., :-1, :], ids[..., 1:], mask=mask[..., :-1] & mask[..., 1:])
-        return causal_lm_loss(logits, ids, mask=mask), {"accuracy": right}
+        ids, mask, segments = batch["ids"], _counted(batch), batch.get("segments")
+        following = next_in_document(mask, segments)
+        right = accuracy(logits[..., :-1, :], ids[..., 1:], mask=following)
+        return causal_lm_loss(logits, ids, mask=mask, segments=segments), {"accuracy": right}
 
     return loss
 
@@ -106,7 +114,7 @@ def masked_lm(
             rate=rate,
         )
         places, guessed = guessed_places(drawing, masked.selected, rate=rate)
-        options = {"mask": batch["mask"], "dropout_key": dropping if train else None}
+        options = _options(batch, dropping if train else None)
         logits = apply(params, masked.ids, places, **options)
         targets = jnp.take_along_axis(masked.targets, places, axis=-1)
         right = accuracy(logits, targets, mask=guessed)
@@ -141,7 +149,13 @@ def guessed_places(
 
 
 def _read(apply: Apply, params: Any, batch: Batch, key: Array | None) -> Any:
-    return apply(params, batch["ids"], mask=batch["mask"], dropout_key=key)
+    return apply(params, batch["ids"], **_options(batch, key))
+
+
+def _options(batch: Batch, key: Array | None) -> dict[str, Any]:
+    """What a model is told about the tokens beside their ids."""
+    others = {name: batch[name] for name in _OF_TOKENS if name in batch}
+    return {"mask": batch["mask"], "dropout_key": key} | others
 
 
 def _counted(batch: Batch) -> Bool[Array, "batch n"]:
