@@ -194,7 +194,7 @@ class _Run:
         return number <= self.last
 
     def begin(self, *, resumed: bool) -> None:
-        """The hooks before the first step, unless they ran when it was the one after another."""
+        """The hooks before the first step, unless the run that came here has run them."""
         known = self.history[-1] if self.history else {"step": -1}
         here = known["step"] == self.start
         if self.log is not None and here and "error" in known:
@@ -246,7 +246,7 @@ class _Run:
         numbers = {name: plain(value) for name, value in metrics.items()}
         if not numbers.pop("finite", numbers.get("loss", 0) is not None):
             loss, norm = (np.asarray(metrics.get(name, math.nan)) for name in ("loss", "grad_norm"))
-            update = ", so its update" if np.isfinite([loss, norm]).all() else ""
+            update = " (the optimizer's update is not)" if np.isfinite([loss, norm]).all() else ""
             raise NonFiniteLoss(
                 f"not finite at step {number}: loss {loss}, gradient norm {norm}{update}. The "
                 "parameters are those before it; try a lower learning rate, a longer warm-up or a "
@@ -281,10 +281,10 @@ class _Run:
             self.last, found = number, stop.found
         found = found or {}
         # A record before the first step has no loss yet, but those after it will.
-        for name in found.keys() & (record.keys() | {"loss", "error"}):
+        for name in sorted(found.keys() & (record.keys() | {"loss", "error"})):
             raise ValueError(
-                f'a hook found "{name}" at step {number}, which the record has or may have '
-                f'already: return {{"held_out/{name}": ...}}, say'
+                f'a hook returns "{name}", which in the record of step {number} is something else: '
+                f'return {{"held_out/{name}": ...}}, or another name of its own'
             )
         return record | found
 
@@ -342,4 +342,4 @@ def _deferred_interrupt() -> Iterator[threading.Event]:
         yield asked
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)  # None for one that is not Python's

@@ -1,11 +1,13 @@
 """Batches: every row once an epoch, cut to a bucket, and the same again after a resumption."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
 
 from jaxpe.training import batches, in_order
+from jaxpe.training.batches import fingerprint
 
 ROWS, WIDTH, SIZE = 1003, 32, 8
 BUCKETS = (8, 16, 32)
@@ -104,6 +106,39 @@ def test_evaluation_sees_every_row_once_in_order():
     np.testing.assert_array_equal(whole[-1]["ids"], ARRAYS["ids"])
     with pytest.raises(IndexError):
         whole[1]
+
+
+def test_evaluation_batches_can_be_sliced():
+    whole = in_order({"row": np.arange(10)}, batch_size=3)
+    for chosen in (slice(2), slice(1, None, 2), slice(-1, None), slice(None, None, -1)):
+        expected = list(whole)[chosen]
+        assert len(whole[chosen]) == len(expected) > 0
+        for batch, other in zip(whole[chosen], expected, strict=True):
+            np.testing.assert_array_equal(batch["row"], other["row"])
+
+
+def test_what_else_belongs_to_tokens_is_cut_with_them():
+    names = ("segments", "positions", "token_types", "other")
+    arrays = ARRAYS | dict.fromkeys(names, ARRAYS["ids"])
+    data = batches(arrays, batch_size=SIZE, seed=0, epochs=1, lengths=LENGTHS, buckets=BUCKETS)
+    for batch in itertools.islice(data, 20):
+        for name in names[:3]:
+            np.testing.assert_array_equal(batch[name], batch["ids"])
+        assert batch["other"].shape[1] == WIDTH
+
+
+def test_the_fingerprint_is_of_the_contents_and_plain_numbers():
+    def of(arrays):
+        return fingerprint(iter(batches(arrays, batch_size=2, seed=0)))
+
+    words = {"words": np.array(["a", "bc", "d", "e"], dtype=object)}
+    known = of(words)
+    assert json.loads(json.dumps(known)) == known == of({"words": words["words"].copy()})
+    assert known != of({"words": words["words"][::-1]})
+    x = np.arange(8).reshape(4, 2)
+    assert of({"x": x[:, ::-1]}) == of({"x": x[:, ::-1].copy()}) != of({"x": x})
+    assert of({"x": x}) != of({"x": x.astype(np.int32)})
+    assert fingerprint(iter([1])) == {}
 
 
 def test_rows_without_tokens_fit_the_smallest_bucket():

@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there; a damaged one is passed over and said so; killed runs go on."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -52,12 +53,18 @@ def run(saved, tmp_path):
 def damage(directory, how):
     arrays = list((directory / "state" / "d").iterdir())
     everything = [path for path in directory.rglob("*") if path.is_file()]
-    chosen = {"emptied": everything, "seal": [directory / "seal.json"]}.get(how, arrays)
+    chosen = [directory / "seal.json"] if "seal" in how else arrays
+    chosen = everything if how == "emptied" else chosen
     assert chosen
     for path in chosen:
         content = bytearray(path.read_bytes())
         if how == "missing":
             path.unlink()
+        elif how.startswith("seal "):
+            path.write_text(how.removeprefix("seal "))
+        elif how == "rewritten seal":
+            seal = json.loads(content)
+            path.write_text(json.dumps(seal | {"config": {"seed": 1}}))
         elif how == "flipped":
             content[len(content) // 2] ^= 1
             path.write_bytes(content)
@@ -80,7 +87,10 @@ def test_state_and_data_come_back_as_they_were(saved):
     assert sorted(path.name for path in saved.iterdir()) == ["5", "7"]  # 3 went
 
 
-@pytest.mark.parametrize("how", ["truncated", "flipped", "missing", "emptied", "seal"])
+SEALS = ("cut seal", "seal {}", "seal []", "seal 1", "rewritten seal")
+
+
+@pytest.mark.parametrize("how", ["truncated", "flipped", "missing", "emptied", *SEALS])
 def test_a_damaged_checkpoint_is_set_aside_and_said_so(run, how):
     damage(run / "7", how)
     place = data()
@@ -117,6 +127,12 @@ def test_what_was_never_completed_is_no_checkpoint(run):
         with pytest.warns(UserWarning, match=r"killed while writing it.*; starting from the begin"):
             assert checkpoints.restore(flax_state(0), data()) is None
         assert checkpoints.latest() is None
+
+
+def test_the_latest_is_the_newest_completed_one(run):
+    (run / "7" / "seal.json").unlink()
+    with Checkpoints(run) as checkpoints:
+        assert checkpoints.latest() == 5
 
 
 def test_a_new_directory_has_nothing(tmp_path):
@@ -161,6 +177,73 @@ def test_another_configuration_is_refused(tmp_path):
         pytest.raises(InputError, match=r"setting rate was 0\.1 and now is 0\.2"),
     ):
         checkpoints.restore(state)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 1}, "the data's seed was 0 and now is 1"),
+        ({"batch_size": 5}, "the data's batch_size was 4 and now is 5"),
+        ({"rows": 24}, r"the data's array mask was bool\[20\], .* and now is bool\[24\], CRC"),
+        ({"flip": 3}, r"the data's array x was float32\[20, 3\], CRC-32 (\w+) and now is "),
+        (
+            {"lengths": np.ones(20, int), "buckets": (1,)},
+            r"the data's buckets was absent and now is \[1\]",
+        ),
+    ],
+)
+def test_other_data_are_refused(saved, changes, message):
+    arrays = factory.rows(changes.pop("rows", 20))
+    if "flip" in changes:
+        arrays["x"][changes.pop("flip"), 0] *= -1
+    other = iter(batches(arrays, **{"batch_size": 4, "seed": 0, "trim": ()} | changes))
+    with Checkpoints(saved) as checkpoints:
+        with pytest.raises(InputError, match=message):
+            checkpoints.restore(flax_state(0), other)
+        assert checkpoints.restore(flax_state(0))[1] == 7  # whose data do not matter here
+
+
+def test_data_that_are_mapped_are_known_too(tmp_path):
+    def mapped(seed):
+        data = batches(factory.rows(20), batch_size=4, seed=seed)
+        return iter(data.map(lambda batch: batch))
+
+    state = {"w": jnp.ones(2)}
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, state, mapped(0))
+        assert checkpoints.restore(state, mapped(0))[1] == 1
+        with pytest.raises(InputError, match="the data's seed was 0 and now is 1"):
+            checkpoints.restore(state, mapped(1))
+
+
+def test_a_place_in_the_data_that_was_not_saved_is_missed(tmp_path):
+    state = {"w": jnp.ones(2)}
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, state)
+        with pytest.raises(InputError, match="step 1 was saved without data: restore it without"):
+            checkpoints.restore(state, data())
+
+
+def given_away():
+    state = {"w": jnp.ones(2)}
+    state["w"].delete()
+    return state
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (lambda: {"w": jnp.ones(2), "rate": 0.1}, r"rate is 0\.1: pass an array"),
+        (lambda: 3, "the state is 3: pass an array"),
+        (given_away, "the buffer of w was given away"),
+    ],
+)
+def test_what_is_no_array_is_refused_before_anything_is_written(tmp_path, state, message):
+    with Checkpoints(tmp_path) as checkpoints:
+        with pytest.raises(ValueError, match=message):
+            checkpoints.save(1, state())
+        assert checkpoints.latest() is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_single_checkpoint_is_not_enough(tmp_path):

@@ -16,6 +16,7 @@ from jaxpe.training import (
     Hook,
     Log,
     NonFiniteLoss,
+    StopTraining,
     TrainState,
     batches,
     every,
@@ -162,35 +163,217 @@ def test_a_run_from_the_beginning_starts_its_log_anew(tmp_path):
         assert [record["step"] for record in result.history] == [0, 1, 2]
 
 
+def test_a_state_that_has_made_steps_goes_on_in_its_log_without_checkpoints(tmp_path):
+    hook = Hook(at=every(2), run=bias)
+
+    def run(state, batches, steps, name):
+        return fit(state, STEP, batches, steps=steps, log=tmp_path / name, hooks=[hook])
+
+    whole = run(factory.state(), data(), 6, "whole")
+    place = iter(data())
+    first = run(factory.state(), place, 4, "parts")
+    second = run(first.state, place, 6, "parts")
+    assert_equal(second.state, whole.state)
+    assert second.history == whole.history
+    assert (tmp_path / "parts").read_text() == (tmp_path / "whole").read_text()
+    # A log of its own begins with what the hooks find in the state it starts from.
+    late = run(fit(factory.state(), STEP, data(), steps=4).state, data(), 5, "late")
+    assert [(r["step"], "bias" in r) for r in late.history] == [(4, True), (5, True)]
+
+
+@pytest.mark.parametrize(
+    ("found", "step", "name"),
+    [
+        ([{"loss": 1.0}], 0, "loss"),  # what evaluate gives, and before any step has a loss
+        ([{"step": 1}], 0, "step"),
+        ([{"error": "none"}], 0, "error"),
+        ([{"seen": 1}, {"other": 2, "seen": 3}], 0, "seen"),
+        ([{"grad_norm": 1.0}], 2, "grad_norm"),
+    ],
+)
+def test_a_hook_does_not_overwrite_what_the_record_has(found, step, name):
+    hooks = [Hook(at={step}, run=lambda *_, f=f: f, ends=False) for f in found]
+    message = rf'a hook returns "{name}".* of step {step} .*return {{"held_out/{name}": ...}}'
+    with pytest.raises(ValueError, match=message):
+        fit(factory.state(), STEP, data(), steps=3, hooks=hooks)
+
+
+def resumed(tmp_path, *, hooks=(), step=STEP, batches=None, steps=6):
+    """One call of a run in a folder; what is compared is its log and its last state."""
+    with Checkpoints(tmp_path / "run") as checkpoints:
+        options = {"checkpoints": checkpoints, "log": tmp_path / "log.jsonl", "hooks": hooks}
+        result = fit(factory.state(), step, batches or data(), steps=steps, **options)
+        return result, checkpoints.latest()
+
+
+@pytest.mark.parametrize("number", [3, 6])
+def test_a_hook_that_raises_loses_nothing_and_runs_again(tmp_path, number):
+    broken = True
+
+    def fragile(step, state):
+        if broken and step == number:
+            raise OSError("no space")
+        return bias(step, state)
+
+    hooks = [Hook(at={3}, run=lambda step, state: {"seen": step}), Hook(at={3}, run=fragile)]
+    for _ in range(2):  # it fails again, and the log still says so
+        with pytest.raises(OSError, match="no space"):
+            resumed(tmp_path, hooks=hooks)
+        *_, last = read_log(tmp_path / "log.jsonl")
+        assert (last["step"], last["error"], "seen" in last) == (number, "OSError: no space", False)
+        with Checkpoints(tmp_path / "run") as checkpoints:
+            assert checkpoints.latest() == number
+    broken = False
+    result, _ = resumed(tmp_path, hooks=hooks)
+    whole = fit(factory.state(), STEP, data(), steps=6, hooks=hooks)
+    assert_equal(result.state, whole.state)
+    assert result.history == whole.history == read_log(tmp_path / "log.jsonl")
+
+
+class Torn:
+    """Batches that can be resumed, one of which cannot be read."""
+
+    def __init__(self, number):
+        self.place, self.number, self.read = iter(data()), number, 0
+        self.get_state, self.set_state = self.place.get_state, self.place.set_state
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.read += 1
+        batch = next(self.place)  # so that the place is beyond the step that is made
+        if self.read == self.number:
+            raise OSError("unreadable")
+        return batch
+
+    async def save(self, directory):
+        return await self.place.save(directory)
+
+    async def load(self, directory):
+        return await self.place.load(directory)
+
+    @property
+    def _parents(self):
+        return (self.place,)
+
+
+def misshapen(batch):
+    return batch | {"x": batch["x"][:, :2]}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batches": Torn}, OSError, "unreadable"),
+        ({"step": lambda number: spoiled(number, misshapen)}, TypeError, "dot_general"),
+    ],
+)
+def test_a_batch_or_step_that_raises_loses_nothing(tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        resumed(tmp_path, **{name: make(4) for name, make in options.items()})
+    with Checkpoints(tmp_path / "run") as checkpoints:
+        assert checkpoints.latest() == 3
+    result, _ = resumed(tmp_path)
+    whole = fit(factory.state(), STEP, data(), steps=6)
+    assert_equal(result.state, whole.state)
+    assert result.history == whole.history
+
+
+def test_a_state_that_was_lost_inside_a_step_is_not_saved_and_said_so(tmp_path):
+    def lose(state, batch):
+        made = STEP(state, batch)
+        if made[0].step == 3:
+            raise RuntimeError("out of memory")
+        return made
+
+    with pytest.raises(RuntimeError, match="out of memory") as error:
+        resumed(tmp_path, step=lose)
+    assert "since the last checkpoint is not saved" in error.value.__notes__[0]
+    assert list((tmp_path / "run").iterdir()) == []
+    assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == [1, 2]
+
+
+def test_of_two_failures_that_of_the_step_before_is_told(tmp_path):
+    with pytest.raises(NonFiniteLoss, match="not finite at step 3") as error:
+        resumed(tmp_path, step=spoiled(3, poison), batches=Torn(4))
+    assert error.value.state.step == 2
+    result, _ = resumed(tmp_path)
+    assert_equal(result.state, fit(factory.state(), STEP, data(), steps=6).state)
+
+
+def test_a_hook_may_end_the_run_whose_end_is_then_there(tmp_path):
+    def enough(number, state):
+        raise StopTraining({"enough": number})
+
+    hooks = [
+        Hook(at=(), run=lambda number, state: {"end": number}),
+        Hook(at={3}, run=enough, ends=False),
+        Hook(at={3}, run=lambda number, state: {"after": number}, ends=False),
+        Hook(at={5}, run=lambda number, state: {"never": number}, ends=False),
+    ]
+    result, latest = resumed(tmp_path, hooks=hooks)
+    assert result.state.step == latest == 3
+    assert result.history == read_log(tmp_path / "log.jsonl")
+    first, *_, last = result.history
+    assert first == {"step": 0, "end": 0}
+    assert [last[name] for name in ("step", "enough", "after", "end")] == [3, 3, 3, 3]
+    longer, _ = resumed(tmp_path)
+    assert_equal(longer.state, fit(factory.state(), STEP, data(), steps=6).state)
+
+
+def test_a_hook_may_end_the_run_before_it_begins():
+    def stop(number, state):
+        raise StopTraining
+
+    assert counted(3, hooks=[Hook(at=(), run=stop)]).state.step == 0
+
+
 def test_no_steps_are_no_steps():
     assert counted(0).state.step == 0
 
 
-def poisoned(number):
-    """Rows whose batch of the given step has a NaN, and batches of them in order of steps."""
-    rows = factory.rows(20)
-    found = [batch["x"] for batch, _ in zip(data(), range(number), strict=False)][-1]
-    row = np.flatnonzero((rows["x"] == found[0]).all(axis=1))[0]
-    rows["x"][row], rows["mask"][row] = np.nan, True
-    return batches(rows, batch_size=4, seed=0)
+def spoiled(number, spoil):
+    """The step, with another batch for the given one."""
+
+    def step(state, batch):
+        return STEP(state, spoil(batch) if state.step == number - 1 else batch)
+
+    return step
+
+
+def poison(batch):
+    return {"x": np.full_like(batch["x"], np.nan), "mask": np.ones_like(batch["mask"])}
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_nothing_is_lost(tmp_path):
     log = tmp_path / "log.jsonl"
+    step = spoiled(3, poison)
     with Checkpoints(tmp_path / "run") as checkpoints:
         with pytest.raises(
             NonFiniteLoss, match=r"not finite at step 3: loss nan.*lower learn"
         ) as e:
-            fit(factory.state(), STEP, poisoned(3), steps=5, checkpoints=checkpoints, log=log)
+            fit(factory.state(), step, data(), steps=5, checkpoints=checkpoints, log=log)
         assert e.value.step == 3
         assert checkpoints.latest() == 2
     expected = fit(factory.state(), STEP, data(), steps=2).state
     assert_equal(e.value.state, expected)
     assert [record["step"] for record in read_log(log)] == [1, 2]
-    with Checkpoints(tmp_path / "run") as checkpoints:  # with the data mended, it goes on
+    with Checkpoints(tmp_path / "run") as checkpoints:  # with the step mended, it goes on
         mended = fit(factory.state(), STEP, data(), steps=5, checkpoints=checkpoints, log=log)
     assert_equal(mended.state, fit(factory.state(), STEP, data(), steps=5).state)
     assert [record["step"] for record in mended.history] == [1, 2, 3, 4, 5]
+
+
+def test_a_step_whose_update_alone_is_not_finite_is_named_too():
+    def step(state, batch):
+        failed = state.step == 1
+        finite = {"loss": 2.0, "grad_norm": 3.0, "finite": np.bool_(not failed)}
+        return (state if failed else counter(state.step + 1)), finite
+
+    message = r"step 2: loss 2\.0, gradient norm 3\.0 \(the optimizer's update is not\)\. The par"
+    with pytest.raises(NonFiniteLoss, match=message):
+        fit(counter(0), step, iter(range(9)), steps=4)
 
 
 @pytest.mark.parametrize("last", [3, 5])
@@ -203,11 +386,12 @@ def test_a_failure_is_found_one_step_late_and_in_the_last_step_too(last):
     assert "step 5" not in events
 
 
-def test_ctrl_c_ends_the_step_saves_and_says_how_to_go_on(tmp_path, capsys):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(sent, tmp_path, capsys):
     def interrupt(number, state):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(sent)
 
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(sent)
     with Checkpoints(tmp_path) as checkpoints:
         hook = Hook(at={3}, run=interrupt, ends=False)
         with pytest.raises(KeyboardInterrupt):
@@ -215,7 +399,7 @@ def test_ctrl_c_ends_the_step_saves_and_says_how_to_go_on(tmp_path, capsys):
         assert checkpoints.latest() == 3
     said = capsys.readouterr().err
     assert said == f"Stopped after step 3 of 6; saved in {tmp_path}, where the same call goes on.\n"
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(sent) is before
     with Checkpoints(tmp_path) as checkpoints:
         result = fit(factory.state(), STEP, data(), steps=6, checkpoints=checkpoints)
     assert_equal(result.state, fit(factory.state(), STEP, data(), steps=6).state)

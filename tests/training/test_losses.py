@@ -43,6 +43,29 @@ def test_tallies_of_parts_add_to_that_of_the_whole(name):
     assert whole.total.dtype == whole.weight.dtype == jnp.float32
 
 
+def test_tallies_can_be_summed():
+    tallies = [cross_entropy(LOGITS[row], IDS[row]) for row in range(BATCH)]
+    whole = cross_entropy(LOGITS, IDS)
+    np.testing.assert_allclose(sum(tallies).total, whole.total, rtol=1e-6)
+    assert sum(tallies).weight == whole.weight
+    with pytest.raises(TypeError):
+        1 + tallies[0]
+
+
+def test_packed_documents_are_those_of_rows_of_their_own():
+    segments = np.array([[0, 0, 0, 1, 1], [4, 4, 2, 2, 2], [0, 1, 2, 3, 4]])
+    packed = jax.jit(causal_lm_loss)(LOGITS, IDS, mask=MASK, segments=segments)
+    alone = [
+        causal_lm_loss(LOGITS[row, here], IDS[row, here], mask=MASK[row, here])
+        for row in range(BATCH)
+        for document in set(segments[row])
+        if (here := segments[row] == document).sum() > 1
+    ]
+    np.testing.assert_allclose(packed.total, sum(alone).total, rtol=1e-5)
+    assert 0 < packed.weight == sum(alone).weight
+    assert packed.weight < causal_lm_loss(LOGITS, IDS, mask=MASK).weight
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_what_is_masked_does_not_matter_not_even_as_nan(name):
     def of(logits, ids):

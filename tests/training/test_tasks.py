@@ -84,6 +84,51 @@ def test_causal_against_the_sum_by_hand():
     assert tallies["accuracy"].total == right
 
 
+@pytest.mark.parametrize("name", [*LOSSES, "masked"])
+def test_models_are_told_what_else_a_batch_has_of_its_tokens(name):
+    told = {}
+
+    def note(apply):
+        def noted(*args, mask, dropout_key, **others):
+            told.update(others)
+            return apply(*args, mask=mask, dropout_key=dropout_key)
+
+        return noted
+
+    makes = {
+        "classification": lambda: classification(note(of_first)),
+        "regression": lambda: regression(note(of_first)),
+        "causal": lambda: causal_lm(note(tokenwise)),
+        "masked": lambda: masked_lm(note(at_places), vocab_size=VOCAB, mask_id=0),
+    }
+    data = batch()
+    others = {kind: data["ids"] + i for i, kind in enumerate(("segments", "positions"))}
+    makes[name]()(TABLE, data | others | {"else": data["ids"]}, jax.random.key(0))
+    assert told == others
+    told.clear()
+    makes[name]()(TABLE, data, jax.random.key(0))
+    assert told == {}
+
+
+def test_packed_rows_are_trained_on_as_rows_of_their_own():
+    sizes = nn.TransformerConfig(vocab_size=VOCAB, dim=8, num_layers=1, num_heads=2)
+    decoder = nn.Decoder(sizes, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
+    apply, params = nn.functional(nn.CausalLM(decoder, rngs=nnx.Rngs(1)))
+    rows = np.random.default_rng(0).integers(0, VOCAB, (2, 4)).astype(np.int32)
+    alone = {"ids": rows, "mask": np.ones((2, 4), bool)}
+    segments = np.repeat(np.arange(2), 4)[None]
+    packed = {
+        "ids": rows.reshape(1, 8),
+        "mask": np.ones((1, 8), bool),
+        "segments": segments,
+        "positions": np.asarray(nn.packed_positions(segments)),
+    }
+    loss = causal_lm(apply, train=False)
+    expected, found = (jax.jit(loss)(params, b, jax.random.key(0)) for b in (alone, packed))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), found, expected)
+    assert found[0].weight == found[1]["accuracy"].weight == 6
+
+
 def test_regression_against_numpy():
     data = batch() | {"labels": np.linspace(0, 1, ROWS)}
     tally, tallies = regression(of_first)(TABLE, data, jax.random.key(0))
