@@ -14,14 +14,26 @@ from jaxtyping import Bool, Float, Int
 
 from jaxpe._errors import InputError
 from jaxpe._types import ArrayLike
-from jaxpe.encodings import Encoding, chain, learned, t5
+from jaxpe.encodings import Encoding, chain, identity, learned, t5
 from jaxpe.nn import huggingface
+from jaxpe.nn.attention import encoding_parameters
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.heads import Classifier, MaskedLM, pooled
 from jaxpe.nn.huggingface import Architecture, Fields, TensorName, Tensors
 from jaxpe.nn.layers import dense
 from jaxpe.nn.masks import padded_positions
 from jaxpe.nn.transformer import Encoder, TransformerOutput
+
+# Fields of a configuration that leave what the weights of a file compute as it is.
+_OVERRIDES = (
+    "dtype",
+    "param_dtype",
+    "dropout",
+    "attention_dropout",
+    "attention",
+    "scan",
+    "remat",
+)
 
 
 class BertOutput(NamedTuple):
@@ -46,7 +58,9 @@ class BertEncoder(Encoder):
 
     Args:
         config: with norm_position="post"; BERT's own also have token_types=2, norm_epsilon=1e-12.
-        length: positions.
+        length: positions of the table.
+        encoding: in place of the table; rows may then be as long as the encoding allows, and
+            Hugging Face has no class for the model.
         fields: of a config.json, kept for writing one.
         rngs: for the initialisation.
 
@@ -67,11 +81,14 @@ class BertEncoder(Encoder):
         config: TransformerConfig,
         *,
         length: int = 512,
+        encoding: Encoding | None = None,
         fields: Fields | None = None,
         rngs: nnx.Rngs,
     ):
         huggingface.check_config(config, self.architecture)
-        super().__init__(config, encoding=self._encoding(config, length), rngs=rngs)
+        own = self._encoding(config, length) if encoding is None else encoding
+        super().__init__(config, encoding=own, rngs=rngs)
+        self.has_table = encoding is None
         self.length = length
         self.fields = json.dumps(fields or {})  # a string is static and hashable
 
@@ -86,14 +103,17 @@ class BertEncoder(Encoder):
         """Hidden states of tokens; arguments are those of every transformer.
 
         Raises:
-            ValueError: for more tokens than there are positions, unless positions are given.
+            ValueError: for more tokens than the table has positions, unless positions are given.
         """
-        if positions is None and np.shape(ids)[-1] > self.length:
+        if positions is None and not self._fits(ids):
             raise ValueError(
                 f"{np.shape(ids)[-1]} tokens, but the model has {self.length} positions: cut the "
                 "rows, or pass positions"
             )
         return super().__call__(ids, mask=mask, positions=positions, **options)
+
+    def _fits(self, ids: ArrayLike) -> bool:
+        return not self.has_table or np.shape(ids)[-1] <= self.length
 
     def _encoding(self, config: TransformerConfig, length: int) -> Encoding:
         return learned(length=length, dim=config.dim)
@@ -110,6 +130,7 @@ class MPNetEncoder(BertEncoder):
     Args:
         config: with norm_position="post" and no token types; MPNet has norm_epsilon=1e-12.
         length: positions; the table has two rows more.
+        encoding: in place of the table and the bias, as for `BertEncoder`.
         fields: of a config.json, kept for writing one.
         rngs: for the initialisation.
 
@@ -135,7 +156,7 @@ class MPNetEncoder(BertEncoder):
         **options: Any,
     ) -> TransformerOutput:
         """Hidden states of tokens; positions count what is not masked, unless given."""
-        if positions is None and mask is not None and np.shape(ids)[-1] <= self.length:
+        if positions is None and mask is not None and self._fits(ids):
             positions = padded_positions(mask)
         return super().__call__(ids, mask=mask, positions=positions, **options)
 
@@ -180,7 +201,9 @@ class Bert(nnx.Module):
         return BertOutput(jnp.tanh(self.pooler(pooled(below.hidden, pooling="first"))), below)
 
     @classmethod
-    def load(cls, directory: str | os.PathLike, **overrides: Any) -> "Bert":
+    def load(
+        cls, directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
+    ) -> "Bert":
         """The model of a Hugging Face directory (config.json, model.safetensors or its shards).
 
         Parameters are float32, whatever the file has, or `param_dtype`. Heads are left out
@@ -190,11 +213,16 @@ class Bert(nnx.Module):
 
         Args:
             directory: a folder, not a name on the hub.
-            **overrides: fields of `TransformerConfig`, such as dtype or dropout.
+            encoding: in place of the model's positions (of MPNet's bias too), such as
+                `jaxpe.rope(head_dim=64)`. Theirs are then not read, and the parameters of this one
+                begin as `nnx.Rngs(0)` draws them.
+            **overrides: fields of `TransformerConfig` that the weights do not depend on: dtype,
+                param_dtype, dropout, attention_dropout, attention, scan and remat.
 
         Raises:
             InputError: for a directory that cannot be read, is of another family, or asks for a
-                computation that is not here; the message names every tensor that does not fit.
+                computation that is not here; the message names every tensor that does not fit. Also
+                for any other override.
 
         >>> jaxpe.nn.bert.Bert.load("nowhere")
         Traceback (most recent call last):
@@ -210,7 +238,7 @@ class Bert(nnx.Module):
             pooler = encoder.architecture.pooler[0].theirs in tensors.files
             return cls(encoder, pooler=pooler, rngs=nnx.Rngs(0))
 
-        return _load(directory, make, overrides)
+        return _load(directory, make, encoding, overrides)
 
     def save(
         self, directory: str | os.PathLike, *, source: str | os.PathLike | None = None
@@ -234,7 +262,9 @@ class MPNet(Bert):
     model_type = "mpnet"
 
 
-def load_masked_lm(directory: str | os.PathLike, **overrides: Any) -> MaskedLM:
+def load_masked_lm(
+    directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
+) -> MaskedLM:
     """A masked language model, BERT's or MPNet's, with its head; as `Bert.load`.
 
     Raises:
@@ -248,10 +278,12 @@ def load_masked_lm(directory: str | os.PathLike, **overrides: Any) -> MaskedLM:
             raise InputError(f"{directory}: the head of MPNet has GELU whatever hidden_act is")
         return MaskedLM(encoder, rngs=nnx.Rngs(0))
 
-    return _load(directory, make, overrides)
+    return _load(directory, make, encoding, overrides)
 
 
-def load_classifier(directory: str | os.PathLike, **overrides: Any) -> Classifier:
+def load_classifier(
+    directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
+) -> Classifier:
     """A classifier of sequences, BERT's or MPNet's, with the head in the file; as `Bert.load`.
 
     For a new head on a pretrained model build `Classifier` on `Bert.load(directory).encoder`.
@@ -265,7 +297,7 @@ def load_classifier(directory: str | os.PathLike, **overrides: Any) -> Classifie
         classes = tensors.shape(bias)[0] if bias in tensors.files else 1
         return Classifier(encoder, num_classes=classes, pooler=True, rngs=nnx.Rngs(0))
 
-    return _load(directory, make, overrides)
+    return _load(directory, make, encoding, overrides)
 
 
 def save_huggingface(
@@ -285,7 +317,8 @@ def save_huggingface(
         source: a directory whose tokenizer files are copied.
 
     Raises:
-        ValueError: for a model that Hugging Face has no class for.
+        ValueError: for a model that Hugging Face has no class for, such as one with another
+            encoding.
     """
     encoder = model.encoder
     if not isinstance(encoder, BertEncoder):
@@ -294,6 +327,11 @@ def save_huggingface(
             "build it on a BertEncoder or an MPNetEncoder"
         )
     parts = encoder.architecture
+    if not encoder.has_table:
+        raise ValueError(
+            f"Hugging Face has no class for {parts.title} with another encoding: write a "
+            "checkpoint, or leave encoding out when making it"
+        )
     fields = huggingface.fields_of_config(encoder.config, parts, json.loads(encoder.fields))
     fields["max_position_embeddings"] = encoder.length + encoder.offset
     fields["architectures"] = [parts.title + _their_class(model)]
@@ -307,27 +345,54 @@ def save_huggingface(
 def _load(
     directory: str | os.PathLike,
     make: Callable[[BertEncoder, Tensors], Any],
+    encoding: Encoding | None,
     overrides: dict[str, Any],
 ) -> Any:
     """A directory's model, of what `make` puts on its encoder."""
     parts, fields = huggingface.read_fields(directory)
     encoder_class = next(c for c in (BertEncoder, MPNetEncoder) if c.architecture is parts)
     length = fields["max_position_embeddings"] - encoder_class.offset
+    config = _config(directory, parts, fields, overrides)
+    # What is filled has parameters of the file alone; those of another encoding come after.
+    filled = None if encoding is None else identity()
+
+    with huggingface.open_tensors(directory, f"{parts.model_type}.") as tensors:
+        if encoding is not None:
+            tensors = _without_positions(tensors, parts)
+
+        def model():
+            options = {"length": length, "encoding": filled, "fields": fields}
+            return make(encoder_class(config, **options, rngs=nnx.Rngs(0)), tensors)
+
+        # Shapes alone: nothing is drawn that the file then replaces.
+        shapes = nnx.eval_shape(model)
+        loaded = huggingface.fill(shapes, _names(shapes, parts), tensors)
+    if encoding is not None:
+        loaded.encoder.encoding = nnx.static(encoding)
+        loaded.encoder.encoding_params = encoding_parameters(config, encoding, rngs=nnx.Rngs(0))
+    return loaded
+
+
+def _config(
+    directory: str | os.PathLike, parts: Architecture, fields: Fields, overrides: dict[str, Any]
+) -> TransformerConfig:
+    """The configuration of a config.json, with overrides that keep its function."""
+    if others := sorted(overrides.keys() - set(_OVERRIDES)):
+        raise InputError(
+            f"{', '.join(others)} cannot be overridden: the weights of {directory} go with what "
+            f"its config.json has. Pass some of {', '.join(_OVERRIDES)}"
+        )
     try:
         config = huggingface.config_of_fields(fields, parts)
     except ValueError as error:
         raise InputError(f"{directory}: config.json: {error}") from error
-    config = dataclasses.replace(config, **overrides)
+    return dataclasses.replace(config, **overrides)
 
-    with huggingface.open_tensors(directory, f"{parts.model_type}.") as tensors:
 
-        def model():
-            encoder = encoder_class(config, length=length, fields=fields, rngs=nnx.Rngs(0))
-            return make(encoder, tensors)
-
-        # Shapes alone: nothing is drawn that the file then replaces.
-        shapes = nnx.eval_shape(model)
-        return huggingface.fill(shapes, _names(shapes, parts), tensors)
+def _without_positions(tensors: Tensors, parts: Architecture) -> Tensors:
+    """Tensors but those of the model's own positions."""
+    positions = {n.theirs for n in parts.base if n.ours.startswith("encoder.encoding_params.")}
+    return tensors._replace(files={k: v for k, v in tensors.files.items() if k not in positions})
 
 
 def _check_tied(parts: Architecture, tensors: Tensors) -> None:

@@ -32,6 +32,8 @@ BASE = ("embeddings.", "encoder.", "pooler.")
 CONFIG = TransformerConfig(
     vocab_size=11, dim=8, num_layers=1, num_heads=2, norm_position="post", dropout=0.3
 )
+CONFIG_OF_TINY = dataclasses.replace(CONFIG, dim=32, num_heads=4)
+POSITIONS = ("position_embeddings", "relative_attention_bias")
 IDS = np.arange(5, dtype=np.int32)[None]
 
 
@@ -60,6 +62,23 @@ def same(one, other):
         a.dtype == b.dtype and (np.asarray(a) == np.asarray(b)).all()
         for a, b in zip(params(one), params(other), strict=True)
     )
+
+
+def paths(model):
+    """Parameters of a model by their path."""
+    return {
+        jax.tree_util.keystr(path): np.asarray(leaf)
+        for path, leaf in jax.tree.leaves_with_path(nnx.state(model, nnx.Param))
+    }
+
+
+def other_encoding(name, config):
+    """An encoding for a model whose table it replaces."""
+    return {
+        "rope": jaxpe.rope(head_dim=config.head_width),
+        "t5": jaxpe.t5(num_heads=config.num_heads),
+        "learned": jaxpe.learned(length=9, dim=config.dim),
+    }[name]
 
 
 def of_base(found, kind):
@@ -194,6 +213,89 @@ def test_fields_of_the_configuration_can_be_overridden(bert, tmp_path):
     equal_tensors(tensors(tmp_path / "out"), of_base(tensors(bert), "bert"))
 
 
+@pytest.mark.parametrize("load", [Bert.load, load_masked_lm, load_classifier])
+def test_fields_that_the_weights_go_with_cannot_be_overridden(load, bert):
+    allowed = r"dtype, param_dtype, dropout, attention_dropout, attention, scan, remat$"
+    with pytest.raises(InputError, match=f"activation, num_heads cannot be overridden.* {allowed}"):
+        load(bert, num_heads=2, activation="relu", dropout=0.0)
+    model = load(bert, attention_dropout=0.0, attention="transparent", scan=True, remat=True)
+    config = model.encoder.config
+    assert (config.attention_dropout, config.attention) == (0.0, "transparent")
+    assert config.scan
+    assert config.remat
+
+
+@pytest.mark.parametrize("name", ["rope", "t5", "learned"])
+def test_another_encoding_comes_with_the_same_weights(tiny, name):
+    directory, kind = tiny
+    plain = kind.load(directory)
+    encoding = other_encoding(name, plain.encoder.config)
+    model = kind.load(directory, encoding=encoding, param_dtype=jnp.float64)
+    found, expected = (
+        {path: leaf for path, leaf in paths(m).items() if "encoding_params" not in path}
+        for m in (model, plain)
+    )
+    assert found.keys() == expected.keys()
+    for path, leaf in expected.items():
+        np.testing.assert_array_equal(found[path], leaf, err_msg=path)
+    begun = jax.tree.map(lambda x: x.astype(np.float64), encoding.init(nnx.Rngs(0).params()))
+    jax.tree.map(np.testing.assert_array_equal, model.encoder.encoding_params.get_value(), begun)
+
+
+def test_another_encoding_takes_the_place_of_the_table(tiny):
+    """Without positions the model is the one whose table (and bias) is zero; with some, not."""
+    directory, kind = tiny
+
+    def hidden(**options):
+        wide = {"dtype": jnp.float64, "param_dtype": jnp.float64}
+        model = kind.load(directory, scan=True, **wide, **options)
+        return jax.jit(lambda: model(IDS).hidden)()
+
+    none, own = hidden(encoding=jaxpe.identity()), hidden()
+    moved = hidden(encoding=other_encoding("rope", CONFIG_OF_TINY))
+    zero = {k: t * (not any(n in k for n in POSITIONS)) for k, t in tensors(directory).items()}
+    write(directory, zero)
+    np.testing.assert_allclose(none, hidden(), rtol=1e-9, atol=1e-9)
+    assert np.abs(none - own).max() > 1e-3
+    assert np.abs(none - moved).max() > 1e-3
+
+
+def test_positions_that_another_encoding_replaces_are_not_needed(tiny, tmp_path):
+    directory, kind = tiny
+    found = {k: v for k, v in tensors(directory).items() if not any(n in k for n in POSITIONS)}
+    assert len(found) < len(tensors(directory))
+    write(directory, found)
+    with pytest.raises(InputError, match=r"missing are .*embeddings\.position_embeddings\.weight"):
+        kind.load(directory)
+    rope = other_encoding("rope", CONFIG_OF_TINY)
+    for load in (kind.load, load_masked_lm, load_classifier):
+        model = load(directory, encoding=rope)
+        assert model.encoder.encoding == rope
+        with pytest.raises(ValueError, match=f"no class for {kind.__name__} with another encoding"):
+            save_huggingface(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_with_another_encoding_rows_may_be_longer(tiny):
+    directory, kind = tiny
+    model = kind.load(directory, encoding=other_encoding("rope", CONFIG_OF_TINY), scan=True)
+    n = model.encoder.length + 3
+    ids = np.arange(n, dtype=np.int32)[None] % 7
+    run = jax.jit(model)
+    padded = run(ids, mask=np.arange(n)[None] >= 2).hidden[:, 2:]
+    # Rotary logits depend on differences of positions alone: padding on the left changes nothing.
+    np.testing.assert_allclose(padded, run(ids[:, 2:]).hidden, rtol=1e-4, atol=1e-5)
+
+
+def test_an_encoder_made_here_takes_another_encoding():
+    def shapes():
+        encoder = BertEncoder(CONFIG, length=6, encoding=jaxpe.t5(num_heads=2), rngs=nnx.Rngs(0))
+        return encoder.encoding_params.get_value(), encoder(np.zeros((1, 9), np.int32)).hidden
+
+    table, hidden = jax.eval_shape(shapes)
+    assert (table["table"].shape, hidden.shape) == ((32, 2), (1, 9, 8))
+
+
 def test_a_model_without_a_pooler(bert, tmp_path):
     write(bert, {name: t for name, t in tensors(bert).items() if "pooler" not in name})
     model = Bert.load(bert)
@@ -214,7 +316,8 @@ def test_activations(bert, theirs, ours, tmp_path):
     assert model.encoder.config.activation == ours
     model.save(tmp_path / "out")
     assert fields(tmp_path / "out")["hidden_act"] == theirs
-    Bert.load(bert, activation="gelu").save(tmp_path / "out")
+    (bert / "config.json").write_text(json.dumps(fields(bert) | {"hidden_act": "gelu"}))
+    Bert.load(bert).save(tmp_path / "out")
     assert fields(tmp_path / "out")["hidden_act"] == "gelu"
 
 
@@ -431,7 +534,7 @@ def test_configurations_that_are_not_berts(changes, message):
 
 def test_mpnet_has_no_token_types():
     with pytest.raises(ValueError, match="MPNet has no token types: pass token_types=0"):
-        MPNet.load(PARITY / "tiny_mpnet", token_types=2)
+        MPNetEncoder(dataclasses.replace(CONFIG, token_types=2), rngs=nnx.Rngs(0))
 
 
 def test_models_that_hugging_face_has_no_class_for(tmp_path):

@@ -1,0 +1,250 @@
+"""The models against a plain NumPy transformer, their layers against a loop, and what they draw."""
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+import jaxpe.nn.attention
+import jaxpe.nn.blocks
+import jaxpe.nn.transformer
+from jaxpe import nn
+from jaxpe.nn.attention import Bound
+from tests.nn.models import (
+    BLOCKS,
+    HEAD_DIM,
+    HEADS,
+    N,
+    config,
+    decoder,
+    encoder,
+    encoding_for,
+    some_ids,
+    split,
+)
+
+ROPE = jaxpe.rope(head_dim=HEAD_DIM)
+GROUPED = {"num_heads": 4, "num_kv_heads": 2, "head_dim": HEAD_DIM}  # two queries a key, two keys
+LATENT = BLOCKS["latent"]["latent"]
+KINDS = BLOCKS | {
+    "grouped": GROUPED,
+    "gelu_tanh": {"activation": "gelu_tanh", "embedding_norm": True},
+    "silu": {"activation": "silu", "token_types": 3},
+    "post_rms": {"norm": "rms", "norm_position": "post", "embedding_norm": False},
+    "latent_no_query": {"latent": nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM)},
+    "latent_rms": {"latent": LATENT, "norm": "rms", "norm_position": "post", "use_bias": False},
+}
+
+# A transformer for one row, in float64: x is [n, dim], p the parameters of what it is passed to.
+
+
+def dense(p, x):
+    return x @ p["kernel"] + p.get("bias", 0.0)
+
+
+def normed(config, p, x):
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
+    x = x if config.norm == "rms" else x - x.mean(-1, keepdims=True)
+    scale = np.sqrt((x**2).mean(-1, keepdims=True) + config.norm_epsilon)
+    return x / scale * p["scale"] + p.get("bias", 0.0)
+
+
+NONLINEAR = {
+    "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / 2**0.5)) / 2,
+    "gelu_tanh": lambda x: x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2,
+    "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+GATES = {"swiglu": "silu", "geglu": "gelu"}  # Shazeer (2020), Eq. (6)
+
+
+def feed_forward(config, p, x):
+    if config.activation in GATES:
+        gate = NONLINEAR[GATES[config.activation]](dense(p["gate"], x))
+        return dense(p["down"], gate * dense(p["up"], x))
+    return dense(p["down"], NONLINEAR[config.activation](dense(p["up"], x)))
+
+
+def rotated(x):
+    return np.asarray(ROPE.query((), x[:, None], np.arange(len(x))))[:, 0]
+
+
+def heads_of(x, width):
+    return [x[:, i : i + width] for i in range(0, x.shape[1], width)]
+
+
+def grouped_heads(config, p, x):
+    """Query, key and value of every head (Ainslie et al. 2023, Figure 2)."""
+    q, k, v = (heads_of(dense(p[name], x), config.head_width) for name in ("query", "key", "value"))
+    sharing = len(q) // len(k)
+    return [(rotated(q[h]), rotated(k[h // sharing]), v[h // sharing]) for h in range(len(q))]
+
+
+def latent_heads(config, p, x):
+    """Query, key and value of every head, by Eq. (9) to (16) of DeepSeek-AI (2024)."""
+    width, rotary = config.head_width, config.latent.rotary_dim
+    compressed = normed(config, p["key_value_norm"], dense(p["key_value_down"], x))
+    shared_key = rotated(dense(p["rotary_key"], x))
+    if config.latent.query_rank is None:
+        from_x = x
+    else:
+        from_x = normed(config, p["query_norm"], dense(p["query_down"], x))
+    heads = []
+    for h, q in enumerate(heads_of(dense(p["query"], from_x), width + rotary)):
+        k = heads_of(dense(p["key"], compressed), width)[h]
+        v = heads_of(dense(p["value"], compressed), config.latent.value_dim or width)[h]
+        q = np.hstack([q[:, :width], rotated(q[:, width:])])
+        heads.append((q, np.hstack([k, shared_key]), v))
+    return heads
+
+
+def attention(config, causal, p, x):
+    """Eq. (1) of Vaswani et al. (2017), head after head."""
+    mixed = []
+    for q, k, v in (latent_heads if config.latent else grouped_heads)(config, p, x):
+        logits = q @ k.T / np.sqrt(q.shape[1])
+        if causal:
+            logits[np.triu_indices(len(x), 1)] = -np.inf
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        mixed.append(weights / weights.sum(-1, keepdims=True) @ v)
+    return dense(p["output"], np.hstack(mixed))
+
+
+def reference(config, p, ids, types, *, causal):
+    """Hidden states of one row."""
+    x = p["tokens"]["embedding"][ids]
+    x = x + p["token_types"]["embedding"][types] if config.token_types else x
+    x = normed(config, p["embedding_norm"], x) if config.normalises_embeddings else x
+    for i in range(config.num_layers):
+        layer = jax.tree.map(lambda stacked, i=i: stacked[i], p["layers"])
+        sublayers = {"attention": partial(attention, config, causal)}
+        sublayers["mlp"] = partial(feed_forward, config)
+        for name, f in sublayers.items():
+            norm = partial(normed, config, layer[f"{name}_norm"])
+            before = config.norm_position == "pre"
+            x = x + f(layer[name], norm(x)) if before else norm(x + f(layer[name], x))
+    return normed(config, p["final_norm"], x) if config.norm_position == "pre" else x
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_model_is_a_plain_transformer(kind):
+    own, ids = config(**KINDS[kind]), some_ids(2, N)
+    types = np.arange(N, dtype=np.int32)[None] % own.token_types if own.token_types else None
+    # Looking ahead has nothing to do with the kind: every second one does, to compile each once.
+    causal = list(KINDS).index(kind) % 2 == 0
+    apply, params = (decoder if causal else encoder)(ROPE, **KINDS[kind])
+    found = jax.jit(apply)(params, ids, token_types=types).hidden
+    plain = jax.tree.map(np.asarray, nnx.to_pure_dict(params))
+    rows = [
+        reference(own, plain, row, types if types is None else types[0], causal=causal)
+        for row in ids
+    ]
+    np.testing.assert_allclose(found, np.stack(rows), rtol=1e-9, atol=1e-9)
+
+
+def test_layers_follow_one_another_with_one_encoding_for_all():
+    """The scan against a loop over layers: values, and gradients also of shared parameters."""
+    shared, own = encoding_for("t5"), encoding_for("transformer_xl")
+
+    def make():
+        sizes = config(num_layers=3)
+        return nn.Encoder(sizes, encoding=shared, layer_encoding=own, rngs=nnx.Rngs(0))
+
+    graphdef, _ = nnx.split(jax.eval_shape(make), nnx.Param)
+    apply, params = split(make)
+    rng = np.random.default_rng(1)
+    ids, gates = some_ids(2, N), rng.standard_normal((3, HEADS))
+    direction = rng.standard_normal((2, N, params["tokens"]["embedding"].shape[1]))
+
+    def loop(params):
+        model = nnx.merge(graphdef, params)
+        i = jnp.arange(N, dtype=jnp.int32)
+        bound = Bound(shared, model.encoding_params.get_value())
+        context = nn.Context(i, i, shared=bound)
+        x = model.embed(ids, positions=i)
+        for layer in range(3):
+            definition, stacked = nnx.split(model.layers)
+            block = nnx.merge(definition, jax.tree.map(lambda a, layer=layer: a[layer], stacked))
+            x = block(x, context, gates=gates[layer]).output
+        return model.final_norm(x)
+
+    def along(hidden):
+        return jax.jit(jax.value_and_grad(lambda p: (hidden(p) * direction).sum()))(params)
+
+    found = along(lambda p: apply(p, ids, gates=gates).hidden)
+    looped = along(loop)
+    close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
+    jax.tree.map(close, found, looped)
+    assert all(np.abs(leaf).max() > 1e-3 for leaf in jax.tree.leaves(found[1]["encoding_params"]))
+
+
+# What is drawn: parameters as they begin, and dropout.
+
+
+def named(params):
+    """Parameters by their path."""
+    leaves, _ = jax.tree.flatten_with_path(nnx.to_pure_dict(params))
+    return {jax.tree_util.keystr(p, simple=True, separator="."): np.asarray(x) for p, x in leaves}
+
+
+@pytest.fixture(scope="module", params=["swiglu", "latent"])
+def drawn(request):
+    """Parameters of a model as they begin, wide enough to take standard deviations of."""
+    wide = {"dim": 32, "hidden_dim": 48, "num_layers": 3, "vocab_size": 60, "token_types": 30}
+    scales = {"init_scale": 0.05, "embedding_scale": 0.7}
+    latent = nn.LatentSizes(key_value_rank=16, rotary_dim=16, query_rank=16)
+    kind = {"swiglu": {"activation": "swiglu"}, "latent": {"latent": latent}}[request.param]
+    own = config(**wide, **scales, **kind, embedding_norm=True)
+    return named(jax.jit(lambda: nnx.state(nn.Encoder(own, rngs=nnx.Rngs(5)), nnx.Param))())
+
+
+def test_kernels_are_drawn_for_themselves_and_as_wide_as_asked(drawn):
+    layers = {
+        (name, i): kernel
+        for name, stacked in drawn.items()
+        if name.endswith("kernel")
+        for i, kernel in enumerate(stacked)
+    }
+    assert len(layers) >= 3 * 7
+    for kernel in layers.values():  # of 512 numbers at least: five standard errors are 16 %
+        assert abs(kernel.std() / 0.05 - 1) < 0.16
+        assert abs(kernel.mean()) < 0.012
+    flat = np.stack([kernel.ravel()[:512] for kernel in layers.values()])
+    between = np.abs(np.corrcoef(flat) - np.eye(len(flat)))
+    assert between.max() < 0.25
+
+
+def test_embeddings_norms_and_biases_begin_as_documented(drawn):
+    kinds = {name.split(".")[-1] for name in drawn}
+    assert kinds == {"kernel", "embedding", "scale", "bias"}
+    for name, values in drawn.items():
+        if name.endswith("embedding"):
+            assert abs(values.std() / 0.7 - 1) < 0.12
+        elif not name.endswith("kernel"):
+            np.testing.assert_array_equal(values, 1.0 if name.endswith("scale") else 0.0)
+    tables = [drawn[f"{name}.embedding"][:30] for name in ("tokens", "token_types")]
+    assert abs(np.corrcoef(*(table.ravel() for table in tables))[0, 1]) < 0.2
+
+
+@pytest.mark.parametrize("kind", ["plain", "latent"])
+def test_every_place_of_every_layer_drops_by_a_key_of_its_own(kind, monkeypatch):
+    seen = []
+
+    def recorded(x, *, rate, key):
+        seen.append((rate, x.shape, tuple(np.asarray(jax.random.key_data(key)).tolist())))
+        return x
+
+    for module in (jaxpe.nn.attention, jaxpe.nn.blocks, jaxpe.nn.transformer):
+        monkeypatch.setattr(module, "dropout", recorded)
+    rates = {"dropout": 0.1, "attention_dropout": 0.2}
+    apply, params = encoder(num_layers=3, **rates, **BLOCKS[kind])
+    with jax.disable_jit():  # a scan is a loop, whose keys have values
+        apply(params, some_ids(1, N), dropout_key=jax.random.key(0))
+    weights, added = (0.2, (1, HEADS, N, N)), (0.1, (1, N, 8))
+    assert [call[:2] for call in seen] == [added] + 3 * [weights, added, added]
+    assert len({key for *_, key in seen}) == 10
