@@ -270,6 +270,10 @@ def load_masked_lm(
     Raises:
         InputError: as `Bert.load`, and where the head is not there or its decoder is not tied to
             the token embeddings.
+
+    >>> jaxpe.nn.load_masked_lm("nowhere")
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: nowhere is not a directory: pass one with config.json and ...
     """
 
     def make(encoder: BertEncoder, tensors: Tensors) -> MaskedLM:
@@ -290,6 +294,10 @@ def load_classifier(
 
     Raises:
         InputError: as `Bert.load`, and where the head is not there.
+
+    >>> jaxpe.nn.load_classifier("nowhere")
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: nowhere is not a directory: pass one with config.json and ...
     """
 
     def make(encoder: BertEncoder, tensors: Tensors) -> Classifier:
@@ -319,6 +327,13 @@ def save_huggingface(
     Raises:
         ValueError: for a model that Hugging Face has no class for, such as one with another
             encoding.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
+    >>> save_huggingface(jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1)), "somewhere")
+    Traceback (most recent call last):
+    ValueError: Hugging Face has no class for a MaskedLM on Encoder: build it on a BertEncoder ...
     """
     encoder = model.encoder
     if not isinstance(encoder, BertEncoder):

@@ -190,6 +190,10 @@ def load_config(directory: str | Path) -> TrainConfig:
 
     Raises:
         InputError: no run there, or a config.json with fields that are unknown.
+
+    >>> load_config("nowhere")
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: nowhere holds no run to resume: there is no config.json; ...
     """
     path = Path(directory) / _FILE
     if not path.is_file():

@@ -71,6 +71,12 @@ def read_log(path: str | Path) -> list[Record]:
 
     Raises:
         InputError: for any other line that is not a JSON object with a "step".
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.jsonl"
+    >>> _ = path.write_text('{"step": 1, "loss": 0.5}\\n{"step": 2, "lo')
+    >>> read_log(path)
+    [{'step': 1, 'loss': 0.5}]
     """
     lines = Path(path).read_text(encoding="utf-8").split("\n")
     # What follows the last newline is nothing, or a line that was being written.

@@ -146,6 +146,10 @@ def load_run(directory: str | Path) -> LoadedRun:
 
     Raises:
         InputError: no run there, no checkpoint yet, or a pretrained model that is gone.
+
+    >>> load_run("nowhere")
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: nowhere holds no run to resume: there is no config.json; ...
     """
     config = load_config(directory)
     vocabulary, fingerprint = _read_vocabulary(config.out)

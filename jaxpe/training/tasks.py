@@ -55,7 +55,17 @@ def classification(apply: Apply, *, train: bool = True) -> LossFunction:
 
 
 def regression(apply: Apply, *, train: bool = True) -> LossFunction:
-    """Squared error of a number for each sequence, the first logit; labels are floats."""
+    """Squared error of a number for each sequence, the first logit; labels are floats.
+
+    >>> from typing import NamedTuple
+    >>> class Output(NamedTuple):
+    ...     logits: jax.Array
+    >>> apply = lambda params, ids, **options: Output(params[ids[:, :1]])
+    >>> batch = {"ids": jnp.array([[0], [1]]), "mask": jnp.ones((2, 1), bool),
+    ...          "labels": jnp.array([1.0, 5.0])}
+    >>> regression(apply)(jnp.array([1.0, 3.0]), batch, jax.random.key(0))[0].mean.item()
+    2.0
+    """
 
     def loss(params, batch, key):
         logits = _read(apply, params, batch, key if train else None).logits
@@ -68,6 +78,16 @@ def causal_lm(apply: Apply, *, train: bool = True) -> LossFunction:
     """Cross-entropy of each next token; tallies: accuracy, of the likeliest one.
 
     In packed rows no document predicts the next one: a batch with `segments` says which is which.
+
+    >>> from typing import NamedTuple
+    >>> class Output(NamedTuple):
+    ...     logits: jax.Array
+    >>> apply = lambda params, ids, **options: Output(params[ids])  # of the next, from each token
+    >>> batch = {"ids": jnp.array([[0, 1, 0, 1]]), "mask": jnp.ones((1, 4), bool)}
+    >>> other = jnp.array([[0.0, 9.0], [9.0, 0.0]])
+    >>> tally, tallies = causal_lm(apply)(other, batch, jax.random.key(0))
+    >>> tally.weight.item(), tallies["accuracy"].mean.item()
+    (3.0, 1.0)
     """
 
     def loss(params, batch, key):
@@ -100,6 +120,12 @@ def masked_lm(
             `functional(model, logits_at)`.
         vocab_size, mask_id, special_ids, rate: as for `mask_tokens`.
         train: whether units drop; tokens are masked either way, by the key.
+
+    >>> apply = lambda params, ids, places, **options: jnp.zeros((*places.shape, 50))
+    >>> batch = {"ids": jnp.ones((4, 20), jnp.int32), "mask": jnp.ones((4, 20), bool)}
+    >>> loss = masked_lm(apply, vocab_size=50, mask_id=0)
+    >>> round(loss((), batch, jax.random.key(0))[0].mean.item(), 3)  # log 50
+    3.912
     """
 
     def loss(params, batch, key):
@@ -126,7 +152,15 @@ def masked_lm(
 def logits_at(
     model: Any, ids: Int[Array, "batch n"], places: Int[Array, "batch places"], **options: Any
 ) -> Float[Array, "batch places vocab"]:
-    """Logits of a `jaxpe.nn.MaskedLM` at some places: its head is most of a small model's cost."""
+    """Logits of a `jaxpe.nn.MaskedLM` at some places: its head is most of a small model's cost.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=8, num_layers=1, num_heads=2)
+    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
+    >>> apply, params = jaxpe.nn.functional(jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1)), logits_at)
+    >>> apply(params, jnp.ones((2, 6), jnp.int32), jnp.array([[0], [3]])).shape
+    (2, 1, 50)
+    """
     hidden = model.encoder(ids, **options).hidden
     return model.head(jnp.take_along_axis(hidden, places[..., None], axis=-2))
 
