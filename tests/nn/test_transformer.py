@@ -149,19 +149,16 @@ def check_cache(encoding, changes):
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_padding_does_not_leak(name):
-    """By gradient, from what padding is to what is looked at."""
+    """Rows with padding give what they give without it."""
     apply, params = encoder(encoding_for(name), num_layers=1)
-    mask = np.arange(N) < 4
+    ids, places = some_ids(2, N), positions_for(name, PLACES)
 
-    def out(params, ids):
-        where = positions_for(name, PLACES)
-        return apply(params, ids, mask=mask, positions=where).hidden[..., :4, :]
+    def out(params, length):
+        mask = np.arange(length) < 4 if length > 4 else None
+        return apply(params, ids[:, :length], mask=mask, positions=places[:length]).hidden[:, :4]
 
-    ids = some_ids(2, N)
-    ids[1, :4] = ids[0, :4]
-    whole = jax.jit(out)(params, ids)
-    np.testing.assert_array_equal(whole[0], whole[1])
-    assert (ids[0] != ids[1]).any()
+    run = jax.jit(out, static_argnums=1)
+    np.testing.assert_allclose(run(params, N), run(params, 4), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "learned", "shaw"])
