@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from jaxpe._types import ArrayLike
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.nn.layers import activation, dense, dropout, norm, read_out
+from jaxpe.nn.masks import checked_valid
 from jaxpe.nn.transformer import Decoder, Encoder, Transformer, TransformerOutput
 
 Pooling = Literal["first", "last", "mean"]
@@ -74,7 +75,7 @@ class Classifier(nnx.Module):
         self,
         ids: Int[ArrayLike, "... n"],
         *,
-        mask: Bool[ArrayLike, "... n"] | None = None,
+        mask: ArrayLike | None = None,
         dropout_key: Array | None = None,
         **options: Any,
     ) -> HeadOutput:
@@ -161,7 +162,7 @@ class CausalLM(nnx.Module):
 
 def pooled(
     hidden: Float[ArrayLike, "... n dim"],
-    mask: Bool[ArrayLike, "... n"] | None = None,
+    mask: ArrayLike | None = None,
     *,
     pooling: Pooling = "mean",
 ) -> Float[Array, "... dim"]:
@@ -174,7 +175,8 @@ def pooled(
     """
     _check_pooling(pooling)
     hidden = jnp.asarray(hidden)
-    kept = jnp.ones(hidden.shape[:-1], bool) if mask is None else jnp.asarray(mask)
+    kept = checked_valid(mask, hidden.shape[:-1])
+    kept = jnp.ones(hidden.shape[:-1], bool) if kept is None else kept
     if pooling == "first":
         return hidden[..., 0, :]
     if pooling == "last":
