@@ -8,30 +8,7 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe import cli
 from jaxpe.report import _write
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("JAXPE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run `jaxpe ...`; returns exit code, standard output and standard error."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["jaxpe", *map(str, words)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture
@@ -48,9 +25,9 @@ WORDS = [f"word{k}" for k in range(30)]
 SMALL = ("--dim", 4, "--splits", 2, "--bootstrap", 2)
 
 
-def test_report_from_a_text_file(run, poems, tmp_path, monkeypatch):
+def test_report_from_a_text_file(command, poems, tmp_path, monkeypatch):
     monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
-    code, out, err = run("report", poems, *SMALL, "--out", tmp_path / "out")
+    code, out, err = command("report", poems, *SMALL, "--out", tmp_path / "out")
     assert code == 0, err
     assert "poems.txt: 300 documents" in out
     assert str(tmp_path / "out" / "report.html") in out.replace("\n", "")
@@ -71,31 +48,34 @@ def test_report_from_a_text_file(run, poems, tmp_path, monkeypatch):
     assert report["split_half"]["effective_rank"] == 1
 
 
-def test_a_seed_gives_the_same_report_to_the_last_digit(run, poems, tmp_path, monkeypatch):
+def test_a_seed_gives_the_same_report_to_the_last_digit(command, poems, tmp_path, monkeypatch):
     monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
     texts = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        assert run("report", poems, *SMALL, "--seed", seed, "--out", tmp_path / name)[0] == 0
+        assert command("report", poems, *SMALL, "--seed", seed, "--out", tmp_path / name)[0] == 0
         texts.append((tmp_path / name / "report.json").read_text())
     assert texts[0] == texts[1]
     assert texts[0] != texts[2]
 
 
-def test_standard_input(run, poems, tmp_path, monkeypatch):
+def test_standard_input(command, poems, tmp_path, monkeypatch):
     monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
     with poems.open() as lines:
         monkeypatch.setattr(sys, "stdin", lines)
-        code, out, err = run("report", "-", *SMALL, "--out", tmp_path / "out")
+        code, out, err = command("report", "-", *SMALL, "--out", tmp_path / "out")
     assert code == 0, err
     assert "stdin: 300 documents" in out
 
 
-def test_empty_positions_are_counted_and_kept_by_policy(run, poems, tmp_path, monkeypatch):
+def test_empty_positions_are_counted_and_kept_by_policy(command, poems, tmp_path, monkeypatch):
     monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
     ranks = {}
     for policy in ("drop", "uniform"):
         out = tmp_path / policy
-        assert run("report", poems, *SMALL, "--length", 12, "--empty", policy, "--out", out)[0] == 0
+        assert (
+            command("report", poems, *SMALL, "--length", 12, "--empty", policy, "--out", out)[0]
+            == 0
+        )
         report = json.loads((out / "report.json").read_text())
         assert report["empty_positions"] == {"policy": policy, "count": 4}
         ranks[policy] = report["plug_in"]["rank"]
@@ -156,8 +136,8 @@ BAD = {
 
 
 @pytest.mark.parametrize(("make", "options", "message"), BAD.values(), ids=BAD.keys())
-def test_bad_input_is_one_line_and_exit_2(run, tmp_path, make, options, message):
-    code, out, err = run("report", make(tmp_path), *options, "--out", tmp_path / "out")
+def test_bad_input_is_one_line_and_exit_2(command, tmp_path, make, options, message):
+    code, out, err = command("report", make(tmp_path), *options, "--out", tmp_path / "out")
     assert code == 2
     assert out == ""
     assert err.startswith("jaxpe: ")
@@ -165,25 +145,25 @@ def test_bad_input_is_one_line_and_exit_2(run, tmp_path, make, options, message)
     assert not (tmp_path / "out" / "report.html").exists()
 
 
-def test_ragged_ids_are_refused(run, tmp_path):
+def test_ragged_ids_are_refused(command, tmp_path):
     ragged = np.empty(2, object)
     ragged[:] = [[1, 2], [3]]
     np.save(tmp_path / "ids.npy", ragged, allow_pickle=True)
-    code, _, err = run("report", tmp_path / "ids.npy", "--out", tmp_path / "out")
+    code, _, err = command("report", tmp_path / "ids.npy", "--out", tmp_path / "out")
     assert code == 2
     assert "ragged" in err or "object" in err
 
 
-def test_an_unwritable_folder_is_refused_before_the_work(run, poems, tmp_path):
+def test_an_unwritable_folder_is_refused_before_the_work(command, poems, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    code, _, err = run("report", poems, "--out", tmp_path / "file")
+    code, _, err = command("report", poems, "--out", tmp_path / "file")
     assert code == 2
     assert "cannot write the report into" in err
     assert "pass a folder" in err
 
 
 @pytest.mark.parametrize("module", ["tyro", "matplotlib.figure", "tokenizers"])
-def test_a_missing_extra_is_named(run, poems, tmp_path, monkeypatch, module):
+def test_a_missing_extra_is_named(command, poems, tmp_path, monkeypatch, module):
     real = importlib.import_module
 
     def without(name, package=None):
@@ -195,41 +175,41 @@ def test_a_missing_extra_is_named(run, poems, tmp_path, monkeypatch, module):
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
     words = ("--tokenizer", vocabulary) if module == "tokenizers" else ()
-    code, _, err = run("report", poems, *SMALL, *words, "--out", tmp_path / "out")
+    code, _, err = command("report", poems, *SMALL, *words, "--out", tmp_path / "out")
     assert code == 2
     extra = "data" if module == "tokenizers" else "report"
     assert f"pip install 'jaxpe[{extra}]'" in err
 
 
 @pytest.mark.parametrize("text", ["a\n" * 5, "one two three\n" * 40, "a b c\nd e f\ng h i\n"])
-def test_degenerate_corpora_are_reported_without_nonsense(run, tmp_path, monkeypatch, text):
+def test_degenerate_corpora_are_reported_without_nonsense(command, tmp_path, monkeypatch, text):
     monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
     (tmp_path / "a.txt").write_text(text)
-    code, out, err = run("report", tmp_path / "a.txt", *SMALL, "--out", tmp_path / "out")
+    code, out, err = command("report", tmp_path / "a.txt", *SMALL, "--out", tmp_path / "out")
     assert code == 0, err
     assert "nan" not in out.lower()
     assert "n/a to n/a" not in out
 
 
 @pytest.mark.parametrize("words", [("--help",), ("report", "--help"), ("export", "--help")])
-def test_help(run, words):
-    code, out, _ = run(*words)
+def test_help(command, words):
+    code, out, _ = command(*words)
     assert code == 0
     assert "usage: jaxpe" in out
 
 
-def test_export_and_report_on_the_export(run, poems, tmp_path, monkeypatch):
+def test_export_and_report_on_the_export(command, poems, tmp_path, monkeypatch):
     monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
-    code, out, err = run("export", poems, tmp_path / "dataset")
+    code, out, err = command("export", poems, tmp_path / "dataset")
     assert code == 0, err
     assert "Exported 300 documents" in out
-    code, out, err = run("report", tmp_path / "dataset", *SMALL, "--out", tmp_path / "out")
+    code, out, err = command("report", tmp_path / "dataset", *SMALL, "--out", tmp_path / "out")
     assert code == 0, err
     assert "300 documents" in out
 
 
-def test_encodings_as_a_table(run):
-    code, out, err = run("encodings", "rope", "t5", "--dim", 16, "--heads", 2, "--head-dim", 8)
+def test_encodings_as_a_table(command):
+    code, out, err = command("encodings", "rope", "t5", "--dim", 16, "--heads", 2, "--head-dim", 8)
     assert code == 0, err
     assert "width 16, 2 heads of 8, length 512" in out
     rows = [line.split() for line in out.splitlines()]
@@ -237,15 +217,15 @@ def test_encodings_as_a_table(run):
     assert ["t5", "64", "relative", "constant"] in [row[:4] for row in rows]
 
 
-def test_encodings_as_json_and_markdown(run):
+def test_encodings_as_json_and_markdown(command):
     sizes = ("--dim", 16, "--heads", 2, "--head-dim", 8, "--length", 40)
-    code, out, _ = run("encodings", "learned", *sizes, "--form", "json")
+    code, out, _ = command("encodings", "learned", *sizes, "--form", "json")
     table = json.loads(out)
     assert code == 0
     assert table["sizes"] == {"dim": 16, "num_heads": 2, "head_dim": 8, "length": 40}
     (row,) = table["encodings"]
     assert (row["name"], row["trainable"], row["gradient"]) == ("learned", 640, ["table"])
-    _, out, _ = run("encodings", "learned", *sizes, "--form", "markdown")
+    _, out, _ = command("encodings", "learned", *sizes, "--form", "markdown")
     assert out.splitlines()[2].startswith("| `learned` | absolute | 640 | absolute | no |")
 
 
@@ -259,8 +239,8 @@ def test_encodings_as_json_and_markdown(run):
         (("--length", 16), "--length must be at least 32, not 16"),
     ],
 )
-def test_encodings_refuses(run, words, message):
-    code, out, err = run("encodings", *words)
+def test_encodings_refuses(command, words, message):
+    code, out, err = command("encodings", *words)
     assert code == 2
     assert message in err
     assert not out

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxpe import cli
 from jaxpe.report import training_table, write_training_figures
 from jaxpe.report._training import PLACES, SCORES, curves_figure, probe_figure
 from jaxpe.training import NonFiniteLoss, load_run, read_log
@@ -20,11 +19,6 @@ from tests.training.factory import assert_equal
 
 WORDS = [f"word{k}" for k in range(20)]
 SMALL = ("--model.dim", 8, "--model.layers", 1, "--model.heads", 2, "--length", 8)
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("JAXPE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -40,20 +34,9 @@ def films(tmp_path_factory):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run(command):
     """Run `jaxpe train ...`; returns exit code, standard output and standard error."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["jaxpe", "train", *map(str, words)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return lambda *words: command("train", *words)
 
 
 def start(*words: object) -> subprocess.Popen:

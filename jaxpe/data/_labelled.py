@@ -105,7 +105,7 @@ def load_labelled(
         documents, tokenizer=tokenizer, length=length, special=special, progress=progress
     )
     if like is None:
-        corpus = _own_vocabulary(corpus, max_vocab)
+        corpus = own_vocabulary(corpus, max_vocab)
     else:
         corpus = _vocabulary_of(like.corpus, corpus)
     return LabelledTokens(corpus, labels, names, tokenizer)
@@ -231,9 +231,13 @@ def _label(row: Row) -> str:
     return str(int(number))
 
 
-def _own_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
-    """What occurs, most frequent first, cut to `max_vocab`, and the unknown token."""
-    if not _vocabulary_occurs(corpus):
+def own_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
+    """What occurs, most frequent first, cut to `max_vocab`, and the unknown token.
+
+    Raises:
+        InputError: a limit below two, or any for a vocabulary that is fixed.
+    """
+    if not vocabulary_occurs(corpus.tokenizer):
         if max_vocab is not None:
             raise InputError(
                 f"the vocabulary of {corpus.tokenizer} is fixed; leave max_vocab out, "
@@ -247,7 +251,7 @@ def _own_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
 
 
 def _vocabulary_of(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
-    if _vocabulary_occurs(corpus):
+    if vocabulary_occurs(corpus.tokenizer):
         return _renumbered(corpus, other.tokens)
     if corpus.tokens != other.tokens:
         raise InputError(
@@ -257,8 +261,9 @@ def _vocabulary_of(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
     return corpus
 
 
-def _vocabulary_occurs(corpus: TokenCorpus) -> bool:
-    return corpus.tokenizer in ("words", "characters")
+def vocabulary_occurs(tokenizer: str) -> bool:
+    """Whether a tokenizer makes its vocabulary from the corpus, so that it can be cut."""
+    return tokenizer in ("words", "characters")
 
 
 def _renumbered(corpus: TokenCorpus, tokens: list[str]) -> TokenCorpus:

@@ -6,7 +6,14 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._types import ArrayLike
-from jaxpe.encodings.base import Encoding, Params, compute_dtype, repeat_heads, with_axes
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    as_mask,
+    compute_dtype,
+    repeat_heads,
+    with_axes,
+)
 
 Queries = Float[ArrayLike, "... n_q heads head_dim"]
 Keys = Float[ArrayLike, "... n_k groups head_dim"]
@@ -63,7 +70,8 @@ def attention_weights(
         mask: boolean, true where a query may look, broadcasting to the logits.
 
     Raises:
-        ValueError: for a mask that is not boolean (an additive one would be taken backwards).
+        ValueError: for a mask that is not boolean (an additive one would be taken backwards), or
+            has more axes than the logits.
 
     >>> attention_weights(jnp.zeros((1, 1, 2)), np.array([[True, False]])).tolist()
     [[[1.0, 0.0]]]
@@ -71,7 +79,10 @@ def attention_weights(
     logits = jnp.asarray(logits)
     if mask is None:
         return jax.nn.softmax(logits, axis=-1)
-    mask = _checked_mask(mask, logits.ndim)
+    mask = as_mask(mask)
+    if mask.ndim > logits.ndim:
+        raise ValueError(f"mask has shape {mask.shape}, more axes than logits of {logits.shape}")
+    mask = with_axes(mask, logits.ndim)
     weights = jax.nn.softmax(jnp.where(mask, logits, jnp.finfo(logits.dtype).min), axis=-1)
     return jnp.where(mask, weights, 0.0)
 
@@ -144,7 +155,8 @@ def attend(
         encoded_keys: whether k has been through `encoding.key` already, as cached keys have.
 
     Raises:
-        ValueError: for a mask that is not boolean (an additive one would be taken backwards).
+        ValueError: for a mask that is not boolean (an additive one would be taken backwards), or
+            has more axes than the logits.
 
     >>> v = jnp.asarray([[[1.0]], [[3.0]]])
     >>> i = jnp.arange(2)
@@ -165,15 +177,3 @@ def attend(
     return attention_output(
         encoding, params, weights, v, q_positions=q_positions, k_positions=k_positions
     )
-
-
-def _checked_mask(mask: ArrayLike, ndim: int) -> Array:
-    mask = jnp.asarray(mask)
-    if mask.dtype != jnp.bool_:
-        raise ValueError(
-            f"mask is {mask.dtype}, not boolean: pass mask.astype(bool) for one of 0 and 1, or "
-            "mask == 0 for an additive one of 0 and large negative numbers"
-        )
-    if mask.ndim > ndim:
-        raise ValueError(f"mask has shape {mask.shape}, more axes than logits of {ndim} axes")
-    return with_axes(mask, ndim)

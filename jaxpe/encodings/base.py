@@ -356,6 +356,21 @@ def with_axes(values: ArrayLike, ndim: int, dtype: jnp.dtype | type | None = Non
     return values.reshape((1,) * (ndim - values.ndim) + values.shape)
 
 
+def as_mask(mask: ArrayLike) -> Array:
+    """A mask as a boolean array, true where something counts.
+
+    Raises:
+        ValueError: where it is not boolean: an additive one would be taken backwards.
+    """
+    mask = jnp.asarray(mask)
+    if mask.dtype != jnp.bool_:
+        raise ValueError(
+            f"mask is {mask.dtype}, not boolean: pass mask.astype(bool) for one of 0 and 1, or "
+            "mask == 0 for an additive one of 0 and large negative numbers"
+        )
+    return mask
+
+
 def compute_dtype(x: ArrayLike) -> jnp.dtype:
     """The dtype of phases, biases and other sensitive numbers beside x: never below float32."""
     return jnp.dtype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)

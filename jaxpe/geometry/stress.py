@@ -125,15 +125,19 @@ def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
     return weights / jnp.where(largest > 0, largest, 1.0)
 
 
-def min_separation(P: Points, *, present: Bool[ArrayLike, " n"] | None = None) -> Float[Array, ""]:
+def min_separation(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) -> Float[Array, ""]:
     """Smallest distance min_{i≠j} ‖p_i − p_j‖ between positions present (Theorem 4).
 
-    inf when fewer than two positions are present.
+    inf when fewer than two positions are present; those that `Distances` lack never are.
 
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
     """
-    delta, present = euclidean_distances(P, present=present)
+    if isinstance(P, Distances):
+        delta, there = as_distances(P)
+        present = there if present is None else there & jnp.asarray(present)
+    else:
+        delta, present = euclidean_distances(P, present=present)
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf))
 
 

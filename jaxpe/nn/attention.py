@@ -87,7 +87,59 @@ class _Heads(NamedTuple):
     v: Array
 
 
-class MultiHeadAttention(nnx.Module):
+class _Attention(nnx.Module):
+    """What the kinds of attention share; each says what queries, keys and values are.
+
+    Attributes:
+        config: sizes.
+        output: the projection of all heads.
+        encoding: whose parameters this layer has for itself, beside the one of the context.
+        encoding_params: those parameters.
+    """
+
+    config: TransformerConfig
+    output: nnx.Linear
+    encoding: Encoding
+    encoding_params: nnx.Param
+
+    def __call__(
+        self,
+        x: Float[ArrayLike, "... n_q dim"],
+        context: Context,
+        *,
+        cache: LayerCache | None = None,
+        gates: Float[ArrayLike, "*heads"] | None = None,
+        dropout_key: Array | None = None,
+    ) -> Attended:
+        """Attend from x to x, or to the cache with x appended."""
+        x = jnp.asarray(x)
+        bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
+        k_positions = context.k_positions if cache is None else context.q_positions
+        kept = self._kept(x, bound, k_positions)
+        if cache is not None:
+            kept = cache = _appended(cache, kept, context.slot)
+        heads = _Heads(self._queries(x, bound, context.q_positions), *self._expanded(kept))
+        mixed = _mix(self.config, bound, heads, context, dropout_key)
+        return _finished(self.output, mixed, gates, cache)
+
+    def empty_cache(self, shape: tuple[int, ...]) -> LayerCache:
+        """A cache of nothing yet, `[*shape, ...]`; shape is that of the ids it will hold."""
+        raise NotImplementedError
+
+    def _kept(self, x: Array, bound: Bound, positions: ArrayLike) -> LayerCache:
+        """What a cache holds of these tokens."""
+        raise NotImplementedError
+
+    def _expanded(self, kept: LayerCache) -> tuple[Array, Array]:
+        """Keys and values, `[..., n, heads, width]`, from what a cache holds."""
+        raise NotImplementedError
+
+    def _queries(self, x: Array, bound: Bound, positions: ArrayLike) -> Array:
+        """Encoded queries, `[..., n, heads, width]`."""
+        raise NotImplementedError
+
+
+class MultiHeadAttention(_Attention):
     """Attention with an encoding; query heads share keys evenly where `num_kv_heads` is fewer.
 
     Vaswani et al. (2017); Ainslie et al. (2023) for grouped queries. Logits are
@@ -121,37 +173,25 @@ class MultiHeadAttention(nnx.Module):
         self.encoding = nnx.static(encoding)
         self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
 
-    def __call__(
-        self,
-        x: Float[ArrayLike, "... n_q dim"],
-        context: Context,
-        *,
-        cache: LayerCache | None = None,
-        gates: Float[ArrayLike, "*heads"] | None = None,
-        dropout_key: Array | None = None,
-    ) -> Attended:
-        """Attend from x to x, or to the cache with x appended."""
-        x = jnp.asarray(x)
-        bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
-        encoding, params = bound
-        width = self.config.head_width
-        q = encoding.query(params, _split(self.query(x), width), context.q_positions)
-        k_positions = context.k_positions if cache is None else context.q_positions
-        k = encoding.key(params, _split(self.key(x), width), k_positions)
-        v = _split(self.value(x), width)
-        if cache is not None:
-            cache = _appended(cache, {"k": k, "v": v}, context.slot)
-            k, v = cache["k"], cache["v"]
-        mixed = _mix(self.config, bound, _Heads(q, k, v), context, dropout_key)
-        return _finished(self.output, mixed, gates, cache)
-
     def empty_cache(self, shape: tuple[int, ...]) -> LayerCache:
         """Keys and values `[..., n, key_heads, head_dim]` of nothing yet."""
         heads = (*shape, self.config.key_heads, self.config.head_width)
         return {name: jnp.zeros(heads, self.config.dtype) for name in ("k", "v")}
 
+    def _kept(self, x: Array, bound: Bound, positions: ArrayLike) -> LayerCache:
+        width = self.config.head_width
+        k = bound.encoding.key(bound.params, _split(self.key(x), width), positions)
+        return {"k": k, "v": _split(self.value(x), width)}
 
-class LatentAttention(nnx.Module):
+    def _expanded(self, kept: LayerCache) -> tuple[Array, Array]:
+        return kept["k"], kept["v"]
+
+    def _queries(self, x: Array, bound: Bound, positions: ArrayLike) -> Array:
+        q = _split(self.query(x), self.config.head_width)
+        return bound.encoding.query(bound.params, q, positions)
+
+
+class LatentAttention(_Attention):
     """Multi-head latent attention: keys and values from one narrow vector a token.
 
     DeepSeek-AI (2024), Eq. (9) to (19): c = norm(x W_DKV); keys [c W_UK, key(x W_KR)], whose
@@ -199,37 +239,27 @@ class LatentAttention(nnx.Module):
         self.encoding = nnx.static(encoding)
         self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
 
-    def __call__(
-        self,
-        x: Float[ArrayLike, "... n_q dim"],
-        context: Context,
-        *,
-        cache: LayerCache | None = None,
-        gates: Float[ArrayLike, "*heads"] | None = None,
-        dropout_key: Array | None = None,
-    ) -> Attended:
-        """Attend from x to x, or to the cache with x appended."""
-        x = jnp.asarray(x)
-        bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
-        k_positions = context.k_positions if cache is None else context.q_positions
-        rotary = bound.encoding.key(
-            bound.params, _split(self.rotary_key(x), self.latent.rotary_dim), k_positions
-        )
-        latent = self.key_value_norm(self.key_value_down(x))
-        compressed = {"latent": latent[..., None, :], "rotary": rotary}
-        if cache is not None:
-            compressed = cache = _appended(cache, compressed, context.slot)
-        k, v = self._expanded(compressed["latent"][..., 0, :], compressed["rotary"])
-        q = self._queries(x, bound, context.q_positions)
-        mixed = _mix(self.config, bound, _Heads(q, k, v), context, dropout_key)
-        return _finished(self.output, mixed, gates, cache)
-
     def empty_cache(self, shape: tuple[int, ...]) -> LayerCache:
         """Compressed keys and values `[..., n, 1, rank]`, rotary keys `[..., n, 1, rotary_dim]`."""
         widths = {"latent": self.latent.key_value_rank, "rotary": self.latent.rotary_dim}
         return {
             name: jnp.zeros((*shape, 1, width), self.config.dtype) for name, width in widths.items()
         }
+
+    def _kept(self, x: Array, bound: Bound, positions: ArrayLike) -> LayerCache:
+        rotary = _split(self.rotary_key(x), self.latent.rotary_dim)
+        latent = self.key_value_norm(self.key_value_down(x))
+        return {
+            "latent": latent[..., None, :],
+            "rotary": bound.encoding.key(bound.params, rotary, positions),
+        }
+
+    def _expanded(self, kept: LayerCache) -> tuple[Array, Array]:
+        latent = kept["latent"][..., 0, :]
+        content = _split(self.key(latent), self.config.head_width)
+        shared = repeat_heads(kept["rotary"], self.config.num_heads)
+        k = jnp.concatenate([content, shared], axis=-1)
+        return k, _split(self.value(latent), self.value_dim)
 
     def _queries(self, x: Array, bound: Bound, positions: ArrayLike) -> Array:
         width = self.config.head_width
@@ -238,13 +268,6 @@ class LatentAttention(nnx.Module):
         q = _split(self.query(x), width + self.latent.rotary_dim)
         turned = bound.encoding.query(bound.params, q[..., width:], positions)
         return jnp.concatenate([q[..., :width], turned], axis=-1)
-
-    def _expanded(self, latent: Array, rotary: Array) -> tuple[Array, Array]:
-        """Keys and values of every head."""
-        content = _split(self.key(latent), self.config.head_width)
-        shared = repeat_heads(rotary, self.config.num_heads)
-        k = jnp.concatenate([content, shared], axis=-1)
-        return k, _split(self.value(latent), self.value_dim)
 
 
 def make_attention(

@@ -5,6 +5,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Int, Int32
 
 from jaxpe._types import ArrayLike
+from jaxpe.encodings.base import as_mask
 
 
 def attention_mask(
@@ -52,11 +53,7 @@ def checked_valid(valid: ArrayLike | None, shape: tuple[int, ...]) -> Bool[Array
     """
     if valid is None:
         return None
-    valid = jnp.asarray(valid)
-    if valid.dtype != jnp.bool_:
-        raise ValueError(
-            f"mask is {valid.dtype}, not boolean: pass mask.astype(bool) for one of 0 and 1"
-        )
+    valid = as_mask(valid)
     leading = len(shape) - valid.ndim
     sizes = zip(valid.shape, shape[leading:], strict=True) if leading >= 0 else []
     if leading < 0 or valid.shape[-1:] != shape[-1:] or any(a not in (1, b) for a, b in sizes):

@@ -17,13 +17,18 @@ from jaxpe.geometry.distances import (
     euclidean_distances,
     floating,
     hellinger_distances,
-    pair_mask,
 )
 from jaxpe.geometry.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.monotonicity import monotonicity_violation_rate
 from jaxpe.geometry.noise import split_half_geometry
 from jaxpe.geometry.rank import entropy_rank
-from jaxpe.geometry.stress import Encoded, distance_correlation_pearson, scaled_stress, stress
+from jaxpe.geometry.stress import (
+    Encoded,
+    distance_correlation_pearson,
+    min_separation,
+    scaled_stress,
+    stress,
+)
 
 
 class ReferenceGeometry(NamedTuple):
@@ -206,9 +211,8 @@ def as_record(probe: GeometryProbe) -> dict[str, float]:
 def _scores(encoded: Encoded, D: Distances) -> GeometryScores:
     """The scores over the positions that D has."""
     delta = _distances(encoded, D.present)
-    near = jnp.where(pair_mask(delta.present), delta.values, jnp.inf)
     return GeometryScores(
-        min_separation=jnp.min(near),
+        min_separation=min_separation(delta),
         violation_rate=monotonicity_violation_rate(delta),
         entropy_rank=entropy_rank(encoded, present=D.present),
         correlation=distance_correlation_pearson(delta, D),

@@ -2,30 +2,22 @@
 
 import json
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from jaxpe._errors import InputError
 from jaxpe.data import Progress
 from jaxpe.nn import functional, parameter_count, save_huggingface
 from jaxpe.training.assemble import (
-    Data,
-    Vocabulary,
     build_loss,
     build_model,
     build_optimizer,
     build_probe,
-    count_documents,
-    evaluation_batches,
-    load_data,
     steps_of,
-    train_batches,
 )
 from jaxpe.training.checkpoints import Checkpoints
 from jaxpe.training.config import (
@@ -35,6 +27,15 @@ from jaxpe.training.config import (
     encoding_entries,
     load_config,
     save_config,
+)
+from jaxpe.training.documents import (
+    Data,
+    Vocabulary,
+    count_documents,
+    evaluation_batches,
+    fingerprint,
+    load_data,
+    train_batches,
 )
 from jaxpe.training.log import Record, plain
 from jaxpe.training.loop import FitResult, Hook, every, fit
@@ -152,11 +153,11 @@ def load_run(directory: str | Path) -> LoadedRun:
     jaxpe._errors.InputError: nowhere holds no run to resume: there is no config.json; ...
     """
     config = load_config(directory)
-    vocabulary, fingerprint = _read_vocabulary(config.out)
+    vocabulary, documents = _read_vocabulary(config.out)
     model = build_model(config, vocabulary)
     optimizer, _ = build_optimizer(config, steps=2)
     like = init_state(functional(model)[1], optimizer, key=jax.random.key(config.seed))
-    with Checkpoints(config.out / CHECKPOINTS, keep=config.keep, config=fingerprint) as found:
+    with Checkpoints(config.out / CHECKPOINTS, keep=config.keep, config=documents) as found:
         restored = found.restore(like)
     if restored is None:
         raise InputError(f"{directory} has no checkpoint yet: resume the run first")
@@ -209,9 +210,9 @@ def _fit(
     clock = _Clock(train_step(loss, optimizer, **options))
     state = init_state(functional(model)[1], optimizer, key=jax.random.key(config.seed))
     hooks = _hooks(config, model, data, counts, clock, say)
-    fingerprint = _fingerprint(data)
-    _prepare_folder(config, data.vocabulary, fingerprint)
-    with Checkpoints(config.out / CHECKPOINTS, keep=config.keep, config=fingerprint) as checkpoints:
+    documents = fingerprint(data)
+    _prepare_folder(config, data.vocabulary, documents)
+    with Checkpoints(config.out / CHECKPOINTS, keep=config.keep, config=documents) as checkpoints:
         result = fit(
             state,
             clock,
@@ -267,13 +268,11 @@ def _check_folder(config: TrainConfig) -> None:
         )
 
 
-def _prepare_folder(
-    config: TrainConfig, vocabulary: Vocabulary, fingerprint: dict[str, int]
-) -> None:
+def _prepare_folder(config: TrainConfig, vocabulary: Vocabulary, documents: dict[str, int]) -> None:
     try:
         config.out.mkdir(parents=True, exist_ok=True)
         if not config.resume:
-            _write(config.out / _VOCABULARY, vocabulary._asdict() | fingerprint)
+            _write(config.out / _VOCABULARY, vocabulary._asdict() | documents)
             save_config(config)
     except OSError as error:
         raise InputError(
@@ -287,21 +286,12 @@ def _read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
     path = out / _VOCABULARY
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        fingerprint = {"documents": fields.pop("documents")}
+        documents = {"documents": fields.pop("documents")}
         for name in ("classes", "special_ids"):
             fields[name] = tuple(fields[name])
-        return Vocabulary(**fields), fingerprint
+        return Vocabulary(**fields), documents
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read: {error}; is it that of a run?") from error
-
-
-def _fingerprint(data: Data) -> dict[str, int]:
-    """A checksum of the documents: a run is not resumed on others that lie in their place."""
-    total = 0
-    for part in (data.train, data.held_out):
-        for array in (part.corpus.ids, part.labels):
-            total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
-    return {"documents": total}
 
 
 def _mesh(config: TrainConfig) -> Mesh | None:

@@ -180,6 +180,10 @@ def test_integer_encodings_do_not_truncate_the_targets():
 
 
 def test_min_separation():
+    D = euclidean_distances(np.array([[0.0], [5.0], [5.5], [9.0]]))
+    assert min_separation(D) == 0.5
+    assert min_separation(D, present=np.array([True, True, False, True])) == 4.0
+    assert min_separation(D._replace(present=jnp.array([True, False, True, True]))) == 3.5
     assert min_separation(np.array([[0.0], [5.0], [5.5], [9.0]])) == 0.5
     assert min_separation(P[:1]) == np.inf
 

@@ -13,15 +13,9 @@ from jaxpe import nn
 from jaxpe._errors import InputError
 from jaxpe.data import load_labelled
 from jaxpe.training import ModelConfig, TrainConfig, load_config, load_run, train
-from jaxpe.training.assemble import (
-    Vocabulary,
-    build_model,
-    build_probe,
-    count_documents,
-    load_data,
-    train_batches,
-)
+from jaxpe.training.assemble import build_model, build_probe
 from jaxpe.training.config import as_json, check_config, differences
+from jaxpe.training.documents import Vocabulary, count_documents, load_data, train_batches
 from tests.training.factory import assert_equal
 
 SMALL = ModelConfig(dim=8, layers=1, heads=2, dropout=0.0)
@@ -171,7 +165,7 @@ def test_masked_and_causal_models_train(corpus, tmp_path):
     assert isinstance(masked.model, nn.MaskedLM)
     vocabulary = load_run(tmp_path / "mlm").vocabulary
     assert vocabulary.tokens[vocabulary.mask_id] == "[MASK]"
-    assert masked.summary["vocab_size"] == 23
+    assert masked.summary["vocab_size"] == 24  # 20 words, "good", "bad", [UNK] and [MASK]
     lines = corpus.with_suffix(".txt")
     lines.write_text("\n".join(line.split("\t")[1] for line in documents().splitlines()[1:]))
     causal = train(config(lines, tmp_path / "causal", steps=2, encoding="rope", max_vocab=10))

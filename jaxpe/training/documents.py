@@ -1,0 +1,197 @@
+"""The documents of a run: read, tokenized, set apart, counted and cut into batches."""
+
+import csv
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxpe._errors import InputError
+from jaxpe.data import (
+    LabelledTokens,
+    Progress,
+    containment_groups,
+    hold_out,
+    load_labelled,
+    load_tokens,
+)
+from jaxpe.data._files import TABLES, text_ending, text_lines
+from jaxpe.data._labelled import own_vocabulary, vocabulary_occurs
+from jaxpe.data._named import NAMED
+from jaxpe.data._types import no_progress
+from jaxpe.geometry import PositionCounts, count_tokens
+from jaxpe.training.batches import Batch, batches, in_order
+from jaxpe.training.config import Task, TrainConfig
+
+MAX_VOCAB = 4000
+_FOLDS = 16
+_MASK = ("[MASK]", "<mask>")
+
+
+class Vocabulary(NamedTuple):
+    """What a model's ids and classes mean; saved with a run.
+
+    Attributes:
+        task: what the model does.
+        tokens: the text of each id.
+        classes: their names; empty for language models.
+        mask_id: of [MASK]; None unless the task is mlm.
+        special_ids: ids that stand for no text.
+    """
+
+    task: Task
+    tokens: list[str]
+    classes: tuple[str, ...] = ()
+    mask_id: int | None = None
+    special_ids: tuple[int, ...] = ()
+
+
+class Data(NamedTuple):
+    """Documents to train on and documents to judge by, with one vocabulary."""
+
+    train: LabelledTokens
+    held_out: LabelledTokens
+    vocabulary: Vocabulary
+
+
+def load_data(config: TrainConfig, *, progress: Progress | None = None) -> Data:
+    """Read the documents of a configuration.
+
+    Raises:
+        InputError: as `load_labelled`, `load_tokens` and `hold_out`.
+    """
+    task = config.task or ("classify" if _has_labels(config) else "causal")
+    labelled = task == "classify" or config.source in NAMED
+    train = _read(config, labelled, progress)
+    train, mask_id = _with_mask(train) if task == "mlm" else (train, None)
+    if config.held_out is None and config.source in NAMED:
+        split = next(name for name in NAMED[config.source].splits if name != "train")
+        held_out = load_labelled(
+            config.source, split=split, like=train, data_dir=config.data_dir, progress=progress
+        )
+    else:
+        share = 0.1 if config.held_out is None else config.held_out
+        train, held_out = hold_out(train, fraction=share, seed=config.seed)
+    corpus = train.corpus
+    vocabulary = Vocabulary(
+        task,
+        corpus.tokens,
+        train.names if task == "classify" else (),
+        mask_id,
+        corpus.exclude,
+    )
+    return Data(train, held_out, vocabulary)
+
+
+def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
+    """Endless batches for training, from the data seed alone."""
+    rows = len(labelled.labels)
+    if config.batch_size > rows:
+        raise InputError(
+            f"--batch-size {config.batch_size} is more than the {rows} documents to train on"
+        )
+    lengths = labelled.corpus.mask.sum(axis=1)
+    return batches(
+        _arrays(labelled),
+        batch_size=config.batch_size,
+        seed=config.seed,
+        lengths=lengths,
+        buckets=_buckets(labelled),
+    )
+
+
+def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Batch]:
+    """The held-out documents, or as many as are to be looked at, short ones together."""
+    rows = np.random.default_rng(config.seed).permutation(len(labelled.labels))
+    rows = rows[: config.evaluate_rows]
+    lengths = labelled.corpus.mask.sum(axis=1)[rows]
+    order = np.argsort(lengths, kind="stable")
+    arrays = {name: array[rows[order]] for name, array in _arrays(labelled).items()}
+    options = {"lengths": lengths[order], "buckets": _buckets(labelled)}
+    return list(in_order(arrays, batch_size=config.batch_size, **options))
+
+
+def count_documents(labelled: LabelledTokens) -> PositionCounts:
+    """Counts in folds, in which copies and pieces of a document are together."""
+    corpus = labelled.corpus
+    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    return count_tokens(
+        corpus.ids,
+        vocab_size=corpus.vocab_size,
+        mask=corpus.mask,
+        exclude=corpus.exclude,
+        folds=_FOLDS,
+        groups=groups,
+    )
+
+
+def fingerprint(data: Data) -> dict[str, int]:
+    """A checksum of the documents: a run is not resumed on others that lie in their place."""
+    total = 0
+    for part in (data.train, data.held_out):
+        for array in (part.corpus.ids, part.labels):
+            total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
+    return {"documents": total}
+
+
+def _has_labels(config: TrainConfig) -> bool:
+    """Whether the source is known to have classes, or is a table with their column."""
+    if config.source in NAMED:
+        return True
+    ending = text_ending(config.source)
+    if ending not in TABLES or not Path(config.source).is_file():
+        return False
+    first = next(iter(text_lines(config.source, progress=no_progress)), "")
+    if ending == ".jsonl":
+        try:
+            return config.label_field in json.loads(first)
+        except (ValueError, TypeError):
+            return False  # the reader says what is wrong with it
+    separator = "\t" if ending == ".tsv" else ","
+    return config.label_field in next(csv.reader([first], delimiter=separator), [])
+
+
+def _read(config: TrainConfig, labelled: bool, progress: Progress | None) -> LabelledTokens:
+    """The documents; without labels they all have the same class, which nobody looks at."""
+    tokenizer = config.tokenizer or config.pretrained or "words"
+    options: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "length": config.length,
+        "special": config.special or config.pretrained is not None,
+        "text_field": config.text_field,
+        "data_dir": config.data_dir,
+        "progress": progress,
+    }
+    limit = config.max_vocab
+    if limit is None and vocabulary_occurs(tokenizer):
+        limit = MAX_VOCAB
+    if labelled:
+        field = config.label_field
+        return load_labelled(config.source, label_field=field, max_vocab=limit, **options)
+    corpus = own_vocabulary(load_tokens(config.source, **options), limit)
+    return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer)
+
+
+def _with_mask(labelled: LabelledTokens) -> tuple[LabelledTokens, int]:
+    """The same documents over a vocabulary with [MASK], and its id."""
+    corpus = labelled.corpus
+    for name in _MASK:
+        if name in corpus.tokens:
+            return labelled, corpus.tokens.index(name)
+    tokens = [*corpus.tokens, _MASK[0]]
+    corpus = corpus._replace(tokens=tokens, vocab_size=len(tokens))
+    return labelled._replace(corpus=corpus), len(tokens) - 1
+
+
+def _arrays(labelled: LabelledTokens) -> Mapping[str, np.ndarray]:
+    corpus = labelled.corpus
+    return {"ids": corpus.ids, "mask": corpus.mask, "labels": labelled.labels}
+
+
+def _buckets(labelled: LabelledTokens) -> list[int]:
+    """Lengths to cut batches to: the whole, its half and its quarter."""
+    length = labelled.corpus.ids.shape[1]
+    return sorted({max(2, length // part) for part in (1, 2, 4)})
