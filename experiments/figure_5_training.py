@@ -236,7 +236,27 @@ def summary(run: Run, name: str) -> dict[str, Any]:
         "row_norm": np.linalg.norm(first, axis=1).mean(),
         "triples_with_a_still_row": share_of_triples(still),
         "still_pairs": pairs_of(last, still),
+        "changes": changes(first[1:65], last[1:65]),
         "probes": [{k: v for k, v in record.items() if k != "time"} for record in records],
+    }
+
+
+def changes(first: np.ndarray, last: np.ndarray) -> dict[str, float]:
+    """Whether rows with text move together, and what distances then have to do with rarity."""
+    i, j = np.triu_indices(len(first), 1)
+    moved = last - first
+    moved = moved / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-30)
+    cosines = (moved @ moved.T)[i, j]
+    early, late = (i < 30) & (j < 30), (i >= len(first) - 30) & (j >= len(first) - 30)
+
+    def with_place(P: np.ndarray) -> float:
+        return float(np.corrcoef(np.linalg.norm(P[i] - P[j], axis=1), i + j)[0, 1])
+
+    return {
+        "cosine_of_first_30": float(cosines[early].mean()),
+        "cosine_of_last_30": float(cosines[late].mean()),
+        "distance_with_place_before": with_place(first),
+        "distance_with_place_after": with_place(last),
     }
 
 
@@ -285,12 +305,13 @@ def draw_separation(run: Run, arms: dict[str, Any]) -> None:
         moved.plot(np.maximum(share, 1e-6), color=ARMS[name].colour)
     for value, where in ((0.70, "scratch"), (0.35, "pretrained")):
         separation.axhline(value, color=GREY, lw=1, ls=":")
-        separation.text(3200, value, f"published, {where}", fontsize=8, color=GREY, ha="right")
+        separation.text(2, value + 0.008, f"published, {where}", fontsize=8, color=GREY)
     separation.set_xscale("symlog", linthresh=50)
-    separation.set_xticks((0, 50, 200, 1000, 3000), ("0", "50", "200", "1,000", "3,000"))
-    separation.set(ylim=(0, None), xlabel="step", ylabel="smallest ‖p_i − p_j‖")
+    separation.set_xticks((0, 50, 200, 800, 3200), ("0", "50", "200", "800", "3,200"))
+    separation.set(ylim=(0, None), xlabel="step", ylabel="smallest ‖p_i − p_j‖", xlim=(-2, 3600))
+    separation.minorticks_off()
     separation.set_title("all positions (dashes: with text)")
-    separation.legend(fontsize=8.5, loc="lower left")
+    separation.legend(fontsize=8.5, loc=(0.03, 0.58))
     moved.set(
         yscale="log", xlabel="position", title="how far rows moved, in row norms\n(10⁻⁶: not)"
     )
@@ -304,7 +325,7 @@ def draw_violations(run: Run, result: dict[str, Any]) -> None:
     )
     bars = [("P_MDS", result["mds"])]
     for name, found in result["arms"].items():
-        title, steps = ARMS[name].title, found["steps"]
+        title, steps = ARMS[name].title.replace(", ", ",\n"), found["steps"]
         bars += [(f"{title}\nbefore", found["probes"][0])]
         bars += [(f"{title}\n{steps:,} steps", found["probes"][-1])]
     axis, place = axes[0, 0], np.arange(len(bars))
