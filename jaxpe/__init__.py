@@ -124,6 +124,6 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str):
     # Rooms that need an extra (Flax, Optax, files) are entered when they are asked for.
-    if name in ("data", "nn", "report", "training"):
+    if name in ("data", "nn", "ntk", "report", "theory", "training"):
         return importlib.import_module(f"jaxpe.{name}")
     raise AttributeError(f"module 'jaxpe' has no attribute {name!r}")

@@ -85,8 +85,10 @@ def section(script: str) -> str:
 @pytest.mark.parametrize(("script", "path", "form"), HEADLINES)
 def test_the_scoreboard_agrees_with_the_results(script, path, form):
     value = json.loads((EXPERIMENTS / "results" / f"{script}.json").read_text())
-    for key in path.split("/"):
-        value = value[int(key)] if isinstance(value, list) else value[key]
+    rest = path
+    while rest:
+        key, _, after = (rest, "", "") if rest in value else rest.partition("/")
+        value, rest = value[int(key)] if isinstance(value, list) else value[key], after
     number = re.escape(format(value, form).replace("%", " %"))
     assert re.search(rf"(?<![\d.,]){number}(?![\d.]*\d)", section(script)), (path, number)
 
