@@ -3,8 +3,8 @@
 import base64
 import collections
 import importlib.metadata
-import importlib.resources
 import math
+from typing import Any
 
 import jaxpe
 from jaxpe._errors import require
@@ -30,18 +30,7 @@ def render_page(analysis: Analysis, figures: list[Rendered]) -> str:
 
     Raises `MissingExtraError` without the extra `report`.
     """
-    jinja2 = require("jinja2", extra="report")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {
-        "number": number,
-        "percent": percent,
-        "visible": visible,
-        "data_uri": _data_uri,
-    }
-    template = importlib.resources.files("jaxpe.report").joinpath("report.html.j2")
-    return environment.from_string(template.read_text("utf-8")).render(
+    return template("report.html.j2").render(
         analysis=analysis,
         families=by_family(analysis.encodings),
         family_words=FAMILIES,
@@ -53,6 +42,25 @@ def render_page(analysis: Analysis, figures: list[Rendered]) -> str:
         top_tokens=list(zip(analysis.top_token_positions, analysis.top_tokens, strict=True)),
         seconds=math.fsum(analysis.timings.values()),
     )
+
+
+def template(name: str) -> Any:
+    """A template of this folder. Raises `MissingExtraError` without the extra `report`."""
+    jinja2 = require("jinja2", extra="report")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("jaxpe", "report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number,
+        "percent": percent,
+        "visible": visible,
+        "data_uri": _data_uri,
+    }
+    return environment.get_template(name)
 
 
 def _settings(analysis: Analysis) -> dict[str, str]:
