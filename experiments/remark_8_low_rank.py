@@ -105,7 +105,7 @@ def table(D: np.ndarray) -> dict[str, Any]:
     return {"ranks": ranks, **audit.measured}
 
 
-def descended(D: np.ndarray, criterion: str, rank: int, *, quick: bool) -> dict[str, Any]:
+def descended(D: np.ndarray, criterion: Any, rank: int, *, quick: bool) -> dict[str, Any]:
     """Where descent from random starts, and from P_MDS, ends."""
     steps = 200 if quick else STEPS
     mds = jaxpe.classical_mds(D, dim=rank).coordinates
@@ -145,7 +145,7 @@ def _value(P: jax.Array, D: np.ndarray, *, criterion: str) -> jax.Array:
 
 def draw(run: Run, corpora: dict[str, Any]) -> None:
     figure, axes = new_figure(
-        "Descent on the stress of A Bᵀ ends at SMACOF's stress, not at that of P_MDS",
+        "Descent on the stress of A Bᵀ goes where SMACOF goes, not to P_MDS",
         columns=len(corpora),
         width=3.1 * len(corpora) + 1.2,
         height=3.5,

@@ -78,12 +78,15 @@ from jaxpe.geometry import LowRankFactors as LowRankFactors
 from jaxpe.geometry import NoiseFloor as NoiseFloor
 from jaxpe.geometry import PositionalDistributions as PositionalDistributions
 from jaxpe.geometry import PositionCounts as PositionCounts
+from jaxpe.geometry import Procrustes as Procrustes
 from jaxpe.geometry import ScaledStress as ScaledStress
 from jaxpe.geometry import Smacof as Smacof
 from jaxpe.geometry import SplitHalfGeometry as SplitHalfGeometry
 from jaxpe.geometry import as_distances as as_distances
 from jaxpe.geometry import basic_interval as basic_interval
 from jaxpe.geometry import bootstrap as bootstrap
+from jaxpe.geometry import circulant_projection as circulant_projection
+from jaxpe.geometry import circulant_residual as circulant_residual
 from jaxpe.geometry import classical_mds as classical_mds
 from jaxpe.geometry import classical_mds_from_gram as classical_mds_from_gram
 from jaxpe.geometry import content_labels as content_labels
@@ -110,6 +113,7 @@ from jaxpe.geometry import pad_documents as pad_documents
 from jaxpe.geometry import pair_weights as pair_weights
 from jaxpe.geometry import permute_within_documents as permute_within_documents
 from jaxpe.geometry import positional_distributions as positional_distributions
+from jaxpe.geometry import procrustes as procrustes
 from jaxpe.geometry import rank_above_null as rank_above_null
 from jaxpe.geometry import resample_documents as resample_documents
 from jaxpe.geometry import scaled_stress as scaled_stress
@@ -117,6 +121,8 @@ from jaxpe.geometry import smacof as smacof
 from jaxpe.geometry import split_half_geometry as split_half_geometry
 from jaxpe.geometry import stress as stress
 from jaxpe.geometry import stress_per_position as stress_per_position
+from jaxpe.geometry import toeplitz_projection as toeplitz_projection
+from jaxpe.geometry import toeplitz_residual as toeplitz_residual
 from jaxpe.geometry import weighted_gram as weighted_gram
 
 __version__ = "0.1.0"

@@ -56,6 +56,14 @@ def _masked_ids(rng):
     return (*_ids(rng), rng.random((24, N)) < 0.8)
 
 
+def _two_points(rng):
+    return rng.normal(size=(N, 3)), rng.normal(size=(N, 3))
+
+
+def _square(rng):
+    return (rng.normal(size=(N, N)),)
+
+
 def _mu(rng):
     return (rng.dirichlet(np.full(VOCAB, 5.0), size=N),)
 
@@ -176,6 +184,11 @@ CASES: dict[str, Case] = {
         geometry.distance_correlation_pearson, _points_and_targets, total
     ),
     "min_separation": Case(geometry.min_separation, _points, total),
+    "procrustes": Case(geometry.procrustes, _two_points, total),
+    "toeplitz_projection": Case(geometry.toeplitz_projection, _square, total),
+    "toeplitz_residual": Case(geometry.toeplitz_residual, _square, total),
+    "circulant_projection": Case(geometry.circulant_projection, _square, total),
+    "circulant_residual": Case(geometry.circulant_residual, _square, total),
     "pair_weights": Case(
         lambda ids, mask: geometry.pair_weights(_counts(ids, mask=mask)), _masked_ids
     ),

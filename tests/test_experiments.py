@@ -68,6 +68,10 @@ HEADLINES = [
     ("theorem_4_separation", "models/minilm/order_sensitivity/share_raised_by_two_errors", ".1%"),
     ("theorem_4_separation", "models/mini/order_sensitivity/mean_loss_all_shuffled", ".3f"),
     ("theorem_4_separation", "models/mini/loss_of_scaled_P/loss/9", ".3f"),
+    ("remark_8_low_rank", "published_counts/imdb/factors", ",d"),
+    ("remark_8_low_rank", "published_counts/imdb/degrees_of_freedom", ",d"),
+    ("remark_8_low_rank", "corpora/sst2_plug_in/table/stress_smacof/1", ".4f"),
+    ("remark_8_low_rank", "corpora/sst2_split_half/table/stress_classical/2", ".4f"),
     *[("benchmark_encodings", f"claims/{k}/value", ".2f") for k in (0, 4, 6, 7)],
 ]
 

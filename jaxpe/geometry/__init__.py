@@ -39,6 +39,8 @@ from jaxpe.geometry.noise import rank_above_null as rank_above_null
 from jaxpe.geometry.noise import resample_documents as resample_documents
 from jaxpe.geometry.noise import split_half_geometry as split_half_geometry
 from jaxpe.geometry.noise import weighted_gram as weighted_gram
+from jaxpe.geometry.procrustes import Procrustes as Procrustes
+from jaxpe.geometry.procrustes import procrustes as procrustes
 from jaxpe.geometry.rank import entropy_rank as entropy_rank
 from jaxpe.geometry.smacof import Smacof as Smacof
 from jaxpe.geometry.smacof import smacof as smacof
@@ -50,3 +52,7 @@ from jaxpe.geometry.stress import pair_weights as pair_weights
 from jaxpe.geometry.stress import scaled_stress as scaled_stress
 from jaxpe.geometry.stress import stress as stress
 from jaxpe.geometry.stress import stress_per_position as stress_per_position
+from jaxpe.geometry.toeplitz import circulant_projection as circulant_projection
+from jaxpe.geometry.toeplitz import circulant_residual as circulant_residual
+from jaxpe.geometry.toeplitz import toeplitz_projection as toeplitz_projection
+from jaxpe.geometry.toeplitz import toeplitz_residual as toeplitz_residual

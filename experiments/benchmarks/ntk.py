@@ -1,0 +1,257 @@
+"""Time and memory of an empirical kernel, against neural-tangents and against our own estimate.
+
+    python experiments/benchmarks/ntk.py [--peer PYTHON] [--rounds N] [--quick] [--save]
+
+An MLP of three layers of 512, a convolutional network and a transformer block, with ten outputs,
+traced, in float32: the same parameters and inputs on both sides (`tests/parity/ntk_networks.py`).
+The peer is the faster of neural-tangents' implementations that run, under a Python that has it
+(`--peer`; this one by default). Each contestant is a process of its own; they take turns, round by
+round, after a warm-up, and both have glibc keep freed memory (see `_machine.py`). Memory is how far
+the peak resident set of the first run, once compiled, is above what was resident before, in a fresh
+process that has glibc as it is (Linux only). The growth of our own cost with batch and width is set
+beside the estimate of `jaxpe.ntk.ntk_costs`.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from _machine import CORES, KEEP_FREED  # pyrefly: ignore
+
+HERE = Path(__file__).parent
+OUT = HERE.parent / "results" / "benchmark_ntk.json"
+sys.path.insert(0, str(HERE.parent.parent / "tests" / "parity"))
+
+
+class Problem(NamedTuple):
+    """A network of `ntk_networks.py`, its sizes, and examples."""
+
+    network: str
+    sizes: dict[str, int]
+    batch: int
+
+
+PROBLEMS = [
+    Problem("mlp", {"inputs": 784, "width": 512, "outputs": 10}, 64),
+    Problem("cnn", {"side": 16, "channels": 32, "outputs": 10}, 64),
+    Problem(
+        "transformer", {"vocab": 1000, "length": 32, "width": 64, "heads": 4, "outputs": 10}, 64
+    ),
+]
+QUICK = [
+    Problem("mlp", {"inputs": 16, "width": 32, "outputs": 3}, 8),
+    Problem("cnn", {"side": 6, "channels": 4, "outputs": 3}, 8),
+    Problem("transformer", {"vocab": 50, "length": 6, "width": 8, "heads": 2, "outputs": 3}, 8),
+]
+IMPLEMENTATIONS = {
+    "jaxpe": ("auto",),
+    "neural-tangents": ("1", "2", "3"),
+}
+
+
+def main() -> None:
+    args = arguments()
+    if args.child:
+        child(args.child, Problem(*json.loads(args.problem)), args.implementation)
+        return
+    results: dict[str, Any] = {
+        "device": f"{jax.devices()[0].device_kind}, {CORES} cores, {platform.machine()}",
+        "versions": {"jax": version("jax")},
+        "problems": [],
+    }
+    for problem in QUICK if args.quick else PROBLEMS:
+        results["problems"].append(compare(problem, args.peer, args.rounds))
+        print(json.dumps(results["problems"][-1], indent=2), flush=True)
+    results["growth"] = growth(args.rounds, quick=args.quick)
+    print(json.dumps(results["growth"], indent=2))
+    if args.save:
+        OUT.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peer", default=sys.executable, help='its Python, or "none"')
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--save", action="store_true")
+    for name in ("--child", "--problem", "--implementation"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+class Contestant:
+    """One implementation in a process of its own, one kernel a line; None where it cannot."""
+
+    def __init__(
+        self, python: str, who: str, problem: Problem, implementation: str, *, keep_freed: bool
+    ):
+        flags = ["--child", who, "--problem", json.dumps(problem), "--implementation"]
+        self.process = subprocess.Popen(
+            [python, str(HERE / "ntk.py"), *flags, implementation],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | (KEEP_FREED if keep_freed else {}),
+        )
+        line = self._line()
+        self.about = json.loads(line) if line else None
+
+    def __call__(self) -> float:
+        """Seconds of one kernel; infinitely many where the process has died, as without memory."""
+        assert self.process.stdin is not None
+        if self.process.poll() is None:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+        return json.loads(self._line() or "Infinity")
+
+    def close(self) -> None:
+        self.process.communicate("quit\n" if self.process.poll() is None else None)
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+
+def compare(problem: Problem, peer: str, rounds: int) -> dict[str, Any]:
+    """Times in turns, then memory in fresh processes, of all that run; ratios of the best."""
+    pythons = {"jaxpe": sys.executable} | ({"neural-tangents": peer} if peer != "none" else {})
+    entries = [(who, name) for who in pythons for name in IMPLEMENTATIONS[who]]
+    make = lambda entry, keep: Contestant(  # noqa: E731
+        pythons[entry[0]], entry[0], problem, entry[1], keep_freed=keep
+    )
+    running = {entry: one for entry in entries if (one := make(entry, True)).about}
+    times = take_turns(running, rounds)
+    seconds = {entry: float(np.median(values)) for entry, values in times.items()}
+    seconds = {entry: value for entry, value in seconds.items() if np.isfinite(value)}
+    for one in running.values():
+        one.close()
+    memory, versions = {}, {}
+    for entry in seconds:
+        fresh = make(entry, False)
+        memory[entry], versions[entry[0]] = fresh.about["megabytes"], fresh.about["version"]
+        fresh.close()
+    result: dict[str, Any] = {
+        **problem._asdict(),
+        "versions": versions,
+        "seconds": {" ".join(entry): value for entry, value in seconds.items()},
+        "megabytes": {" ".join(entry): value for entry, value in memory.items()},
+    }
+    theirs = [entry for entry in seconds if entry[0] != "jaxpe"]
+    if theirs:
+        ours, best = ("jaxpe", "auto"), min(theirs, key=seconds.__getitem__)
+        paired = np.array(times[best]) / np.array(times[ours])
+        result |= {
+            "peer": " ".join(best),
+            "speed_over_peer": seconds[best] / seconds[ours],
+            "speed_by_round": np.quantile(paired, [0.25, 0.5, 0.75]).round(3).tolist(),
+            "memory_of_peer": memory[ours] / memory[best],
+            "memory_of_thriftiest": memory[ours] / min(memory[entry] for entry in theirs),
+        }
+    return result
+
+
+def take_turns(contestants: dict[Any, Callable[[], float]], rounds: int) -> dict[Any, list[float]]:
+    """Seconds of each, in random order within a round."""
+    rng = np.random.default_rng(0)
+    times: dict[Any, list[float]] = {name: [] for name in contestants}
+    names = list(contestants)
+    for _ in range(rounds):
+        for i in rng.permutation(len(names)):
+            times[names[i]].append(contestants[names[i]]())
+    return times
+
+
+def growth(rounds: int, *, quick: bool) -> list[dict[str, Any]]:
+    """Fastest times of "auto" as batch and width grow, and the FLOPs estimated for them."""
+    from jaxpe.ntk import ntk_costs
+
+    changes = [("batch", 1), ("batch", 2), ("batch", 4), ("width", 2), ("width", 4)]
+    rows = []
+    for what, factor in changes[:2] if quick else changes:
+        problem = QUICK[0] if quick else PROBLEMS[0]
+        if what == "batch":
+            problem = problem._replace(batch=problem.batch * factor)
+        else:
+            problem = problem._replace(sizes=problem.sizes | {"width": 512 * factor})
+        f, params, x = arrays(problem)
+        run = our_kernel(f, "auto")
+        jax.block_until_ready(run(params, x))
+        fastest = min(timed(run, params, x) for _ in range(rounds))
+        flops = min(cost.flops for cost in ntk_costs(f, x, None, params).values())
+        row = {"changed": what, "factor": factor, "seconds": fastest, "estimated_flops": flops}
+        first = rows[0] if rows else row
+        rows.append(
+            row
+            | {
+                "time_ratio": fastest / first["seconds"],
+                "estimated_ratio": flops / first["estimated_flops"],
+            }
+        )
+    return rows
+
+
+def child(who: str, problem: Problem, implementation: str) -> None:
+    """Compile and run once, say what memory the run took, and run again for every line."""
+    f, params, x = arrays(problem)
+    make = our_kernel if who == "jaxpe" else their_kernel
+    run = make(f, implementation).lower(params, x).compile()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident
+    before = peak_megabytes()
+    jax.block_until_ready(run(params, x))
+    about = {"megabytes": peak_megabytes() - before, "version": version(who)}
+    print(json.dumps(about), flush=True)
+    for line in sys.stdin:
+        if line.strip() != "go":
+            return
+        print(json.dumps(timed(run, params, x)), flush=True)
+
+
+def arrays(problem: Problem) -> tuple[Callable, dict[str, jax.Array], jax.Array]:
+    from ntk_networks import build  # pyrefly: ignore
+
+    f, params, (x,) = build(problem.network, batches=(problem.batch,), **problem.sizes)
+    return f, jax.tree.map(jnp.asarray, params), jnp.asarray(x)
+
+
+def our_kernel(f: Callable, implementation: Any) -> Callable:
+    from jaxpe.ntk import empirical_ntk
+
+    return jax.jit(
+        lambda params, x: empirical_ntk(f, x, None, params, implementation=implementation)
+    )
+
+
+def their_kernel(f: Callable, implementation: str) -> Callable:
+    import neural_tangents as nt  # pyrefly: ignore
+
+    number = int(implementation)
+    kernel = nt.empirical_ntk_fn(f, trace_axes=(-1,), vmap_axes=0, implementation=number)
+    return jax.jit(lambda params, x: kernel(x, None, params))
+
+
+def timed(run: Callable, *args: Any) -> float:
+    start = time.perf_counter()
+    jax.block_until_ready(run(*args))
+    return time.perf_counter() - start
+
+
+def peak_megabytes() -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
+
+
+if __name__ == "__main__":
+    main()
