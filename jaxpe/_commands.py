@@ -19,6 +19,7 @@ from jaxpe._errors import InputError, require
 from jaxpe.data import TokenCorpus, export_corpus, load_corpus, load_tokens
 from jaxpe.report import (
     analyse,
+    audit_table,
     catalogue_json,
     catalogue_markdown,
     catalogue_table,
@@ -28,6 +29,7 @@ from jaxpe.report import (
     findings,
     prepare_directory,
     summary_table,
+    write_audit,
     write_report,
 )
 
@@ -172,6 +174,66 @@ def train(words: Positional[tuple[str, ...]] = ()) -> None:
     from jaxpe import _train
 
     _train.run(words, progress=_progress(Console(stderr=True)))
+
+
+def audit(
+    source: Positional[str] = "stdlib",
+    *,
+    model: str | None = None,
+    examples: int = 256,
+    length: int = 64,
+    steps: int = 40,
+    tokenizer: str | None = None,
+    task: Literal["classify", "mlm", "causal"] | None = None,
+    seed: int = 0,
+    out: Path = Path("audit"),
+    text_field: str | None = None,
+    label_field: str = "label",
+    data_dir: str | None = None,
+) -> None:
+    """Evaluate every published statement on a corpus and a model: hypotheses and conclusions.
+
+    Args:
+        source: as for `jaxpe report`.
+        model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet; a
+            small transformer as initialised when absent. A run brings its own length and task.
+        examples: documents that expectations are over.
+        length: positions.
+        steps: of gradient descent on positions, real and linearised.
+        tokenizer: as for `jaxpe train`.
+        task: as for `jaxpe train`; mlm when absent and there are no labels.
+        seed: makes every number reproducible.
+        out: folder for audit.html, audit.json and figures.
+        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        label_field: column or key with the class.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+    started = time.perf_counter()
+    for module in ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"):
+        require(module, extra="train")
+    require("matplotlib.figure", extra="report")
+    require("jinja2", extra="report")
+    prepare_directory(out)
+    _remember_compilations()
+    from jaxpe import _audit
+
+    found = _audit.audit(
+        source,
+        model=model,
+        examples=examples,
+        length=length,
+        steps=steps,
+        seed=seed,
+        progress=_progress(Console(stderr=True)),
+        tokenizer=tokenizer,
+        task=task,
+        text_field=text_field,
+        label_field=label_field,
+        data_dir=data_dir,
+    )
+    page = write_audit(found, out)
+    rich.print(audit_table(found))
+    print(f"Audit: {page}   ({time.perf_counter() - started:.0f} s)")
 
 
 def _progress(console: Console):

@@ -20,6 +20,7 @@ def main() -> None:
                 "report": _commands.report,
                 "encodings": _commands.encodings,
                 "export": _commands.export,
+                "audit": _commands.audit,
                 "train": _commands.train,
             },
             prog="jaxpe",

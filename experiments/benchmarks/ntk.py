@@ -20,7 +20,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,7 +92,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Contestant:
-    """One implementation in a process of its own, one kernel a line; None where it cannot."""
+    """One implementation in a process of its own, a kernel a line; `about` is empty if it cannot"""
 
     def __init__(
         self, python: str, who: str, problem: Problem, implementation: str, *, keep_freed: bool
@@ -107,7 +107,7 @@ class Contestant:
             env=os.environ | (KEEP_FREED if keep_freed else {}),
         )
         line = self._line()
-        self.about = json.loads(line) if line else None
+        self.about: dict[str, Any] = json.loads(line) if line else {}
 
     def __call__(self) -> float:
         """Seconds of one kernel; infinitely many where the process has died, as without memory."""
@@ -163,7 +163,9 @@ def compare(problem: Problem, peer: str, rounds: int) -> dict[str, Any]:
     return result
 
 
-def take_turns(contestants: dict[Any, Callable[[], float]], rounds: int) -> dict[Any, list[float]]:
+def take_turns(
+    contestants: Mapping[Any, Callable[[], float]], rounds: int
+) -> dict[Any, list[float]]:
     """Seconds of each, in random order within a round."""
     rng = np.random.default_rng(0)
     times: dict[Any, list[float]] = {name: [] for name in contestants}
@@ -179,7 +181,7 @@ def growth(rounds: int, *, quick: bool) -> list[dict[str, Any]]:
     from jaxpe.ntk import ntk_costs
 
     changes = [("batch", 1), ("batch", 2), ("batch", 4), ("width", 2), ("width", 4)]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for what, factor in changes[:2] if quick else changes:
         problem = QUICK[0] if quick else PROBLEMS[0]
         if what == "batch":
@@ -191,7 +193,12 @@ def growth(rounds: int, *, quick: bool) -> list[dict[str, Any]]:
         jax.block_until_ready(run(params, x))
         fastest = min(timed(run, params, x) for _ in range(rounds))
         flops = min(cost.flops for cost in ntk_costs(f, x, None, params).values())
-        row = {"changed": what, "factor": factor, "seconds": fastest, "estimated_flops": flops}
+        row: dict[str, Any] = {
+            "changed": what,
+            "factor": factor,
+            "seconds": fastest,
+            "estimated_flops": flops,
+        }
         first = rows[0] if rows else row
         rows.append(
             row
@@ -226,7 +233,7 @@ def arrays(problem: Problem) -> tuple[Callable, dict[str, jax.Array], jax.Array]
     return f, jax.tree.map(jnp.asarray, params), jnp.asarray(x)
 
 
-def our_kernel(f: Callable, implementation: Any) -> Callable:
+def our_kernel(f: Callable, implementation: Any) -> Any:
     from jaxpe.ntk import empirical_ntk
 
     return jax.jit(
@@ -234,7 +241,7 @@ def our_kernel(f: Callable, implementation: Any) -> Callable:
     )
 
 
-def their_kernel(f: Callable, implementation: str) -> Callable:
+def their_kernel(f: Callable, implementation: str) -> Any:
     import neural_tangents as nt  # pyrefly: ignore
 
     number = int(implementation)

@@ -28,6 +28,8 @@ from jaxpe.nn.heads import pooled as pooled
 from jaxpe.nn.masks import attention_mask as attention_mask
 from jaxpe.nn.masks import packed_positions as packed_positions
 from jaxpe.nn.masks import padded_positions as padded_positions
+from jaxpe.nn.positions import PositionFunctions as PositionFunctions
+from jaxpe.nn.positions import functions_of_positions as functions_of_positions
 from jaxpe.nn.transformer import Cache as Cache
 from jaxpe.nn.transformer import Decoder as Decoder
 from jaxpe.nn.transformer import Encoder as Encoder

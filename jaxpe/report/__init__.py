@@ -5,6 +5,12 @@ Plotting, tables and templates come with the extra `report` and are imported onl
 
 from jaxpe.report._analyse import analyse as analyse
 from jaxpe.report._analyse import check_options as check_options
+from jaxpe.report._audit import Audited as Audited
+from jaxpe.report._audit import AuditReport as AuditReport
+from jaxpe.report._audit import KernelPairs as KernelPairs
+from jaxpe.report._audit import Training as Training
+from jaxpe.report._audit import audit_table as audit_table
+from jaxpe.report._audit import write_audit as write_audit
 from jaxpe.report._encodings import catalogue_json as catalogue_json
 from jaxpe.report._encodings import catalogue_markdown as catalogue_markdown
 from jaxpe.report._encodings import catalogue_table as catalogue_table

@@ -74,13 +74,13 @@ def render_figures(analysis: Analysis) -> list[Rendered]:
 
     Raises `MissingExtraError` without the extra `report`.
     """
-    return [_render(analysis, *figure) for figure in FIGURES]
+    return [render(analysis, *figure) for figure in FIGURES]
 
 
 def hellinger_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """The distances between positions, plug-in and noise-corrected, each on its own scale."""
     share = analysis.noise_share
-    figure, axes = _figure(
+    figure, axes = new_figure(
         "Distances between positions"
         if not share > 0
         else f"{percent(min(share, 1.0))} of the plug-in variance is noise",
@@ -103,7 +103,7 @@ def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """Eigenvalues of both geometries, and those that are tested against chance."""
     rank = analysis.effective_rank
     title = f"{plural(rank, 'dimension')} {'rises' if rank == 1 else 'rise'} above chance"
-    figure, axes = _figure(title if rank else "No dimension rises above chance", columns=2)
+    figure, axes = new_figure(title if rank else "No dimension rises above chance", columns=2)
     null = analysis.null_eigenvalue
     panels = (
         (
@@ -135,7 +135,7 @@ def map_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """Positions at their two leading coordinates, coloured by position."""
     rank = analysis.effective_rank
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
-    figure, (axis,) = _figure(titles[rank] if rank < 2 else "The map of positions", height=4.2)
+    figure, (axis,) = new_figure(titles[rank] if rank < 2 else "The map of positions", height=4.2)
     positions = np.flatnonzero(analysis.judged)
     if not len(positions):
         return _say(figure, axis, "no position can be judged")
@@ -153,12 +153,12 @@ def map_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
 def encodings_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """Stress of every encoding, by family: plug-in on a log axis from `FLOOR`, corrected from 0."""
     if not analysis.encodings:
-        figure, (axis,) = _figure("Fit of the encodings")
+        figure, (axis,) = new_figure("Fit of the encodings")
         return _say(figure, axis, "no encoding was scored")
     winners = corrected_best(analysis)
     rows = _rows_by_family(analysis.encodings)
     height = 1.5 + 0.23 * len(rows)
-    figure, axes = _figure(_fit_title(winners), height=height, columns=2, sharey=True)
+    figure, axes = new_figure(_fit_title(winners), height=height, columns=2, sharey=True)
     scored = {place: row for place, row in enumerate(rows) if not isinstance(row, str)}
     _plug_in_panel(axes[0], scored)
     _corrected_panel(axes[1], scored)
@@ -203,7 +203,9 @@ def _corrected_panel(axis, scored: dict[int, EncodingScore]) -> None:
 
 def dimension_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """Stress, raw and scaled, and cumulative variance against the width of the encoding."""
-    figure, axes = _figure("How many dimensions an encoding needs", height=6.2, rows=3, sharex=True)
+    figure, axes = new_figure(
+        "How many dimensions an encoding needs", height=6.2, rows=3, sharex=True
+    )
     curves = (
         ("raw stress, Eq. (4)", analysis.stress_by_dimension),
         ("scaled stress", analysis.scaled_stress_by_dimension),
@@ -235,7 +237,7 @@ def scatter_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     groups, colours = shown_groups(analysis.encodings, by=_uncorrelated), _shown_colours(analysis)
     rows = max((len(groups) + 1) // 2, 1)
     title = _closest(analysis.encodings)
-    figure, axes = _figure(title, rows=rows, columns=2, height=2.2 * rows + 0.4)
+    figure, axes = new_figure(title, rows=rows, columns=2, height=2.2 * rows + 0.4)
     i, j = _pairs(analysis.present)
     size = 2.5 if len(i) > 1000 else 4.5
     for axis, group in zip(axes, groups, strict=False):
@@ -252,7 +254,7 @@ def scatter_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
 def offset_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """Squared distance by offset: squares, because their noise cancels in the mean."""
     titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
-    figure, axes = _figure(
+    figure, axes = new_figure(
         titles.get(nearness(analysis), "Distance and offset: no clear relation"),
         rows=2,
         height=6.2,
@@ -351,9 +353,10 @@ FIGURES: tuple[tuple[str, Callable[[Analysis], Any], str], ...] = (
 )
 
 
-def _render(analysis: Analysis, name: str, draw: Callable, caption: str) -> Rendered:
+def render(subject: Any, name: str, draw: Callable, caption: str) -> Rendered:
+    """Draw `draw(subject)` in the house's style."""
     with require("matplotlib", extra="report").rc_context(STYLE):
-        figure = draw(analysis)
+        figure = draw(subject)
         svg, png = io.BytesIO(), io.BytesIO()
         figure.savefig(svg, format="svg", dpi=160, metadata={"Date": None})
         figure.set_layout_engine("none")  # laid out already; a second time takes as long again
@@ -361,7 +364,7 @@ def _render(analysis: Analysis, name: str, draw: Callable, caption: str) -> Rend
     return Rendered(name, figure.get_suptitle(), caption, svg.getvalue(), png.getvalue())
 
 
-def _figure(
+def new_figure(
     title: str, *, height: float = 3.6, rows: int = 1, columns: int = 1, **subplots: Any
 ) -> tuple["matplotlib.figure.Figure", "list[matplotlib.axes.Axes]"]:
     figure = require("matplotlib.figure", extra="report").Figure(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxpe._errors import require
-from jaxpe.report._figures import ABSENT, PLUG_IN, SPLIT_HALF, STYLE, _figure, _legend, _say
+from jaxpe.report._figures import ABSENT, PLUG_IN, SPLIT_HALF, STYLE, _legend, _say, new_figure
 from jaxpe.report._table import make_table
 from jaxpe.report._words import number, percent, visible
 from jaxpe.report._write import _replace
@@ -68,7 +68,7 @@ def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
     if any("accuracy" in record for record in history):
         panels.append(("accuracy", "accuracy, %"))
     height = 2.6 + 1.9 * (len(panels) - 1)
-    figure, axes = _figure(_curves_title(history), height=height, rows=len(panels), sharex=True)
+    figure, axes = new_figure(_curves_title(history), height=height, rows=len(panels), sharex=True)
     for axis, (name, label) in zip(axes, panels, strict=True):
         factor = 100.0 if name == "accuracy" else 1.0
         steps, values = _series(history, name)
@@ -92,7 +92,7 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
     """The geometry of the encoding as it trains, beside that of the corpus."""
     steps, _ = _series(history, "probe/")
     title = "The geometry of the encoding in training"
-    figure, axes = _figure(title, height=7.2, rows=3, columns=2, sharex=True)
+    figure, axes = new_figure(title, height=7.2, rows=3, columns=2, sharex=True)
     if not len(steps):
         return _say(figure, axes[0], "the encoding was not probed")
     places = np.arange(len(steps))  # the steps that are probed lie ever farther apart

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxpe._errors import InputError
-from jaxpe.report._figures import render_figures
+from jaxpe.report._figures import Rendered, render_figures
 from jaxpe.report._page import render_page
 from jaxpe.report.analysis import Analysis
 
@@ -26,14 +26,21 @@ def write_report(analysis: Analysis, directory: str | os.PathLike[str]) -> Path:
     """
     directory = prepare_directory(directory)
     figures = render_figures(analysis)
-    files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
-    files |= {f"figures/{figure.name}.png": figure.png for figure in figures}
-    files["report.json"] = _json(analysis)
-    files["report.html"] = render_page(analysis, figures).encode()
+    page = render_page(analysis, figures).encode()
+    return write_files(directory, figures, {"report.json": _json(analysis), "report.html": page})
+
+
+def write_files(directory: Path, figures: list[Rendered], files: dict[str, bytes]) -> Path:
+    """Write figures and then files into `directory`, each replaced whole; return the last's path.
+
+    Raises `InputError` where the folder cannot be written.
+    """
+    drawn = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
+    drawn |= {f"figures/{figure.name}.png": figure.png for figure in figures}
     with _writing(directory):
-        for name, content in files.items():
+        for name, content in (drawn | files).items():
             _replace(directory / name, content)
-    return directory / "report.html"
+    return directory / list(files)[-1]
 
 
 def prepare_directory(directory: str | os.PathLike[str]) -> Path:

@@ -63,7 +63,7 @@ def load_data(config: TrainConfig, *, progress: Progress | None = None) -> Data:
     Raises:
         InputError: as `load_labelled`, `load_tokens` and `hold_out`.
     """
-    task = config.task or ("classify" if _has_labels(config) else "causal")
+    task = config.task or ("classify" if has_labels(config) else "causal")
     labelled = task == "classify" or config.source in NAMED
     train = _read(config, labelled, progress)
     train, mask_id = _with_mask(train) if task == "mlm" else (train, None)
@@ -137,7 +137,7 @@ def fingerprint(data: Data) -> dict[str, int]:
     return {"documents": total}
 
 
-def _has_labels(config: TrainConfig) -> bool:
+def has_labels(config: TrainConfig) -> bool:
     """Whether the source is known to have classes, or is a table with their column."""
     if config.source in NAMED:
         return True
