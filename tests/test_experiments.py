@@ -12,9 +12,7 @@ import pytest
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCOREBOARD = EXPERIMENTS / "RESULTS.md"
 TOOLS = ("common", "fetch_models", "learning")
-# Written, and run with --quick; their long runs are not recorded yet.
-PENDING = ("stress_and_accuracy",)
-SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem not in TOOLS + PENDING)
+SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem not in TOOLS)
 
 # Results file, path inside it, and how RESULTS.md writes the number.
 HEADLINES = [
@@ -68,6 +66,9 @@ HEADLINES = [
     ("theorem_4_separation", "models/minilm/order_sensitivity/share_raised_by_two_errors", ".1%"),
     ("theorem_4_separation", "models/mini/order_sensitivity/mean_loss_all_shuffled", ".3f"),
     ("theorem_4_separation", "models/mini/loss_of_scaled_P/loss/9", ".3f"),
+    ("stress_and_accuracy", "rank_correlations/all/before/split_half/rho", ".2f"),
+    ("stress_and_accuracy", "rank_correlations/all/before/scaled/rho", ".2f"),
+    ("stress_and_accuracy", "rank_correlations/all/after/raw/rho", ".2f"),
     ("remark_8_low_rank", "published_counts/imdb/factors", ",d"),
     ("remark_8_low_rank", "published_counts/imdb/degrees_of_freedom", ",d"),
     ("remark_8_low_rank", "corpora/sst2_plug_in/table/stress_smacof/1", ".4f"),

@@ -92,7 +92,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Contestant:
-    """One implementation in a process of its own, a kernel a line; `about` is empty if it cannot"""
+    """One implementation in a process of its own, a kernel a line; no `about` if it cannot."""
 
     def __init__(
         self, python: str, who: str, problem: Problem, implementation: str, *, keep_freed: bool
