@@ -50,7 +50,7 @@ def test_the_commands_named_exist():
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
     from jaxpe import _commands
 
-    for command in set(re.findall(r"`?jaxpe (report|export|encodings|train)", README)):
+    for command in set(re.findall(r"`?jaxpe (report|export|encodings|train|audit)", README)):
         assert callable(getattr(_commands, command))
     for option in set(
         re.findall(r"--([a-z-]+)", re.findall(r"^jaxpe report sst2.*$", README, re.M)[0])
