@@ -73,6 +73,9 @@ HEADLINES = [
     ("remark_8_low_rank", "published_counts/imdb/degrees_of_freedom", ",d"),
     ("remark_8_low_rank", "corpora/sst2_plug_in/table/stress_smacof/1", ".4f"),
     ("remark_8_low_rank", "corpora/sst2_split_half/table/stress_classical/2", ".4f"),
+    ("benchmark_training", "speed_over_hugging_face", ".3f"),
+    ("benchmark_training", "utilisation", ".1%"),
+    ("benchmark_training", "tokens_per_second/jaxpe", ",.0f"),
     *[("benchmark_encodings", f"claims/{k}/value", ".2f") for k in (0, 4, 6, 7)],
 ]
 
@@ -84,6 +87,11 @@ def test_the_bounds_of_the_benchmark_hold():
     for claim in claims:
         value, bound = claim["value"], claim["bound"]
         assert value <= bound if claim["at_most"] else value >= bound, claim["what"]
+
+
+def test_training_is_no_slower_than_in_torch():
+    results = EXPERIMENTS / "results" / "benchmark_training.json"
+    assert min(json.loads(results.read_text())["speed_by_round"]) >= 1
 
 
 def section(script: str) -> str:
