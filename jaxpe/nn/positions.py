@@ -1,0 +1,144 @@
+"""A model as plain functions of its position vectors and of shifts of its attention logits."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+from jaxtyping import Float
+
+from jaxpe.encodings import Encoding, chain, learned
+from jaxpe.nn.attention import Bound, MultiHeadAttention
+from jaxpe.nn.heads import CausalLM, HeadOutput
+
+_SHIFT = "shift"
+
+
+class Projections(NamedTuple):
+    """Of the first layer, per head, without biases.
+
+    Attributes:
+        query: W_Q.
+        key: W_K.
+        value: W_V.
+        output: W_O.
+    """
+
+    query: Float[Array, "dim heads head_dim"]
+    key: Float[Array, "dim heads head_dim"]
+    value: Float[Array, "dim heads head_dim"]
+    output: Float[Array, "heads head_dim dim"]
+
+
+class PositionFunctions(NamedTuple):
+    """What a statement about positions in a transformer is evaluated with.
+
+    Attributes:
+        vectors: the position vectors P that the model adds, `[n, dim]`; 0 where it adds none.
+        apply: `(P, shift, ids, **options) -> HeadOutput` of the model with P in place of its own
+            and shift `[heads, n, n]` added to the attention logits of its first layer.
+        no_shift: zeros like a shift.
+        embeddings: of the tokens, `[vocab, dim]`.
+        projections: of the first layer.
+    """
+
+    vectors: Float[Array, "n dim"]
+    apply: Callable[..., HeadOutput]
+    no_shift: Float[Array, "heads n n"]
+    embeddings: Float[Array, "vocab dim"]
+    projections: Projections
+
+
+def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
+    """A model as a function of the vectors it adds to its first `length` positions.
+
+    The derivative by P is what training would do to positions, that by the shift is ∂loss/∂L_ij of
+    Cirrincione (2026). Rotations and biases of the model's encoding stay as they are.
+
+    Args:
+        model: a classifier or language model on a transformer with multi-head attention. It is
+            left as it was.
+        length: positions n; rows of tokens have this length.
+
+    Raises:
+        ValueError: for grouped or latent attention, or positions that the model does not have.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> model = jaxpe.nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
+    >>> of = jaxpe.nn.functions_of_positions(model, length=5)
+    >>> of.apply(of.vectors, of.no_shift, jnp.zeros(5, int)).logits.shape
+    (2,)
+    """
+    model = nnx.clone(model)
+    below = model.decoder if isinstance(model, CausalLM) else model.encoder
+    attention = below.layers.attention
+    config = below.config
+    if not isinstance(attention, MultiHeadAttention) or config.key_heads != config.num_heads:
+        raise ValueError(
+            "the first layer has no keys and values of its own for each head: pass a model with "
+            "plain multi-head attention"
+        )
+    own = Bound(below.encoding, below.encoding_params.get_value())
+    vectors = _own_vectors(own, length, config.dim)
+    no_shift = jnp.zeros((config.num_heads, length, length), vectors.dtype)
+    _add(below, learned(length=length, dim=config.dim), {"table": jnp.zeros_like(vectors)})
+    layers = jnp.zeros((config.num_layers, *no_shift.shape), vectors.dtype)
+    _add(attention, _logit_shift(), {_SHIFT: layers})
+    graphdef, params = nnx.split(model, nnx.Param)
+
+    def apply(P: Array, shift: Array, *args: Any, **options: Any) -> HeadOutput:
+        moved = nnx.merge(graphdef, params)
+        below = moved.decoder if isinstance(moved, CausalLM) else moved.encoder
+        _set_last(below, {"table": jnp.asarray(P) - vectors})
+        _set_last(below.layers.attention, {_SHIFT: layers.at[0].set(shift)})
+        return moved(*args, **options)
+
+    return PositionFunctions(
+        vectors, apply, no_shift, below.tokens.embedding.get_value(), _projections(attention)
+    )
+
+
+def _own_vectors(own: Bound, length: int, dim: int) -> Array:
+    """What the model adds to its first positions; nothing where it only turns or biases."""
+    if not own.encoding.defines("embed"):
+        return jnp.zeros((length, dim))
+    positions = jnp.arange(length, dtype=jnp.int32)
+    return own.encoding.vectors(own.params, positions)
+
+
+def _logit_shift() -> Encoding:
+    def bias(params, q, k, q_positions, k_positions):
+        return params[_SHIFT]
+
+    return Encoding(bias=bias)
+
+
+def _add(module: Any, encoding: Encoding, params: Any) -> None:
+    """Chain another encoding behind the one a module has."""
+    own = module.encoding_params.get_value()
+    module.encoding = nnx.static(chain(module.encoding, encoding))
+    module.encoding_params = nnx.Param((own, params))
+
+
+def _set_last(module: Any, params: Any) -> None:
+    own, _ = module.encoding_params.get_value()
+    module.encoding_params = nnx.Param((own, params))
+
+
+def _projections(attention: MultiHeadAttention) -> Projections:
+    width = attention.config.head_width
+
+    def heads(layer: nnx.Linear) -> Array:
+        kernel = layer.kernel.get_value()[0]
+        return kernel.reshape(kernel.shape[0], -1, width)
+
+    kernel = attention.output.kernel.get_value()[0]
+    return Projections(
+        heads(attention.query),
+        heads(attention.key),
+        heads(attention.value),
+        kernel.reshape(-1, width, kernel.shape[-1]),
+    )

@@ -1,0 +1,132 @@
+"""What every function here asks of parameters, inputs and outputs, with errors that say so."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Params = Any
+Inputs = Any
+Apply = Callable[[Params, Inputs], Any]
+
+
+class OutputAxes(NamedTuple):
+    """The axes of an output, by what becomes of them in the kernel; 0 is the batch.
+
+    Attributes:
+        shape: of one example's output.
+        trace: averaged over their diagonal, ascending.
+        diagonal: of which only the diagonal is kept, ascending.
+        free: all others but the batch.
+    """
+
+    shape: tuple[int, ...]
+    trace: tuple[int, ...]
+    diagonal: tuple[int, ...]
+    free: tuple[int, ...]
+
+    @property
+    def paired(self) -> bool:
+        """Whether only examples of the same row meet."""
+        return 0 in self.trace + self.diagonal
+
+    def size(self, axes: Sequence[int]) -> int:
+        """Numbers along axes, the batch not among them."""
+        return math.prod(self.shape[axis - 1] for axis in axes if axis)
+
+    @property
+    def outputs(self) -> int:
+        """Numbers in the output of one example."""
+        return math.prod(self.shape)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of outputs of two examples that the kernel needs."""
+        return self.outputs * self.size(self.free)
+
+
+def check_floating(params: Params) -> None:
+    """Raise where a leaf cannot be differentiated, naming its path."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    if not leaves:
+        raise ValueError("params has no arrays: there is nothing to differentiate")
+    for path, leaf in leaves:
+        dtype = getattr(leaf, "dtype", jnp.result_type(leaf))
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise ValueError(
+                f"params{jax.tree_util.keystr(path)} is {dtype}, not floating: close over it in f, "
+                "or cast it"
+            )
+
+
+def batch_size(x: Inputs, name: str) -> int:
+    """Examples along the leading axis of every leaf."""
+    leaves = jax.tree.leaves(x)
+    sizes = {jnp.shape(leaf)[:1] for leaf in leaves}
+    if len(sizes) != 1 or sizes == {()}:
+        shapes = [jnp.shape(leaf) for leaf in leaves]
+        raise ValueError(f"{name} has leaves of shapes {shapes}: pass one leading axis for all")
+    (size,) = sizes.pop()
+    if size == 0:
+        raise ValueError(f"{name} has no examples")
+    return size
+
+
+def check_alike(x1: Inputs, x2: Inputs) -> None:
+    """Raise where two batches differ in more than their number of examples."""
+    one, two = jax.tree.structure(x1), jax.tree.structure(x2)
+    if one != two:
+        raise ValueError(f"x1 and x2 differ in structure: {one} and {two}")
+    for a, b in zip(jax.tree.leaves(x1), jax.tree.leaves(x2), strict=True):
+        if a.shape[1:] != b.shape[1:] or a.dtype != b.dtype:
+            raise ValueError(
+                f"examples of x1 are {a.dtype}{list(a.shape[1:])}, of x2 "
+                f"{b.dtype}{list(b.shape[1:])}: pass batches of the same kind"
+            )
+
+
+def output_of(f: Apply, params: Params, x: Inputs) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of f's output, which must be one floating array with the batch in front."""
+    out = jax.eval_shape(f, params, x)
+    if not isinstance(out, jax.ShapeDtypeStruct):
+        raise ValueError(
+            f"f returns {type(out).__name__}, not one array: wrap it, as in "
+            "lambda params, x: apply(params, x).logits"
+        )
+    n = batch_size(x, "x")
+    if out.shape[:1] != (n,):
+        raise ValueError(
+            f"f maps {n} examples to shape {list(out.shape)}: its output must have the batch as "
+            "leading axis"
+        )
+    if not jnp.issubdtype(out.dtype, jnp.floating):
+        raise ValueError(f"f returns {out.dtype}, which has no derivative")
+    return out
+
+
+def output_axes(
+    shape: tuple[int, ...], trace_axes: Sequence[int], diagonal_axes: Sequence[int]
+) -> OutputAxes:
+    """Sort the axes of an output `[batch, ...]`; negative ones count from the end."""
+    trace = _canonical(trace_axes, len(shape), "trace_axes")
+    diagonal = _canonical(diagonal_axes, len(shape), "diagonal_axes")
+    twice = set(trace) & set(diagonal)
+    if twice:
+        raise ValueError(
+            f"axes {sorted(twice)} of an output of shape {list(shape)} are both in trace_axes and "
+            "diagonal_axes: choose one"
+        )
+    free = tuple(a for a in range(1, len(shape)) if a not in trace + diagonal)
+    return OutputAxes(shape[1:], trace, diagonal, free)
+
+
+def _canonical(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
+    for axis in axes:
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"{name} has {axis}, but outputs have {ndim} axes, the batch included")
+    found = sorted(axis % ndim for axis in axes)
+    if len(set(found)) < len(found):
+        raise ValueError(f"{name} = {tuple(axes)} names an axis twice")
+    return tuple(found)

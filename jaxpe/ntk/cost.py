@@ -1,0 +1,194 @@
+"""What each way to compute a kernel costs, from sizes alone."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+
+from jaxpe.ntk._checks import (
+    Apply,
+    Inputs,
+    OutputAxes,
+    Params,
+    batch_size,
+    check_floating,
+    output_axes,
+    output_of,
+)
+from jaxpe.ntk._structure import (
+    Example,
+    Use,
+    forward_flops,
+    largest_result,
+    numbers_made,
+    trace_example,
+)
+
+Implementation = Literal["structured_derivatives", "jacobian_contraction", "ntk_vector_products"]
+IMPLEMENTATIONS = get_args(Implementation)
+
+# Bytes that blocks of Jacobians may take together, unless one pair of examples takes more, and
+# that all intermediate results behind a piece of a block may take.
+BUDGET, WORKSPACE = 2**28, 2**28
+
+
+class NtkCost(NamedTuple):
+    """An estimate.
+
+    Attributes:
+        flops: for the whole kernel.
+        block_size: examples in a block, so that two blocks fit in 256 MiB.
+        bytes: of Jacobians and products of two such blocks. On top come the kernel, and what is
+            differentiated at a time, in pieces of 256 MiB at most.
+    """
+
+    flops: float
+    block_size: int
+    bytes: float
+
+
+class _Terms(NamedTuple):
+    """FLOPs for an example of x1, for one of x2 and for a pair; numbers kept likewise."""
+
+    example: tuple[float, float]
+    pair: float
+    kept: float
+    kept_by_pair: float
+
+
+def ntk_costs(
+    f: Apply,
+    x1: Inputs,
+    x2: Inputs | None,
+    params: Params,
+    *,
+    trace_axes: Sequence[int] = (-1,),
+    diagonal_axes: Sequence[int] = (),
+) -> dict[Implementation, NtkCost]:
+    """FLOPs and memory of `empirical_ntk` in each implementation; "auto" takes the least FLOPs.
+
+    With N₁ and N₂ examples, O outputs each, of which the kernel needs Q pairs (O where all are
+    traced or diagonal, O² where none is), P parameters and FP the FLOPs of one forward pass (of
+    products, counted in the jaxpr):
+
+    - `jacobian_contraction`: (N₁ + N₂)(1 + 2 O) FP + 2 N₁ N₂ Q P (more where a table is read: s
+      rows of it are multiplied out as if it were a weight)
+    - `ntk_vector_products`: (N₁ + N₂ (1 + 2 O)) FP + 2 N₁ N₂ O FP
+    - `structured_derivatives`: as the first, but a weight of shape (i, k) that multiplies s rows of
+      one example, and nothing else, adds 2 s² (i + Q k) for a pair in place of 2 Q i k, and saves
+      2 O s i k for an example, where that is less (a table of which s rows are read: i = 1)
+
+    The first two are Table 1 of Novak et al. (2022). Not counted: where x2 is None about half of
+    the pairs are left out, and Jacobians of x2 are formed once for every block of x1.
+
+    Args:
+        f: as for `empirical_ntk`, as are the others.
+        x1: inputs.
+        x2: inputs, x1 when None.
+        params: parameters.
+        trace_axes: as there.
+        diagonal_axes: as there.
+
+    >>> f = lambda params, x: x @ params
+    >>> costs = jaxpe.ntk.ntk_costs(f, jnp.ones((5, 8)), None, jnp.ones((8, 3)))
+    >>> costs["jacobian_contraction"].flops == 10 * 7 * (2 * 8 * 3) + 2 * 25 * 3 * 24
+    True
+    """
+    check_floating(params)
+    axes = output_axes(output_of(f, params, x1).shape, trace_axes, diagonal_axes)
+    n1 = batch_size(x1, "x1")
+    n2 = n1 if x2 is None else batch_size(x2, "x2")
+    return estimate(trace_example(f, params, x1), jax.tree.leaves(params), axes, n1, n2)
+
+
+def estimate(
+    example: Example, leaves: Sequence[jax.Array], axes: OutputAxes, n1: int, n2: int
+) -> dict[Implementation, NtkCost]:
+    """The estimates of `ntk_costs`, for f that has been traced."""
+    return {
+        name: _total(_terms(name, example, leaves, axes, n1, n2), axes, n1, n2, _itemsize(leaves))
+        for name in IMPLEMENTATIONS
+    }
+
+
+def left_in_factors(
+    example: Example, leaves: Sequence[jax.Array], axes: OutputAxes, n1: int, n2: int
+) -> tuple[int, ...]:
+    """Leaves whose Jacobians cost fewer multiplications in factors than whole, forming counted."""
+    pairs = n1 if axes.paired else n1 * n2
+
+    def cheaper(leaf: int, use: Use) -> bool:
+        size = leaves[leaf].size
+        whole = (n1 + n2) * axes.outputs * use.places * size + pairs * axes.pairs * size
+        return pairs * _factor_products(use, axes) < whole
+
+    return tuple(leaf for leaf, use in example.uses.items() if cheaper(leaf, use))
+
+
+def piece_size(example: Example, leaves: Sequence[jax.Array], axes: OutputAxes) -> int:
+    """Examples that may be differentiated at a time."""
+    made = numbers_made(example.jaxpr.jaxpr)
+    kept = sum(use.places * use.outputs for use in example.uses.values())
+    # Backwards, for every output: what is kept of the products, and a few results at a time.
+    numbers = made + axes.outputs * (kept + 3 * largest_result(example.jaxpr.jaxpr))
+    return max(1, int(WORKSPACE / (numbers * _itemsize(leaves) + 1)))
+
+
+def _itemsize(leaves: Sequence[jax.Array]) -> int:
+    return max(jnp.dtype(leaf.dtype).itemsize for leaf in leaves)
+
+
+def _total(terms: _Terms, axes: OutputAxes, n1: int, n2: int, itemsize: int) -> NtkCost:
+    pairs = n1 if axes.paired else n1 * n2
+    one, two = terms.example
+    # 2·kept·b + kept_by_pair·b² numbers fit the budget, solved for b.
+    kept, by_pair, room = terms.kept, terms.kept_by_pair, BUDGET / itemsize
+    fits = room / (kept + math.sqrt(kept**2 + by_pair * room))
+    block = max(1, min(int(fits), max(n1, n2)))
+    numbers = 2 * kept * block + by_pair * block**2
+    flops = n1 * one + n2 * two + pairs * terms.pair
+    return NtkCost(float(flops), block, float(numbers * itemsize))
+
+
+def _terms(
+    name: Implementation,
+    example: Example,
+    leaves: Sequence[jax.Array],
+    axes: OutputAxes,
+    n1: int,
+    n2: int,
+) -> _Terms:
+    forward, size = (
+        forward_flops(example.jaxpr.jaxpr),
+        {i: leaf.size for i, leaf in enumerate(leaves)},
+    )
+    outputs, kernel = axes.outputs, axes.pairs / axes.size(axes.trace)
+    if name == "ntk_vector_products":
+        tangents = outputs * numbers_made(example.jaxpr.jaxpr)
+        ends = (forward, forward * (1 + 2 * outputs))
+        return _Terms(ends, 2 * outputs * forward, outputs * sum(size.values()), tangents)
+    structured = name == "structured_derivatives"
+    factored = left_in_factors(example, leaves, axes, n1, n2) if structured else ()
+    uses = [example.uses[leaf] for leaf in factored]
+    # Of the forward pass the weights that multiply, and what it takes to multiply those out.
+    inside = sum(2 * u.places * size[i] for i, u in example.uses.items() if not u.lookup)
+    formed = sum(2 * u.places * size[i] for i, u in example.uses.items() if i not in factored)
+    jacobian = forward * (1 + outputs) + outputs * (max(forward - inside, 0) + formed)
+    whole = sum(size.values()) - sum(size[leaf] for leaf in factored)
+    multiplications = axes.pairs * whole + sum(_factor_products(use, axes) for use in uses)
+    kept = outputs * whole + sum(_kept(use, axes) for use in uses)
+    met = max((use.places**2 * kernel for use in uses), default=kernel)
+    return _Terms((jacobian, jacobian), 2 * multiplications, kept, met)
+
+
+def _factor_products(use: Use, axes: OutputAxes) -> int:
+    """Multiplications for two examples' factors."""
+    inputs = 1 if use.lookup else use.inputs
+    return use.places**2 * (inputs + axes.pairs * use.outputs)
+
+
+def _kept(use: Use, axes: OutputAxes) -> int:
+    """Numbers in one example's factors."""
+    return use.places * ((1 if use.lookup else use.inputs) + axes.outputs * use.outputs)

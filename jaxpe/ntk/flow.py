@@ -1,0 +1,250 @@
+"""Gradient flow on positions: its closed form, its fixed point, and the same by an ODE solver."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Bool, Float, Int32
+
+from jaxpe._errors import require
+from jaxpe._types import ArrayLike
+
+
+class FixedPoint(NamedTuple):
+    """Where the flow ends: the least solution of α P = b.
+
+    Attributes:
+        positions: α⁺ b, `[n, d]`: α⁻¹ b where α is regular.
+        condition: largest over smallest eigenvalue of α in absolute value; inf for a singular α.
+        rank: eigenvalues that count as non-zero.
+        singular: whether any does not.
+        residual: ‖α P − b‖ / ‖b‖, 0 for b = 0. Above rounding, b leaves the range of α, and the
+            flow grows without end along the rest.
+        stable: whether no eigenvalue is negative; otherwise the flow leaves its fixed point.
+    """
+
+    positions: Float[Array, "n d"]
+    condition: Float[Array, ""]
+    rank: Int32[Array, ""]
+    singular: Bool[Array, ""]
+    residual: Float[Array, ""]
+    stable: Bool[Array, ""]
+
+
+class GradientFlow(NamedTuple):
+    """The flow Ṗ = −α P + b from P_0, solved by the eigenvectors of α.
+
+    Attributes:
+        eigenvalues: of α, ascending, `[m]`; m is n, or n·d for a kernel `[n, d, n, d]`.
+        eigenvectors: in columns, `[m, m]`.
+        start: P_0 in this basis, `[m, ...]`.
+        forcing: b in this basis.
+        shape: an array `[n, d]` of zeros, which says what positions look like.
+    """
+
+    eigenvalues: Float[Array, " m"]
+    eigenvectors: Float[Array, "m m"]
+    start: Float[Array, "m k"]
+    forcing: Float[Array, "m k"]
+    shape: Float[Array, "n d"]
+
+    def at(self, time: Float[ArrayLike, ""] | float) -> Float[Array, "n d"]:
+        """Positions at a time ≥ 0, finite for finite times even where α is singular.
+
+        Along an eigenvector, p(t) = e^(−λt) p_0 + b (1 − e^(−λt)) / λ, whose last factor is t at
+        λ = 0.
+        """
+        decay = -self.eigenvalues * jnp.asarray(time, self.eigenvalues.dtype)
+        flat = jnp.abs(decay) < jnp.finfo(decay.dtype).eps
+        safe = jnp.where(flat, 1.0, self.eigenvalues)
+        grown = jnp.where(flat, jnp.asarray(time, decay.dtype), -jnp.expm1(decay) / safe)
+        moved = jnp.exp(decay)[:, None] * self.start + grown[:, None] * self.forcing
+        return self._out(moved)
+
+    def fixed_point(self, *, rtol: float | None = None) -> FixedPoint:
+        """The end of the flow; eigenvalues below `rtol` of the largest count as zero.
+
+        `rtol` is m times the machine epsilon when None.
+        """
+        size = jnp.abs(self.eigenvalues)
+        eps = float(jnp.finfo(size.dtype).eps)
+        rtol = size.shape[0] * eps if rtol is None else rtol
+        largest = jnp.max(size)
+        kept = size > rtol * largest
+        inverse = jnp.where(kept, 1.0 / jnp.where(kept, self.eigenvalues, 1.0), 0.0)
+        lost = jnp.where(kept[:, None], 0.0, self.forcing)
+        norm = jnp.linalg.norm(self.forcing)
+        singular = ~jnp.all(kept)
+        return FixedPoint(
+            positions=self._out(inverse[:, None] * self.forcing),
+            condition=jnp.where(
+                singular, jnp.inf, largest / jnp.min(jnp.where(kept, size, largest))
+            ),
+            rank=jnp.sum(kept, dtype=jnp.int32),
+            singular=singular,
+            residual=jnp.linalg.norm(lost) / jnp.where(norm == 0, 1.0, norm),
+            stable=jnp.all(self.eigenvalues >= -rtol * largest),
+        )
+
+    def _out(self, basis: Array) -> Array:
+        moved = jnp.matmul(self.eigenvectors, basis, precision=lax.Precision.HIGHEST)
+        return moved.reshape(self.shape.shape)
+
+
+def gradient_flow(
+    alpha: Float[ArrayLike, "..."], b: Float[ArrayLike, "..."], P_0: Float[ArrayLike, "..."]
+) -> GradientFlow:
+    """Solve Ṗ = −α P + b from P_0: Eq. (6) of Cirrincione (2026), in closed form.
+
+    Args:
+        alpha: symmetric, `[n, n]` (the same for every coordinate, as the paper has it) or
+            `[n, d, n, d]`; of `positional_ntk`. Its symmetric part is taken.
+        b: `[n, d]`, `positional_forcing` at P_0 plus α P_0, so that the flow starts along
+            −∂loss/∂P; the paper's b, for P_0 ≈ 0, leaves the second term out.
+        P_0: `[n, d]`, where the flow starts.
+
+    Raises:
+        ValueError: shapes that do not fit each other.
+
+    >>> flow = gradient_flow(jnp.diag(jnp.array([1.0, 0.0])), jnp.ones((2, 1)), jnp.zeros((2, 1)))
+    >>> [round(p, 3) for p in flow.at(3.0).ravel().tolist()]
+    [0.95, 3.0]
+    >>> end = flow.fixed_point()
+    >>> end.positions.ravel().tolist(), end.singular.item(), round(end.residual.item(), 3)
+    ([1.0, 0.0], True, 0.707)
+    """
+    alpha, b, P_0 = (jnp.asarray(x) for x in (alpha, b, P_0))
+    whole = (*P_0.shape, *P_0.shape)
+    if b.shape != P_0.shape or alpha.shape not in (whole, (P_0.shape[0],) * 2):
+        raise ValueError(
+            f"alpha has shape {alpha.shape}, b {b.shape} and P_0 {P_0.shape}: pass b and P_0 "
+            "[n, d], and alpha [n, n] or [n, d, n, d]"
+        )
+    if alpha.ndim == 4:
+        alpha = alpha.reshape(P_0.size, P_0.size)
+        b, start = b.reshape(-1, 1), P_0.reshape(-1, 1)
+    else:
+        start = P_0
+    eigenvalues, eigenvectors = jnp.linalg.eigh((alpha + alpha.T) / 2)
+
+    def rotated(x: Array) -> Array:
+        return jnp.matmul(eigenvectors.T, x, precision=lax.Precision.HIGHEST)
+
+    return GradientFlow(eigenvalues, eigenvectors, rotated(start), rotated(b), jnp.zeros_like(P_0))
+
+
+def solve_flow(
+    velocity: Callable[[Array], Array],
+    P_0: Float[ArrayLike, "n d"],
+    times: Float[ArrayLike, " t"],
+    *,
+    rtol: float = 1e-6,
+    atol: float = 1e-8,
+    max_steps: int = 100_000,
+) -> Float[Array, "t n d"]:
+    """Follow Ṗ = velocity(P) by an adaptive Runge–Kutta method (diffrax, Tsitouras 5(4)).
+
+    For velocities that are not linear, as the gradient of the real loss, and to check those that
+    are against `gradient_flow`.
+
+    Args:
+        velocity: `[n, d] -> [n, d]`.
+        P_0: where the flow starts, at time 0.
+        times: ascending and not negative.
+        rtol, atol: of the step size control.
+        max_steps: more raise an error.
+
+    >>> jnp.round(solve_flow(lambda P: -P, jnp.ones((1, 1)), jnp.array([0.0, 1.0])), 4).tolist()
+    [[[1.0]], [[0.3679]]]
+    """
+    diffrax = require("diffrax", extra="ntk")
+    P_0, times = jnp.asarray(P_0), jnp.asarray(times)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(lambda t, P, args: velocity(P)),
+            diffrax.Tsit5(),
+            t0=0.0,
+            t1=times[-1],
+            dt0=None,
+            y0=P_0,
+            saveat=diffrax.SaveAt(ts=times),
+            stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
+            max_steps=max_steps,
+        )
+    return solution.ys
+
+
+class TrainingGap(NamedTuple):
+    """A model and its linearisation, trained side by side.
+
+    Attributes:
+        losses: of the model before each step and after the last, `[steps + 1]`.
+        linear_losses: of the linearised one.
+        output_distance: ‖f − f_lin‖ / ‖f_0‖ of the outputs, likewise.
+        moved: ‖params − params_0‖ / ‖params_0‖ of the model.
+    """
+
+    losses: Float[Array, " steps1"]
+    linear_losses: Float[Array, " steps1"]
+    output_distance: Float[Array, " steps1"]
+    moved: Float[Array, " steps1"]
+
+
+def linearised_training(
+    f: Callable[[Any, Any], Array],
+    loss: Callable[[Array], Array],
+    params: Any,
+    x: Any,
+    *,
+    optimizer: Any,
+    steps: int,
+) -> TrainingGap:
+    """Train a model and its linearisation alike, full batch, and see how far they part.
+
+    Args:
+        f: `(params, x) -> outputs`.
+        loss: `outputs -> scalar`.
+        params: where both start, and where the second is linearised.
+        x: the whole batch.
+        optimizer: of Optax.
+        steps: updates.
+
+    >>> import optax
+    >>> f = lambda w, x: jnp.tanh(x * w)
+    >>> loss = lambda y: jnp.mean((y - 1) ** 2)
+    >>> gap = linearised_training(
+    ...     f, loss, jnp.array(0.5), jnp.ones(3), optimizer=optax.sgd(0.1), steps=5)
+    >>> bool(gap.losses[-1] < gap.losses[0]), gap.output_distance[0].item()
+    (True, 0.0)
+    """
+    from jaxpe.ntk.linear import linearize
+
+    models = (f, linearize(f, params))
+    outputs_0 = _norm(f(params, x))
+    size = _norm(params)
+
+    def one(model, state):
+        params, opt_state = state
+        gradient = jax.grad(lambda p: loss(model(p, x)))(params)
+        with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
+            updates, opt_state = optimizer.update(gradient, opt_state, params)
+        return jax.tree.map(lambda p, u: (p + u).astype(p.dtype), params, updates), opt_state
+
+    def look(states):
+        y, y_linear = (model(state[0], x) for model, state in zip(models, states, strict=True))
+        moved = _norm(jax.tree.map(jnp.subtract, states[0][0], params))
+        return TrainingGap(loss(y), loss(y_linear), _norm(y - y_linear) / outputs_0, moved / size)
+
+    def step(states, _):
+        seen = look(states)
+        return tuple(one(m, s) for m, s in zip(models, states, strict=True)), seen
+
+    start = (params, optimizer.init(params))
+    states, seen = lax.scan(step, (start, start), length=steps)
+    return jax.tree.map(lambda a, b: jnp.append(a, b), seen, look(states))
+
+
+def _norm(tree: Any) -> Array:
+    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))

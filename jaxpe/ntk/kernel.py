@@ -1,0 +1,207 @@
+"""The empirical neural tangent kernel, of any function, in blocks of bounded memory."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Float
+
+from jaxpe._types import is_traced
+from jaxpe.ntk import _blocks
+from jaxpe.ntk._checks import (
+    Apply,
+    Inputs,
+    OutputAxes,
+    Params,
+    batch_size,
+    check_alike,
+    check_floating,
+    output_axes,
+    output_of,
+)
+from jaxpe.ntk._jacobians import gradients, inner_products, jacobians, products_with
+from jaxpe.ntk._structure import Example, trace_example
+from jaxpe.ntk.cost import IMPLEMENTATIONS, Implementation, estimate, left_in_factors, piece_size
+from jaxpe.ntk.sensitivity import warn_of_dead_parameters
+
+Choice = Literal["auto", "structured_derivatives", "jacobian_contraction", "ntk_vector_products"]
+
+
+def empirical_ntk(
+    f: Apply,
+    x1: Inputs,
+    x2: Inputs | None,
+    params: Params,
+    *,
+    trace_axes: Sequence[int] = (-1,),
+    diagonal_axes: Sequence[int] = (),
+    implementation: Choice = "auto",
+    block_size: int | None = None,
+    mesh: Mesh | None = None,
+    warn: bool = True,
+) -> Float[Array, "..."]:
+    """The neural tangent kernel Θ = J(x₁) J(x₂)ᵀ, J = ∂f/∂params, over all parameters.
+
+    Jacot et al. (2018). Its axes are as neural-tangents has them: those of the output in their
+    order, the batch first, each of them twice, one after the other (`[n1, n2, a, a, b, b]` for an
+    output `[n, a, b]` and trace_axes=()); once if in `diagonal_axes`; averaged over the diagonal,
+    so not at all, if in `trace_axes`. With the batch in `diagonal_axes` only examples of the same
+    row meet, `[n, ...]`.
+
+    Examples must not see each other in f: a batch normalisation that does gives wrong numbers.
+    Memory is bounded by blocks of examples, of which two exist at a time; Jacobians of x2 are
+    formed again for every block of x1. The result does not depend on it. Call it inside `jax.jit`;
+    gradients go through all implementations, and `vmap` over params is an ensemble.
+
+    Args:
+        f: `(params, x) -> [batch, ...]`, one floating array; `jaxpe.nn.functional(model)` gives
+            one whose result has to be picked, as in `lambda p, x: apply(p, x).logits`.
+        x1: inputs, an array or a pytree of arrays with a leading batch axis.
+        x2: inputs; None means x1, and half of the work.
+        params: any pytree of floating arrays.
+        trace_axes: of the output, averaged over; all outputs share a kernel in the infinite limit.
+        diagonal_axes: of the output, whose off-diagonal is left out.
+        implementation: "jacobian_contraction" multiplies Jacobians, "ntk_vector_products" applies
+            `jvp` to gradients, "structured_derivatives" leaves Jacobians of weights that multiply
+            or are looked up in factors (not inside `scan` and the like, where it is the first).
+            "auto" takes the least FLOPs by the estimate of `ntk_costs`.
+        block_size: examples in a block; by the same estimate when None, within 256 MiB.
+        mesh: with an axis "data", over whose devices the rows of x1 are spread; x2=None then saves
+            nothing.
+        warn: whether to warn, outside of transformations, where only one layer has a Jacobian other
+            than 0, as with a read-out initialised to 0. It costs one gradient.
+
+    Returns:
+        The kernel, float32 or wider.
+
+    Raises:
+        ValueError: for parameters that are not floating; inputs that differ in more than their
+            number; an output that is not one floating array with the batch in front; axes out of
+            range or named twice; a batch in trace_axes or diagonal_axes where x1 and x2 differ in
+            number; an unknown implementation; block_size below 1; a mesh without an axis "data".
+
+    >>> f = lambda params, x: x @ params["w"] + params["b"]
+    >>> params = {"w": jnp.ones((2, 3)), "b": jnp.zeros((1, 3))}
+    >>> empirical_ntk(f, np.eye(2), None, params).tolist()  # x·xᵀ + 1
+    [[2.0, 1.0], [1.0, 2.0]]
+    """
+    x1, x2, params = jax.tree.map(jnp.asarray, (x1, x2, params))
+    axes = _checked(f, x1, x2, params, trace_axes, diagonal_axes)
+    if implementation not in get_args(Choice):
+        raise ValueError(f"implementation is {implementation!r}, not one of {get_args(Choice)}")
+    if block_size is not None and block_size < 1:
+        raise ValueError(f"block_size must be at least 1, not {block_size}")
+    if warn and not is_traced(*jax.tree.leaves((x1, params))):
+        warn_of_dead_parameters(f, params, x1)
+    kernel = partial(_kernel, f, axes, implementation, block_size)
+    values = (
+        kernel(params, x1, x2) if mesh is None else _on_mesh(kernel, mesh, params, x1, x2, axes)
+    )
+    return _in_order(values, axes)
+
+
+def _checked(f, x1, x2, params, trace_axes, diagonal_axes) -> OutputAxes:
+    """Axes of the output, of arguments that fit each other."""
+    check_floating(params)
+    n1 = batch_size(x1, "x1")
+    axes = output_axes(output_of(f, params, x1).shape, trace_axes, diagonal_axes)
+    if x2 is not None:
+        n2 = batch_size(x2, "x2")
+        check_alike(x1, x2)
+        if axes.paired and n1 != n2:
+            raise ValueError(
+                f"x1 has {n1} examples and x2 {n2}: a kernel without its off-diagonal in the batch "
+                "needs as many; take 0 out of trace_axes and diagonal_axes"
+            )
+    return axes
+
+
+def _kernel(
+    f: Apply,
+    axes: OutputAxes,
+    implementation: Choice,
+    block_size: int | None,
+    params: Params,
+    x1: Inputs,
+    x2: Inputs | None,
+) -> Array:
+    """Means over traced outputs, `[n1, n2, diagonal, free, free]` or `[n, ...]`."""
+    leaves = jax.tree.leaves(params)
+    n1, n2 = (batch_size(x1 if x is None else x, "x") for x in (x1, x2))
+    example = trace_example(f, params, x1)
+    costs = estimate(example, leaves, axes, n1, n2)
+    cheapest = min(IMPLEMENTATIONS, key=lambda name: costs[name].flops)
+    chosen: Implementation = cheapest if implementation == "auto" else implementation
+    sides = _sides(chosen, example, leaves, axes, n1, n2)
+    size = block_size or costs[chosen].block_size
+    if axes.paired:
+        size = _blocks.even_blocks(n1, size)
+        values = _blocks.along(*sides, x1, x1 if x2 is None else x2, size=size)
+    elif x2 is None:
+        values = _blocks.within(*sides, x1, size=_blocks.even_blocks(n1, size))
+    else:
+        values = _blocks.between(*sides, x1, x2, size=_blocks.even_blocks(max(n1, n2), size))
+    return values / axes.size(axes.trace)
+
+
+def _sides(
+    implementation: Implementation,
+    example: Example,
+    leaves: Sequence[Array],
+    axes: OutputAxes,
+    n1: int,
+    n2: int,
+) -> tuple[_blocks.Prepare, _blocks.Prepare, _blocks.Meet]:
+    """What to prepare of a block of x1, of a block of x2, and how to make the kernel of both."""
+    double = example.jaxpr.out_avals[0].dtype == jnp.float64
+    dtype = jnp.dtype(jnp.float64 if double else jnp.float32)
+    piece = piece_size(example, leaves, axes)
+    if implementation == "ntk_vector_products":
+        columns = partial(gradients, example, leaves, axes=axes, piece=piece)
+        meet = partial(products_with, example, leaves, axes=axes, dtype=dtype)
+        return lambda x: x, columns, meet
+    structured = implementation == "structured_derivatives"
+    factored = left_in_factors(example, leaves, axes, n1, n2) if structured else ()
+    options = {"axes": axes, "factored": factored, "piece": piece, "dtype": dtype}
+    prepare = partial(jacobians, example, leaves, **options)
+    return prepare, prepare, partial(inner_products, paired=axes.paired)
+
+
+def _on_mesh(kernel, mesh, params, x1, x2, axes) -> Array:
+    """Rows of x1 spread over the axis "data"; the last example fills up the last device."""
+    if "data" not in mesh.axis_names:
+        raise ValueError(f"the mesh has axes {mesh.axis_names}: name one of them 'data'")
+    n, devices = batch_size(x1, "x1"), mesh.shape["data"]
+    index = jnp.minimum(jnp.arange(-(-n // devices) * devices), n - 1)
+    rows = jax.tree.map(lambda a: a[index], x1)
+    others = x1 if x2 is None else x2
+    others = jax.tree.map(lambda a: a[index], others) if axes.paired else others
+    spread, same = PartitionSpec("data"), PartitionSpec()
+    run = jax.shard_map(
+        kernel,
+        mesh=mesh,
+        in_specs=(same, spread, spread if axes.paired else same),
+        out_specs=spread,
+        check_vma=False,
+    )
+    return run(params, rows, others)[:n]
+
+
+def _in_order(values: Array, axes: OutputAxes) -> Array:
+    """From `[n1, n2, diagonal, free, free]` to the axes of the output, each twice or once."""
+    if axes.paired:
+        values = values.mean(0, keepdims=True) if 0 in axes.trace else values
+    lead = values.ndim - 3
+    groups = [("batch", i) for i in range(lead)]
+    diagonal = [a for a in axes.diagonal if a]
+    groups += [(a, 0) for a in diagonal] + [(a, i) for i in range(2) for a in axes.free]
+    sizes = [axes.shape[a - 1] for a in (*diagonal, *axes.free, *axes.free)]
+    values = values.reshape(*values.shape[:lead], *sizes)
+    wanted = sorted(groups[lead:])
+    order = [*range(lead), *(groups.index(group) for group in wanted)]
+    values = values.transpose(order)
+    return values[0] if 0 in axes.trace else values

@@ -1,0 +1,221 @@
+"""The kernel α and the forcing b of the gradient flow on positions, for any model and loss.
+
+A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`, both of one
+example; P `[n, d]` holds the position vectors, and `examples` is a pytree of arrays with a leading
+axis of examples. The expected loss is the mean over the examples.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float, Shaped
+
+from jaxpe._types import ArrayLike
+from jaxpe.ntk.examples import expectation
+
+Model = Callable[[Array, Any], Array]
+Loss = Callable[[Array, Any], Array]
+Positions = Shaped[ArrayLike, "..."]  # [n, d]; what is not raises an error that says so
+
+
+def positional_ntk(
+    f: Model,
+    loss: Loss,
+    P: Positions,
+    examples: Any,
+    *,
+    blocks: Literal["trace", "full"] = "trace",
+    batch_size: int = 8,
+) -> Float[Array, "n n"] | Float[Array, "n d n d"]:
+    """The kernel α of Eq. (6) of Cirrincione (2026): how the flow on P looks near P.
+
+    Linearising the model, f(P + Δ) ≈ f(P) + JΔ, makes the expected loss quadratic in Δ, with the
+    Hessian α = E[Jᵀ (∂²loss/∂outputs²) J], `[n, d, n, d]` (the generalised Gauss–Newton matrix;
+    JᵀJ for ½‖f − y‖²). It is symmetric, and positive semi-definite where the loss is convex in the
+    outputs. The paper's n × n matrix is its block trace, α_ij = (1/d) Σ_c α_(ic)(jc): the paper's
+    flow has α ⊗ I_d in place of the whole.
+
+    Each example costs one backward pass an output: for outputs by the thousand, take
+    `positional_ntk_product` or `positional_ntk_probes`.
+
+    Args:
+        f: the model.
+        loss: what is minimised.
+        P: where to linearise.
+        examples: pytree of `[examples, ...]`.
+        blocks: "trace" for the n × n matrix, "full" for all of α.
+        batch_size: examples at a time; it bounds memory and changes nothing else.
+
+    Raises:
+        ValueError: P that is no matrix of floats, a loss that is not scalar, examples of different
+            numbers.
+
+    >>> f = lambda P, x: x @ P
+    >>> loss = lambda y, x: jnp.sum(y**2) / 2
+    >>> positional_ntk(f, loss, jnp.zeros((2, 3)), jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[2.0, 0.0], [0.0, 8.0]]
+    """
+    P = _checked(f, loss, P, examples)
+    n, d = P.shape
+    subscripts = {"trace": "oic,ojc->ij", "full": "oic,oje->icje"}[blocks]
+
+    def of(example: Any) -> Array:
+        outputs = f(P, example)
+        J = jax.jacrev(f)(P, example).reshape(outputs.size, n, d)
+        H = jax.hessian(loss)(outputs, example).reshape(outputs.size, outputs.size)
+        HJ = jnp.einsum("op,pic->oic", H, J, precision=lax.Precision.HIGHEST)
+        return jnp.einsum(subscripts, J, HJ, precision=lax.Precision.HIGHEST)
+
+    alpha = expectation(of, examples, batch_size)
+    return alpha / d if blocks == "trace" else alpha
+
+
+def positional_ntk_product(
+    f: Model, loss: Loss, P: Positions, examples: Any, *, batch_size: int = 8
+) -> Callable[[Float[ArrayLike, "n d"]], Float[Array, "n d"]]:
+    """`V -> αV` without α: one forward and one backward pass of the linearised model an example.
+
+    Arguments as in `positional_ntk`.
+
+    >>> f = lambda P, x: x @ P
+    >>> loss = lambda y, x: jnp.sum(y**2) / 2
+    >>> product = positional_ntk_product(f, loss, jnp.zeros((2, 1)), jnp.array([[2.0, 1.0]]))
+    >>> product(jnp.array([[1.0], [0.0]])).ravel().tolist()
+    [4.0, 2.0]
+    """
+    P = _checked(f, loss, P, examples)
+
+    def product(V: Float[ArrayLike, "..."]) -> Float[Array, "n d"]:
+        if jnp.shape(V) != P.shape:
+            raise ValueError(f"V has shape {jnp.shape(V)}, but P has {P.shape}: pass one like P")
+
+        def of(example: Any) -> Array:
+            outputs, back = jax.vjp(lambda P: f(P, example), P)
+            _, moved = jax.jvp(lambda P: f(P, example), (P,), (V,))
+            gradient = jax.grad(lambda y: loss(y, example))
+            _, curved = jax.jvp(gradient, (outputs,), (moved,))
+            return back(curved)[0]
+
+        return expectation(of, examples, batch_size)
+
+    return product
+
+
+def positional_ntk_probes(
+    f: Model,
+    loss: Loss,
+    P: Positions,
+    examples: Any,
+    *,
+    key: Array,
+    probes: int = 64,
+    batch_size: int = 8,
+) -> Float[Array, "n n"]:
+    """An unbiased estimate of the block trace, whatever the number of outputs.
+
+    The mean of (αR)Rᵀ/d over probes R `[n, d]` of random signs, made symmetric (Hutchinson 1990):
+    E R_jc R_ke is 1 for the same entry and 0 for others. Its error falls as 1/√probes.
+
+    >>> f = lambda P, x: x @ P
+    >>> loss = lambda y, x: jnp.sum(y**2) / 2
+    >>> P, x = jnp.zeros((1, 2)), jnp.array([[3.0]])
+    >>> positional_ntk_probes(f, loss, P, x, key=jax.random.key(0), probes=1).item()
+    9.0
+    """
+    P = _checked(f, loss, P, examples)
+    product = positional_ntk_product(f, loss, P, examples, batch_size=batch_size)
+
+    def add(total: Array, key: Array) -> tuple[Array, None]:
+        R = jax.random.rademacher(key, P.shape, P.dtype)
+        return total + jnp.einsum("ic,jc->ij", product(R), R, precision=lax.Precision.HIGHEST), None
+
+    n, d = P.shape
+    total, _ = lax.scan(add, jnp.zeros((n, n), P.dtype), jax.random.split(key, probes))
+    return (total + total.T) / (2 * probes * d)
+
+
+def positional_fisher(
+    f: Model, P: Positions, examples: Any, *, key: Array, samples: int = 4, batch_size: int = 8
+) -> Float[Array, "n n"]:
+    """An unbiased estimate of the block trace for cross-entropy, positive semi-definite as it is.
+
+    For logits z and cross-entropy, ∂²loss/∂z² is the covariance of ∂loss/∂z over targets drawn
+    from softmax(z), so α is the Fisher information E[g gᵀ] of the gradients g by P for such targets
+    (Martens 2020): one backward pass a sample, whatever the size of the vocabulary.
+
+    Args:
+        f: the model; its outputs are logits `[..., classes]`, whose losses add.
+        P: where to linearise.
+        examples: pytree of `[examples, ...]`.
+        key: draws the targets.
+        samples: of each example.
+        batch_size: examples at a time.
+
+    >>> f = lambda P, x: x * P[:, 0]
+    >>> P, x = jnp.zeros((2, 1)), jnp.ones((1, 2))
+    >>> positional_fisher(f, P, x, key=jax.random.key(0)).tolist()
+    [[0.25, -0.25], [-0.25, 0.25]]
+    """
+    P = _checked(f, lambda outputs, example: jnp.sum(outputs), P, examples)
+    count = jax.tree.leaves(examples)[0].shape[0]
+
+    def of(row: tuple[Any, Array]) -> Array:
+        example, key = row
+        logits, back = jax.vjp(lambda P: f(P, example), P)
+
+        def outer(key: Array) -> Array:
+            drawn = jax.random.categorical(key, logits)
+            truth = jax.nn.one_hot(drawn, logits.shape[-1], dtype=logits.dtype)
+            gradient = back(jax.nn.softmax(logits) - truth)[0]
+            return jnp.einsum("ic,jc->ij", gradient, gradient, precision=lax.Precision.HIGHEST)
+
+        return jnp.mean(jax.vmap(outer)(jax.random.split(key, samples)), axis=0)
+
+    return expectation(of, (examples, jax.random.split(key, count)), batch_size) / P.shape[1]
+
+
+def positional_forcing(
+    f: Model, loss: Loss, P: Positions, examples: Any, *, batch_size: int = 8
+) -> Float[Array, "n d"]:
+    """The forcing b = −∂/∂P of the expected loss at P, `[n, d]`: Eq. (6) of Cirrincione (2026).
+
+    Arguments as in `positional_ntk`.
+
+    >>> f = lambda P, x: x @ P
+    >>> loss = lambda y, x: jnp.sum((y - 1) ** 2) / 2
+    >>> positional_forcing(f, loss, jnp.zeros((2, 1)), jnp.array([[2.0, 1.0]])).tolist()
+    [[2.0], [1.0]]
+    """
+    P = _checked(f, loss, P, examples)
+
+    def of(example: Any) -> Array:
+        return -jax.grad(lambda P: loss(f(P, example), example))(P)
+
+    return expectation(of, examples, batch_size)
+
+
+def _checked(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> Array:
+    P = jnp.asarray(P)
+    if P.ndim != 2 or not jnp.issubdtype(P.dtype, jnp.floating):
+        raise ValueError(
+            f"P is {P.dtype}{list(P.shape)}: pass position vectors [n, d] of floats, which have "
+            "gradients"
+        )
+    sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(examples)}
+    if len(sizes) != 1 or sizes <= {(), (0,)}:
+        raise ValueError(
+            f"examples have leading axes {sorted(sizes)}: pass arrays with one axis of examples "
+            "in front, the same for all"
+        )
+    example = jax.tree.map(lambda leaf: jax.eval_shape(lambda x: x[0], leaf), examples)
+    outputs = jax.eval_shape(f, P, example)
+    value = jax.eval_shape(loss, outputs, example)
+    if getattr(value, "shape", None) != ():
+        raise ValueError(
+            f"loss gives {getattr(value, 'shape', type(value))} for one example, not a scalar: sum "
+            "or average what it gives"
+        )
+    return P

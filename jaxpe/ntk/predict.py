@@ -1,0 +1,223 @@
+"""Gradient flow on the mean squared error, in closed form, for a model linear in its parameters."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from jaxpe._types import ArrayLike
+from jaxpe.ntk._checks import output_axes
+
+
+class MsePrediction(NamedTuple):
+    """Outputs at the times asked for, and how well the kernel determines them.
+
+    Attributes:
+        train: `[*times, *y_train.shape]`.
+        test: `[*times, *test outputs]`, None where nothing was asked of the test set.
+        singular: whether eigenvalues of the kernel (with the ridge) are 0 to rounding, at most
+            size · eps · max λ. Along these nothing moves, as the pseudo-inverse has it.
+        rank: how many are above.
+        condition: the largest over the smallest of these, 1 where there is none.
+    """
+
+    train: Float[Array, "..."]
+    test: Float[Array, "..."] | None
+    singular: Bool[Array, ""]
+    rank: Int[Array, ""]
+    condition: Float[Array, ""]
+
+
+def predict_mse(
+    kernel_train_train: Float[ArrayLike, "..."],
+    y_train: Float[ArrayLike, "..."],
+    *,
+    learning_rate: float = 1.0,
+    ridge: float = 0.0,
+    trace_axes: Sequence[int] = (-1,),
+) -> Callable[..., MsePrediction]:
+    """Outputs of a linearised model under gradient flow on the mean squared error.
+
+    The loss is ½‖f − y‖²/size + ½ρ‖θ − θ₀‖²/size, with size the numbers in y_train, as in
+    neural-tangents' `gradient_descent_mse`; after time t outputs are
+
+        f_t(x) = f_0(x) + Θ(x, X) (Θ + ρ)⁻¹ (1 − exp(−η t (Θ + ρ)/size)) (y − f_0(X)),
+
+    Eqs. (10) and (11) of Lee et al. (2019) for ρ = 0. η t is time; t counts steps of gradient
+    descent as long as η is well below `max_learning_rate`. Training outputs are those of the same
+    formula at x = X, with a ridge too (there neural-tangents wants k_test_train=k_train_train).
+
+    Args:
+        kernel_train_train: as `empirical_ntk` gives it, each axis of y_train twice, those traced
+            left out; symmetric. No axis may have been reduced to its diagonal.
+        y_train: targets `[n, ...]`.
+        learning_rate: η.
+        ridge: ρ ≥ 0, in the units of the kernel.
+        trace_axes: those of the kernel: along them its block is repeated. () for a kernel with all
+            axes.
+
+    Returns:
+        `predict(t, fx_train_0, fx_test_0=None, kernel_test_train=None)`; t ≥ 0 is a number or an
+        array, None or infinity for the end. fx_train_0 and fx_test_0 are outputs at time 0,
+        kernel_test_train is `empirical_ntk(f, x_test, x_train, params)` with the same axes. It is
+        to be called where the kernel is (under one `jit`). The kernel is decomposed once.
+
+    Raises:
+        ValueError: for shapes that do not fit, or a negative ridge.
+
+    >>> predict = predict_mse(2.0 * np.eye(2), np.array([[1.0], [2.0]]))
+    >>> end = predict(None, np.zeros((2, 1)))
+    >>> end.train.ravel().tolist(), end.condition.item()
+    ([1.0, 2.0], 1.0)
+    """
+    y_train = jnp.asarray(y_train)
+    kernel = jnp.asarray(kernel_train_train)
+    if ridge < 0:
+        raise ValueError(f"ridge must be at least 0, not {ridge}")
+    layout = _Layout.of(y_train.shape, trace_axes)
+    matrix = layout.matrix(kernel, "kernel_train_train", columns=y_train.shape)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"kernel_train_train has shape {kernel.shape}, which is not square")
+    eigenvalues, V = jnp.linalg.eigh(0.5 * (matrix + matrix.T))
+    eigenvalues = eigenvalues + jnp.asarray(ridge, matrix.dtype)
+    rank, kept, condition = _conditioning(eigenvalues)
+    rates = jnp.where(kept, eigenvalues, 1.0)
+    size = max(y_train.size, 1)
+
+    def predict(
+        t: float | int | ArrayLike | None,
+        fx_train_0: Float[ArrayLike, "..."],
+        fx_test_0: Float[ArrayLike, "..."] | None = None,
+        kernel_test_train: Float[ArrayLike, "..."] | None = None,
+    ) -> MsePrediction:
+        """Outputs at times t."""
+        times = jnp.asarray(jnp.inf if t is None else t, matrix.dtype)
+        start = jnp.asarray(fx_train_0, matrix.dtype)
+        if start.shape != y_train.shape:
+            raise ValueError(f"fx_train_0 has shape {start.shape}, but y_train {y_train.shape}")
+        gap = layout.rows(y_train.astype(matrix.dtype) - start)
+        done = -jnp.expm1(-learning_rate * times.reshape(-1, 1) * rates[None] / size)
+        share = jnp.where(kept[None], done / rates[None], 0.0)  # [times, eigenvalues]
+        solved = _dot(V[None], share[:, :, None] * _dot(V.T, gap)[None])
+
+        def moved(outputs, to_train):
+            change = layout.unrows(_dot(to_train[None], solved), outputs.shape)
+            change = change.reshape(*times.shape, *outputs.shape)
+            return outputs.reshape((1,) * times.ndim + outputs.shape) + change
+
+        test = None
+        if fx_test_0 is not None:
+            if kernel_test_train is None:
+                raise ValueError("outputs on the test set need kernel_test_train")
+            outputs = jnp.asarray(fx_test_0, matrix.dtype)
+            across = jnp.asarray(kernel_test_train, matrix.dtype)
+            columns = y_train.shape
+            across = layout.matrix(across, "kernel_test_train", columns=columns, rows=outputs.shape)
+            test = moved(outputs, across)
+        return MsePrediction(moved(start, matrix), test, rank < len(kept), rank, condition)
+
+    return predict
+
+
+def max_learning_rate(
+    kernel: Float[ArrayLike, "..."], *, y_train_size: int | None = None, momentum: float = 0.0
+) -> Float[Array, ""]:
+    """The learning rate above which gradient descent on the mean squared error diverges.
+
+    2 (1 + momentum) size / λ_max for the loss ½‖f − y‖²/size of a linearised model, the convention
+    of neural-tangents: η/size·Θ must have no eigenvalue above 2 (1 + momentum). Infinite for a
+    kernel of 0.
+
+    Args:
+        kernel: on the training set, each axis twice, as `empirical_ntk` gives it.
+        y_train_size: numbers in y_train; rows of the kernel when None, which is right for
+            trace_axes=().
+        momentum: of heavy-ball momentum, in [0, 1).
+
+    Raises:
+        ValueError: for a kernel that is not square, or momentum out of range.
+
+    >>> max_learning_rate(np.diag([4.0, 1.0])).item()
+    1.0
+    """
+    kernel = jnp.asarray(kernel)
+    if not 0 <= momentum < 1:
+        raise ValueError(f"momentum must lie in [0, 1), not {momentum}")
+    if kernel.ndim % 2 or kernel.shape[::2] != kernel.shape[1::2]:
+        raise ValueError(f"kernel has shape {kernel.shape}: pass each axis twice, [n, n, ...]")
+    order = (*range(0, kernel.ndim, 2), *range(1, kernel.ndim, 2))
+    rows = int(np.prod(kernel.shape[::2]))
+    matrix = kernel.transpose(order).reshape(rows, rows)
+    largest = jnp.maximum(jnp.linalg.eigvalsh(0.5 * (matrix + matrix.T))[-1], 0.0)
+    bound = 2.0 * (1.0 + momentum) * (rows if y_train_size is None else y_train_size)
+    return jnp.where(largest > 0, bound / jnp.where(largest > 0, largest, 1.0), jnp.inf)
+
+
+class _Layout(NamedTuple):
+    """How outputs become rows of a matrix: axes that the kernel has, and those it was traced over.
+
+    Attributes:
+        own: axes that the kernel has, the batch first.
+        traced: the others.
+    """
+
+    own: tuple[int, ...]
+    traced: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], trace_axes: Sequence[int]) -> "_Layout":
+        axes = output_axes(shape, trace_axes, ())
+        if axes.paired:
+            raise ValueError("the batch cannot be among trace_axes here")
+        return cls((0, *axes.free), axes.trace)
+
+    def rows(self, outputs: Array) -> Array:
+        """`[rows of the kernel, traced]`."""
+        count = int(np.prod([outputs.shape[a] for a in self.own]))
+        return outputs.transpose(*self.own, *self.traced).reshape(count, -1)
+
+    def unrows(self, rows: Array, shape: tuple[int, ...]) -> Array:
+        """Back from `[times, rows, traced]` to `[times, *shape]`."""
+        order = (*self.own, *self.traced)
+        rows = rows.reshape(len(rows), *(shape[a] for a in order))
+        return rows.transpose(0, *(order.index(a) + 1 for a in range(len(order))))
+
+    def matrix(
+        self,
+        kernel: Array,
+        name: str,
+        *,
+        columns: tuple[int, ...],
+        rows: tuple[int, ...] | None = None,
+    ) -> Array:
+        """A kernel with each axis twice as a matrix, its shape checked against the outputs'."""
+        rows = columns if rows is None else rows
+        fits = len(rows) == len(columns) and kernel.shape == tuple(
+            size for a in self.own for size in (rows[a], columns[a])
+        )
+        if not fits:
+            raise ValueError(
+                f"{name} has shape {kernel.shape}, which does not fit outputs {rows} and "
+                f"{columns} traced over axes {self.traced}: pass each other axis twice, and the "
+                "trace_axes of the kernel"
+            )
+        order = (*range(0, kernel.ndim, 2), *range(1, kernel.ndim, 2))
+        count = int(np.prod([rows[a] for a in self.own]))
+        return kernel.transpose(order).reshape(count, -1)
+
+
+def _conditioning(eigenvalues: Array) -> tuple[Array, Array, Array]:
+    """How many eigenvalues are above rounding, which, and the ratio of their extremes."""
+    eps = jnp.finfo(eigenvalues.dtype).eps
+    kept = eigenvalues > len(eigenvalues) * eps * jnp.max(jnp.abs(eigenvalues))
+    least = jnp.min(jnp.where(kept, eigenvalues, jnp.inf))
+    some = jnp.any(kept)
+    condition = jnp.where(some, eigenvalues[-1] / jnp.where(some, least, 1.0), 1.0)
+    return jnp.sum(kept), kept, condition
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision="highest")

@@ -1,0 +1,169 @@
+"""The kernel as an operator: products with vectors, and its largest eigenvalues."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float
+
+from jaxpe.ntk._checks import (
+    Apply,
+    Inputs,
+    Params,
+    batch_size,
+    check_alike,
+    check_floating,
+    output_of,
+)
+
+
+class Lanczos(NamedTuple):
+    """Eigenvalues of a symmetric operator.
+
+    Attributes:
+        eigenvalues: the largest, descending.
+        residuals: ‖A v − λ v‖ of each, for its unit vector v: an eigenvalue of A is that near.
+    """
+
+    eigenvalues: Float[Array, " num"]
+    residuals: Float[Array, " num"]
+
+
+def ntk_vector_product(
+    f: Apply, x1: Inputs, x2: Inputs | None, params: Params
+) -> Callable[[Array], Array]:
+    """The kernel Θ = J(x₁) J(x₂)ᵀ as `matvec(v)`, without the kernel or a Jacobian in memory.
+
+    One `vjp` at x2 and one `jvp` at x1 for each product. Nothing is traced or averaged: it is the
+    kernel of `empirical_ntk` with trace_axes=(). Examples may see each other in f.
+
+    Args:
+        f: `(params, x) -> [batch, ...]`.
+        x1: inputs, an array or a pytree of arrays with a leading batch axis.
+        x2: inputs; None means x1.
+        params: any pytree of floating arrays.
+
+    Returns:
+        `matvec`, from v `[n2, *outputs]` to Θ v `[n1, *outputs]`.
+
+    Raises:
+        ValueError: as `empirical_ntk`; from `matvec`, for a v of another shape.
+
+    >>> matvec = ntk_vector_product(lambda w, x: x @ w, jnp.eye(2), None, jnp.ones(2))
+    >>> matvec(jnp.asarray([3.0, 4.0])).tolist()
+    [3.0, 4.0]
+    """
+    check_floating(params)
+    if x2 is None:
+        x2 = x1
+    batch_size(x1, "x1")
+    check_alike(*jax.tree.map(jnp.asarray, (x1, x2)))
+    output_of(f, params, x1)
+    out = output_of(f, params, x2)
+    _, pull = jax.vjp(lambda params: f(params, x2), params)
+    _, push = jax.linearize(lambda params: f(params, x1), params)
+
+    def matvec(v: Array) -> Array:
+        if jnp.shape(v) != out.shape:
+            raise ValueError(f"v has shape {jnp.shape(v)}, but outputs at x2 have {out.shape}")
+        return push(*pull(jnp.asarray(v, out.dtype)))
+
+    return matvec
+
+
+def lanczos_eigenvalues(
+    matvec: Callable[[Array], Array],
+    example: Any,
+    *,
+    num: int,
+    key: Array,
+    steps: int | None = None,
+) -> Lanczos:
+    """The largest eigenvalues of a symmetric operator, from its products with vectors.
+
+    Lanczos' method from a random start, with every vector made orthogonal twice to all before, and
+    a new random one where they span an invariant subspace; with as many steps as the operator has
+    rows all eigenvalues are exact. Golub & Van Loan (2013), Section 10.3.
+
+    Args:
+        matvec: v to A v, of the shape of `example`, for a symmetric A.
+        example: an array or `jax.ShapeDtypeStruct` with the shape of v and float32 or float64.
+        num: eigenvalues wanted.
+        key: of the random start: the same key, the same numbers.
+        steps: products with A; min(size, 2·num + 20) when None. All vectors are kept in memory.
+
+    Raises:
+        ValueError: for num or steps out of range, or a matvec that changes shape or dtype.
+
+    >>> A = jnp.diag(jnp.asarray([1.0, 5.0, 3.0]))
+    >>> top = lanczos_eigenvalues(lambda v: A @ v, A[0], num=2, key=jax.random.key(0))
+    >>> top.eigenvalues.round(4).tolist()
+    [5.0, 3.0]
+    """
+    shape, dtype = tuple(example.shape), jnp.dtype(example.dtype)
+    size = jax.ShapeDtypeStruct(shape, dtype).size
+    steps = min(size, 2 * num + 20) if steps is None else steps
+    _check_lanczos(matvec, jax.ShapeDtypeStruct(shape, dtype), num, steps)
+    product = lambda v: matvec(v.reshape(shape)).ravel()  # noqa: E731
+    T, last = _tridiagonal(product, jax.random.normal(key, (steps, size), dtype))
+    eigenvalues, vectors = jnp.linalg.eigh(T)
+    return Lanczos(eigenvalues[::-1][:num], last * jnp.abs(vectors[-1, ::-1][:num]))
+
+
+def _tridiagonal(
+    product: Callable[[Array], Array], starts: Float[Array, "steps size"]
+) -> tuple[Float[Array, "steps steps"], Float[Array, ""]]:
+    """T with A Q = Q T + β q eᵀ, and that β; row j of `starts` is taken where no q is left at j."""
+    steps, dtype = len(starts), starts.dtype
+    eps = jnp.finfo(dtype).eps
+
+    def step(j, carry):
+        Q, alphas, betas, scale, w, beta = carry
+        # Nothing but rounding errors is left: the q so far span a subspace of their own.
+        closed = beta <= eps * steps * scale
+        fresh = _orthogonal(Q, starts[j])
+        q = jnp.where(closed, fresh / jnp.linalg.norm(fresh), w / jnp.where(closed, 1.0, beta))
+        q = _orthogonal(Q, q)
+        Q = Q.at[j].set(q / jnp.linalg.norm(q))
+        betas = betas.at[j].set(jnp.where(closed, 0.0, beta))
+        Aq = product(Q[j])
+        alphas = alphas.at[j].set(_dot(Q[j], Aq))
+        w = _orthogonal(Q, Aq)
+        scale = jnp.maximum(scale, jnp.linalg.norm(Aq))
+        return Q, alphas, betas, scale, w, jnp.linalg.norm(w)
+
+    zero, zeros = jnp.zeros((), dtype), jnp.zeros(steps, dtype)
+    start = (jnp.zeros_like(starts), zeros, zeros, zero, starts[0], zero)
+    _, alphas, betas, _, _, last = lax.fori_loop(0, steps, step, start)
+    return jnp.diag(alphas) + jnp.diag(betas[1:], 1) + jnp.diag(betas[1:], -1), last
+
+
+def _orthogonal(Q: Array, w: Array) -> Array:
+    """What of w is orthogonal to the rows of Q: twice is enough."""
+    for _ in range(2):
+        w = w - _dot(_dot(Q, w), Q)
+    return w
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision="highest")
+
+
+def _check_lanczos(
+    matvec: Callable[[Array], Array], example: jax.ShapeDtypeStruct, num: int, steps: int
+) -> None:
+    if not jnp.issubdtype(example.dtype, jnp.floating) or example.dtype.itemsize < 4:
+        raise ValueError(f"example is {example.dtype}: pass one of float32 or float64")
+    if not 1 <= num <= steps <= example.size:
+        raise ValueError(
+            f"num={num} and steps={steps} must satisfy 1 ≤ num ≤ steps ≤ {example.size}, the size "
+            "of the operator"
+        )
+    out = jax.eval_shape(matvec, example)
+    if (out.shape, out.dtype) != (example.shape, example.dtype):
+        raise ValueError(
+            f"matvec maps {example.dtype}{list(example.shape)} to {out.dtype}{list(out.shape)}: a "
+            "symmetric operator keeps shape and dtype"
+        )

@@ -1,0 +1,117 @@
+"""What an audit of a published statement gives: both sides of every inequality, as numbers."""
+
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+from jaxpe._types import ArrayLike
+
+Status = Literal[
+    "holds", "holds with sharper constant", "false as stated", "hypothesis unsatisfiable"
+]
+
+
+class Statement(NamedTuple):
+    """A published statement and what became of it.
+
+    Attributes:
+        name: as its paper has it, "Lemma 16".
+        title: what it is about, in a few words.
+        source: paper and place.
+        claim: the statement.
+        status: whether it holds, in general, whatever a model or corpus says.
+        finding: why, and what is true instead.
+    """
+
+    name: str
+    title: str
+    source: str
+    claim: str
+    status: Status
+    finding: str
+
+
+class Comparison(NamedTuple):
+    """Two numbers that a hypothesis or conclusion puts in order.
+
+    Attributes:
+        lhs: what should be at most rhs.
+        rhs: what it is compared with.
+        slack: rhs − lhs; 0 between equal infinities.
+        holds: lhs ≤ rhs, up to the tolerance it was made with; false where either is NaN.
+    """
+
+    lhs: Float[Array, "*batch"]
+    rhs: Float[Array, "*batch"]
+    slack: Float[Array, "*batch"]
+    holds: Bool[Array, "*batch"]
+
+
+class Audit(NamedTuple):
+    """A statement evaluated on numbers; a pytree, so it passes through `jit` and `vmap`.
+
+    Attributes:
+        hypotheses: by name.
+        conclusions: by name; of a statement for all pairs or triples, the worst one.
+        measured: what else belongs to the picture.
+    """
+
+    hypotheses: dict[str, Comparison]
+    conclusions: dict[str, Comparison]
+    measured: dict[str, Array]
+
+
+def at_most(
+    lhs: Float[ArrayLike, "*batch"] | float,
+    rhs: Float[ArrayLike, "*batch"] | float,
+    *,
+    tolerance: float = 0.0,
+) -> Comparison:
+    """Compare two numbers: lhs ≤ rhs, up to `tolerance` times the larger of |lhs| and |rhs|.
+
+    >>> at_most(1.0, 3.0).slack.item(), at_most(1.0, 3.0).holds.item()
+    (2.0, True)
+    """
+    lhs, rhs = (jnp.asarray(x, jnp.result_type(float)) for x in (lhs, rhs))
+    close = lhs - rhs <= tolerance * jnp.maximum(jnp.abs(lhs), jnp.abs(rhs))
+    slack = jnp.where(lhs == rhs, 0.0, rhs - lhs)
+    return Comparison(lhs, rhs, slack, (lhs <= rhs) | close)
+
+
+def all_at_most(
+    lhs: Float[ArrayLike, "*cases"],
+    rhs: Float[ArrayLike, "*cases"] | float,
+    *,
+    where: Bool[ArrayLike, "*cases"] | None = None,
+    tolerance: float = 0.0,
+) -> Comparison:
+    """Compare many pairs of numbers by the one with the least slack; 0 ≤ 0 where there is none.
+
+    >>> worst = all_at_most(jnp.array([1.0, 5.0]), jnp.array([3.0, 4.0]))
+    >>> worst.lhs.item(), worst.rhs.item(), worst.holds.item()
+    (5.0, 4.0, False)
+    """
+    each = at_most(lhs, jnp.broadcast_to(jnp.asarray(rhs), jnp.shape(lhs)), tolerance=tolerance)
+    looked_at = jnp.ones(each.lhs.shape, bool) if where is None else jnp.asarray(where)
+    worst = jnp.argmin(jnp.where(looked_at, jnp.nan_to_num(each.slack, nan=-jnp.inf), jnp.inf))
+    lhs, rhs, slack = (jnp.where(jnp.any(looked_at), jnp.ravel(x)[worst], 0.0) for x in each[:3])
+    return Comparison(lhs, rhs, slack, jnp.all(each.holds | ~looked_at))
+
+
+def verdict(audit: Audit) -> str:
+    """In words what an audit says of this model and corpus (not under `jit`).
+
+    >>> no = at_most(2.0, 1.0)
+    >>> verdict(Audit({"A1": no}, {"(13)": no}, {}))
+    'not claimed: A1 fails; (13) fails'
+    """
+    failed, false = (
+        [name for name, comparison in part.items() if not bool(jnp.all(comparison.holds))]
+        for part in (audit.hypotheses, audit.conclusions)
+    )
+    outcome = f"{', '.join(false)} fail{'s' if len(false) == 1 else ''}" if false else "holds"
+    if failed:
+        return f"not claimed: {', '.join(failed)} fail{'s' if len(failed) == 1 else ''}; {outcome}"
+    return f"refuted: {outcome}" if false else outcome

@@ -1,0 +1,90 @@
+"""Corollary 15: the slope of E[∂loss/∂L_ij] for three families of losses."""
+
+from typing import Literal
+
+import jax.numpy as jnp
+
+from jaxpe.geometry import euclidean_distances, hellinger_distances
+from jaxpe.geometry.distances import pair_mask
+from jaxpe.geometry.distributions import as_distributions
+from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
+from jaxpe.theory.divergences import Distributions, kl_divergences
+from jaxpe.theory.gradients import PositionGradients
+from jaxpe.theory.lipschitz import head_slopes, vector_slope
+
+Family = Literal["masked", "classification", "agnostic"]
+
+STATEMENT = Statement(
+    name="Corollary 15",
+    title="the condition of Lemma 14 for three families of losses",
+    source="Cirrincione (2026), Appendix A.3",
+    claim=(
+        "(i) For masked language models g = D_KL, with L_g = 2√2. (ii) For classification by "
+        "positional frequencies L_g is the Lipschitz constant of δ. (iii) For losses that ignore "
+        "order g is symmetric, L_g = 0 and b_i = b_j."
+    ),
+    status="false as stated",
+    finding=(
+        "(i) g is not D_KL (Lemma 11), and D_KL has no Lipschitz constant in d_H. (ii) is a name "
+        "for what it should bound; given one corpus with different μ_i it is a finite number. "
+        "(iii) The loss (Σ_j φ(E(t_j) + p_j))² ignores order at P = 0 and has g = 0, but b_i = "
+        "−2 E[S φ'(E(t_i))] depends on μ_i. b_i = b_j holds for a corpus that permutations of "
+        "positions leave as it was; cyclic shifts are enough."
+    ),
+)
+
+
+def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Family) -> Audit:
+    """Evaluate what the corollary says of one family of losses.
+
+    Cirrincione (2026), Appendix A.3; false as stated. Conclusions of "masked": "L_g ≤ 2√2" of
+    the measured slope of E δ in its first argument (worst head), and "D_KL ≤ 2√2 d_H", from which
+    it is said to follow. Of "classification": "L_g finite", which fails where positions with
+    equal distributions have different δ. Of "agnostic": "g symmetric", the largest |E δ_ij −
+    E δ_ji|; "L_g = 0"; "b_i = b_j", the largest ‖b_i − b_j‖ — each against rounding.
+
+    Where (iii) is true. If a permutation σ of positions leaves the law of the examples as it was,
+    and loss and model commute with it, then E[loss] is the same function of P and of P with rows
+    permuted, so that at equal rows b_σ(i) = b_i. All b_i are equal where such σ lead from any i to
+    any j, as cyclic shifts do.
+
+    Measured: by head `slopes in i` and `slopes in j`, and `C_b`.
+
+    Args:
+        gradients: at P ≈ 0, of a loss of that family.
+        mu: positional distributions.
+        family: "masked" (i), "classification" (ii) or "agnostic" (iii).
+
+    >>> b = jnp.array([[-4.0], [0.0]])    # of (Σ_j (E(t_j) + p_j)²)² for words with E = 1, then 0
+    >>> none = jnp.zeros((1, 2, 2))
+    >>> given = PositionGradients(none, none, b, 0 * b, 0 * b)
+    >>> audit = corollary_15(given, np.eye(2), family="agnostic")
+    >>> audit.conclusions["L_g = 0"].holds.item(), audit.conclusions["b_i = b_j"].lhs.item()
+    (True, 4.0)
+    """
+    mu = as_distributions(mu)
+    D = hellinger_distances(mu)
+    delta, b = gradients.delta, gradients.forcing
+    in_i, in_j = head_slopes(delta, D), head_slopes(delta, D, columns=True)
+    L_g = jnp.max(in_i)
+    where = pair_mask(mu.present)
+    if family == "masked":
+        conclusions = {
+            "L_g ≤ 2√2": at_most(L_g, 8.0**0.5),
+            "D_KL ≤ 2√2 d_H": all_at_most(kl_divergences(mu), 8.0**0.5 * D.values, where=where),
+        }
+    elif family == "classification":
+        conclusions = {"L_g finite": at_most(L_g, float(jnp.finfo(delta.dtype).max))}
+    elif family == "agnostic":
+        eps = 1e3 * float(jnp.finfo(delta.dtype).eps)
+        asymmetry = jnp.where(where[None], jnp.abs(delta - jnp.swapaxes(delta, 1, 2)), 0.0)
+        apart = jnp.max(euclidean_distances(b, present=mu.present).values)
+        conclusions = {
+            "g symmetric": at_most(jnp.max(asymmetry), eps * jnp.max(jnp.abs(delta))),
+            "L_g = 0": at_most(L_g, eps * jnp.max(jnp.abs(delta))),
+            "b_i = b_j": at_most(apart, eps * jnp.max(jnp.abs(b))),
+        }
+    else:
+        raise ValueError(f"family is {family!r}: pass 'masked', 'classification' or 'agnostic'")
+    measured = {"slopes in i": in_i, "slopes in j": in_j, "C_b": vector_slope(b, D)}
+    return Audit({}, conclusions, measured)

@@ -1,0 +1,215 @@
+"""What Appendix A is about: gradients of the expected loss by positions and attention logits.
+
+A model and its loss are two plain functions of one example. `loss(P, shift, example)` is a scalar,
+with P `[n, d]` for the position vectors and `shift` `[heads, n, n]` added to the attention logits
+of the first layer; `attention(P, example)` gives that layer's logits and weights, each
+`[heads, n, n]`. `jaxpe.nn.functions_of_positions` makes both of a Flax model.
+
+Expectations are over all examples, padding included: that is the loss that trains P, and what
+padding masks has δ = 0. Attention weights alone are averaged over the examples in which the query
+holds a token, since nobody asks where padding looks.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Bool, Float
+
+from jaxpe._types import ArrayLike
+from jaxpe.geometry.distances import floating
+from jaxpe.geometry.distributions import as_distributions
+from jaxpe.ntk.examples import expectation
+from jaxpe.theory.divergences import Distributions
+
+Loss = Callable[[Array, Array, Any], Array]
+Attention = Callable[[Array, Any], tuple[Array, Array]]
+Projection = Float[ArrayLike, "dim heads head_dim"]
+
+
+class PositionGradients(NamedTuple):
+    """Expectations over examples at one P, with δ_ij = ∂loss/∂L_ij of the first layer.
+
+    Attributes:
+        delta: E δ_ij by head.
+        weights: E A_ij by head.
+        forcing: b = −∂E[loss]/∂P.
+        through_logits: the part of b that goes through the first layer's logits. The rest goes
+            through its values and the residual stream.
+        by_means: that part with each δ replaced by its mean, so that what correlates δ with the
+            tokens is left out.
+    """
+
+    delta: Float[Array, "heads n n"]
+    weights: Float[Array, "heads n n"]
+    forcing: Float[Array, "n d"]
+    through_logits: Float[Array, "n d"]
+    by_means: Float[Array, "n d"]
+
+
+def position_gradients(
+    loss: Loss,
+    attention: Attention,
+    P: Float[ArrayLike, "n d"],
+    examples: Any,
+    *,
+    occupied: Bool[ArrayLike, "examples n"] | None = None,
+    batch_size: int = 8,
+) -> PositionGradients:
+    """Differentiate the expected loss by positions, whole and through attention logits alone.
+
+    With δ of each example, b through the logits is −E Σ_hij δ_hij ∂L_hij/∂P, a vector-Jacobian
+    product: exact for every model, whatever stands before the logits.
+
+    Args:
+        loss: `(P, shift, example) -> scalar`.
+        attention: `(P, example) -> (logits, weights)` of the first layer, for the tokens that the
+            loss sees (those with masked words, in a masked language model).
+        P: where to differentiate; 0 for what the paper calls initialisation.
+        examples: pytree of `[examples, ...]`.
+        occupied: true where an example has a token; everywhere when None.
+        batch_size: examples at a time; it bounds memory and changes nothing else.
+
+    Raises:
+        ValueError: where attention does not give two arrays `[heads, n, n]`.
+
+    >>> def logits(P, x):
+    ...     return ((x + P) @ (x + P).T)[None]
+    >>> def attention(P, x):
+    ...     return logits(P, x), jax.nn.softmax(logits(P, x))
+    >>> def loss(P, shift, x):
+    ...     return jnp.sum((jax.nn.softmax(logits(P, x) + shift) @ (x + P)) ** 2)
+    >>> found = position_gradients(loss, attention, jnp.zeros((2, 1)), jnp.array([[[1.0], [0.0]]]))
+    >>> found.delta.sum(axis=-1).round(12).tolist()    # softmax ignores a shift of a row
+    [[0.0, 0.0]]
+    """
+    P = jnp.asarray(P)
+    count = jax.tree.leaves(examples)[0].shape[0]
+    occupied = jnp.ones((count, P.shape[0]), bool) if occupied is None else jnp.asarray(occupied)
+    no_shift = jnp.zeros(_shape(attention, P, examples), P.dtype)
+    rows = (examples, occupied)
+
+    def of(row: tuple[Any, Array]) -> dict[str, Array]:
+        example, here = row
+        weights, back = _linearised(attention, P, example)
+        by_P, delta = jax.grad(loss, argnums=(0, 1))(P, no_shift, example)
+        here = here.astype(P.dtype)
+        return {
+            "delta": delta,
+            "weights": weights.astype(P.dtype) * here[None, :, None],
+            "forcing": -by_P,
+            "through_logits": -back(delta),
+            "queries": here,
+            "pairs": here[:, None] * here[None, :],
+        }
+
+    mean = expectation(of, rows, batch_size)
+    # E[δ x] = Pr[both there] E[δ x | both there], and δ is 0 elsewhere.
+    expected = mean["delta"] / jnp.where(mean["pairs"] > 0, mean["pairs"], 1.0)[None]
+
+    def by_means(row: tuple[Any, Array]) -> Array:
+        example, here = row
+        there = (here[:, None] & here[None, :])[None]
+        return -_linearised(attention, P, example)[1](jnp.where(there, expected, 0.0))
+
+    queries = jnp.where(mean["queries"] > 0, mean["queries"], 1.0)
+    return PositionGradients(
+        mean["delta"],
+        mean["weights"] / queries[None, :, None],
+        mean["forcing"],
+        mean["through_logits"],
+        expectation(by_means, rows, batch_size),
+    )
+
+
+def mean_embeddings(
+    mu: Distributions, embeddings: Float[ArrayLike, "vocab dim"]
+) -> Float[Array, "n dim"]:
+    """ē_i = Σ_v μ_i(v) E(v); 0 for absent positions.
+
+    >>> mean_embeddings(np.array([[0.5, 0.5]]), np.array([[1.0, 0.0], [3.0, 2.0]])).tolist()
+    [[2.0, 1.0]]
+    """
+    mu = as_distributions(mu)
+    embeddings = jnp.asarray(embeddings)
+    frequencies = jnp.where(mu.present[:, None], floating(mu.probabilities), 0.0)
+    return jnp.matmul(frequencies.astype(embeddings.dtype), embeddings, precision="highest")
+
+
+def forcing_of_means(
+    delta: Float[ArrayLike, "heads n n"],
+    means: Float[ArrayLike, "n dim"],
+    query: Projection,
+    key: Projection,
+) -> Float[Array, "n dim"]:
+    """b as Lemmas 12 and 14 have it: −Σ_hk (δ_hik ē_k M_hᵀ + δ_hki ē_k M_h)/√d_k, M = W_Q W_Kᵀ.
+
+    The paper writes Mᵀ in both terms; ∂L_ki/∂p_i = x_k M/√d_k has M, which is another matrix
+    unless M is symmetric.
+
+    >>> W = jnp.ones((1, 1, 1))
+    >>> delta = jnp.array([[[1.0, -1.0], [0.0, 0.0]]])
+    >>> forcing_of_means(delta, jnp.array([[0.0], [2.0]]), W, W).tolist()
+    [[2.0], [-0.0]]
+    """
+    delta = jnp.asarray(delta)
+    means, query, key = (jnp.asarray(x).astype(delta.dtype) for x in (means, query, key))
+    highest = lax.Precision.HIGHEST
+    of_keys = jnp.einsum("hik,kd,dhc,ehc->ie", delta, means, key, query, precision=highest)
+    of_queries = jnp.einsum("hki,kd,dhc,ehc->ie", delta, means, query, key, precision=highest)
+    return -(of_keys + of_queries) / query.shape[-1] ** 0.5
+
+
+def score_norms(query: Projection, key: Projection) -> Float[Array, " heads"]:
+    """‖M_h‖ = ‖W_Q,h W_K,hᵀ‖ (largest singular value), without forming `[dim, dim]`.
+
+    >>> score_norms(np.ones((4, 1, 1)), 3 * np.ones((4, 1, 1))).round(6).tolist()
+    [12.0]
+    """
+    return product_norms(query, jnp.transpose(jnp.asarray(key), (1, 2, 0)))
+
+
+def product_norms(
+    inward: Projection, outward: Float[ArrayLike, "heads head_dim dim2"]
+) -> Float[Array, " heads"]:
+    """‖W_h U_h‖ (largest singular value) by head, as of values and output, W_V W_O.
+
+    >>> product_norms(np.ones((4, 1, 1)), 3 * np.ones((1, 1, 4))).round(6).tolist()
+    [12.0]
+    """
+    # An orthonormal factor on either side changes no singular value.
+    left = jnp.linalg.qr(jnp.transpose(jnp.asarray(inward), (1, 0, 2)), mode="r")
+    right = jnp.linalg.qr(jnp.transpose(jnp.asarray(outward), (0, 2, 1)), mode="r")
+    product = jnp.einsum("hac,hbc->hab", left, right, precision=lax.Precision.HIGHEST)
+    return jnp.linalg.norm(product, ord=2, axis=(1, 2))
+
+
+def largest_norm(x: Float[ArrayLike, "n dim"]) -> Float[Array, ""]:
+    """‖x‖∞ = max ‖x_i‖ of rows.
+
+    >>> largest_norm(np.array([[3.0, 4.0], [0.0, 0.0]])).item()
+    5.0
+    """
+    return jnp.max(jnp.linalg.norm(jnp.asarray(x), axis=1), initial=0.0)
+
+
+def _linearised(
+    attention: Attention, P: Array, example: Any
+) -> tuple[Array, Callable[[Array], Array]]:
+    """Weights at P, and δ ↦ Σ δ_hij ∂L_hij/∂P."""
+    logits, back, weights = jax.vjp(lambda P: attention(P, example), P, has_aux=True)
+    return weights, lambda delta: back(delta.astype(logits.dtype))[0]
+
+
+def _shape(attention: Attention, P: Array, examples: Any) -> tuple[int, ...]:
+    example = jax.tree.map(lambda leaf: jax.eval_shape(lambda x: x[0], leaf), examples)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(attention, P, example))]
+    n = P.shape[0]
+    if len(shapes) != 2 or shapes[0] != shapes[1] or shapes[0][1:] != (n, n):
+        raise ValueError(
+            f"attention gives {shapes} for one example and {n} positions: pass a function that "
+            f"gives logits and weights of the first layer, each [heads, {n}, {n}]"
+        )
+    return shapes[0]

@@ -1,0 +1,142 @@
+"""Gradient flow in closed form, against an ODE solver and against descent in small steps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy.linalg import expm
+
+from jaxpe.ntk import gradient_flow, linearised_training, solve_flow
+
+RNG = np.random.default_rng(0)
+A = RNG.normal(size=(5, 5))
+ALPHA = A @ A.T / 5 + 0.1 * np.eye(5)
+B, START = RNG.normal(size=(5, 2)), RNG.normal(size=(5, 2))
+
+
+def test_solves_its_equation():
+    flow = gradient_flow(ALPHA, B, START)
+    end = np.linalg.solve(ALPHA, B)
+    for t in (0.0, 0.3, 2.0, 50.0):
+        np.testing.assert_allclose(flow.at(t), end + expm(-ALPHA * t) @ (START - end), atol=1e-12)
+
+
+def test_equals_the_ode_solver():
+    times = jnp.array([0.0, 0.5, 3.0, 20.0])
+    numbers = solve_flow(lambda P: B - ALPHA @ P, START, times, rtol=1e-9, atol=1e-11)
+    closed = jax.vmap(gradient_flow(ALPHA, B, START).at)(times)
+    np.testing.assert_allclose(closed, numbers, atol=1e-8)
+
+
+def test_of_a_kernel_with_coordinates():
+    whole = np.einsum("ij,ce->icje", ALPHA, np.diag([1.0, 3.0]))
+    flow = gradient_flow(whole, B, START)
+    for c, factor in enumerate((1.0, 3.0)):
+        alone = gradient_flow(factor * ALPHA, B[:, [c]], START[:, [c]])
+        np.testing.assert_allclose(flow.at(1.7)[:, [c]], alone.at(1.7), atol=1e-12)
+
+
+def test_fixed_point_of_a_regular_kernel():
+    end = gradient_flow(ALPHA, B, START).fixed_point()
+    np.testing.assert_allclose(end.positions, np.linalg.solve(ALPHA, B), atol=1e-10)
+    np.testing.assert_allclose(end.condition, np.linalg.cond(ALPHA))
+    assert (end.rank, end.singular, end.residual, end.stable) == (5, False, 0, True)
+
+
+def test_a_singular_kernel_gives_the_least_solution_and_says_so():
+    singular = A[:, :3] @ A[:, :3].T
+    inside = singular @ RNG.normal(size=(5, 2))
+    end = gradient_flow(singular, inside, START).fixed_point()
+    np.testing.assert_allclose(end.positions, np.linalg.pinv(singular) @ inside, atol=1e-9)
+    assert (end.rank, end.singular, end.condition) == (3, True, np.inf)
+    assert end.residual < 1e-12
+    outside = gradient_flow(singular, B, START)
+    assert 0.01 < outside.fixed_point().residual < 1
+    # Along the null space positions grow in proportion to time, without a division by zero.
+    kernel = np.linalg.svd(singular)[0][:, 3:]
+    grown = kernel.T @ (outside.at(1e3) - START)
+    np.testing.assert_allclose(grown, 1e3 * kernel.T @ B, rtol=1e-6)
+
+
+def test_nothing_at_all():
+    flow = gradient_flow(np.zeros((2, 2)), np.zeros((2, 1)), np.ones((2, 1)))
+    end = flow.fixed_point()
+    assert (end.rank, end.residual, end.stable) == (0, 0, True)
+    assert np.all(end.positions == 0)
+    assert np.all(flow.at(7.0) == 1)
+
+
+def test_negative_eigenvalues_are_unstable():
+    assert (
+        not gradient_flow(np.diag([1.0, -1.0]), np.ones((2, 1)), np.zeros((2, 1)))
+        .fixed_point()
+        .stable
+    )
+
+
+def test_small_times_keep_their_digits_in_float32():
+    flow = gradient_flow(*(x.astype(np.float32) for x in (1e-4 * ALPHA, B, 0 * START)))
+    wide = gradient_flow(1e-4 * ALPHA, B, 0 * START)
+    np.testing.assert_allclose(flow.at(1e-2), wide.at(1e-2), rtol=1e-5)
+
+
+def test_under_transforms():
+    def end(scale):
+        return jnp.sum(gradient_flow(scale * ALPHA, B, START).at(1.0) ** 2)
+
+    slope = jax.jit(jax.grad(end))(1.0)
+    np.testing.assert_allclose(slope, (end(1 + 1e-5) - end(1 - 1e-5)) / 2e-5, rtol=1e-5)
+    many = jax.vmap(lambda b: gradient_flow(ALPHA, b, START).at(1.0))(np.stack([B, 2 * B]))
+    np.testing.assert_allclose(many[1], gradient_flow(ALPHA, 2 * B, START).at(1.0))
+
+
+def test_shapes_are_checked():
+    with pytest.raises(ValueError, match=r"alpha has shape \(5, 5\), b \(5, 3\) and P_0 \(5, 2\)"):
+        gradient_flow(ALPHA, np.zeros((5, 3)), START)
+    with pytest.raises(ValueError, match=r"alpha has shape \(5, 2\)"):
+        gradient_flow(B, B, START)
+
+
+def network(params, x):
+    return jnp.tanh(x @ params["in"]) @ params["out"]
+
+
+def gap(width, *, steps=60, rate=0.5):
+    """Trained in the parametrisation in which the kernel stays as the width grows."""
+    rng = np.random.default_rng(1)
+    params = {"in": rng.normal(size=(3, width)), "out": rng.normal(size=(width, 1))}
+    x, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 1))
+
+    def scaled(params, x):
+        return network(params, x) / np.sqrt(width)
+
+    def loss(outputs):
+        return jnp.mean((outputs - y) ** 2)
+
+    return linearised_training(
+        scaled, loss, jax.tree.map(jnp.asarray, params), x, optimizer=optax.sgd(rate), steps=steps
+    )
+
+
+def test_wide_networks_train_as_their_linearisation_does():
+    narrow, wide = gap(16), gap(1024)
+    assert narrow.losses[-1] < 0.7 * narrow.losses[0]
+    assert narrow.output_distance[0] == narrow.moved[0] == 0
+    assert wide.output_distance.max() < narrow.output_distance.max() / 2
+    assert wide.moved[-1] < narrow.moved[-1] / 3
+    assert np.abs(wide.losses - wide.linear_losses).max() < 0.02
+
+
+def test_a_model_linear_in_its_parameters_has_no_gap():
+    found = linearised_training(
+        lambda w, x: x @ w,
+        lambda y: jnp.mean((y - 1) ** 2),
+        jnp.ones(3) / 2,
+        RNG.normal(size=(6, 3)),
+        optimizer=optax.adam(0.1),
+        steps=20,
+    )
+    assert found.losses.shape == (21,)
+    assert np.all(found.output_distance < 1e-14)
+    np.testing.assert_allclose(found.losses, found.linear_losses)

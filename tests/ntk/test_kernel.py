@@ -1,0 +1,396 @@
+"""Empirical kernels: equal to their definition in every implementation, block, transform."""
+
+import functools
+import os
+import re
+import subprocess
+import sys
+import warnings
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn
+from jaxpe.ntk import empirical_ntk, ntk_costs
+from jaxpe.ntk.sensitivity import warn_of_dead_parameters
+from tests.nn import models
+from tests.ntk.networks import NAMES, QUICK, dense_kernel, network, reduced
+
+IMPLEMENTATIONS = ("structured_derivatives", "jacobian_contraction", "ntk_vector_products")
+
+
+def kernel(f, x1, x2, params, **options):
+    def run(x1, x2, params):
+        return empirical_ntk(f, x1, x2, params, **options)
+
+    return jax.jit(run, compiler_options=QUICK)(x1, x2, params)
+
+
+def close(actual, desired, *, rtol=1e-9):
+    desired = np.asarray(desired)
+    np.testing.assert_allclose(actual, desired, rtol=0, atol=rtol * np.abs(desired).max())
+
+
+@functools.cache
+def example(name):
+    """A network, two batches, and the kernel between them."""
+    f, params, (x1, x2) = network(name, batches=(4, 3))
+    return f, x1, x2, params, dense_kernel(f, x1, x2, params)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_equals_the_definition(name, implementation):
+    f, x1, x2, params, dense = example(name)
+    close(kernel(f, x1, x2, params, trace_axes=(), implementation=implementation), dense)
+
+
+def hidden(params, ids):
+    """Outputs with three axes: tokens and two groups of coordinates."""
+    x = jnp.tanh(params["table"][ids] + params["positions"][None])
+    return (x @ params["w1"]).reshape(*ids.shape, 4, -1)
+
+
+AXES = [((), ()), ((-1, 1), ()), ((2,), (1,)), ((1,), (3,)), ((), (1, 0)), ((0, 3), (2,))]
+
+
+@pytest.mark.parametrize("implementation", ["structured_derivatives", "ntk_vector_products"])
+def test_axes(implementation):
+    _, params, (ids,) = network("transformer", batches=(3,))
+    params = {key: params[key] for key in ("table", "positions", "w1")}
+    whole = np.asarray(dense_kernel(hidden, ids, ids, params))
+    for trace_axes, diagonal_axes in AXES if implementation[0] == "s" else AXES[2::3]:
+        axes = {"trace_axes": trace_axes, "diagonal_axes": diagonal_axes}
+        ours = kernel(
+            hidden, ids, None, params, implementation=implementation, block_size=2, **axes
+        )
+        close(ours, reduced(whole, **axes))
+
+
+@pytest.mark.parametrize(
+    ("implementation", "size"),
+    [*[("structured_derivatives", size) for size in (1, 3)], ("ntk_vector_products", 2)],
+)
+def test_block_size_changes_nothing(implementation, size):
+    f, x1, x2, params, dense = example("mlp")
+    run = partial(kernel, f, implementation=implementation, trace_axes=(), block_size=size)
+    close(run(x1, x2, params), dense)
+    close(run(x1, None, params), dense_kernel(f, x1, x1, params))
+
+
+def test_pieces_change_nothing(monkeypatch):
+    monkeypatch.setattr("jaxpe.ntk.cost.WORKSPACE", 1)  # one example at a time
+    f, x1, x2, params, dense = example("cnn")
+    close(kernel(f, x1, x2, params, trace_axes=()), dense)
+
+
+def test_small_budgets_mean_small_blocks(monkeypatch):
+    f, params, (x,) = network("mlp", batches=(5,))
+    before = ntk_costs(f, x, None, params)["jacobian_contraction"]
+    assert before.block_size == 5
+    monkeypatch.setattr("jaxpe.ntk.cost.BUDGET", before.bytes / 2)
+    after = ntk_costs(f, x, None, params)["jacobian_contraction"]
+    assert 1 <= after.block_size < 5
+    assert after.bytes <= before.bytes / 2
+
+
+def test_the_kernel_is_symmetric_and_positive():
+    f, params, (x,) = network("mlp", batches=(5,))
+    whole = kernel(f, x, None, params, trace_axes=(), block_size=2)
+    matrix = np.asarray(whole).transpose(0, 2, 1, 3).reshape(15, 15)
+    np.testing.assert_allclose(matrix, matrix.T, atol=1e-12)
+    assert np.linalg.eigvalsh(matrix)[0] > -1e-10
+
+
+# Parameters that Jacobians in factors must not be taken for: used twice, sliced, scaled before.
+def tied(params, ids):
+    x = params["table"][ids]
+    return (jnp.tanh(x @ params["w"].T) @ params["w"]) @ params["table"].T
+
+
+def looped(params, x):
+    def layer(x, w):
+        return jnp.tanh(x @ w), None
+
+    return jax.lax.scan(layer, x, params["layers"])[0] @ (2.0 * params["w"])[:, :2]
+
+
+def products_of_weights(params, x):
+    return jax.jit(lambda a, b: x @ (a @ b))(params["a"], params["b"]) ** 2
+
+
+def itself(params, x):
+    return params["w"] + 0.0 * x
+
+
+def looked_up_outside(params, ids):
+    rows = params["table"].at[ids].get(mode="fill", fill_value=0.0)
+    clipped = params["more"].at[ids].get(mode="clip")
+    return (rows * clipped).sum(1)
+
+
+@pytest.mark.parametrize("f", [tied, looped, products_of_weights, itself, looked_up_outside])
+def test_unusual_uses_of_parameters(f):
+    rng = np.random.default_rng(0)
+
+    def draw(*shape):
+        return jnp.asarray(rng.standard_normal(shape))
+
+    ids = rng.integers(0, 5, (4, 3))
+    params, x = {
+        tied: ({"table": draw(5, 3), "w": draw(3, 3)}, ids),
+        looped: ({"layers": draw(3, 4, 4), "w": draw(4, 3)}, draw(4, 4)),
+        products_of_weights: ({"a": draw(4, 3), "b": draw(3, 2)}, draw(4, 4)),
+        itself: ({"w": draw(1, 4)}, draw(4, 4)),
+        looked_up_outside: ({"table": draw(5, 4), "more": draw(5, 4)}, ids * 2 - 1),
+    }[f]
+    dense = dense_kernel(f, x, x, params)
+    for implementation in ("structured_derivatives", "ntk_vector_products"):
+        close(kernel(f, x, None, params, trace_axes=(), implementation=implementation), dense)
+
+
+@pytest.mark.parametrize("layout", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"window_strides": (2, 1), "padding": ((1, 2), (0, -1)), "rhs_dilation": (1, 2)},
+        {"window_strides": (1, 2), "padding": ((0, 1), (2, 0)), "lhs_dilation": (2, 1)},
+        {"window_strides": (1, 1), "padding": "SAME", "feature_group_count": 2},
+    ],
+)
+def test_convolutions(layout, options):
+    rng = np.random.default_rng(0)
+
+    def draw(spec, sizes):
+        return jnp.asarray(rng.standard_normal([sizes[c] for c in spec]))
+
+    groups = options.get("feature_group_count", 1)
+    x = draw(layout[0], {"N": 3, "H": 6, "W": 5, "C": 2})
+    w = draw(layout[1], {"H": 3, "W": 2, "I": 2 // groups, "O": 4})
+
+    def f(params, x):
+        y = jax.lax.conv_general_dilated(x, params, dimension_numbers=layout, **options)
+        return jnp.tanh(y).sum((2, 3) if layout[2] == "NCHW" else (1, 2))
+
+    ours = kernel(f, x, None, w, trace_axes=(), implementation="structured_derivatives")
+    close(ours, dense_kernel(f, x, x, w))
+
+
+def test_a_transformer_of_the_library():
+    apply, params = models.encoder(
+        jaxpe.chain(jaxpe.rope(head_dim=4), jaxpe.t5(num_heads=2)), scan=False
+    )
+
+    def f(params, ids):
+        return apply(params, ids).hidden[:, 0]
+
+    ids = models.some_ids(3, models.N)
+    dense = dense_kernel(f, ids, ids, params, trace_axes=(-1,))
+    close(kernel(f, ids, None, params), dense)
+
+
+def test_inputs_are_pytrees():
+    f, params, (x,) = network("mlp")
+
+    def g(params, batch):
+        return f(params, batch["x"]) * batch["scale"][:, None]
+
+    batch = {"x": x, "scale": jnp.arange(1.0, 6.0)}
+    close(
+        kernel(g, batch, None, params, trace_axes=(), block_size=2),
+        dense_kernel(g, batch, batch, params),
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("dtype", "rtol"), [(jnp.float32, 1e-5), (jnp.bfloat16, 0.1)])
+def test_kernels_are_float32_or_wider(name, dtype, rtol):
+    *_, dense = example(name)
+    f, params, (x1, x2) = network(name, batches=(4, 3), dtype=dtype)
+    ours = kernel(f, x1, x2, params, trace_axes=())
+    assert ours.dtype == jnp.float32
+    close(ours, dense, rtol=rtol)
+
+
+def test_an_ensemble_by_vmap():
+    f, _, (x,) = network("mlp")
+    members = [network("mlp", seed=seed)[1] for seed in range(3)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+    many = jax.jit(jax.vmap(lambda params: empirical_ntk(f, x, None, params)))(stacked)
+    for member, one in zip(members, many, strict=True):
+        close(one, dense_kernel(f, x, x, member, trace_axes=(-1,)))
+
+
+@pytest.mark.parametrize("implementation", ["structured_derivatives", "ntk_vector_products"])
+def test_gradient_equals_finite_differences(implementation):
+    f, params, (x,) = network("mlp", batches=(4,))
+    weights = jnp.asarray(np.random.default_rng(1).standard_normal((4, 4)))
+    rng = np.random.default_rng(2)
+    direction = jax.tree.map(lambda a: jnp.asarray(rng.standard_normal(a.shape)), params)
+
+    def along(t):
+        moved = jax.tree.map(lambda p, d: p + t * d, params, direction)
+        options = {"implementation": implementation, "block_size": 2}
+        return jnp.sum(weights * empirical_ntk(f, x, None, moved, **options))
+
+    value, slope = (jax.jit(g, compiler_options=QUICK) for g in (along, jax.grad(along)))
+    numerical = (value(1e-5) - value(-1e-5)) / 2e-5
+    slope = slope(0.0)
+    np.testing.assert_allclose(slope, numerical, rtol=1e-6)
+
+
+def test_closes_over_traced_values():
+    """f may use values of the transformation it is called in."""
+    f, params, (x,) = network("mlp")
+
+    def scaled(scale):
+        return empirical_ntk(lambda params, x: scale * f(params, x), x, None, params, block_size=2)
+
+    close(jax.jit(scaled)(2.0), 4.0 * dense_kernel(f, x, x, params, trace_axes=(-1,)))
+
+
+def test_auto_is_what_the_estimate_says():
+    f, params, (x,) = network("mlp")
+    costs = ntk_costs(f, x, None, params)
+    assert min(costs, key=lambda name: costs[name].flops) == "structured_derivatives"
+    close(kernel(f, x, None, params), dense_kernel(f, x, x, params, trace_axes=(-1,)))
+
+
+def test_costs_are_those_of_the_docstring():
+    N, M, i, k, s = 7, 5, 6, 4, 3
+
+    def f(params, x):
+        return (x @ params).reshape(len(x), -1)  # s·k outputs, s rows of x
+
+    x1, x2, params = jnp.ones((N, s, i)), jnp.ones((M, s, i)), jnp.ones((i, k))
+    outputs, P, forward = s * k, i * k, 2 * s * i * k
+    for axes, Q in [((-1,), outputs), ((), outputs**2)]:
+        costs = ntk_costs(f, x1, x2, params, trace_axes=axes)
+        jacobian, products = costs["jacobian_contraction"], costs["ntk_vector_products"]
+        assert jacobian.flops == (N + M) * (1 + 2 * outputs) * forward + 2 * N * M * Q * P
+        assert products.flops == (
+            N * forward + M * (1 + 2 * outputs) * forward + 2 * N * M * outputs * forward
+        )
+        factored = (N + M) * (1 + outputs) * forward + 2 * N * M * s**2 * (i + Q * k)
+        assert costs["structured_derivatives"].flops == min(factored, jacobian.flops)
+
+
+def test_flops_of_loops_and_branches():
+    def f(params, x):
+        y = jax.lax.fori_loop(0, 10, lambda _, y: y @ params, x)
+        return jax.lax.cond(True, lambda y: y @ params @ params, lambda y: y, y)
+
+    costs = ntk_costs(f, jnp.ones((2, 5)), None, jnp.ones((5, 5)))
+    forward = (costs["ntk_vector_products"].flops) / (2 + 2 * 11 + 2 * 4 * 5)
+    assert 12 * 2 * 25 <= forward < 12 * 2 * 25 + 100
+
+
+MESH = """
+import jax, jax.numpy as jnp, numpy as np
+from jaxpe.ntk import empirical_ntk
+
+jax.config.update("jax_enable_x64", True)
+rng = np.random.default_rng(0)
+x1, x2, params = (rng.standard_normal(shape) for shape in ((6, 4), (5, 4), (4, 3)))
+f = lambda params, x: jnp.tanh(x @ params)
+mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+
+@jax.jit
+def run(x1, x2, params):
+    kernel = lambda *x, **options: empirical_ntk(f, *x, params, **options)
+    spread = kernel(x1, x2, mesh=mesh, block_size=2)
+    alone = kernel(x1, None, mesh=mesh), kernel(x1, None, mesh=mesh, diagonal_axes=(0,))
+    whole = kernel(x1, x2), kernel(x1, None), kernel(x1, None, diagonal_axes=(0,))
+    return (spread, *alone), whole
+
+ours, whole = run(x1, x2, params)
+for one, other in zip(ours, whole, strict=True):
+    assert len(one.sharding.device_set) == 4
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+"""
+
+
+def test_rows_spread_over_devices():
+    environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        "JAX_PLATFORMS": "cpu",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", MESH], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+X = jnp.asarray(np.random.default_rng(0).standard_normal((3, 4)))
+PARAMS = {"w": jnp.eye(4), "w_out": jnp.ones((4, 3)), "b_out": jnp.zeros((1, 3))}
+
+
+def F(params, x):
+    return (x @ params["w"]) @ params["w_out"] + params["b_out"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"implementation": "fast"}, "'fast', not one of"),
+        ({"block_size": 0}, "at least 1"),
+        ({"trace_axes": (2,)}, "has 2, but outputs have 2 axes"),
+        ({"diagonal_axes": (-3,)}, "diagonal_axes has -3"),
+        ({"trace_axes": (1, -1)}, "names an axis twice"),
+        ({"trace_axes": (1,), "diagonal_axes": (-1,)}, "both in trace_axes and diagonal_axes"),
+        ({"x2": X[:2], "diagonal_axes": (0,)}, "3 examples and x2 2"),
+        ({"x2": X[:, :2]}, "float64[2]"),
+        ({"x2": {"x": X}}, "differ in structure"),
+        ({"x1": {"x": X, "n": jnp.ones(2)}}, "one leading axis"),
+        ({"x1": jnp.ones(())}, "one leading axis"),
+        ({"x1": X[:0]}, "no examples"),
+        ({"params": {"w": jnp.ones(2), "steps": jnp.ones(2, int)}}, "params['steps'] is int64"),
+        ({"params": {}}, "nothing to differentiate"),
+        ({"f": lambda p, x: F(p, x).sum()}, "must have the batch as leading axis"),
+        ({"f": lambda p, x: F(p, x)[:2]}, "3 examples to shape [2, 3]"),
+        ({"f": lambda p, x: (F(p, x), x)}, "f returns tuple, not one array"),
+        ({"f": lambda p, x: F(p, x) > 0}, "f returns bool"),
+    ],
+)
+def test_errors(change, message, monkeypatch):
+    # Types are checked in tests only, and would be first.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    given = {"f": F, "x1": X, "x2": None, "params": PARAMS} | change
+    positional = [given.pop(name) for name in ("f", "x1", "x2", "params")]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        empirical_ntk(*positional, **given)
+
+
+def test_a_mesh_needs_its_axis():
+    mesh = jax.make_mesh((1,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+    with pytest.raises(ValueError, match="name one of them 'data'"):
+        empirical_ntk(F, X, None, PARAMS, mesh=mesh)
+
+
+def test_a_read_out_of_zeros_is_warned_of():
+    zeroed = PARAMS | {"w_out": jnp.zeros_like(PARAMS["w_out"])}
+    with pytest.warns(UserWarning, match="of all parameters b_out and w_out moves"):
+        empirical_ntk(F, X, None, zeroed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        empirical_ntk(F, X, None, zeroed, warn=False)
+        jax.jit(lambda p: empirical_ntk(F, X, None, p))(zeroed)
+        empirical_ntk(F, X, None, PARAMS)
+
+
+def test_a_read_out_of_zeros_is_found_in_a_model_of_the_library():
+    def make():
+        encoder = nn.Encoder(models.config(), encoding=jaxpe.identity(), rngs=nnx.Rngs(0))
+        return nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
+
+    apply, params = models.split(make)
+    params["output"]["kernel"].set_value(jnp.zeros((8, 2)))
+    f = jax.jit(lambda params, ids: apply(params, ids).logits)
+    with pytest.warns(UserWarning, match="output/bias and output/kernel"):
+        warn_of_dead_parameters(f, params, models.some_ids(2, 3))

@@ -1,0 +1,64 @@
+"""Comparisons and what is said of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxpe.theory import Audit, all_at_most, at_most, verdict
+
+
+def test_a_comparison_has_both_sides():
+    found = at_most(2.0, 5.0)
+    assert (found.lhs, found.rhs, found.slack, found.holds) == (2, 5, 3, True)
+    assert not at_most(5.0, 2.0).holds
+    assert at_most(2.0, 2.0).holds
+
+
+def test_tolerance_is_relative():
+    assert not at_most(1.0 + 1e-6, 1.0).holds
+    assert at_most(1.0 + 1e-6, 1.0, tolerance=1e-5).holds
+    assert at_most(1e6 + 1.0, 1e6, tolerance=1e-5).holds
+    assert not at_most(1e-12, 0.0, tolerance=1e-5 / 2).holds
+
+
+@pytest.mark.parametrize("sides", [(np.nan, 1.0), (1.0, np.nan)])
+def test_nothing_holds_of_nan(sides):
+    assert not at_most(*sides).holds
+    lhs, rhs = (jnp.array([0.0, side]) for side in sides)
+    assert not all_at_most(lhs, rhs).holds
+
+
+def test_infinities():
+    assert at_most(1.0, np.inf).holds
+    assert not at_most(np.inf, 1.0).holds
+    assert at_most(np.inf, np.inf).holds
+    assert at_most(np.inf, np.inf).slack == 0
+
+
+def test_the_worst_of_many():
+    lhs, rhs = jnp.array([[1.0, 7.0], [2.0, 0.0]]), jnp.array([[2.0, 4.0], [9.0, 0.0]])
+    worst = all_at_most(lhs, rhs)
+    assert (worst.lhs, worst.rhs, worst.slack, worst.holds) == (7, 4, -3, False)
+    others = all_at_most(lhs, rhs, where=jnp.array([[True, False], [True, True]]))
+    assert (others.lhs, others.rhs, others.holds) == (0, 0, True)
+    nothing = all_at_most(lhs, rhs, where=jnp.zeros((2, 2), bool))
+    assert (nothing.lhs, nothing.rhs, nothing.slack, nothing.holds) == (0, 0, 0, True)
+
+
+def test_passes_through_jit_and_vmap():
+    def audit(x):
+        return Audit({"h": at_most(x, 1.0)}, {"c": all_at_most(x * jnp.arange(3.0), 2.0)}, {})
+
+    found = jax.jit(jax.vmap(audit))(jnp.array([0.5, 3.0]))
+    assert found.hypotheses["h"].holds.tolist() == [True, False]
+    assert found.conclusions["c"].lhs.tolist() == [1.0, 6.0]
+
+
+def test_verdicts():
+    yes, no = at_most(0.0, 1.0), at_most(1.0, 0.0)
+    assert verdict(Audit({"H1": yes}, {"(1)": yes}, {})) == "holds"
+    assert verdict(Audit({"H1": yes}, {"(1)": no, "(2)": yes}, {})) == "refuted: (1) fails"
+    assert verdict(Audit({"H1": no}, {"(1)": yes}, {})) == "not claimed: H1 fails; holds"
+    both = Audit({"H1": no, "H2": no}, {"(1)": no, "(2)": no}, {})
+    assert verdict(both) == "not claimed: H1, H2 fail; (1), (2) fail"

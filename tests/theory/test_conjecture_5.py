@@ -1,0 +1,251 @@
+"""Monotone corpora, monotone positions, and which violations are more than noise."""
+
+import importlib
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from jaxpe import (
+    Distances,
+    PositionCounts,
+    count_tokens,
+    euclidean_distances,
+    hellinger_distances,
+    is_monotone,
+    monotonicity_violation_rate,
+)
+from jaxpe.data import zipf_drift, zipf_stationary
+from jaxpe.theory.conjecture_5 import conjecture_5, even_positions_loss, monotonicity_test
+
+module = importlib.import_module("jaxpe.theory.conjecture_5")  # its function has its name
+
+RNG = np.random.default_rng(0)
+audit_of = jax.jit(conjecture_5)
+N, VOCAB, FOLDS, DOCUMENTS = 12, 300, 16, 4000
+
+
+def triples(delta, form):
+    """(δ_ij, δ_ik) of all triples, by the definition."""
+    n = len(delta)
+    i, j, k = (x.ravel() for x in np.indices((n, n, n)))
+    near, far = abs(i - j), abs(i - k)
+    asked = near < far if form == "strict" else (near == far) & (delta[i, j] >= delta[i, k])
+    asked &= (i != j) & (j != k) & (i != k)
+    return delta[i, j][asked], delta[i, k][asked]
+
+
+@pytest.mark.parametrize("form", ["strict", "ties"])
+def test_the_worst_is_that_of_all_triples(form):
+    for seed in range(5):
+        P = np.random.default_rng(seed).standard_normal((7, 2))
+        delta = np.asarray(euclidean_distances(P).values)
+        audit = audit_of(delta, P)
+        nearer, farther = triples(delta, form)
+        worst = np.argmin(farther - nearer)
+        for part in (audit.hypotheses[form], audit.conclusions[form]):
+            np.testing.assert_allclose([part.lhs, part.rhs], [nearer[worst], farther[worst]])
+            assert not part.holds
+        np.testing.assert_allclose(
+            audit.measured["violation_rate_P"], monotonicity_violation_rate(P)
+        )
+
+
+def test_both_forms_together_are_definition_9():
+    line = np.arange(7.0)[:, None]
+    for P in (line, line**2, np.ones((7, 1)), RNG.standard_normal((7, 2)), np.sin(line)):
+        conclusions = audit_of(np.zeros((7, 7)), P).conclusions
+        assert bool(is_monotone(P)) == all(bool(c.holds) for c in conclusions.values())
+    quadratic = audit_of(np.zeros((7, 7)), line**2)
+    assert not quadratic.conclusions["ties"].holds
+    np.testing.assert_allclose(quadratic.measured["asymmetry_P"], 2 * 9 / 36)
+
+
+def test_equal_offsets_do_not_force_a_function_of_the_offset():
+    """The literal hypothesis holds, and yet d(0, 2) ≠ d(1, 3)."""
+    i, j = np.indices((7, 7))
+    first, offset = np.minimum(i, j), abs(i - j)
+    D = np.where(offset, 1 + 0.1 * offset + 0.02 * (first % np.maximum(offset, 1)), 0)
+    assert D[1, 3] > D[0, 2] + 0.01
+    line = np.arange(7.0)[:, None]
+    assert all(h.holds for h in audit_of(D, line).hypotheses.values())
+    D[2, 4] = D[4, 2] = 1.25  # the tie around 2 asks for d(0, 2) = d(2, 4)
+    ties = audit_of(D, line).hypotheses["ties"]
+    assert not ties.holds
+    np.testing.assert_allclose([ties.lhs, ties.rhs], [1.25, 1.2])
+
+
+def test_absent_positions_take_no_part():
+    present = np.array([True, True, False, True, True, True, False])
+    P = RNG.standard_normal((7, 2))
+    D = Distances(euclidean_distances(P).values, jnp.asarray(present))
+    holed = np.where(present[:, None], P, np.nan)
+    audit = audit_of(D, holed)
+    for one, other in zip(audit.hypotheses.values(), audit.conclusions.values(), strict=True):
+        np.testing.assert_allclose(one.lhs, other.lhs)
+    np.testing.assert_allclose(
+        audit.measured["violation_rate_P"], monotonicity_violation_rate(P, present=present)
+    )
+
+
+def test_vmap_and_float32():
+    points, zeros = RNG.standard_normal((2, 7, 2)), np.zeros((7, 7))
+    many = jax.jit(jax.vmap(conjecture_5, in_axes=(None, 0)))(
+        zeros.astype(np.float32), points.astype(np.float32)
+    )
+    one = audit_of(zeros, points[1])
+    for single, double in zip(jax.tree.leaves(many), jax.tree.leaves(one), strict=True):
+        np.testing.assert_allclose(single[1], double, rtol=1e-5, atol=1e-6)
+
+
+def test_a_task_that_reads_even_positions_refutes_it():
+    """All d_H = 0, and every minimiser found has p_0 = p_2 ≠ p_1."""
+    loss = lambda z: even_positions_loss(z[:, None], jnp.ones(1))  # noqa: E731
+
+    @jax.jit
+    @jax.vmap
+    def minimised(z):
+        z = jax.lax.fori_loop(0, 400, lambda _, z: z - 0.5 * jax.grad(loss)(z), z)
+        newton = lambda _, z: z - jnp.linalg.solve(jax.hessian(loss)(z), jax.grad(loss)(z))  # noqa: E731
+        return jax.lax.fori_loop(0, 4, newton, z)
+
+    found = minimised(jnp.asarray(2 * RNG.standard_normal((20, 4))))
+    a = 0.8902442
+    np.testing.assert_allclose(found, np.tile([a, -a, a, -a], (20, 1)), atol=1e-6)
+    z = found[0]
+    assert jnp.abs(jax.grad(loss)(z)).max() < 1e-12
+    assert jnp.linalg.eigvalsh(jax.hessian(loss)(z)).min() > 0
+    # Along (a, −a, a, −a) the loss is (1 − s)² + 4 ridge a² with s = 1/(1 + e^{−2a}).
+    a = z[0]
+    s = 1 / (1 + jnp.exp(-2 * a))
+    np.testing.assert_allclose(loss(z), (1 - s) ** 2 + 0.04 * a**2)
+    audit = audit_of(np.zeros((4, 4)), z[:, None])
+    assert all(h.holds for h in audit.hypotheses.values())
+    strict = audit.conclusions["strict"]
+    assert not strict.holds
+    np.testing.assert_allclose([strict.lhs, strict.rhs], [2 * a, 0], atol=1e-12)
+
+
+def test_no_monotone_positions_come_near_that_loss():
+    """Arithmetic progressions, which monotonicity with ties asks for, lose at least 0.19."""
+    steps = np.linspace(-20, 20, 4001)
+    losses = jax.vmap(
+        lambda b: even_positions_loss(b * jnp.arange(4.0)[:, None], jnp.ones(1), ridge=0.0)
+    )(steps)
+    assert losses.min() > 0.19
+
+
+def arc(n, vocab):
+    """√μ_i at equal angles on an arc between two disjoint distributions: strictly monotone."""
+    base = 1 / np.arange(1, vocab + 1)
+    ends = np.sqrt([base * (np.arange(vocab) % 2 == k) for k in (0, 1)])
+    ends /= np.linalg.norm(ends, axis=1, keepdims=True)
+    angle = np.pi / 4 + 0.02 * np.arange(n)[:, None]
+    return (np.cos(angle) * ends[0] + np.sin(angle) * ends[1]) ** 2
+
+
+def drawn(mu, seed, sizes):
+    """Counts in folds, without the documents."""
+    rng = np.random.default_rng(seed)
+    cells = [[rng.multinomial(size // FOLDS, p) for p, size in zip(mu, sizes, strict=True)]
+             for _ in range(FOLDS)]  # fmt: skip
+    return PositionCounts(jnp.asarray(cells, jnp.int32), jnp.int32(max(sizes)), jnp.int32(0))
+
+
+shares_of = jax.jit(monotonicity_test, static_argnames=("level", "least"))
+
+
+def mean_of(many):
+    return [np.mean([getattr(test, field) for test in many]) for field in many[0]._fields[:3]]
+
+
+def test_without_signal_the_false_positives_are_near_the_level():
+    mu = zipf_stationary(documents=1, length=N, vocab_size=VOCAB).distributions
+    equal = [shares_of(drawn(mu, seed, [DOCUMENTS] * N)) for seed in range(16)]
+    violated, significant, upheld = mean_of(equal)
+    assert 0.4 < violated < 0.6
+    assert 0.02 < significant < 0.06
+    assert 0.02 < upheld < 0.06
+
+
+def test_thin_positions_are_not_taken_for_distant_ones():
+    mu = zipf_stationary(documents=1, length=N, vocab_size=VOCAB).distributions
+    sizes = np.linspace(DOCUMENTS, 0.3 * DOCUMENTS, N).astype(int)
+    violated, significant, upheld = mean_of([shares_of(drawn(mu, s, sizes)) for s in range(16)])
+    assert 0.4 < violated < 0.6
+    assert 0.02 < significant < 0.06
+    assert 0.02 < upheld < 0.06
+
+
+def test_a_monotone_corpus_is_upheld():
+    mu = arc(N, VOCAB)
+    assert monotonicity_violation_rate(hellinger_distances(mu)) == 0
+    violated, significant, upheld = mean_of(
+        [shares_of(drawn(mu, seed, [DOCUMENTS] * N)) for seed in range(8)]
+    )
+    assert violated > 0.01  # noise alone
+    assert significant < 0.02
+    assert upheld > 0.5
+
+
+def test_true_violations_are_found():
+    mu = zipf_drift(documents=1, length=N, vocab_size=VOCAB, strength=0.15).distributions
+    true = monotonicity_violation_rate(hellinger_distances(mu))
+    assert true > 0.1
+    violated, significant, _ = mean_of([shares_of(drawn(mu, s, [40_000] * N)) for s in range(4)])
+    np.testing.assert_allclose(violated, true, atol=0.03)
+    assert significant > 0.5 * true
+
+
+def test_its_sums_are_those_of_the_definition():
+    K = RNG.standard_normal((15, 5))  # 6 folds
+    U, error = module._triples_of_row(jnp.asarray(K), 6)
+    h = np.zeros((6, 6))
+    h[np.triu_indices(6, 1)] = K[:, 1] - K[:, 3]
+    h = h + h.T
+    a, b, c, d = np.indices((6,) * 4).reshape(4, -1)
+    distinct = np.array([len(set(row)) == 4 for row in zip(a, b, c, d, strict=True)])
+    four = (h[a, b] * h[c, d])[distinct].mean()
+    mean, square = h.sum() / 30, (h**2).sum() / 30
+    np.testing.assert_allclose(U[1, 3], mean)
+    np.testing.assert_allclose(error[1, 3] ** 2, max(mean**2 - four, 2 * square / 30))
+    assert error[2, 2] == 0
+
+
+def test_expected_roots_are_those_of_thinning():
+    cells = np.array([[0, 1, 5, 63, 64, 700]] * 3, np.int32)
+    kept = jnp.array([1.0, 0.8, 0.5])
+    roots = module._expected_roots(jnp.asarray(cells), kept, module._root_table(kept))
+    np.testing.assert_allclose(roots[0], np.sqrt(cells[0]))
+    for q, row in zip(kept, roots, strict=True):
+        x = np.arange(701)
+        exact = [np.sum(np.sqrt(x) * scipy.stats.binom.pmf(x, c, float(q))) for c in cells[0]]
+        np.testing.assert_allclose(row, exact, rtol=1e-5)
+
+
+def test_counts_of_documents_and_float32():
+    corpus = zipf_stationary(documents=2000, length=N, vocab_size=VOCAB)
+    counts = count_tokens(corpus.ids, vocab_size=VOCAB, folds=FOLDS)
+    with jax.enable_x64(False):
+        single = shares_of(counts)
+    double = shares_of(counts)
+    assert single.violated.dtype == jnp.float32
+    np.testing.assert_allclose(single.significant, double.significant, atol=0.005)
+    assert double.present.all()
+    few = shares_of(counts._replace(tokens=counts.tokens.at[:, 3].set(counts.tokens[:, 3] // 8)))
+    assert few.present.tolist() == [i != 3 for i in range(N)]
+
+
+def test_bad_input_is_refused():
+    counts = PositionCounts(jnp.zeros((3, 4, 5), jnp.int32), jnp.int32(0), jnp.int32(0))
+    with pytest.raises(ValueError, match=r"shape \(3, 4, 5\): the test needs at least four folds"):
+        inspect.unwrap(monotonicity_test)(counts)
+    counts = counts._replace(tokens=jnp.zeros((4, 4, 5), jnp.int32))
+    with pytest.raises(ValueError, match=r"level is 0.7 and least 0.25: pass values in"):
+        inspect.unwrap(monotonicity_test)(counts, level=0.7)
+    nothing = shares_of(counts)
+    assert (nothing.violated, nothing.significant, nothing.upheld) == (0, 0, 0)
+    assert not nothing.present.any()

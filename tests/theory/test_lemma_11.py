@@ -1,0 +1,143 @@
+"""Lemma 11: rows of δ sum to 0, and D_KL does not."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxpe import PositionalDistributions
+from jaxpe.theory.audit import verdict
+from jaxpe.theory.divergences import kl_divergences
+from jaxpe.theory.gradients import PositionGradients, position_gradients
+from jaxpe.theory.lemma_11 import lemma_11
+from tests.theory.tiny import DIM, VOCAB, N, flax_case, quickly
+
+RNG = np.random.default_rng(0)
+compiled = quickly(lemma_11)
+ALL = jnp.ones(N, bool)
+
+
+def audit_of(delta, mu, weights=None, present=ALL):
+    """Of one program: two heads, N positions and VOCAB words, filled up with zeros."""
+    delta = jnp.broadcast_to(jnp.asarray(delta, float), (2, N, N))
+    weights = jnp.full((2, N, N), 1 / N) if weights is None else jnp.asarray(weights)
+    rows = jnp.zeros((N, VOCAB)).at[:, : np.shape(mu)[1]].set(mu)
+    given = PositionGradients(delta, weights, *(jnp.zeros((N, DIM)),) * 3)
+    return compiled(given, PositionalDistributions(rows, jnp.asarray(present)))
+
+
+def test_two_words_in_two_orders_refute_it_at_every_temperature():
+    """Orders ab (3 of 4) and ba: A_ij = μ_i(t_j) exactly, so ε = 0, and D_KL is 0 or 0.55.
+
+    Rows of δ sum to 0, those of D_KL to 0.55, so that one entry is off by 0.27 at least.
+    """
+    ids = np.array([[0, 1], [0, 1], [0, 1], [1, 0]])
+    mu = jnp.array([[0.75, 0.25], [0.25, 0.75]])
+
+    def attention(P, ids):
+        logits = jnp.log(mu[:, ids])[None]  # softmax gives μ_i(t_j): the words of a row are all
+        return logits, jax.nn.softmax(logits)
+
+    def loss(P, shift, ids, temperature):
+        weights = jax.nn.softmax(attention(P, ids)[0] + shift)[0]
+        h = weights @ jax.nn.one_hot(ids, 2)
+        log_p = jax.nn.log_softmax(h / temperature)
+        return -jnp.sum(jnp.take_along_axis(log_p, ids[:, None], axis=1))
+
+    def at(temperature):
+        own = partial(loss, temperature=temperature)
+        gradients = position_gradients(own, attention, jnp.zeros((2, 1)), ids)
+        return gradients.delta, lemma_11(gradients, mu, temperature=0.0)
+
+    delta, found = quickly(jax.vmap(at))(np.array([1.0, 0.3, 0.1]))
+    np.testing.assert_allclose(found.measured["ε_suff"], 0, atol=1e-15)
+    assert found.hypotheses["ε_suff"].holds.all()
+    assert not found.conclusions["(7)"].holds.any()
+    assert np.all(found.conclusions["(7)"].lhs >= 0.2746)
+    np.testing.assert_allclose(found.measured["least error"], np.log(3) / 4)
+    np.testing.assert_allclose(delta.sum(axis=-1), 0, atol=1e-14)
+    assert found.conclusions["rows sum to 0"].holds.all()
+
+
+def test_no_row_that_sums_to_zero_is_nearer():
+    """The least error is reached: by D_KL minus the mean of its row."""
+    mu = RNG.dirichlet(np.ones(4), N)
+    kl = np.asarray(kl_divergences(mu))
+    audit = audit_of(kl - kl.mean(axis=1, keepdims=True), mu)
+    np.testing.assert_allclose(audit.conclusions["(7)"].lhs, kl.mean(axis=1).max())
+    np.testing.assert_allclose(audit.measured["least error"], kl.mean(axis=1).max())
+    near = audit_of(RNG.normal(size=(2, N, N)) @ (np.eye(N) - 1 / N), mu)
+    assert near.conclusions["(7)"].lhs >= near.measured["least error"]
+
+
+def test_the_two_divergences_of_the_proof_are_not_near():
+    """D_KL(μ‖ν) − D_KL(ν‖μ) is no O(‖μ − ν‖₁): 3.2 times it here, more for less than 10⁻⁴."""
+    mu = np.array([[0.5, 0.5], [1 - 1e-4, 1e-4]])
+    kl = kl_divergences(mu)
+    assert abs(kl[0, 1] - kl[1, 0]) > 3 * np.abs(mu[0] - mu[1]).sum()
+
+
+def test_likeness_by_its_definitions():
+    mu = RNG.dirichlet(np.full(6, 0.5), N)
+    delta = RNG.normal(size=(2, N, N))
+    audit = audit_of(delta, mu)
+    off = ~np.eye(N, dtype=bool)
+    kl = np.asarray(kl_divergences(mu))[off]
+    for head in range(2):
+        own = delta[head][off]
+        pearson, spearman = stats.pearsonr(own, kl)[0], stats.spearmanr(own, kl)[0]
+        factor = own @ kl / (kl @ kl)
+        left = np.linalg.norm(own - factor * kl) / np.linalg.norm(own)
+        expected = {"pearson": pearson, "rank correlation": spearman, "residual": left}
+        for name, value in expected.items():
+            np.testing.assert_allclose(audit.measured[name][head], value)
+    twice = audit_of(-2 * np.asarray(kl_divergences(mu)), mu)
+    assert twice.conclusions["(7) up to a factor"].holds
+    np.testing.assert_allclose(twice.measured["rank correlation"], -1)
+
+
+def test_infinite_divergences_are_left_out_and_smoothed():
+    mu = np.array([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0], [0.0, 0.5, 0.5], [0, 0, 1], [0, 0, 1]])
+    audit = audit_of(np.ones((N, N)), mu)
+    # 0 and 1 of each other; of what is only word 2, by one another and by 2.
+    assert audit.measured["finite pairs"] == pytest.approx(6 / 20)
+    assert np.isinf(audit.conclusions["(7)"].lhs)
+    kl = kl_divergences(0.99 * mu + 0.01 * mu.mean(axis=0))
+    np.testing.assert_allclose(audit.measured["least error smoothed"], kl.mean(axis=1).max())
+
+
+def test_what_is_constant_has_no_correlation():
+    audit = audit_of(np.full((N, N), 0.1), RNG.dirichlet(np.ones(4), N))
+    for name in ("pearson", "rank correlation", "pearson smoothed"):
+        assert np.all(audit.measured[name] == 0)
+    nothing = audit_of(np.zeros((N, N)), np.tile(RNG.dirichlet(np.ones(4)), (N, 1)))
+    assert nothing.conclusions["(7)"].holds
+    assert np.all(nothing.measured["residual"] == 1)
+
+
+def test_absent_positions_do_not_count():
+    mu = RNG.dirichlet(np.ones(VOCAB), N)
+    delta, weights = RNG.normal(size=(2, 2, N, N))
+    some = audit_of(delta, mu * (np.arange(N) < 3)[:, None], weights, np.arange(N) < 3)
+    cut = PositionGradients(*jnp.asarray([delta, weights])[..., :3, :3], *(jnp.zeros((3, 1)),) * 3)
+    part = compiled(cut, mu[:3])
+    for name in part.measured:
+        np.testing.assert_allclose(some.measured[name], part.measured[name], rtol=1e-12)
+    np.testing.assert_allclose(some.conclusions["(7)"].lhs, part.conclusions["(7)"].lhs)
+
+
+def test_a_transformer():
+    found, mu, _, _ = flax_case("masked_lm")
+    audit = compiled(found, mu)
+    assert audit.conclusions["rows sum to 0"].holds
+    assert not audit.conclusions["(7)"].holds
+    assert verdict(audit).startswith("not claimed: ε_suff fails; (7)")
+    assert np.all(np.abs(audit.measured["pearson smoothed"]) < 0.7)
+
+
+def test_smoothing_is_a_share():
+    with pytest.raises(ValueError, match=r"smoothing is 1\.0: pass a share in \(0, 1\)"):
+        lemma_11(flax_case("classifier")[0], flax_case("classifier")[1], smoothing=1.0)
