@@ -8,21 +8,13 @@ import pytest
 
 from jaxpe import _audit, theory
 from jaxpe._errors import InputError
+from tests.compilation import quick_compilation
 
-WORDS = [f"word{k}" for k in range(12)]
 
-
-@pytest.fixture(scope="module")
-def films(tmp_path_factory):
-    """Labelled documents of four to six words, of which the first depends on the label."""
-    rng = np.random.default_rng(0)
-    lines = ["label\ttext"]
-    for row in range(80):
-        words = [("bad", "good")[row % 2], *rng.choice(WORDS, rng.integers(3, 6))]
-        lines.append(f"{row % 2}\t{' '.join(words)}")
-    path = tmp_path_factory.mktemp("corpus") / "films.tsv"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+@pytest.fixture(autouse=True, scope="module")
+def _compile_quickly():
+    with quick_compilation():
+        yield
 
 
 def test_every_statement_is_audited(command, films, tmp_path):

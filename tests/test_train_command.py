@@ -17,20 +17,7 @@ from jaxpe.report._training import PLACES, SCORES, curves_figure, probe_figure
 from jaxpe.training import NonFiniteLoss, load_run, read_log
 from tests.training.factory import assert_equal
 
-WORDS = [f"word{k}" for k in range(20)]
 SMALL = ("--model.dim", 8, "--model.layers", 1, "--model.heads", 2, "--length", 8)
-
-
-@pytest.fixture(scope="module")
-def films(tmp_path_factory):
-    random = np.random.default_rng(0)
-    lines = ["label\ttext"]
-    for row in range(120):
-        words = [("bad", "good")[row % 2], *random.choice(WORDS, random.integers(3, 7))]
-        lines.append(f"{row % 2}\t{' '.join(words)}")
-    path = tmp_path_factory.mktemp("corpus") / "films.tsv"
-    path.write_text("\n".join(lines) + "\n")
-    return path
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
-"""These tests mostly wait for the compiler; what they look at does not depend on its efforts."""
+"""The compiler is not to try hard: these tests mostly wait for it."""
 
-import jax
 import pytest
+
+from tests.compilation import quick_compilation
 
 
 @pytest.fixture(autouse=True, scope="package")
 def _compile_quickly():
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    with quick_compilation():
+        yield
