@@ -1,6 +1,7 @@
 """`jaxpe audit`: imported by that command alone, since it brings Flax and Optax."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -102,7 +103,7 @@ def audit(
     audits = _on_corpus(subject, geometry, seed=seed)
     audits |= _on_model(subject, geometry, seed=seed)
     audits |= {
-        "Lemma 18": theory.lemma_18(alpha, b, geometry.D),
+        "Lemma 18": _compiled(theory.lemma_18, alpha, b, geometry.D),
         "Remark 20": theory.remark_20(_inner(alpha, geometry.mu.present)),
     }
     clock.lap("statements")
@@ -245,8 +246,8 @@ def kernel_pairs(alpha: Array, b: Array, D: Distances) -> KernelPairs:
     inner = _inner(alpha, D.present)
     distances = pairs(_inner(D.values, D.present)).astype(alpha.dtype)
     entries = pairs(inner)
-    fit = monotone_fit(distances, entries)
-    found = theory.lemma_18(alpha, b, D)
+    fit = _compiled(monotone_fit, distances, entries)
+    found = _compiled(theory.lemma_18, alpha, b, D)
     flow = gradient_flow(inner, b[np.flatnonzero(D.present)], jnp.zeros_like(b[D.present]))
     reached = jaxpe.euclidean_distances(flow.fixed_point().positions).values
     return KernelPairs(
@@ -274,10 +275,14 @@ def _on_corpus(subject: Subject, geometry: Geometry, *, seed: int) -> dict[str, 
     n, dim = inner.values.shape[0], P.shape[1]
     few = min(16, (n - 1) // 2 * 2)
     return {
-        "Conjecture 5": theory.conjecture_5(D, jaxpe.euclidean_distances(P, present=D.present)),
-        "Proposition 6": theory.proposition_6(inner, dim=few),
-        "Remark 7": theory.remark_7(inner.values**2, dim=few),
-        "Remark 8": theory.remark_8(inner, width=dim, ranks=[r for r in (1, 2, 3, 7) if r < n]),
+        "Conjecture 5": _compiled(
+            theory.conjecture_5, D, jaxpe.euclidean_distances(P, present=D.present)
+        ),
+        "Proposition 6": _compiled(theory.proposition_6, inner, dim=few),
+        "Remark 7": _compiled(theory.remark_7, inner.values**2, dim=few),
+        "Remark 8": _compiled(
+            theory.remark_8, inner, width=dim, ranks=[r for r in (1, 2, 3, 7) if r < n]
+        ),
     }
 
 
@@ -316,15 +321,20 @@ def _on_model(subject: Subject, geometry: Geometry, *, seed: int) -> dict[str, A
             swap=_reordered,
             present=D.present,
         ),
-        "Lemma 11": theory.lemma_11(gradients, mu),
-        "Lemma 12": theory.lemma_12(gradients, mu, means, W.query, W.key),
-        "Lemma 14": theory.lemma_14(gradients, D, means, W.query, W.key),
-        "Corollary 15": theory.corollary_15(gradients, mu, family=subject.family),
-        "Lemma 16": theory.lemma_16(
-            gradients, mu, of.embeddings, W.query, W.key, W.value, W.output,
-            gradient_bound=_gradient_bound(subject),
+        "Lemma 11": _compiled(theory.lemma_11, gradients, mu),
+        "Lemma 12": _compiled(theory.lemma_12, gradients, mu, means, W.query, W.key),
+        "Lemma 14": _compiled(theory.lemma_14, gradients, D, means, W.query, W.key),
+        "Corollary 15": _compiled(theory.corollary_15, gradients, mu, family=subject.family),
+        "Lemma 16": _compiled(
+            theory.lemma_16, gradients, mu, of.embeddings, W.query, W.key, W.value, W.output,
+            gradient_bound=float(_gradient_bound(subject)),
         ),
     }  # fmt: skip
+
+
+def _compiled(function: Callable[..., Any], *arrays: Any, **choices: Any) -> Any:
+    """One program in place of hundreds of small ones."""
+    return jax.jit(functools.partial(function, **choices))(*arrays)
 
 
 def _without_positions(subject: Subject, *, seed: int) -> Audit:
