@@ -100,7 +100,7 @@ def audit(
     clock.lap("reading")
     alpha, b = kernel_and_forcing(subject, seed=seed)
     clock.lap("kernel")
-    audits = _on_corpus(subject, geometry, seed=seed)
+    audits = _on_corpus(subject, geometry)
     audits |= _on_model(subject, geometry, seed=seed)
     audits |= {
         "Lemma 18": _compiled(theory.lemma_18, alpha, b, geometry.D),
@@ -114,7 +114,7 @@ def audit(
         model=subject.words,
         facts=_facts(subject, geometry, seed),
         audited=[Audited(s, audits[s.name]) for s in theory.STATEMENTS if s.name in audits],
-        kernel=kernel_pairs(alpha, b, geometry.D),
+        kernel=kernel_pairs(alpha, b, geometry.D, lemma_18=audits["Lemma 18"]),
         training=training,
         seconds=clock.laps,
     )
@@ -241,13 +241,12 @@ def _at_no_shift(subject: Subject) -> Callable[[Array, Any], Array]:
     return lambda P, example: subject.outputs(P, subject.of.no_shift, example)
 
 
-def kernel_pairs(alpha: Array, b: Array, D: Distances) -> KernelPairs:
+def kernel_pairs(alpha: Array, b: Array, D: Distances, *, lemma_18: Audit) -> KernelPairs:
     """What the figures show of α and of the bound (13), over pairs of positions with text."""
     inner = _inner(alpha, D.present)
     distances = pairs(_inner(D.values, D.present)).astype(alpha.dtype)
     entries = pairs(inner)
     fit = _compiled(monotone_fit, distances, entries)
-    found = _compiled(theory.lemma_18, alpha, b, D)
     flow = gradient_flow(inner, b[np.flatnonzero(D.present)], jnp.zeros_like(b[D.present]))
     reached = jaxpe.euclidean_distances(flow.fixed_point().positions).values
     return KernelPairs(
@@ -258,7 +257,7 @@ def kernel_pairs(alpha: Array, b: Array, D: Distances) -> KernelPairs:
         explained=(float(fit.explained_increasing), float(fit.explained_decreasing)),
         eigenvalues=np.asarray(flow.eigenvalues[::-1]),
         reached=np.asarray(pairs(reached)),
-        bound=np.asarray(found.measured["constant of (13)"] * distances),
+        bound=np.asarray(lemma_18.measured["constant of (13)"] * distances),
     )
 
 
@@ -268,7 +267,7 @@ def _inner(matrix: Array, present: Array) -> Array:
     return jnp.asarray(matrix)[kept[:, None], kept]
 
 
-def _on_corpus(subject: Subject, geometry: Geometry, *, seed: int) -> dict[str, Audit]:
+def _on_corpus(subject: Subject, geometry: Geometry) -> dict[str, Audit]:
     """The statements on distributions and their distances."""
     D, P = geometry.D, subject.of.vectors
     inner = Distances(_inner(D.values, D.present), jnp.ones(int(D.present.sum()), bool))

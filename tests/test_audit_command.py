@@ -30,7 +30,8 @@ def test_every_statement_is_audited(command, films, tmp_path):
         for sides in (entry["hypotheses"] | entry["conclusions"]).values():
             assert set(sides) == {"lhs", "rhs", "slack", "holds"}
         failed = [k for k, sides in entry["conclusions"].items() if not sides["holds"]]
-        assert ("fail" in entry["verdict"]) >= bool(failed)
+        assert all(name in entry["verdict"] for name in failed)
+        assert ("fail" in entry["verdict"]) == bool(failed) or entry["hypotheses"]
     training = report["training"]
     assert len(training["losses"]) == 5
     assert training["losses"][-1] < training["losses"][0]
@@ -40,11 +41,11 @@ def test_every_statement_is_audited(command, films, tmp_path):
     assert not re.search(r"(src|href)=\"http", page)
     for name in ("kernel", "training", "bound", "spectrum"):
         assert (tmp_path / "figures" / f"{name}.png").is_file()
-    # What must come out whatever the corpus: softmax ignores a shift, α is no increasing function.
+    # What must come out whatever the corpus: softmax ignores a shift; α is E[g gᵀ].
     by_name = {entry["name"]: entry for entry in report["statements"]}
     assert by_name["Lemma 11"]["conclusions"]["rows sum to 0"]["holds"]
-    minor = by_name["Lemma 18"]["hypotheses"]["A1 positive"]["holds"]
-    assert not (minor and not by_name["Lemma 18"]["hypotheses"]["A1 minor"]["holds"])
+    minor = by_name["Lemma 18"]["hypotheses"]["A1 minor"]
+    assert minor["lhs"] <= minor["rhs"] * (1 + 1e-5)
 
 
 @pytest.mark.parametrize("task", ["mlm", "causal"])

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int32
 
 from jaxpe._errors import require
 from jaxpe._types import ArrayLike
+from jaxpe.ntk.linear import linearize
 
 
 class FixedPoint(NamedTuple):
@@ -69,11 +70,10 @@ class GradientFlow(NamedTuple):
         `rtol` is m times the machine epsilon when None.
         """
         size = jnp.abs(self.eigenvalues)
-        eps = float(jnp.finfo(size.dtype).eps)
-        rtol = size.shape[0] * eps if rtol is None else rtol
+        rtol = self._rtol() if rtol is None else rtol
         largest = jnp.max(size)
-        kept = size > rtol * largest
-        inverse = jnp.where(kept, 1.0 / jnp.where(kept, self.eigenvalues, 1.0), 0.0)
+        inverse = self.inverse_eigenvalues(rtol=rtol)
+        kept = inverse != 0
         lost = jnp.where(kept[:, None], 0.0, self.forcing)
         norm = jnp.linalg.norm(self.forcing)
         singular = ~jnp.all(kept)
@@ -87,6 +87,15 @@ class GradientFlow(NamedTuple):
             residual=jnp.linalg.norm(lost) / jnp.where(norm == 0, 1.0, norm),
             stable=jnp.all(self.eigenvalues >= -rtol * largest),
         )
+
+    def inverse_eigenvalues(self, *, rtol: float | None = None) -> Float[Array, " m"]:
+        """1/λ, and 0 for eigenvalues that count as zero: those of the pseudo-inverse."""
+        size = jnp.abs(self.eigenvalues)
+        kept = size > (self._rtol() if rtol is None else rtol) * jnp.max(size)
+        return jnp.where(kept, 1.0 / jnp.where(kept, self.eigenvalues, 1.0), 0.0)
+
+    def _rtol(self) -> float:
+        return self.eigenvalues.shape[0] * float(jnp.finfo(self.eigenvalues.dtype).eps)
 
     def _out(self, basis: Array) -> Array:
         moved = jnp.matmul(self.eigenvectors, basis, precision=lax.Precision.HIGHEST)
@@ -219,8 +228,6 @@ def linearised_training(
     >>> bool(gap.losses[-1] < gap.losses[0]), gap.output_distance[0].item()
     (True, 0.0)
     """
-    from jaxpe.ntk.linear import linearize
-
     models = (f, linearize(f, params))
     outputs_0 = _norm(f(params, x))
     size = _norm(params)

@@ -99,7 +99,7 @@ def lemma_18(
     tolerance = 64 * float(jnp.finfo(alpha.dtype).eps)
     hypotheses = {
         "A1 increasing": at_most(fraction, explained["increasing"]),
-        "A1 minor": _minor(alpha, d, mask),
+        "A1 minor": _minor(alpha, mask),
         "A1 positive": Comparison(
             jnp.zeros_like(smallest), smallest, smallest, smallest > tolerance * largest
         ),
@@ -154,7 +154,7 @@ def _present(alpha, b, D: Distances) -> tuple[Array, Array, Array, Array]:
 
 def _explained(alpha: Array, d: Array, mask: Array) -> dict[str, Array]:
     """Shares of the variance of α over pairs that monotone functions of d explain."""
-    # Pairs that do not count take the mean, beyond all others, where both fits can follow.
+    # Pairs that do not count stand beyond all others, where a fit can follow without a pull.
     x, y, counts = pairs(d), pairs(alpha), pairs(mask)
     weight = jnp.maximum(jnp.sum(counts, dtype=y.dtype), 1)
     mean = jnp.sum(jnp.where(counts, y, 0.0)) / weight
@@ -169,8 +169,8 @@ def _explained(alpha: Array, d: Array, mask: Array) -> dict[str, Array]:
     return {"increasing": share(fit_up.increasing), "decreasing": share(fit_down.decreasing)}
 
 
-def _minor(alpha: Array, d: Array, mask: Array) -> Comparison:
-    """α_ij² ≤ α_ii α_jj with f increasing: f(d)² ≤ f(0)², at the pair with the largest α_ij."""
+def _minor(alpha: Array, mask: Array) -> Comparison:
+    """α_ij² ≤ α_ii α_jj, where α is a function of d_H f(d)² ≤ f(0)²; the worst pair."""
     diagonal = jnp.diagonal(alpha)
     bound = diagonal[:, None] * diagonal[None, :]
     return all_at_most(alpha**2, bound, where=mask)
@@ -197,9 +197,7 @@ def _times(constant: Array, d: Array) -> Array:
 
 def _energy(flow) -> tuple[Array, Array]:
     """(e_i − e_j)ᵀ α⁺ (e_i − e_j) for all pairs, and tr(bᵀ α⁺ b); eigenvalues at 0 left out."""
-    size = jnp.abs(flow.eigenvalues)
-    kept = size > size.shape[0] * jnp.finfo(size.dtype).eps * jnp.max(size)
-    inverse = jnp.where(kept, 1.0 / jnp.where(kept, flow.eigenvalues, 1.0), 0.0)
+    inverse = flow.inverse_eigenvalues()
     U = flow.eigenvectors
     K = jnp.einsum("im,m,jm->ij", U, inverse, U, precision=jax.lax.Precision.HIGHEST)
     own = jnp.diagonal(K)
