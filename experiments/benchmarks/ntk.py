@@ -9,7 +9,9 @@ The peer is the faster of neural-tangents' implementations that run, under a Pyt
 round, after a warm-up, and both have glibc keep freed memory (see `_machine.py`). Memory is how far
 the peak resident set of the first run, once compiled, is above what was resident before, in a fresh
 process that has glibc as it is (Linux only). The growth of our own cost with batch and width is set
-beside the estimate of `jaxpe.ntk.ntk_costs`.
+beside the estimate of `jaxpe.ntk.ntk_costs`; that of `positional_ntk` with the number n of
+positions and their width d beside E ((1 + 2 O) FP + 2 O n² d): E examples, O outputs, FP FLOPs of
+a forward pass, and the products of the block trace.
 """
 
 import argparse
@@ -75,7 +77,8 @@ def main() -> None:
         results["problems"].append(compare(problem, args.peer, args.rounds))
         print(json.dumps(results["problems"][-1], indent=2), flush=True)
     results["growth"] = growth(args.rounds, quick=args.quick)
-    print(json.dumps(results["growth"], indent=2))
+    results["positional_growth"] = positional_growth(args.rounds, quick=args.quick)
+    print(json.dumps({name: results[name] for name in ("growth", "positional_growth")}, indent=2))
     if args.save:
         OUT.write_text(json.dumps(results, indent=2) + "\n")
 
@@ -189,25 +192,60 @@ def growth(rounds: int, *, quick: bool) -> list[dict[str, Any]]:
         else:
             problem = problem._replace(sizes=problem.sizes | {"width": 512 * factor})
         f, params, x = arrays(problem)
-        run = our_kernel(f, "auto")
-        jax.block_until_ready(run(params, x))
-        fastest = min(timed(run, params, x) for _ in range(rounds))
         flops = min(cost.flops for cost in ntk_costs(f, x, None, params).values())
-        row: dict[str, Any] = {
-            "changed": what,
-            "factor": factor,
-            "seconds": fastest,
-            "estimated_flops": flops,
-        }
-        first = rows[0] if rows else row
+        seconds = fastest(our_kernel(f, "auto"), params, x, rounds=rounds)
+        rows.append({"changed": what, "factor": factor, "seconds": seconds, "flops": flops})
+    return relative(rows)
+
+
+def positional_growth(rounds: int, *, quick: bool) -> list[dict[str, Any]]:
+    """Fastest times of `positional_ntk` as positions and width grow, and the FLOPs expected."""
+    from jaxpe.ntk import positional_ntk
+    from jaxpe.ntk._structure import forward_flops
+
+    changes = [("n", 32, 64), ("n", 64, 64), ("n", 128, 64), ("d", 32, 128), ("d", 32, 256)]
+    rows: list[dict[str, Any]] = []
+    for what, n, d in changes[:2] if quick else changes:
+        sizes = PROBLEMS[2].sizes | {"length": n, "width": d}
+        apply, params, ids = arrays(Problem("transformer", sizes, 8))
+        P, outputs = params.pop("positions"), sizes["outputs"]
+
+        def f(P: jax.Array, row: jax.Array, apply=apply, params=params) -> jax.Array:
+            return apply(params | {"positions": P}, row[None])[0]
+
+        def loss(y: jax.Array, row: jax.Array) -> jax.Array:
+            return -jax.nn.log_softmax(y)[0]
+
+        forward = forward_flops(jax.make_jaxpr(f)(P, ids[0]).jaxpr)
+        kernel = jax.jit(lambda P, ids, f=f, loss=loss: positional_ntk(f, loss, P, ids))
         rows.append(
-            row
-            | {
-                "time_ratio": fastest / first["seconds"],
-                "estimated_ratio": flops / first["estimated_flops"],
+            {
+                "changed": what,
+                "n": n,
+                "d": d,
+                "seconds": fastest(kernel, P, ids, rounds=rounds),
+                "flops": len(ids) * ((1 + 2 * outputs) * forward + 2 * outputs * n**2 * d),
             }
         )
-    return rows
+    return relative(rows)
+
+
+def fastest(run: Callable, *args: Any, rounds: int) -> float:
+    jax.block_until_ready(run(*args))
+    return min(timed(run, *args) for _ in range(rounds))
+
+
+def relative(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Times and FLOPs as multiples of those of the first row."""
+    first = rows[0]
+    return [
+        row
+        | {
+            "time_ratio": row["seconds"] / first["seconds"],
+            "estimated_ratio": row["flops"] / first["flops"],
+        }
+        for row in rows
+    ]
 
 
 def child(who: str, problem: Problem, implementation: str) -> None:

@@ -30,8 +30,9 @@ Implementation = Literal["structured_derivatives", "jacobian_contraction", "ntk_
 IMPLEMENTATIONS = get_args(Implementation)
 
 # Bytes that blocks of Jacobians may take together, unless one pair of examples takes more, and
-# that all intermediate results behind a piece of a block may take.
-BUDGET, WORKSPACE = 2**28, 2**28
+# that all intermediate results behind a piece of a block may take: on CPUs 256 MiB of the latter
+# are 8 to 12 % faster, and take twice the memory (experiments/benchmarks/ntk.py).
+BUDGET, WORKSPACE = 2**28, 2**25
 
 
 class NtkCost(NamedTuple):
@@ -41,7 +42,7 @@ class NtkCost(NamedTuple):
         flops: for the whole kernel.
         block_size: examples in a block, so that two blocks fit in 256 MiB.
         bytes: of Jacobians and products of two such blocks. On top come the kernel, and what is
-            differentiated at a time, in pieces of 256 MiB at most.
+            differentiated at a time, in pieces of 32 MiB where that holds one example.
     """
 
     flops: float

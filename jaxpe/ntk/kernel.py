@@ -69,7 +69,8 @@ def empirical_ntk(
             `jvp` to gradients, "structured_derivatives" leaves Jacobians of weights that multiply
             or are looked up in factors (not inside `scan` and the like, where it is the first).
             "auto" takes the least FLOPs by the estimate of `ntk_costs`.
-        block_size: examples in a block; by the same estimate when None, within 256 MiB.
+        block_size: examples in a block, all of which are then differentiated at once; when None
+            both by the same estimate, within 256 MiB and 32 MiB.
         mesh: with an axis "data", over whose devices the rows of x1 are spread; x2=None then saves
             nothing.
         warn: whether to warn, outside of transformations, where only one layer has a Jacobian other
@@ -136,7 +137,8 @@ def _kernel(
     costs = estimate(example, leaves, axes, n1, n2)
     cheapest = min(IMPLEMENTATIONS, key=lambda name: costs[name].flops)
     chosen: Implementation = cheapest if implementation == "auto" else implementation
-    sides = _sides(chosen, example, leaves, axes, n1, n2)
+    piece = block_size or piece_size(example, leaves, axes)
+    sides = _sides(chosen, example, leaves, axes, n1, n2, piece)
     size = block_size or costs[chosen].block_size
     if axes.paired:
         size = _blocks.even_blocks(n1, size)
@@ -155,11 +157,11 @@ def _sides(
     axes: OutputAxes,
     n1: int,
     n2: int,
+    piece: int,
 ) -> tuple[_blocks.Prepare, _blocks.Prepare, _blocks.Meet]:
     """What to prepare of a block of x1, of a block of x2, and how to make the kernel of both."""
     double = example.jaxpr.out_avals[0].dtype == jnp.float64
     dtype = jnp.dtype(jnp.float64 if double else jnp.float32)
-    piece = piece_size(example, leaves, axes)
     if implementation == "ntk_vector_products":
         columns = partial(gradients, example, leaves, axes=axes, piece=piece)
         meet = partial(products_with, example, leaves, axes=axes, dtype=dtype)
