@@ -30,9 +30,9 @@ Implementation = Literal["structured_derivatives", "jacobian_contraction", "ntk_
 IMPLEMENTATIONS = get_args(Implementation)
 
 # Bytes that blocks of Jacobians may take together, unless one pair of examples takes more, and
-# that all intermediate results behind a piece of a block may take: on CPUs 256 MiB of the latter
-# are 8 to 12 % faster, and take twice the memory (experiments/benchmarks/ntk.py).
-BUDGET, WORKSPACE = 2**28, 2**25
+# that all intermediate results behind a piece of a block may take: about what a core's cache
+# holds. On CPUs more is slower and takes memory (experiments/benchmarks/ntk.py).
+BUDGET, WORKSPACE = 2**28, 2**22
 
 
 class NtkCost(NamedTuple):
@@ -40,9 +40,10 @@ class NtkCost(NamedTuple):
 
     Attributes:
         flops: for the whole kernel.
-        block_size: examples in a block, so that two blocks fit in 256 MiB.
-        bytes: of Jacobians and products of two such blocks. On top come the kernel, and what is
-            differentiated at a time, in pieces of 32 MiB where that holds one example.
+        block_size: examples in a block, so that two blocks fit in 256 MiB, or all where one does
+            and x2 is None.
+        bytes: of Jacobians and products of such blocks. On top come the kernel, and what is
+            differentiated at a time, in pieces of 4 MiB or of one example.
     """
 
     flops: float
@@ -101,17 +102,29 @@ def ntk_costs(
     axes = output_axes(output_of(f, params, x1).shape, trace_axes, diagonal_axes)
     n1 = batch_size(x1, "x1")
     n2 = n1 if x2 is None else batch_size(x2, "x2")
-    return estimate(trace_example(f, params, x1), jax.tree.leaves(params), axes, n1, n2)
+    example, leaves = trace_example(f, params, x1), jax.tree.leaves(params)
+    return estimate(example, leaves, axes, n1, n2, symmetric=x2 is None)
 
 
 def estimate(
-    example: Example, leaves: Sequence[jax.Array], axes: OutputAxes, n1: int, n2: int
+    example: Example,
+    leaves: Sequence[jax.Array],
+    axes: OutputAxes,
+    n1: int,
+    n2: int,
+    *,
+    symmetric: bool,
 ) -> dict[Implementation, NtkCost]:
     """The estimates of `ntk_costs`, for f that has been traced."""
-    return {
-        name: _total(_terms(name, example, leaves, axes, n1, n2), axes, n1, n2, _itemsize(leaves))
-        for name in IMPLEMENTATIONS
-    }
+    room = BUDGET / _itemsize(leaves)
+    costs = {}
+    for name in IMPLEMENTATIONS:
+        terms = _terms(name, example, leaves, axes, n1, n2)
+        block, numbers = _block(terms, room, n1, n2, symmetric=symmetric)
+        pairs = n1 if axes.paired else n1 * n2
+        flops = n1 * terms.example[0] + n2 * terms.example[1] + pairs * terms.pair
+        costs[name] = NtkCost(float(flops), block, numbers * _itemsize(leaves))
+    return costs
 
 
 def left_in_factors(
@@ -141,16 +154,16 @@ def _itemsize(leaves: Sequence[jax.Array]) -> int:
     return max(jnp.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 
-def _total(terms: _Terms, axes: OutputAxes, n1: int, n2: int, itemsize: int) -> NtkCost:
-    pairs = n1 if axes.paired else n1 * n2
-    one, two = terms.example
-    # 2·kept·b + kept_by_pair·b² numbers fit the budget, solved for b.
-    kept, by_pair, room = terms.kept, terms.kept_by_pair, BUDGET / itemsize
+def _block(terms: _Terms, room: float, n1: int, n2: int, *, symmetric: bool) -> tuple[int, float]:
+    """Examples in a block, and the numbers in two of them; in one, if that has all there are."""
+    kept, by_pair = terms.kept, terms.kept_by_pair
+    alone = kept * n1 + by_pair * n1**2
+    if symmetric and alone <= room:
+        return n1, float(alone)
+    # 2·kept·b + by_pair·b² numbers fit the budget, solved for b.
     fits = room / (kept + math.sqrt(kept**2 + by_pair * room))
     block = max(1, min(int(fits), max(n1, n2)))
-    numbers = 2 * kept * block + by_pair * block**2
-    flops = n1 * one + n2 * two + pairs * terms.pair
-    return NtkCost(float(flops), block, float(numbers * itemsize))
+    return block, float(2 * kept * block + by_pair * block**2)
 
 
 def _terms(

@@ -69,8 +69,8 @@ def empirical_ntk(
             `jvp` to gradients, "structured_derivatives" leaves Jacobians of weights that multiply
             or are looked up in factors (not inside `scan` and the like, where it is the first).
             "auto" takes the least FLOPs by the estimate of `ntk_costs`.
-        block_size: examples in a block, all of which are then differentiated at once; when None
-            both by the same estimate, within 256 MiB and 32 MiB.
+        block_size: examples in a block, all of which are then differentiated at once, which suits
+            accelerators; when None both by the same estimate, within 256 MiB and 4 MiB.
         mesh: with an axis "data", over whose devices the rows of x1 are spread; x2=None then saves
             nothing.
         warn: whether to warn, outside of transformations, where only one layer has a Jacobian other
@@ -134,7 +134,7 @@ def _kernel(
     leaves = jax.tree.leaves(params)
     n1, n2 = (batch_size(x1 if x is None else x, "x") for x in (x1, x2))
     example = trace_example(f, params, x1)
-    costs = estimate(example, leaves, axes, n1, n2)
+    costs = estimate(example, leaves, axes, n1, n2, symmetric=x2 is None)
     cheapest = min(IMPLEMENTATIONS, key=lambda name: costs[name].flops)
     chosen: Implementation = cheapest if implementation == "auto" else implementation
     piece = block_size or piece_size(example, leaves, axes)
