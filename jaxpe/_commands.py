@@ -215,14 +215,13 @@ def audit(
     require("jinja2", extra="report")
     prepare_directory(out)
     _remember_compilations()
-    from jaxpe import _audit
+    from jaxpe.auditing import audit_subject, read_subject
 
-    found = _audit.audit(
+    subject = read_subject(
         source,
         model=model,
         examples=examples,
         length=length,
-        steps=steps,
         seed=seed,
         progress=_progress(Console(stderr=True)),
         tokenizer=tokenizer,
@@ -231,6 +230,7 @@ def audit(
         label_field=label_field,
         data_dir=data_dir,
     )
+    found = audit_subject(subject, steps=steps, seed=seed)
     page = write_audit(found, out)
     rich.print(audit_table(found))
     print(f"Audit: {page}   ({time.perf_counter() - started:.0f} s)")

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from jaxpe import _audit, theory
+from jaxpe import auditing, theory
 from jaxpe._errors import InputError
 from tests.compilation import quick_compilation
 
@@ -50,7 +50,7 @@ def test_every_statement_is_audited(command, films, tmp_path):
 
 @pytest.mark.parametrize("task", ["mlm", "causal"])
 def test_language_models_guess_a_token_of_each_document(films, task):
-    subject = _audit.read_subject(
+    subject = auditing.read_subject(
         str(films), model=None, examples=10, length=6, seed=0, task=task, tokenizer=None
     )
     examples = subject.examples
@@ -70,7 +70,7 @@ def test_language_models_guess_a_token_of_each_document(films, task):
 def test_the_examples_are_those_of_the_seed(films):
     def drawn(seed):
         options = {"examples": 10, "length": 6, "task": None, "tokenizer": None}
-        return _audit.read_subject(str(films), model=None, seed=seed, **options).examples["ids"]
+        return auditing.read_subject(str(films), model=None, seed=seed, **options).examples["ids"]
 
     np.testing.assert_array_equal(drawn(0), drawn(0))
     assert not np.array_equal(drawn(0), drawn(1))
@@ -79,4 +79,4 @@ def test_the_examples_are_those_of_the_seed(films):
 def test_what_cannot_be_audited_is_said(films, tmp_path):
     options = {"examples": 10, "length": 6, "seed": 0, "task": None, "tokenizer": None}
     with pytest.raises(InputError, match="nowhere"):
-        _audit.read_subject(str(films), model=str(tmp_path / "nowhere"), **options)
+        auditing.read_subject(str(films), model=str(tmp_path / "nowhere"), **options)

@@ -9,6 +9,7 @@ from jaxpe.report._audit import Audited as Audited
 from jaxpe.report._audit import AuditReport as AuditReport
 from jaxpe.report._audit import KernelPairs as KernelPairs
 from jaxpe.report._audit import Training as Training
+from jaxpe.report._audit import audit_json as audit_json
 from jaxpe.report._audit import audit_table as audit_table
 from jaxpe.report._audit import write_audit as write_audit
 from jaxpe.report._encodings import catalogue_json as catalogue_json

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float, Shaped
@@ -43,6 +44,49 @@ def monotone_fit(x: Float[ArrayLike, "..."], y: Float[ArrayLike, "..."]) -> Mono
     return MonotoneFit(
         increasing, decreasing, *(_explained(y, z) for z in (increasing, decreasing))
     )
+
+
+def explained_by_chance(
+    x: Float[ArrayLike, "n n"],
+    y: Float[ArrayLike, "n n"],
+    *,
+    key: Array,
+    orders: int = 200,
+    level: float = 0.05,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """What monotone functions of x explain of y once rows and columns of y are in random order.
+
+    The 1 − `level` quantiles of the shares explained by increasing and by decreasing functions,
+    over pairs i < j: a share below its quantile is no sign that y depends on x. Entries of one row
+    move together, as they must (Mantel 1967).
+
+    Args:
+        x: symmetric.
+        y: symmetric.
+        key: draws the orders.
+        orders: how many.
+        level: in (0, 1).
+
+    >>> x = jnp.abs(jnp.arange(6.0)[:, None] - jnp.arange(6.0)[None, :])
+    >>> up, down = explained_by_chance(x, -x, key=jax.random.key(0), orders=50)
+    >>> bool(up < 1), bool(down < 1), monotone_fit(pairs(x), pairs(-x)).explained_decreasing.item()
+    (True, True, 1.0)
+    """
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    if x.ndim != 2 or x.shape != y.shape or x.shape[0] != x.shape[1]:
+        raise ValueError(f"x has shape {x.shape} and y {y.shape}: pass two of the same [n, n]")
+    if not (0.0 < level < 1.0 and orders >= 1):
+        raise ValueError(f"level is {level} and orders {orders}: pass (0, 1) and 1 or more")
+    distances = pairs(x)
+
+    def one(key: Array) -> Array:
+        order = jax.random.permutation(key, y.shape[0])
+        fit = monotone_fit(distances, pairs(y[order[:, None], order]))
+        return jnp.stack([fit.explained_increasing, fit.explained_decreasing])
+
+    shares = lax.map(one, jax.random.split(key, orders))
+    up, down = jnp.quantile(shares, 1.0 - level, axis=0)
+    return up, down
 
 
 def _explained(y: Array, fitted: Array) -> Array:

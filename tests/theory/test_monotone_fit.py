@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import isotonic_regression
 
-from jaxpe.theory import monotone_fit
+from jaxpe.theory import explained_by_chance, monotone_fit
 
 fit = jax.jit(monotone_fit)
 
@@ -52,3 +52,24 @@ def test_float32():
 def test_shapes_are_checked():
     with pytest.raises(ValueError, match=r"x has shape \(3,\) and y \(2,\)"):
         monotone_fit(jnp.zeros(3), jnp.zeros(2))
+
+
+def test_chance_is_what_unrelated_matrices_reach():
+    rng = np.random.default_rng(0)
+
+    def symmetric():
+        values = rng.standard_normal((12, 12))
+        return jnp.asarray(values + values.T)
+
+    x = symmetric()
+    up, down = jax.jit(explained_by_chance)(x, x, key=jax.random.key(0))
+    assert 0 < up < 0.5
+    assert 0 < down < 0.5
+    others = jnp.stack([symmetric() for _ in range(100)])
+    i, j = np.triu_indices(12, 1)
+    found = jax.jit(jax.vmap(lambda y: fit(x[i, j], y[i, j]).explained_increasing))(others)
+    assert np.mean(found > up) < 0.15  # 5 % are expected, with an error of 2 %
+    with pytest.raises(ValueError, match=r"two of the same \[n, n\]"):
+        explained_by_chance(x, jnp.zeros((3, 3)), key=jax.random.key(0))
+    with pytest.raises(ValueError, match="level is"):
+        explained_by_chance(x, x, key=jax.random.key(0), level=1.0)

@@ -1,0 +1,282 @@
+"""Appendix A of the geometry paper, every statement, on real models and corpora.
+
+Theirs: at P = 0 the kernel α_ij of Eq. (6) is a monotone function f of d_H (Definition 10), the
+forcing is compatible with it (Lemmas 12, 14, 16), so the fixed point α⁻¹b is monotone and within
+the bound (13). Ours: `jaxpe.auditing` on the standard library with a small transformer as
+initialised (masked words), and on SST-2 with MiniLM and a new head, the same fine-tuned, and
+BERT-mini from scratch, before and after training (`figure_5_training.py` trained both; its
+`--runs FOLDER`; skipped where there is none).
+
+Of α over the positions with text: its spectrum, and the share of the variance of its entries that
+the best increasing and the best decreasing function of a distance explain. The distance is d_H as
+estimated, the same by split halves, and |i − j|. The entries are α_ij, at P = 0 and at the model's
+own P; α_ij/√(α_ii α_jj); and α_ij over the share of documents that reach both positions, which is
+what the entry is of a document. Each share stands beside the 95 % quantile of what 200 random
+orders of the positions explain (Mantel 1967).
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from common import (  # pyrefly: ignore
+    BLUE,
+    GREY,
+    ORANGE,
+    VERMILION,
+    DataMissingError,
+    Run,
+    main,
+    new_figure,
+    save_figure,
+)
+from figure_5_training import (  # pyrefly: ignore
+    ARMS,
+    folder_of,
+    trained,
+)
+from flax import nnx
+from learning import (  # pyrefly: ignore
+    bert_vocabulary,
+    labelled_sst2,
+    model_folder,
+    tokenizer_of,
+)
+
+import jaxpe
+from jaxpe.auditing import (
+    Subject,
+    audit_subject,
+    geometry_of,
+    kernel_and_forcing,
+    read_subject,
+    subject_of,
+)
+from jaxpe.report import AuditReport, audit_json
+from jaxpe.theory import monotone_fit
+from jaxpe.theory.monotone_fit import pairs
+from jaxpe.training.documents import Vocabulary, count_documents
+
+LENGTH = 66  # [CLS], 64 words, [SEP]: no sentence is longer
+EXAMPLES, STEPS, ORDERS = 256, 100, 200
+TITLES = {
+    "stdlib": "stdlib, 2 × 64, new",
+    "minilm_new": "SST-2, MiniLM, new head",
+    "minilm": "SST-2, MiniLM, fine-tuned",
+    "mini_new": "SST-2, BERT-mini, new",
+    "mini": "SST-2, BERT-mini, trained",
+}
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    result: dict[str, Any] = {"arms": {}}
+    for name in ("stdlib",) if run.quick else TITLES:
+        subject = subject_named(run, name)
+        if subject is None:
+            continue
+        found = result["arms"][name] = of_subject(subject, quick=run.quick)
+        print(name, found["kernel"]["at_0"], found["bound"], flush=True)
+    draw(run, result["arms"])
+    return result
+
+
+def subject_named(run: Run, name: str) -> Subject | None:
+    """An arm's model and corpus; None, and a line that says why, where something is missing."""
+    examples, words = 32 if run.quick else EXAMPLES, TITLES[name]
+    if name == "stdlib":
+        return read_subject("stdlib", examples=examples, length=16 if run.quick else 64)
+    arm = name.removesuffix("_new")
+    folder = None if ARMS[arm].pretrained is None else model_folder(arm)
+    if ARMS[arm].pretrained is not None and folder is None:
+        return None
+    try:
+        tokenizer = bert_vocabulary() if folder is None else tokenizer_of(folder)
+        train, _ = labelled_sst2(tokenizer, length=LENGTH)
+    except DataMissingError as error:
+        print(f"{name}: skipped, {error}", flush=True)
+        return None
+    model = ARMS[arm].make(folder) if name.endswith("_new") else trained_model(run, arm)
+    if model is None:
+        print(f"{name}: skipped, figure_5_training.py has not run here", flush=True)
+        return None
+    vocabulary = Vocabulary(
+        "classify", train.corpus.tokens, train.names, special_ids=train.corpus.exclude
+    )
+    counts = count_documents(train)
+    return subject_of(
+        model, train, vocabulary, counts, examples=examples, source="SST-2", words=words
+    )
+
+
+def trained_model(run: Run, arm: str) -> Any:
+    if not (folder_of(run, arm) / "checkpoints").is_dir():
+        return None
+    model, result = trained(run, arm)
+    return nnx.merge(nnx.split(model, nnx.Param)[0], result.state.params)
+
+
+def of_subject(subject: Subject, *, quick: bool) -> dict[str, Any]:
+    """Every statement, the kernel's dependence on distance, and what became of (13)."""
+    report = audit_subject(subject, steps=5 if quick else STEPS)
+    own, _ = jax.block_until_ready(kernel_and_forcing(subject, seed=0, P=subject.of.vectors))
+    zero, _ = kernel_and_forcing(subject, seed=0)
+    numbers = audit_json(report)
+    return {
+        "facts": numbers["facts"],
+        "statements": {entry["name"]: brief(entry) for entry in numbers["statements"]},
+        "kernel": of_kernel(subject, np.asarray(zero), np.asarray(own), quick=quick),
+        "bound": of_bound(report),
+        "training": numbers["training"],
+        "pairs": numbers["kernel"],
+        "seconds": numbers["seconds"],
+    }
+
+
+def brief(entry: dict[str, Any]) -> dict[str, Any]:
+    """Without what a statement's docstring says, and without arrays of more than a head each."""
+    measured = {k: v for k, v in entry["measured"].items() if np.size(v) <= 16}
+    return {k: entry[k] for k in ("verdict", "hypotheses", "conclusions")} | {"measured": measured}
+
+
+def of_kernel(
+    subject: Subject, zero: np.ndarray, own: np.ndarray, *, quick: bool
+) -> dict[str, Any]:
+    """Spectrum of α and what monotone functions of distances explain of it."""
+    D = geometry_of(subject).D
+    kept = np.flatnonzero(D.present)
+    n = len(kept)
+    split = jax.jit(partial(jaxpe.split_half_geometry, splits=4))(
+        subject.counts, key=jax.random.key(0)
+    ).distances
+    told = np.flatnonzero(np.asarray(split.present)[kept])
+    occupied = np.asarray(subject.examples["mask"], float)[:, kept]
+    together = occupied.T @ occupied / len(occupied)
+    zero, own = (alpha[np.ix_(kept, kept)] for alpha in (zero, own))
+    size = np.sqrt(np.diag(zero))
+    entries = {
+        "at_0": zero,
+        "at_own_P": own,
+        "cosine": zero / np.outer(size, size),
+        "of_a_document": zero / np.where(together > 0, together, 1.0),
+    }
+    distances = {
+        "d_H": np.asarray(D.values)[np.ix_(kept, kept)],
+        "split_half": np.asarray(split.values)[np.ix_(kept, kept)],
+        "offset": np.abs(kept[:, None] - kept[None, :]).astype(np.float32),
+    }
+    found: dict[str, Any] = {"positions": n, "told_by_split_halves": len(told)}
+    for name, alpha in entries.items():
+        found[name] = {}
+        for kind, d in distances.items():
+            rows = told if kind == "split_half" else np.arange(n)
+            if name == "of_a_document":
+                rows = rows[(together[np.ix_(rows, rows)] > 0).all(axis=1)]
+            found[name][kind] = explained(
+                d[np.ix_(rows, rows)], alpha[np.ix_(rows, rows)], quick=quick
+            )
+    return found | {"spectrum_at_0": spectrum(zero), "spectrum_at_own_P": spectrum(own)}
+
+
+def explained(d: np.ndarray, alpha: np.ndarray, *, quick: bool) -> dict[str, float]:
+    """Shares explained by monotone functions, and what random orders reach."""
+    d, alpha = d.astype(np.float32), (alpha / np.abs(alpha).max()).astype(np.float32)
+    fit = jax.jit(monotone_fit)(pairs(d), pairs(alpha))
+    chance = jax.jit(partial(jaxpe.theory.explained_by_chance, orders=20 if quick else ORDERS))(
+        d, alpha, key=jax.random.key(0)
+    )
+    return {
+        "positions": len(d),
+        "increasing": float(fit.explained_increasing),
+        "decreasing": float(fit.explained_decreasing),
+        "increasing_by_chance": float(chance[0]),
+        "decreasing_by_chance": float(chance[1]),
+    }
+
+
+def spectrum(alpha: np.ndarray) -> dict[str, Any]:
+    """Eigenvalues, and the share of their sum in the first."""
+    values = np.linalg.eigvalsh(alpha.astype(float))[::-1]
+    share = values / values.sum()
+    return {
+        "eigenvalues": values,
+        "first_share": share[0],
+        "first_five_share": share[:5].sum(),
+        "effective_rank": np.exp(-np.sum(share[share > 0] * np.log(share[share > 0]))),
+        "condition": values[0] / values[-1] if values[-1] > 0 else np.inf,
+    }
+
+
+def of_bound(report: AuditReport) -> dict[str, Any]:
+    """Both sides of (13) over pairs: how many break it, and by how much the others are below."""
+    audit = {entry.statement.name: entry.audit for entry in report.audited}["Lemma 18"]
+    numbers = {k: float(v) for k, v in audit.measured.items()}
+    reached, bound = report.kernel.reached, report.kernel.bound
+    with_n = numbers["constant of (13) with n"] * report.kernel.distances
+    return {
+        "broken": float(np.mean(reached > bound)),
+        "broken_with_n": float(np.mean(reached > with_n)),
+        "above_2R": float(np.mean(bound >= 2 * numbers["R"])),
+        "above_2R_with_n": numbers["share above 2R"],
+        "median_slack": float(np.median(bound / np.maximum(reached, 1e-30))),
+        "violations_of_fixed_point": float(audit.conclusions["monotone"].lhs),
+        "violations_of_d_H": float(audit.hypotheses["A3"].lhs),
+        **{k: numbers[k] for k in ("C_b", "L_f", "R", "condition")},
+    }
+
+
+def draw(run: Run, arms: dict[str, Any]) -> None:
+    figure, axes = new_figure(
+        "The kernel of positions is no increasing function of Hellinger distance",
+        rows=2,
+        columns=len(arms) + 1,
+        width=2.5 * (len(arms) + 1) + 0.4,
+        height=5.6,
+    )
+    for column, (name, found) in enumerate(arms.items()):
+        draw_arm(axes[:, column], name, found)
+    spectra, training = axes[:, -1]
+    for (name, found), colour in zip(
+        arms.items(), (GREY, ORANGE, BLUE, "#E8A0C0", VERMILION), strict=False
+    ):
+        values = np.asarray(found["kernel"]["spectrum_at_0"]["eigenvalues"], float)
+        positive = np.where(values > 0, values, np.nan)
+        spectra.semilogy(positive / values[0], color=colour, label=TITLES[name], lw=1.3)
+        training.plot(found["training"]["output_distance"], color=colour, lw=1.3)
+    spectra.set(title="spectrum of α at P = 0", xlabel="eigenvalue", ylabel="λ/λ₁")
+    spectra.legend(fontsize=7)
+    training.set(
+        title="linearised against real", xlabel="step", ylabel="‖f − f_lin‖/‖f_0‖", ylim=(0, None)
+    )
+    save_figure(run, "audit_theory", figure)
+
+
+def draw_arm(column: Any, name: str, found: dict[str, Any]) -> None:
+    """α_ij against d_H with both fits, and both sides of (13)."""
+    kernel, bound = column
+    shown = {k: np.asarray(v, float) for k, v in found["pairs"].items() if k != "explained"}
+    order = np.argsort(shown["distances"])
+    dots = {"ms": 1.8, "alpha": 0.35, "rasterized": True}
+    kernel.plot(shown["distances"], shown["alpha"], ".", color=GREY, **dots)
+    for way, colour in (("increasing", VERMILION), ("decreasing", BLUE)):
+        share = found["kernel"]["at_0"]["d_H"][way]
+        label = f"{way}: {100 * share:.0f} %"
+        kernel.plot(shown["distances"][order], shown[way][order], color=colour, label=label)
+    kernel.set(title=TITLES[name], xlabel="Hellinger distance", ylabel="α_ij at P = 0")
+    kernel.legend(fontsize=7.5, title="explained", title_fontsize=7.5)
+    right, left = shown["bound"], shown["reached"]
+    if not np.isfinite(right).any():
+        bound.axis("off")
+        bound.text(0.5, 0.5, "(13) has no finite\nright side", ha="center")
+        return
+    bound.loglog(right, left, ".", color=BLUE, **dots)
+    ends = [
+        np.nanmin(np.concatenate([left[left > 0], right[right > 0]])),
+        np.nanmax(np.concatenate([left, right])),
+    ]
+    bound.plot(ends, ends, color=GREY, lw=1)
+    bound.set(xlabel="right side of (13)", ylabel="‖p*_i − p*_j‖")
+
+
+if __name__ == "__main__":
+    main(experiment, "audit_theory")
