@@ -26,7 +26,7 @@ unit: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 notebooks: $(VENV)/.installed-test
-	$(BIN)/python -m pytest --nbmake --nbmake-timeout=600 notebooks
+	$(BIN)/python -m pytest -n $(WORKERS) --nbmake --nbmake-timeout=600 notebooks
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxpe needs Python >= 3.11, not " + sys.version.split()[0] + "; try make PYTHON=python3.12")'

@@ -7,18 +7,26 @@ initialised (masked words), and on SST-2 with MiniLM and a new head, the same fi
 BERT-mini from scratch, before and after training (`figure_5_training.py` trained both; its
 `--runs FOLDER`; skipped where there is none).
 
+On SST-2 the statements are evaluated over sentences as they come. Few of these are long, so for α
+and (13) four sentences of every length from 1 to 64 words are taken, which reach every position.
 Of α over the positions with text: its spectrum, and the share of the variance of its entries that
 the best increasing and the best decreasing function of a distance explain. The distance is d_H as
 estimated, the same by split halves, and |i − j|. The entries are α_ij, at P = 0 and at the model's
 own P; α_ij/√(α_ii α_jj); and α_ij over the share of documents that reach both positions, which is
 what the entry is of a document. Each share stands beside the 95 % quantile of what 200 random
 orders of the positions explain (Mantel 1967).
+
+And a search for counterexamples to the last step of Lemma 18, once the sign of f, which is
+impossible, is dropped: positions on a line, α = exp(−decay · d), smooth random forcing, 10,000
+draws for each n. It keeps the draws where all other hypotheses hold, and counts those whose fixed
+point is not monotone.
 """
 
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from common import (  # pyrefly: ignore
     BLUE,
@@ -50,16 +58,20 @@ from jaxpe.auditing import (
     audit_subject,
     geometry_of,
     kernel_and_forcing,
+    kernel_pairs,
     read_subject,
     subject_of,
 )
-from jaxpe.report import AuditReport, audit_json
-from jaxpe.theory import monotone_fit
+from jaxpe.data import LabelledTokens
+from jaxpe.report import KernelPairs, audit_json
+from jaxpe.theory import Audit, monotone_fit
 from jaxpe.theory.monotone_fit import pairs
 from jaxpe.training.documents import Vocabulary, count_documents
 
 LENGTH = 66  # [CLS], 64 words, [SEP]: no sentence is longer
-EXAMPLES, STEPS, ORDERS = 256, 100, 200
+EXAMPLES, OF_A_LENGTH, STEPS, ORDERS = 128, 4, 50, 200
+SHOWN = ("distances", "alpha", "increasing", "decreasing", "reached", "bound")
+SEARCHED, DRAWS = (3, 4, 6), 10_000
 TITLES = {
     "stdlib": "stdlib, 2 × 64, new",
     "minilm_new": "SST-2, MiniLM, new head",
@@ -72,20 +84,56 @@ TITLES = {
 def experiment(run: Run) -> dict[str, Any]:
     result: dict[str, Any] = {"arms": {}}
     for name in ("stdlib",) if run.quick else TITLES:
-        subject = subject_named(run, name)
-        if subject is None:
+        subjects = subjects_named(run, name)
+        if subjects is None:
             continue
-        found = result["arms"][name] = of_subject(subject, quick=run.quick)
+        found = result["arms"][name] = of_subjects(*subjects, quick=run.quick)
         print(name, found["kernel"]["at_0"], found["bound"], flush=True)
+    result["search"] = {n: search(n, draws=200 if run.quick else DRAWS) for n in SEARCHED}
+    print("search", result["search"], flush=True)
     draw(run, result["arms"])
+    for found in result["arms"].values():
+        del found["pairs"]  # the figure has them
     return result
 
 
-def subject_named(run: Run, name: str) -> Subject | None:
-    """An arm's model and corpus; None, and a line that says why, where something is missing."""
+def search(n: int, *, draws: int) -> dict[str, Any]:
+    """How many random kernels and forcings meet the hypotheses, and how many break Lemma 18."""
+
+    def broken(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        audit = jaxpe.theory.lemma_18(*random_case(key, n))
+        assumed, claimed = audit.hypotheses, audit.conclusions
+        granted = assumed["A1 positive"].holds & assumed["A2"].holds & assumed["A3"].holds
+        return granted, ~claimed["monotone"].holds, ~claimed["energy bound"].holds
+
+    keys = jax.random.split(jax.random.key(n), draws)
+    run = jax.jit(lambda keys: jax.lax.map(broken, keys, batch_size=256))
+    granted, unordered, beyond = map(np.asarray, run(keys))
+    return {
+        "draws": draws,
+        "granted": int(granted.sum()),
+        "not_monotone": int((granted & unordered).sum()),
+        "energy_bound_broken": int((granted & beyond).sum()),
+    }
+
+
+def random_case(key: jax.Array, n: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """α a decreasing function of distances on a line, and forcing that is smooth on it."""
+    keys = jax.random.split(key, 3)
+    offsets = jnp.arange(n, dtype=jnp.float32)
+    d = 0.2 * jnp.abs(offsets[:, None] - offsets[None, :])
+    decay = jax.random.uniform(keys[0], minval=0.2, maxval=5.0)
+    smooth = jnp.exp(-d / jax.random.uniform(keys[1], minval=0.1, maxval=5.0))
+    forcing = jnp.matmul(smooth, jax.random.normal(keys[2], (n, 2)), precision="highest")
+    return jnp.exp(-decay * d), forcing, d
+
+
+def subjects_named(run: Run, name: str) -> tuple[Subject, Subject] | None:
+    """An arm's model, with sentences as they come and of every length; None where it is missing."""
     examples, words = 32 if run.quick else EXAMPLES, TITLES[name]
     if name == "stdlib":
-        return read_subject("stdlib", examples=examples, length=16 if run.quick else 64)
+        subject = read_subject("stdlib", examples=examples, length=16 if run.quick else 64)
+        return subject, subject
     arm = name.removesuffix("_new")
     folder = None if ARMS[arm].pretrained is None else model_folder(arm)
     if ARMS[arm].pretrained is not None and folder is None:
@@ -104,9 +152,23 @@ def subject_named(run: Run, name: str) -> Subject | None:
         "classify", train.corpus.tokens, train.names, special_ids=train.corpus.exclude
     )
     counts = count_documents(train)
-    return subject_of(
-        model, train, vocabulary, counts, examples=examples, source="SST-2", words=words
+    make = partial(subject_of, model, source="SST-2", words=words)
+    every = of_every_length(train)
+    return (
+        make(train, vocabulary, counts, examples=examples),
+        make(every, vocabulary, counts, examples=len(every.labels)),
     )
+
+
+def of_every_length(train: LabelledTokens) -> LabelledTokens:
+    """A few different sentences of every length."""
+    lengths = train.corpus.mask.sum(axis=1)
+    _, first = np.unique(train.corpus.ids, axis=0, return_index=True)
+    order = np.random.default_rng(0).permutation(first)
+    chosen = [order[lengths[order] == length][:OF_A_LENGTH] for length in np.unique(lengths)]
+    rows = np.concatenate(chosen)
+    corpus = train.corpus._replace(ids=train.corpus.ids[rows], mask=train.corpus.mask[rows])
+    return train._replace(corpus=corpus, labels=train.labels[rows])
 
 
 def trained_model(run: Run, arm: str) -> Any:
@@ -116,19 +178,21 @@ def trained_model(run: Run, arm: str) -> Any:
     return nnx.merge(nnx.split(model, nnx.Param)[0], result.state.params)
 
 
-def of_subject(subject: Subject, *, quick: bool) -> dict[str, Any]:
+def of_subjects(usual: Subject, spread: Subject, *, quick: bool) -> dict[str, Any]:
     """Every statement, the kernel's dependence on distance, and what became of (13)."""
-    report = audit_subject(subject, steps=5 if quick else STEPS)
-    own, _ = jax.block_until_ready(kernel_and_forcing(subject, seed=0, P=subject.of.vectors))
-    zero, _ = kernel_and_forcing(subject, seed=0)
-    numbers = audit_json(report)
+    numbers = audit_json(audit_subject(usual, steps=5 if quick else STEPS))
+    D = geometry_of(spread).D
+    zero, b = kernel_and_forcing(spread, seed=0)
+    own, _ = kernel_and_forcing(spread, seed=0, P=spread.of.vectors)
+    lemma_18 = jax.jit(jaxpe.theory.lemma_18)(zero, b, D)
+    shown = kernel_pairs(zero, b, D, lemma_18=lemma_18)
     return {
-        "facts": numbers["facts"],
+        "facts": numbers["facts"] | {"examples_of_every_length": len(spread.examples["ids"])},
         "statements": {entry["name"]: brief(entry) for entry in numbers["statements"]},
-        "kernel": of_kernel(subject, np.asarray(zero), np.asarray(own), quick=quick),
-        "bound": of_bound(report),
+        "kernel": of_kernel(spread, np.asarray(zero), np.asarray(own), quick=quick),
+        "bound": of_bound(lemma_18, shown),
         "training": numbers["training"],
-        "pairs": numbers["kernel"],
+        "pairs": {k: v for k, v in shown._asdict().items() if k in SHOWN},
         "seconds": numbers["seconds"],
     }
 
@@ -207,17 +271,17 @@ def spectrum(alpha: np.ndarray) -> dict[str, Any]:
     }
 
 
-def of_bound(report: AuditReport) -> dict[str, Any]:
+def of_bound(audit: Audit, shown: KernelPairs) -> dict[str, Any]:
     """Both sides of (13) over pairs: how many break it, and by how much the others are below."""
-    audit = {entry.statement.name: entry.audit for entry in report.audited}["Lemma 18"]
     numbers = {k: float(v) for k, v in audit.measured.items()}
-    reached, bound = report.kernel.reached, report.kernel.bound
-    with_n = numbers["constant of (13) with n"] * report.kernel.distances
+    reached, bound = shown.reached, shown.bound
+    with_n = numbers["constant of (13) with n"] * shown.distances
     return {
         "broken": float(np.mean(reached > bound)),
         "broken_with_n": float(np.mean(reached > with_n)),
         "above_2R": float(np.mean(bound >= 2 * numbers["R"])),
         "above_2R_with_n": numbers["share above 2R"],
+        "broken_energy_bound": not bool(audit.conclusions["energy bound"].holds),
         "median_slack": float(np.median(bound / np.maximum(reached, 1e-30))),
         "violations_of_fixed_point": float(audit.conclusions["monotone"].lhs),
         "violations_of_d_H": float(audit.hypotheses["A3"].lhs),
@@ -254,7 +318,7 @@ def draw(run: Run, arms: dict[str, Any]) -> None:
 def draw_arm(column: Any, name: str, found: dict[str, Any]) -> None:
     """α_ij against d_H with both fits, and both sides of (13)."""
     kernel, bound = column
-    shown = {k: np.asarray(v, float) for k, v in found["pairs"].items() if k != "explained"}
+    shown = {k: np.asarray(v, float) for k, v in found["pairs"].items()}
     order = np.argsort(shown["distances"])
     dots = {"ms": 1.8, "alpha": 0.35, "rasterized": True}
     kernel.plot(shown["distances"], shown["alpha"], ".", color=GREY, **dots)

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, KEEP_FREED  # pyrefly: ignore
+from _machine import CORES, KEEP_FREED, keep_freed_memory  # pyrefly: ignore
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "results" / "benchmark_ntk.json"
@@ -68,6 +68,7 @@ def main() -> None:
     if args.child:
         child(args.child, Problem(*json.loads(args.problem)), args.implementation)
         return
+    keep_freed_memory()
     results: dict[str, Any] = {
         "device": f"{jax.devices()[0].device_kind}, {CORES} cores, {platform.machine()}",
         "versions": {"jax": version("jax")},
@@ -100,6 +101,7 @@ class Contestant:
     def __init__(
         self, python: str, who: str, problem: Problem, implementation: str, *, keep_freed: bool
     ):
+        own = {name: value for name, value in os.environ.items() if name not in KEEP_FREED}
         flags = ["--child", who, "--problem", json.dumps(problem), "--implementation"]
         self.process = subprocess.Popen(
             [python, str(HERE / "ntk.py"), *flags, implementation],
@@ -107,7 +109,7 @@ class Contestant:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=os.environ | (KEEP_FREED if keep_freed else {}),
+            env=own | (KEEP_FREED if keep_freed else {}),
         )
         line = self._line()
         self.about: dict[str, Any] = json.loads(line) if line else {}

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int32
 
 from jaxpe._errors import require
 from jaxpe._types import ArrayLike
+from jaxpe.ntk._relaxation import relaxed
 from jaxpe.ntk.linear import linearize
 
 
@@ -37,16 +38,21 @@ class FixedPoint(NamedTuple):
 class GradientFlow(NamedTuple):
     """The flow Ṗ = −α P + b from P_0, solved by the eigenvectors of α.
 
+    Derivatives of `at` and of the positions of `fixed_point` are right where eigenvalues repeat;
+    those of `eigenvectors` are not.
+
     Attributes:
         eigenvalues: of α, ascending, `[m]`; m is n, or n·d for a kernel `[n, d, n, d]`.
         eigenvectors: in columns, `[m, m]`.
-        start: P_0 in this basis, `[m, ...]`.
-        forcing: b in this basis.
+        kernel: α, `[m, m]`.
+        start: P_0 in the shape `[m, k]`, k = d or 1.
+        forcing: b likewise.
         shape: an array `[n, d]` of zeros, which says what positions look like.
     """
 
     eigenvalues: Float[Array, " m"]
     eigenvectors: Float[Array, "m m"]
+    kernel: Float[Array, "m m"]
     start: Float[Array, "m k"]
     forcing: Float[Array, "m k"]
     shape: Float[Array, "n d"]
@@ -54,15 +60,13 @@ class GradientFlow(NamedTuple):
     def at(self, time: Float[ArrayLike, ""] | float) -> Float[Array, "n d"]:
         """Positions at a time ≥ 0, finite for finite times even where α is singular.
 
-        Along an eigenvector, p(t) = e^(−λt) p_0 + b (1 − e^(−λt)) / λ, whose last factor is t at
-        λ = 0.
+        P(t) = P_0 + (1 − e^(−αt))α⁻¹ (b − αP_0), where (1 − e^(−λt))/λ is t for λ = 0.
         """
-        decay = -self.eigenvalues * jnp.asarray(time, self.eigenvalues.dtype)
-        flat = jnp.abs(decay) < jnp.finfo(decay.dtype).eps
-        safe = jnp.where(flat, 1.0, self.eigenvalues)
-        grown = jnp.where(flat, jnp.asarray(time, decay.dtype), -jnp.expm1(decay) / safe)
-        moved = jnp.exp(decay)[:, None] * self.start + grown[:, None] * self.forcing
-        return self._out(moved)
+        time = jnp.asarray(time, self.eigenvalues.dtype)
+        every = jnp.ones(self.eigenvalues.shape, bool)
+        velocity = self.forcing - jnp.matmul(self.kernel, self.start, precision="highest")
+        moved = self._relaxed(velocity, time, every)
+        return (self.start + moved).reshape(self.shape.shape)
 
     def fixed_point(self, *, rtol: float | None = None) -> FixedPoint:
         """The end of the flow; eigenvalues below `rtol` of the largest count as zero.
@@ -74,11 +78,12 @@ class GradientFlow(NamedTuple):
         largest = jnp.max(size)
         inverse = self.inverse_eigenvalues(rtol=rtol)
         kept = inverse != 0
-        lost = jnp.where(kept[:, None], 0.0, self.forcing)
+        basis = jnp.matmul(self.eigenvectors.T, self.forcing, precision="highest")
+        lost = jnp.where(kept[:, None], 0.0, basis)
         norm = jnp.linalg.norm(self.forcing)
         singular = ~jnp.all(kept)
         return FixedPoint(
-            positions=self._out(inverse[:, None] * self.forcing),
+            positions=self._relaxed(self.forcing, jnp.inf, kept).reshape(self.shape.shape),
             condition=jnp.where(
                 singular, jnp.inf, largest / jnp.min(jnp.where(kept, size, largest))
             ),
@@ -97,9 +102,10 @@ class GradientFlow(NamedTuple):
     def _rtol(self) -> float:
         return self.eigenvalues.shape[0] * float(jnp.finfo(self.eigenvalues.dtype).eps)
 
-    def _out(self, basis: Array) -> Array:
-        moved = jnp.matmul(self.eigenvectors, basis, precision=lax.Precision.HIGHEST)
-        return moved.reshape(self.shape.shape)
+    def _relaxed(self, velocity: Array, time: Array | float, kept: Array) -> Array:
+        known = lax.stop_gradient((self.eigenvalues, self.eigenvectors))
+        time = jnp.asarray(time, self.eigenvalues.dtype)
+        return relaxed(self.kernel, *known, velocity, time, kept)
 
 
 def gradient_flow(
@@ -136,12 +142,9 @@ def gradient_flow(
         b, start = b.reshape(-1, 1), P_0.reshape(-1, 1)
     else:
         start = P_0
-    eigenvalues, eigenvectors = jnp.linalg.eigh((alpha + alpha.T) / 2)
-
-    def rotated(x: Array) -> Array:
-        return jnp.matmul(eigenvectors.T, x, precision=lax.Precision.HIGHEST)
-
-    return GradientFlow(eigenvalues, eigenvectors, rotated(start), rotated(b), jnp.zeros_like(P_0))
+    kernel = (alpha + alpha.T) / 2
+    eigenvalues, eigenvectors = jnp.linalg.eigh(kernel)
+    return GradientFlow(eigenvalues, eigenvectors, kernel, start, b, jnp.zeros_like(P_0))
 
 
 def solve_flow(

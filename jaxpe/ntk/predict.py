@@ -1,8 +1,10 @@
 """Gradient flow on the mean squared error, in closed form, for a model linear in its parameters."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -10,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxpe._types import ArrayLike
 from jaxpe.ntk._checks import output_axes
+from jaxpe.ntk._relaxation import relaxed
 
 
 class MsePrediction(NamedTuple):
@@ -64,6 +67,7 @@ def predict_mse(
         array, None or infinity for the end. fx_train_0 and fx_test_0 are outputs at time 0,
         kernel_test_train is `empirical_ntk(f, x_test, x_train, params)` with the same axes. It is
         to be called where the kernel is (under one `jit`). The kernel is decomposed once.
+        Derivatives of the outputs are right where its eigenvalues repeat; `condition` has none.
 
     Raises:
         ValueError: for shapes that do not fit, or a negative ridge.
@@ -81,10 +85,9 @@ def predict_mse(
     matrix = layout.matrix(kernel, "kernel_train_train", columns=y_train.shape)
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"kernel_train_train has shape {kernel.shape}, which is not square")
-    eigenvalues, V = jnp.linalg.eigh(0.5 * (matrix + matrix.T))
-    eigenvalues = eigenvalues + jnp.asarray(ridge, matrix.dtype)
+    symmetric = 0.5 * (matrix + matrix.T) + ridge * jnp.eye(len(matrix), dtype=matrix.dtype)
+    eigenvalues, V = jnp.linalg.eigh(jax.lax.stop_gradient(symmetric))
     rank, kept, condition = _conditioning(eigenvalues)
-    rates = jnp.where(kept, eigenvalues, 1.0)
     size = max(y_train.size, 1)
 
     def predict(
@@ -99,9 +102,8 @@ def predict_mse(
         if start.shape != y_train.shape:
             raise ValueError(f"fx_train_0 has shape {start.shape}, but y_train {y_train.shape}")
         gap = layout.rows(y_train.astype(matrix.dtype) - start)
-        done = -jnp.expm1(-learning_rate * times.reshape(-1, 1) * rates[None] / size)
-        share = jnp.where(kept[None], done / rates[None], 0.0)  # [times, eigenvalues]
-        solved = _dot(V[None], share[:, :, None] * _dot(V.T, gap)[None])
+        solve = jax.vmap(partial(relaxed, symmetric, eigenvalues, V, gap), (0, None))
+        solved = solve(learning_rate / size * times.reshape(-1), kept)
 
         def moved(outputs, to_train):
             change = layout.unrows(_dot(to_train[None], solved), outputs.shape)

@@ -36,6 +36,7 @@ from jaxpe.theory.lemma_18 import lemma_18 as lemma_18
 from jaxpe.theory.monotone_fit import MonotoneFit as MonotoneFit
 from jaxpe.theory.monotone_fit import explained_by_chance as explained_by_chance
 from jaxpe.theory.monotone_fit import monotone_fit as monotone_fit
+from jaxpe.theory.monotone_fit import pairs as pairs
 from jaxpe.theory.proposition_6 import STATEMENT as _PROPOSITION_6
 from jaxpe.theory.proposition_6 import proposition_6 as proposition_6
 from jaxpe.theory.proposition_6 import strain as strain

@@ -202,4 +202,5 @@ def _energy(flow) -> tuple[Array, Array]:
     K = jnp.einsum("im,m,jm->ij", U, inverse, U, precision=jax.lax.Precision.HIGHEST)
     own = jnp.diagonal(K)
     sensitivity = own[:, None] + own[None, :] - 2 * K
-    return sensitivity, jnp.sum(inverse[:, None] * flow.forcing**2)
+    basis = jnp.matmul(U.T, flow.forcing, precision="highest")
+    return sensitivity, jnp.sum(inverse[:, None] * basis**2)

@@ -47,8 +47,8 @@ def monotone_fit(x: Float[ArrayLike, "..."], y: Float[ArrayLike, "..."]) -> Mono
 
 
 def explained_by_chance(
-    x: Float[ArrayLike, "n n"],
-    y: Float[ArrayLike, "n n"],
+    x: Float[ArrayLike, "..."],
+    y: Float[ArrayLike, "..."],
     *,
     key: Array,
     orders: int = 200,
@@ -61,11 +61,14 @@ def explained_by_chance(
     move together, as they must (Mantel 1967).
 
     Args:
-        x: symmetric.
-        y: symmetric.
+        x: symmetric, `[n, n]`.
+        y: likewise.
         key: draws the orders.
         orders: how many.
         level: in (0, 1).
+
+    Raises:
+        ValueError: shapes that differ or are not square; a level outside (0, 1); no orders.
 
     >>> x = jnp.abs(jnp.arange(6.0)[:, None] - jnp.arange(6.0)[None, :])
     >>> up, down = explained_by_chance(x, -x, key=jax.random.key(0), orders=50)

@@ -140,3 +140,36 @@ def test_a_model_linear_in_its_parameters_has_no_gap():
     assert found.losses.shape == (21,)
     assert np.all(found.output_distance < 1e-14)
     np.testing.assert_allclose(found.losses, found.linear_losses)
+
+
+TIED = np.diag([2.0, 2.0, 0.5, 0.0, 3.0])  # and rotated, so that no entry is special
+
+
+@pytest.mark.parametrize("time", [1e-3, 0.7, 40.0, np.inf])
+@pytest.mark.parametrize("kernel", ["tied", "regular"])
+def test_derivatives_where_eigenvalues_repeat(time, kernel):
+    """Against differences of the closed form, for a change that splits what was equal."""
+    Q = np.linalg.qr(A)[0]
+    alpha = Q @ TIED @ Q.T if kernel == "tied" else ALPHA
+    if np.isinf(time) and kernel == "tied":
+        alpha = alpha + 0.2 * np.eye(5)  # a pseudo-inverse has no derivative where ranks change
+    change = RNG.normal(size=(5, 5))
+    change = change + change.T
+
+    def along(t):
+        flow = gradient_flow(alpha + t * change, B, START)
+        return flow.at(time) if np.isfinite(time) else flow.fixed_point().positions
+
+    numerical = (jax.jit(along)(1e-5) - jax.jit(along)(-1e-5)) / 2e-5
+    forwards = jax.jit(lambda: jax.jvp(along, (0.0,), (1.0,))[1])()
+    scale = np.abs(numerical).max()
+    np.testing.assert_allclose(forwards, numerical, atol=1e-6 * scale)
+    weights = RNG.normal(size=B.shape)
+    backwards = jax.jit(jax.grad(lambda t: jnp.sum(weights * along(t))))(0.0)
+    np.testing.assert_allclose(backwards, np.sum(weights * forwards), rtol=1e-8)
+
+
+def test_velocity_is_the_derivative_by_time():
+    flow = gradient_flow(ALPHA, B, START)
+    position, velocity = jax.jvp(flow.at, (0.4,), (1.0,))
+    np.testing.assert_allclose(velocity, B - ALPHA @ position, atol=1e-10)

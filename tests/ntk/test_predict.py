@@ -158,3 +158,28 @@ def test_errors():
         max_learning_rate(L)
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
         max_learning_rate(K, momentum=1.0)
+
+
+@pytest.mark.parametrize("t", [0.5, None])
+def test_derivatives_where_eigenvalues_repeat(t):
+    rng = np.random.default_rng(3)
+    change = rng.normal(size=(4, 4))
+    y, start = rng.normal(size=(4, 1)), np.zeros((4, 1))
+
+    def along(s):
+        kernel = 2.0 * np.eye(4) + s * (change + change.T)
+        predict = predict_mse(kernel, y, ridge=0.1)
+        return predict(t, start, start[:2], kernel[:2]).test
+
+    slope = jax.jit(jax.jacfwd(along))(0.0)
+    numerical = (along(1e-5) - along(-1e-5)) / 2e-5
+    np.testing.assert_allclose(slope, numerical, rtol=1e-6, atol=1e-9)
+    kernel = np.diag([1.0, 2.0, 3.0, 5.0])
+
+    def apart(s):
+        moved = kernel + s * (change + change.T)
+        return predict_mse(moved, y)(t, start, start[:2], kernel[:2]).test
+
+    second = (apart(1e-3) + apart(-1e-3) - 2 * apart(0.0)) / 1e-6
+    ours = jax.jit(jax.jacfwd(jax.jacfwd(apart)))(0.0)
+    np.testing.assert_allclose(ours, second, rtol=1e-4, atol=1e-6)

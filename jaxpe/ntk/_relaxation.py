@@ -1,0 +1,110 @@
+"""The function (1 − e^(−cλ))/λ of a symmetric matrix, with a derivative where eigenvalues repeat.
+
+What a linear flow Ṗ = −αP + b has moved after time c is this function of α, times its first
+velocity. A function of a matrix has a derivative wherever that of numbers has one; its eigenvectors
+do not.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+# Gauss–Legendre on [0, 1]: exact for polynomials of degree 5.
+_NODES, _WEIGHTS = (np.array([-1.0, 0.0, 1.0]) * 0.6**0.5 + 1) / 2, np.array([5.0, 8.0, 5.0]) / 18
+_TERMS = 14
+
+
+@jax.custom_jvp
+def relaxed(
+    matrix: Array,
+    eigenvalues: Array,
+    eigenvectors: Array,
+    velocity: Array,
+    time: Array,
+    kept: Array,
+) -> Array:
+    """V diag((1 − e^(−cλ))/λ) Vᵀ · velocity, `[m, k]`, of the eigenvalues that are kept.
+
+    Args:
+        matrix: symmetric `[m, m]`; the derivative is by it. The first is right everywhere, a
+            second goes through that of `eigh`, and is NaN where eigenvalues repeat.
+        eigenvalues: of it, `[m]`, ascending, known already.
+        eigenvectors: likewise, in columns.
+        velocity: `[m, k]`.
+        time: c ≥ 0, a scalar; for inf the function is 1/λ.
+        kept: bool `[m]`; of the others the function is 0.
+    """
+    moved = _share(eigenvalues, time, kept)[:, None] * _dot(eigenvectors.T, velocity)
+    return _dot(eigenvectors, moved)
+
+
+@relaxed.defjvp
+def _relaxed_jvp(at, along):
+    matrix, _, _, velocity, time, kept = at
+    eigenvalues, V = jnp.linalg.eigh(matrix)
+    d_matrix, _, _, d_velocity, d_time, _ = along
+    turned = _dot(V.T, _dot(0.5 * (d_matrix + d_matrix.T), V))
+    change = _dot(_differences(eigenvalues, time, kept) * turned, _dot(V.T, velocity))
+    change += _share(eigenvalues, time, kept)[:, None] * _dot(V.T, d_velocity)
+    slope = jnp.where(kept, _decay(eigenvalues, time), 0.0) * d_time
+    return relaxed(*at), _dot(V, change + slope[:, None] * _dot(V.T, velocity))
+
+
+def _share(x: Array, time: Array, kept: Array) -> Array:
+    """(1 − e^(−cx))/x, which is c at x = 0."""
+    zero = x == 0
+    safe = jnp.where(zero, 1.0, x)
+    finite, ends = _finite(time)
+    gone = jnp.where(ends, 1.0, -jnp.expm1(-finite * safe))
+    return jnp.where(kept, jnp.where(zero, time, gone / safe), 0.0)
+
+
+def _decay(x: Array, time: Array) -> Array:
+    """e^(−cx) for positive x."""
+    finite, ends = _finite(time)
+    return jnp.where(ends, 0.0, jnp.exp(-finite * x))
+
+
+def _finite(time: Array) -> tuple[Array, Array]:
+    """The time, or 1 for inf, and whether it is: inf · 0 has no place in a derivative."""
+    ends = jnp.isinf(time)
+    return jnp.where(ends, 1.0, time), ends
+
+
+def _differences(x: Array, time: Array, kept: Array) -> Array:
+    """(f(x_i) − f(x_j))/(x_i − x_j), the derivative where they are near, `[m, m]`.
+
+    Near is where the function is all but a polynomial between them: it changes over 1/c, or over
+    x itself where that is more.
+    """
+    a, b = x[:, None], x[None, :]
+    both = kept[:, None] & kept[None, :]
+    apart = a - b
+    scale = 1.0 / time + jnp.minimum(jnp.abs(a), jnp.abs(b))
+    near = both & (jnp.abs(apart) <= 0.2 * scale)
+    share = _share(x, time, kept)
+    far = (share[:, None] - share[None, :]) / jnp.where(near | (apart == 0), 1.0, apart)
+    inside = jnp.where(both, b, 1.0), jnp.where(near, apart, 0.0)
+    slopes = sum(
+        w * _slope(inside[0] + u * inside[1], time) for u, w in zip(_NODES, _WEIGHTS, strict=True)
+    )
+    return jnp.where(near, slopes, jnp.where(apart == 0, 0.0, far))
+
+
+def _slope(x: Array, time: Array) -> Array:
+    """The derivative of (1 − e^(−cx))/x: −(1 − (1 + y)e^(−y))/x², y = cx, by its series near 0."""
+    finite, ends = _finite(time)
+    y = finite * x
+    small = (jnp.abs(y) < 1) & ~ends
+    safe, near = jnp.where(small, 1.0, x), jnp.where(small, y, 0.0)
+    term, total = jnp.ones_like(y), jnp.zeros_like(y)
+    for k in range(_TERMS):
+        total += term / (k + 2)
+        term = -term * near / (k + 1)
+    left = (1 + y) * _decay(x, time)
+    return -jnp.where(small, finite**2 * total, (1 - left) / safe**2)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision="highest")
