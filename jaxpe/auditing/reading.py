@@ -62,7 +62,10 @@ def _model_of(
     if folder is not None and (folder / "checkpoints").is_dir():
         run = load_run(folder)
         return load_config(folder), run.model, f"{folder.name}, trained for {run.step:,} steps"
-    small = ModelConfig(dim=64, layers=2, heads=4, norm_position="post", dropout=0.0)
+    # Eq. (1) as it is: the first attention reads E(t) + p, without a norm before it.
+    small = ModelConfig(
+        dim=64, layers=2, heads=4, norm_position="post", embedding_norm=False, dropout=0.0
+    )
     config = TrainConfig(
         source=source, length=length, seed=seed, pretrained=model, model=small, **reading
     )

@@ -23,10 +23,12 @@ class Subject(NamedTuple):
         source: the corpus, in words.
         model: what the model is, in words.
         of: it, as a function of its position vectors.
-        outputs: `(P, shift, example) -> what the loss looks at`.
+        outputs: `(P, shift, example, added=None) -> what the loss looks at`; shift and added as in
+            `PositionFunctions.apply`.
         loss: `(outputs, example) -> scalar`.
-        readout: the last layer's kernel, `[dim, outputs]`.
         family: of losses, as Corollary 15 tells them apart.
+        layers: blocks of the model.
+        reads_first: whether it classifies by the first token, as BERT does by [CLS].
         examples: pytree of `[examples, ...]`.
         counts: of the corpus, in folds.
     """
@@ -34,16 +36,17 @@ class Subject(NamedTuple):
     source: str
     model: str
     of: PositionFunctions
-    outputs: Callable[[Array, Array, Any], Array]
+    outputs: Callable[..., Array]
     loss: Callable[[Array, Any], Array]
-    readout: Array
     family: Literal["classification", "masked"]
+    layers: int
+    reads_first: bool
     examples: dict[str, np.ndarray]
     counts: PositionCounts
 
-    def at_no_shift(self, P: Array, example: Any) -> Array:
+    def at_no_shift(self, P: Array, example: Any, *, added: Array | None = None) -> Array:
         """The outputs, with nothing added to the logits of attention."""
-        return self.outputs(P, self.of.no_shift, example)
+        return self.outputs(P, self.of.no_shift, example, added=added)
 
 
 class Geometry(NamedTuple):
@@ -93,16 +96,17 @@ def subject_of(
     else:
         chosen = _to_guess(chosen, vocabulary, seed=seed)
 
-    def outputs(P: Array, shift: Array, example: Any) -> Array:
-        logits = of.apply(P, shift, example["ids"], mask=example["mask"]).logits
+    def outputs(P: Array, shift: Array, example: Any, *, added: Array | None = None) -> Array:
+        logits = of.apply(P, shift, example["ids"], mask=example["mask"], added=added).logits
         return logits if classify else logits[example["place"]]
 
     def loss(outputs: Array, example: Any) -> Array:
         return -jax.nn.log_softmax(outputs)[example["target"]]
 
-    readout = model.output.kernel.get_value() if classify else of.embeddings.T
+    layers = (model.decoder if hasattr(model, "decoder") else model.encoder).config.num_layers
+    reads_first = classify and model.pooling == "first"
     family: Literal["classification", "masked"] = "classification" if classify else "masked"
-    return Subject(source, words, of, outputs, loss, readout, family, chosen, counts)
+    return Subject(source, words, of, outputs, loss, family, layers, reads_first, chosen, counts)
 
 
 def _to_guess(

@@ -5,6 +5,7 @@ Names: x is `[batch, n, dim]`, queries and keys `[batch, n, heads, head_dim]`, l
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -380,7 +381,10 @@ def _appended(cache: LayerCache, new: LayerCache, slot: ArrayLike | int) -> Laye
 
 
 def _finished(
-    output: nnx.Linear, mixed: Attended, gates: ArrayLike | None, cache: LayerCache | None
+    output: Callable[[Array], Array],
+    mixed: Attended,
+    gates: ArrayLike | None,
+    cache: LayerCache | None,
 ) -> Attended:
     """Heads through their gates and the output projection."""
     out = mixed.output

@@ -1,8 +1,9 @@
-"""A model as plain functions of its position vectors and of shifts of its attention logits."""
+"""A model as plain functions of its position vectors and of shifts inside its first attention."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
@@ -36,18 +37,25 @@ class PositionFunctions(NamedTuple):
 
     Attributes:
         vectors: the position vectors P that the model adds, `[n, dim]`; 0 where it adds none.
-        apply: `(P, shift, ids, **options) -> HeadOutput` of the model with P in place of its own
-            and shift `[heads, n, n]` added to the attention logits of its first layer.
+        apply: `(P, shift, ids, added=None, **options) -> HeadOutput` of the model with P in place
+            of its own, shift `[heads, n, n]` added to the attention logits of its first layer, and
+            `added` `[n, dim]` to what that attention gives.
         no_shift: zeros like a shift.
         embeddings: of the tokens, `[vocab, dim]`.
+        tokens: what the first attention reads of each token at P = 0, `[vocab, dim]`: embeddings
+            after the norms that stand before it. Eq. (1) has none, and reads E(t) + p.
         projections: of the first layer.
+        no_other_order: whether nothing but P tells the order of tokens: no causal mask, and an
+            encoding that acts on embeddings alone.
     """
 
     vectors: Float[Array, "n dim"]
     apply: Callable[..., HeadOutput]
     no_shift: Float[Array, "heads n n"]
     embeddings: Float[Array, "vocab dim"]
+    tokens: Float[Array, "vocab dim"]
     projections: Projections
+    no_other_order: bool
 
 
 def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
@@ -82,23 +90,65 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
             "plain multi-head attention"
         )
     own = Bound(below.encoding, below.encoding_params.get_value())
+    no_other_order = not below.causal and not any(
+        encoding.defines(hook)
+        for encoding in (below.encoding, attention.encoding)
+        for hook in ("query", "key", "bias", "value")
+    )
+    projections = _projections(attention)
     vectors = _own_vectors(own, length, config.dim)
     no_shift = jnp.zeros((config.num_heads, length, length), vectors.dtype)
     _add(below, learned(length=length, dim=config.dim), {"table": jnp.zeros_like(vectors)})
     layers = jnp.zeros((config.num_layers, *no_shift.shape), vectors.dtype)
     _add(attention, _logit_shift(), {_SHIFT: layers})
+    nothing = jnp.zeros((config.num_layers, *vectors.shape), vectors.dtype)
+    setattr(attention, "output", _WithMore(attention.output, nothing))  # noqa: B010
     graphdef, params = nnx.split(model, nnx.Param)
 
-    def apply(P: Array, shift: Array, *args: Any, **options: Any) -> HeadOutput:
+    def apply(
+        P: Array, shift: Array, *args: Any, added: Array | None = None, **options: Any
+    ) -> HeadOutput:
         moved = nnx.merge(graphdef, params)
         below = moved.decoder if isinstance(moved, CausalLM) else moved.encoder
         _set_last(below, {"table": jnp.asarray(P) - vectors})
         _set_last(below.layers.attention, {_SHIFT: layers.at[0].set(shift)})
+        if added is not None:
+            projection: Any = below.layers.attention.output
+            projection.more = nnx.Param(nothing.at[0].set(added))
         return moved(*args, **options)
 
+    _set_last(below, {"table": -vectors})
     return PositionFunctions(
-        vectors, apply, no_shift, below.tokens.embedding.get_value(), _projections(attention)
+        vectors,
+        apply,
+        no_shift,
+        below.tokens.embedding.get_value(),
+        _as_read(below),
+        projections,
+        no_other_order,
     )
+
+
+class _WithMore(nnx.Module):
+    """The output projection with `more` `[n, dim]` added to what it gives."""
+
+    def __init__(self, projection: nnx.Linear, more: Array):
+        self.projection = projection
+        self.more = nnx.Param(more)
+
+    def __call__(self, x: Array) -> Array:
+        out, more = self.projection(x), self.more.get_value()
+        return out + more.reshape((1,) * (out.ndim - more.ndim) + more.shape).astype(out.dtype)
+
+
+def _as_read(below: Any) -> Array:
+    """What the first attention reads of every token, each at the first place."""
+    ids = jnp.arange(below.config.vocab_size, dtype=jnp.int32)
+    entered = below.embed(ids, positions=jnp.zeros_like(ids))
+    if below.config.norm_position == "post":
+        return entered
+    graphdef, params = nnx.split(below.layers.attention_norm)
+    return nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[0], params))(entered)
 
 
 def _own_vectors(own: Bound, length: int, dim: int) -> Array:

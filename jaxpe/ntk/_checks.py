@@ -10,6 +10,7 @@ import jax.numpy as jnp
 Params = Any
 Inputs = Any
 Apply = Callable[[Params, Inputs], Any]
+Axes = int | Sequence[int]
 
 
 class OutputAxes(NamedTuple):
@@ -103,13 +104,24 @@ def output_of(f: Apply, params: Params, x: Inputs) -> jax.ShapeDtypeStruct:
         )
     if not jnp.issubdtype(out.dtype, jnp.floating):
         raise ValueError(f"f returns {out.dtype}, which has no derivative")
+    if out.size == 0:
+        raise ValueError(
+            f"f maps {n} examples to shape {list(out.shape)}: there are no outputs to differentiate"
+        )
     return out
 
 
-def output_axes(
-    shape: tuple[int, ...], trace_axes: Sequence[int], diagonal_axes: Sequence[int]
-) -> OutputAxes:
+def output_axes(shape: tuple[int, ...], trace_axes: Axes, diagonal_axes: Axes) -> OutputAxes:
     """Sort the axes of an output `[batch, ...]`; negative ones count from the end."""
+    trace_axes, diagonal_axes = (
+        (axes,) if isinstance(axes, int) else tuple(axes) for axes in (trace_axes, diagonal_axes)
+    )
+    if len(shape) == 1 and -1 in trace_axes:
+        raise ValueError(
+            f"outputs of shape {list(shape)} have no axis but the batch, which trace_axes="
+            f"{trace_axes} would average over: pass trace_axes=() for a kernel [n1, n2], or (0,) "
+            "if that is meant"
+        )
     trace = _canonical(trace_axes, len(shape), "trace_axes")
     diagonal = _canonical(diagonal_axes, len(shape), "diagonal_axes")
     twice = set(trace) & set(diagonal)
@@ -122,11 +134,11 @@ def output_axes(
     return OutputAxes(shape[1:], trace, diagonal, free)
 
 
-def _canonical(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
+def _canonical(axes: tuple[int, ...], ndim: int, name: str) -> tuple[int, ...]:
     for axis in axes:
         if not -ndim <= axis < ndim:
             raise ValueError(f"{name} has {axis}, but outputs have {ndim} axes, the batch included")
     found = sorted(axis % ndim for axis in axes)
     if len(set(found)) < len(found):
-        raise ValueError(f"{name} = {tuple(axes)} names an axis twice")
+        raise ValueError(f"{name} = {axes} names an axis twice")
     return tuple(found)

@@ -17,7 +17,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_i
 
 from jaxpe.ntk._checks import Apply, Inputs, Params
 
-# A weight is still the same numbers after these, so inner products of its Jacobians are too.
+# A weight is still the same numbers after these, so inner products of its Jacobians are too; after
+# a conversion only if it is to floats, since what is rounded to integers has no derivative.
 ISOMETRIES = ("convert_element_type", "copy", "reshape", "squeeze", "transpose")
 MOVES = (*ISOMETRIES, "broadcast_in_dim", "concatenate", "dynamic_slice", "gather", "slice")
 CALLS = ("jit", "pjit")
@@ -178,12 +179,18 @@ def _walk(jaxpr: ClosedJaxpr, args: Sequence[Any], visit: Visit) -> list[Any]:
             outs = _walk(eqn.params["jaxpr"], values, visit)
         else:
             outs = _bind(eqn, values, inner)
-            if leaves and eqn.primitive.name in ISOMETRIES and len(values) == 1:
+            if leaves and _is_isometry(eqn):
                 outs = [_Leaf(outs[0], leaves[0].index)]
             elif leaves:
                 outs = visit(eqn, values, outs)
         env |= dict(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in inner.outvars]
+
+
+def _is_isometry(eqn: JaxprEqn) -> bool:
+    if eqn.primitive.name not in ISOMETRIES or len(eqn.invars) > 1:
+        return False
+    return jnp.issubdtype(getattr(eqn.outvars[0].aval, "dtype"), jnp.floating)  # noqa: B009
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from jaxpe.ntk._checks import (
     Apply,
+    Axes,
     Inputs,
     OutputAxes,
     Params,
@@ -66,8 +67,8 @@ def ntk_costs(
     x2: Inputs | None,
     params: Params,
     *,
-    trace_axes: Sequence[int] = (-1,),
-    diagonal_axes: Sequence[int] = (),
+    trace_axes: Axes = (-1,),
+    diagonal_axes: Axes = (),
 ) -> dict[Implementation, NtkCost]:
     """FLOPs and memory of `empirical_ntk` in each implementation; "auto" takes the least FLOPs.
 

@@ -16,9 +16,14 @@ def expectation(function: Callable[[Any], Any], examples: Any, batch_size: int) 
         examples: pytree of `[examples, ...]`.
         batch_size: examples at a time; it bounds memory and changes nothing else.
 
+    Raises:
+        ValueError: batch_size below 1.
+
     >>> expectation(lambda x: {"square": x**2}, jnp.array([1.0, 2.0, 3.0]), 2)["square"].item()
     4.666666666666667
     """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}")
     count = jax.tree.leaves(examples)[0].shape[0]
     whole = count - count % batch_size
 

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int32
 
 from jaxpe._errors import require
-from jaxpe._types import ArrayLike
+from jaxpe._types import ArrayLike, is_traced
 from jaxpe.ntk._relaxation import relaxed
 from jaxpe.ntk.linear import linearize
 
@@ -89,7 +90,7 @@ class GradientFlow(NamedTuple):
             ),
             rank=jnp.sum(kept, dtype=jnp.int32),
             singular=singular,
-            residual=jnp.linalg.norm(lost) / jnp.where(norm == 0, 1.0, norm),
+            residual=jnp.linalg.norm(lost) / _one_for_zero(norm),
             stable=jnp.all(self.eigenvalues >= -rtol * largest),
         )
 
@@ -168,10 +169,15 @@ def solve_flow(
         rtol, atol: of the step size control.
         max_steps: more raise an error.
 
+    Raises:
+        ValueError: times that are none, negative or descending, where they are known.
+
     >>> jnp.round(solve_flow(lambda P: -P, jnp.ones((1, 1)), jnp.array([0.0, 1.0])), 4).tolist()
     [[[1.0]], [[0.3679]]]
     """
     diffrax = require("diffrax", extra="ntk")
+    if not is_traced(times):
+        _check_times(np.asarray(times))
     P_0, times = jnp.asarray(P_0), jnp.asarray(times)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         solution = diffrax.diffeqsolve(
@@ -188,14 +194,26 @@ def solve_flow(
     return solution.ys
 
 
+def _check_times(times: np.ndarray) -> None:
+    if times.size == 0:
+        raise ValueError("times is empty: pass at least one time to see the flow at")
+    if not times.min() >= 0:
+        raise ValueError(f"times has {times.min()}: pass times from 0 on, where the flow starts")
+    descents = np.flatnonzero(np.diff(times) < 0)
+    if descents.size:
+        first, second = times[descents[0] :][:2]
+        raise ValueError(f"times has {first} before {second}: pass them ascending")
+
+
 class TrainingGap(NamedTuple):
     """A model and its linearisation, trained side by side.
 
     Attributes:
         losses: of the model before each step and after the last, `[steps + 1]`.
         linear_losses: of the linearised one.
-        output_distance: ‖f − f_lin‖ / ‖f_0‖ of the outputs, likewise.
-        moved: ‖params − params_0‖ / ‖params_0‖ of the model.
+        output_distance: ‖f − f_lin‖ / ‖f_0‖ of the outputs, likewise; ‖f − f_lin‖ for f_0 = 0, as
+            with a read-out initialised to 0.
+        moved: ‖params − params_0‖ / ‖params_0‖ of the model; ‖params‖ for params_0 = 0.
     """
 
     losses: Float[Array, " steps1"]
@@ -232,8 +250,7 @@ def linearised_training(
     (True, 0.0)
     """
     models = (f, linearize(f, params))
-    outputs_0 = _norm(f(params, x))
-    size = _norm(params)
+    outputs_0, size = (_one_for_zero(_norm(tree)) for tree in (f(params, x), params))
 
     def one(model, state):
         params, opt_state = state
@@ -258,3 +275,7 @@ def linearised_training(
 
 def _norm(tree: Any) -> Array:
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
+
+
+def _one_for_zero(norm: Array) -> Array:
+    return jnp.where(norm == 0, 1.0, norm)

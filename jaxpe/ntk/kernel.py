@@ -7,13 +7,14 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float
 
 from jaxpe._types import is_traced
 from jaxpe.ntk import _blocks
 from jaxpe.ntk._checks import (
     Apply,
+    Axes,
     Inputs,
     OutputAxes,
     Params,
@@ -37,8 +38,8 @@ def empirical_ntk(
     x2: Inputs | None,
     params: Params,
     *,
-    trace_axes: Sequence[int] = (-1,),
-    diagonal_axes: Sequence[int] = (),
+    trace_axes: Axes = (-1,),
+    diagonal_axes: Axes = (),
     implementation: Choice = "auto",
     block_size: int | None = None,
     mesh: Mesh | None = None,
@@ -52,7 +53,8 @@ def empirical_ntk(
     so not at all, if in `trace_axes`. With the batch in `diagonal_axes` only examples of the same
     row meet, `[n, ...]`.
 
-    Examples must not see each other in f: a batch normalisation that does gives wrong numbers.
+    Examples must not see each other in f: a batch normalisation that does gives wrong numbers. f is
+    traced with a batch of one example, and must not fix the size of its batch.
     Memory is bounded by blocks of examples, of which two exist at a time; Jacobians of x2 are
     formed again for every block of x1. The result does not depend on it. Call it inside `jax.jit`;
     gradients go through all implementations, and `vmap` over params is an ensemble.
@@ -64,6 +66,7 @@ def empirical_ntk(
         x2: inputs; None means x1, and half of the work.
         params: any pytree of floating arrays.
         trace_axes: of the output, averaged over; all outputs share a kernel in the infinite limit.
+            Outputs `[n]` have no axis -1 to average over: pass () for a kernel `[n1, n2]`.
         diagonal_axes: of the output, whose off-diagonal is left out.
         implementation: "jacobian_contraction" multiplies Jacobians, "ntk_vector_products" applies
             `jvp` to gradients, "structured_derivatives" leaves Jacobians of weights that multiply
@@ -71,8 +74,8 @@ def empirical_ntk(
             "auto" takes the least FLOPs by the estimate of `ntk_costs`.
         block_size: examples in a block, all of which are then differentiated at once, which suits
             accelerators; when None both by the same estimate, within 256 MiB and 4 MiB.
-        mesh: with an axis "data", over whose devices the rows of x1 are spread; x2=None then saves
-            nothing.
+        mesh: with an axis "data" of type Auto, over whose devices the rows of x1 are spread;
+            x2=None then saves nothing.
         warn: whether to warn, outside of transformations, where only one layer has a Jacobian other
             than 0, as with a read-out initialised to 0. It costs one gradient.
 
@@ -81,9 +84,10 @@ def empirical_ntk(
 
     Raises:
         ValueError: for parameters that are not floating; inputs that differ in more than their
-            number; an output that is not one floating array with the batch in front; axes out of
-            range or named twice; a batch in trace_axes or diagonal_axes where x1 and x2 differ in
-            number; an unknown implementation; block_size below 1; a mesh without an axis "data".
+            number; an output that is not one floating array with the batch in front, or empty; axes
+            out of range or named twice; trace_axes=(-1,) for outputs `[n]`; a batch in trace_axes
+            or diagonal_axes where x1 and x2 differ in number; an unknown implementation; block_size
+            below 1; a mesh without an axis "data", or with one that is explicit.
 
     >>> f = lambda params, x: x @ params["w"] + params["b"]
     >>> params = {"w": jnp.ones((2, 3)), "b": jnp.zeros((1, 3))}
@@ -177,6 +181,11 @@ def _on_mesh(kernel, mesh, params, x1, x2, axes) -> Array:
     """Rows of x1 spread over the axis "data"; the last example fills up the last device."""
     if "data" not in mesh.axis_names:
         raise ValueError(f"the mesh has axes {mesh.axis_names}: name one of them 'data'")
+    if mesh.axis_types[mesh.axis_names.index("data")] != AxisType.Auto:
+        raise ValueError(
+            "the axis 'data' of the mesh is not Auto: pass one of jax.make_mesh(..., "
+            "axis_types=(jax.sharding.AxisType.Auto,)), a type for each axis"
+        )
     n, devices = batch_size(x1, "x1"), mesh.shape["data"]
     index = jnp.minimum(jnp.arange(-(-n // devices) * devices), n - 1)
     rows = jax.tree.map(lambda a: a[index], x1)

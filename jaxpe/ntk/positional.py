@@ -6,7 +6,7 @@ axis of examples. The expected loss is the mean over the examples.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jaxpe.ntk.examples import expectation
 
 Model = Callable[[Array, Any], Array]
 Loss = Callable[[Array, Any], Array]
+Blocks = Literal["trace", "full"]
 Positions = Shaped[ArrayLike, "..."]  # [n, d]; what is not raises an error that says so
 
 
@@ -27,7 +28,7 @@ def positional_ntk(
     P: Positions,
     examples: Any,
     *,
-    blocks: Literal["trace", "full"] = "trace",
+    blocks: Blocks = "trace",
     batch_size: int = 8,
 ) -> Float[Array, "n n"] | Float[Array, "n d n d"]:
     """The kernel α of Eq. (6) of Cirrincione (2026): how the flow on P looks near P.
@@ -51,14 +52,16 @@ def positional_ntk(
 
     Raises:
         ValueError: P that is no matrix of floats, a loss that is not scalar, examples of different
-            numbers.
+            numbers or without an axis of examples, unknown blocks, batch_size below 1.
 
     >>> f = lambda P, x: x @ P
     >>> loss = lambda y, x: jnp.sum(y**2) / 2
     >>> positional_ntk(f, loss, jnp.zeros((2, 3)), jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[2.0, 0.0], [0.0, 8.0]]
     """
-    P = _checked(f, loss, P, examples)
+    P, examples = _checked(f, loss, P, examples)
+    if blocks not in get_args(Blocks):
+        raise ValueError(f"blocks is {blocks!r}, not one of {get_args(Blocks)}")
     n, d = P.shape
     subscripts = {"trace": "oic,ojc->ij", "full": "oic,oje->icje"}[blocks]
 
@@ -86,7 +89,7 @@ def positional_ntk_product(
     >>> product(jnp.array([[1.0], [0.0]])).ravel().tolist()
     [4.0, 2.0]
     """
-    P = _checked(f, loss, P, examples)
+    P, examples = _checked(f, loss, P, examples)
 
     def product(V: Float[ArrayLike, "..."]) -> Float[Array, "n d"]:
         if jnp.shape(V) != P.shape:
@@ -119,13 +122,18 @@ def positional_ntk_probes(
     The mean of (αR)Rᵀ/d over probes R `[n, d]` of random signs, made symmetric (Hutchinson 1990):
     E R_jc R_ke is 1 for the same entry and 0 for others. Its error falls as 1/√probes.
 
+    Raises:
+        ValueError: as `positional_ntk`, and probes below 1.
+
     >>> f = lambda P, x: x @ P
     >>> loss = lambda y, x: jnp.sum(y**2) / 2
     >>> P, x = jnp.zeros((1, 2)), jnp.array([[3.0]])
     >>> positional_ntk_probes(f, loss, P, x, key=jax.random.key(0), probes=1).item()
     9.0
     """
-    P = _checked(f, loss, P, examples)
+    P, examples = _checked(f, loss, P, examples)
+    if probes < 1:
+        raise ValueError(f"probes must be at least 1, not {probes}")
     product = positional_ntk_product(f, loss, P, examples, batch_size=batch_size)
 
     def add(total: Array, key: Array) -> tuple[Array, None]:
@@ -154,12 +162,17 @@ def positional_fisher(
         samples: of each example.
         batch_size: examples at a time.
 
+    Raises:
+        ValueError: as `positional_ntk`, and samples below 1.
+
     >>> f = lambda P, x: x * P[:, 0]
     >>> P, x = jnp.zeros((2, 1)), jnp.ones((1, 2))
     >>> positional_fisher(f, P, x, key=jax.random.key(0)).tolist()
     [[0.25, -0.25], [-0.25, 0.25]]
     """
-    P = _checked(f, lambda outputs, example: jnp.sum(outputs), P, examples)
+    P, examples = _checked(f, lambda outputs, example: jnp.sum(outputs), P, examples)
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
     count = jax.tree.leaves(examples)[0].shape[0]
 
     def of(row: tuple[Any, Array]) -> Array:
@@ -189,7 +202,7 @@ def positional_forcing(
     >>> positional_forcing(f, loss, jnp.zeros((2, 1)), jnp.array([[2.0, 1.0]])).tolist()
     [[2.0], [1.0]]
     """
-    P = _checked(f, loss, P, examples)
+    P, examples = _checked(f, loss, P, examples)
 
     def of(example: Any) -> Array:
         return -jax.grad(lambda P: loss(f(P, example), example))(P)
@@ -197,8 +210,8 @@ def positional_forcing(
     return expectation(of, examples, batch_size)
 
 
-def _checked(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> Array:
-    P = jnp.asarray(P)
+def _checked(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> tuple[Array, Any]:
+    P, examples = jnp.asarray(P), jax.tree.map(jnp.asarray, examples)
     if P.ndim != 2 or not jnp.issubdtype(P.dtype, jnp.floating):
         raise ValueError(
             f"P is {P.dtype}{list(P.shape)}: pass position vectors [n, d] of floats, which have "
@@ -207,8 +220,8 @@ def _checked(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> Array:
     sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(examples)}
     if len(sizes) != 1 or sizes <= {(), (0,)}:
         raise ValueError(
-            f"examples have leading axes {sorted(sizes)}: pass arrays with one axis of examples "
-            "in front, the same for all"
+            f"examples have leading axes {sorted(sizes)}: pass arrays (not lists of "
+            "numbers) with one axis of examples in front, the same for all"
         )
     example = jax.tree.map(lambda leaf: jax.eval_shape(lambda x: x[0], leaf), examples)
     outputs = jax.eval_shape(f, P, example)
@@ -218,4 +231,4 @@ def _checked(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> Array:
             f"loss gives {getattr(value, 'shape', type(value))} for one example, not a scalar: sum "
             "or average what it gives"
         )
-    return P
+    return P, examples

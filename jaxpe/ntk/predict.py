@@ -1,6 +1,6 @@
 """Gradient flow on the mean squared error, in closed form, for a model linear in its parameters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._types import ArrayLike
-from jaxpe.ntk._checks import output_axes
+from jaxpe._types import ArrayLike, is_traced
+from jaxpe.ntk._checks import Axes, output_axes
 from jaxpe.ntk._relaxation import relaxed
 
 
@@ -40,7 +40,7 @@ def predict_mse(
     *,
     learning_rate: float = 1.0,
     ridge: float = 0.0,
-    trace_axes: Sequence[int] = (-1,),
+    trace_axes: Axes = (-1,),
 ) -> Callable[..., MsePrediction]:
     """Outputs of a linearised model under gradient flow on the mean squared error.
 
@@ -70,7 +70,8 @@ def predict_mse(
         Derivatives of the outputs are right where its eigenvalues repeat; `condition` has none.
 
     Raises:
-        ValueError: for shapes that do not fit, or a negative ridge.
+        ValueError: for shapes that do not fit, or a negative ridge; from `predict`, for a negative
+            t, where it is known.
 
     >>> predict = predict_mse(2.0 * np.eye(2), np.array([[1.0], [2.0]]))
     >>> end = predict(None, np.zeros((2, 1)))
@@ -97,6 +98,8 @@ def predict_mse(
         kernel_test_train: Float[ArrayLike, "..."] | None = None,
     ) -> MsePrediction:
         """Outputs at times t."""
+        if t is not None and not is_traced(t) and not np.all(np.asarray(t) >= 0):
+            raise ValueError(f"t must be at least 0, not {np.min(t)}: outputs start at t = 0")
         times = jnp.asarray(jnp.inf if t is None else t, matrix.dtype)
         start = jnp.asarray(fx_train_0, matrix.dtype)
         if start.shape != y_train.shape:
@@ -170,7 +173,7 @@ class _Layout(NamedTuple):
     traced: tuple[int, ...]
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], trace_axes: Sequence[int]) -> "_Layout":
+    def of(cls, shape: tuple[int, ...], trace_axes: Axes) -> "_Layout":
         axes = output_axes(shape, trace_axes, ())
         if axes.paired:
             raise ValueError("the batch cannot be among trace_axes here")

@@ -121,8 +121,9 @@ def audit_table(report: AuditReport) -> "rich.table.Table":
 
 
 def lines(audit: Audit) -> Iterator[Line]:
-    """The comparisons of an audit, hypotheses first."""
-    for part, comparisons in (("if", audit.hypotheses), ("then", audit.conclusions)):
+    """The comparisons of an audit: hypotheses, conclusions, and what holds instead."""
+    parts = (("if", audit.hypotheses), ("then", audit.conclusions), ("instead", audit.instead))
+    for part, comparisons in parts:
         for name, comparison in comparisons.items():
             lhs, rhs, slack = (_side(float(side)) for side in comparison[:3])
             yield Line(part, name, lhs, rhs, slack, "yes" if bool(comparison.holds) else "no")
@@ -162,6 +163,7 @@ def audit_json(report: AuditReport) -> dict[str, Any]:
                 "verdict": verdict(entry.audit),
                 "hypotheses": {k: _sides(c) for k, c in entry.audit.hypotheses.items()},
                 "conclusions": {k: _sides(c) for k, c in entry.audit.conclusions.items()},
+                "instead": {k: _sides(c) for k, c in entry.audit.instead.items()},
                 "measured": {k: _plain(v) for k, v in entry.audit.measured.items()},
             }
             for entry in report.audited

@@ -5,6 +5,7 @@ from jaxpe.theory.audit import Comparison as Comparison
 from jaxpe.theory.audit import Statement as Statement
 from jaxpe.theory.audit import all_at_most as all_at_most
 from jaxpe.theory.audit import at_most as at_most
+from jaxpe.theory.audit import met as met
 from jaxpe.theory.audit import verdict as verdict
 from jaxpe.theory.conjecture_5 import STATEMENT as _CONJECTURE_5
 from jaxpe.theory.conjecture_5 import MonotonicityTest as MonotonicityTest

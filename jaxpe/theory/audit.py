@@ -56,11 +56,13 @@ class Audit(NamedTuple):
         hypotheses: by name.
         conclusions: by name; of a statement for all pairs or triples, the worst one.
         measured: what else belongs to the picture.
+        instead: what holds in place of the conclusions, or of a step to them, in the same form.
     """
 
     hypotheses: dict[str, Comparison]
     conclusions: dict[str, Comparison]
     measured: dict[str, Array]
+    instead: dict[str, Comparison] = {}  # noqa: RUF012  # nobody adds to it
 
 
 def at_most(
@@ -68,16 +70,30 @@ def at_most(
     rhs: Float[ArrayLike, "*batch"] | float,
     *,
     tolerance: float = 0.0,
+    noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
     """Compare two numbers: lhs ≤ rhs, up to `tolerance` times the larger of |lhs| and |rhs|.
+
+    And up to `noise`, which is what rounding makes of both where they should be equal.
 
     >>> at_most(1.0, 3.0).slack.item(), at_most(1.0, 3.0).holds.item()
     (2.0, True)
     """
     lhs, rhs = (jnp.asarray(x, jnp.result_type(float)) for x in (lhs, rhs))
-    close = lhs - rhs <= tolerance * jnp.maximum(jnp.abs(lhs), jnp.abs(rhs))
+    size = jnp.maximum(jnp.abs(lhs), jnp.abs(rhs))
+    allowed = jnp.where(jnp.isinf(size), 0.0, tolerance * size)
+    close = lhs - rhs <= allowed + jnp.asarray(noise, allowed.dtype)
     slack = jnp.where(lhs == rhs, 0.0, rhs - lhs)
     return Comparison(lhs, rhs, slack, (lhs <= rhs) | close)
+
+
+def met(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
+    """A hypothesis without numbers: 0 ≤ 0 where it is met, 1 ≤ 0 where it is not.
+
+    >>> met(True).holds.item(), met(False).slack.item()
+    (True, -1.0)
+    """
+    return at_most(jnp.where(jnp.asarray(condition), 0.0, 1.0), 0.0)
 
 
 def all_at_most(
@@ -86,6 +102,7 @@ def all_at_most(
     *,
     where: Bool[ArrayLike, "*cases"] | None = None,
     tolerance: float = 0.0,
+    noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
     """Compare many pairs of numbers by the one with the least slack; 0 ≤ 0 where there is none.
 
@@ -93,7 +110,10 @@ def all_at_most(
     >>> worst.lhs.item(), worst.rhs.item(), worst.holds.item()
     (5.0, 4.0, False)
     """
-    each = at_most(lhs, jnp.broadcast_to(jnp.asarray(rhs), jnp.shape(lhs)), tolerance=tolerance)
+    if jnp.size(lhs) == 0:
+        return met(True)
+    rhs = jnp.broadcast_to(jnp.asarray(rhs), jnp.shape(lhs))
+    each = at_most(lhs, rhs, tolerance=tolerance, noise=noise)
     looked_at = jnp.ones(each.lhs.shape, bool) if where is None else jnp.asarray(where)
     worst = jnp.argmin(jnp.where(looked_at, jnp.nan_to_num(each.slack, nan=-jnp.inf), jnp.inf))
     lhs, rhs, slack = (jnp.where(jnp.any(looked_at), jnp.ravel(x)[worst], 0.0) for x in each[:3])
@@ -103,15 +123,24 @@ def all_at_most(
 def verdict(audit: Audit) -> str:
     """In words what an audit says of this model and corpus (not under `jit`).
 
+    The statement is refuted where its hypotheses hold and a conclusion fails. What holds instead is
+    named only where it does not.
+
     >>> no = at_most(2.0, 1.0)
     >>> verdict(Audit({"A1": no}, {"(13)": no}, {}))
     'not claimed: A1 fails; (13) fails'
     """
-    failed, false = (
+    failed, false, beside = (
         [name for name, comparison in part.items() if not bool(jnp.all(comparison.holds))]
-        for part in (audit.hypotheses, audit.conclusions)
+        for part in (audit.hypotheses, audit.conclusions, audit.instead)
     )
-    outcome = f"{', '.join(false)} fail{'s' if len(false) == 1 else ''}" if false else "holds"
+    outcome = _fail(false) if false else "holds"
     if failed:
-        return f"not claimed: {', '.join(failed)} fail{'s' if len(failed) == 1 else ''}; {outcome}"
-    return f"refuted: {outcome}" if false else outcome
+        outcome = f"not claimed: {_fail(failed)}; {outcome}"
+    elif false:
+        outcome = f"refuted: {outcome}"
+    return f"{outcome}; of what holds instead {_fail(beside)}" if beside else outcome
+
+
+def _fail(names: list[str]) -> str:
+    return f"{', '.join(names)} fail{'s' if len(names) == 1 else ''}"

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 
 from jaxpe._types import ArrayLike
+from jaxpe.geometry.distances import floating
 
 
 class MonotoneFit(NamedTuple):
@@ -26,10 +27,23 @@ class MonotoneFit(NamedTuple):
     explained_decreasing: Float[Array, ""]
 
 
-def monotone_fit(x: Float[ArrayLike, "..."], y: Float[ArrayLike, "..."]) -> MonotoneFit:
+def monotone_fit(
+    x: Float[ArrayLike, "..."],
+    y: Float[ArrayLike, "..."],
+    *,
+    where: Bool[ArrayLike, "..."] | None = None,
+) -> MonotoneFit:
     """Fit y `[m]` by increasing and by decreasing functions of x `[m]`; equal x, equal values.
 
     Isotonic regression by pooling adjacent violators (Ayer et al. 1955).
+
+    Args:
+        x: `[m]`, m ≥ 1.
+        y: `[m]`.
+        where: bool `[m]`, which of them count; all when None. Fits at the others mean nothing.
+
+    Raises:
+        ValueError: shapes other than two of the same `[m]`, or no entries.
 
     >>> fit = monotone_fit(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 5.0, 3.0]))
     >>> fit.increasing.tolist(), fit.explained_increasing.item()
@@ -37,13 +51,15 @@ def monotone_fit(x: Float[ArrayLike, "..."], y: Float[ArrayLike, "..."]) -> Mono
     >>> fit.decreasing.tolist(), fit.explained_decreasing.item()
     ([3.0, 3.0, 3.0], 0.0)
     """
-    x, y = jnp.asarray(x), jnp.asarray(y)
-    if x.ndim != 1 or x.shape != y.shape:
-        raise ValueError(f"x has shape {x.shape} and y {y.shape}: pass two of the same [m]")
-    increasing, decreasing = _increasing(x, y), -_increasing(x, -y)
-    return MonotoneFit(
-        increasing, decreasing, *(_explained(y, z) for z in (increasing, decreasing))
-    )
+    x, y = floating(x), floating(y)
+    if x.ndim != 1 or x.shape != y.shape or x.size == 0:
+        raise ValueError(
+            f"x has shape {x.shape} and y {y.shape}: pass two of the same [m], with m ≥ 1"
+        )
+    counts = jnp.ones(x.shape, bool) if where is None else jnp.asarray(where)
+    increasing, decreasing = _increasing(x, y, counts), -_increasing(x, -y, counts)
+    shares = (_explained(y, fitted, counts) for fitted in (increasing, decreasing))
+    return MonotoneFit(increasing, decreasing, *shares)
 
 
 def explained_by_chance(
@@ -92,14 +108,20 @@ def explained_by_chance(
     return up, down
 
 
-def _explained(y: Array, fitted: Array) -> Array:
-    total = jnp.sum((y - jnp.mean(y)) ** 2)
-    flat = total <= (jnp.finfo(y.dtype).eps * y.size) ** 2 * jnp.sum(y**2)
-    share = 1.0 - jnp.sum((y - fitted) ** 2) / jnp.where(flat, 1.0, total)
+def _explained(y: Array, fitted: Array, counts: Array) -> Array:
+    """1 − Σ(y − fitted)²/Σ(y − ȳ)²; 1 where every y is the mean to rounding."""
+    size = jnp.maximum(jnp.sum(counts), 1).astype(y.dtype)
+    y = jnp.where(counts, y, 0.0)
+    centred = jnp.where(counts, y - jnp.sum(y) / size, 0.0)
+    left = jnp.where(counts, y - fitted, 0.0)
+    flat = jnp.max(jnp.abs(centred)) <= 8.0 * jnp.finfo(y.dtype).eps * jnp.max(jnp.abs(y))
+    share = 1.0 - jnp.sum(left**2) / jnp.where(flat, 1.0, jnp.sum(centred**2))
     return jnp.where(flat, 1.0, jnp.clip(share, 0.0, 1.0))
 
 
-def _increasing(x: Array, y: Array) -> Array:
+def _increasing(x: Array, y: Array, counts: Array) -> Array:
+    # What does not count stands beyond all others, where a fit can follow without a pull.
+    x, y = jnp.where(counts, x, jnp.inf), jnp.where(counts, y, jnp.max(y))
     # Equal x come with y falling, so that they violate the order and are pooled.
     order = jnp.lexsort((-y, x))
     sums, sizes, top = _pooled(y[order])

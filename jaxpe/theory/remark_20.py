@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._types import ArrayLike
+from jaxpe.geometry.distances import floating
 from jaxpe.theory.audit import Audit, Statement, at_most
 from jaxpe.theory.monotone_fit import pairs
 
@@ -27,7 +28,8 @@ STATEMENT = Statement(
 def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
     """Evaluate whether Ṗ = −αP + b is cooperative: no α_ij above 0 for i ≠ j (Hirsch 1985).
 
-    Hypothesis: α as in Definition 10 has no negative entry. Conclusion: cooperative. The two
+    Hypothesis: α as in Definition 10 has no negative entry. Entries within rounding of the largest
+    count as 0. Conclusion: cooperative. The two
     exclude each other unless all entries off the diagonal are 0. Where the flow is cooperative and
     α ≻ 0, α is an M-matrix, α⁻¹ ≥ 0, and a forcing b ≥ 0 ends in positions P* ≥ 0.
 
@@ -38,13 +40,15 @@ def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
     >>> audit.hypotheses["f ≥ 0"].holds.item(), audit.conclusions["cooperative"].holds.item()
     (True, False)
     """
-    between = pairs(alpha)
+    alpha = floating(alpha)
+    between, count = pairs(alpha), max(alpha.shape[0] * (alpha.shape[0] - 1) // 2, 1)
     lowest, highest = (jnp.min(between, initial=0.0), jnp.max(between, initial=0.0))
+    noise = 64.0 * jnp.finfo(alpha.dtype).eps * jnp.max(jnp.abs(alpha), initial=0.0)
     return Audit(
-        {"f ≥ 0": at_most(0.0, lowest)},
-        {"cooperative": at_most(highest, 0.0)},
+        {"f ≥ 0": at_most(-noise, lowest)},
+        {"cooperative": at_most(highest, noise)},
         {
-            "share of pairs that cooperate": jnp.mean(between < 0, dtype=between.dtype),
-            "share of pairs that compete": jnp.mean(between > 0, dtype=between.dtype),
+            "share of pairs that cooperate": jnp.sum(between < -noise) / count,
+            "share of pairs that compete": jnp.sum(between > noise) / count,
         },
     )

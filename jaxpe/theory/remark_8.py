@@ -69,8 +69,8 @@ def remark_8(
     Cirrincione (2026), Section 5.4; holds with a sharper constant. With r = rank(B) and n the
     positions present. Hypothesis "r < d". Conclusions: "exact at r", the stress of P_MDS of rank r
     against n² eps, which holds for Euclidean distances; "fewer than n d", r(n + d) ≤ n d, which
-    fails for r > nd/(n + d); "fewer by r²", r(n + d − r) ≤ n d, which never fails, because
-    n d − r(n + d − r) = (n − r)(d − r); "minimal", r(n + d) ≤ r(n + d − r), which always fails.
+    fails for r > nd/(n + d); "minimal", r(n + d) ≤ r(n + d − r), which always fails. What holds
+    instead, "fewer by r²": r(n + d − r) ≤ n d, since n d − r(n + d − r) = (n − r)(d − r).
 
     Measured: `rank`, and by rank of `ranks`: `parameters` r(n + d), `degrees_of_freedom`
     r(n + d − r), `distance_degrees_of_freedom` n r − r(r + 1)/2, `saving` 1 − r(n + d)/(n d),
@@ -122,10 +122,10 @@ def remark_8(
     conclusions = {
         "exact at r": at_most(stress(mds.coordinates, D), n**2 * jnp.finfo(dtype).eps),
         "fewer than n d": at_most(rank * (n + d), n * d),
-        "fewer by r²": at_most(rank * (n + d - rank), n * d),
         "minimal": at_most(rank * (n + d), rank * (n + d - rank)),
     }
-    return Audit({"r < d": at_most(rank + 1.0, d)}, conclusions, measured)
+    sharper = {"fewer by r²": at_most(rank * (n + d - rank), n * d)}
+    return Audit({"r < d": at_most(rank + 1.0, d)}, conclusions, measured, sharper)
 
 
 def low_rank_descent(

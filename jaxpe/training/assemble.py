@@ -159,6 +159,7 @@ def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConf
         activation=model.activation,
         norm=model.norm,
         norm_position=model.norm_position,
+        embedding_norm=model.embedding_norm,
         embedding_scale=model.embedding_scale,
         dropout=model.dropout,
         dtype=jnp.dtype(model.dtype),

@@ -29,6 +29,7 @@ class ModelConfig:
         activation: of the feed-forward layer.
         norm: LayerNorm or RMSNorm.
         norm_position: norms before or after each sublayer.
+        embedding_norm: normalise embeddings; where norms come after, when absent.
         embedding_scale: standard deviation of token embeddings at the start.
         pooling: what of a sequence is classified: its first token or the mean; mean when absent,
             first for a pretrained model.
@@ -46,6 +47,7 @@ class ModelConfig:
     activation: Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu"] = "gelu"
     norm: Literal["layer", "rms"] = "layer"
     norm_position: Literal["pre", "post"] = "pre"
+    embedding_norm: bool | None = None
     embedding_scale: float = 0.02
     pooling: Literal["first", "mean"] | None = None
     dropout: float = 0.1

@@ -24,9 +24,13 @@ def test_solves_its_equation():
 
 def test_equals_the_ode_solver():
     times = jnp.array([0.0, 0.5, 3.0, 20.0])
-    numbers = solve_flow(lambda P: B - ALPHA @ P, START, times, rtol=1e-9, atol=1e-11)
+
+    @jax.jit
+    def solved(times):
+        return solve_flow(lambda P: B - ALPHA @ P, START, times, rtol=1e-9, atol=1e-11)
+
     closed = jax.vmap(gradient_flow(ALPHA, B, START).at)(times)
-    np.testing.assert_allclose(closed, numbers, atol=1e-8)
+    np.testing.assert_allclose(closed, solved(times), atol=1e-8)
 
 
 def test_of_a_kernel_with_coordinates():
@@ -98,6 +102,20 @@ def test_shapes_are_checked():
         gradient_flow(B, B, START)
 
 
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([], "times is empty: pass at least one"),
+        ([-0.5, 1.0], "times has -0.5: pass times from 0 on"),
+        ([0.0, np.nan], "times has nan"),
+        ([0.0, 2.0, 1.0], "times has 2.0 before 1.0: pass them ascending"),
+    ],
+)
+def test_times_are_checked(times, message):
+    with pytest.raises(ValueError, match=message):
+        solve_flow(lambda P: -P, START, np.array(times))
+
+
 def network(params, x):
     return jnp.tanh(x @ params["in"]) @ params["out"]
 
@@ -140,6 +158,19 @@ def test_a_model_linear_in_its_parameters_has_no_gap():
     assert found.losses.shape == (21,)
     assert np.all(found.output_distance < 1e-14)
     np.testing.assert_allclose(found.losses, found.linear_losses)
+
+
+def test_distances_are_absolute_from_a_start_at_0():
+    found = linearised_training(
+        lambda w, x: jnp.sin(x * w),  # the first step is to w = 0.2
+        lambda y: jnp.mean((y - 1) ** 2),
+        jnp.zeros(()),
+        jnp.ones(3),
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    np.testing.assert_allclose(found.moved, [0, 0.2])
+    np.testing.assert_allclose(found.output_distance, [0, np.sqrt(3) * (0.2 - np.sin(0.2))])
 
 
 TIED = np.diag([2.0, 2.0, 0.5, 0.0, 3.0])  # and rotated, so that no entry is special

@@ -73,6 +73,24 @@ def test_axes(implementation):
         close(ours, reduced(whole, **axes))
 
 
+def test_an_axis_is_an_axis_alone():
+    f, x1, _, params, _ = example("mlp")
+    whole = dense_kernel(f, x1, x1, params)
+    ours = kernel(f, x1, None, params, trace_axes=-1, diagonal_axes=0)
+    close(ours, reduced(whole, trace_axes=(-1,), diagonal_axes=(0,)))
+
+
+def test_outputs_with_no_axis_but_the_batch():
+    f, params, (x,) = network("mlp", batches=(4,))
+
+    def first(params, x):
+        return f(params, x)[:, 0]
+
+    whole = dense_kernel(first, x, x, params)
+    close(kernel(first, x, None, params, trace_axes=()), whole)
+    close(kernel(first, x, None, params, trace_axes=(0,)), np.trace(whole) / 4)
+
+
 @pytest.mark.parametrize(
     ("implementation", "size"),
     [*[("structured_derivatives", size) for size in (1, 3)], ("ntk_vector_products", 2)],
@@ -129,13 +147,19 @@ def itself(params, x):
     return params["w"] + 0.0 * x
 
 
+def rounded(params, x):
+    return jnp.tanh(x @ params["a"].astype(jnp.int32).astype(jnp.float64)) @ params["b"]
+
+
 def looked_up_outside(params, ids):
     rows = params["table"].at[ids].get(mode="fill", fill_value=0.0)
     clipped = params["more"].at[ids].get(mode="clip")
     return (rows * clipped).sum(1)
 
 
-@pytest.mark.parametrize("f", [tied, looped, products_of_weights, itself, looked_up_outside])
+@pytest.mark.parametrize(
+    "f", [tied, looped, products_of_weights, itself, rounded, looked_up_outside]
+)
 def test_unusual_uses_of_parameters(f):
     rng = np.random.default_rng(0)
 
@@ -148,10 +172,11 @@ def test_unusual_uses_of_parameters(f):
         looped: ({"layers": draw(3, 4, 4), "w": draw(4, 3)}, draw(4, 4)),
         products_of_weights: ({"a": draw(4, 3), "b": draw(3, 2)}, draw(4, 4)),
         itself: ({"w": draw(1, 4)}, draw(4, 4)),
+        rounded: ({"a": 3 * draw(4, 3), "b": draw(3, 2)}, draw(4, 4)),
         looked_up_outside: ({"table": draw(5, 4), "more": draw(5, 4)}, ids * 2 - 1),
     }[f]
     dense = dense_kernel(f, x, x, params)
-    for implementation in ("structured_derivatives", "ntk_vector_products"):
+    for implementation in IMPLEMENTATIONS if f is rounded else IMPLEMENTATIONS[::2]:
         close(kernel(f, x, None, params, trace_axes=(), implementation=implementation), dense)
 
 
@@ -367,6 +392,8 @@ def F(params, x):
         ({"f": lambda p, x: F(p, x)[:2]}, "3 examples to shape [2, 3]"),
         ({"f": lambda p, x: (F(p, x), x)}, "f returns tuple, not one array"),
         ({"f": lambda p, x: F(p, x) > 0}, "f returns bool"),
+        ({"f": lambda p, x: F(p, x)[:, :0]}, "shape [3, 0]: there are no outputs"),
+        ({"f": lambda p, x: F(p, x)[:, 0]}, "pass trace_axes=() for a kernel [n1, n2]"),
     ],
 )
 def test_errors(change, message, monkeypatch):
@@ -382,6 +409,10 @@ def test_a_mesh_needs_its_axis():
     mesh = jax.make_mesh((1,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
     with pytest.raises(ValueError, match="name one of them 'data'"):
         empirical_ntk(F, X, None, PARAMS, mesh=mesh)
+    explicit = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    says = r"not Auto: pass one of jax.make_mesh\(\.\.\., axis_types="
+    with pytest.raises(ValueError, match=says):
+        empirical_ntk(F, X, None, PARAMS, mesh=explicit)
 
 
 def test_a_read_out_of_zeros_is_warned_of():

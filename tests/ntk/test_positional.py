@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -167,3 +168,18 @@ def test_bad_input():
         positional_forcing(attention, cross_entropy, P, EXAMPLES | {"y": EXAMPLES["y"][:10]})
     with pytest.raises(ValueError, match=r"V has shape \(3,\), but P has \(4, 3\)"):
         positional_ntk_product(attention, cross_entropy, P, EXAMPLES)(np.zeros(3))
+    with pytest.raises(ValueError, match=r"axes \[\(\)\]: pass arrays \(not lists of numbers\)"):
+        positional_ntk(attention, cross_entropy, P, {"x": [[1.0, 2.0], [3.0, 4.0]]})
+
+
+def test_options_are_checked(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it would be first
+    key = jax.random.key(0)
+    with pytest.raises(ValueError, match=r"blocks is 'diag', not one of \('trace', 'full'\)"):
+        positional_ntk(attention, squared, P, EXAMPLES, blocks="diag")
+    with pytest.raises(ValueError, match="batch_size must be at least 1, not 0"):
+        positional_ntk(attention, squared, P, EXAMPLES, batch_size=0)
+    with pytest.raises(ValueError, match="probes must be at least 1, not 0"):
+        positional_ntk_probes(attention, squared, P, EXAMPLES, key=key, probes=0)
+    with pytest.raises(ValueError, match="samples must be at least 1, not 0"):
+        positional_fisher(attention, P, EXAMPLES, key=key, samples=0)

@@ -147,7 +147,12 @@ def test_errors():
         predict_mse(K, y, ridge=-1.0)
     with pytest.raises(ValueError, match="batch cannot be among trace_axes"):
         predict_mse(K, y, trace_axes=(0,))
+    with pytest.raises(ValueError, match="have no axis but the batch"):
+        predict_mse(K, y[:, 0])
     predict = predict_mse(K, y)
+    for t in (-1, np.array([1.0, -1.0])):
+        with pytest.raises(ValueError, match="t must be at least 0, not -1"):
+            predict(t, f)
     with pytest.raises(ValueError, match="fx_train_0 has shape"):
         predict(None, f[:1])
     with pytest.raises(ValueError, match="need kernel_test_train"):

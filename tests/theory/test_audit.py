@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe.theory import Audit, all_at_most, at_most, verdict
+from jaxpe.theory import Audit, all_at_most, at_most, met, verdict
 
 
 def test_a_comparison_has_both_sides():
@@ -32,6 +32,8 @@ def test_nothing_holds_of_nan(sides):
 def test_infinities():
     assert at_most(1.0, np.inf).holds
     assert not at_most(np.inf, 1.0).holds
+    assert not at_most(np.inf, 1.0, tolerance=0.1).holds
+    assert at_most(1.0, np.inf, tolerance=0.1).holds
     assert at_most(np.inf, np.inf).holds
     assert at_most(np.inf, np.inf).slack == 0
 
@@ -55,10 +57,21 @@ def test_passes_through_jit_and_vmap():
     assert found.conclusions["c"].lhs.tolist() == [1.0, 6.0]
 
 
+def test_nothing_to_compare_holds():
+    nothing = all_at_most(jnp.zeros((0, 3)), jnp.zeros((0, 3)))
+    assert (nothing.lhs, nothing.rhs, nothing.holds) == (0, 0, True)
+
+
+def test_rounding_may_be_allowed_for():
+    assert at_most(1e-9, 0.0, noise=1e-8).holds
+    assert not at_most(1e-7, 0.0, noise=1e-8).holds
+
+
 def test_verdicts():
-    yes, no = at_most(0.0, 1.0), at_most(1.0, 0.0)
-    assert verdict(Audit({"H1": yes}, {"(1)": yes}, {})) == "holds"
-    assert verdict(Audit({"H1": yes}, {"(1)": no, "(2)": yes}, {})) == "refuted: (1) fails"
-    assert verdict(Audit({"H1": no}, {"(1)": yes}, {})) == "not claimed: H1 fails; holds"
-    both = Audit({"H1": no, "H2": no}, {"(1)": no, "(2)": no}, {})
-    assert verdict(both) == "not claimed: H1, H2 fail; (1), (2) fail"
+    yes, no = met(True), met(False)
+    assert verdict(Audit({"A": yes}, {"B": yes}, {})) == "holds"
+    assert verdict(Audit({"A": yes}, {"B": no, "C": no}, {})) == "refuted: B, C fail"
+    assert verdict(Audit({"A": no}, {"B": no}, {})) == "not claimed: A fails; B fails"
+    assert verdict(Audit({}, {"B": no}, {}, {"D": yes})) == "refuted: B fails"
+    said = verdict(Audit({}, {"B": yes}, {}, {"D": no}))
+    assert said == "holds; of what holds instead D fails"

@@ -73,7 +73,7 @@ def test_the_bound_holds_of_the_formula():
         return lemma_14(given, Distances(d, present), means, q, k)
 
     found = quickly(jax.vmap(at))(jax.random.split(jax.random.key(0), 50))
-    formula = found.conclusions["(A2) of the formula"]
+    formula = found.instead["(A2) of the formula"]
     assert formula.holds.all()
     assert np.max(formula.lhs / formula.rhs) > 0.1
 

@@ -1,0 +1,101 @@
+"""A model as functions of its positions: what its first attention reads, and what may be added."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe.nn import CausalLM, Classifier, Decoder, Encoder, TransformerConfig
+from jaxpe.nn import functions_of_positions as functions
+
+VOCAB, DIM, N = 7, 8, 5
+IDS = np.array([3, 1, 4, 1, 5], np.int32)
+
+
+def classifier(encoding=None, **choices):
+    config = TransformerConfig(vocab_size=VOCAB, dim=DIM, num_layers=2, num_heads=2, **choices)
+    encoding = jaxpe.learned(length=9, dim=DIM) if encoding is None else encoding
+    encoder = Encoder(config, encoding=encoding, rngs=nnx.Rngs(0))
+    return Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"norm_position": "pre"},
+        {"norm_position": "post"},
+        {"norm_position": "post", "embedding_norm": False},
+    ],
+)
+def test_tokens_are_what_the_first_attention_reads(choices):
+    """At P = 0 its logits are those of the tokens' queries and keys."""
+    of = functions(classifier(**choices), length=N)
+
+    @jax.jit
+    def both():
+        seen = of.apply(0 * of.vectors, of.no_shift, IDS, trace=True).transformer.logits[0]
+        q, k = (jnp.einsum("nd,dhc->hnc", of.tokens[IDS], w) for w in of.projections[:2])
+        return seen, jnp.einsum("hic,hjc->hij", q, k) / 2.0
+
+    seen, ours = both()
+    # Biases of queries and keys start at 0.
+    np.testing.assert_allclose(seen, ours, rtol=1e-5, atol=1e-9)
+    plain = choices.get("embedding_norm") is False
+    assert np.allclose(of.tokens, of.embeddings) == plain
+
+
+def test_the_size_of_embeddings_is_lost_in_a_norm():
+    """Ten times the table is the same model, and the same tokens."""
+    model = classifier(norm_position="post", norm_epsilon=1e-12)
+    before = functions(model, length=N)
+    table = model.encoder.tokens.embedding
+    model.encoder.tokens.embedding = nnx.Param(10.0 * table.get_value())
+    after = functions(model, length=N)
+    np.testing.assert_allclose(after.tokens, before.tokens, atol=1e-6)
+    np.testing.assert_allclose(after.embeddings, 10.0 * before.embeddings)
+
+
+def test_what_is_added_to_attention_reaches_the_output():
+    """In a layer with W_O = 0 it is all that attention gives."""
+    model = classifier(norm_position="post")
+    kernel = model.encoder.layers.attention.output.kernel
+    model.encoder.layers.attention.output.kernel = nnx.Param(0.0 * kernel.get_value())
+    of = functions(model, length=N)
+    added = jnp.asarray(np.random.default_rng(0).normal(size=(N, DIM)), jnp.float32)
+
+    @jax.jit
+    def states(added):
+        out = of.apply(of.vectors, of.no_shift, IDS, added=added, trace=True)
+        return out.transformer.hidden_states
+
+    none = jax.jit(lambda: of.apply(of.vectors, of.no_shift, IDS, trace=True))()
+    none = none.transformer.hidden_states
+    np.testing.assert_array_equal(states(0 * added), none)
+    moved = states(added)
+    np.testing.assert_array_equal(moved[0], none[0])  # what enters stays
+    x = none[0] + added
+    graphdef, params = nnx.split(model.encoder.layers)
+    block = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[0], params))
+    x = block.attention_norm(x)
+    np.testing.assert_allclose(moved[1], block.mlp_norm(x + block.mlp(x)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "alone"),
+    [
+        (None, True),
+        (jaxpe.sinusoidal(dim=DIM), True),
+        (jaxpe.rope(head_dim=4), False),
+        (jaxpe.alibi(num_heads=2), False),
+    ],
+)
+def test_what_else_tells_the_order(encoding, alone):
+    assert functions(classifier(encoding), length=N).no_other_order is alone
+
+
+def test_a_causal_mask_tells_the_order():
+    config = TransformerConfig(vocab_size=VOCAB, dim=DIM, num_layers=1, num_heads=2)
+    decoder = Decoder(config, encoding=jaxpe.learned(length=9, dim=DIM), rngs=nnx.Rngs(0))
+    assert not functions(CausalLM(decoder, rngs=nnx.Rngs(1)), length=N).no_other_order
