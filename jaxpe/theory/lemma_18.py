@@ -96,12 +96,13 @@ def lemma_18(
     with_n = (C_b + n * R * L_f) / positive
     sensitivity, energy = _energy(flow)
     rhs_n = _times(with_n, d)
-    tolerance = 64 * float(jnp.finfo(alpha.dtype).eps)
+    eps = float(jnp.finfo(alpha.dtype).eps)
+    tolerance = 64 * eps
     hypotheses = {
         "A1 increasing": at_most(fraction, explained["increasing"]),
         "A1 diagonal": _diagonal(alpha, mask),
         "A1 positive": Comparison(
-            jnp.zeros_like(smallest), smallest, smallest, smallest > n * tolerance * largest
+            jnp.zeros_like(smallest), smallest, smallest, smallest > n * eps * largest
         ),
         "A2": at_most(C_b, float(jnp.finfo(C_b.dtype).max)),
         "A3": at_most(monotonicity_violation_rate(Distances(d, present)), 0.0),
