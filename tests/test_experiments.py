@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import jaxpe.theory
+
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCOREBOARD = EXPERIMENTS / "RESULTS.md"
 TOOLS = ("common", "fetch_models", "learning")
@@ -73,6 +75,25 @@ HEADLINES = [
     ("remark_8_low_rank", "published_counts/imdb/degrees_of_freedom", ",d"),
     ("remark_8_low_rank", "corpora/sst2_plug_in/table/stress_smacof/1", ".4f"),
     ("remark_8_low_rank", "corpora/sst2_split_half/table/stress_classical/2", ".4f"),
+    ("audit_theory", "arms/minilm_new/kernel/at_0/d_H/decreasing", ".1%"),
+    ("audit_theory", "arms/minilm/kernel/at_0/d_H/decreasing", ".1%"),
+    ("audit_theory", "arms/mini_new/kernel/at_0/d_H/decreasing", ".1%"),
+    ("audit_theory", "arms/mini/kernel/at_0/d_H/increasing", ".1%"),
+    ("audit_theory", "arms/minilm/without_largest_entry/decreasing", ".1%"),
+    ("audit_theory", "arms/mini/without_largest_entry/decreasing", ".1%"),
+    ("audit_theory", "arms/minilm/kernel/at_0/split_half/decreasing", ".1%"),
+    ("audit_theory", "arms/minilm/kernel/at_0/offset/decreasing", ".1%"),
+    ("audit_theory", "arms/mini_new/kernel/cosine/split_half/decreasing", ".1%"),
+    ("audit_theory", "arms/mini_new/kernel/cosine/offset/decreasing", ".1%"),
+    ("audit_theory", "arms/mini/kernel/at_own_P/d_H/decreasing", ".1%"),
+    ("audit_theory", "arms/minilm/kernel/spectrum_at_0/effective_rank", ".1f"),
+    ("audit_theory", "arms/minilm/kernel/spectrum_at_0/condition", ".0f"),
+    ("audit_theory", "arms/mini/statements/Lemma 14/measured/size of logits", ".1%"),
+    ("linearised_training", "trained/all/power/gap/mean", ".2f"),
+    ("linearised_training", "trained/positions/power/gap/mean", ".2f"),
+    ("linearised_training", "trained/positions/power/moved/mean", ".2f"),
+    *[("benchmark_ntk", f"problems/{k}/speed_over_peer", ".2f") for k in (0, 1, 2)],
+    *[("benchmark_ntk", f"problems/{k}/memory_of_peer", ".3f") for k in (0, 1, 2)],
     ("benchmark_training", "speed_over_hugging_face", ".3f"),
     ("benchmark_training", "utilisation", ".1%"),
     ("benchmark_training", "tokens_per_second/jaxpe", ",.0f"),
@@ -92,6 +113,39 @@ def test_the_bounds_of_the_benchmark_hold():
 def test_training_is_no_slower_than_in_torch():
     results = EXPERIMENTS / "results" / "benchmark_training.json"
     assert min(json.loads(results.read_text())["speed_by_round"]) >= 1
+
+
+def test_kernels_are_faster_than_the_peer_in_half_the_memory():
+    results = EXPERIMENTS / "results" / "benchmark_ntk.json"
+    for problem in json.loads(results.read_text())["problems"]:
+        assert problem["speed_by_round"][1] > 1, problem["network"]
+        assert problem["memory_of_peer"] <= 0.5, problem["network"]
+
+
+STATEMENTS = [statement.name for statement in jaxpe.theory.STATEMENTS]
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_every_statement_is_on_the_scoreboard(name):
+    assert re.search(rf"^\| {name}\b", SCOREBOARD.read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arm", "name", "part", "claim", "said"),
+    [
+        ("stdlib", "Lemma 12", "conclusions", "(A2)", "0.557 measured, 0.0115 published"),
+        ("stdlib", "Lemma 14", "conclusions", "(A2)", "0.557 measured, 8.8e-06 predicted"),
+        ("mini_new", "Lemma 14", "conclusions", "(A2)", "0.0150 and 0.00049"),
+        ("minilm", "Lemma 14", "conclusions", "(A2)", "1.59 and 78.5"),
+        ("stdlib", "Lemma 16", "conclusions", "(11) of weights", "0.078 against 0.0086"),
+    ],
+)
+def test_both_sides_on_the_scoreboard(arm, name, part, claim, said):
+    results = json.loads((EXPERIMENTS / "results" / "audit_theory.json").read_text())
+    sides = results["arms"][arm]["statements"][name][part][claim]
+    numbers = [float(number) for number in re.findall(r"[\d.]+(?:e-\d+)?", said)]
+    assert numbers == pytest.approx([sides["lhs"], sides["rhs"]], rel=0.02)
+    assert said in SCOREBOARD.read_text()
 
 
 def section(script: str) -> str:
