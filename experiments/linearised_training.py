@@ -77,7 +77,7 @@ def trained(
     run = jax.jit(partial(three, what, classifier(width, 0, size)))
     starts = [functional(classifier(width, seed, size))[1] for seed in range(seeds)]
     runs = [run(start, batch, y) for start in starts]
-    found = {name: np.asarray([run[name] for run in runs]) for name in runs[0]}
+    found: dict[str, np.ndarray] = {k: np.asarray([run[k] for run in runs]) for k in runs[0]}
     return {
         "width": width,
         "largest_gap": found["gap"].max(axis=1),
