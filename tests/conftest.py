@@ -1,11 +1,24 @@
-"""Commands as a person types them."""
+"""Commands as a person types them, and a compiler that does not try hard."""
 
+import contextlib
 import sys
 
 import numpy as np
 import pytest
 
 from jaxpe import cli
+from tests.compilation import quick_compilation
+
+# Tests of these folders mostly wait for the compiler. What is optimised is run by the others, by
+# doctests, the README and the notebooks.
+QUICK = ("encodings", "geometry", "nn", "ntk", "theory", "training")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compile_quickly(request):
+    quick = request.path.parent.name in QUICK
+    with quick_compilation() if quick else contextlib.nullcontext():
+        yield
 
 
 @pytest.fixture
