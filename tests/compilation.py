@@ -1,7 +1,8 @@
 """Tests that mostly wait for the compiler look at what does not depend on its efforts."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 
@@ -13,3 +14,14 @@ def quick_compilation() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+def counted(f: Callable[..., Any]) -> tuple[Callable[..., Any], list[None]]:
+    """f, and a list that is as long as f was run: under `jit`, traced."""
+    runs: list[None] = []
+
+    def run(*args: Any, **options: Any) -> Any:
+        runs.append(None)
+        return f(*args, **options)
+
+    return run, runs

@@ -9,15 +9,15 @@ import pytest
 from jaxpe import cli
 from tests.compilation import quick_compilation
 
-# Tests of these folders mostly wait for the compiler. What is optimised is run by the others, by
-# doctests, the README and the notebooks.
-QUICK = ("encodings", "geometry", "nn", "ntk", "theory", "training")
+# Most tests wait for the compiler more than for what it compiles. These do not; and the optimised
+# programs are run by doctests, the README and the notebooks, too.
+OPTIMISED = ("test_published", "test_readme")
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _compile_quickly(request):
-    quick = request.path.parent.name in QUICK
-    with quick_compilation() if quick else contextlib.nullcontext():
+    optimised = request.path.stem in OPTIMISED
+    with contextlib.nullcontext() if optimised else quick_compilation():
         yield
 
 

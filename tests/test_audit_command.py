@@ -8,13 +8,6 @@ import pytest
 
 from jaxpe import auditing, theory
 from jaxpe._errors import InputError
-from tests.compilation import quick_compilation
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compile_quickly():
-    with quick_compilation():
-        yield
 
 
 def test_every_statement_is_audited(command, films, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 import jaxpe
 from jaxpe import CATALOGUE, EncodingSizes, attend, chain, identity
+from tests.compilation import counted
 
 SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=8, length=24)
 N = 10
@@ -53,14 +54,15 @@ def layer(encoding):
 def test_eager_jit_vmap_and_batches_agree(name):
     encoding, params, content, positions = setting(name, batch=(2,))
     run = layer(encoding)
-    jitted = jax.jit(run)
+    once, traced = counted(run)
+    jitted = jax.jit(once)
     whole = jitted(params, content, positions)
     mapped = jax.jit(jax.vmap(run, in_axes=(None, 0, 0)))(params, content, positions)
     np.testing.assert_allclose(mapped, whole, atol=1e-12)
     one = [x[1] for x in content]
     np.testing.assert_allclose(run(params, one, positions[1]), whole[1], atol=1e-12)
     jitted(params, [x + 1 for x in content], positions + 1 if name in FAR else positions)
-    assert jitted._cache_size() == 1
+    assert len(traced) == 1
 
 
 # Encodings without a table that ends at the length.

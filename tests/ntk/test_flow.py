@@ -200,6 +200,20 @@ def test_derivatives_where_eigenvalues_repeat(time, kernel):
     np.testing.assert_allclose(backwards, np.sum(weights * forwards), rtol=1e-8)
 
 
+def test_derivatives_in_float32():
+    """Also of eigenvalues that repeat, and no wider than what they are of."""
+    alpha, b, start = (jnp.asarray(x, jnp.float32) for x in (2.0 * np.eye(5), B, START))
+
+    @jax.jit
+    def slope(alpha):
+        arguments = [x.astype(alpha.dtype) for x in (b, start)]
+        return jax.grad(lambda a: jnp.sum(gradient_flow(a, *arguments).at(0.7) ** 2))(alpha)
+
+    found, wide = slope(alpha), slope(alpha.astype(jnp.float64))
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, wide, rtol=1e-4, atol=1e-5)
+
+
 def test_velocity_is_the_derivative_by_time():
     flow = gradient_flow(ALPHA, B, START)
     position, velocity = jax.jvp(flow.at, (0.4,), (1.0,))
