@@ -9,6 +9,7 @@ from jax import Array
 
 from jaxpe.ntk._blocks import in_pieces
 from jaxpe.ntk._checks import Inputs, OutputAxes
+from jaxpe.ntk._dot import dot
 from jaxpe.ntk._structure import Example, Use, evaluate, output_rows
 
 
@@ -138,7 +139,7 @@ def _inner(left: Array, right: Array, paired: bool) -> Array:
     a, b = (
         jnp.moveaxis(side, 1, 0).reshape(d, len(side) * side.shape[2], -1) for side in (left, right)
     )
-    out = _dot(a[0], b[0].T)[None] if d == 1 else _dot(a, b.mT)
+    out = dot(a[0], b[0].T)[None] if d == 1 else dot(a, b.mT)
     return out.reshape(d, n, f, m, g).transpose(1, 3, 0, 2, 4)
 
 
@@ -149,10 +150,6 @@ def _gram_of_inputs(left: Array, right: Array, paired: bool, dtype: jnp.dtype) -
     a, b = left[..., :, None], right[..., None, :]
     same = (a == b) & (a >= 0) if paired else (a[:, None] == b[None]) & (a[:, None] >= 0)
     return same[..., None, :, :].astype(dtype)
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")
 
 
 def _einsum(spec: str, *arrays: Array) -> Array:

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxpe.ntk._dot import dot
+
 # Gauss–Legendre on [0, 1]: exact for polynomials of degree 5.
 _NODES = (0.5 - 0.5 * 0.6**0.5, 0.5, 0.5 + 0.5 * 0.6**0.5)
 _WEIGHTS = (5 / 18, 8 / 18, 5 / 18)
@@ -35,8 +37,8 @@ def relaxed(
         time: c ≥ 0, a scalar; for inf the function is 1/λ.
         kept: bool `[m]`; of the others the function is 0.
     """
-    moved = _share(eigenvalues, time, kept)[:, None] * _dot(eigenvectors.T, velocity)
-    return _dot(eigenvectors, moved)
+    moved = _share(eigenvalues, time, kept)[:, None] * dot(eigenvectors.T, velocity)
+    return dot(eigenvectors, moved)
 
 
 @relaxed.defjvp
@@ -44,11 +46,11 @@ def _relaxed_jvp(at, along):
     matrix, _, _, velocity, time, kept = at
     eigenvalues, V = jnp.linalg.eigh(matrix)
     d_matrix, _, _, d_velocity, d_time, _ = along
-    turned = _dot(V.T, _dot(0.5 * (d_matrix + d_matrix.T), V))
-    change = _dot(_differences(eigenvalues, time, kept) * turned, _dot(V.T, velocity))
-    change += _share(eigenvalues, time, kept)[:, None] * _dot(V.T, d_velocity)
+    turned = dot(V.T, dot(0.5 * (d_matrix + d_matrix.T), V))
+    change = dot(_differences(eigenvalues, time, kept) * turned, dot(V.T, velocity))
+    change += _share(eigenvalues, time, kept)[:, None] * dot(V.T, d_velocity)
     slope = jnp.where(kept, _decay(eigenvalues, time), 0.0) * d_time
-    return relaxed(*at), _dot(V, change + slope[:, None] * _dot(V.T, velocity))
+    return relaxed(*at), dot(V, change + slope[:, None] * dot(V.T, velocity))
 
 
 def _share(x: Array, time: Array, kept: Array) -> Array:
@@ -104,7 +106,3 @@ def _slope(x: Array, time: Array) -> Array:
         term = -term * near / (k + 1)
     left = (1 + y) * _decay(x, time)
     return -jnp.where(small, finite**2 * total, (1 - left) / safe**2)
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")

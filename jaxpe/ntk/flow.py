@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int32
 
 from jaxpe._errors import require
 from jaxpe._types import ArrayLike, is_traced
+from jaxpe.ntk._dot import dot
 from jaxpe.ntk._relaxation import relaxed
 from jaxpe.ntk.linear import linearize
 
@@ -65,7 +66,7 @@ class GradientFlow(NamedTuple):
         """
         time = jnp.asarray(time, self.eigenvalues.dtype)
         every = jnp.ones(self.eigenvalues.shape, bool)
-        velocity = self.forcing - jnp.matmul(self.kernel, self.start, precision="highest")
+        velocity = self.forcing - dot(self.kernel, self.start)
         moved = self._relaxed(velocity, time, every)
         return (self.start + moved).reshape(self.shape.shape)
 
@@ -79,7 +80,7 @@ class GradientFlow(NamedTuple):
         largest = jnp.max(size)
         inverse = self.inverse_eigenvalues(rtol=rtol)
         kept = inverse != 0
-        basis = jnp.matmul(self.eigenvectors.T, self.forcing, precision="highest")
+        basis = dot(self.eigenvectors.T, self.forcing)
         lost = jnp.where(kept[:, None], 0.0, basis)
         norm = jnp.linalg.norm(self.forcing)
         singular = ~jnp.all(kept)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.ntk._checks import Axes, output_axes
+from jaxpe.ntk._dot import dot
 from jaxpe.ntk._relaxation import relaxed
 
 
@@ -109,7 +110,7 @@ def predict_mse(
         solved = solve(learning_rate / size * times.reshape(-1), kept)
 
         def moved(outputs, to_train):
-            change = layout.unrows(_dot(to_train[None], solved), outputs.shape)
+            change = layout.unrows(dot(to_train[None], solved), outputs.shape)
             change = change.reshape(*times.shape, *outputs.shape)
             return outputs.reshape((1,) * times.ndim + outputs.shape) + change
 
@@ -222,7 +223,3 @@ def _conditioning(eigenvalues: Array) -> tuple[Array, Array, Array]:
     some = jnp.any(kept)
     condition = jnp.where(some, eigenvalues[-1] / jnp.where(some, least, 1.0), 1.0)
     return jnp.sum(kept), kept, condition
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")

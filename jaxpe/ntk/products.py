@@ -17,6 +17,7 @@ from jaxpe.ntk._checks import (
     check_floating,
     output_of,
 )
+from jaxpe.ntk._dot import dot
 
 
 class Lanczos(NamedTuple):
@@ -129,7 +130,7 @@ def _tridiagonal(
         Q = Q.at[j].set(q / jnp.linalg.norm(q))
         betas = betas.at[j].set(jnp.where(closed, 0.0, beta))
         Aq = product(Q[j])
-        alphas = alphas.at[j].set(_dot(Q[j], Aq))
+        alphas = alphas.at[j].set(dot(Q[j], Aq))
         w = _orthogonal(Q, Aq)
         scale = jnp.maximum(scale, jnp.linalg.norm(Aq))
         return Q, alphas, betas, scale, w, jnp.linalg.norm(w)
@@ -143,12 +144,8 @@ def _tridiagonal(
 def _orthogonal(Q: Array, w: Array) -> Array:
     """What of w is orthogonal to the rows of Q: twice is enough."""
     for _ in range(2):
-        w = w - _dot(_dot(Q, w), Q)
+        w = w - dot(dot(Q, w), Q)
     return w
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")
 
 
 def _check_lanczos(
