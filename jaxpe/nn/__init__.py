@@ -3,6 +3,7 @@
 from jaxpe.nn.attention import Attended as Attended
 from jaxpe.nn.attention import Bound as Bound
 from jaxpe.nn.attention import Context as Context
+from jaxpe.nn.attention import Gates as Gates
 from jaxpe.nn.attention import LatentAttention as LatentAttention
 from jaxpe.nn.attention import MultiHeadAttention as MultiHeadAttention
 from jaxpe.nn.bert import Bert as Bert

@@ -52,7 +52,8 @@ class Context(NamedTuple):
         mask: true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
         shared: the encoding all layers share.
         slot: where in a cache the first of the new keys goes.
-        trace: whether to return logits and weights.
+        trace: whether to return logits, weights and the outputs of heads.
+        embeddings: what entered the first layer; None unless keys and values are read from it.
     """
 
     q_positions: ArrayLike
@@ -61,6 +62,19 @@ class Context(NamedTuple):
     shared: Bound = Bound()
     slot: Int32[Array, ""] | int = 0
     trace: bool = False
+    embeddings: Float[Array, "... n_q dim"] | None = None
+
+
+class Gates(NamedTuple):
+    """What becomes of the output of each head before the output projection: open·x + (1 − open)·fill.
+
+    Attributes:
+        open: `[..., n, heads]`, or fewer axes in front; 0 ablates a head.
+        fill: `[..., n, heads, width]`, or fewer axes in front; zero when None.
+    """
+
+    open: Float[Array, "*heads"]
+    fill: Float[Array, "*heads width"] | None = None
 
 
 class Attended(NamedTuple):
@@ -71,12 +85,14 @@ class Attended(NamedTuple):
         logits: of Eq. (1) with everything the encoding adds, `[..., heads, n_q, n_k]`, before the
             mask; None unless traced.
         weights: their softmax, 0 where masked; None unless traced.
+        heads: what each head gives before its gate, `[..., n_q, heads, width]`; None unless traced.
         cache: the layer's cache with the new keys; None without one.
     """
 
     output: Float[Array, "... n_q dim"]
     logits: Float[Array, "... heads n_q n_k"] | None = None
     weights: Float[Array, "... heads n_q n_k"] | None = None
+    heads: Float[Array, "... n_q heads width"] | None = None
     cache: LayerCache | None = None
 
 
@@ -108,15 +124,17 @@ class _Attention(nnx.Module):
         x: Float[ArrayLike, "... n_q dim"],
         context: Context,
         *,
+        source: Float[ArrayLike, "... n_q dim"] | None = None,
         cache: LayerCache | None = None,
-        gates: Float[ArrayLike, "*heads"] | None = None,
+        gates: Gates | None = None,
         dropout_key: Array | None = None,
     ) -> Attended:
-        """Attend from x to x, or to the cache with x appended."""
+        """Attend from x to the source (x when None), or to the cache with it appended."""
         x = jnp.asarray(x)
+        source = x if source is None else jnp.asarray(source)
         bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
         k_positions = context.k_positions if cache is None else context.q_positions
-        kept = self._kept(x, bound, k_positions)
+        kept = self._kept(source, bound, k_positions)
         if cache is not None:
             kept = cache = _appended(cache, kept, context.slot)
         heads = _Heads(self._queries(x, bound, context.q_positions), *self._expanded(kept))
@@ -336,7 +354,7 @@ def _transparent(
     weights = attention_weights(logits, context.mask)
     dropped = dropout(weights, rate=config.attention_dropout, key=key)
     out = attention_output(bound.encoding, bound.params, dropped, heads.v, **where)
-    return Attended(out, logits, weights) if context.trace else Attended(out)
+    return Attended(out, logits, weights, out) if context.trace else Attended(out)
 
 
 def _fused(
@@ -383,13 +401,15 @@ def _appended(cache: LayerCache, new: LayerCache, slot: ArrayLike | int) -> Laye
 def _finished(
     output: Callable[[Array], Array],
     mixed: Attended,
-    gates: ArrayLike | None,
+    gates: Gates | None,
     cache: LayerCache | None,
 ) -> Attended:
     """Heads through their gates and the output projection."""
     out = mixed.output
     if gates is not None:
-        gates = jnp.asarray(gates, out.dtype)[..., None]
-        out = out * with_axes(gates, out.ndim)
+        share = with_axes(jnp.asarray(gates.open, out.dtype)[..., None], out.ndim)
+        out = out * share
+        if gates.fill is not None:
+            out = out + with_axes(gates.fill, out.ndim, out.dtype) * (1 - share)
     out = output(out.reshape(*out.shape[:-2], math.prod(out.shape[-2:])))
     return mixed._replace(output=out, cache=cache)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from jaxpe._types import ArrayLike
 from jaxpe.encodings import Encoding, identity
-from jaxpe.nn.attention import Attended, Context, LayerCache, make_attention
+from jaxpe.nn.attention import Attended, Context, Gates, LayerCache, make_attention
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import activation, dense, dropout, is_gated, norm
 
@@ -71,7 +71,7 @@ class Block(nnx.Module):
         context: Context,
         *,
         cache: LayerCache | None = None,
-        gates: Float[ArrayLike, "*heads"] | None = None,
+        gates: Gates | None = None,
         dropout_key: Array | None = None,
     ) -> Attended:
         """The block's output, with what attention had to say on the way."""
@@ -79,9 +79,11 @@ class Block(nnx.Module):
         keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
         before = self.config.norm_position == "pre"
         rate = self.config.dropout
+        entered = self.attention_norm if before else lambda x: x
         attended = self.attention(
-            self.attention_norm(x) if before else x,
+            entered(x),
             context,
+            source=None if context.embeddings is None else entered(context.embeddings),
             cache=cache,
             gates=gates,
             dropout_key=keys[0],

@@ -10,6 +10,7 @@ Norm = Literal["layer", "rms"]
 NormPosition = Literal["pre", "post"]
 # "transparent" is `jaxpe.attend`, the others are those of `jax.nn.dot_product_attention`.
 AttentionPath = Literal["transparent", "xla", "cudnn"]
+KeySource = Literal["hidden", "embeddings"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,9 @@ class TransformerConfig:
         param_dtype: of the parameters.
         scan: compile one block and loop, in place of one after another: quicker to compile.
         remat: compute blocks again in the backward pass, in place of keeping them.
+        keys_from: what keys and values are projections of: "hidden", the layer's input, or
+            "embeddings", what entered the first layer, in every layer (as in the published code
+            of arXiv:2505.13027).
 
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=100, dim=32, num_layers=2, num_heads=4)
     >>> config.head_width, config.hidden_width
@@ -97,6 +101,7 @@ class TransformerConfig:
     param_dtype: Any = jnp.float32
     scan: bool = False
     remat: bool = False
+    keys_from: KeySource = "hidden"
 
     def __post_init__(self) -> None:
         self._check_sizes()
@@ -146,6 +151,7 @@ class TransformerConfig:
             ("norm", Norm),
             ("norm_position", NormPosition),
             ("attention", AttentionPath),
+            ("keys_from", KeySource),
         ):
             if (value := getattr(self, name)) not in get_args(allowed):
                 raise ValueError(f"{name} is {value!r}; pass one of {', '.join(get_args(allowed))}")

@@ -14,7 +14,7 @@ from jaxpe.nn.layers import activation, dense, dropout, norm, read_out
 from jaxpe.nn.masks import checked_valid
 from jaxpe.nn.transformer import Decoder, Encoder, Transformer, TransformerOutput
 
-Pooling = Literal["first", "last", "mean"]
+Pooling = Literal["first", "last", "mean", "mean_padded"]
 
 
 class HeadOutput(NamedTuple):
@@ -36,7 +36,7 @@ class Classifier(nnx.Module):
         encoder: the transformer below.
         num_classes: classes.
         pooling: "first" as BERT does with [CLS], "last" of the tokens that are not masked (for
-            decoders), or their "mean".
+            decoders), their "mean", or "mean_padded", the mean over all, padding among them.
         pooler: a dense layer with tanh between, as BERT has: one already trained, or True for a
             new one.
         rngs: for the initialisation.
@@ -166,7 +166,7 @@ def pooled(
     *,
     pooling: Pooling = "mean",
 ) -> Float[Array, "... dim"]:
-    """One vector a sequence: its first token's, or the last or mean of those not masked.
+    """One vector a sequence: its first token's, the last or mean of those not masked, or of all.
 
     The mean of no token is 0; the last of none is the last of all. Sums are float32 or wider.
 
@@ -176,7 +176,8 @@ def pooled(
     _check_pooling(pooling)
     hidden = jnp.asarray(hidden)
     kept = checked_valid(mask, hidden.shape[:-1])
-    kept = jnp.ones(hidden.shape[:-1], bool) if kept is None else kept
+    if kept is None or pooling == "mean_padded":
+        kept = jnp.ones(hidden.shape[:-1], bool)
     if pooling == "first":
         return hidden[..., 0, :]
     if pooling == "last":

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Int32
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.encodings import Encoding, identity
 from jaxpe.encodings.base import as_positions
-from jaxpe.nn.attention import Bound, Context, LayerCache, encoding_parameters
+from jaxpe.nn.attention import Bound, Context, Gates, LayerCache, encoding_parameters
 from jaxpe.nn.blocks import Block
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import dropout, embedding, norm
@@ -46,6 +46,8 @@ class TransformerOutput(NamedTuple):
             None unless traced.
         logits: of attention, `[layers, ..., heads, n_q, n_k]`; None unless traced.
         weights: of attention, likewise.
+        heads: what each head gives before its gate, `[layers, ..., n, heads, width]`; None unless
+            traced.
         cache: with the tokens just seen; None without one.
     """
 
@@ -53,6 +55,7 @@ class TransformerOutput(NamedTuple):
     hidden_states: Float[Array, "layers1 ... n dim"] | None = None
     logits: Float[Array, "layers ... heads n_q n_k"] | None = None
     weights: Float[Array, "layers ... heads n_q n_k"] | None = None
+    heads: Float[Array, "layers ... n heads width"] | None = None
     cache: Cache | None = None
 
 
@@ -106,6 +109,7 @@ class Transformer(nnx.Module):
         token_types: Int[ArrayLike, "... n"] | None = None,
         cache: Cache | None = None,
         gates: Float[ArrayLike, "layers *heads"] | None = None,
+        gate_fill: Float[ArrayLike, "layers *heads width"] | None = None,
         dropout_key: Array | None = None,
         trace: bool = False,
     ) -> TransformerOutput:
@@ -122,8 +126,11 @@ class Transformer(nnx.Module):
             cache: of earlier tokens, to which these are appended (decoders).
             gates: factors of each layer's heads before the output projection, `[layers, heads]`;
                 0 ablates a head. They may have axes between, which broadcast to `[..., n, heads]`.
+            gate_fill: what a head gives as far as its gate is closed, `[layers, heads, width]`,
+                with axes between as for gates; zero when None. The mean of `heads` over documents
+                makes mean ablation.
             dropout_key: switches dropout on.
-            trace: also return hidden states, attention logits and weights.
+            trace: also return hidden states, attention logits and weights, and heads.
         """
         ids = jnp.asarray(ids)
         mask = checked_valid(mask, ids.shape)
@@ -135,8 +142,11 @@ class Transformer(nnx.Module):
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         cache, context = self._context(ids, mask, positions, segments, cache, trace)
         x = self.embed(ids, positions=positions, token_types=token_types, dropout_key=keys[0])
-        gates = None if gates is None else _checked_gates(gates, self.config, ids.shape)
-        out = self._blocks(x, context, cache, gates, keys[1])
+        if self.config.keys_from == "embeddings":
+            context = context._replace(embeddings=x)
+        out = self._blocks(
+            x, context, cache, _checked_gates(gates, gate_fill, self.config, ids.shape), keys[1]
+        )
         hidden = out.hidden if self.final_norm is None else self.final_norm(out.hidden)
         if cache is not None:  # inside jit nothing else can say that it is full
             full = cache.length > cache.valid.shape[-1]
@@ -199,18 +209,18 @@ class Transformer(nnx.Module):
                 x, context, cache=cache, gates=gates, dropout_key=key
             )
             entered = x if context.trace else None
-            return attended.output, (entered, attended.logits, attended.weights, attended.cache)
+            return attended.output, (entered, attended._replace(output=None))
 
         if self.config.remat:
             step = jax.checkpoint(step)
         unroll = 1 if self.config.scan else num_layers
         layers = (params, caches, gates, keys)
         x, seen = lax.scan(step, x, layers, num_layers, unroll=unroll)
-        entered, logits, weights, caches = seen
+        entered, (_, *traced, caches) = seen
         states = None if entered is None else jnp.concatenate([entered, x[None]])
         if cache is not None and caches is not None:
             cache = cache._replace(layers=caches)
-        return TransformerOutput(x, states, logits, weights, cache)
+        return TransformerOutput(x, states, *traced, cache)
 
 
 class Encoder(Transformer):
@@ -297,14 +307,41 @@ def _check_ids(ids: Array, vocab_size: int) -> None:
             raise ValueError(f"id {extreme} is not in the vocabulary of {vocab_size}")
 
 
-def _checked_gates(gates: ArrayLike, config: TransformerConfig, shape: tuple[int, ...]) -> Array:
-    gates = jnp.asarray(gates)
-    own, wanted = gates.shape[1:], (*shape, config.num_heads)
-    fits = gates.ndim > 1 and len(own) <= len(wanted) and own[-1] == wanted[-1]
+def _checked_gates(
+    gates: ArrayLike | None,
+    fill: ArrayLike | None,
+    config: TransformerConfig,
+    shape: tuple[int, ...],
+) -> Gates | None:
+    """Gates and what fills them, with the axis of layers in front; None without gates."""
+    if gates is None:
+        if fill is not None:
+            raise ValueError("gate_fill fills closed gates: pass gates with it")
+        return None
+    layers, heads = config.num_layers, (*shape, config.num_heads)
+    gates = _per_layer("gates", gates, layers, heads)
+    if fill is None:
+        return Gates(gates)
+    width = config.head_width
+    if config.latent is not None and config.latent.value_dim is not None:
+        width = config.latent.value_dim
+    return Gates(gates, _per_layer("gate_fill", fill, layers, (*heads, width), fixed=2))
+
+
+def _per_layer(
+    name: str, values: ArrayLike, layers: int, wanted: tuple[int, ...], *, fixed: int = 1
+) -> Array:
+    """Values `[layers, ..., *wanted[-fixed:]]` whose axes between broadcast to those wanted."""
+    values = jnp.asarray(values)
+    own = values.shape[1:]
+    fits = fixed <= len(own) <= len(wanted) and own[-fixed:] == wanted[-fixed:]
     fits = fits and all(a in (1, b) for a, b in zip(own[::-1], wanted[::-1], strict=False))
-    if not fits or gates.shape[0] != config.num_layers:
+    if not fits or values.shape[0] != layers:
+        tail = ", ".join(map(str, wanted[-fixed:]))
+        names = "heads" if fixed == 1 else "heads, width"
         raise ValueError(
-            f"gates have shape {gates.shape}: pass [layers, ..., heads] = "
-            f"[{config.num_layers}, ..., {config.num_heads}], where ... broadcasts to {shape}"
+            f"{name} {'have' if name == 'gates' else 'has'} shape {values.shape}: pass "
+            f"[layers, ..., {names}] = [{layers}, ..., {tail}], where ... broadcasts to "
+            f"{wanted[:-fixed]}"
         )
-    return gates
+    return values

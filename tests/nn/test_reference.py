@@ -170,7 +170,7 @@ def test_layers_follow_one_another_with_one_encoding_for_all():
         for layer in range(3):
             definition, stacked = nnx.split(model.layers)
             block = nnx.merge(definition, jax.tree.map(lambda a, layer=layer: a[layer], stacked))
-            x = block(x, context, gates=gates[layer]).output
+            x = block(x, context, gates=nn.Gates(gates[layer])).output
         return model.final_norm(x)
 
     def along(hidden):
