@@ -19,3 +19,6 @@ from jaxpe.data.synthetic import SyntheticCorpus as SyntheticCorpus
 from jaxpe.data.synthetic import three_regimes as three_regimes
 from jaxpe.data.synthetic import zipf_drift as zipf_drift
 from jaxpe.data.synthetic import zipf_stationary as zipf_stationary
+from jaxpe.data.tasks import Examples as Examples
+from jaxpe.data.tasks import count_triggers as count_triggers
+from jaxpe.data.tasks import relative_distance as relative_distance
