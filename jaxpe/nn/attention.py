@@ -66,7 +66,7 @@ class Context(NamedTuple):
 
 
 class Gates(NamedTuple):
-    """What becomes of the output of each head before the output projection: open·x + (1 − open)·fill.
+    """What becomes of each head before the output projection: open·x + (1 − open)·fill.
 
     Attributes:
         open: `[..., n, heads]`, or fewer axes in front; 0 ablates a head.

@@ -209,18 +209,18 @@ class Transformer(nnx.Module):
                 x, context, cache=cache, gates=gates, dropout_key=key
             )
             entered = x if context.trace else None
-            return attended.output, (entered, attended._replace(output=None))
+            return attended.output, (entered, *attended[1:])
 
         if self.config.remat:
             step = jax.checkpoint(step)
         unroll = 1 if self.config.scan else num_layers
         layers = (params, caches, gates, keys)
         x, seen = lax.scan(step, x, layers, num_layers, unroll=unroll)
-        entered, (_, *traced, caches) = seen
+        entered, logits, weights, heads, caches = seen
         states = None if entered is None else jnp.concatenate([entered, x[None]])
         if cache is not None and caches is not None:
             cache = cache._replace(layers=caches)
-        return TransformerOutput(x, states, *traced, cache)
+        return TransformerOutput(x, states, logits, weights, heads, cache)
 
 
 class Encoder(Transformer):

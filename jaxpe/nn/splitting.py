@@ -1,0 +1,442 @@
+"""Queries and keys of a trained model, taken apart into a share of content and one of position.
+
+A hidden state is x = c + p. A dense layer is linear, its bias counts as content. A norm is linear
+in its numerator; its statistics are kept at those of the whole x. So queries and keys are exactly
+the sum of what became of c and what became of p, in every layer.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import Array, lax
+from jaxtyping import Float, Int
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings import Encoding, chain
+from jaxpe.encodings.base import Params, compute_dtype, repeat_heads, with_axes
+from jaxpe.nn.attention import LatentAttention, MultiHeadAttention
+from jaxpe.nn.functional import functional
+from jaxpe.nn.masks import checked_valid
+from jaxpe.nn.transformer import Transformer
+
+_OPTIONS = ("mask", "positions", "segments", "token_types")
+
+
+class Split(NamedTuple):
+    """An array as a sum of two, float32 or wider.
+
+    Attributes:
+        content: the share of what the tokens are.
+        position: the share of where they are.
+    """
+
+    content: Float[Array, "..."]
+    position: Float[Array, "..."]
+
+    def through(self, layer: nnx.Linear | nnx.LayerNorm | nnx.RMSNorm) -> "Split":
+        """What becomes of both shares in a dense layer or a norm; their sum is what it gives.
+
+        The bias goes to content. A norm divides both by the deviation of their sum.
+
+        >>> from flax import nnx
+        >>> from jaxpe.nn.splitting import Split
+        >>> x = Split(jnp.array([1.0, -1.0]), jnp.array([1.0, 1.0]))
+        >>> x.through(nnx.RMSNorm(2, epsilon=0.0, rngs=nnx.Rngs(0))).content.round(3).tolist()
+        [0.707, -0.707]
+        """
+        parts = _projected(self, layer) if isinstance(layer, nnx.Linear) else _scaled(self, layer)
+        bias = getattr(layer, "bias", None)
+        if bias is None:
+            return parts
+        content = parts.content + with_axes(bias.get_value(), parts[0].ndim, parts[0].dtype)
+        return parts._replace(content=content)
+
+    def map(self, linear: Callable[[Array], Array]) -> "Split":
+        """Both shares through a linear function."""
+        return Split(linear(self.content), linear(self.position))
+
+    def heads(self, width: int) -> "Split":
+        """Both shares as heads of this width, `[..., heads, width]`."""
+        return self.map(lambda x: x.reshape(*x.shape[:-1], x.shape[-1] // width, width))
+
+
+class HeadParts(NamedTuple):
+    """Queries and keys of all heads before the encoding acts on them, in two shares each.
+
+    Leading axes are `[layers, ..., n]`; only the first layer is there where no means were given.
+
+    Attributes:
+        q_content: share of content, biases among it. With latent attention queries and keys are
+            head_dim + rotary_dim wide, and the rotary part of keys is repeated for the heads.
+        q_position: share of position.
+        k_content: of keys; fewer heads where queries share them.
+        k_position: of keys.
+        logits: of attention in the model, with everything the encoding adds, before the mask.
+        scale: of q·k in the logits.
+        positions: of the tokens, as the encoding takes them; the same in all layers.
+        params: of `head_encoding(model)`, with an axis of layers in front of each leaf.
+    """
+
+    q_content: Float[Array, "layers ... n heads width"]
+    q_position: Float[Array, "layers ... n heads width"]
+    k_content: Float[Array, "layers ... n key_heads width"]
+    k_position: Float[Array, "layers ... n key_heads width"]
+    logits: Float[Array, "layers ... heads n n"]
+    scale: Float[Array, ""]
+    positions: Array
+    params: Params
+
+
+def split_heads(
+    model: Any,
+    ids: Int[ArrayLike, "... n"],
+    *,
+    means: Float[ArrayLike, "layers places dim"] | None = None,
+    mask: ArrayLike | None = None,
+    positions: ArrayLike | None = None,
+    segments: Int[ArrayLike, "... n"] | None = None,
+    token_types: Int[ArrayLike, "... n"] | None = None,
+) -> HeadParts:
+    """Queries and keys of a model's heads as content plus position.
+
+    `head_encoding(model)` makes logits of them: with q = q_content + q_position and k likewise,
+    `attention_logits(encoding, params, q, k, ...)` of each layer is the model's own.
+
+    Compiled by `apply, params = jaxpe.nn.functional(model, method=jaxpe.nn.split_heads)` and
+    `jax.jit(apply)(params, ids, mask=mask, means=means)`.
+
+    Args:
+        model: a transformer, or a classifier or language model on one.
+        ids: token ids.
+        means: the share of position in what enters each layer, as `position_means` gives it; all
+            layers are split. When None it is what the encoding adds to the embeddings (0 where it
+            adds nothing), through the norm behind them, and the first layer alone is split; token
+            types are content.
+        mask: `[..., n]`, false on padding.
+        positions: `[..., n]`; those of the model when None.
+        segments: of packed documents.
+        token_types: kinds of token.
+
+    Raises:
+        ValueError: for what is no model with attention, or means of another shape.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> parts = jaxpe.nn.split_heads(encoder, jnp.arange(7))
+    >>> parts.q_content.shape, parts.logits.shape
+    ((1, 7, 4, 4), (1, 4, 7, 7))
+    >>> q, k = parts.q_content + parts.q_position, parts.k_content + parts.k_position
+    >>> logits = jnp.einsum("lihd,ljhd->lhij", q, k) * parts.scale
+    >>> bool(jnp.allclose(logits, parts.logits, atol=1e-5))
+    True
+    """
+    below = _transformer(model)
+    options = {"positions": positions, "segments": segments, "token_types": token_types}
+    trace, tokens, positions = _traced(below, jnp.asarray(ids), mask=mask, **options)
+    if means is None:
+        entered = _embedded(below, tokens, positions)
+    else:
+        entered = _less(trace.hidden_states[:-1], means)
+    q, k = _layers(below, entered)
+    count, dtype = q.content.shape[0], q.content.dtype
+    return HeadParts(
+        *q,
+        *k,
+        logits=trace.logits[:count],
+        scale=jnp.asarray(q.content.shape[-1] ** -0.5, dtype),
+        positions=jnp.asarray(positions),
+        params=_parameters(below, count),
+    )
+
+
+def head_encoding(model: Any) -> Encoding:
+    """The encoding that acts on queries and keys of `split_heads`, with `HeadParts.params`.
+
+    It is the model's, chained with the one its layers have for themselves. With latent attention
+    it turns the last rotary_dim entries of queries and keys alone. Build it once: each call makes
+    new functions, for which `jit` compiles anew where it is a static argument.
+
+    >>> from flax import nnx
+    >>> latent = jaxpe.nn.LatentSizes(key_value_rank=6, rotary_dim=2)
+    >>> config = jaxpe.nn.TransformerConfig(
+    ...     vocab_size=9, dim=8, num_layers=1, num_heads=2, latent=latent)
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=2), rngs=nnx.Rngs(0))
+    >>> encoding = jaxpe.nn.head_encoding(decoder)
+    >>> q = jnp.ones((3, 2, 6))  # 4 entries without position, 2 that turn
+    >>> turned = encoding.query(((), ()), q, jnp.arange(3))
+    >>> (turned == q).all(axis=(0, 1)).tolist()
+    [True, True, True, True, False, False]
+    """
+    below = _transformer(model)
+    attention = below.layers.attention
+    encoding = chain(below.encoding, attention.encoding)
+    if isinstance(attention, LatentAttention):
+        return _on_last(encoding, attention.latent.rotary_dim)
+    return encoding
+
+
+class HiddenSums(NamedTuple):
+    """Sums of what enters each layer, by the place in the row; a pytree that adds.
+
+    `a + b` merges the sums of two sets of documents; the shorter counts as padded. Sums of many
+    batches lose digits in float32: convert both fields to NumPy's float64 first, as
+    `position_means` does.
+
+    Attributes:
+        sums: over the tokens at each place, float32 or wider.
+        counts: tokens at each place.
+    """
+
+    sums: Float[ArrayLike, "layers n dim"]
+    counts: Int[ArrayLike, " n"]
+
+    def __add__(self, other: "HiddenSums") -> "HiddenSums":  # pyrefly: ignore
+        (layers, n, dim), (own, length, width) = self.sums.shape, other.sums.shape
+        if (layers, dim) != (own, width):
+            raise ValueError(
+                f"sums of shape {self.sums.shape} and {other.sums.shape} do not add: take both "
+                "from one model"
+            )
+        a, b = self._padded(max(n, length)), other._padded(max(n, length))
+        return HiddenSums(a.sums + b.sums, a.counts + b.counts)
+
+    def __radd__(self, other: int) -> "HiddenSums":  # pyrefly: ignore
+        if other != 0:
+            raise TypeError(f"cannot add sums to {other!r}")
+        return self  # sum(list_of_sums) starts from 0
+
+    def means(self) -> Float[ArrayLike, "layers n dim"]:
+        """p_i = E[x_i] − mean over i of E[x_i], the share of position in what enters each layer.
+
+        The mean over i is over the places that have tokens, each with the same weight however many
+        tokens it has. Places without a token have p = 0; in each layer the p_i of the others sum
+        to 0. Of the dtype of the sums, and of NumPy's arrays where those are.
+        """
+        lib = _library(self.sums)
+        seen = self.counts > 0
+        average = self.sums / lib.maximum(self.counts, 1).astype(self.sums.dtype)[None, :, None]
+        places = lib.maximum(seen.sum(), 1).astype(self.sums.dtype)
+        centre = average.sum(axis=1, keepdims=True) / places
+        return lib.where(seen[None, :, None], average - centre, 0)
+
+    def _padded(self, length: int) -> "HiddenSums":
+        after = length - self.counts.shape[0]
+        pad = _library(self.sums).pad
+        return HiddenSums(
+            pad(self.sums, ((0, 0), (0, after), (0, 0))), pad(self.counts, ((0, after),))
+        )
+
+
+def sum_hidden(model: Any, ids: Int[ArrayLike, "... n"], **options: Any) -> HiddenSums:
+    """Sums over rows of what enters each layer, at each place.
+
+    Args:
+        model: a transformer, or a classifier or language model on one.
+        ids: token ids.
+        **options: mask, positions, segments and token_types, as for `split_heads`. What the mask
+            leaves out is not counted.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> sums = jaxpe.nn.sum_hidden(encoder, jnp.zeros((3, 7), int))
+    >>> sums.sums.shape, sums.counts.tolist()
+    ((1, 7, 16), [3, 3, 3, 3, 3, 3, 3])
+    """
+    ids = jnp.asarray(ids)
+    trace = _transformer(model)(ids, trace=True, **options)
+    states = trace.hidden_states[:-1]  # the last left the last block
+    kept = checked_valid(options.get("mask"), ids.shape)
+    kept = jnp.ones(ids.shape, bool) if kept is None else kept
+    wide = jnp.where(kept[None, ..., None], states, 0).astype(compute_dtype(states))
+    rows = tuple(range(ids.ndim - 1))
+    sums = jnp.sum(wide, axis=tuple(row + 1 for row in rows))
+    return HiddenSums(sums, jnp.sum(kept, axis=rows, dtype=jnp.int32))
+
+
+def position_means(
+    model: Any, batches: Iterable[Mapping[str, ArrayLike]]
+) -> Float[Array, "layers n dim"]:
+    """The share of position in what enters each layer, p_i = E[x_i] − mean over i of E[x_i].
+
+    Expectations are over the documents of all batches, i is the place in the row, and n that of
+    the longest rows. The mean over i is over the places that have tokens, unweighted; places
+    without a token have p = 0. Batches are summed in float32 or wider, and added in float64.
+
+    Args:
+        model: a transformer, or a classifier or language model on one; or a function `(ids,
+            **options) -> HiddenSums`, such as `functools.partial(jax.jit(apply), params)` of
+            `apply, params = jaxpe.nn.functional(model, method=jaxpe.nn.sum_hidden)`.
+        batches: each with "ids" `[..., n]`, and "mask", "positions", "segments" or "token_types"
+            where there are some; other entries are ignored. A new shape compiles anew.
+
+    Raises:
+        ValueError: where there are no batches.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> means = jaxpe.nn.position_means(encoder, [{"ids": np.zeros((3, 7), int)}])
+    >>> means.shape
+    (1, 7, 16)
+    """
+    summed = _compiled(model) if isinstance(model, nnx.Module) else model
+    total = None
+    for batch in batches:
+        options = {name: batch[name] for name in _OPTIONS if batch.get(name) is not None}
+        sums = summed(batch["ids"], **options)
+        sums = HiddenSums(np.asarray(sums.sums, np.float64), np.asarray(sums.counts, np.int64))
+        total = sums if total is None else total + sums
+    if total is None:
+        raise ValueError("no batches to take means over: pass at least one")
+    return jnp.asarray(total.means())
+
+
+def _compiled(model: nnx.Module) -> Callable[..., HiddenSums]:
+    apply, params = functional(model, method=sum_hidden)
+    run = jax.jit(apply)
+    return lambda ids, **options: run(params, ids, **options)
+
+
+def _transformer(model: Any) -> Any:
+    """The transformer in a model, whose layers have attention known here."""
+    below = model
+    for name in ("encoder", "decoder"):
+        below = getattr(below, name, below)
+    known = isinstance(below, Transformer) and isinstance(
+        below.layers.attention, MultiHeadAttention | LatentAttention
+    )
+    if not known:
+        raise ValueError(
+            f"{type(model).__name__} has no layers of attention to split: pass a transformer of "
+            "jaxpe.nn, or a classifier or language model on one"
+        )
+    return below
+
+
+def _traced(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLike]:
+    """A traced run, the embeddings before the encoding acts on them, and the positions."""
+    encoding, seen = below.encoding, []
+
+    def embed(params, x, positions):
+        seen.append((x, positions))
+        return encoding.embed(params, x, positions)
+
+    # This hook alone sees embeddings without positions, and positions that a model makes itself.
+    tapped = nnx.clone(below)
+    tapped.encoding = nnx.static(encoding._replace(embed=embed))
+    trace = tapped(ids, trace=True, **options)
+    ((tokens, positions),) = seen
+    return trace, tokens, positions
+
+
+def _embedded(below: Any, tokens: Array, positions: ArrayLike) -> Split:
+    """What enters the first layer, `[1, ..., n, dim]`: tokens and what the encoding adds."""
+    tokens = tokens.astype(compute_dtype(tokens))
+    whole = below.encoding.embed(below.encoding_params.get_value(), tokens, positions)
+    split = Split(tokens, whole - tokens)
+    if below.embedding_norm is not None:
+        split = split.through(below.embedding_norm)
+    return split.map(lambda x: x[None])
+
+
+def _less(states: Array, means: ArrayLike) -> Split:
+    """What enters each layer, `[layers, ..., n, dim]`, with the means as share of position."""
+    states = states.astype(compute_dtype(states))
+    means = jnp.asarray(means, states.dtype)
+    layers, *between, n, dim = states.shape
+    if means.shape != (layers, n, dim):
+        raise ValueError(
+            f"means have shape {means.shape}: pass [layers, n, dim] = [{layers}, {n}, {dim}], "
+            "with as many places as the rows have tokens"
+        )
+    position = means.reshape(layers, *(1 for _ in between), n, dim)
+    return Split(states - position, jnp.broadcast_to(position, states.shape))
+
+
+def _layers(below: Any, entered: Split) -> tuple[Split, Split]:
+    """Queries and keys of the layers that the shares `[layers, ..., n, dim]` enter."""
+    graphdef, params = nnx.split(below.layers)
+    count = entered.content.shape[0]
+    first = entered.map(lambda x: x[0])
+
+    def one(own: Any, x: Split) -> tuple[Split, Split]:
+        block = nnx.merge(graphdef, own)
+        source = first if below.config.keys_from == "embeddings" else x
+        if below.config.norm_position == "pre":
+            x, source = (y.through(block.attention_norm) for y in (x, source))
+        if isinstance(block.attention, LatentAttention):
+            return _latent(block.attention, x, source)
+        return _multi_head(block.attention, x, source)
+
+    return jax.vmap(one)(jax.tree.map(lambda leaf: leaf[:count], params), entered)
+
+
+def _multi_head(attention: MultiHeadAttention, x: Split, source: Split) -> tuple[Split, Split]:
+    width = attention.config.head_width
+    return x.through(attention.query).heads(width), source.through(attention.key).heads(width)
+
+
+def _latent(attention: LatentAttention, x: Split, source: Split) -> tuple[Split, Split]:
+    width, rotary_dim = attention.config.head_width, attention.latent.rotary_dim
+    if attention.latent.query_rank is not None:
+        x = x.through(attention.query_down).through(attention.query_norm)
+    q = x.through(attention.query).heads(width + rotary_dim)
+    latent = source.through(attention.key_value_down).through(attention.key_value_norm)
+    still = latent.through(attention.key).heads(width)
+    turned = source.through(attention.rotary_key).heads(rotary_dim)
+    turned = turned.map(lambda x: repeat_heads(x, attention.config.num_heads))
+    pairs = zip(still, turned, strict=True)
+    return q, Split(*(jnp.concatenate(pair, axis=-1) for pair in pairs))
+
+
+def _parameters(below: Any, count: int) -> Params:
+    """Of `head_encoding`, for the first layers: shared ones repeated, and those of each layer."""
+    shared = below.encoding_params.get_value()
+    own = below.layers.attention.encoding_params.get_value()
+    return (
+        jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), shared),
+        jax.tree.map(lambda leaf: leaf[:count], own),
+    )
+
+
+def _on_last(encoding: Encoding, width: int) -> Encoding:
+    """The encoding with `query` and `key` acting on the last entries alone."""
+
+    def last(hook: Callable[..., Array]) -> Callable[..., Array]:
+        def apply(params, x, positions):
+            still, turned = jnp.split(jnp.asarray(x), [x.shape[-1] - width], axis=-1)
+            return jnp.concatenate([still, hook(params, turned, positions)], axis=-1)
+
+        return apply
+
+    hooks = {
+        name: last(getattr(encoding, name)) for name in ("query", "key") if encoding.defines(name)
+    }
+    return encoding._replace(**hooks)
+
+
+def _projected(x: Split, layer: nnx.Linear) -> Split:
+    """Both shares times the kernel."""
+    kernel = layer.kernel.get_value().astype(x.content.dtype)
+    return x.map(lambda part: jnp.einsum("...i,io->...o", part, kernel, precision="highest"))
+
+
+def _scaled(x: Split, layer: Any) -> Split:
+    """Both shares in the norm without its bias, at the statistics of their sum."""
+    if isinstance(layer, nnx.LayerNorm):
+        x = x.map(lambda part: part - jnp.mean(part, axis=-1, keepdims=True))
+    square = jnp.mean((x.content + x.position) ** 2, axis=-1, keepdims=True)
+    scale = with_axes(layer.scale.get_value(), square.ndim, square.dtype)
+    factor = lax.rsqrt(square + layer.epsilon) * scale
+    return x.map(lambda part: part * factor)
+
+
+def _library(x: ArrayLike) -> Any:
+    """NumPy for its own arrays, which may be wider than those of JAX."""
+    return np if isinstance(x, np.ndarray) else jnp

@@ -1,0 +1,384 @@
+"""Llamas of Hugging Face and of llama.cpp: read, replaced in part, and refused."""
+
+import functools
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import gguf
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+import tokenizers
+from flax import nnx
+
+import jaxpe
+from experiments.fetch_models import gguf_metadata, tokenizer_json
+from jaxpe._errors import InputError, MissingExtraError
+from jaxpe.nn import generate, load_llama
+from tests.parity.make_llama import CASES, IDS, REAL, SHOWN, TEXTS
+from tests.parity.test_transformers_models import real_directory
+
+PARITY = Path(__file__).parent.parent / "parity"
+STORED = dict(np.load(PARITY / "llama.npz"))
+HEAD_DIM = 16
+METADATA = {
+    "llama.embedding_length": 32,
+    "llama.block_count": 2,
+    "llama.feed_forward_length": 64,
+    "llama.attention.head_count": 4,
+    "llama.attention.head_count_kv": 2,
+    "llama.attention.key_length": HEAD_DIM,
+    "llama.attention.value_length": HEAD_DIM,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5,
+    "llama.rope.dimension_count": HEAD_DIM,
+    "llama.rope.freq_base": 100.0,
+    "llama.context_length": 64,
+    "llama.vocab_size": 40,
+    "general.name": "tiny",
+}
+PARTS = {
+    "embed_tokens": "token_embd",
+    "input_layernorm": "attn_norm",
+    "q_proj": "attn_q",
+    "k_proj": "attn_k",
+    "v_proj": "attn_v",
+    "o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "gate_proj": "ffn_gate",
+    "up_proj": "ffn_up",
+    "down_proj": "ffn_down",
+    "norm": "output_norm",
+    "lm_head": "output",
+}
+TOKENS = ["<|end|>", "a", "b", "1", "2", "Ġ", "Ġa", "ab", "12"]
+VOCABULARY = {
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "smollm",
+    "tokenizer.ggml.tokens": TOKENS,
+    "tokenizer.ggml.token_type": [3] + [1] * (len(TOKENS) - 1),
+    "tokenizer.ggml.merges": ["Ġ a", "a b", "1 2"],
+    "tokenizer.ggml.add_bos_token": False,
+}
+
+
+def tensors(directory):
+    found = safetensors.numpy.load_file(directory / "model.safetensors")
+    return {name: tensor.astype(np.float32) for name, tensor in found.items()}
+
+
+def write(directory, found):
+    safetensors.numpy.save_file(found, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def change(directory, **changes):
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def converted(found):
+    """Tensors of a directory as llama.cpp's converter writes them."""
+    out = {}
+    for name, tensor in found.items():
+        words = name.removesuffix(".weight").split(".")
+        part = PARTS[words[-1]]
+        heads = {"attn_q": 4, "attn_k": 2}.get(part)
+        if heads is not None:  # (first, second half) of each head to pairs
+            halves = tensor.reshape(heads, 2, HEAD_DIM // 2, -1)
+            tensor = halves.swapaxes(1, 2).reshape(tensor.shape)
+        place = f"blk.{words[2]}." if "layers" in words else ""
+        out[f"{place}{part}.weight"] = np.ascontiguousarray(tensor)
+    return out
+
+
+def write_gguf(path, found, *, kind=None, architecture="llama", **changes):
+    """A .gguf of tensors and METADATA with changes, its matrices quantised if a kind is given."""
+    writer = gguf.GGUFWriter(path, architecture)
+    add = {
+        bool: writer.add_bool,
+        int: writer.add_uint32,
+        float: writer.add_float32,
+        str: writer.add_string,
+        list: writer.add_array,
+    }
+    for name, value in (METADATA | changes).items():
+        if value is not None:
+            add[type(value)](name, value)
+    for name, tensor in found.items():
+        if kind is None or tensor.ndim < 2:
+            writer.add_tensor(name, tensor)
+        else:
+            writer.add_tensor(name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _logits(graphdef, params, ids):
+    return nnx.merge(graphdef, params)(ids).logits
+
+
+def logits(model, ids=IDS):
+    return np.asarray(_logits(*nnx.split(model, nnx.Param), ids))
+
+
+def same(one, other):
+    leaves = [jax.tree.leaves(nnx.state(model, nnx.Param)) for model in (one, other)]
+    return all(np.array_equal(a, b) for a, b in zip(*leaves, strict=True))
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A copy of the tiny model."""
+    shutil.copytree(PARITY / "tiny_llama", tmp_path / "tiny")
+    return tmp_path / "tiny"
+
+
+@pytest.fixture(scope="module")
+def known():
+    """The tiny model's tensors, and those of its .gguf."""
+    found = tensors(PARITY / "tiny_llama")
+    return found, converted(found)
+
+
+@pytest.fixture(scope="module")
+def smollm():
+    """The folder of the real model, the model and its tokenizer."""
+    folder = real_directory(REAL)
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return folder, load_llama(folder), tokenizer
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_directory_computes_as_in_transformers(tiny, case):
+    change(tiny, **CASES[case])
+    if case == "tied":
+        write(tiny, {k: v for k, v in tensors(tiny).items() if k != "lm_head.weight"})
+    np.testing.assert_allclose(logits(load_llama(tiny)), STORED[f"tiny_{case}"], rtol=0, atol=2e-5)
+    assert case == "own" or np.abs(STORED["tiny_own"] - STORED[f"tiny_{case}"]).max() > 1
+
+
+def test_a_configuration_from_before_version_5(tiny):
+    scaling = dict(CASES["llama3"]["rope_parameters"])
+    theta = scaling.pop("rope_theta")
+    change(tiny, rope_parameters=None, rope_scaling=scaling, rope_theta=theta)
+    ours = logits(load_llama(tiny))
+    np.testing.assert_allclose(ours, STORED["tiny_llama3"], rtol=0, atol=2e-5)
+
+
+def test_a_gguf_is_the_directory_it_was_made_from(tmp_path, known):
+    _, theirs = known
+    path = write_gguf(tmp_path / "tiny.gguf", theirs)
+    model, original = load_llama(path), load_llama(PARITY / "tiny_llama")
+    assert same(model, original)
+    np.testing.assert_allclose(logits(model), STORED["tiny_own"], rtol=0, atol=2e-5)
+    folder = load_llama(tmp_path)
+    assert same(folder, model)
+
+
+def test_a_gguf_without_an_output_is_tied(tmp_path, known):
+    theirs = {name: tensor for name, tensor in known[1].items() if name != "output.weight"}
+    model = load_llama(write_gguf(tmp_path / "tiny.gguf", theirs))
+    np.testing.assert_allclose(logits(model), STORED["tiny_tied"], rtol=0, atol=2e-5)
+
+
+def test_a_gguf_with_linear_scaling(tmp_path, known):
+    scaling = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
+    model = load_llama(write_gguf(tmp_path / "tiny.gguf", known[1], **scaling))
+    np.testing.assert_allclose(logits(model), STORED["tiny_linear"], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_1", "F16", "BF16"])
+def test_a_quantised_gguf_is_read_as_the_numbers_it_stands_for(tmp_path, known, name):
+    kind = gguf.GGMLQuantizationType[name]
+
+    def rounded(x):
+        return gguf.quants.dequantize(gguf.quants.quantize(x, kind), kind) if x.ndim > 1 else x
+
+    plain = write_gguf(tmp_path / "plain.gguf", {k: rounded(v) for k, v in known[1].items()})
+    quantised = write_gguf(tmp_path / "quantised.gguf", known[1], kind=kind)
+    model = load_llama(quantised)
+    assert same(model, load_llama(plain))
+    # The tiny model's own numbers are bfloat16, none too small for float16.
+    assert same(model, load_llama(PARITY / "tiny_llama")) == (name in ("F16", "BF16"))
+
+
+def test_another_encoding_takes_the_place_of_the_rotation(tiny, tmp_path, known):
+    scaled = jaxpe.rope(head_dim=HEAD_DIM, base=100.0, scaling=jaxpe.LinearScaling(4.0))
+    for source in (tiny, write_gguf(tmp_path / "tiny.gguf", known[1])):
+        ours = logits(load_llama(source, encoding=scaled))
+        np.testing.assert_allclose(ours, STORED["tiny_linear"], rtol=0, atol=2e-5)
+    table = load_llama(tiny, encoding=jaxpe.learned(length=12, dim=32), param_dtype=jnp.float64)
+    params = table.decoder.encoding_params.get_value()["table"]
+    assert params.shape == (12, 32)
+    assert params.dtype == jnp.float64
+
+
+def test_options_leave_what_is_computed(tiny):
+    wide = load_llama(tiny, dtype=jnp.float64, param_dtype=jnp.float64, scan=False)
+    assert logits(wide).dtype == np.float64
+    np.testing.assert_allclose(logits(wide), STORED["tiny_own"], rtol=0, atol=2e-5)
+    narrow = load_llama(tiny, dtype=jnp.bfloat16, dropout=0.1)
+    np.testing.assert_allclose(logits(narrow), STORED["tiny_own"], rtol=0, atol=0.3)
+    assert narrow.decoder.config.dropout == 0.1
+    with pytest.raises(ValueError, match="dropout is 2"):
+        load_llama(tiny, dropout=2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "mistral"}, "model_type is 'mistral'; llama is what can be read"),
+        ({"hidden_act": "gelu"}, "hidden_act is 'gelu', which changes .* only 'silu', 'swish'"),
+        ({"attention_bias": True}, "attention_bias is True, which changes"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config is {'bits': 4}"),
+        ({"num_key_value_heads": "2"}, "num_key_value_heads is '2', not a whole number above 0"),
+        ({"num_key_value_heads": 3}, "4 query heads cannot share 3 key heads"),
+        ({"rms_norm_eps": 0}, "rms_norm_eps is 0, not a number above 0"),
+        ({"attention_dropout": -1}, "attention_dropout is -1, not a number of at least 0"),
+        ({"rope_parameters": {"rope_type": "new"}}, "rope_parameters .* unknown rope_type 'new'"),
+        ({"rope_parameters": "yarn"}, "rope_parameters is 'yarn', not an object"),
+        ({"num_hidden_layers": 3}, "missing are layers.2.self_attn.k_proj.weight, layers.2"),
+        ({"num_hidden_layers": 1}, "nothing is known of the tensors model.layers.1"),
+        ({"tie_word_embeddings": True}, "lm_head.weight is not embed_tokens.weight"),
+        ({"intermediate_size": 63}, r"gate_proj.weight has shape \(64, 32\), not \(63, 32\)"),
+    ],
+)
+def test_directories_that_are_refused(tiny, changes, message):
+    change(tiny, **changes)
+    with pytest.raises(InputError, match=message):
+        load_llama(tiny)
+
+
+def test_tensors_that_nothing_is_known_of(tiny, known):
+    extra = {f"model.layers.0.self_attn.{n}_norm.weight": np.ones(16, np.float32) for n in "qk"}
+    buffer = {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(8, np.float32)}
+    write(tiny, known[0] | buffer)
+    assert same(load_llama(tiny), load_llama(PARITY / "tiny_llama"))
+    write(tiny, known[0] | extra)
+    with pytest.raises(InputError, match=r"tensors model.layers.0.self_attn.k_norm.weight, model"):
+        load_llama(tiny)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"llama.block_count": None}, "llama.block_count is not there"),
+        ({"llama.attention.head_count": [4, 2]}, r"head_count is \[4, 2\], not one number"),
+        ({"llama.rope.dimension_count": 8}, "llama.rope.dimension_count is 8; only 16 is"),
+        ({"llama.attention.value_length": 8}, "llama.attention.value_length is 8; only 16 is"),
+        ({"llama.rope.scaling.type": "yarn"}, "scaling.type is 'yarn'; only 'none' or 'linear'"),
+        ({"llama.rope.scaling.type": "linear"}, "rope_type 'linear' needs factor"),
+        ({"llama.expert_count": 8}, "llama.expert_count is 8; only 0 is supported"),
+        ({"llama.logit_scale": 2.0}, "llama.logit_scale is 2.0, and its effect is not known"),
+        ({"llama.block_count": 3}, "missing are layers.2.self_attn.k_proj.weight, layers.2"),
+        ({"architecture": "qwen2"}, "general.architecture is 'qwen2'; llama is what can be read"),
+    ],
+)
+def test_gguf_files_that_are_refused(tmp_path, known, changes, message):
+    write_gguf(tmp_path / "tiny.gguf", known[1], **changes)
+    with pytest.raises(InputError, match=message):
+        load_llama(tmp_path)
+
+
+def test_tensors_of_a_gguf_that_are_refused(tmp_path, known):
+    factors = {"rope_freqs.weight": np.ones(8, np.float32)}
+    with pytest.raises(InputError, match=r"nothing is known of the tensors rope_freqs.weight"):
+        load_llama(write_gguf(tmp_path / "a.gguf", known[1] | factors))
+    bias = {"blk.0.attn_q.bias": np.ones(64, np.float32)}
+    with pytest.raises(InputError, match=r"nothing is known of the tensors blk.0.attn_q.bias"):
+        load_llama(write_gguf(tmp_path / "b.gguf", known[1] | bias))
+    whole = {"output_norm.weight": np.ones(32, np.int32)}
+    with pytest.raises(InputError, match=r"norm.weight is I32, not floating-point numbers"):
+        load_llama(write_gguf(tmp_path / "c.gguf", known[1] | whole))
+    double = {"output_norm.weight": np.ones(32)}
+    with pytest.raises(InputError, match=r"output_norm.weight is F64, which gguf cannot read"):
+        load_llama(write_gguf(tmp_path / "d.gguf", known[1] | double))
+
+
+def test_paths_that_are_refused(tmp_path, known):
+    with pytest.raises(InputError, match=r"nowhere is not there: pass a .gguf file, a folder"):
+        load_llama(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"has neither a .gguf file nor config.json"):
+        load_llama(tmp_path)
+    path = write_gguf(tmp_path / "a.gguf", known[1])
+    (tmp_path / "b.gguf").write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"holds a.gguf, b.gguf: pass the path of one of them"):
+        load_llama(tmp_path)
+    with pytest.raises(InputError, match=r"b.gguf is not a whole .gguf file \(.*fetch it again"):
+        load_llama(tmp_path / "b.gguf")
+    (tmp_path / "c.gguf").write_text("no such thing")
+    with pytest.raises(InputError, match=r"c.gguf is not a whole .gguf file"):
+        load_llama(tmp_path / "c.gguf")
+
+
+def test_without_the_package_gguf(tmp_path, known, monkeypatch):
+    path = write_gguf(tmp_path / "tiny.gguf", known[1])
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'jaxpe\[gguf\]'"):
+        load_llama(path)
+    assert load_llama(PARITY / "tiny_llama").decoder.config.num_layers == 2
+
+
+def test_metadata_are_what_the_package_reads(tmp_path, known):
+    path = write_gguf(tmp_path / "tiny.gguf", known[1], **VOCABULARY)
+    with path.open("rb") as file:
+        found = gguf_metadata(file)
+    fields = gguf.GGUFReader(path).fields
+    theirs = {n: field.contents() for n, field in fields.items() if not n.startswith("GGUF.")}
+    assert found == theirs
+    assert found["tokenizer.ggml.tokens"] == TOKENS
+    (tmp_path / "other").write_bytes(b"PK")
+    with (tmp_path / "other").open("rb") as file, pytest.raises(SystemExit, match=r"not a .gguf"):
+        gguf_metadata(file)
+
+
+def test_the_tokenizer_of_metadata():
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(VOCABULARY)))
+    tokens = tokenizer.encode("ab a<|end|>12").tokens
+    assert tokens == ["ab", "Ġa", "<|end|>", "1", "2"]  # digits stand alone, whatever the merges
+    assert tokenizer.decode(tokenizer.encode("ab a12").ids) == "ab a12"
+    with pytest.raises(SystemExit, match="the tokenizer is 'gpt2' of 'qwen2', not 'gpt2' of"):
+        tokenizer_json(VOCABULARY | {"tokenizer.ggml.pre": "qwen2"})
+
+
+def test_real_text_becomes_the_tokens_of_llama_cpp(smollm):
+    tokenizer = smollm[2]
+    for number, text in enumerate(TEXTS):
+        ids = tokenizer.encode(text).ids
+        assert ids == STORED[f"tokens_{number}"].tolist()
+        assert tokenizer.decode(ids) == text
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    assert tokenizer.encode("".join(special)).ids == [0, 1, 2]
+
+
+def test_real_logits(smollm):
+    ours = logits(smollm[1], STORED["tokens_1"][None])[0, list(SHOWN)]
+    assert np.argmax(ours, axis=-1).tolist() == STORED["likeliest"][:, 0].tolist()
+    shown = np.take_along_axis(ours, STORED["likeliest"].astype(np.int64), axis=1)
+    np.testing.assert_allclose(shown, STORED["transformers"], rtol=0, atol=2e-4)
+    # llama.cpp gives log-probabilities, whose sum over the vocabulary it has to 2e-4.
+    ratios = STORED["llama_cpp"] - STORED["llama_cpp"][:, :1]
+    np.testing.assert_allclose(shown - shown[:, :1], ratios, rtol=0, atol=2e-4)
+    total = np.log(np.exp(ours.astype(np.float64)).sum(-1, keepdims=True))
+    np.testing.assert_allclose(shown - total, STORED["llama_cpp"], rtol=0, atol=1e-3)
+
+
+def test_real_text_goes_on(smollm):
+    _, model, tokenizer = smollm
+    prompt = np.array([tokenizer.encode(TEXTS[0]).ids], np.int32)
+    ids = np.asarray(generate(model, prompt, steps=2))[0]
+    assert tokenizer.decode(ids.tolist()) == " Paris."
+
+
+def test_real_tokens_by_path(smollm):
+    corpus = jaxpe.data.Corpus("two", [TEXTS[0], "Paris"])
+    tokens = jaxpe.data.tokenize(corpus, tokenizer=smollm[0], length=5)
+    assert tokens.ids[0].tolist() == STORED["tokens_0"].tolist()
+    assert tokens.vocab_size == 49152
