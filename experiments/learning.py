@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from common import DataMissingError, compacted, real_corpus  # pyrefly: ignore
+from scipy import stats
 
 import jaxpe
 from jaxpe.data import LabelledTokens, TokenCorpus, containment_groups, load_labelled
@@ -135,6 +136,26 @@ def position_vectors(encoder: BertEncoder, *, length: int = LENGTH) -> jax.Array
     """The learned table `[length, dim]` of BERT or MPNet."""
     params = encoder.encoding_params.get_value()
     return encoder.encoding.vectors(params, jnp.arange(length))
+
+
+def spearman(x: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """The rank correlation and the 95 % interval of its bootstrap."""
+    rng = np.random.default_rng(0)
+    draws = []
+    for _ in range(2000):
+        chosen = rng.integers(0, len(x), len(x))
+        if len(np.unique(x[chosen])) > 1 and len(np.unique(y[chosen])) > 1:
+            draws.append(stats.spearmanr(x[chosen], y[chosen]).statistic)
+    low, high = np.quantile(draws, (0.025, 0.975)) if draws else (np.nan, np.nan)
+    return {"rho": float(stats.spearmanr(x, y).statistic), "low": float(low), "high": float(high)}
+
+
+def interval(values: list[float]) -> float:
+    """Half of the 95 % interval of the mean, by Student's t."""
+    count = len(values)
+    if count < 2:
+        return float("nan")
+    return float(stats.t.ppf(0.975, count - 1) * np.std(values, ddof=1) / np.sqrt(count))
 
 
 def _arrays(data: LabelledTokens) -> dict[str, np.ndarray]:

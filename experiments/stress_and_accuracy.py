@@ -39,8 +39,13 @@ from common import (  # pyrefly: ignore
     save_figure,
 )
 from flax import nnx
-from learning import dev_batches, folded, training_batches  # pyrefly: ignore
-from scipy import stats
+from learning import (  # pyrefly: ignore
+    dev_batches,
+    folded,
+    interval,
+    spearman,
+    training_batches,
+)
 
 import jaxpe
 from jaxpe._errors import InputError
@@ -297,18 +302,6 @@ def rank_correlations(rows: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def spearman(x: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """The rank correlation and the 95 % interval of its bootstrap."""
-    rng = np.random.default_rng(0)
-    draws = []
-    for _ in range(2000):
-        chosen = rng.integers(0, len(x), len(x))
-        if len(np.unique(x[chosen])) > 1 and len(np.unique(y[chosen])) > 1:
-            draws.append(stats.spearmanr(x[chosen], y[chosen]).statistic)
-    low, high = np.quantile(draws, (0.025, 0.975)) if draws else (np.nan, np.nan)
-    return {"rho": float(stats.spearmanr(x, y).statistic), "low": float(low), "high": float(high)}
-
-
 def power(rows: dict[str, Any], task: Task) -> dict[str, float]:
     """The difference of two encodings that these seeds find four times in five."""
     found = {}
@@ -322,12 +315,6 @@ def power(rows: dict[str, Any], task: Task) -> dict[str, float]:
             np.sqrt(rate * (1 - rate) / len(data.labels))
         )
     return found
-
-
-def interval(values: list[float]) -> float:
-    """Half of the 95 % interval of the mean, by Student's t."""
-    count = len(values)
-    return float(stats.t.ppf(0.975, count - 1) * np.std(values, ddof=1) / np.sqrt(count))
 
 
 def draw(run: Run, result: dict[str, Any]) -> None:

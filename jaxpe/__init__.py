@@ -54,6 +54,7 @@ from jaxpe.encodings import position_offsets as position_offsets
 from jaxpe.encodings import random_fixed as random_fixed
 from jaxpe.encodings import random_vectors as random_vectors
 from jaxpe.encodings import rope as rope
+from jaxpe.encodings import rope_frequencies as rope_frequencies
 from jaxpe.encodings import rope_from_hf as rope_from_hf
 from jaxpe.encodings import rope_to_hf as rope_to_hf
 from jaxpe.encodings import rotary_orbit as rotary_orbit
@@ -130,6 +131,6 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str):
     # Rooms that need an extra (Flax, Optax, files) are entered when they are asked for.
-    if name in ("data", "nn", "ntk", "report", "theory", "training"):
+    if name in ("data", "nn", "ntk", "report", "spectral", "theory", "training"):
         return importlib.import_module(f"jaxpe.{name}")
     raise AttributeError(f"module 'jaxpe' has no attribute {name!r}")

@@ -302,6 +302,7 @@ CASES: dict[str, Case] = {
 EXEMPT = {
     "pad_documents": "ragged Python lists in, NumPy out",
     "inverse_frequencies": "a float64 NumPy constant, made at trace time",
+    "rope_frequencies": "float64 NumPy constants, made at trace time",
     "alibi_slopes": "a float64 NumPy constant, made at trace time",
     "rotary_permutation": "NumPy indices, made at trace time",
     "rope_to_hf": "a dictionary of settings",

@@ -40,8 +40,8 @@ class Examples(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "Examples":
         """These rows, by number or by a boolean mask."""
-        arrays = [array[rows] for array in self[:5]]
-        return Examples(*arrays, self.vocab_size, self.num_classes)
+        arrays = ("ids", "mask", "labels", "scored", "ambiguous")
+        return self._replace(**{name: getattr(self, name)[rows] for name in arrays})
 
     def split(self, held_out: float = 0.3, *, seed: int = 0) -> tuple["Examples", "Examples"]:
         """Rows to train on and rows held out, drawn by the seed.

@@ -61,6 +61,7 @@ from jaxpe.encodings.rotary import axial_rope as axial_rope
 from jaxpe.encodings.rotary import convert_rotary_layout as convert_rotary_layout
 from jaxpe.encodings.rotary import mrope as mrope
 from jaxpe.encodings.rotary import rope as rope
+from jaxpe.encodings.rotary import rope_frequencies as rope_frequencies
 from jaxpe.encodings.rotary import rope_from_hf as rope_from_hf
 from jaxpe.encodings.rotary import rope_to_hf as rope_to_hf
 from jaxpe.encodings.rotary import rotary_orbit as rotary_orbit

@@ -72,6 +72,29 @@ def rope(
     return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, dim))
 
 
+def rope_frequencies(
+    *,
+    head_dim: int,
+    base: float = 10_000.0,
+    fraction: float = 1.0,
+    scaling: RopeScaling | None = None,
+    length: Length = None,
+) -> RopeFrequencies:
+    """What `rope` of the same arguments turns by: `inverse`, ω_k, and `attention_factor`.
+
+    Raises:
+        ValueError: as `rope`, and for a scaling that depends on the length, without one.
+
+    >>> rope_frequencies(head_dim=8, base=16.0).inverse.tolist()
+    [1.0, 0.5, 0.25, 0.125]
+    """
+    dim = _rotary_dim(head_dim, fraction, scaling)
+    if scaling is None:
+        return RopeFrequencies(inverse_frequencies(dim, base=base))
+    check_scaling(scaling)
+    return scaling.frequencies(dim, base, length)
+
+
 def xpos(
     *,
     head_dim: int,

@@ -35,10 +35,20 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
     s = jnp.linalg.svd(centred, compute_uv=False)
     # Compared this way round, so that NaN stays.
     negligible = s <= max(centred.shape) * jnp.finfo(s.dtype).eps * jnp.max(s)
-    share = jnp.where(negligible, 0.0, s)
-    total = jnp.sum(share)
-    share = share / jnp.where(total == 0, 1.0, total)
-    entropy = -jnp.sum(share * jnp.log(jnp.where(negligible, 1.0, share)))
+    return effective_number(s, negligible)
+
+
+def effective_number(
+    sizes: Float[Array, "... n"], negligible: Bool[Array, "... n"]
+) -> Float[Array, "..."]:
+    """exp of the entropy of the shares of sizes, none of them negative; 0 where all are negligible.
+
+    What is negligible counts as 0, with derivative 0.
+    """
+    share = jnp.where(negligible, 0.0, sizes)
+    total = jnp.sum(share, axis=-1)
+    share = share / jnp.where(total == 0, 1.0, total)[..., None]
+    entropy = -jnp.sum(share * jnp.log(jnp.where(negligible, 1.0, share)), axis=-1)
     return jnp.where(total == 0, 0.0, jnp.exp(entropy))
 
 

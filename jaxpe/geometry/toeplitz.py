@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Real
+from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import floating
@@ -17,7 +17,8 @@ def toeplitz_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """
     A = _square(A)
     n = A.shape[0]
-    return _class_means(A, _offsets(n) + n - 1, 2 * n - 1)
+    label = diagonal_labels(n)
+    return class_means(A, label, 2 * n - 1)[label]
 
 
 def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
@@ -32,7 +33,8 @@ def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """
     A = _square(A)
     n = A.shape[0]
-    return _class_means(A, _offsets(n) % n, n)
+    label = _offsets(n) % n
+    return class_means(A, label, n)[label]
 
 
 def toeplitz_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
@@ -41,7 +43,7 @@ def toeplitz_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     >>> toeplitz_residual(np.diag([1.0, -1.0])).item()
     1.0
     """
-    return _residual(A, toeplitz_projection(A))
+    return unexplained_share(A, toeplitz_projection(A))
 
 
 def circulant_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
@@ -50,7 +52,40 @@ def circulant_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     >>> circulant_residual(np.array([[0.0, 1.0], [-1.0, 0.0]])).item()
     1.0
     """
-    return _residual(A, circulant_projection(A))
+    return unexplained_share(A, circulant_projection(A))
+
+
+def diagonal_labels(n: int) -> Int[Array, "n n"]:
+    """The diagonal that each entry of an n × n matrix is on: j − i + n − 1, from 0 to 2n − 2."""
+    return _offsets(n) + n - 1
+
+
+def class_means(
+    A: Float[Array, "n n"],
+    label: Int[Array, "n n"],
+    classes: int,
+    counted: Bool[Array, "n n"] | None = None,
+) -> Float[Array, " classes"]:
+    """The mean of the entries of each label in [0, classes); 0 for a label without an entry.
+
+    Entries that are not counted are not looked at, whatever they are. Means are taken of deviations
+    from one of the entries, so that equal ones stay equal to the last digit; which one it is does
+    not matter, nor to derivatives.
+    """
+    if counted is not None:
+        A, label = jnp.where(counted, A, 0.0), jnp.where(counted, label, classes)
+    zeros = jnp.zeros(classes + 1, A.dtype)  # one class more, for what is not counted
+    one = zeros.at[label].set(jax.lax.stop_gradient(A))
+    sums = zeros.at[label].add(A - one[label])
+    sizes = zeros.at[label].add(1.0)
+    return (one + sums / jnp.maximum(sizes, 1.0))[:classes]
+
+
+def unexplained_share(A: Real[ArrayLike, "n n"], projection: Float[Array, "n n"]) -> Array:
+    """Share ‖A − projection‖² / ‖A‖²; 0 for A = 0."""
+    A = floating(A)
+    missed, whole = jnp.sum((A - projection) ** 2), jnp.sum(A**2)
+    return missed / jnp.where(whole == 0, 1.0, whole)
 
 
 def _square(A: ArrayLike) -> Array:
@@ -63,21 +98,3 @@ def _square(A: ArrayLike) -> Array:
 def _offsets(n: int) -> Array:
     positions = jnp.arange(n)
     return positions[None, :] - positions[:, None]
-
-
-def _class_means(A: Array, label: Array, classes: int) -> Array:
-    """Every entry replaced by the mean of the entries that share its label.
-
-    Means are taken of deviations from one of these entries, so that equal ones stay equal to the
-    last digit; which one it is does not matter, nor to derivatives.
-    """
-    one = jnp.zeros(classes, A.dtype).at[label].set(jax.lax.stop_gradient(A))
-    sums = jnp.zeros(classes, A.dtype).at[label].add(A - one[label])
-    sizes = jnp.zeros(classes, A.dtype).at[label].add(1.0)
-    return (one + sums / sizes)[label]
-
-
-def _residual(A: ArrayLike, projection: Array) -> Array:
-    A = floating(A)
-    missed, whole = jnp.sum((A - projection) ** 2), jnp.sum(A**2)
-    return missed / jnp.where(whole == 0, 1.0, whole)

@@ -1,0 +1,315 @@
+"""Tasks 1 and 2 of arXiv:2505.13027 under every encoding: accuracy, convergence, deposits, spectra.
+
+Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and goes on from
+them (two hours on two cores without), `--only NAME`, again and again, takes some variants alone,
+`--published` the published size (100 epochs of 512 rows, 16 heads, 6 layers: for a GPU).
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from common import BLUE, GREEN, GREY, ORANGE, VERMILION, Run, main, new_figure  # pyrefly: ignore
+from common import save_figure as save  # pyrefly: ignore
+from learning import interval, spearman, take_options  # pyrefly: ignore
+from task_models import (  # pyrefly: ignore
+    PUBLISHED,
+    QUICK,
+    Sizes,
+    Trained,
+    accuracy,
+    train,
+    variants,
+)
+
+from jaxpe import spectral
+from jaxpe.data import Examples
+
+TASKS = {"distance": "Task 1, distance", "count": "Task 2, count"}
+CONVERGED = 0.9
+SPECTRUM_ROWS = 24  # documents whose logits are taken apart, cut to this many tokens
+MEASURES = ("range", "effective_rank", "range_centred", "effective_rank_centred")
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    options = take_options("published", folders=("runs",), repeated=("only",))
+    sizes = PUBLISHED if options.published else QUICK if run.quick else Sizes()
+    names = options.only or list(variants(sizes))[: 2 if run.quick else None]
+    rows: dict[str, dict[str, Any]] = {task: {} for task in TASKS}
+    for name in names:
+        for task in TASKS:
+            trained, (_, held_out) = train(task, name, sizes, options.runs)
+            rows[task][name] = analysed(trained, held_out, sizes)
+            found = rows[task][name]
+            print(f"{task} {name}: {found['accuracy']['mean']:.3f}", flush=True)
+    result = {
+        "sizes": sizes.__dict__,
+        "tasks": rows,
+        "published_clean": [n for n in names if n.startswith("published")],
+        "contraction": {task: contraction(rows[task], sizes) for task in TASKS},
+    }
+    draw(run, result, sizes)
+    return result
+
+
+def analysed(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, Any]:
+    """Everything about the models of one variant on one task."""
+    last = jax.tree.map(lambda x: x[-1], trained.params)
+    right = correct(trained, last, held_out)
+    ablated = ablations(trained, held_out, sizes)
+    reached = trained.curve >= CONVERGED
+    first = np.where(reached.any(axis=0), trained.looks[np.argmax(reached, axis=0)], -1)
+    return {
+        "accuracy": summary(right.mean(axis=1)),
+        "accuracy_unambiguous": summary(right[:, ~held_out.ambiguous].mean(axis=1)),
+        "ambiguous_rows": float(held_out.ambiguous.mean()),
+        "steps_to_90": [None if step < 0 else int(step) for step in first],
+        "mean_accuracy_over_training": summary(trained.curve.mean(axis=0)),
+        "looks": trained.looks,
+        "curve": trained.curve,
+        "training_loss": trained.losses[-sizes.look_every :].mean(axis=0),
+        "seconds": trained.seconds,
+        "ablation": ablated,
+        "spectra": spectra(trained, held_out),
+    }
+
+
+def correct(trained: Trained, params: Any, data: Examples) -> np.ndarray:
+    """Which rows each seed's model has right, `[seeds, rows]`."""
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, None, None))
+    def judge(params, ids, mask):
+        return jnp.argmax(trained.apply(params, ids, mask=mask).logits, axis=-1)
+
+    size = min(500, len(data.ids))
+    found = []
+    for start in range(0, len(data.ids), size):
+        start = min(start, len(data.ids) - size)  # the last block begins earlier
+        rows = slice(start, start + size)
+        found.append((rows, np.asarray(judge(params, data.ids[rows], data.mask[rows]))))
+    seeds = len(found[0][1])
+    right = np.zeros((seeds, len(data.ids)), bool)
+    for rows, answers in found:
+        right[:, rows] = answers == data.labels[rows]
+    return right
+
+
+def ablations(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, Any]:
+    """What every head is worth along the training, by zero and, at the end, by mean ablation."""
+    seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out.batch())
+    shape = {"layers": sizes.layers, "heads": sizes.heads, "batch_size": 1}
+
+    def zero(params, batch):
+        score = partial(accuracy, trained.apply, params, batch)
+        return spectral.ablate_heads(lambda gates: score(gates=gates), **shape)
+
+    def mean(params, batch):
+        score = partial(accuracy, trained.apply, params, batch)
+        traced = trained.apply(params, batch["ids"], mask=batch["mask"], trace=True)
+        fill = spectral.sum_heads(traced.transformer.heads, batch["mask"]).mean
+        return spectral.ablate_heads(lambda gates: score(gates=gates, gate_fill=fill), **shape)
+
+    by_seed = {
+        "zero": jax.jit(jax.vmap(zero, in_axes=(0, None))),
+        "mean": jax.jit(jax.vmap(mean, in_axes=(0, None))),
+    }
+    found: dict[str, Any] = {"over_training": {}}
+    for index, step in enumerate(trained.steps):
+        params = jax.tree.map(lambda x, index=index: x[index], trained.params)
+        last = step == trained.steps[-1]
+        for kind in ("zero", "mean") if last else ("zero",):
+            row = deposited(by_seed[kind](params, seen).drop)
+            if last:
+                found[kind] = row
+            if kind == "zero":
+                found["over_training"][step] = row
+    return found
+
+
+def deposited(drop: jax.Array) -> dict[str, Any]:
+    """The index of drops `[seeds, layers, heads]`."""
+    found = spectral.deposit(drop)
+    return {
+        "drop": drop,
+        "largest_share": summary(found.largest_share),
+        "entropy": summary(found.entropy),
+        "largest_drop": summary(found.largest_drop),
+        "head": [[int(a), int(b)] for a, b in zip(found.layer, found.head, strict=True)],
+    }
+
+
+def spectra(trained: Trained, held_out: Examples) -> dict[str, Any]:
+    """Spectra of the logits of documents, by layer and along the training."""
+    long = held_out.mask.sum(axis=1) >= SPECTRUM_ROWS
+    ids = held_out.ids[long][:SPECTRUM_ROWS, :SPECTRUM_ROWS]
+
+    @jax.jit
+    @jax.vmap
+    def measure(params):
+        seen = trained.apply(params, ids, trace=True).transformer
+        L = seen.logits  # [layers, rows, heads, n, n]
+        # What softmax sees of them: a constant added to a row changes no weight.
+        C = L - jnp.mean(L, axis=-1, keepdims=True)
+        found = {}
+        for name, matrix in (("", L), ("_centred", C)):
+            found[f"range{name}"] = spectral.spectrum(matrix).range
+            singular = spectral.spectrum(matrix, kind="singular")
+            found[f"effective_rank{name}"] = singular.effective_rank
+        found = {name: jnp.mean(value, axis=(1, 2)) for name, value in found.items()}
+        residual = jax.vmap(jax.vmap(spectral.toeplitz_residual))
+        found["toeplitz_residual"] = jnp.mean(residual(jnp.mean(L, axis=1)), axis=1)
+        found["size"] = jnp.sqrt(jnp.mean(C**2, axis=(1, 2, 3, 4)))
+        return found
+
+    return {
+        str(step): measure(jax.tree.map(lambda x, i=index: x[i], trained.params))
+        for index, step in enumerate(trained.steps)
+    }
+
+
+def contraction(rows: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
+    """Rank correlations over the clean encodings: does a contracted spectrum converge sooner?
+
+    Steps to 90 % where a model that does not come there counts as one look later than the last; and
+    the mean accuracy over the training, which needs no threshold.
+    """
+    clean = [name for name in rows if not name.startswith("published")]
+    if len(clean) < 4:
+        return {}
+    never = sizes.steps + sizes.look_every
+    steps = [[never if s is None else s for s in rows[n]["steps_to_90"]] for n in clean]
+    outcomes = {
+        "steps_to_90": np.mean(steps, axis=1),
+        "mean_accuracy": np.array([rows[n]["mean_accuracy_over_training"]["mean"] for n in clean]),
+    }
+    found: dict[str, Any] = {"encodings": clean}
+    for when, at in (("at_start", "0"), ("at_end", str(sizes.steps))):
+        for measure in MEASURES:
+            spread = np.array([np.mean(rows[n]["spectra"][at][measure]) for n in clean])
+            for outcome, values in outcomes.items():
+                found[f"{when}/{measure}/{outcome}"] = spearman(spread, values)
+    return found
+
+
+def summary(values: Any) -> dict[str, Any]:
+    """Mean over seeds, half of its 95 % interval, and the seeds."""
+    values = [float(value) for value in values]
+    return {"mean": float(np.mean(values)), "half": interval(values), "seeds": values}
+
+
+def draw(run: Run, result: dict[str, Any], sizes: Sizes) -> None:
+    draw_curves(run, result)
+    draw_deposits(run, result)
+    draw_heads(run, result)
+    draw_contraction(run, result)
+
+
+def colour(name: str) -> str:
+    """By how an encoding couples content and position."""
+    if name == "nope":
+        return GREY
+    if "mla" in name:
+        return GREEN
+    if "rope" in name:
+        return BLUE
+    return ORANGE if name in ("sinusoidal", "learned", "published_absolute") else VERMILION
+
+
+LEGEND = (
+    ("rotary", BLUE),
+    ("latent, rotary part", GREEN),
+    ("added to embeddings", ORANGE),
+    ("added to logits", VERMILION),
+    ("none", GREY),
+)
+
+
+def draw_curves(run: Run, result: dict[str, Any]) -> None:
+    figure, axes = new_figure("Accuracy during training", columns=2, width=9, height=3.8)
+    for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
+        for name, row in result["tasks"][task].items():
+            if not name.startswith("published"):
+                axis.plot(row["looks"], row["curve"].mean(axis=1), color=colour(name), lw=1.2)
+        axis.set(title=title, xlabel="step", ylim=(0, 1.02))
+    axes[0, 0].set_ylabel("held-out accuracy")
+    for label, shade in LEGEND:
+        axes[0, 0].plot([], [], color=shade, label=label)
+    figure.legend(loc="outside lower center", ncols=5, fontsize=9)
+    save(run, "spectral_tasks_curves", figure)
+
+
+def draw_deposits(run: Run, result: dict[str, Any]) -> None:
+    names = list(result["tasks"]["distance"])
+    figure, axes = new_figure(
+        "Share of the largest head in what ablation costs",
+        columns=2,
+        width=9,
+        height=1.2 + 0.26 * len(names),
+    )
+    heads = result["sizes"]["layers"] * result["sizes"]["heads"]
+    for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
+        for place, name in enumerate(names):
+            row = result["tasks"][task][name]
+            found = row["ablation"]["zero"]["largest_share"]
+            solved = row["accuracy"]["mean"] > 0.5
+            axis.errorbar(
+                found["mean"], place, xerr=found["half"], fmt="o" if solved else "x",
+                color=colour(name), ms=5, lw=1,
+            )  # fmt: skip
+        axis.axvline(1 / heads, color=GREY, lw=0.8, ls=":")
+        axis.set(title=title, xlim=(0, 1), xlabel="largest share (× below 50 % accuracy)")
+        axis.set_yticks(range(len(names)), names if axis is axes[0, 0] else [""] * len(names))
+        axis.invert_yaxis()
+    save(run, "spectral_tasks_deposits", figure)
+
+
+def draw_heads(run: Run, result: dict[str, Any]) -> None:
+    names = [n for n in ("rope", "mla", "sinusoidal", "t5") if n in result["tasks"]["distance"]]
+    if not names:
+        return
+    seeds = result["sizes"]["seeds"]
+    figure, axes = new_figure(
+        "Task 1: accuracy lost without each head", rows=seeds, columns=len(names), height=4.6
+    )
+    image: Any = None
+    for column, name in enumerate(names):
+        drop = np.asarray(result["tasks"]["distance"][name]["ablation"]["zero"]["drop"])
+        for seed in range(seeds):
+            axis = axes[seed, column]
+            image = axis.imshow(drop[seed], vmin=0, vmax=1, cmap="viridis", aspect="auto")
+            axis.set_xticks([])
+            axis.set_yticks([])
+            if seed == 0:
+                axis.set_title(name)
+            if column == 0:
+                axis.set_ylabel(f"seed {seed}\nlayer")
+    for axis in axes[-1]:
+        axis.set_xlabel("head")
+    figure.colorbar(image, ax=axes, label="accuracy lost", shrink=0.8)
+    save(run, "spectral_tasks_heads", figure)
+
+
+def draw_contraction(run: Run, result: dict[str, Any]) -> None:
+    figure, axes = new_figure(
+        "Does a contracted spectrum at the start converge sooner?", columns=2, width=9, height=3.8
+    )
+    for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
+        rows = result["tasks"][task]
+        for name in result["contraction"][task].get("encodings", []):
+            x = np.mean(rows[name]["spectra"]["0"]["range_centred"])
+            y = rows[name]["mean_accuracy_over_training"]
+            axis.errorbar(x, y["mean"], yerr=y["half"], fmt="o", color=colour(name), ms=5, lw=1)
+        axis.set(title=title, xlabel="eigenvalue range of logits at ‖L‖ = 1, at the start")
+    axes[0, 0].set_ylabel("mean accuracy over training")
+    for label, shade in LEGEND:
+        axes[0, 0].plot([], [], "o", color=shade, label=label)
+    figure.legend(loc="outside lower center", ncols=5, fontsize=9)
+    save(run, "spectral_tasks_contraction", figure)
+
+
+if __name__ == "__main__":
+    main(experiment, Path(__file__).stem)

@@ -1,0 +1,328 @@
+"""Models of tasks 1 and 2 of arXiv:2505.13027 under every encoding, trained for all seeds at once.
+
+The clean arms take keys and values from the hidden states, pool what is no padding, and are trained
+on filler without triggers. The published arms have the published code's choices instead.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn, training
+from jaxpe.data import Examples, count_triggers, relative_distance
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Of data, model and training; the defaults train in minutes on two cores."""
+
+    vocab_size: int = 96
+    dim: int = 32
+    heads: int = 4
+    layers: int = 3
+    hidden: int = 64
+    dropout: float = 0.0
+    rows: int = 20_000
+    segments: tuple[int, int, int] = (8, 24, 8)  # Task 1: left, between, right
+    length: int = 42
+    most: int = 32  # Task 2
+    triggers: int = 10
+    latent_rank: int = 16
+    batch: int = 64
+    steps: int = 600
+    rate: float = 2e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = 1e-5
+    seeds: int = 3
+    look_every: int = 30
+    looked_at: int = 512  # held-out rows
+    published: bool = False
+
+
+PUBLISHED = Sizes(
+    vocab_size=574, dim=256, heads=16, layers=6, hidden=512, dropout=0.1, rows=100_000,
+    segments=(25, 70, 25), length=120, most=100, triggers=30, latent_rank=64, batch=512,
+    steps=13_600, rate=1e-4, betas=(0.98, 0.9), look_every=136, published=True,
+)  # fmt: skip
+QUICK = Sizes(rows=400, steps=4, seeds=2, look_every=2, looked_at=64)
+
+
+class Variant(NamedTuple):
+    """A model of the comparison.
+
+    `make` builds its encoding; `published` takes keys and values from the embeddings in every
+    layer, pools padding too and, in Task 1, lets triggers into the filler.
+    """
+
+    make: Callable[[Sizes], jaxpe.Encoding]
+    causal: bool = False
+    latent: bool = False
+    keys_from: str = "hidden"
+    published: bool = False
+
+
+def slopes(sizes: Sizes) -> np.ndarray:
+    """exp(−h/H), h = 1..H, as the published code has them."""
+    return np.exp(-np.arange(1, sizes.heads + 1) / sizes.heads)
+
+
+def head_dim(sizes: Sizes) -> int:
+    return sizes.dim // sizes.heads
+
+
+def on_heads(k: int) -> Callable[[Sizes], jaxpe.Encoding]:
+    """RoPE on the first k heads, no encoding on the rest."""
+
+    def make(sizes):
+        rope = jaxpe.rope(head_dim=head_dim(sizes))
+        return jaxpe.per_head([rope, jaxpe.identity()], heads=[k, sizes.heads - k])
+
+    return make
+
+
+def no_rotation(width: int) -> jaxpe.Encoding:
+    """x cos + swap(x) sin: RoPE without the minus sign, whose matrix is symmetric.
+
+    The published MLA arm turns by something that is no rotation; this is one such thing.
+    """
+    rope = jaxpe.rope(head_dim=width)
+
+    sign = np.repeat([1.0, -1.0], width // 2)
+
+    def turn(params, x, positions):
+        there, back = rope.query(params, x, positions), rope.query(params, x, -positions)
+        signs = jnp.asarray(sign, x.dtype).reshape((1,) * (x.ndim - 1) + (width,))
+        return (there + back) / 2 - signs * (there - back) / 2
+
+    return jaxpe.Encoding(query=turn, key=turn)
+
+
+VARIANTS: dict[str, Variant] = {
+    "nope": Variant(lambda s: jaxpe.identity()),
+    "sinusoidal": Variant(lambda s: jaxpe.sinusoidal(dim=s.dim)),
+    "learned": Variant(lambda s: jaxpe.learned(length=s.length, dim=s.dim)),
+    "t5": Variant(lambda s: jaxpe.t5(num_heads=s.heads)),
+    "shaw": Variant(lambda s: jaxpe.shaw(head_dim=head_dim(s), max_distance=s.length)),
+    "alibi": Variant(lambda s: jaxpe.alibi(num_heads=s.heads)),
+    "alibi_causal": Variant(lambda s: jaxpe.alibi(num_heads=s.heads), causal=True),
+    "alibi_steep": Variant(lambda s: jaxpe.alibi(num_heads=s.heads, slopes=slopes(s))),
+    "alibi_steep_causal": Variant(
+        lambda s: jaxpe.alibi(num_heads=s.heads, slopes=slopes(s)), causal=True
+    ),
+    "rope": Variant(lambda s: jaxpe.rope(head_dim=head_dim(s))),
+    "rope_sinusoidal": Variant(
+        lambda s: jaxpe.chain(jaxpe.sinusoidal(dim=s.dim), jaxpe.rope(head_dim=head_dim(s)))
+    ),
+    "rope_learned": Variant(
+        lambda s: jaxpe.chain(
+            jaxpe.learned(length=s.length, dim=s.dim), jaxpe.rope(head_dim=head_dim(s))
+        )
+    ),
+    "mla": Variant(lambda s: jaxpe.rope(head_dim=head_dim(s)), latent=True),
+    "rope_keys_embeddings": Variant(
+        lambda s: jaxpe.rope(head_dim=head_dim(s)), keys_from="embeddings"
+    ),
+    "published_nope": Variant(lambda s: jaxpe.identity(), keys_from="embeddings", published=True),
+    "published_absolute": Variant(
+        lambda s: jaxpe.sinusoidal(dim=s.dim), keys_from="embeddings", published=True
+    ),
+    "published_relative": Variant(
+        lambda s: jaxpe.t5(num_heads=s.heads), keys_from="embeddings", published=True
+    ),
+    "published_alibi": Variant(
+        lambda s: jaxpe.alibi(num_heads=s.heads, slopes=slopes(s)),
+        keys_from="embeddings",
+        published=True,
+    ),
+    "published_rope": Variant(
+        lambda s: jaxpe.chain(jaxpe.sinusoidal(dim=s.dim), jaxpe.rope(head_dim=head_dim(s))),
+        keys_from="embeddings",
+        published=True,
+    ),
+    "published_mla": Variant(
+        lambda s: jaxpe.chain(
+            jaxpe.learned(length=s.length, dim=s.dim), no_rotation(head_dim(s))
+        ),
+        latent=True,
+        keys_from="embeddings",
+        published=True,
+    ),
+}  # fmt: skip
+
+
+def variants(sizes: Sizes) -> dict[str, Variant]:
+    """All of them; RoPE on k = 1..H − 1 heads depends on how many heads there are."""
+    some = range(1, sizes.heads) if sizes.heads <= 4 else [1, 2, 4, sizes.heads // 2]
+    partial_rope = {f"rope_{k}_heads": Variant(on_heads(k)) for k in some}
+    return {name: VARIANTS[name] for name in list(VARIANTS)[:13]} | partial_rope | VARIANTS
+
+
+def task_data(task: str, sizes: Sizes, variant: Variant) -> tuple[Examples, Examples]:
+    """Rows to train on and held out; the same for all variants but for the published filler."""
+    if task == "distance":
+        left, between, right = sizes.segments
+        data = relative_distance(
+            rows=sizes.rows,
+            vocab_size=sizes.vocab_size,
+            left=left,
+            between=between,
+            right=right,
+            length=sizes.length,
+            triggers_in_filler=variant.published,
+        )
+    else:
+        rows = sizes.rows // 2 if sizes.published else sizes.rows
+        data = count_triggers(
+            rows=rows,
+            vocab_size=sizes.vocab_size,
+            triggers=sizes.triggers,
+            length=sizes.length,
+            most=sizes.most,
+        )
+    return data.split(0.3, seed=1)
+
+
+def build(variant: Variant, sizes: Sizes, classes: int, key: jax.Array) -> nn.Classifier:
+    latent = nn.LatentSizes(key_value_rank=sizes.latent_rank, rotary_dim=head_dim(sizes))
+    config = nn.TransformerConfig(
+        vocab_size=sizes.vocab_size,
+        dim=sizes.dim,
+        num_layers=sizes.layers,
+        num_heads=sizes.heads,
+        hidden_dim=sizes.hidden,
+        dropout=sizes.dropout,
+        latent=latent if variant.latent else None,
+        keys_from=variant.keys_from,  # pyrefly: ignore
+        init_scale=0.7 * sizes.dim**-0.5,
+        embedding_scale=0.5,
+    )
+    encoder, head = jax.random.split(key)
+    transformer = nn.Decoder if variant.causal else nn.Encoder
+    return nn.Classifier(
+        transformer(config, encoding=variant.make(sizes), rngs=nnx.Rngs(encoder)),
+        num_classes=classes,
+        pooling="mean_padded" if variant.published else "mean",
+        rngs=nnx.Rngs(head),
+    )
+
+
+class Trained(NamedTuple):
+    """Models of all seeds at steps along the way.
+
+    Attributes:
+        apply: `(params, ids, **options)`.
+        steps: at which `params` were kept.
+        params: `[kept, seeds, ...]`.
+        looks: steps at which held-out rows were looked at.
+        curve: accuracy there `[looks, seeds]`.
+        losses: of training, `[steps, seeds]`.
+        seconds: of training, all seeds together.
+    """
+
+    apply: Callable[..., Any]
+    steps: list[int]
+    params: Any
+    looks: np.ndarray
+    curve: np.ndarray
+    losses: np.ndarray
+    seconds: float
+
+
+def train(
+    task: str, name: str, sizes: Sizes, folder: Path | None
+) -> tuple[Trained, tuple[Examples, Examples]]:
+    """Train all seeds of a variant, or read them from the folder."""
+    variant = variants(sizes)[name]
+    parts = task_data(task, sizes, variant)
+    classes = parts[0].num_classes
+    apply, _ = nn.functional(build(variant, sizes, classes, jax.random.key(0)))
+    start = jax.jit(
+        jax.vmap(lambda key: nnx.split(build(variant, sizes, classes, key), nnx.Param)[1])
+    )
+    params = start(jax.random.split(jax.random.key(0), sizes.seeds))
+    path = None if folder is None else folder / f"{task}-{name}.npz"
+    if path is not None and path.is_file():
+        return _read(path, apply, params), parts
+    trained = _train(apply, params, parts, sizes)
+    if path is not None:
+        _write(path, trained)
+    return trained, parts
+
+
+def _train(apply, params, parts: tuple[Examples, Examples], sizes: Sizes) -> Trained:
+    fit, held_out = (jax.tree.map(jnp.asarray, part.batch()) for part in parts)
+    seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out)
+    schedule = training.learning_rate_schedule(
+        peak=sizes.rate, steps=sizes.steps, warmup=math.ceil(0.06 * sizes.steps), decay="cosine"
+    )
+    optimizer = training.adamw(
+        schedule, weight_decay=sizes.weight_decay, b1=sizes.betas[0], b2=sizes.betas[1]
+    )
+    step = jax.vmap(training.step_function(training.classification(apply), optimizer))
+    keys = jax.random.split(jax.random.key(1), sizes.seeds)
+    states = jax.vmap(lambda p, key: training.init_state(p, optimizer, key=key))(params, keys)
+
+    @partial(jax.jit, donate_argnums=0)
+    def some_steps(states, rows, fit):
+        def one(states, rows):
+            states, metrics = step(states, jax.tree.map(lambda x: x[rows], fit))
+            return states, metrics["loss"]
+
+        return jax.lax.scan(one, states, rows)
+
+    look = jax.jit(jax.vmap(partial(accuracy, apply), in_axes=(0, None)))
+    rng = np.random.default_rng(2)
+    shape = (sizes.look_every, sizes.seeds, sizes.batch)
+    looks = list(range(0, sizes.steps + 1, sizes.look_every))
+    kept = sorted({0, *(looks[round(share * (len(looks) - 1))] for share in (0.2, 0.5, 1))})
+    kept_params, losses, curve = [jax.device_get(params)], [], [look(params, seen)]
+    begun = time.perf_counter()
+    for at in looks[1:]:
+        rows = jnp.asarray(rng.integers(0, len(parts[0].ids), shape))
+        states, loss = some_steps(states, rows, fit)
+        losses.append(np.asarray(loss))
+        curve.append(look(states.params, seen))
+        if at in kept:
+            kept_params.append(jax.device_get(states.params))
+    seconds = time.perf_counter() - begun
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *kept_params)
+    return Trained(
+        apply, kept, stacked, np.array(looks), np.array(curve), np.concatenate(losses), seconds
+    )
+
+
+def accuracy(apply, params, batch, **options) -> jax.Array:
+    logits = apply(params, batch["ids"], mask=batch["mask"], **options).logits
+    return jnp.mean(jnp.argmax(logits, axis=-1) == batch["labels"], dtype=jnp.float32)
+
+
+def _write(path: Path, trained: Trained) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(trained.params))}
+    others = {"steps": trained.steps, "looks": trained.looks, "curve": trained.curve}
+    np.savez(path, **leaves, **others, losses=trained.losses, seconds=trained.seconds)
+
+
+def _read(path: Path, apply, params) -> Trained:
+    with np.load(path) as file:
+        structure = jax.tree.structure(params)
+        leaves = [file[f"leaf_{i}"] for i in range(structure.num_leaves)]
+        return Trained(
+            apply,
+            file["steps"].tolist(),
+            jax.tree.unflatten(structure, leaves),
+            file["looks"],
+            file["curve"],
+            file["losses"],
+            float(file["seconds"]),
+        )

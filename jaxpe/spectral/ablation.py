@@ -1,0 +1,210 @@
+"""Ablation of attention heads, and how much of what they do lies in one of them.
+
+A score is a function of gates `[layers, heads]`, factors of what each head gives before the output
+projection: `lambda gates: accuracy(apply(params, ids, gates=gates).logits)` for a model of
+`jaxpe.nn`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Int32
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings.base import as_mask, with_axes
+
+
+class Ablation(NamedTuple):
+    """Scores with all heads, and without each of them.
+
+    Attributes:
+        score: of the whole model.
+        ablated: of the model without this head.
+        drop: what each head is worth, score − ablated.
+    """
+
+    score: Float[Array, "*outputs"]
+    ablated: Float[Array, "layers heads *outputs"]
+    drop: Float[Array, "layers heads *outputs"]
+
+
+class Deposit(NamedTuple):
+    """How the loss of score is spread over heads; heads whose ablation helps count as 0.
+
+    Attributes:
+        largest_share: of the heads' drops together, in [0, 1]: 1 is a deposit in one head, 1/heads
+            an even spread, 0 where no head costs anything.
+        entropy: of the shares, over the logarithm of the number of heads: 0 is one head, 1 is even;
+            1 where no head costs anything.
+        largest_drop: in units of the score.
+        total_drop: the sum of the drops.
+        layer: of the head with the largest drop, the first of several.
+        head: likewise.
+    """
+
+    largest_share: Float[Array, "*batch"]
+    entropy: Float[Array, "*batch"]
+    largest_drop: Float[Array, "*batch"]
+    total_drop: Float[Array, "*batch"]
+    layer: Int32[Array, "*batch"]
+    head: Int32[Array, "*batch"]
+
+
+class HeadSums(NamedTuple):
+    """Sums over tokens of what heads give; they add, so that corpora stream.
+
+    Attributes:
+        total: `[layers, heads, width]`, or `[layers, n, heads, width]` by position.
+        count: tokens behind it, `[]` or `[n]`.
+    """
+
+    total: Float[Array, "layers *n heads width"]
+    count: Float[Array, "*n"]
+
+    def __add__(self, other: "HeadSums") -> "HeadSums":  # pyrefly: ignore
+        return HeadSums(self.total + other.total, self.count + other.count)
+
+    @property
+    def mean(self) -> Float[Array, "layers *n heads width"]:
+        """What to fill closed gates with for mean ablation; 0 where there is no token."""
+        count = jnp.maximum(self.count, 1)[..., None, None]
+        return self.total / with_axes(count, self.total.ndim)
+
+
+def ablate_heads(
+    score: Callable[[Array], Array],
+    *,
+    layers: int,
+    heads: int,
+    batch_size: int | None = None,
+) -> Ablation:
+    """The score without each head, all heads in one vmapped pass.
+
+    Args:
+        score: `gates [layers, heads] -> array`, pure; gates of 1 are the whole model. Close over
+            `gate_fill` for mean ablation.
+        layers: of the model.
+        heads: of each layer.
+        batch_size: heads at once, where all together do not fit memory.
+
+    Raises:
+        ValueError: where the score does not look at its gates.
+
+    >>> worth = jnp.array([[3.0, 1.0]])
+    >>> found = ablate_heads(lambda gates: jnp.sum(gates * worth), layers=1, heads=2)
+    >>> found.drop.tolist()
+    [[3.0, 1.0]]
+    """
+    if layers < 1 or heads < 1:
+        raise ValueError(f"layers={layers} and heads={heads} must be at least 1")
+    dtype = jnp.result_type(float)
+    whole = jnp.ones((layers, heads), dtype)
+    _check_gated(score, whole)
+    closed = 1 - jnp.eye(layers * heads, dtype=dtype).reshape(-1, layers, heads)
+    gates = jnp.concatenate([whole[None], closed])
+    if batch_size is None:
+        scores = jax.vmap(score)(gates)
+    else:
+        scores = jax.lax.map(score, gates, batch_size=batch_size)
+    ablated = scores[1:].reshape(layers, heads, *scores.shape[1:])
+    return Ablation(scores[0], ablated, scores[0][None, None] - ablated)
+
+
+def head_gates(
+    closed: Sequence[tuple[int, int]], *, layers: int, heads: int
+) -> Float[Array, "layers heads"]:
+    """Gates that close these (layer, head) pairs, counted from 0.
+
+    Raises:
+        ValueError: for a head the model does not have.
+
+    >>> head_gates([(0, 1)], layers=2, heads=2).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    gates = jnp.ones((layers, heads), jnp.result_type(float))
+    for layer, head in closed:
+        if not (0 <= layer < layers and 0 <= head < heads):
+            raise ValueError(
+                f"there is no head {head} in layer {layer}: the model has layers 0 to "
+                f"{layers - 1} with heads 0 to {heads - 1}"
+            )
+        gates = gates.at[layer, head].set(0)
+    return gates
+
+
+def deposit(drop: Float[ArrayLike, "..."]) -> Deposit:
+    """How concentrated the drops `[..., layers, heads]` of ablated heads are.
+
+    With s_h the share of head h in Σ max(drop, 0): the largest share, and −Σ s_h log s_h / log H
+    over all H heads of all layers (Pielou's evenness). Shares of small drops are mostly noise: look
+    at `largest_drop` before you speak of a deposit.
+
+    Raises:
+        ValueError: without the two axes.
+
+    >>> found = deposit(np.array([[0.6, 0.0], [0.2, -0.1]]))
+    >>> round(found.largest_share.item(), 2), found.layer.item(), found.head.item()
+    (0.75, 0, 0)
+    """
+    drop = jnp.asarray(drop)
+    if drop.ndim < 2:
+        raise ValueError(f"drop has shape {drop.shape}: pass [..., layers, heads]")
+    heads = drop.shape[-1]
+    costs = jnp.maximum(drop, 0).reshape(*drop.shape[:-2], -1)
+    total = jnp.sum(costs, axis=-1)
+    shares = costs / jnp.where(total > 0, total, 1)[..., None]
+    # 0·log 0 = 0, with a derivative that is not NaN.
+    terms = jnp.where(shares > 0, shares * jnp.log(jnp.where(shares > 0, shares, 1)), 0)
+    evenness = -jnp.sum(terms, axis=-1) / jnp.log(max(costs.shape[-1], 2))
+    entropy = jnp.where(total > 0, evenness, 1)
+    first = jnp.argmax(costs, axis=-1).astype(jnp.int32)
+    return Deposit(
+        jnp.max(shares, axis=-1),
+        entropy,
+        jnp.max(costs, axis=-1),
+        total,
+        first // heads,
+        first % heads,
+    )
+
+
+def sum_heads(
+    heads: Float[ArrayLike, "..."],
+    mask: ArrayLike | None = None,
+    *,
+    by_position: bool = False,
+) -> HeadSums:
+    """Sums of traced head outputs over tokens that are not masked.
+
+    Args:
+        heads: of a trace, `TransformerOutput.heads`, `[layers, ..., n, heads, width]`.
+        mask: `[..., n]`, false on padding.
+        by_position: a mean for each position; without, one for all.
+
+    >>> sums = sum_heads(jnp.ones((2, 5, 3, 4, 6)), np.ones((5, 3), bool))
+    >>> (sums + sums).mean.shape, sums.count.item()
+    ((2, 4, 6), 15.0)
+    """
+    heads = jnp.asarray(heads)
+    lead = heads.shape[1:-2]
+    kept = jnp.ones(lead, bool) if mask is None else as_mask(mask)
+    if kept.shape != lead:
+        raise ValueError(f"mask has shape {kept.shape}, the heads are those of tokens {lead}")
+    over = tuple(range(len(lead) - int(by_position)))
+    total = jnp.sum(jnp.where(kept[None, ..., None, None], heads, 0), axis=[a + 1 for a in over])
+    return HeadSums(total, jnp.sum(kept, axis=over, dtype=heads.dtype))
+
+
+def _check_gated(score: Callable[[Array], Array], gates: Array) -> None:
+    """A score that forgets its gates would find that no head matters."""
+    jaxpr = jax.make_jaxpr(score)(gates).jaxpr
+    (gate,) = jaxpr.invars
+    used = [*jaxpr.outvars, *(var for equation in jaxpr.eqns for var in equation.invars)]
+    if not any(gate is var for var in used):
+        raise ValueError(
+            "the score does not look at its gates: pass them to the model, as "
+            "apply(params, ids, gates=gates); a model without gates cannot be ablated here"
+        )

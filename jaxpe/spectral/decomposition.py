@@ -1,0 +1,459 @@
+"""Attention logits as sums: over content and position, and over the pairs that rotary turns.
+
+Shapes as in `jaxpe.encodings.base`: queries and keys `[..., n, heads, head_dim]`, logits
+`[..., heads, n_q, n_k]`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Complex, Float, Int, Real
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings._phases import phases as phases_of
+from jaxpe.encodings.attention import Keys, Queries
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    as_mask,
+    compute_dtype,
+    position_offsets,
+    repeat_heads,
+    with_axes,
+)
+from jaxpe.encodings.rope_scaling import RopeFrequencies
+from jaxpe.encodings.rotary import Layout, rotary_permutation
+from jaxpe.geometry.toeplitz import unexplained_share
+from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix
+
+
+class LogitParts(NamedTuple):
+    """Logits of queries and keys that are each a content plus a position, term by term.
+
+    Attributes:
+        content_content: scale·⟨content of the query, content of the key⟩.
+        content_position: content of the query with the position of the key.
+        position_content: position of the query with the content of the key.
+        position_position: position with position.
+        bias: what the encoding adds to whole queries and keys; it may look at content.
+    """
+
+    content_content: Float[Array, "... heads n_q n_k"]
+    content_position: Float[Array, "... heads n_q n_k"]
+    position_content: Float[Array, "... heads n_q n_k"]
+    position_position: Float[Array, "... heads n_q n_k"]
+    bias: Float[Array, "... heads n_q n_k"]
+
+    @property
+    def total(self) -> Float[Array, "... heads n_q n_k"]:
+        """The logits: the sum of the parts."""
+        first, *others = map(jnp.asarray, self)
+        return sum(others, start=first)
+
+
+class RotaryParts(NamedTuple):
+    """Rotary logits as Re[Gram ∘ phases], one matrix for each pair of entries.
+
+    Attributes:
+        gram: q̃_m · conj(k̃_n) of the pairs as complex numbers, before they turn.
+        phases: G_e = e^{i(m−n)θ} of each pair, of rank one, with unit diagonal; batch axes are
+            those of queries, 1 where positions are shared.
+        logits: scale·Re[gram ∘ phases].
+        rest: scale·⟨q, k⟩ over the entries that do not turn.
+    """
+
+    gram: Complex[Array, "... heads pairs n_q n_k"]
+    phases: Complex[Array, "... pairs n_q n_k"]
+    logits: Float[Array, "... heads pairs n_q n_k"]
+    rest: Float[Array, "... heads n_q n_k"]
+
+    @property
+    def total(self) -> Float[Array, "... heads n_q n_k"]:
+        """The logits: the sum over pairs, and the rest."""
+        return jnp.sum(self.logits, axis=-3) + self.rest
+
+
+class PairLogits(NamedTuple):
+    """Logits of encoded queries and keys, pair by pair.
+
+    Attributes:
+        logits: scale·(q_x k_x + q_y k_y) of each pair.
+        rest: scale·⟨q, k⟩ over the entries that are in no pair.
+        bias: what the encoding adds.
+    """
+
+    logits: Float[Array, "... heads pairs n_q n_k"]
+    rest: Float[Array, "... heads n_q n_k"]
+    bias: Float[Array, "... heads n_q n_k"]
+
+    @property
+    def total(self) -> Float[Array, "... heads n_q n_k"]:
+        """The logits: the sum over pairs, the rest and the bias."""
+        return jnp.sum(self.logits, axis=-3) + self.rest + self.bias
+
+
+class PartMeans(NamedTuple):
+    """Averages over documents; 0 at pairs (i, j) that no document has.
+
+    Attributes:
+        parts: mean of each part.
+        squares: mean square of each part.
+        total_squares: mean square of the logits.
+        counts: documents that have both tokens; 0 where a mean is one over nothing.
+    """
+
+    parts: LogitParts
+    squares: LogitParts
+    total_squares: Float[Array, "... heads n n"]
+    counts: Int[Array, "... n n"]
+
+
+class PartSums(NamedTuple):
+    """Sums over documents, a pytree that adds: `a + b` merges those of disjoint documents.
+
+    Sums keep the dtype of the logits. In float32 the relative error of a mean grows with the number
+    of batches added, by about 10⁻⁷ for each at worst.
+
+    Attributes:
+        parts: sum of each part.
+        squares: sum of squares of each part.
+        total_squares: sum of squares of the logits.
+        counts: int32, documents with a token at both positions.
+    """
+
+    parts: LogitParts
+    squares: LogitParts
+    total_squares: Float[Array, "... heads n n"]
+    counts: Int[Array, "... n n"]
+
+    def __add__(self, other: "PartSums") -> "PartSums":  # pyrefly: ignore
+        if self.total_squares.shape != other.total_squares.shape:
+            raise ValueError(
+                f"sums of shape {self.total_squares.shape} and {other.total_squares.shape} do not "
+                "add: make both of logits with the same heads and length"
+            )
+        return jax.tree.map(jnp.add, self, other)
+
+    def __radd__(self, other: int) -> "PartSums":  # pyrefly: ignore
+        if other != 0:
+            raise TypeError(f"cannot add sums of logits to {other!r}")
+        return self  # sum(list_of_sums) starts from 0
+
+    def means(self) -> PartMeans:
+        """The averages."""
+        documents = jnp.maximum(self.counts, 1)[..., None, :, :]
+
+        def mean(x):
+            return x / documents.astype(x.dtype)
+
+        return PartMeans(
+            parts=jax.tree.map(mean, self.parts),
+            squares=jax.tree.map(mean, self.squares),
+            total_squares=mean(self.total_squares),
+            counts=self.counts,
+        )
+
+
+class ToeplitzShares(NamedTuple):
+    """How much of the logits each part is, and how much of it depends on the offset alone.
+
+    The parts are not orthogonal, so that shares need not add up to 1. All are means over the pairs
+    (i, j) that some document has, each counting alike. Beside its mean over documents a part varies
+    with their content: `mean_share` is at most `share`.
+
+    Attributes:
+        share: mean square of each part over that of the logits, `[..., heads]`.
+        mean_share: the same with the part's mean over documents in place of the part.
+        residual: share of that mean that no Toeplitz matrix explains, in [0, 1].
+        All are 0 where they would be 0/0.
+    """
+
+    share: LogitParts
+    mean_share: LogitParts
+    residual: LogitParts
+
+
+def logit_parts(
+    encoding: Encoding,
+    params: Params,
+    q_content: Queries,
+    q_position: Queries,
+    k_content: Keys,
+    k_position: Keys,
+    *,
+    q_positions: ArrayLike,
+    k_positions: ArrayLike,
+    scale: float | ArrayLike | None = None,
+) -> LogitParts:
+    """Logits of queries and keys that are content plus position, term by term.
+
+    The sum is `attention_logits` of q_content + q_position and k_content + k_position, whatever the
+    encoding. Rotary hooks are linear and act on each part; for one that is not, the part of
+    position is hook(whole) − hook(content), which is the same where the hook is linear. Products
+    are at the highest precision, in float32 or wider.
+
+    Args:
+        encoding: whose hooks `query`, `key` and `bias` act.
+        params: its parameters.
+        q_content: queries `[..., n_q, heads, head_dim]` as far as content makes them, unencoded.
+        q_position: what position adds to them.
+        k_content: keys; query heads share them evenly where there are fewer.
+        k_position: what position adds to them.
+        q_positions: `[..., n_q]`, or `[..., n_q, coordinates]`.
+        k_positions: the same for keys.
+        scale: of the products, 1/√head_dim when None.
+
+    Raises:
+        ValueError: where content and position differ in shape.
+
+    >>> one = jnp.ones((1, 1, 1))
+    >>> i = jnp.arange(1)
+    >>> parts = logit_parts(Encoding(), (), one, 2 * one, 3 * one, one,
+    ...                     q_positions=i, k_positions=i)
+    >>> [part.item() for part in parts], parts.total.item()
+    ([3.0, 1.0, 6.0, 2.0, 0.0], 12.0)
+    """
+    q, *q_parts = _hooked(encoding.query, params, "q", q_content, q_position, q_positions)
+    k, *k_parts = _hooked(encoding.key, params, "k", k_content, k_position, k_positions)
+    k_parts = [repeat_heads(part, q.shape[-2]) for part in k_parts]
+    scale = _scale(scale, q)
+    bias = encoding.bias(params, q, k, q_positions, k_positions)
+    cc, cp, pc, pp = (scale * _products(a, b) for a in q_parts for b in k_parts)
+    return LogitParts(cc, cp, pc, pp, _full(bias, cc))
+
+
+def rotary_parts(
+    q: Queries,
+    k: Keys,
+    frequencies: RopeFrequencies | Real[ArrayLike, " pairs"],
+    *,
+    q_positions: ArrayLike,
+    k_positions: ArrayLike,
+    layout: Layout = "half_split",
+    scale: float | ArrayLike | None = None,
+) -> RotaryParts:
+    """Rotary logits as Σ_pairs scale·Re[gram ∘ phases] + rest, for queries and keys unencoded.
+
+    The sum is `attention_logits` under `rope`. Phases are those of the offset m − n, right to 10⁻⁶
+    rad at any integer positions in float32 where frequencies are NumPy's. Memory is that of
+    heads·pairs matrices, complex.
+
+    Args:
+        q: queries, not turned yet.
+        k: keys; query heads share them evenly where there are fewer.
+        frequencies: ω of each pair: `rope_frequencies`, whose attention factor multiplies the
+            logits of the pairs twice, or an array. Two entries of a head for each turn, from the
+            front.
+        q_positions: `[..., n_q]`.
+        k_positions: `[..., n_k]`.
+        layout: which entries make a pair, as for `rope`.
+        scale: 1/√head_dim when None.
+
+    Raises:
+        ValueError: for more frequencies than pairs, an unknown layout, or shapes that do not fit.
+
+    >>> x, i = jnp.ones((2, 1, 2)), jnp.arange(2)
+    >>> parts = rotary_parts(x, x, np.array([np.pi]), q_positions=i, k_positions=i, scale=1.0)
+    >>> parts.gram.real[0, 0].tolist(), parts.logits[0, 0].round(6).tolist()
+    ([[2.0, 2.0], [2.0, 2.0]], [[2.0, -2.0], [-2.0, 2.0]])
+    """
+    if not isinstance(frequencies, RopeFrequencies):
+        frequencies = RopeFrequencies(frequencies)
+    omega, factor = frequencies
+    if jnp.ndim(omega) != 1:
+        raise ValueError(f"frequencies have shape {jnp.shape(omega)}: pass one for each pair")
+    q, k = _widened(q), _widened(k)
+    scale = _scale(scale, q)
+    gram, rest = _paired(q, k, 2 * len(omega), layout)
+    offsets = -position_offsets(q, k, q_positions, k_positions)  # m − n, of query and key
+    angles = jnp.moveaxis(phases_of(offsets, omega, q.dtype), -1, -3)
+    turn = jax.lax.complex(jnp.cos(angles), jnp.sin(angles))
+    logits = scale * jnp.asarray(factor**2, q.dtype) * (gram * turn).real
+    return RotaryParts(gram, jnp.squeeze(turn, -4), logits, scale * rest)
+
+
+def pair_logits(
+    encoding: Encoding,
+    params: Params,
+    q: Queries,
+    k: Keys,
+    *,
+    q_positions: ArrayLike,
+    k_positions: ArrayLike,
+    layout: Layout = "half_split",
+    rotary_dim: int | None = None,
+    scale: float | ArrayLike | None = None,
+) -> PairLogits:
+    """What each pair of entries adds to the logits, under any encoding (xPos, axial, M-RoPE, ...).
+
+    The sum is `attention_logits`. Queries and keys are encoded by the hooks and taken apart after.
+
+    Args:
+        encoding: whose hooks act.
+        params: its parameters.
+        q: queries, unencoded.
+        k: keys; query heads share them evenly where there are fewer.
+        q_positions: `[..., n_q]`, or `[..., n_q, coordinates]`.
+        k_positions: the same for keys.
+        layout: which entries make a pair, as the encoding has it.
+        rotary_dim: leading entries that are paired, even; all when None.
+        scale: 1/√head_dim when None.
+
+    >>> x, i = jnp.ones((2, 1, 4)), jnp.arange(2)
+    >>> parts = pair_logits(Encoding(), (), x, x, q_positions=i, k_positions=i)
+    >>> parts.logits[0, :, 0, 1].tolist(), parts.total[0, 0, 1].item()
+    ([1.0, 1.0], 2.0)
+    """
+    q = encoding.query(params, _widened(q), q_positions)
+    k = encoding.key(params, _widened(k), k_positions)
+    scale = _scale(scale, q)
+    gram, rest = _paired(q, k, q.shape[-1] if rotary_dim is None else rotary_dim, layout)
+    bias = encoding.bias(params, q, k, q_positions, k_positions)
+    return PairLogits(scale * gram.real, scale * rest, _full(bias, rest))
+
+
+def sum_parts(
+    parts: LogitParts, mask: Bool[ArrayLike, "... n"] | None = None, *, causal: bool = False
+) -> PartSums:
+    """Sums of the parts of self-attention logits over documents, to be averaged position by pair.
+
+    All axes before the heads are documents. Layers are summed apart under `vmap`.
+
+    Args:
+        parts: of `logit_parts`, n_q = n_k.
+        mask: tokens that there are, `[..., n]`, broadcasting against the documents; all when None.
+            What the logits are elsewhere, be it NaN, is not looked at.
+        causal: whether pairs with j > i are left out.
+
+    Raises:
+        ValueError: for logits that are not square, or a mask that does not fit or is not boolean.
+
+    >>> x, i = jnp.ones((3, 2, 1, 1)), jnp.arange(2)
+    >>> parts = logit_parts(Encoding(), (), x, x, x, x, q_positions=i, k_positions=i)
+    >>> sums = sum_parts(parts, np.array([[True, True], [True, False], [True, True]]))
+    >>> sums.counts.tolist(), sums.means().parts.total[0].tolist()
+    ([[3, 2], [2, 2]], [[4.0, 4.0], [4.0, 4.0]])
+    """
+    *documents, _heads, _, n = square(parts.content_content).shape
+    mask = jnp.ones(n, bool) if mask is None else as_mask(mask)
+    if mask.ndim < 1 or mask.ndim > len(documents) + 1 or mask.shape[-1] != n:
+        raise ValueError(
+            f"mask has shape {mask.shape}, but the logits {parts.content_content.shape}: pass one "
+            f"of tokens, [..., {n}], without the axis of the heads"
+        )
+    mask = jnp.broadcast_to(mask, (*documents, n))
+    seen = mask[..., :, None] & mask[..., None, :]
+    if causal:
+        seen &= with_axes(jnp.tri(n, dtype=bool), seen.ndim)
+    axes = tuple(range(len(documents)))
+
+    def clear(x):  # before it is squared, or what is not finite comes back through derivatives
+        return jnp.where(seen[..., None, :, :], x, jnp.zeros((), x.dtype))
+
+    parts = jax.tree.map(clear, parts)
+    return PartSums(
+        parts=jax.tree.map(lambda x: jnp.sum(x, axis=axes), parts),
+        squares=jax.tree.map(lambda x: jnp.sum(x**2, axis=axes), parts),
+        total_squares=jnp.sum(parts.total**2, axis=axes),
+        counts=jnp.sum(seen, axis=axes, dtype=jnp.int32),
+    )
+
+
+def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
+    """For each part and head, its share of the mean squared logits, and its Toeplitz residual.
+
+    Pairs that no document has are left out. For softmax a number added to a whole row of logits is
+    nothing, but here it counts.
+
+    Args:
+        means: of `PartSums.means`; layers may lead.
+
+    >>> x, i = jnp.ones((1, 3, 1, 1)), jnp.arange(3)
+    >>> parts = logit_parts(Encoding(), (), x, 0 * x, x, 0 * x, q_positions=i, k_positions=i)
+    >>> shares = toeplitz_shares(sum_parts(parts).means())
+    >>> shares.share.content_content.tolist(), shares.residual.content_content.tolist()
+    ([1.0], [0.0])
+    """
+    seen = jnp.broadcast_to((means.counts > 0)[..., None, :, :], means.total_squares.shape)
+    whole = jnp.sum(means.total_squares, axis=(-2, -1))
+
+    def share(squares):
+        return jnp.sum(squares, axis=(-2, -1)) / jnp.where(whole == 0, 1.0, whole)
+
+    def residual(mean):
+        nearest = toeplitz_matrix(diagonal_means(mean, mask=seen))
+        nearest = jnp.where(seen, nearest, jnp.zeros((), nearest.dtype))
+        return jnp.vectorize(unexplained_share, signature="(n,n),(n,n)->()")(mean, nearest)
+
+    return ToeplitzShares(
+        jax.tree.map(share, means.squares),
+        jax.tree.map(lambda mean: share(mean**2), means.parts),
+        jax.tree.map(residual, means.parts),
+    )
+
+
+def _hooked(
+    hook: Callable[[Params, ArrayLike, ArrayLike], Array],
+    params: Params,
+    name: str,
+    content: ArrayLike,
+    position: ArrayLike,
+    positions: ArrayLike,
+) -> tuple[Array, Array, Array]:
+    """Encoded: the whole, the part of content, the part of position."""
+    if jnp.shape(content) != jnp.shape(position):
+        raise ValueError(
+            f"{name}_content has shape {jnp.shape(content)}, {name}_position "
+            f"{jnp.shape(position)}: pass both [..., n, heads, head_dim]"
+        )
+    content, position = _widened(content), _widened(position)
+    whole = hook(params, content + position, positions)
+    alone = hook(params, content, positions)
+    return whole, alone, whole - alone
+
+
+def _widened(x: ArrayLike) -> Array:
+    """Queries or keys in float32 or wider."""
+    x = jnp.asarray(x)
+    if x.ndim < 3 or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(
+            f"queries and keys are floats [..., n, heads, head_dim], not {x.dtype} of {x.shape}"
+        )
+    return x.astype(compute_dtype(x))
+
+
+def _scale(scale: float | ArrayLike | None, q: Array) -> Array:
+    return jnp.asarray(q.shape[-1] ** -0.5 if scale is None else scale, q.dtype)
+
+
+def _products(q: Array, k: Array) -> Float[Array, "... heads n_q n_k"]:
+    return jnp.einsum("...qhd,...khd->...hqk", q, k, precision="highest")
+
+
+def _full(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q n_k"]:
+    """The bias in the shape of the logits; 0 where there is none."""
+    if bias is None:
+        return jnp.zeros_like(logits)
+    return jnp.broadcast_to(with_axes(bias, logits.ndim, logits.dtype), logits.shape)
+
+
+def _paired(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:
+    """Gram matrices of the pairs as complex numbers, and products of the entries in no pair."""
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"queries are {q.shape[-1]} wide and keys {k.shape[-1]}: pass one width")
+    order = rotary_permutation(
+        rotary_dim=rotary_dim, source=layout, target="half_split", head_dim=q.shape[-1]
+    )
+    half = rotary_dim // 2
+
+    def split(x):
+        x = jnp.take(x, order, axis=-1)
+        pairs = jax.lax.complex(x[..., :half], x[..., half:rotary_dim])
+        return pairs, x[..., rotary_dim:]
+
+    (q_pairs, q_rest), (k_pairs, k_rest) = split(q), split(repeat_heads(k, q.shape[-2]))
+    gram = jnp.einsum("...qhp,...khp->...hpqk", q_pairs, jnp.conj(k_pairs), precision="highest")
+    return gram, _products(q_rest, k_rest)

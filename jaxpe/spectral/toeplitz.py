@@ -1,0 +1,243 @@
+"""Toeplitz matrices by their diagonals, their symbols, and Szegő's theorem at finite size.
+
+A Toeplitz matrix T_ij = t_{j−i} is held as its diagonals, `[2n − 1]`, from t_{−(n−1)}, the lower
+left corner, to t_{n−1}; t_0 stands in the middle.
+"""
+
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Bool, Complex, Float, Inexact, Num, Real
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
+from jaxpe.geometry.distances import floating
+from jaxpe.geometry.toeplitz import class_means, diagonal_labels
+
+Kind = Literal["eigenvalues", "singular"]
+
+
+class Szego(NamedTuple):
+    """The spectrum of a section of a Toeplitz matrix beside its symbol.
+
+    Attributes:
+        values: eigenvalues or singular values of the n × n section, descending.
+        samples: the symbol (singular values: its modulus) at the frequencies 2πk/n, descending.
+        distance: mean |values − samples| over the range of both together, in [0, 1]; 0 where all
+            are equal.
+    """
+
+    values: Float[Array, "... n"]
+    samples: Float[Array, "... n"]
+    distance: Float[Array, "..."]
+
+
+def diagonal_means(
+    A: Real[ArrayLike, "... n n"], *, mask: Bool[ArrayLike, "... n n"] | None = None
+) -> Float[Array, "... diagonals"]:
+    """The mean t_k of each diagonal j − i = k, `[..., 2n − 1]` from k = −(n − 1) to n − 1.
+
+    They are the diagonals of `toeplitz_projection(A)`; a diagonal of equal entries keeps them to
+    the last digit.
+
+    Args:
+        A: one matrix or many.
+        mask: entries that count, such as `np.tri(n, dtype=bool)` for causal logits. The others are
+            not looked at, be they −inf. A diagonal on which nothing counts is 0.
+
+    Raises:
+        ValueError: for a matrix that is not square, or a mask that is not boolean.
+
+    >>> A = np.array([[1.0, 9.0], [4.0, 3.0]])
+    >>> diagonal_means(A).tolist(), diagonal_means(A, mask=np.tri(2, dtype=bool)).tolist()
+    ([4.0, 2.0, 9.0], [4.0, 2.0, 0.0])
+    """
+    A = floating(square(A))
+    n = A.shape[-1]
+    counted = jnp.ones((n, n), bool) if mask is None else as_mask(mask)
+    if counted.shape[-2:] != (n, n):
+        raise ValueError(f"mask has shape {counted.shape}, but the matrix {A.shape}: pass [n, n]")
+    A, counted = jnp.broadcast_arrays(A, counted)
+    label = diagonal_labels(n)
+
+    def means(A, counted):
+        return class_means(A, label, 2 * n - 1, counted)
+
+    return jnp.vectorize(means, signature="(n,n),(n,n)->(k)")(A, counted)
+
+
+def toeplitz_matrix(
+    diagonals: Num[ArrayLike, "... diagonals"], *, n: int | None = None
+) -> Inexact[Array, "... n n"]:
+    """The n × n Toeplitz matrix T_ij = t_{j−i}, real or complex.
+
+    Args:
+        diagonals: t_k in the order of k, an odd number of them.
+        n: rows; as many as there are diagonals for when None. For fewer rows the far diagonals are
+            left out; for more they are 0, so that a few diagonals are a banded matrix of any size.
+
+    >>> toeplitz_matrix(np.array([4.0, 2.0, 9.0]), n=3).tolist()
+    [[2.0, 9.0, 0.0], [4.0, 2.0, 9.0], [0.0, 4.0, 2.0]]
+    """
+    t = _fitted(diagonals_of(diagonals), n)
+    return t[..., diagonal_labels((t.shape[-1] + 1) // 2)]
+
+
+def toeplitz_matvec(
+    diagonals: Num[ArrayLike, "... diagonals"], x: Num[ArrayLike, "... n"]
+) -> Inexact[Array, "... n"]:
+    """T x in O(n log n), without the matrix: a circulant of twice the size, by FFT.
+
+    Args:
+        diagonals: t_k, cut or filled with zeros to the length of x as in `toeplitz_matrix`.
+        x: vectors along the last axis; leading axes broadcast against those of the diagonals.
+
+    >>> toeplitz_matvec(np.array([4.0, 2.0, 9.0]), np.array([1.0, 10.0])).round(4).tolist()
+    [92.0, 24.0]
+    """
+    x = inexact(x)
+    if x.ndim < 1:
+        raise ValueError("x is a number: pass vectors [..., n]")
+    n = x.shape[-1]
+    t, x = alike(_fitted(diagonals_of(diagonals), n), x)
+    ndim = max(t.ndim, x.ndim)
+    # y_i = Σ_m s_m x_{(n−1+i)−m} with s_m = t_{n−1−m}: entries n − 1 on of a convolution. What a
+    # cycle of at least 2n − 1 wraps around falls on the entries before.
+    length = 2 ** (2 * n - 2).bit_length()
+    real = not jnp.iscomplexobj(x)
+    forward, back = (jnp.fft.rfft, jnp.fft.irfft) if real else (jnp.fft.fft, jnp.fft.ifft)
+    product = forward(with_axes(t[..., ::-1], ndim), length) * forward(with_axes(x, ndim), length)
+    return back(product, length)[..., n - 1 : 2 * n - 1].astype(x.dtype)
+
+
+def symbol(
+    diagonals: Num[ArrayLike, "... diagonals"], frequencies: Real[ArrayLike, " m"]
+) -> Complex[Array, "... m"]:
+    """The symbol f(ω) = Σ_k t_k e^{ikω}; its imaginary part is exactly 0 for a Hermitian T.
+
+    Args:
+        diagonals: t_k; beyond those given they are 0.
+        frequencies: ω in radians a position.
+
+    >>> f = symbol(np.array([1.0, 2.0, 1.0]), np.array([0.0, np.pi]))
+    >>> f.real.round(6).tolist(), f.imag.tolist()
+    ([4.0, 0.0], [0.0, 0.0])
+    """
+    t = diagonals_of(diagonals)
+    omega = jnp.asarray(frequencies, jnp.finfo(t.dtype).dtype)
+    if omega.ndim != 1:
+        raise ValueError(f"frequencies have shape {omega.shape}: pass one axis, [m]")
+    middle = t.shape[-1] // 2
+    behind, before = t[..., middle + 1 :], t[..., :middle][..., ::-1]
+    angles = jnp.arange(1, middle + 1, dtype=omega.dtype)[:, None] * omega[None, :]
+    # Even and odd part apart, so that what cancels does so before it is rounded.
+    cos, sin = (f(angles).astype(t.dtype) for f in (jnp.cos, jnp.sin))
+    even = t[..., middle, None] + jnp.matmul(behind + before, cos, precision="highest")
+    odd = jnp.matmul(behind - before, sin, precision="highest")
+    return even + 1j * odd if jnp.iscomplexobj(t) else lax.complex(even, odd)
+
+
+def szego(
+    diagonals: Num[ArrayLike, "... diagonals"], *, n: int, kind: Kind = "eigenvalues"
+) -> Szego:
+    """Compare the spectrum of the n × n section with the symbol at the n Fourier frequencies.
+
+    For a symbol that is integrable, the eigenvalues of Hermitian sections are distributed as f for
+    n → ∞ (Szegő; Grenander & Szegő 1958), the singular values of any as |f| (Parter 1986, Avram
+    1988). At finite n `distance` says how far that is off: of the order of the bandwidth over n.
+
+    Args:
+        diagonals: t_k; beyond those given they are 0.
+        n: rows of the section.
+        kind: "eigenvalues" of T, or of its `symmetric_part`, whose symbol is Re f; or "singular"
+            values.
+
+    Raises:
+        ValueError: for an n below 1, or an unknown kind.
+
+    >>> band = np.array([1.0, 2.0, 1.0])
+    >>> [round(szego(band, n=n).distance.item(), 3) for n in (8, 64)]
+    [0.062, 0.008]
+    """
+    t = diagonals_of(diagonals)
+    T = toeplitz_matrix(t, n=n)
+    f = symbol(t, np.arange(n) * (2 * np.pi / n))
+    check_kind(kind)
+    samples = jnp.sort(f.real if kind == "eigenvalues" else jnp.abs(f), descending=True)
+    values = descending_values(T, kind)
+    both = jnp.concatenate([values, samples], axis=-1)
+    width = jnp.max(both, axis=-1) - jnp.min(both, axis=-1)
+    apart = jnp.mean(jnp.abs(values - samples), axis=-1)
+    return Szego(values, samples, apart / jnp.where(width == 0, 1.0, width))
+
+
+def symmetric_part(A: Num[ArrayLike, "... n n"]) -> Inexact[Array, "... n n"]:
+    """(A + Aᵀ)/2, or (A + A*)/2 where A is complex: all that the real part of x*Ax depends on.
+
+    >>> symmetric_part(np.array([[1.0, 2.0], [0.0, 1.0]])).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    A = inexact(square(A))
+    return (A + jnp.conj(jnp.swapaxes(A, -1, -2))) / 2
+
+
+def descending_values(A: Inexact[Array, "... n n"], kind: str) -> Float[Array, "... n"]:
+    """Eigenvalues of the symmetric part, or singular values."""
+    check_kind(kind)
+    if kind == "singular":
+        return jnp.linalg.svd(A, compute_uv=False)
+    return jnp.linalg.eigvalsh(symmetric_part(A), symmetrize_input=False)[..., ::-1]
+
+
+def check_kind(kind: str) -> None:
+    """Raise for a kind of spectrum that there is not."""
+    if kind not in ("eigenvalues", "singular"):
+        raise ValueError(f"unknown kind {kind!r}: pass 'eigenvalues' or 'singular'")
+
+
+def square(A: ArrayLike) -> Array:
+    """The matrices, where they are square."""
+    A = jnp.asarray(A)
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.shape[-1] < 1:
+        raise ValueError(f"the matrix has shape {A.shape}: pass a square one, [..., n, n]")
+    return A
+
+
+def inexact(x: ArrayLike) -> Array:
+    """A floating or complex array, of 32 bits a number at least."""
+    x = jnp.asarray(x)
+    if jnp.iscomplexobj(x):
+        return x
+    x = floating(x)
+    return x.astype(compute_dtype(x))
+
+
+def alike(*arrays: Array) -> tuple[Array, ...]:
+    """Arrays of one dtype, the widest of theirs; complex where one of them is."""
+    dtype = np.result_type(*(x.dtype for x in arrays))
+    return tuple(x.astype(dtype) for x in arrays)
+
+
+def diagonals_of(diagonals: ArrayLike) -> Array:
+    """The diagonals, floating or complex, where there is a middle one."""
+    t = inexact(diagonals)
+    if t.ndim < 1 or t.shape[-1] % 2 == 0:
+        raise ValueError(
+            f"the diagonals have shape {t.shape}: pass an odd number of them, [..., 2n − 1] from "
+            "t_{−(n−1)} to t_{n−1}"
+        )
+    return t
+
+
+def _fitted(t: Array, n: int | None) -> Array:
+    """The 2n − 1 middle diagonals, with zeros beyond those there are."""
+    own = (t.shape[-1] + 1) // 2
+    if n is None:
+        return t
+    if n < 1:
+        raise ValueError(f"n is {n}: a matrix has at least one row")
+    if n <= own:
+        return t[..., own - n : own + n - 1]
+    return jnp.pad(t, [(0, 0)] * (t.ndim - 1) + [(n - own, n - own)])
