@@ -28,9 +28,11 @@ from jaxpe.report import (
     encoding_table,
     findings,
     prepare_directory,
+    spectral_table,
     summary_table,
     write_audit,
     write_report,
+    write_spectral,
 )
 
 
@@ -209,12 +211,7 @@ def audit(
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
     started = time.perf_counter()
-    for module in ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"):
-        require(module, extra="train")
-    require("matplotlib.figure", extra="report")
-    require("jinja2", extra="report")
-    prepare_directory(out)
-    _remember_compilations()
+    _prepare_models(out)
     from jaxpe.auditing import audit_subject, read_subject
 
     subject = read_subject(
@@ -234,6 +231,77 @@ def audit(
     page = write_audit(found, out)
     rich.print(audit_table(found))
     print(f"Audit: {page}   ({time.perf_counter() - started:.0f} s)")
+
+
+def spectral(
+    source: Positional[str] = "stdlib",
+    *,
+    model: str | None = None,
+    examples: int = 64,
+    length: int = 64,
+    ablate: bool = True,
+    tokenizer: str | None = None,
+    task: Literal["classify", "mlm", "causal"] | None = None,
+    seed: int = 0,
+    out: Path = Path("spectral"),
+    text_field: str | None = None,
+    label_field: str = "label",
+    data_dir: str | None = None,
+) -> None:
+    """Take a model's attention logits apart into position and content, and ablate its heads.
+
+    Args:
+        source: as for `jaxpe report`.
+        model: folder of a `jaxpe train` run, a Hugging Face directory of a BERT or MPNet, or a
+            Llama: its directory, a .gguf, or a folder with one and a tokenizer.json. A small
+            transformer as initialised when absent. A run brings its own documents, length and task.
+        examples: documents.
+        length: positions, special tokens among them.
+        ablate: measure what each head is worth; takes most of the time.
+        tokenizer: as for `jaxpe train`; that of the model when absent.
+        task: as for `jaxpe train`; that which the model was trained for when absent.
+        seed: makes every number reproducible.
+        out: folder for spectral.html, spectral.json, mean_logits.npy and figures.
+        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        label_field: column or key with the class.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+    started = time.perf_counter()
+    _prepare_models(out)
+    from jaxpe.auditing import read_spectral_subject, spectra_of
+
+    console = Console(stderr=True)
+    subject = read_spectral_subject(
+        source,
+        model=model,
+        examples=examples,
+        length=length,
+        seed=seed,
+        progress=_progress(console),
+        tokenizer=tokenizer,
+        task=task,
+        text_field=text_field,
+        label_field=label_field,
+        data_dir=data_dir,
+    )
+    read = time.perf_counter() - started
+    found = spectra_of(
+        subject, ablate=ablate, say=lambda line: console.print(line, markup=False, highlight=False)
+    )
+    found.seconds.update(read=read)
+    page = write_spectral(found, out)
+    rich.print(spectral_table(found))
+    print(f"Spectra: {page}   ({time.perf_counter() - started:.0f} s)")
+
+
+def _prepare_models(out: Path) -> None:
+    """What is needed to look at models is installed, and the folder can be written."""
+    for module in ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"):
+        require(module, extra="train")
+    require("matplotlib.figure", extra="report")
+    require("jinja2", extra="report")
+    prepare_directory(out)
+    _remember_compilations()
 
 
 def _progress(console: Console):

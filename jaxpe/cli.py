@@ -21,6 +21,7 @@ def main() -> None:
                 "encodings": _commands.encodings,
                 "export": _commands.export,
                 "audit": _commands.audit,
+                "spectral": _commands.spectral,
                 "train": _commands.train,
             },
             prog="jaxpe",

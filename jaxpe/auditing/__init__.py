@@ -1,8 +1,11 @@
-"""Every statement of `jaxpe.theory` on one model and one corpus: what `jaxpe audit` runs.
+"""One model and one corpus, looked at: what `jaxpe audit` and `jaxpe spectral` run.
 
     subject = read_subject("stdlib", examples=64, length=32)      # or subject_of(model, ...)
     report = audit_subject(subject, steps=60)
     rich.print(jaxpe.report.audit_table(report))
+
+    subject = read_spectral_subject("stdlib", examples=64, length=32)  # or spectral_subject(...)
+    rich.print(jaxpe.report.spectral_table(spectra_of(subject)))
 
 Imported by name, since it brings Flax and Optax.
 """
@@ -11,7 +14,11 @@ from jaxpe.auditing.audit import audit_subject as audit_subject
 from jaxpe.auditing.kernel import kernel_and_forcing as kernel_and_forcing
 from jaxpe.auditing.kernel import kernel_pairs as kernel_pairs
 from jaxpe.auditing.kernel import train_both as train_both
+from jaxpe.auditing.reading import read_spectral_subject as read_spectral_subject
 from jaxpe.auditing.reading import read_subject as read_subject
+from jaxpe.auditing.spectra import SpectralSubject as SpectralSubject
+from jaxpe.auditing.spectra import spectra_of as spectra_of
+from jaxpe.auditing.spectra import spectral_subject as spectral_subject
 from jaxpe.auditing.statements import statements_on_corpus as statements_on_corpus
 from jaxpe.auditing.statements import statements_on_model as statements_on_model
 from jaxpe.auditing.subject import Geometry as Geometry

@@ -17,6 +17,15 @@ from jaxpe.report._encodings import catalogue_markdown as catalogue_markdown
 from jaxpe.report._encodings import catalogue_table as catalogue_table
 from jaxpe.report._encodings import check_sizes as check_sizes
 from jaxpe.report._findings import findings as findings
+from jaxpe.report._spectral import HeadDrops as HeadDrops
+from jaxpe.report._spectral import MeanLogits as MeanLogits
+from jaxpe.report._spectral import Pairs as Pairs
+from jaxpe.report._spectral import PartShares as PartShares
+from jaxpe.report._spectral import SpectralReport as SpectralReport
+from jaxpe.report._spectral import Variance as Variance
+from jaxpe.report._spectral import spectral_json as spectral_json
+from jaxpe.report._spectral import spectral_table as spectral_table
+from jaxpe.report._spectral import write_spectral as write_spectral
 from jaxpe.report._table import encoding_table as encoding_table
 from jaxpe.report._table import summary_table as summary_table
 from jaxpe.report._training import pace as pace

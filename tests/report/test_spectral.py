@@ -1,0 +1,169 @@
+"""Words, figures and numbers of a spectral report, true of the arrays they are made from."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from jaxpe.report import (
+    HeadDrops,
+    MeanLogits,
+    Pairs,
+    PartShares,
+    SpectralReport,
+    Variance,
+    spectral_json,
+    spectral_table,
+    write_spectral,
+)
+from jaxpe.report import _spectral as drawn
+from jaxpe.report._figures import render
+
+
+def report(*, layers=3, heads=4, n=10, causal=False, rotary=False, ablated=True, **overrides):
+    """Made up: every head prefers one offset, head 1 of layer 2 alone is worth something."""
+    rng = np.random.default_rng(0)
+    size = (layers, heads)
+    diagonals = rng.normal(size=(*size, 2 * n - 1))
+    diagonals[1, 2, n - 2] = 50.0  # offset −1
+    logits = rng.normal(size=(*size, n, n))
+    if causal:
+        logits = np.where(np.tri(n, dtype=bool), logits, np.nan)
+    values = -np.sort(-rng.uniform(size=(*size, n)))
+    one = rng.uniform(0.1, 0.9, size)
+    offset = np.full(size, 0.1)
+    offset[1, 2] = 0.6
+    drop = np.full(size, 0.01)
+    drop[2, 1] = 0.5
+    fields = {
+        "source": "stdlib",
+        "model": "a model",
+        "facts": {"layers": layers, "heads": heads, "documents": 8, "positions": n,
+                  "score": "causal"},
+        "causal": causal,
+        "means": MeanLogits(logits, one, one, diagonals, diagonals[..., :5] + 1j, one, values,
+                            values, 5 * one, np.full(size, np.inf), one),
+        "single": dict.fromkeys(("toeplitz", "szego", "effective_rank", "range"), one),
+        "variance": Variance(np.zeros(size), np.ones(size), offset, np.full(size, 0.05)),
+        "parts": PartShares(*(np.full((*size, 5), 0.25) for _ in range(3)), np.full(size, -0.25)),
+        "embedded": PartShares(*(np.full((1, heads, 5), 0.2),) * 3, np.zeros((1, heads))),
+        "pairs": Pairs(np.array([1.0, 0.01]), np.full((*size, 2), 0.3)) if rotary else None,
+        "ablations": [HeadDrops("zero", 8, -3.0, drop, drop - 0.005, drop + 0.005, (2, 1),
+                                (0.8, 0.7, 0.9), 0.2, 0.3)] if ablated else [],
+        "seconds": {"logits": 1.0},
+    }  # fmt: skip
+    return SpectralReport(**fields | overrides)
+
+
+def flat(report):
+    """Logits that are one number, which explain nothing and have no spectrum."""
+    layers, heads, n, _ = report.means.logits.shape
+    none = np.zeros((layers, heads))
+    means = report.means._replace(
+        logits=np.zeros_like(report.means.logits),
+        diagonals=np.zeros((layers, heads, 2 * n - 1)),
+        singular=np.zeros((layers, heads, n)),
+        effective_rank=none,
+        circulant=np.full_like(none, np.nan),
+    )
+    drops = report.ablations[0]._replace(
+        drop=none, low=none, high=none, head=(0, 0), largest_share=(0.0, 0.0, 0.0)
+    )
+    return report._replace(
+        means=means, variance=Variance(none, none, none, none), ablations=[drops]
+    )
+
+
+CASES = {
+    "plain": report(),
+    "rotary and causal": report(causal=True, rotary=True),
+    "without ablation": report(ablated=False),
+    "one layer and head, few positions": report(layers=3, heads=3, n=4, causal=True),
+    "flat": flat(report()),
+}
+
+
+def test_a_report_is_a_page_numbers_and_figures(tmp_path):
+    case = CASES["rotary and causal"]
+    page = write_spectral(case, tmp_path)
+    figures = {path.stem for path in (tmp_path / "figures").glob("*.png")}
+    assert figures == {figure[0] for figure in drawn.FIGURES}
+    for path in (tmp_path / "figures").glob("*.svg"):
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+    assert "NaN" not in (tmp_path / "spectral.json").read_text()
+    assert json.loads((tmp_path / "spectral.json").read_text()) == spectral_json(case)
+    assert "<script" not in page.read_text()
+    assert len(spectral_table(case).rows) == 3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_drawn(name):
+    case = CASES[name]
+    shown = [figure for figure in drawn.FIGURES if figure[-1](case)]
+    titles = [draw(case).get_suptitle() for _, draw, *_ in shown]
+    assert all(titles)
+    assert ("ablation" in [figure[0] for figure in shown]) == bool(case.ablations)
+    assert ("frequencies" in [figure[0] for figure in shown]) == (case.pairs is not None)
+
+
+@pytest.mark.parametrize(("layers", "causal"), [(12, False), (30, True)])
+def test_large_models_make_light_figures(layers, causal):
+    case = report(layers=layers, heads=12, n=62, causal=causal)
+    figure = render(case, "logits", drawn.logits_figure, "")
+    assert len(figure.svg) < 200_000
+    assert figure == render(case, "logits", drawn.logits_figure, "")
+
+
+def test_findings_say_what_the_numbers_do():
+    found = " ".join(drawn.spectral_findings(CASES["rotary and causal"]))
+    found = found.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
+    assert "Position explains 28 % of the variance of the logits in layer 1" in found
+    assert "most in head 2 of layer 1, 60 %" in found
+    assert "that head looks hardest at offset -1" in found
+    assert "cross terms are -25 %, between -25 % and -25 %" in found
+    assert "50% lies in the 1 that turn" in found.replace(" %", "%")
+    assert "head 1 of layer 2 costs most, 0.5 nats (interval 0.495 to 0.505)" in found
+    assert "holds 80 % of the sum of all drops (interval 70 % to 90 %), more than the 20 %" in found
+
+
+def test_what_is_no_more_than_chance_is_said():
+    case = report()
+    drops = case.ablations[0]
+    weak = case._replace(ablations=[drops._replace(low=drops.drop - 1)])
+    assert "no loss can be told from none over 8 documents" in drawn.spectral_findings(weak)[-1]
+    assert drawn.ablation_figure(weak).get_suptitle() == "No drop can be told from none"
+    spread = case._replace(ablations=[drops._replace(share_by_chance=0.85)])
+    assert "no more than the 85" in drawn.spectral_findings(spread)[-1]
+    assert "In no head does position explain" in " ".join(drawn.spectral_findings(CASES["flat"]))
+
+
+def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawn, "FIGURES", ())
+    case = report(source="<b>x</b>\u202e", model="<script>alert(1)</script>")
+    html = write_spectral(case, tmp_path).read_text()
+    assert "<script" not in html
+    assert "<b>x" not in html
+    assert "\u202e" not in html
+
+
+def test_blocks_are_means_of_what_is_seen():
+    matrix = np.arange(16.0).reshape(4, 4)
+    matrix[0, 2:] = matrix[1, 2:] = np.nan
+    assert np.isnan(drawn._blocks(matrix, 2)[0, 1])
+    assert drawn._blocks(matrix, 2)[1].tolist() == [10.5, 12.5]
+    np.testing.assert_array_equal(drawn._blocks(matrix, 4), matrix)
+
+
+def test_cards_are_short():
+    cards = drawn.spectral_headlines(CASES["plain"])
+    assert [card.value for card in cards[:2]] == ["19\N{NO-BREAK SPACE}%", "14\N{NO-BREAK SPACE}%"]
+    assert all(len(card.value) < 12 for card in cards)
+
+
+def test_scores_are_in_their_units():
+    case = report()
+    for score, shown in (("accuracy", "50.0 points"), ("masked", "0.5 nats"), ("embedding", "0.5")):
+        own = case._replace(facts=case.facts | {"score": score})
+        assert drawn._drop(own, 0.5) == shown
+        assert drawn._worst(own, 2) == (shown.split()[0], "1")
