@@ -34,8 +34,10 @@ SPECTRUM_ROWS = 24  # documents whose logits are taken apart, cut to this many t
 MEASURES = ("range", "effective_rank", "range_centred", "effective_rank_centred")
 
 
-def experiment(run: Run) -> dict[str, Any]:
-    options = take_options("published", folders=("runs",), repeated=("only",))
+OPTIONS = take_options("published", folders=("runs",), repeated=("only",))
+
+
+def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
     sizes = PUBLISHED if options.published else QUICK if run.quick else Sizes()
     names = options.only or list(variants(sizes))[: 2 if run.quick else None]
     rows: dict[str, dict[str, Any]] = {task: {} for task in TASKS}
@@ -148,7 +150,6 @@ def spectra(trained: Trained, held_out: Examples) -> dict[str, Any]:
     ids = held_out.ids[long][:SPECTRUM_ROWS, :SPECTRUM_ROWS]
 
     @jax.jit
-    @jax.vmap
     def measure(params):
         seen = trained.apply(params, ids, trace=True).transformer
         L = seen.logits  # [layers, rows, heads, n, n]
@@ -165,10 +166,15 @@ def spectra(trained: Trained, held_out: Examples) -> dict[str, Any]:
         found["size"] = jnp.sqrt(jnp.mean(C**2, axis=(1, 2, 3, 4)))
         return found
 
-    return {
-        str(step): measure(jax.tree.map(lambda x, i=index: x[i], trained.params))
-        for index, step in enumerate(trained.steps)
-    }
+    def at(index):
+        every = [
+            jax.tree.map(lambda x, seed=seed: x[index, seed], trained.params)
+            for seed in range(trained.curve.shape[1])
+        ]
+        found = [measure(params) for params in every]
+        return jax.tree.map(lambda *x: np.stack(x), *jax.device_get(found))
+
+    return {str(step): at(index) for index, step in enumerate(trained.steps)}
 
 
 def contraction(rows: dict[str, Any], sizes: Sizes) -> dict[str, Any]:

@@ -50,7 +50,8 @@ def test_the_commands_named_exist():
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
     from jaxpe import _commands
 
-    for command in set(re.findall(r"`?jaxpe (report|export|encodings|train|audit)", README)):
+    commands = "report|export|encodings|train|audit|spectral"
+    for command in set(re.findall(rf"`?jaxpe ({commands})", README)):
         assert callable(getattr(_commands, command))
     for option in set(
         re.findall(r"--([a-z-]+)", re.findall(r"^jaxpe report sst2.*$", README, re.M)[0])
@@ -67,7 +68,7 @@ def test_versions_agree():
 def test_every_public_name_is_documented_with_an_example():
     functions = [
         (name, value)
-        for room in (jaxpe, jaxpe.nn, jaxpe.training, jaxpe.data)
+        for room in (jaxpe, jaxpe.nn, jaxpe.training, jaxpe.data, jaxpe.spectral)
         for name, value in vars(room).items()
         if callable(value)
         and not isinstance(value, type)
@@ -79,8 +80,8 @@ def test_every_public_name_is_documented_with_an_example():
         assert ">>>" in (value.__doc__ or ""), f"{name} has no example"
 
 
-def test_geometry_and_encodings_import_neither_flax_nor_optax_nor_files():
-    for room in ("geometry", "encodings"):
+def test_pure_rooms_import_neither_flax_nor_optax_nor_files():
+    for room in ("geometry", "encodings", "spectral"):
         for path in (ROOT / "jaxpe" / room).glob("*.py"):
             text = path.read_text()
             assert not re.search(r"^\s*(import|from) (flax|optax|pathlib|os|io)\b", text, re.M), (

@@ -4,6 +4,7 @@ A Toeplitz matrix T_ij = t_{j−i} is held as its diagonals, `[2n − 1]`, from 
 left corner, to t_{n−1}; t_0 stands in the middle.
 """
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -187,8 +188,28 @@ def descending_values(A: Inexact[Array, "... n n"], kind: str) -> Float[Array, "
     """Eigenvalues of the symmetric part, or singular values."""
     check_kind(kind)
     if kind == "singular":
-        return jnp.linalg.svd(A, compute_uv=False)
-    return jnp.linalg.eigvalsh(symmetric_part(A), symmetrize_input=False)[..., ::-1]
+        return _one_by_one(lambda A: jnp.linalg.svd(A, compute_uv=False), A)
+    values = _one_by_one(
+        lambda A: jnp.linalg.eigvalsh(A, symmetrize_input=False), symmetric_part(A)
+    )
+    return values[..., ::-1]
+
+
+def _one_by_one(values: Callable[[Array], Array], A: Array) -> Array:
+    """The values of every matrix; on a CPU of one matrix after another.
+
+    LAPACK's batches are shared out among the threads that run the program. Two decompositions of
+    batches at once, each on one of two threads, wait for ever for a thread that is free (jaxlib
+    0.10, seen on two cores).
+    """
+
+    def loop(A: Array) -> Array:
+        found = lax.map(values, A.reshape(-1, *A.shape[-2:]))
+        return found.reshape(A.shape[:-1])
+
+    if A.ndim == 2 or 0 in A.shape:
+        return values(A)
+    return lax.platform_dependent(A, cpu=loop, default=values)
 
 
 def check_kind(kind: str) -> None:
