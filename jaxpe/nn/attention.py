@@ -73,8 +73,8 @@ class Gates(NamedTuple):
         fill: `[..., n, heads, width]`, or fewer axes in front; zero when None.
     """
 
-    open: Float[Array, "*heads"]
-    fill: Float[Array, "*heads width"] | None = None
+    open: Float[Array, "*open"]
+    fill: Float[Array, "*fill width"] | None = None
 
 
 class Attended(NamedTuple):

@@ -109,7 +109,7 @@ class Transformer(nnx.Module):
         token_types: Int[ArrayLike, "... n"] | None = None,
         cache: Cache | None = None,
         gates: Float[ArrayLike, "layers *heads"] | None = None,
-        gate_fill: Float[ArrayLike, "layers *heads width"] | None = None,
+        gate_fill: Float[ArrayLike, "layers *filled width"] | None = None,
         dropout_key: Array | None = None,
         trace: bool = False,
     ) -> TransformerOutput:

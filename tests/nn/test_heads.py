@@ -51,6 +51,8 @@ def test_pooling():
     np.testing.assert_array_equal(nn.pooled(hidden, pooling="first"), hidden[:, 0])
     np.testing.assert_array_equal(nn.pooled(hidden), hidden.mean(1))
     np.testing.assert_array_equal(nn.pooled(hidden, mask, pooling="last"), hidden[[0, 1], [1, 2]])
+    padded = nn.pooled(hidden, mask, pooling="mean_padded")
+    np.testing.assert_array_equal(padded, hidden.mean(1))
     large = jnp.full((1, 512, 4), 300.0, jnp.float16)
     assert (nn.pooled(large, np.ones((1, 512), bool)) == 300).all()
 

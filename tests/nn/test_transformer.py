@@ -13,6 +13,7 @@ from tests.nn.models import (
     BLOCKS,
     HEAD_DIM,
     HEADS,
+    LATENT,
     N,
     config,
     coordinates,
@@ -120,9 +121,9 @@ def test_a_cache_gives_what_the_whole_row_gives(name):
     check_cache(encoding_for(name), {"num_layers": 1})
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("kind", [*BLOCKS, "keys_from_embeddings"])
 def test_a_cache_works_in_every_block(kind):
-    check_cache(encoding_for("rope"), BLOCKS[kind])
+    check_cache(encoding_for("rope"), BLOCKS.get(kind, {"keys_from": "embeddings"}))
 
 
 def check_cache(encoding, changes):
@@ -240,6 +241,53 @@ def test_gates_ablate_heads_before_the_output_projection():
     by_row = run(params, np.array([[[[1.0, 1.0]], [[0.0, 1.0]]]]))
     np.testing.assert_allclose(by_row[0], run(params, ones)[0], atol=1e-12)
     assert np.abs(by_row[1] - run(params, ones)[1]).max() > 1e-3
+
+
+def test_keys_and_values_may_come_from_the_embeddings():
+    ids = some_ids(2, N)
+    for norm in ("pre", "post"):
+        shared = {"norm_position": norm, "keys_from": "embeddings"}
+        apply, params = encoder(encoding_for("sinusoidal"), **shared)
+        out = apply(params, ids, trace=True)
+        layer = jax.tree.map(lambda x: x[1], params["layers"])
+        attention = layer["attention"]
+
+        def read(x, name, layer=layer, attention=attention, norm=norm):
+            x = normed(x, layer["attention_norm"]) if norm == "pre" else x
+            kernel, bias = (attention[name][part].get_value() for part in ("kernel", "bias"))
+            return (x @ kernel + bias.reshape(1, 1, -1)).reshape(2, N, HEADS, HEAD_DIM)
+
+        q, k = read(out.hidden_states[1], "query"), read(out.hidden_states[0], "key")
+        logits = np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(HEAD_DIM)
+        np.testing.assert_allclose(out.logits[1], logits, atol=1e-10)
+        v = read(out.hidden_states[0], "value")
+        heads = np.einsum("bhqk,bkhd->bqhd", out.weights[1], v)
+        np.testing.assert_allclose(out.heads[1], heads, atol=1e-10)
+
+
+def normed(x, norm):
+    scale, bias = (norm[part].get_value() for part in ("scale", "bias"))
+    x = x - x.mean(-1, keepdims=True)
+    x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
+    return x * scale.reshape(1, 1, -1) + bias.reshape(1, 1, -1)
+
+
+def test_closed_gates_give_what_fills_them():
+    apply, params = encoder(encoding_for("rope"), latent=LATENT)
+    ids, half = some_ids(2, N), np.full((2, HEADS), 0.25)
+    run = jax.jit(lambda gates, fill: apply(params, ids, gates=gates, gate_fill=fill).hidden)
+    heads = np.asarray(jax.jit(lambda: apply(params, ids, trace=True).heads)())
+    assert heads.shape == (2, 2, N, HEADS, LATENT.value_dim)
+    # Filled with what would have passed, a gate changes nothing.
+    np.testing.assert_allclose(run(half, heads), apply(params, ids).hidden, atol=1e-10)
+    fill = np.random.default_rng(0).standard_normal((2, HEADS, LATENT.value_dim))
+    everywhere = np.broadcast_to(fill[:, None, None], heads.shape)
+    np.testing.assert_allclose(run(half, fill), run(half, everywhere), atol=1e-12)
+    assert np.abs(run(half, fill) - run(half, 0 * fill)).max() > 1e-2
+    with pytest.raises(ValueError, match="gate_fill fills closed gates: pass gates with it"):
+        apply(params, ids, gate_fill=fill)
+    with pytest.raises(ValueError, match=r"gate_fill has shape \(2, 2, 5\): pass \[layers, "):
+        apply(params, ids, gates=half, gate_fill=np.ones((2, 2, 5)))
 
 
 def test_scan_remat_and_unrolling_have_one_set_of_parameters():
