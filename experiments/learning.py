@@ -138,12 +138,20 @@ def position_vectors(encoder: BertEncoder, *, length: int = LENGTH) -> jax.Array
     return encoder.encoding.vectors(params, jnp.arange(length))
 
 
-def spearman(x: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """The rank correlation and the 95 % interval of its bootstrap."""
+def spearman(
+    x: np.ndarray, y: np.ndarray, families: Sequence[str] | None = None
+) -> dict[str, float]:
+    """The rank correlation and the 95 % interval of its bootstrap.
+
+    With families whole ones are drawn: encodings of one kind are no independent points.
+    """
     rng = np.random.default_rng(0)
+    names = np.arange(len(x)) if families is None else np.asarray(families)
+    members = [np.flatnonzero(names == name) for name in np.unique(names)]
     draws = []
     for _ in range(2000):
-        chosen = rng.integers(0, len(x), len(x))
+        drawn = rng.integers(0, len(members), len(members))
+        chosen = np.concatenate([members[family] for family in drawn])
         if len(np.unique(x[chosen])) > 1 and len(np.unique(y[chosen])) > 1:
             draws.append(stats.spearmanr(x[chosen], y[chosen]).statistic)
     low, high = np.quantile(draws, (0.025, 0.975)) if draws else (np.nan, np.nan)

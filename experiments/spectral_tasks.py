@@ -32,6 +32,7 @@ TASKS = {"distance": "Task 1, distance", "count": "Task 2, count"}
 CONVERGED = 0.9
 SPECTRUM_ROWS = 24  # documents whose logits are taken apart, cut to this many tokens
 MEASURES = ("range", "effective_rank", "range_centred", "effective_rank_centred")
+FAMILIES = ("mla", "rope", "alibi", "t5", "shaw", "nope")  # by name; the others are added
 
 
 OPTIONS = take_options("published", folders=("runs",), repeated=("only",))
@@ -44,20 +45,19 @@ def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
     for name in names:
         for task in TASKS:
             trained, (_, held_out) = train(task, name, sizes, options.runs)
-            rows[task][name] = analysed(trained, held_out, sizes)
+            rows[task][name] = analysed(trained, held_out, sizes, variants(sizes)[name].causal)
             found = rows[task][name]
             print(f"{task} {name}: {found['accuracy']['mean']:.3f}", flush=True)
     result = {
         "sizes": sizes.__dict__,
         "tasks": rows,
-        "published_clean": [n for n in names if n.startswith("published")],
-        "contraction": {task: contraction(rows[task], sizes) for task in TASKS},
+        "contraction": {task: contraction(rows[task]) for task in TASKS},
     }
-    draw(run, result, sizes)
+    draw(run, result)
     return result
 
 
-def analysed(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, Any]:
+def analysed(trained: Trained, held_out: Examples, sizes: Sizes, causal: bool) -> dict[str, Any]:
     """Everything about the models of one variant on one task."""
     last = jax.tree.map(lambda x: x[-1], trained.params)
     right = correct(trained, last, held_out)
@@ -72,10 +72,10 @@ def analysed(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, An
         "mean_accuracy_over_training": summary(trained.curve.mean(axis=0)),
         "looks": trained.looks,
         "curve": trained.curve,
-        "training_loss": trained.losses[-sizes.look_every :].mean(axis=0),
+        "training_loss": trained.losses[-30:].mean(axis=0),
         "seconds": trained.seconds,
         "ablation": ablated,
-        "spectra": spectra(trained, held_out),
+        "spectra": spectra(trained, held_out, causal=causal),
     }
 
 
@@ -101,7 +101,11 @@ def correct(trained: Trained, params: Any, data: Examples) -> np.ndarray:
 
 
 def ablations(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, Any]:
-    """What every head is worth along the training, by zero and, at the end, by mean ablation."""
+    """What every head is worth along the training, by zero and, at the end, by mean ablation.
+
+    Drops up to two standard errors of a difference of two accuracies count as nothing.
+    """
+    noise = 2 * (2 * 0.25 / sizes.looked_at) ** 0.5
     seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out.batch())
     shape = {"layers": sizes.layers, "heads": sizes.heads, "batch_size": 1}
 
@@ -124,7 +128,7 @@ def ablations(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, A
         params = jax.tree.map(lambda x, index=index: x[index], trained.params)
         last = step == trained.steps[-1]
         for kind in ("zero", "mean") if last else ("zero",):
-            row = deposited(by_seed[kind](params, seen).drop)
+            row = deposited(by_seed[kind](params, seen).drop, noise)
             if last:
                 found[kind] = row
             if kind == "zero":
@@ -132,20 +136,27 @@ def ablations(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, A
     return found
 
 
-def deposited(drop: jax.Array) -> dict[str, Any]:
-    """The index of drops `[seeds, layers, heads]`."""
-    found = spectral.deposit(drop)
+def deposited(drop: jax.Array, noise: float) -> dict[str, Any]:
+    """The index of drops `[seeds, layers, heads]`; shares over the seeds that lose something."""
+    found = spectral.deposit(drop, noise=noise)
+    some = np.asarray(found.total_drop) > 0
     return {
         "drop": drop,
-        "largest_share": summary(found.largest_share),
-        "entropy": summary(found.entropy),
+        "noise": noise,
+        "seeds_that_lose": int(some.sum()),
+        "largest_share": summary(np.asarray(found.largest_share)[some]),
+        "entropy": summary(np.asarray(found.entropy)[some]),
         "largest_drop": summary(found.largest_drop),
         "head": [[int(a), int(b)] for a, b in zip(found.layer, found.head, strict=True)],
     }
 
 
-def spectra(trained: Trained, held_out: Examples) -> dict[str, Any]:
-    """Spectra of the logits of documents, by layer and along the training."""
+def spectra(trained: Trained, held_out: Examples, *, causal: bool) -> dict[str, Any]:
+    """Spectra of the logits of rows cut to 24 tokens, by layer and along the training.
+
+    Under a causal mask what is masked counts as 0.
+    """
+    allowed = np.tri(SPECTRUM_ROWS, dtype=bool) if causal else None
     long = held_out.mask.sum(axis=1) >= SPECTRUM_ROWS
     ids = held_out.ids[long][:SPECTRUM_ROWS, :SPECTRUM_ROWS]
 
@@ -154,17 +165,14 @@ def spectra(trained: Trained, held_out: Examples) -> dict[str, Any]:
         seen = trained.apply(params, ids, trace=True).transformer
         L = seen.logits  # [layers, rows, heads, n, n]
         # What softmax sees of them: a constant added to a row changes no weight.
-        C = L - jnp.mean(L, axis=-1, keepdims=True)
+        C = L - jnp.mean(L, axis=-1, keepdims=True, where=allowed)
         found = {}
         for name, matrix in (("", L), ("_centred", C)):
-            found[f"range{name}"] = spectral.spectrum(matrix).range
-            singular = spectral.spectrum(matrix, kind="singular")
+            found[f"range{name}"] = spectral.spectrum(matrix, mask=allowed).range
+            singular = spectral.spectrum(matrix, kind="singular", mask=allowed)
             found[f"effective_rank{name}"] = singular.effective_rank
-        found = {name: jnp.mean(value, axis=(1, 2)) for name, value in found.items()}
-        residual = jax.vmap(jax.vmap(spectral.toeplitz_residual))
-        found["toeplitz_residual"] = jnp.mean(residual(jnp.mean(L, axis=1)), axis=1)
-        found["size"] = jnp.sqrt(jnp.mean(C**2, axis=(1, 2, 3, 4)))
-        return found
+        found["size"] = jnp.sqrt(jnp.mean(C**2, axis=(-2, -1), where=allowed))
+        return {name: jnp.mean(value, axis=(1, 2)) for name, value in found.items()}
 
     def at(index):
         every = [
@@ -177,37 +185,47 @@ def spectra(trained: Trained, held_out: Examples) -> dict[str, Any]:
     return {str(step): at(index) for index, step in enumerate(trained.steps)}
 
 
-def contraction(rows: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
+def contraction(rows: dict[str, Any]) -> dict[str, Any]:
     """Rank correlations over the clean encodings: does a contracted spectrum converge sooner?
 
-    Steps to 90 % where a model that does not come there counts as one look later than the last; and
-    the mean accuracy over the training, which needs no threshold.
+    Asked before looking: the range of centred logits at the start against the mean accuracy over
+    the training, which needs no threshold. The others beside it are many; one in twenty of them is
+    outside its interval by chance. A model that never comes to 90 % counts as one look later.
     """
     clean = [name for name in rows if not name.startswith("published")]
     if len(clean) < 4:
         return {}
-    never = sizes.steps + sizes.look_every
+    last = max(row["looks"][-1] for row in rows.values())
+    never = last + rows[clean[0]]["looks"][1]
     steps = [[never if s is None else s for s in rows[n]["steps_to_90"]] for n in clean]
     outcomes = {
         "steps_to_90": np.mean(steps, axis=1),
         "mean_accuracy": np.array([rows[n]["mean_accuracy_over_training"]["mean"] for n in clean]),
     }
-    found: dict[str, Any] = {"encodings": clean}
-    for when, at in (("at_start", "0"), ("at_end", str(sizes.steps))):
+    families = [family(name) for name in clean]
+    unsolved = [n for n in clean if None in rows[n]["steps_to_90"]]
+    found: dict[str, Any] = {"encodings": clean, "families": families, "unsolved": unsolved}
+    for when, at in (("at_start", "0"), ("at_end", str(last))):
         for measure in MEASURES:
             spread = np.array([np.mean(rows[n]["spectra"][at][measure]) for n in clean])
             for outcome, values in outcomes.items():
-                found[f"{when}/{measure}/{outcome}"] = spearman(spread, values)
+                found[f"{when}/{measure}/{outcome}"] = spearman(spread, values, families)
     return found
 
 
+def family(name: str) -> str:
+    """What kind of encoding it is."""
+    return next((family for family in FAMILIES if family in name), "added")
+
+
 def summary(values: Any) -> dict[str, Any]:
-    """Mean over seeds, half of its 95 % interval, and the seeds."""
+    """Mean over seeds, half of its 95 % interval, and the seeds; NaN of none."""
     values = [float(value) for value in values]
-    return {"mean": float(np.mean(values)), "half": interval(values), "seeds": values}
+    mean = float(np.mean(values)) if values else float("nan")
+    return {"mean": mean, "half": interval(values), "seeds": values}
 
 
-def draw(run: Run, result: dict[str, Any], sizes: Sizes) -> None:
+def draw(run: Run, result: dict[str, Any]) -> None:
     draw_curves(run, result)
     draw_deposits(run, result)
     draw_heads(run, result)
@@ -260,14 +278,11 @@ def draw_deposits(run: Run, result: dict[str, Any]) -> None:
     for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
         for place, name in enumerate(names):
             row = result["tasks"][task][name]
-            found = row["ablation"]["zero"]["largest_share"]
-            solved = row["accuracy"]["mean"] > 0.5
-            axis.errorbar(
-                found["mean"], place, xerr=found["half"], fmt="o" if solved else "x",
-                color=colour(name), ms=5, lw=1,
-            )  # fmt: skip
+            shares = row["ablation"]["zero"]["largest_share"]["seeds"]
+            mark = "o" if row["accuracy"]["mean"] > 0.5 else "x"
+            axis.plot(shares, [place] * len(shares), mark, color=colour(name), ms=5, alpha=0.7)
         axis.axvline(1 / heads, color=GREY, lw=0.8, ls=":")
-        axis.set(title=title, xlim=(0, 1), xlabel="largest share (× below 50 % accuracy)")
+        axis.set(title=title, xlim=(0, 1), xlabel="each seed (× below 50 % accuracy)")
         axis.set_yticks(range(len(names)), names if axis is axes[0, 0] else [""] * len(names))
         axis.invert_yaxis()
     save(run, "spectral_tasks_deposits", figure)
@@ -309,7 +324,7 @@ def draw_contraction(run: Run, result: dict[str, Any]) -> None:
             x = np.mean(rows[name]["spectra"]["0"]["range_centred"])
             y = rows[name]["mean_accuracy_over_training"]
             axis.errorbar(x, y["mean"], yerr=y["half"], fmt="o", color=colour(name), ms=5, lw=1)
-        axis.set(title=title, xlabel="eigenvalue range of logits at ‖L‖ = 1, at the start")
+        axis.set(title=title, xlabel="eigenvalue range of centred logits, norm 1, at the start")
     axes[0, 0].set_ylabel("mean accuracy over training")
     for label, shade in LEGEND:
         axes[0, 0].plot([], [], "o", color=shade, label=label)

@@ -39,12 +39,13 @@ class Sizes:
     triggers: int = 10
     latent_rank: int = 16
     batch: int = 64
-    steps: int = 600
+    steps: int = 600  # where there are no epochs
+    epochs: int | None = None
     rate: float = 2e-3
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 1e-5
     seeds: int = 3
-    look_every: int = 30
+    look_every: int | None = 30  # None: a hundred times
     looked_at: int = 512  # held-out rows
     published: bool = False
 
@@ -52,7 +53,7 @@ class Sizes:
 PUBLISHED = Sizes(
     vocab_size=574, dim=256, heads=16, layers=6, hidden=512, dropout=0.1, rows=100_000,
     segments=(25, 70, 25), length=120, most=100, triggers=30, latent_rank=64, batch=512,
-    steps=13_600, rate=1e-4, betas=(0.98, 0.9), look_every=136, published=True,
+    epochs=100, rate=1e-4, betas=(0.98, 0.9), look_every=None, published=True,
 )  # fmt: skip
 QUICK = Sizes(rows=400, steps=4, seeds=2, look_every=2, looked_at=64)
 
@@ -251,19 +252,21 @@ def train(
     )
     params = start(jax.random.split(jax.random.key(0), sizes.seeds))
     path = None if folder is None else folder / f"{task}-{name}.npz"
+    made_with = repr((task, sizes, variant._replace(make=None)))
     if path is not None and path.is_file():
-        return _read(path, apply, params), parts
+        return _read(path, apply, params, made_with), parts
     trained = _train(apply, params, parts, sizes)
     if path is not None:
-        _write(path, trained)
+        _write(path, trained, made_with)
     return trained, parts
 
 
 def _train(apply, params, parts: tuple[Examples, Examples], sizes: Sizes) -> Trained:
     fit, held_out = (jax.tree.map(jnp.asarray, part.batch()) for part in parts)
     seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out)
+    steps, every = updates(sizes, len(parts[0].ids))
     schedule = training.learning_rate_schedule(
-        peak=sizes.rate, steps=sizes.steps, warmup=math.ceil(0.06 * sizes.steps), decay="cosine"
+        peak=sizes.rate, steps=steps, warmup=math.ceil(0.06 * steps), decay="cosine"
     )
     optimizer = training.adamw(
         schedule, weight_decay=sizes.weight_decay, b1=sizes.betas[0], b2=sizes.betas[1]
@@ -282,8 +285,8 @@ def _train(apply, params, parts: tuple[Examples, Examples], sizes: Sizes) -> Tra
 
     look = jax.jit(jax.vmap(partial(accuracy, apply), in_axes=(0, None)))
     rng = np.random.default_rng(2)
-    shape = (sizes.look_every, sizes.seeds, sizes.batch)
-    looks = list(range(0, sizes.steps + 1, sizes.look_every))
+    shape = (every, sizes.seeds, sizes.batch)  # rows are drawn with replacement
+    looks = list(range(0, steps + 1, every))
     kept = sorted({0, *(looks[round(share * (len(looks) - 1))] for share in (0.2, 0.5, 1))})
     kept_params, losses, curve = [jax.device_get(params)], [], [look(params, seen)]
     begun = time.perf_counter()
@@ -301,20 +304,30 @@ def _train(apply, params, parts: tuple[Examples, Examples], sizes: Sizes) -> Tra
     )
 
 
+def updates(sizes: Sizes, rows: int) -> tuple[int, int]:
+    """Steps of a training, and after how many the held-out rows are looked at."""
+    steps = sizes.steps if sizes.epochs is None else math.ceil(sizes.epochs * rows / sizes.batch)
+    every = max(1, steps // 100) if sizes.look_every is None else sizes.look_every
+    return steps - steps % every, every
+
+
 def accuracy(apply, params, batch, **options) -> jax.Array:
     logits = apply(params, batch["ids"], mask=batch["mask"], **options).logits
     return jnp.mean(jnp.argmax(logits, axis=-1) == batch["labels"], dtype=jnp.float32)
 
 
-def _write(path: Path, trained: Trained) -> None:
+def _write(path: Path, trained: Trained, made_with: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(trained.params))}
     others = {"steps": trained.steps, "looks": trained.looks, "curve": trained.curve}
-    np.savez(path, **leaves, **others, losses=trained.losses, seconds=trained.seconds)
+    others |= {"losses": trained.losses, "seconds": trained.seconds, "made_with": made_with}
+    np.savez(path, **leaves, **others)
 
 
-def _read(path: Path, apply, params) -> Trained:
+def _read(path: Path, apply, params, made_with: str) -> Trained:
     with np.load(path) as file:
+        if str(file["made_with"]) != made_with:
+            raise SystemExit(f"{path} was trained otherwise ({file['made_with']}): take it away")
         structure = jax.tree.structure(params)
         leaves = [file[f"leaf_{i}"] for i in range(structure.num_leaves)]
         return Trained(

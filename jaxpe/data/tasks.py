@@ -25,7 +25,7 @@ class Examples(NamedTuple):
         mask: false on padding.
         labels: the right answers, below `num_classes`.
         scored: which labels count, of the shape of the labels.
-        ambiguous: rows whose label the rule of the task does not determine.
+        ambiguous: rows that may be read in more than one way.
         vocab_size: ids are below it.
         num_classes: labels are below it.
     """
@@ -94,7 +94,8 @@ def relative_distance(
         right: most words after w2.
         length: of a row.
         triggers_in_filler: draw fillers from all words, as the published code does: in about 20 %
-            of its rows a trigger occurs twice, and the rows are `ambiguous`.
+            of its rows a trigger occurs more than once, and the rows are `ambiguous` (in a fifth
+            of these only one w1 stands before a w2). Fewer words make more of them.
         seed: of everything drawn.
 
     Raises:

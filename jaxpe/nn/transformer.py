@@ -125,7 +125,8 @@ class Transformer(nnx.Module):
             token_types: kinds of token, all 0 when None.
             cache: of earlier tokens, to which these are appended (decoders).
             gates: factors of each layer's heads before the output projection, `[layers, heads]`;
-                0 ablates a head. They may have axes between, which broadcast to `[..., n, heads]`.
+                0 ablates a head, with what the encoding's `value` hook adds to it. They may have
+                axes between, which broadcast to `[..., n, heads]`.
             gate_fill: what a head gives as far as its gate is closed, `[layers, heads, width]`,
                 with axes between as for gates; zero when None. The mean of `heads` over documents
                 makes mean ablation.

@@ -145,9 +145,11 @@ def szego(
 ) -> Szego:
     """Compare the spectrum of the n × n section with the symbol at the n Fourier frequencies.
 
-    For a symbol that is integrable, the eigenvalues of Hermitian sections are distributed as f for
-    n → ∞ (Szegő; Grenander & Szegő 1958), the singular values of any as |f| (Parter 1986, Avram
-    1988). At finite n `distance` says how far that is off: of the order of the bandwidth over n.
+    For a bounded symbol the eigenvalues of Hermitian sections are distributed as f for n → ∞
+    (Szegő; Grenander & Szegő 1958), the singular values of any as |f| (Parter 1986, Avram 1988).
+    At finite n `distance` says how far that is off: for t_k = 0 beyond a bandwidth, of the order of
+    the bandwidth over n. It falls too where one eigenvalue outgrows all others, as for t_k = 1 or
+    −|k|, which have no such symbol: a small distance alone is no sign of one.
 
     Args:
         diagonals: t_k; beyond those given they are 0.

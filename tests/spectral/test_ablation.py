@@ -126,6 +126,25 @@ def test_deposit_in_one_head_and_in_all():
     assert spectral.deposit(np.ones((1, 1))).entropy == 0  # one head has it all
 
 
+def test_deposit_leaves_out_noise_and_keeps_nan():
+    drop = np.array([[0.5, 0.02], [0.01, -0.3]])
+    assert spectral.deposit(drop, noise=0.05).largest_share == 1
+    assert spectral.deposit(drop).largest_share < 0.95
+    helped = spectral.deposit(np.array([[-0.2, -0.3], [-0.05, -0.1]]))
+    assert (helped.layer, helped.head) == (1, 0)
+    np.testing.assert_allclose([helped.largest_drop, helped.total_drop], [-0.05, 0])
+    missing = spectral.deposit(np.array([[np.nan, 0.1], [0.1, 0.1]]))
+    assert np.isnan([missing.largest_share, missing.entropy, missing.total_drop]).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_sums_of_narrow_heads_are_wide(dtype):
+    sums = spectral.sum_heads(jnp.full((1, 64, 64, 1, 2), 3, dtype))
+    assert sums.count == 64 * 64
+    assert sums.total.dtype == jnp.float32
+    np.testing.assert_array_equal(sum([sums] * 20).mean, np.full((1, 1, 2), 3.0))
+
+
 def test_bad_input(model, batch):
     apply, params = model
     with pytest.raises(
@@ -136,6 +155,10 @@ def test_bad_input(model, batch):
         spectral.head_gates([(-1, 0)], layers=LAYERS, heads=HEADS)
     with pytest.raises(ValueError, match="the score does not look at its gates"):
         spectral.ablate_heads(lambda gates: apply(params, **batch).logits, layers=2, heads=3)
+    with pytest.raises(ValueError, match="the score does not look at its gates"):
+        spectral.ablate_heads(jax.jit(lambda gates: jnp.ones(3).sum()), layers=2, heads=3)
+    with pytest.raises(ValueError, match=r"heads have shape \(3,\): pass \[layers, ..., n, "):
+        spectral.sum_heads(jnp.ones(3))
     with pytest.raises(ValueError, match=r"gates have shape \(2, 4\)"):
         spectral.ablate_heads(
             lambda gates: apply(params, **batch, gates=gates).logits, layers=2, heads=4
