@@ -16,9 +16,9 @@ from jaxpe.auditing.kernel import kernel_pairs as kernel_pairs
 from jaxpe.auditing.kernel import train_both as train_both
 from jaxpe.auditing.reading import read_spectral_subject as read_spectral_subject
 from jaxpe.auditing.reading import read_subject as read_subject
-from jaxpe.auditing.spectra import SpectralSubject as SpectralSubject
 from jaxpe.auditing.spectra import spectra_of as spectra_of
-from jaxpe.auditing.spectra import spectral_subject as spectral_subject
+from jaxpe.auditing.spectral_documents import SpectralSubject as SpectralSubject
+from jaxpe.auditing.spectral_documents import spectral_subject as spectral_subject
 from jaxpe.auditing.statements import statements_on_corpus as statements_on_corpus
 from jaxpe.auditing.statements import statements_on_model as statements_on_model
 from jaxpe.auditing.subject import Geometry as Geometry

@@ -9,11 +9,12 @@ from flax import nnx
 import jaxpe
 from jaxpe import auditing, nn
 from jaxpe._errors import InputError
-from jaxpe.auditing import spectra
+from jaxpe.auditing import ablating, logit_sums, spectra, spectral_documents
 from jaxpe.data import LabelledTokens, tokens_from_ids
 from jaxpe.training.documents import Vocabulary
 
-LENGTH, HEADS, DOCUMENTS = 6, 2, 24
+# As many layers, heads and positions as in tests of the command: what is compiled serves both.
+LENGTH, LAYERS, HEADS, WIDTH, DOCUMENTS = 6, 2, 4, 8, 24
 
 
 def documents(*, rows=DOCUMENTS, length=LENGTH, seed=0):
@@ -23,8 +24,15 @@ def documents(*, rows=DOCUMENTS, length=LENGTH, seed=0):
 
 
 def config(**options):
-    sizes = {"vocab_size": 12, "dim": 8, "num_layers": 2, "num_heads": HEADS, "init_scale": 0.3}
-    return nn.TransformerConfig(**sizes | {"embedding_scale": 1.0} | options)
+    sizes = {
+        "vocab_size": 12,
+        "dim": 8,
+        "num_layers": LAYERS,
+        "num_heads": HEADS,
+        "head_dim": WIDTH,
+    }
+    scales = {"init_scale": 0.3, "embedding_scale": 1.0}
+    return nn.TransformerConfig(**sizes | scales | options)
 
 
 def subject(module, score, *, examples=12, seed=0, **options):
@@ -46,10 +54,24 @@ def biased():
 
 @pytest.fixture(scope="module")
 def rotary():
-    decoder = nn.Decoder(config(), encoding=jaxpe.rope(head_dim=4, base=4.0), rngs=nnx.Rngs(1))
+    """In the first head nothing turns but the first pair of entries."""
+    decoder = nn.Decoder(config(), encoding=jaxpe.rope(head_dim=WIDTH, base=4.0), rngs=nnx.Rngs(1))
     model = nn.CausalLM(decoder, rngs=nnx.Rngs(2))
+    kernel, pairs = decoder.layers.attention.query.kernel, WIDTH // 2
+    others = jnp.array([k for k in range(WIDTH) if k % pairs])
+    kernel[...] = kernel[...].at[0, :, others].set(0)
     of = subject(model, "causal")
     return of, auditing.spectra_of(of)
+
+
+@pytest.fixture(scope="module")
+def traced(rotary):
+    """Logits of the rows, and what heads give on the documents."""
+    of, _ = rotary
+    apply, params = nn.functional(of.transformer)
+    trace = jax.jit(lambda ids: apply(params, ids, trace=True))  # both have one shape
+    logits = np.asarray(trace(of.rows).logits, np.float64)
+    return logits, trace(of.documents["ids"]).heads
 
 
 def test_logits_of_the_offset_alone_are_said_to_be(biased):
@@ -61,7 +83,7 @@ def test_logits_of_the_offset_alone_are_said_to_be(biased):
     np.testing.assert_allclose(parts.share[..., -1], 1, atol=1e-5)
     np.testing.assert_allclose(parts.cross, 0, atol=1e-5)
     slopes = jaxpe.attention_logits(
-        jaxpe.alibi(num_heads=HEADS), (), *(jnp.zeros((LENGTH, HEADS, 4)),) * 2,
+        jaxpe.alibi(num_heads=HEADS), (), *(jnp.zeros((LENGTH, HEADS, WIDTH)),) * 2,
         q_positions=jnp.arange(LENGTH), k_positions=jnp.arange(LENGTH),
     )  # fmt: skip
     np.testing.assert_allclose(biased.means.logits[1], slopes, atol=1e-6)
@@ -70,17 +92,20 @@ def test_logits_of_the_offset_alone_are_said_to_be(biased):
 
 
 def test_logits_without_position_are_those_of_the_tokens():
-    encoder = nn.Encoder(config(num_layers=1), rngs=nnx.Rngs(0))
-    found = auditing.spectra_of(subject(encoder, "embedding", rows=400, examples=200), ablate=False)
-    assert np.abs(found.variance.position).max() < 0.02
-    assert found.variance.position.min() < 0 or found.variance.offset.min() < 0  # not clipped
-    assert found.embedded.share[..., 0] == pytest.approx(1)
+    encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
+    of = subject(encoder, "embedding", rows=400, examples=200)
+    (one, other), _ = logit_sums.sum_logits(of)
+    both = one + other
+    means = [spectra._means(sums.parts) for sums in (one, other, both)]
+    variance = spectra._variance(means[:2], means[2], causal=False)
+    assert np.abs(variance.position).max() < 0.02
+    assert variance.position.min() < 0 or variance.offset.min() < 0  # not clipped
+    assert spectra._shares(both.embedded).share[..., 0] == pytest.approx(1)
 
 
-def test_means_are_those_of_traced_logits(rotary):
-    of, found = rotary
+def test_means_are_those_of_traced_logits(rotary, traced):
+    (_, found), (logits, _) = rotary, traced
     seen = np.tri(LENGTH, dtype=bool)
-    logits = np.asarray(of.transformer(jnp.asarray(of.rows), trace=True).logits, np.float64)
     mean = found.means.logits
     np.testing.assert_allclose(mean[..., seen], logits.mean(axis=1)[..., seen], atol=1e-5)
     assert np.isnan(mean[..., ~seen]).all()
@@ -90,10 +115,9 @@ def test_means_are_those_of_traced_logits(rotary):
     np.testing.assert_allclose(found.variance.total, kept.var(axis=(1, 3)), rtol=1e-3)
 
 
-def test_variance_is_split_as_by_hand(rotary):
-    of, found = rotary
+def test_variance_is_split_as_by_hand(rotary, traced):
+    (_, found), (logits, _) = rotary, traced
     seen = np.tri(LENGTH, k=-1, dtype=bool)
-    logits = np.asarray(of.transformer(jnp.asarray(of.rows), trace=True).logits, np.float64)
     halves = [logits[0, half::2, 1].mean(axis=0) for half in (0, 1)]
     a, b = (half - half[seen].mean() for half in halves)
     total = found.variance.total[0, 1]
@@ -108,30 +132,30 @@ def test_variance_is_split_as_by_hand(rotary):
 
 def test_pairs_are_those_of_the_encoding(rotary):
     _, found = rotary
-    np.testing.assert_allclose(found.pairs.angles, [1, 0.5], rtol=1e-5)
-    assert found.pairs.share.shape == (2, HEADS, 2)
+    np.testing.assert_allclose(found.pairs.angles, 4.0 ** -np.arange(0, 1, 2 / WIDTH), rtol=1e-5)
+    assert found.pairs.share.shape == (LAYERS, HEADS, WIDTH // 2)
+    assert (found.pairs.share[:, 1:] > 0).all()
     # One pair alone is the whole.
-    small = nn.Decoder(
-        config(num_layers=1, head_dim=2), encoding=jaxpe.rope(head_dim=2), rngs=nnx.Rngs(1)
-    )
-    sums, turning = spectra._sums(subject(small, "embedding"))
-    alone = spectra._pairs(sums[0], sums[0].parts.means(), turning)
-    np.testing.assert_allclose(alone.share, 1, rtol=1e-4)
+    np.testing.assert_allclose(found.pairs.share[0, 0], [1, 0, 0, 0], rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize(
     ("encoding", "dim", "layout"),
     [
-        (jaxpe.rope(head_dim=8, fraction=0.5), 4, "half_split"),
-        (jaxpe.rope(head_dim=8, layout="interleaved"), 8, "interleaved"),
-        (jaxpe.xpos(head_dim=8), 8, "half_split"),
+        (jaxpe.rope(head_dim=WIDTH, fraction=0.5), 4, "half_split"),
+        (jaxpe.rope(head_dim=WIDTH, layout="interleaved"), 8, "interleaved"),
+        (jaxpe.xpos(head_dim=WIDTH), 8, "half_split"),
         (jaxpe.alibi(num_heads=HEADS), None, None),
-        (jaxpe.per_head([jaxpe.rope(head_dim=8), jaxpe.identity()]), None, None),
+        (
+            jaxpe.per_head([jaxpe.rope(head_dim=WIDTH), *[jaxpe.identity()] * (HEADS - 1)]),
+            None,
+            None,
+        ),
     ],
 )
 def test_entries_that_turn_are_found(encoding, dim, layout):
-    encoder = nn.Encoder(config(num_layers=1, head_dim=8), encoding=encoding, rngs=nnx.Rngs(0))
-    found = spectra._turning(encoder)
+    encoder = nn.Encoder(config(), encoding=encoding, rngs=nnx.Rngs(0))
+    found = logit_sums.find_turning(encoder)
     assert (found is None) == (dim is None)
     if found is not None:
         assert (found.rotary_dim, found.layout) == (dim, layout)
@@ -139,24 +163,27 @@ def test_entries_that_turn_are_found(encoding, dim, layout):
                                    rtol=1e-4)  # fmt: skip
 
 
-def test_drops_are_those_of_closed_gates(rotary):
-    of, found = rotary
+def test_drops_are_those_of_closed_gates(rotary, traced):
+    (of, found), (_, heads) = rotary, traced
     zero, mean = found.ablations
     assert (zero.kind, mean.kind) == ("zero", "mean")
-    chosen = of.documents
+    ids, mask = of.documents["ids"], of.documents["mask"]
+    apply, params = nn.functional(of.module)
 
-    def score(**gating):
-        logits = of.module(chosen["ids"], mask=chosen["mask"], **gating).logits[:, :-1]
-        targets = jax.nn.one_hot(chosen["ids"][:, 1:], 12, dtype=logits.dtype)
-        return float((jax.nn.log_softmax(logits) * targets).sum(axis=-1).mean())
+    @jax.jit
+    def scores(gates, fill):
+        """Of the model as it is, without the head, and with its mean instead."""
+        runs = ({}, {"gates": gates}, {"gates": gates, "gate_fill": fill})
+        logits = jnp.stack([apply(params, ids, mask=mask, **run).logits[:, :-1] for run in runs])
+        targets = jax.nn.one_hot(ids[:, 1:], 12, dtype=logits.dtype)
+        return (jax.nn.log_softmax(logits) * targets[None]).sum(axis=-1).mean(axis=(1, 2))
 
-    gates = jnp.ones((2, HEADS)).at[1, 0].set(0)
-    assert zero.score == pytest.approx(score(), rel=1e-5)
-    assert zero.drop[1, 0] == pytest.approx(score() - score(gates=gates), abs=1e-5)
-    heads = of.transformer(chosen["ids"], mask=chosen["mask"], trace=True).heads
-    fill = heads.mean(axis=(1, 2))
-    filled = score() - score(gates=gates, gate_fill=fill)
-    assert mean.drop[1, 0] == pytest.approx(filled, abs=1e-5)
+    gates = np.ones((LAYERS, HEADS), np.float32)
+    gates[1, 0] = 0
+    whole, without, filled = scores(gates, heads.mean(axis=(1, 2))).tolist()
+    assert zero.score == pytest.approx(whole, rel=1e-5)
+    assert zero.drop[1, 0] == pytest.approx(whole - without, abs=1e-5)
+    assert mean.drop[1, 0] == pytest.approx(whole - filled, abs=1e-5)
     assert (zero.low <= zero.drop).all()
     assert (zero.drop <= zero.high).all()
     layer, head = zero.head
@@ -166,9 +193,9 @@ def test_drops_are_those_of_closed_gates(rotary):
 def test_a_deposit_is_told_from_chance():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(2, 4, 50))
-    spread = spectra._drops("zero", np.zeros(50), noise, rng)
+    spread = ablating._drops("zero", np.zeros(50), noise, rng)
     noise[1, 2] += 5
-    one = spectra._drops("zero", np.zeros(50), noise, rng)
+    one = ablating._drops("zero", np.zeros(50), noise, rng)
     assert spread.largest_share[0] < spread.share_by_chance
     assert one.head == (1, 2)
     assert one.largest_share[1] > one.share_by_chance
@@ -183,26 +210,28 @@ def test_rows_are_full_different_and_end_as_they_did():
     ids[:, 0], ids[np.arange(12), lengths - 1] = 1, 2  # [CLS] and [SEP]
     ids[1] = ids[0]
     corpus = tokens_from_ids(ids)._replace(mask=mask, exclude=(1, 2), ids=np.where(mask, ids, 0))
-    rows = spectra._full_rows(corpus, examples=6, seed=0)
+    rows = spectral_documents._full_rows(corpus, examples=6, seed=0)
     assert rows.shape == (4, 8)  # half of the eleven that differ, as an even number
     assert (rows[:, -1] == 2).all()
     assert len(np.unique(rows, axis=0)) == len(rows)
-    short = spectra._full_rows(corpus._replace(mask=mask & (np.arange(8) < 5)), examples=6, seed=0)
+    short = spectral_documents._full_rows(
+        corpus._replace(mask=mask & (np.arange(8) < 5)), examples=6, seed=0
+    )
     assert short.shape[1] == 5
 
 
 def test_documents_are_as_many_as_there_is_time_for():
     lengths = np.array([3, 20, 9, 30, 5, 12])
     data = {"ids": np.zeros((6, 32), np.int32), "mask": np.arange(32) < lengths[:, None]}
-    every = spectra._chunks(data, tokens=10_000)
+    every = ablating._chunks(data, tokens=10_000)
     assert sum(len(chunk["ids"]) for chunk in every) == 6
-    few = spectra._chunks(data, tokens=70)
+    few = ablating._chunks(data, tokens=70)
     assert sum(len(chunk["ids"]) for chunk in few) == 4  # those that came first, and no fewer
     assert max(chunk["ids"].shape[1] for chunk in few) == 16
 
 
 def test_what_cannot_be_looked_at_is_said():
-    encoder = nn.Encoder(config(num_layers=1), rngs=nnx.Rngs(0))
+    encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
     with pytest.raises(InputError, match="Linear has no attention heads"):
         subject(nnx.Linear(3, 2, rngs=nnx.Rngs(0)), "embedding")
     with pytest.raises(InputError, match="only 3 positions of text in common, and 4"):

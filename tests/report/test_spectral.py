@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
+from jaxpe._errors import InputError
 from jaxpe.report import (
     HeadDrops,
     MeanLogits,
@@ -13,11 +14,14 @@ from jaxpe.report import (
     PartShares,
     SpectralReport,
     Variance,
+    _logit_figures,
+    _spectral,
+    _spectral_words,
     spectral_json,
     spectral_table,
     write_spectral,
 )
-from jaxpe.report import _spectral as drawn
+from jaxpe.report import _spectral_figures as drawn
 from jaxpe.report._figures import render
 
 
@@ -84,11 +88,14 @@ CASES = {
 }
 
 
-def test_a_report_is_a_page_numbers_and_figures(tmp_path):
+def test_a_report_is_a_page_numbers_and_figures(tmp_path, monkeypatch):
     case = CASES["rotary and causal"]
+    assert drawn.shown_figures(case) == list(drawn.FIGURES)
+    # Files of the others are looked at where the command writes them.
+    monkeypatch.setattr(drawn, "FIGURES", [drawn.FIGURES[-2]])
     page = write_spectral(case, tmp_path)
     figures = {path.stem for path in (tmp_path / "figures").glob("*.png")}
-    assert figures == {figure[0] for figure in drawn.FIGURES}
+    assert figures == {"frequencies"}
     for path in (tmp_path / "figures").glob("*.svg"):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
     assert "NaN" not in (tmp_path / "spectral.json").read_text()
@@ -100,7 +107,7 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path):
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_is_drawn(name):
     case = CASES[name]
-    shown = [figure for figure in drawn.FIGURES if figure[-1](case)]
+    shown = drawn.shown_figures(case)
     titles = [draw(case).get_suptitle() for _, draw, *_ in shown]
     assert all(titles)
     assert ("ablation" in [figure[0] for figure in shown]) == bool(case.ablations)
@@ -116,7 +123,7 @@ def test_large_models_make_light_figures(layers, causal):
 
 
 def test_findings_say_what_the_numbers_do():
-    found = " ".join(drawn.spectral_findings(CASES["rotary and causal"]))
+    found = " ".join(_spectral_words.spectral_findings(CASES["rotary and causal"]))
     found = found.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
     assert "Position explains 28 % of the variance of the logits in layer 1" in found
     assert "most in head 2 of layer 1, 60 %" in found
@@ -131,15 +138,20 @@ def test_what_is_no_more_than_chance_is_said():
     case = report()
     drops = case.ablations[0]
     weak = case._replace(ablations=[drops._replace(low=drops.drop - 1)])
-    assert "no loss can be told from none over 8 documents" in drawn.spectral_findings(weak)[-1]
+    assert (
+        "no loss can be told from none over 8 documents"
+        in _spectral_words.spectral_findings(weak)[-1]
+    )
     assert drawn.ablation_figure(weak).get_suptitle() == "No drop can be told from none"
     spread = case._replace(ablations=[drops._replace(share_by_chance=0.85)])
-    assert "no more than the 85" in drawn.spectral_findings(spread)[-1]
-    assert "In no head does position explain" in " ".join(drawn.spectral_findings(CASES["flat"]))
+    assert "no more than the 85" in _spectral_words.spectral_findings(spread)[-1]
+    assert "In no head does position explain" in " ".join(
+        _spectral_words.spectral_findings(CASES["flat"])
+    )
 
 
 def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
-    monkeypatch.setattr(drawn, "FIGURES", ())
+    monkeypatch.setattr(_spectral, "shown_figures", lambda report: [])
     case = report(source="<b>x</b>\u202e", model="<script>alert(1)</script>")
     html = write_spectral(case, tmp_path).read_text()
     assert "<script" not in html
@@ -147,16 +159,29 @@ def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
     assert "\u202e" not in html
 
 
+def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(_spectral, "shown_figures", lambda report: [])
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    for name in ("ablation.png", "ablation.svg", "mine.png", "ablation.txt"):
+        (folder / name).touch()
+    write_spectral(CASES["without ablation"], tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == ["ablation.txt", "mine.png"]
+    (folder / "ablation.png").mkdir()
+    with pytest.raises(InputError, match="cannot write the report into"):
+        write_spectral(CASES["without ablation"], tmp_path)
+
+
 def test_blocks_are_means_of_what_is_seen():
     matrix = np.arange(16.0).reshape(4, 4)
     matrix[0, 2:] = matrix[1, 2:] = np.nan
-    assert np.isnan(drawn._blocks(matrix, 2)[0, 1])
-    assert drawn._blocks(matrix, 2)[1].tolist() == [10.5, 12.5]
-    np.testing.assert_array_equal(drawn._blocks(matrix, 4), matrix)
+    assert np.isnan(_logit_figures._blocks(matrix, 2)[0, 1])
+    assert _logit_figures._blocks(matrix, 2)[1].tolist() == [10.5, 12.5]
+    np.testing.assert_array_equal(_logit_figures._blocks(matrix, 4), matrix)
 
 
 def test_cards_are_short():
-    cards = drawn.spectral_headlines(CASES["plain"])
+    cards = _spectral_words.spectral_headlines(CASES["plain"])
     assert [card.value for card in cards[:2]] == ["19\N{NO-BREAK SPACE}%", "14\N{NO-BREAK SPACE}%"]
     assert all(len(card.value) < 12 for card in cards)
 
@@ -165,5 +190,5 @@ def test_scores_are_in_their_units():
     case = report()
     for score, shown in (("accuracy", "50.0 points"), ("masked", "0.5 nats"), ("embedding", "0.5")):
         own = case._replace(facts=case.facts | {"score": score})
-        assert drawn._drop(own, 0.5) == shown
-        assert drawn._worst(own, 2) == (shown.split()[0], "1")
+        assert _spectral_words.drop_words(own, 0.5) == shown
+        assert _spectral_words.worst_drop(own, 2) == (shown.split()[0], "1")

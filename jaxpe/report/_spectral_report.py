@@ -1,0 +1,177 @@
+"""What `jaxpe spectral` found, as plain tuples of arrays."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+PARTS = (
+    "content–content",
+    "content–position",
+    "position–content",
+    "position–position",
+    "bias",
+)
+
+
+class MeanLogits(NamedTuple):
+    """Logits of each layer and head, averaged over documents, on n positions of text.
+
+    Attributes:
+        logits: `[layers, heads, n, n]`; NaN where a decoder does not look.
+        toeplitz: share of their squares that no Toeplitz matrix explains.
+        circulant: the same for circulant matrices; NaN for decoders.
+        diagonals: means of the diagonals j − i = −(n − 1) ... n − 1.
+        symbol: f(ω) = Σ t_k e^{ikω} of them, complex, at ω evenly from 0 to π.
+        szego: distance of the spectrum of their Toeplitz matrix from its symbol.
+        singular: singular values, descending.
+        eigenvalues: of the symmetric part, descending.
+        effective_rank: of the singular values.
+        condition: likewise.
+        range: λ_max − λ_min of the symmetric part at Σ λ² = 1.
+    """
+
+    logits: np.ndarray
+    toeplitz: np.ndarray
+    circulant: np.ndarray
+    diagonals: np.ndarray
+    symbol: np.ndarray
+    szego: np.ndarray
+    singular: np.ndarray
+    eigenvalues: np.ndarray
+    effective_rank: np.ndarray
+    condition: np.ndarray
+    range: np.ndarray
+
+
+class Variance(NamedTuple):
+    """Where the variance of the logits over documents and pairs of different positions lies.
+
+    Shares are free of sampling noise in the mean, and may come out below 0; what is left of 1 is
+    that of the tokens. They are 0 where the logits do not vary.
+
+    Attributes:
+        level: the mean logit, `[layers, heads]`.
+        total: the variance.
+        offset: share that the offset j − i explains.
+        place: share that the places i and j explain beyond it.
+    """
+
+    level: np.ndarray
+    total: np.ndarray
+    offset: np.ndarray
+    place: np.ndarray
+
+    @property
+    def position(self) -> np.ndarray:
+        """Share that position explains."""
+        return self.offset + self.place
+
+    @property
+    def residual(self) -> np.ndarray:
+        """Share of what position explains that no Toeplitz matrix does; NaN where it is nothing."""
+        some = self.position > 0
+        return np.divide(
+            self.place, self.position, out=np.full_like(self.place, np.nan), where=some
+        )
+
+
+class PartShares(NamedTuple):
+    """Logits as a sum of five parts.
+
+    Attributes:
+        share: mean square of each part over that of the logits, `[layers, heads, 5]`.
+        mean_share: the same of the part's mean over documents.
+        residual: share of that mean that no Toeplitz matrix explains.
+        cross: what the shares lack to 1: the products of different parts, `[layers, heads]`.
+    """
+
+    share: np.ndarray
+    mean_share: np.ndarray
+    residual: np.ndarray
+    cross: np.ndarray
+
+
+class Pairs(NamedTuple):
+    """Logits of rotary models, pair by pair of entries that turn.
+
+    Attributes:
+        angles: in radians a position, `[pairs]`.
+        share: mean square over that of the logits, `[layers, heads, pairs]`.
+    """
+
+    angles: np.ndarray
+    share: np.ndarray
+
+
+class HeadDrops(NamedTuple):
+    """What is lost without each head.
+
+    Attributes:
+        kind: what stood in place of the head: "zero", or its "mean" over tokens.
+        documents: that scores are means over.
+        score: with all heads.
+        drop: score less that without the head, `[layers, heads]`.
+        low, high: ends of 95 % intervals, over documents.
+        head: layer and head of the largest drop, from 0.
+        largest_share: of the sum of the drops that lies in it, and a 95 % interval.
+        share_by_chance: its 95 % quantile where each document's drops are dealt anew to heads.
+        entropy: of the shares, over that of an even spread.
+    """
+
+    kind: str
+    documents: int
+    score: float
+    drop: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    head: tuple[int, int]
+    largest_share: tuple[float, float, float]
+    share_by_chance: float
+    entropy: float
+
+
+class SpectralReport(NamedTuple):
+    """All that `jaxpe spectral` found.
+
+    Attributes:
+        source: the corpus.
+        model: what was looked at, in words.
+        facts: sizes and settings, by name.
+        causal: whether tokens look back only.
+        means: logits averaged over documents.
+        single: numbers of single documents' logits, averaged over them, `[layers, heads]`.
+        variance: of the logits.
+        parts: content and position, by the means of hidden states at each place, in all layers.
+        embedded: the same by what the encoding adds to the embeddings, in the first layer.
+        pairs: of rotary models.
+        ablations: one for each kind.
+        seconds: by stage.
+    """
+
+    source: str
+    model: str
+    facts: dict[str, Any]
+    causal: bool
+    means: MeanLogits
+    single: dict[str, np.ndarray]
+    variance: Variance
+    parts: PartShares
+    embedded: PartShares
+    pairs: Pairs | None
+    ablations: list[HeadDrops]
+    seconds: dict[str, float]
+
+
+def near(report: SpectralReport) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets up to half the length, and centred diagonals there; NaN at 0, which is left out."""
+    n = report.means.logits.shape[-1]
+    far = max(2, n // 2)
+    offsets = np.arange(-far, 1 if report.causal else far + 1)
+    shown = report.means.diagonals[..., offsets + n - 1] - report.variance.level[..., None]
+    return offsets, np.where(offsets == 0, np.nan, shown)
+
+
+def peak(report: SpectralReport, layer: int, head: int) -> int:
+    """Of the offsets up to half the length, that which a head looks hardest at in the mean."""
+    offsets, diagonals = near(report)
+    return int(offsets[np.nanargmax(diagonals[layer, head])])
