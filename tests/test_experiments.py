@@ -13,7 +13,7 @@ import jaxpe.theory
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCOREBOARD = EXPERIMENTS / "RESULTS.md"
-TOOLS = ("common", "fetch_models", "learning")
+TOOLS = ("common", "fetch_models", "learning", "task_models")
 SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem not in TOOLS)
 
 # Results file, path inside it, and how RESULTS.md writes the number.
@@ -92,6 +92,16 @@ HEADLINES = [
     ("linearised_training", "trained/all/power/gap/mean", ".2f"),
     ("linearised_training", "trained/positions/power/gap/mean", ".2f"),
     ("linearised_training", "trained/positions/power/moved/mean", ".2f"),
+    *[
+        ("spectral_claims", f"models/{model}/ratios/{step}/{measure}/mean", ".3f")
+        for model, step in (("smollm2", "hooks"), ("smollm2", "means"), ("mpnet", "hooks"))
+        for measure in ("range_absolute", "range_centred", "effective_rank")
+    ],
+    ("spectral_claims", "models/minilm/ratios/means/range_centred/mean", ".3f"),
+    ("spectral_claims", "models/mpnet/ratios/means/range_centred/mean", ".3f"),
+    ("spectral_claims", "models/smollm2/gram_of_keys/ratio_of_real_parts/mean", ".3f"),
+    ("spectral_claims", "schur_random/ratio_of_its_real_part/mean", ".3f"),
+    ("spectral_claims", "szego/exp(−|offset|)/16", ".4f"),
     *[("benchmark_ntk", f"problems/{k}/speed_over_peer", ".2f") for k in (0, 1, 2)],
     *[("benchmark_ntk", f"problems/{k}/memory_of_peer", ".3f") for k in (0, 1, 2)],
     ("benchmark_training", "speed_over_hugging_face", ".3f"),
