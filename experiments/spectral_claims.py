@@ -85,7 +85,7 @@ def random_contraction(*, seeds: int, n: int = 64, dim: int = 64) -> dict[str, A
             jaxpe.attention_logits(encoding, (), q, k, q_positions=i, k_positions=i)
             for encoding in (jaxpe.rope(head_dim=dim), jaxpe.identity())
         ]
-        found[kind] = summaries(ratios(*logits))
+        found[kind] = summaries(ratios(logits[0], logits[1]))
     return found
 
 

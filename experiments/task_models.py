@@ -252,7 +252,7 @@ def train(
     )
     params = start(jax.random.split(jax.random.key(0), sizes.seeds))
     path = None if folder is None else folder / f"{task}-{name}.npz"
-    made_with = repr((task, sizes, variant._replace(make=None)))
+    made_with = repr((task, sizes, variant[1:]))
     if path is not None and path.is_file():
         return _read(path, apply, params, made_with), parts
     trained = _train(apply, params, parts, sizes)
@@ -318,10 +318,12 @@ def accuracy(apply, params, batch, **options) -> jax.Array:
 
 def _write(path: Path, trained: Trained, made_with: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(trained.params))}
-    others = {"steps": trained.steps, "looks": trained.looks, "curve": trained.curve}
-    others |= {"losses": trained.losses, "seconds": trained.seconds, "made_with": made_with}
-    np.savez(path, **leaves, **others)
+    leaves: dict[str, Any] = {
+        f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(trained.params))
+    }
+    leaves |= {"steps": trained.steps, "looks": trained.looks, "curve": trained.curve}
+    leaves |= {"losses": trained.losses, "seconds": trained.seconds, "made_with": made_with}
+    np.savez(path, **leaves)
 
 
 def _read(path: Path, apply, params, made_with: str) -> Trained:
