@@ -132,7 +132,7 @@ def ablations(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, A
             if last:
                 found[kind] = row
             if kind == "zero":
-                found["over_training"][step] = row
+                found["over_training"][step] = {k: v for k, v in row.items() if k != "drop"}
     return found
 
 
@@ -234,7 +234,7 @@ def draw(run: Run, result: dict[str, Any]) -> None:
 
 def colour(name: str) -> str:
     """By how an encoding couples content and position."""
-    if name == "nope":
+    if "nope" in name:
         return GREY
     if "mla" in name:
         return GREEN

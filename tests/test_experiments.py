@@ -93,6 +93,21 @@ HEADLINES = [
     ("linearised_training", "trained/positions/power/gap/mean", ".2f"),
     ("linearised_training", "trained/positions/power/moved/mean", ".2f"),
     *[
+        ("spectral_tasks", f"tasks/{task}/{variant}/accuracy/{part}", ".3f")
+        for task, variant in (
+            ("distance", "rope"),
+            ("distance", "mla"),
+            ("distance", "sinusoidal"),
+            ("distance", "rope_1_heads"),
+            ("distance", "published_rope"),
+            ("count", "rope"),
+            ("count", "rope_sinusoidal"),
+            ("count", "published_rope"),
+        )
+        for part in ("mean", "half")
+    ],
+    ("spectral_tasks", "tasks/distance/published_rope/ambiguous_rows", ".1%"),
+    *[
         ("spectral_claims", f"models/{model}/ratios/{step}/{measure}/mean", ".3f")
         for model, step in (("smollm2", "hooks"), ("smollm2", "means"), ("mpnet", "hooks"))
         for measure in ("range_absolute", "range_centred", "effective_rank")
