@@ -25,15 +25,65 @@ from jaxpe.spectral import PartSums, logit_parts, pair_logits, sum_parts
 _ENTRIES = 2**24  # logits of all layers and heads held at once
 
 
+class Spread(NamedTuple):
+    """Numbers by how they spread about their mean, which add.
+
+    The mean of squares less the squared mean would lose a small variance under a large level.
+
+    Attributes:
+        count: of the numbers, `[]`.
+        mean: of each head, `[..., heads]`.
+        squares: sum of squared deviations from it.
+    """
+
+    count: Array
+    mean: Array
+    squares: Array
+
+    def __add__(self, other: "Spread") -> "Spread":  # pyrefly: ignore
+        """As Chan, Golub & LeVeque (1983) merge samples."""
+        count, apart = self.count + other.count, other.mean - self.mean
+        return Spread(
+            count,
+            self.mean + apart * (other.count / count),
+            self.squares + other.squares + apart**2 * (self.count * (other.count / count)),
+        )
+
+    @property
+    def variance(self) -> Array:
+        """The mean squared deviation."""
+        return self.squares / self.count
+
+
 class LogitSums(NamedTuple):
     """Sums over documents, which add."""
 
     parts: PartSums  # [layers, ...]
     embedded: PartSums  # [1, ...]
+    spread: Spread  # over documents and pairs of different places, [layers, heads]
     pairs: Array | None  # of squares, [layers, heads, pairs]
 
     def __add__(self, other: "LogitSums") -> "LogitSums":  # pyrefly: ignore
-        return jax.tree.map(jnp.add, self, other)
+        return LogitSums(
+            self.parts + other.parts,
+            self.embedded + other.embedded,
+            self.spread + other.spread,
+            jax.tree.map(jnp.add, self.pairs, other.pairs),
+        )
+
+
+class Halves(NamedTuple):
+    """Sums over the two halves of the documents, and what turns.
+
+    Attributes:
+        halves: of the documents as they are.
+        shuffled: of half of them, with the tokens of each in random order.
+        turning: None where nothing does.
+    """
+
+    halves: tuple[LogitSums, LogitSums]
+    shuffled: tuple[LogitSums, LogitSums]
+    turning: "Turning | None"
 
 
 class Turning(NamedTuple):
@@ -44,11 +94,11 @@ class Turning(NamedTuple):
     layout: Literal["half_split", "interleaved"]
 
 
-def sum_logits(subject: SpectralSubject) -> tuple[list[LogitSums], Turning | None]:
-    """Sums over each half of the documents."""
+def sum_logits(subject: SpectralSubject) -> Halves:
+    """Sums over each half of the documents, as they are and with tokens in random order."""
     module, text = subject.module, subject.text
     turning = find_turning(module)
-    rows = [subject.rows[half::2] for half in (0, 1)]
+    one, other = (subject.rows[half::2] for half in (0, 1))
     size = batch_size(subject)
     means = _means(subject, size)
     of_batch = functools.partial(_sum_batch, text=text, turning=turning)
@@ -58,7 +108,18 @@ def sum_logits(subject: SpectralSubject) -> tuple[list[LogitSums], Turning | Non
     def total(half: np.ndarray) -> LogitSums:
         return functools.reduce(operator.add, (run(params, ids, means) for ids in cut(half, size)))
 
-    return [total(half) for half in rows], turning
+    some = len(one) // 2  # will do
+    rng = np.random.default_rng([subject.seed, 3])
+    shuffled = (_in_random_order(half[:some], text, rng) for half in (one, other))
+    first, second = map(total, shuffled)
+    return Halves((total(one), total(other)), (first, second), turning)
+
+
+def _in_random_order(rows: np.ndarray, text: slice, rng: np.random.Generator) -> np.ndarray:
+    """Rows with their tokens dealt anew to the places of text."""
+    rows = rows.copy()
+    rows[:, text] = rng.permuted(rows[:, text], axis=1)
+    return rows
 
 
 def _means(subject: SpectralSubject, size: int) -> Array:
@@ -79,15 +140,15 @@ def _sum_batch(
     model: Any, ids: Array, means: Array, *, text: slice, turning: Turning | None
 ) -> LogitSums:
     """Sums over one batch, layer by layer."""
-    parts, pairs = _sum_heads(model, split_heads(model, ids, means=means), text, turning)
-    embedded, _ = _sum_heads(model, split_heads(model, ids), text, None)
-    return LogitSums(parts, embedded, pairs)
+    parts, spread, pairs = _sum_heads(model, split_heads(model, ids, means=means), text, turning)
+    embedded, _, _ = _sum_heads(model, split_heads(model, ids), text, None)
+    return LogitSums(parts, embedded, spread._replace(count=spread.count[0]), pairs)
 
 
 def _sum_heads(
     model: Any, found: HeadParts, text: slice, turning: Turning | None
-) -> tuple[PartSums, Array | None]:
-    """Sums of the parts, and of the squares of the pairs, of the layers found."""
+) -> tuple[PartSums, Spread, Array | None]:
+    """Sums of the parts, how the logits spread, and squares of the pairs, of the layers found."""
     causal, encoding = transformer_of(model).causal, head_encoding(model)
     where: dict[str, Any] = {
         "q_positions": found.positions,
@@ -98,20 +159,41 @@ def _sum_heads(
     def windowed(x: Array) -> Array:
         return x[..., text, text]
 
-    def of_layer(layer: tuple[Any, ...]) -> tuple[PartSums, Array | None]:
+    def of_layer(layer: tuple[Any, ...]) -> tuple[PartSums, Spread, Array | None]:
         q_content, q_position, k_content, k_position, own = layer
-        parts = logit_parts(encoding, own, *layer[:4], **where)
-        sums = sum_parts(jax.tree.map(windowed, parts), causal=causal)
+        parts = jax.tree.map(windowed, logit_parts(encoding, own, *layer[:4], **where))
+        sums, spread = sum_parts(parts, causal=causal), spread_of(parts.total, causal=causal)
         if turning is None:
-            return sums, None
+            return sums, spread, None
         chosen = {"rotary_dim": turning.rotary_dim, "layout": turning.layout}
         q, k = q_content + q_position, k_content + k_position
         pairs = windowed(pair_logits(encoding, own, q, k, **where, **chosen).logits)
         if causal:
             pairs = jnp.tril(pairs)
-        return sums, jnp.sum(pairs**2, axis=(0, -2, -1))
+        return sums, spread, jnp.sum(pairs**2, axis=(0, -2, -1))
 
     return lax.map(of_layer, (*found[:4], found.params))
+
+
+def spread_of(logits: Array, *, causal: bool) -> Spread:
+    """How logits `[documents, heads, n, n]` spread over pairs of different places."""
+    documents, _, n, _ = logits.shape
+    seen = different_places(n, causal=causal)
+    count = jnp.asarray(documents * seen.sum(), logits.dtype)
+
+    def summed(x: Array) -> Array:
+        return jnp.sum(jnp.where(seen, x, 0), axis=(0, -2, -1))
+
+    rough = summed(logits) / count
+    deviation = logits - rough[None, :, None, None]
+    left = summed(deviation)  # by which sums of many numbers are off
+    return Spread(count, rough + left / count, summed(deviation**2) - left**2 / count)
+
+
+def different_places(n: int, *, causal: bool) -> np.ndarray:
+    """Pairs i ≠ j of which the first looks at the second, `[1, 1, n, n]`."""
+    seen = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
+    return seen[None, None]
 
 
 def find_turning(module: Any) -> Turning | None:
@@ -149,11 +231,11 @@ def _turned(model: Any) -> Array:
 
 
 def batch_size(subject: SpectralSubject) -> int:
-    """Rows at once; it divides their number."""
+    """Rows at once; it divides a quarter of their number."""
     config, (rows, n) = subject.transformer.config, subject.rows.shape
     most = max(1, _ENTRIES // (config.num_layers * config.num_heads * n**2))
-    half = rows // 2
-    return max(size for size in range(1, half + 1) if half % size == 0 and size <= most)
+    quarter = rows // 4
+    return max(size for size in range(1, quarter + 1) if quarter % size == 0 and size <= most)
 
 
 def cut(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from jaxpe._errors import InputError
-from jaxpe.auditing.spectra import Score, SpectralSubject, spectral_subject, transformer_of
+from jaxpe.auditing.spectral_documents import (
+    Score,
+    SpectralSubject,
+    spectral_subject,
+    transformer_of,
+)
 from jaxpe.auditing.subject import Subject, subject_of
 from jaxpe.data import LabelledTokens, Progress
 from jaxpe.nn import Bert, MPNet, load_llama

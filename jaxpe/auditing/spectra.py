@@ -10,10 +10,16 @@ from jax import Array
 
 import jaxpe
 from jaxpe.auditing.ablating import Say, ablations_of
-from jaxpe.auditing.logit_sums import LogitSums, Turning, batch_size, cut, sum_logits
-from jaxpe.auditing.spectral_documents import Score as Score
+from jaxpe.auditing.logit_sums import (
+    Halves,
+    LogitSums,
+    Turning,
+    batch_size,
+    cut,
+    different_places,
+    sum_logits,
+)
 from jaxpe.auditing.spectral_documents import SpectralSubject, transformer_of
-from jaxpe.auditing.spectral_documents import spectral_subject as spectral_subject
 from jaxpe.nn import functional
 from jaxpe.report import MeanLogits, Pairs, PartShares, SpectralReport, Variance
 from jaxpe.report._clock import Clock
@@ -48,9 +54,8 @@ def spectra_of(
         say: called with a line of text before what takes long.
     """
     clock, causal = Clock(), subject.transformer.causal
-    sums, turning = sum_logits(subject)
-    both = sums[0] + sums[1]
-    halves: list[PartMeans] = [_means(half.parts) for half in sums]
+    sums = sum_logits(subject)
+    both = sums.halves[0] + sums.halves[1]
     whole = _means(both.parts)
     report = SpectralReport(
         source=subject.source,
@@ -59,10 +64,10 @@ def spectra_of(
         causal=causal,
         means=_described(whole.parts.total, causal=causal),
         single=_single(subject),
-        variance=_variance(halves, whole, causal=causal),
+        variance=_variance(sums, causal=causal),
         parts=_shares(both.parts),
         embedded=_shares(both.embedded),
-        pairs=_pairs(both, whole, turning),
+        pairs=_pairs(both, whole, sums.turning),
         ablations=[],
         seconds=clock.laps,
     )
@@ -89,13 +94,26 @@ def _spectra(mean: Array, *, causal: bool) -> dict[str, Array]:
         "circulant": jnp.vectorize(circulant_residual, signature="(n,n)->()")(mean),
         "diagonals": diagonals,
         "symbol": symbol(diagonals, frequencies),
-        "szego": szego(diagonals, n=n, kind=kind).distance,
+        "szego": szego(_without_level(diagonals, causal=causal), n=n, kind=kind).distance,
         "singular": singular.values,
         "eigenvalues": symmetric.values,
         "effective_rank": singular.effective_rank,
         "condition": singular.condition_number,
         "range": symmetric.range,
     }
+
+
+def _without_level(diagonals: Array, *, causal: bool) -> Array:
+    """Diagonals `[..., 2n − 1]` of a matrix whose mean over the pairs seen is 0.
+
+    A level is one eigenvalue that outgrows all others, beside which every distance is small.
+    """
+    n = (diagonals.shape[-1] + 1) // 2
+    offsets = np.arange(1 - n, n)
+    pairs = np.where(causal & (offsets > 0), 0, n - np.abs(offsets)).astype(diagonals.dtype)
+    weights = np.broadcast_to(pairs / pairs.sum(), diagonals.shape)
+    level = jnp.sum(diagonals * weights, axis=-1, keepdims=True)
+    return jnp.where(weights > 0, diagonals - level, 0)
 
 
 @jax.jit
@@ -129,7 +147,7 @@ def _single(subject: SpectralSubject) -> dict[str, np.ndarray]:
     return {name: np.mean([_wide(x[name]) for x in found], axis=0) for name in names}
 
 
-def _variance(halves: list[PartMeans], whole: PartMeans, *, causal: bool) -> Variance:
+def _variance(sums: Halves, *, causal: bool) -> Variance:
     """Analysis of variance: over documents and pairs i ≠ j, what j − i and i, j explain.
 
     A token is like itself wherever it stands, so that i = j would tell of the tokens. The others
@@ -138,29 +156,52 @@ def _variance(halves: list[PartMeans], whole: PartMeans, *, causal: bool) -> Var
     The mean logits of two halves of the documents have independent noise, whose product is 0 in the
     mean; so shares may come out below 0.
     """
-    seen = _seen(whole.parts.total, causal=causal) & ~np.eye(whole.counts.shape[-1], dtype=bool)
-    count = int(seen[0, 0].sum())
+    spread = sums.halves[0].spread + sums.halves[1].spread
+    position, offset = _explained(sums.halves, causal=causal)
+    shuffled, _ = _explained(sums.shuffled, causal=causal)
+    return Variance(
+        level=_wide(spread.mean),
+        total=_wide(spread.variance),
+        offset=offset,
+        place=position - offset,
+        shuffled=shuffled,
+    )
 
-    def centred(means: PartMeans) -> tuple[np.ndarray, np.ndarray]:
-        mean = np.where(seen, _wide(means.parts.total), 0)
-        mean = np.where(seen, mean - mean.sum(axis=(-2, -1), keepdims=True) / count, 0)
-        return mean, np.where(seen, _wide(_by_offset(mean, seen)), 0)
 
-    (a, a_offset), (b, b_offset) = map(centred, halves)
-    level = np.where(seen, _wide(whole.parts.total), 0).sum((-2, -1)) / count
-    squares = np.where(seen, _wide(whole.total_squares), 0)
-    squares = squares.sum((-2, -1)) / count
-    total = np.maximum(squares - level**2, 0)
-    share = functools.partial(_ratio, whole=total)
-    position = share((a * b).sum((-2, -1)) / count)
-    offset = share((a_offset * b_offset).sum((-2, -1)) / count)
-    return Variance(level=level, total=total, offset=offset, place=position - offset)
+def _explained(
+    halves: tuple[LogitSums, LogitSums], *, causal: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the variance that places i, j explain, and the offset alone, `[layers, heads]`."""
+    one, other = halves
+    total = _wide((one.spread + other.spread).variance)
+    (a, a_offset), (b, b_offset) = (_centred(half, causal=causal) for half in halves)
+    count = different_places(a.shape[-1], causal=causal).sum()
+    position = _ratio((a * b).sum((-2, -1)) / count, total)
+    return position, _ratio((a_offset * b_offset).sum((-2, -1)) / count, total)
+
+
+def _centred(sums: LogitSums, *, causal: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Mean logits less their level, and the same by offset; 0 at pairs that are left out."""
+    mean = _wide(_means(sums.parts).parts.total)
+    n = mean.shape[-1]
+    seen = np.broadcast_to(different_places(n, causal=causal), mean.shape)
+    level = mean.mean(axis=(-2, -1), where=seen, keepdims=True)
+    mean = np.where(seen, mean - level, 0)
+    return mean, np.where(seen, _wide(_by_offset(mean, seen)), 0)
 
 
 def _shares(sums: PartSums) -> PartShares:
-    found = (np.stack([_wide(x) for x in of], -1) for of in _layer_shares(sums))
-    share, mean_share, residual = found
-    return PartShares(share, mean_share, residual, cross=1 - share.sum(axis=-1))
+    share, mean_share, residual = (
+        np.stack([_wide(x) for x in of], -1) for of in _layer_shares(sums)
+    )
+    some = np.broadcast_to(share.sum(axis=-1, keepdims=True) > 0, share.shape)
+    cross = 1 - share.sum(axis=-1)
+    return PartShares(
+        share=np.where(some, share, np.nan),
+        mean_share=np.where(some, mean_share, np.nan),
+        residual=np.where(mean_share > 0, residual, np.nan),
+        cross=np.where(some[..., 0], cross, np.nan),
+    )
 
 
 def _pairs(sums: LogitSums, whole: PartMeans, turning: Turning | None) -> Pairs | None:

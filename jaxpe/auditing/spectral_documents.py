@@ -118,14 +118,14 @@ def _text_places(rows: np.ndarray, corpus: TokenCorpus, source: str) -> slice:
 
 
 def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
-    """Rows without padding, an even number of them, no two from one document."""
+    """Rows without padding, a multiple of four of them, no two from one document."""
     groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
     rng = np.random.default_rng(seed)
     lengths = corpus.mask.sum(axis=1)
     longest_first = np.lexsort((rng.permutation(len(lengths)), -lengths))
     _, first = np.unique(groups[longest_first], return_index=True)
     own = longest_first[np.sort(first)]
-    wanted = min(examples, len(own) // 2) // 2 * 2
+    wanted = min(examples, len(own) // 2) // 4 * 4  # halves, and halves of them
     if wanted < _LEAST:
         raise InputError(
             f"{corpus.name}: {len(own)} documents are too few to compare positions: pass at least "

@@ -44,7 +44,7 @@ def spectral_table(report: SpectralReport) -> "rich.table.Table":
     Raises `MissingExtraError` without the extra `report`.
     """
     unit = UNITS[report.facts["score"]]
-    header = ["layer", "position", "offset", "Toeplitz\nresidual", "eff.\nrank", "range",
+    header = ["layer", "place", "offset", "Toeplitz\nresidual", "eff.\nrank", "range,\nsym.",
               f"worst drop\n{unit}".strip(), "its\nhead"]  # fmt: skip
     means = report.means
     rows = [

@@ -13,6 +13,9 @@ PARTS = (
 )
 
 
+JUDGED = 0.02  # share of the variance below which what place explains is not taken apart
+
+
 class MeanLogits(NamedTuple):
     """Logits of each layer and head, averaged over documents, on n positions of text.
 
@@ -22,7 +25,7 @@ class MeanLogits(NamedTuple):
         circulant: the same for circulant matrices; NaN for decoders.
         diagonals: means of the diagonals j − i = −(n − 1) ... n − 1.
         symbol: f(ω) = Σ t_k e^{ikω} of them, complex, at ω evenly from 0 to π.
-        szego: distance of the spectrum of their Toeplitz matrix from its symbol.
+        szego: distance of the spectrum of their Toeplitz matrix, less its level, from its symbol.
         singular: singular values, descending.
         eigenvalues: of the symmetric part, descending.
         effective_rank: of the singular values.
@@ -46,30 +49,34 @@ class MeanLogits(NamedTuple):
 class Variance(NamedTuple):
     """Where the variance of the logits over documents and pairs of different positions lies.
 
-    Shares are free of sampling noise in the mean, and may come out below 0; what is left of 1 is
-    that of the tokens. They are 0 where the logits do not vary.
+    Shares are free of sampling noise in the mean, and may come out below 0. What place explains is
+    the encoding's doing and that of the words that tend to stand there; what is left of 1 differs
+    from document to document. Shares are 0 where the logits do not vary.
 
     Attributes:
         level: the mean logit, `[layers, heads]`.
         total: the variance.
         offset: share that the offset j − i explains.
         place: share that the places i and j explain beyond it.
+        shuffled: share that offset and places explain where the tokens of each document are in
+            random order, of the variance there.
     """
 
     level: np.ndarray
     total: np.ndarray
     offset: np.ndarray
     place: np.ndarray
+    shuffled: np.ndarray
 
     @property
     def position(self) -> np.ndarray:
-        """Share that position explains."""
+        """Share that the place in the document explains, by its offset or beyond."""
         return self.offset + self.place
 
     @property
     def residual(self) -> np.ndarray:
-        """Share of what position explains that no Toeplitz matrix does; NaN where it is nothing."""
-        some = self.position > 0
+        """Share of what place explains that no Toeplitz matrix does; NaN where it is under 2 %."""
+        some = self.position >= JUDGED
         return np.divide(
             self.place, self.position, out=np.full_like(self.place, np.nan), where=some
         )
@@ -83,6 +90,7 @@ class PartShares(NamedTuple):
         mean_share: the same of the part's mean over documents.
         residual: share of that mean that no Toeplitz matrix explains.
         cross: what the shares lack to 1: the products of different parts, `[layers, heads]`.
+        All are NaN where they would be 0/0.
     """
 
     share: np.ndarray
@@ -111,7 +119,9 @@ class HeadDrops(NamedTuple):
         documents: that scores are means over.
         score: with all heads.
         drop: score less that without the head, `[layers, heads]`.
-        low, high: ends of 95 % intervals, over documents.
+        low, high: ends of 95 % intervals over documents, of each head taken alone.
+        p_value: of a one-sided test over documents, with all heads considered; NaN for a score that
+            falls whatever is changed.
         head: layer and head of the largest drop, from 0.
         largest_share: of the sum of the drops that lies in it, and a 95 % interval.
         share_by_chance: its 95 % quantile where each document's drops are dealt anew to heads.
@@ -124,10 +134,21 @@ class HeadDrops(NamedTuple):
     drop: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    p_value: np.ndarray
     head: tuple[int, int]
     largest_share: tuple[float, float, float]
     share_by_chance: float
     entropy: float
+
+    @property
+    def tested(self) -> bool:
+        """Whether the score could as well have risen."""
+        return not np.isnan(self.p_value).any()
+
+    @property
+    def certain(self) -> np.ndarray:
+        """Heads whose loss is told from none at 5 % over all heads together."""
+        return self.p_value <= 0.05
 
 
 class SpectralReport(NamedTuple):

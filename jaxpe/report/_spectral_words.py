@@ -20,12 +20,12 @@ class Headline(NamedTuple):
 
 def spectral_headlines(report: SpectralReport) -> list[Headline]:
     """The numbers on the cards."""
-    shares = (report.variance.position, report.variance.offset)
-    position, offset = (percent(positive(share.mean())) for share in shares)
+    shares = (report.variance.position, report.variance.shuffled, report.variance.offset)
+    position, shuffled, offset = (percent(positive(share.mean())) for share in shares)
     means, single = report.means, report.single
     cards = [
-        Headline(position, "Logits that position explains",
-                 "share of the variance, mean of all heads"),
+        Headline(position, "Logits that place in the document explains",
+                 f"of the variance, mean of all heads; {shuffled} with tokens in random order"),
         Headline(offset, "Logits that the offset explains", "the Toeplitz part of it"),
         Headline(number(middle(means.toeplitz)), "Toeplitz residual of mean logits",
                  f"middle head; {number(middle(single['toeplitz']))} of single documents"),
@@ -35,9 +35,10 @@ def spectral_headlines(report: SpectralReport) -> list[Headline]:
     ]  # fmt: skip
     for drops in report.ablations[:1]:
         layer, head = drops.head
+        doubt = drops.tested and not drops.certain[layer, head]
         cards.append(
             Headline(drop_words(report, drops.drop[layer, head]), "Largest drop without a head",
-                     f"head {head} of layer {layer}")
+                     f"head {head} of layer {layer}{', not told from none' if doubt else ''}")
         )  # fmt: skip
     return cards
 
@@ -55,12 +56,13 @@ def _of_position(report: SpectralReport) -> list[str]:
     by_layer = variance.position.mean(axis=1)
     most, least = int(by_layer.argmax()), int(by_layer.argmin())
     share = percent(positive(by_layer[most]))
+    shuffled = percent(positive(variance.shuffled.mean(axis=1)[most]))
+    also = f", and {percent(positive(by_layer[least]))} in layer {least}, where least"
     sentences = [
-        f"Position explains {share} of the variance of the logits in layer {most}, where it "
-        f"explains most, and {percent(positive(by_layer[least]))} in layer {least}, where least. "
-        "The rest lies in the tokens."
-        if most != least
-        else f"Position explains {share} of the variance of the logits, tokens the rest."
+        f"Place in the document explains {share} of the variance of the logits in layer {most}, "
+        f"where it explains most{also if most != least else ''}. That is the encoding's doing, and "
+        "that of the words that tend to stand at a place: with the tokens of each document in "
+        f"random order it is {shuffled} in layer {most}."
     ]
     layer, head = divmod(int(variance.offset.argmax()), variance.offset.shape[1])
     hardest = peak(report, layer, head)
@@ -69,16 +71,16 @@ def _of_position(report: SpectralReport) -> list[str]:
         f"{percent(positive(variance.offset[layer, head]))}; in the mean over documents that head "
         f"looks hardest at offset {_signed_number(hardest)}."
     )
-    judged = variance.position >= 0.02
+    judged = ~np.isnan(variance.residual)
     if judged.any():
-        residual = middle(np.clip(variance.residual[judged], 0, 1))
+        residual = middle(np.clip(variance.residual, 0, 1))
         sentences.append(
-            f"In the {plural(int(judged.sum()), 'head')} of {judged.size} where position explains "
+            f"In the {plural(int(judged.sum()), 'head')} of {judged.size} where place explains "
             f"2\N{NO-BREAK SPACE}% or more, the middle one has {percent(residual)} of that beyond "
             "any Toeplitz matrix."
         )
     else:
-        sentences.append("In no head does position explain 2\N{NO-BREAK SPACE}%.")
+        sentences.append("In no head does place explain 2\N{NO-BREAK SPACE}%.")
     return sentences
 
 
@@ -90,13 +92,17 @@ def _of_spectra(report: SpectralReport) -> list[str]:
         f"logits of the middle head, and {percent(middle(single['toeplitz']))} of the squares of "
         "those of a single document (constants are Toeplitz).",
         f"The effective rank is {number(ranks[0])} in the mean and {number(ranks[1])} for a single "
-        f"document, of at most {n}. The spectrum of the Toeplitz part is off its symbol by "
-        f"{percent(middle(means.szego))} of the range in the middle head.",
+        f"document, of at most {n}. At this length the spectrum of the Toeplitz part, less its "
+        f"level, is {percent(middle(means.szego))} of the range away from samples of its symbol in "
+        "the middle head; a small distance alone does not show that longer ones have a symbol.",
     ]
 
 
 def _of_parts(report: SpectralReport) -> list[str]:
-    share, cross = report.parts.share.mean(axis=(0, 1)), report.parts.cross
+    share = [average(report.parts.share[..., k]) for k in range(len(PARTS))]
+    cross = report.parts.cross[~np.isnan(report.parts.cross)]
+    if not cross.size:
+        return ["The logits are 0: there is nothing to take apart."]
     named = [f"{name} {percent(x)}" for name, x in zip(PARTS, share, strict=True) if x > 0]
     return [
         f"As sums of products, by the mean hidden state at each place: {', '.join(named)} of the "
@@ -119,26 +125,48 @@ def _of_pairs(report: SpectralReport, pairs: Pairs) -> str:
 
 
 def _of_heads(report: SpectralReport, drops: HeadDrops) -> list[str]:
+    instead = f"With {'nothing' if drops.kind == 'zero' else 'its mean'} in place of a head"
     layer, head = drops.head
-    low, high = drops.low[layer, head], drops.high[layer, head]
-    instead = "nothing" if drops.kind == "zero" else "its mean"
-    name = f"head {head} of layer {layer}"
-    largest = drop_words(report, drops.drop[layer, head])
-    if not (low > 0 and drops.drop[layer, head] > 0):
+    largest = _named_drop(report, drops, layer, head)
+    if drops.tested and not drops.certain.any():
         return [
-            f"With {instead} in place of a head, no loss can be told from none over "
-            f"{drops.documents} documents; the largest is that of {name}, {largest}."
+            f"{instead}, no loss can be told from none over {drops.documents} documents; the "
+            f"largest is that of {largest}."
+        ]
+    if drops.tested and not drops.certain[layer, head]:
+        certain = np.where(drops.certain, drops.drop, -np.inf)
+        other = _named_drop(report, drops, *divmod(int(certain.argmax()), certain.shape[1]))
+        return [
+            f"{instead}, the largest drop, that of {largest}, cannot be told from none; of those "
+            f"that can, the largest is that of {other}."
         ]
     share, least, most = drops.largest_share
-    chance = percent(drops.share_by_chance)
-    beyond = share > drops.share_by_chance
-    verdict = f"more than the {chance} of" if beyond else f"no more than the {chance} of"
+    costs = (
+        f"{instead}, head {head} of layer {layer} costs most, "
+        f"{drop_words(report, drops.drop[layer, head])} (interval "
+        f"{_bare_drop(report, drops.low[layer, head])} to "
+        f"{_bare_drop(report, drops.high[layer, head])} by itself)"
+    )
+    holds = (
+        f"It holds {percent(share)} of the sum of all drops (interval {percent(least)} to "
+        f"{percent(most)})"
+    )
+    even = f"an even spread would be {percent(1 / drops.drop.size)}"
+    if not drops.tested:
+        return [
+            f"{costs}. {holds}; {even}. These are sizes alone: any change takes from a cosine with "
+            "what was there before, so that no loss is tested against none."
+        ]
+    verdict = "more" if share > drops.share_by_chance else "no more"
     return [
-        f"With {instead} in place of a head, {name} costs most, {largest} (interval "
-        f"{_bare_drop(report, low)} to {_bare_drop(report, high)}). It holds {percent(share)} of "
-        f"the sum of all drops (interval {percent(least)} to {percent(most)}), {verdict} drops "
-        f"dealt to heads by chance; an even spread would be {percent(1 / drops.drop.size)}."
+        f"{costs}; with all heads considered, {plural(int(drops.certain.sum()), 'head')} of "
+        f"{drops.drop.size} can be told from none. {holds}, {verdict} than the "
+        f"{percent(drops.share_by_chance)} of drops dealt to heads by chance; {even}."
     ]
+
+
+def _named_drop(report: SpectralReport, drops: HeadDrops, layer: int, head: int) -> str:
+    return f"head {head} of layer {layer}, {drop_words(report, drops.drop[layer, head])}"
 
 
 def layer_rows(report: SpectralReport) -> list[list[str]]:
@@ -149,9 +177,13 @@ def layer_rows(report: SpectralReport) -> list[list[str]]:
         of_mean, own = getattr(means, name)[layer], single[name][layer]
         return f"{number(middle(of_mean))} / {number(middle(own))}"
 
-    return [
-        [
-            *position_cells(report, layer),
+    def row(layer: int) -> list[str]:
+        name, place, *others = position_cells(report, layer)
+        shuffled = percent(positive(report.variance.shuffled[layer].mean()))
+        return [
+            name,
+            f"{place} / {shuffled}",
+            *others,
             both("toeplitz", layer),
             number(middle(means.circulant[layer])),
             both("szego", layer),
@@ -160,19 +192,19 @@ def layer_rows(report: SpectralReport) -> list[list[str]]:
             both("range", layer),
             " in head ".join(worst_drop(report, layer)),
         ]
-        for layer in range(len(report.variance.level))
-    ]
+
+    return [row(layer) for layer in range(len(report.variance.level))]
 
 
 def position_cells(report: SpectralReport, layer: int) -> list[str]:
-    """A layer, what position and the offset explain in it, and the residual of its middle head."""
+    """A layer, what place and the offset explain in it, and the residual of its middle head."""
     variance = report.variance
     residual = np.clip(middle(variance.residual[layer]), 0, 1)  # noise may leave less, or more
     return [
         str(layer),
         percent(positive(variance.position[layer].mean())),
         percent(positive(variance.offset[layer].mean())),
-        number(float(residual)),
+        _or_dash(float(residual)),
     ]
 
 
@@ -180,9 +212,22 @@ def part_rows(report: SpectralReport) -> list[list[str]]:
     """A row for each part: shares and residuals, mean of all heads."""
     parts, embedded = report.parts, report.embedded
     columns = (parts.share, parts.mean_share, parts.residual, embedded.share, embedded.residual)
-    rows = [[name, *(number(x[..., k].mean()) for x in columns)] for k, name in enumerate(PARTS)]
-    cross = (number(parts.cross.mean()), "", "", number(embedded.cross.mean()), "")
+    rows = [
+        [name, *(_or_dash(average(x[..., k])) for x in columns)] for k, name in enumerate(PARTS)
+    ]
+    cross = (_or_dash(average(parts.cross)), "", "", _or_dash(average(embedded.cross)), "")
     return [*rows, ["cross terms", *cross]]
+
+
+def _or_dash(value: float) -> str:
+    """A number; a dash where there is none."""
+    return "\N{EN DASH}" if np.isnan(value) else number(value)
+
+
+def average(values: np.ndarray) -> float:
+    """The mean of what is a number, NaN where nothing is."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
 
 
 def middle(values: np.ndarray) -> float:

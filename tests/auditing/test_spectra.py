@@ -1,5 +1,7 @@
 """Laws of what `jaxpe spectral` computes, on models whose logits are known; the obvious paths."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,13 +96,58 @@ def test_logits_of_the_offset_alone_are_said_to_be(biased):
 def test_logits_without_position_are_those_of_the_tokens():
     encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
     of = subject(encoder, "embedding", rows=400, examples=200)
-    (one, other), _ = logit_sums.sum_logits(of)
-    both = one + other
-    means = [spectra._means(sums.parts) for sums in (one, other, both)]
-    variance = spectra._variance(means[:2], means[2], causal=False)
+    sums = logit_sums.sum_logits(of)
+    both = sums.halves[0] + sums.halves[1]
+    variance = spectra._variance(sums, causal=False)
     assert np.abs(variance.position).max() < 0.02
+    assert np.abs(variance.shuffled).max() < 0.02
     assert variance.position.min() < 0 or variance.offset.min() < 0  # not clipped
     assert spectra._shares(both.embedded).share[..., 0] == pytest.approx(1)
+
+
+def test_words_with_a_place_of_their_own_are_told_by_random_order():
+    encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
+    of = subject(encoder, "embedding", rows=400, examples=200)
+    usual = np.arange(LENGTH, dtype=np.int32)
+    of = of._replace(rows=np.where(of.rows < 10, usual[None], of.rows))
+    variance = spectra._variance(logit_sums.sum_logits(of), causal=False)
+    assert (variance.position > 0.15).all()
+    assert np.abs(variance.shuffled).max() < 0.03
+
+
+def test_a_small_variance_survives_a_large_level():
+    rng = np.random.default_rng(0)
+    logits = 1e3 + rng.normal(0, 0.1, (6, HEADS, LENGTH, LENGTH))
+    logits = jnp.asarray(logits, jnp.float32)
+    spread = functools.partial(logit_sums.spread_of, causal=True)
+    found = spread(logits[:2]) + spread(logits[2:])
+    kept = np.asarray(logits, np.float64)[..., np.tri(LENGTH, k=-1, dtype=bool)]
+    assert found.variance.dtype == np.float32
+    np.testing.assert_allclose(found.variance, kept.var(axis=(0, 2)), rtol=1e-3)
+    np.testing.assert_allclose(found.mean, kept.mean(axis=(0, 2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_level_does_not_make_the_distance_of_the_symbol_small(causal):
+    mean = np.random.default_rng(0).normal(size=(LAYERS, HEADS, LENGTH, LENGTH))
+    one, other = (
+        spectra._spectra(jnp.asarray(x, jnp.float32), causal=causal)["szego"]
+        for x in (mean, mean + 100)
+    )
+    assert one.min() > 0.01
+    np.testing.assert_allclose(one, other, rtol=0.01)
+
+
+def test_heads_without_logits_have_no_shares():
+    encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
+    query = encoder.layers.attention.query
+    query.kernel[...] = query.kernel[...].at[:, :, WIDTH : 2 * WIDTH].set(0)
+    one, other = logit_sums.sum_logits(subject(encoder, "embedding")).halves
+    found = spectra._shares((one + other).parts)
+    assert np.isnan(found.cross[:, 1]).all()
+    assert np.isnan(found.share[:, 1]).all()
+    assert np.isnan(found.residual[..., -1]).all()  # there is no bias
+    assert np.isfinite(found.cross[:, 2]).all()
 
 
 def test_means_are_those_of_traced_logits(rotary, traced):
@@ -200,6 +247,45 @@ def test_a_deposit_is_told_from_chance():
     assert one.head == (1, 2)
     assert one.largest_share[1] > one.share_by_chance
     assert one.entropy < spread.entropy
+    assert one.p_value[1, 2] == pytest.approx(0.001)
+    assert one.certain.sum() == 1
+    assert np.isnan(ablating._drops("zero", np.zeros(50), noise, rng, tested=False).p_value).all()
+
+
+def test_the_largest_is_found_where_every_head_does_harm():
+    drop = np.full((2, 4, 8), -0.19)
+    drop[1, 3] = -0.045
+    found = ablating._drops("zero", np.zeros(8), drop, np.random.default_rng(0))
+    assert found.head == (1, 3)
+    assert found.p_value.min() > 0.5
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, size: rng.normal(size=size),
+        lambda rng, size: rng.normal(size=size) + 3 * rng.normal(size=(1, 1, size[-1])),
+        lambda rng, size: 1 - rng.exponential(size=size),
+        lambda rng, size: rng.choice([-1.0, 0.0, 1.0], p=[0.03, 0.94, 0.03], size=size),
+    ],
+    ids=["normal", "in common", "skewed", "right or wrong"],
+)
+def test_noise_is_seldom_taken_for_a_loss_however_many_heads_there_are(draw):
+    rng = np.random.default_rng(0)
+    for heads in (12, 144):
+        trials = (draw(rng, (heads // 12, 12, 64)) for _ in range(40))
+        found = [ablating._p_values(drop, rng).min() <= 0.05 for drop in trials]
+        assert np.mean(found) <= 0.13
+
+
+def test_a_loss_is_found_among_many_heads():
+    rng = np.random.default_rng(0)
+    drop = rng.normal(size=(12, 12, 64))
+    drop[3, 7] += 1
+    drop[5] = 0
+    found = ablating._p_values(drop, rng)
+    assert found[3, 7] <= 0.01
+    np.testing.assert_array_equal(found[5], 1)
 
 
 def test_rows_are_full_different_and_end_as_they_did():
@@ -211,7 +297,7 @@ def test_rows_are_full_different_and_end_as_they_did():
     ids[1] = ids[0]
     corpus = tokens_from_ids(ids)._replace(mask=mask, exclude=(1, 2), ids=np.where(mask, ids, 0))
     rows = spectral_documents._full_rows(corpus, examples=6, seed=0)
-    assert rows.shape == (4, 8)  # half of the eleven that differ, as an even number
+    assert rows.shape == (4, 8)  # half of the eleven that differ, as a multiple of four
     assert (rows[:, -1] == 2).all()
     assert len(np.unique(rows, axis=0)) == len(rows)
     short = spectral_documents._full_rows(

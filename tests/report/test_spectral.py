@@ -40,6 +40,9 @@ def report(*, layers=3, heads=4, n=10, causal=False, rotary=False, ablated=True,
     offset[1, 2] = 0.6
     drop = np.full(size, 0.01)
     drop[2, 1] = 0.5
+    p_value = np.where(drop > 0.1, 0.001, 0.9)
+    drops = HeadDrops("zero", 8, -3.0, drop, drop - 0.005, drop + 0.005, p_value, (2, 1),
+                      (0.8, 0.7, 0.9), 0.2, 0.3)  # fmt: skip
     fields = {
         "source": "stdlib",
         "model": "a model",
@@ -49,12 +52,12 @@ def report(*, layers=3, heads=4, n=10, causal=False, rotary=False, ablated=True,
         "means": MeanLogits(logits, one, one, diagonals, diagonals[..., :5] + 1j, one, values,
                             values, 5 * one, np.full(size, np.inf), one),
         "single": dict.fromkeys(("toeplitz", "szego", "effective_rank", "range"), one),
-        "variance": Variance(np.zeros(size), np.ones(size), offset, np.full(size, 0.05)),
+        "variance": Variance(np.zeros(size), np.ones(size), offset, np.full(size, 0.05),
+                             np.full(size, 0.12)),
         "parts": PartShares(*(np.full((*size, 5), 0.25) for _ in range(3)), np.full(size, -0.25)),
         "embedded": PartShares(*(np.full((1, heads, 5), 0.2),) * 3, np.zeros((1, heads))),
         "pairs": Pairs(np.array([1.0, 0.01]), np.full((*size, 2), 0.3)) if rotary else None,
-        "ablations": [HeadDrops("zero", 8, -3.0, drop, drop - 0.005, drop + 0.005, (2, 1),
-                                (0.8, 0.7, 0.9), 0.2, 0.3)] if ablated else [],
+        "ablations": [drops] if ablated else [],
         "seconds": {"logits": 1.0},
     }  # fmt: skip
     return SpectralReport(**fields | overrides)
@@ -72,10 +75,15 @@ def flat(report):
         circulant=np.full_like(none, np.nan),
     )
     drops = report.ablations[0]._replace(
-        drop=none, low=none, high=none, head=(0, 0), largest_share=(0.0, 0.0, 0.0)
+        drop=none, low=none, high=none, p_value=none + 1, head=(0, 0), largest_share=(0.0, 0.0, 0.0)
     )
+    nothing = PartShares(*(np.full((layers, heads, 5), np.nan),) * 3, none * np.nan)
     return report._replace(
-        means=means, variance=Variance(none, none, none, none), ablations=[drops]
+        means=means,
+        variance=Variance(*(none,) * 5),
+        parts=nothing,
+        embedded=PartShares(*(x[:1] for x in nothing)),
+        ablations=[drops],
     )
 
 
@@ -125,29 +133,70 @@ def test_large_models_make_light_figures(layers, causal):
 def test_findings_say_what_the_numbers_do():
     found = " ".join(_spectral_words.spectral_findings(CASES["rotary and causal"]))
     found = found.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
-    assert "Position explains 28 % of the variance of the logits in layer 1" in found
+    assert "Place in the document explains 28 % of the variance of the logits in layer 1" in found
+    assert "with the tokens of each document in random order it is 12 % in layer 1." in found
     assert "most in head 2 of layer 1, 60 %" in found
     assert "that head looks hardest at offset -1" in found
     assert "cross terms are -25 %, between -25 % and -25 %" in found
     assert "50% lies in the 1 that turn" in found.replace(" %", "%")
-    assert "head 1 of layer 2 costs most, 0.5 nats (interval 0.495 to 0.505)" in found
+    assert "head 1 of layer 2 costs most, 0.5 nats (interval 0.495 to 0.505 by" in found
+    assert "with all heads considered, 1 head of 12 can be told from none" in found
     assert "holds 80 % of the sum of all drops (interval 70 % to 90 %), more than the 20 %" in found
 
 
 def test_what_is_no_more_than_chance_is_said():
     case = report()
     drops = case.ablations[0]
-    weak = case._replace(ablations=[drops._replace(low=drops.drop - 1)])
-    assert (
-        "no loss can be told from none over 8 documents"
-        in _spectral_words.spectral_findings(weak)[-1]
-    )
+    # Intervals of each head alone may well be above 0.
+    weak = case._replace(ablations=[drops._replace(p_value=np.full((3, 4), 0.06))])
+    said = _spectral_words.spectral_findings(weak)[-1]
+    assert "no loss can be told from none over 8 documents" in said
+    assert "the largest is that of head 1 of layer 2, 0.5 nats." in said
     assert drawn.ablation_figure(weak).get_suptitle() == "No drop can be told from none"
+    card = _spectral_words.spectral_headlines(weak)[-1]
+    assert card.detail == "head 1 of layer 2, not told from none"
+    other = np.full((3, 4), 0.9)
+    other[0, 3] = 0.01
+    small = case._replace(ablations=[drops._replace(p_value=other)])
+    said = _spectral_words.spectral_findings(small)[-1]
+    assert "of head 1 of layer 2, 0.5 nats, cannot be told from none" in said
+    assert "of those that can, the largest is that of head 3 of layer 0, 0.01 nats." in said
+    assert drawn.ablation_figure(small).get_suptitle() == (
+        "The largest drop cannot be told from none"
+    )
     spread = case._replace(ablations=[drops._replace(share_by_chance=0.85)])
     assert "no more than the 85" in _spectral_words.spectral_findings(spread)[-1]
-    assert "In no head does position explain" in " ".join(
-        _spectral_words.spectral_findings(CASES["flat"])
-    )
+    flat = " ".join(_spectral_words.spectral_findings(CASES["flat"]))
+    assert "In no head does place explain" in flat
+    assert "The logits are 0: there is nothing to take apart." in flat
+
+
+def test_a_cosine_with_what_was_there_is_not_tested():
+    case = report()
+    drops = case.ablations[0]._replace(p_value=np.full((3, 4), np.nan))
+    case = case._replace(ablations=[drops], facts=case.facts | {"score": "embedding"})
+    said = _spectral_words.spectral_findings(case)[-1]
+    assert "head 1 of layer 2 costs most, 0.5 (interval" in said
+    assert "These are sizes alone" in said
+    assert "told from none" not in said
+    assert "by chance" not in said
+    assert "told" not in _spectral_words.spectral_headlines(case)[-1].detail
+    assert "The largest drop is 80" in drawn.ablation_figure(case).get_suptitle()
+
+
+def test_there_is_a_dash_where_there_is_no_number():
+    case = report()
+    place = np.full((3, 4), 0.005)
+    place[1] = 0.1
+    variance = case.variance._replace(offset=np.full((3, 4), 0.001), place=place)
+    parts = case.parts._replace(cross=np.full((3, 4), np.nan))
+    case = case._replace(variance=variance, parts=parts)
+    cells = [_spectral_words.position_cells(case, layer)[-1] for layer in range(3)]
+    assert cells == ["–", "0.99", "–"]
+    assert _spectral_words.part_rows(case)[-1][1] == "–"
+    found = spectral_json(case)
+    assert found["variance"]["residual"][0] == [None] * 4
+    assert found["parts"]["cross"][0] == [None] * 4
 
 
 def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
