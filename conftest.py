@@ -1,5 +1,7 @@
 """A hostile configuration: float64, strict dtype promotion, no rank promotion, types checked."""
 
+import contextlib
+import gc
 import os
 from pathlib import Path
 
@@ -14,6 +16,27 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 install_import_hook("jaxpe", "beartype.beartype")
+
+
+def pytest_collection_finish(session):
+    """Leave what is imported out of garbage collections, and have fewer of them."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+# Most tests wait for the compiler more than for what it compiles. These do not; and the optimised
+# programs are run by the README, the notebooks and the experiments, too.
+OPTIMISED = ("test_published", "test_readme")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compile_quickly(request):
+    """Compile with few optimisations."""
+    from tests.compilation import quick_compilation  # not before the import hook
+
+    optimised = request.path.stem in OPTIMISED
+    with contextlib.nullcontext() if optimised else quick_compilation():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,24 +1,11 @@
-"""Commands as a person types them, and a compiler that does not try hard."""
+"""Commands as a person types them, and a corpus for them."""
 
-import contextlib
 import sys
 
 import numpy as np
 import pytest
 
 from jaxpe import cli
-from tests.compilation import quick_compilation
-
-# Most tests wait for the compiler more than for what it compiles. These do not; and the optimised
-# programs are run by doctests, the README and the notebooks, too.
-OPTIMISED = ("test_published", "test_readme")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compile_quickly(request):
-    optimised = request.path.stem in OPTIMISED
-    with contextlib.nullcontext() if optimised else quick_compilation():
-        yield
 
 
 @pytest.fixture
