@@ -292,8 +292,8 @@ def _triples_of_row(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Arra
 
 def _squared_differences(X: Float[Array, "m n"]) -> Float[Array, "n n"]:
     """Σ_m (X_mj − X_mk)² for all (j, k)."""
-    own = jnp.sum(X**2, axis=0)
     product = jnp.matmul(X.T, X, precision="highest")
+    own = jnp.diagonal(product)  # summed as the product is, so that j = k gives 0 exactly
     return jnp.maximum(own[:, None] + own[None, :] - 2.0 * product, 0.0)
 
 

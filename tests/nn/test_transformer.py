@@ -336,7 +336,7 @@ def test_seeds_are_vmapped():
     assert np.abs(together[0] - together[1]).max() > 0.1
 
 
-@pytest.mark.parametrize("name", ATTENDING)
+@pytest.mark.parametrize("name", ENCODINGS)
 def test_bfloat16_computes_near_float32(name):
     """Positions, logits and softmax stay float32, so positions beyond 256 are still told apart."""
     narrow = {"param_dtype": jnp.float32, "num_layers": 1}

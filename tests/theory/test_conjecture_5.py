@@ -212,7 +212,7 @@ def test_its_sums_are_those_of_the_definition():
     mean, square = h.sum() / 30, (h**2).sum() / 30
     np.testing.assert_allclose(U[1, 3], mean)
     np.testing.assert_allclose(error[1, 3] ** 2, max(mean**2 - four, 2 * square / 30))
-    np.testing.assert_allclose(error[2, 2], 0, atol=1e-7)  # the root of a rounding
+    assert error[2, 2] == 0
 
 
 def test_expected_roots_are_those_of_thinning():
