@@ -25,6 +25,7 @@ from jaxpe.nn.heads import CausalLM as CausalLM
 from jaxpe.nn.heads import Classifier as Classifier
 from jaxpe.nn.heads import HeadOutput as HeadOutput
 from jaxpe.nn.heads import MaskedLM as MaskedLM
+from jaxpe.nn.heads import Regressor as Regressor
 from jaxpe.nn.heads import pooled as pooled
 from jaxpe.nn.llama import load_llama as load_llama
 from jaxpe.nn.masks import attention_mask as attention_mask

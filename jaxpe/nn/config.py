@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import jax.numpy as jnp
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu"]
-Norm = Literal["layer", "rms"]
+Norm = Literal["layer", "rms", "none"]
 NormPosition = Literal["pre", "post"]
 # "transparent" is `jaxpe.attend`, the others are those of `jax.nn.dot_product_attention`.
 AttentionPath = Literal["transparent", "xla", "cudnn"]
@@ -49,7 +49,7 @@ class TransformerConfig:
         latent: sizes of latent attention, in place of plain keys and values.
         hidden_dim: width inside the feed-forward layer; 4·dim when None.
         activation: of the feed-forward layer; "swiglu" and "geglu" are gated.
-        norm: LayerNorm or RMSNorm.
+        norm: LayerNorm, RMSNorm, or none at all, as proofs on transformers like to have it.
         norm_position: "pre", x + f(norm(x)) with a last norm, or "post", norm(x + f(x)).
         norm_epsilon: added to variances.
         embedding_norm: normalise embeddings; by default where norms come after (as BERT does).

@@ -1,4 +1,4 @@
-"""What stands on a transformer: a classifier and two language models."""
+"""What stands on a transformer: a classifier, two language models, a regression of numbers."""
 
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -21,7 +21,8 @@ class HeadOutput(NamedTuple):
     """What a model with a head gives.
 
     Attributes:
-        logits: of classes `[..., classes]`, or of tokens `[..., n, vocab]`; float32 or wider.
+        logits: of classes `[..., classes]`, or of tokens `[..., n, vocab]`, or a regression's
+            numbers `[..., n, outputs]`; float32 or wider.
         transformer: what is below the head.
     """
 
@@ -158,6 +159,38 @@ class CausalLM(nnx.Module):
         below = self.decoder(ids, **options)
         layer = self.decoder.tokens if self.output is None else self.output
         return HeadOutput(read_out(layer, below.hidden), below)
+
+
+class Regressor(nnx.Module):
+    """Numbers of every token out of numbers of every token, by dense layers before and behind.
+
+    Args:
+        transformer: between; its token embeddings are not read, so that vocab_size=1 will do.
+        inputs: numbers a token has.
+        outputs: numbers a token gets.
+        rngs: for the initialisation, of another seed than the transformer's.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(
+    ...     vocab_size=1, dim=16, num_layers=2, num_heads=1, activation="relu", norm="none")
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> model = jaxpe.nn.Regressor(encoder, inputs=1, outputs=1, rngs=nnx.Rngs(1))
+    >>> model(jnp.ones((4, 7, 1))).logits.shape
+    (4, 7, 1)
+    """
+
+    def __init__(self, transformer: Transformer, *, inputs: int, outputs: int, rngs: nnx.Rngs):
+        config = transformer.config
+        self.transformer = transformer
+        self.input = dense(config, inputs, config.dim, rngs=rngs)
+        self.output = dense(config, config.dim, outputs, rngs=rngs)
+
+    def __call__(self, values: Float[ArrayLike, "... n inputs"], **options: Any) -> HeadOutput:
+        """Numbers `[..., n, outputs]`; options are the transformer's."""
+        values = jnp.asarray(values, self.transformer.config.dtype)
+        nobody = jnp.zeros(values.shape[:-1], jnp.int32)
+        below = self.transformer(nobody, vectors=self.input(values), **options)
+        return HeadOutput(read_out(self.output, below.hidden), below)
 
 
 def pooled(

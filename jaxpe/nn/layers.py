@@ -44,8 +44,10 @@ def embedding(config: TransformerConfig, rows: int, *, rngs: nnx.Rngs) -> nnx.Em
 
 def norm(
     config: TransformerConfig, dim: int | None = None, *, rngs: nnx.Rngs
-) -> nnx.LayerNorm | nnx.RMSNorm:
-    """LayerNorm or RMSNorm over the last axis; statistics in float32 or wider."""
+) -> "nnx.LayerNorm | nnx.RMSNorm | NoNorm":
+    """What the configuration norms the last axis by; statistics in float32 or wider."""
+    if config.norm == "none":
+        return NoNorm()
     shared = {
         "epsilon": config.norm_epsilon,
         "dtype": config.dtype,
@@ -58,6 +60,14 @@ def norm(
     if config.norm == "rms":
         return _RMSNorm(dim, **shared)
     return _LayerNorm(dim, use_bias=config.use_bias, **shared)
+
+
+class NoNorm(nnx.Module):
+    """In the place of a norm where there is none."""
+
+    def __call__(self, x: Array) -> Array:
+        """The same."""
+        return x
 
 
 # Flax asks which of float64 and float32 is wider, which JAX answers in its standard mode only.

@@ -20,6 +20,7 @@ from jaxpe.encodings import Encoding, chain
 from jaxpe.encodings.base import Params, compute_dtype, repeat_heads, with_axes
 from jaxpe.nn.attention import LatentAttention, MultiHeadAttention
 from jaxpe.nn.functional import functional
+from jaxpe.nn.layers import NoNorm
 from jaxpe.nn.masks import checked_valid
 from jaxpe.nn.transformer import Transformer
 
@@ -37,7 +38,7 @@ class Split(NamedTuple):
     content: Float[Array, "..."]
     position: Float[Array, "..."]
 
-    def through(self, layer: nnx.Linear | nnx.LayerNorm | nnx.RMSNorm) -> "Split":
+    def through(self, layer: nnx.Linear | nnx.LayerNorm | nnx.RMSNorm | NoNorm) -> "Split":
         """What becomes of both shares in a dense layer or a norm; their sum is what it gives.
 
         The bias goes to content. A norm divides both by the deviation of their sum.
@@ -48,6 +49,8 @@ class Split(NamedTuple):
         >>> x.through(nnx.RMSNorm(2, epsilon=0.0, rngs=nnx.Rngs(0))).content.round(3).tolist()
         [0.707, -0.707]
         """
+        if isinstance(layer, NoNorm):
+            return self
         parts = _projected(self, layer) if isinstance(layer, nnx.Linear) else _scaled(self, layer)
         bias = getattr(layer, "bias", None)
         if bias is None:

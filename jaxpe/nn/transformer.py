@@ -103,6 +103,7 @@ class Transformer(nnx.Module):
         self,
         ids: Int[ArrayLike, "... n"],
         *,
+        vectors: Float[ArrayLike, "... n dim"] | None = None,
         mask: ArrayLike | None = None,
         positions: ArrayLike | None = None,
         segments: Int[ArrayLike, "... n"] | None = None,
@@ -118,6 +119,8 @@ class Transformer(nnx.Module):
         Args:
             ids: token ids. One that is not below vocab_size raises; inside jit, where its value is
                 not known, it makes NaN. Under the mask it may be anything.
+            vectors: `[..., n, dim]`, in place of the embeddings of the ids, which then say no more
+                than how many tokens there are (`Regressor` reads numbers by it).
             mask: `[..., n]`, false on padding, which no token looks at.
             positions: `[..., n]`; the index in the row when None (`padded_positions` and
                 `packed_positions` make others).
@@ -142,7 +145,13 @@ class Transformer(nnx.Module):
             positions = start + jnp.arange(ids.shape[-1], dtype=jnp.int32)
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         cache, context = self._context(ids, mask, positions, segments, cache, trace)
-        x = self.embed(ids, positions=positions, token_types=token_types, dropout_key=keys[0])
+        x = self.embed(
+            ids,
+            vectors=vectors,
+            positions=positions,
+            token_types=token_types,
+            dropout_key=keys[0],
+        )
         if self.config.keys_from == "embeddings":
             context = context._replace(embeddings=x)
         out = self._blocks(
@@ -158,12 +167,18 @@ class Transformer(nnx.Module):
         self,
         ids: Int[ArrayLike, "... n"],
         *,
+        vectors: Float[ArrayLike, "... n dim"] | None = None,
         positions: ArrayLike,
         token_types: Int[ArrayLike, "... n"] | None = None,
         dropout_key: Array | None = None,
     ) -> Float[Array, "... n dim"]:
         """What enters the first block: embeddings, the encoding's share, the norm, dropout."""
-        x = self.tokens(jnp.asarray(ids))
+        x = self.tokens(jnp.asarray(ids)) if vectors is None else jnp.asarray(vectors)
+        if x.shape != (*jnp.shape(ids), self.config.dim):
+            raise ValueError(
+                f"vectors have shape {x.shape}: pass [..., n, dim] = "
+                f"{(*jnp.shape(ids), self.config.dim)}"
+            )
         if self.token_types is None and token_types is not None:
             raise ValueError("the model has no token types: pass none, or config.token_types")
         if self.token_types is not None:
