@@ -308,6 +308,10 @@ EXEMPT = {
     "rope_to_hf": "a dictionary of settings",
     "catalogue": "a table of constructors",
     "encoding_properties": "looks at compiled programs and at numbers known when tracing",
+    "encoding_extrapolation": "looks at compiled programs or at numbers known when tracing",
+    "encoding_expressiveness": "looks at compiled programs or at numbers known when tracing",
+    "encoding_cost": "looks at compiled programs or at numbers known when tracing",
+    "encoding_generalisation": "looks at compiled programs or at numbers known when tracing",
 }
 
 

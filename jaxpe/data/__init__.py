@@ -15,6 +15,9 @@ from jaxpe.data._tokenize import tokenize as tokenize
 from jaxpe.data._types import Corpus as Corpus
 from jaxpe.data._types import Progress as Progress
 from jaxpe.data._types import TokenCorpus as TokenCorpus
+from jaxpe.data.sequences import SEQUENCE_TASKS as SEQUENCE_TASKS
+from jaxpe.data.sequences import SequenceTask as SequenceTask
+from jaxpe.data.sequences import sequence_task as sequence_task
 from jaxpe.data.synthetic import SyntheticCorpus as SyntheticCorpus
 from jaxpe.data.synthetic import three_regimes as three_regimes
 from jaxpe.data.synthetic import zipf_drift as zipf_drift

@@ -22,6 +22,8 @@ from jaxpe.encodings.base import identity as identity
 from jaxpe.encodings.base import per_head as per_head
 from jaxpe.encodings.base import position_offsets as position_offsets
 from jaxpe.encodings.base import scale_positions as scale_positions
+from jaxpe.encodings.beyond import Extrapolation as Extrapolation
+from jaxpe.encodings.beyond import encoding_extrapolation as encoding_extrapolation
 from jaxpe.encodings.bias import alibi as alibi
 from jaxpe.encodings.bias import alibi_line as alibi_line
 from jaxpe.encodings.bias import alibi_slopes as alibi_slopes
@@ -34,6 +36,13 @@ from jaxpe.encodings.catalogue import CATALOGUE as CATALOGUE
 from jaxpe.encodings.catalogue import CatalogueEntry as CatalogueEntry
 from jaxpe.encodings.catalogue import EncodingSizes as EncodingSizes
 from jaxpe.encodings.catalogue import catalogue as catalogue
+from jaxpe.encodings.expressiveness import Expressiveness as Expressiveness
+from jaxpe.encodings.expressiveness import encoding_expressiveness as encoding_expressiveness
+from jaxpe.encodings.growth import Cost as Cost
+from jaxpe.encodings.growth import Generalisation as Generalisation
+from jaxpe.encodings.growth import Growth as Growth
+from jaxpe.encodings.growth import encoding_cost as encoding_cost
+from jaxpe.encodings.growth import encoding_generalisation as encoding_generalisation
 from jaxpe.encodings.induced import encoding_distances as encoding_distances
 from jaxpe.encodings.orthogonal import chebyshev as chebyshev
 from jaxpe.encodings.orthogonal import chebyshev_polynomials as chebyshev_polynomials

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxpe.encodings._hooks import hooks_program, line_of_positions
 from jaxpe.encodings.attention import attend, attention_logits
 from jaxpe.encodings.base import Encoding
 from jaxpe.encodings.catalogue import CatalogueEntry, EncodingSizes
@@ -116,8 +117,7 @@ class _Layer(NamedTuple):
 
     def positions(self, start: int, stop: int) -> np.ndarray:
         """start ... stop − 1, equal coordinates where there are several; known when tracing."""
-        line = np.arange(start, stop, dtype=np.int32)
-        return line if self.coordinates == 1 else np.repeat(line[:, None], self.coordinates, 1)
+        return line_of_positions(np.arange(start, stop), self.coordinates)
 
     def projected(self, params: Any, content: _Content, positions: np.ndarray) -> list[Array]:
         """Queries, keys and values of embeddings that have the encoding in them."""
@@ -277,24 +277,13 @@ def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
 
 def _cost(layer: _Layer, params: Any) -> tuple[float, float, bool]:
     """FLOPs and bytes per token of the hooks an encoding defines, and whether they loop."""
-    sizes, encoding, dtype = layer.sizes, layer.encoding, jnp.result_type(float)
-    n, heads = sizes.length, (sizes.num_heads, sizes.head_dim)
-    shapes = ((n, sizes.dim), (n, *heads), (n, *heads), (sizes.num_heads, n, n))
-    x, q, k, weights = (jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
-    positions = jax.ShapeDtypeStruct(layer.positions(0, n).shape, jnp.int32)
-    hooks = {
-        "embed": lambda p, i, x, q, k, w: encoding.embed(p, x, i),
-        "query": lambda p, i, x, q, k, w: encoding.query(p, q, i),
-        "key": lambda p, i, x, q, k, w: encoding.key(p, k, i),
-        "bias": lambda p, i, x, q, k, w: encoding.bias(p, q, k, i, i),
-        "value": lambda p, i, x, q, k, w: encoding.value(p, w, i, i),
-    }
-    used = [hook for name, hook in hooks.items() if encoding.defines(name)]
-    if not used:
+    program, arrays = hooks_program(layer.encoding, layer.coordinates, layer.sizes)
+    if not jax.eval_shape(program, *arrays):
         return 0.0, 0.0, False
-    program = jax.jit(lambda *args: [hook(*args) for hook in used])
-    compiled = program.lower(params, positions, x, q, k, weights).compile()
+    compiled = jax.jit(program).lower(params, *arrays[1:]).compile()
     cost, text = compiled.cost_analysis() or {}, compiled.as_text() or ""
     missing = float("nan")  # a backend without an analysis says so
-    flops, moved = (cost.get(name, missing) / n for name in ("flops", "bytes accessed"))
+    flops, moved = (
+        cost.get(name, missing) / layer.sizes.length for name in ("flops", "bytes accessed")
+    )
     return flops, moved, " while(" in text
