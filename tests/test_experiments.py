@@ -123,6 +123,44 @@ HEADLINES = [
     ("benchmark_training", "utilisation", ".1%"),
     ("benchmark_training", "tokens_per_second/jaxpe", ",.0f"),
     *[("benchmark_encodings", f"claims/{k}/value", ".2f") for k in (0, 4, 6, 7)],
+    ("property_tables", "reproduced", "d"),
+    ("property_tables", "not_reproduced", "d"),
+    ("property_tables", "tables/generalisation/sinusoidal/norm/value", ".1f"),
+    ("property_tables", "tables/generalisation/legendre/norm/value", ".2f"),
+    ("property_tables", "tables/generalisation/alibi/bias", ".1f"),
+    ("property_tables", "tables/generalisation/kerple_power/bias_beyond", ".2f"),
+    ("property_tables", "tables/extrapolation/wavelet/reach", ".2f"),
+    ("property_tables", "tables/extrapolation/legendre/reach", ".1f"),
+    ("property_tables", "tables/extrapolation/xpos/reach", ".1f"),
+    *[
+        ("rope_scaling", f"lengths/{name}/{length}/over_window/{part}", ".3f")
+        for name in (
+            *("none", "linear", "ntk", "dynamic", "yarn", "parts", "slow", "fast", "one"),
+            *("alibi", "nope"),
+        )
+        for length in (256, 512)
+        for part in ("mean", "half")
+    ],
+    *[
+        ("rope_scaling", f"positions/arms/{name}/beyond/{part}", ".3f")
+        for name in (
+            *("none", "linear", "ntk", "dynamic", "growing", "yarn", "parts", "slow", "fast"),
+            *("one", "alibi", "nope"),
+        )
+        for part in ("mean", "half")
+    ],
+    *[
+        ("rope_scaling", f"fine_tuned/{name}/over_window/{part}", ".3f")
+        for name in ("none", "linear", "yarn")
+        for part in ("mean", "half")
+    ],
+    *[
+        ("rope_scaling", f"attention/{name}/distance/1/end/mean", ".1f")
+        for name in ("none", "linear", "ntk", "yarn", "alibi", "nope")
+    ],
+    ("rope_scaling", "lengths/rope/window/mean", ".3f"),
+    ("rope_scaling", "angles/times_as_far/ntk/3", ".2f"),
+    ("rope_scaling", "angles/times_as_far/dynamic/3", ".2f"),
 ]
 
 

@@ -29,6 +29,17 @@ from jaxpe.spectral.decomposition import pair_logits as pair_logits
 from jaxpe.spectral.decomposition import rotary_parts as rotary_parts
 from jaxpe.spectral.decomposition import sum_parts as sum_parts
 from jaxpe.spectral.decomposition import toeplitz_shares as toeplitz_shares
+from jaxpe.spectral.norms import OperatorNorm as OperatorNorm
+from jaxpe.spectral.norms import largest_quotient as largest_quotient
+from jaxpe.spectral.norms import operator_norm as operator_norm
+from jaxpe.spectral.norms import spectral_norm as spectral_norm
+from jaxpe.spectral.profile import AttentionProfile as AttentionProfile
+from jaxpe.spectral.profile import attention_distance as attention_distance
+from jaxpe.spectral.profile import attention_entropy as attention_entropy
+from jaxpe.spectral.profile import attention_evenness as attention_evenness
+from jaxpe.spectral.profile import attention_profile as attention_profile
+from jaxpe.spectral.profile import first_share as first_share
+from jaxpe.spectral.profile import near_share as near_share
 from jaxpe.spectral.toeplitz import Szego as Szego
 from jaxpe.spectral.toeplitz import diagonal_means as diagonal_means
 from jaxpe.spectral.toeplitz import symbol as symbol

@@ -1,0 +1,219 @@
+"""A task under an encoding: choose a rate, train all seeds, test at every length, keep it all."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flax import nnx
+
+from jaxpe._errors import InputError
+from jaxpe.extrapolation.lanes import Lanes, judge_lanes, trainer
+from jaxpe.extrapolation.models import METRICS, build, encoding_sizes
+from jaxpe.extrapolation.presets import Suite
+from jaxpe.extrapolation.streams import Streams
+from jaxpe.extrapolation.variants import VARIANTS, defined_at, trained_as
+from jaxpe.report import ExtrapolationCell
+
+Say = Callable[[str], None]
+
+_TUNING_SEED = 1_000_000  # of no model that is tested
+_LAST = 0.1  # share of the steps whose losses are averaged
+
+
+class Trained(NamedTuple):
+    """Models of a task under an encoding, one a seed.
+
+    Attributes:
+        params: `[seeds, ...]`.
+        rate: chosen.
+        tuning: metric of each rate at the training length, on a seed of its own.
+        losses: `[steps, seeds]`.
+        seconds: of choosing and training.
+    """
+
+    params: Any
+    rate: float
+    tuning: list[float]
+    losses: np.ndarray
+    seconds: float
+
+
+def run_cell(
+    suite: Suite, data: Streams, name: str, folder: Path, say: Say = lambda line: None
+) -> ExtrapolationCell:
+    """Train and test, or read what an earlier run left in the folder.
+
+    Raises:
+        InputError: where the folder has a result of other settings, or a file that is damaged.
+    """
+    task = data.task.name
+    path = folder / f"{_stem(suite, task, name)}.json"
+    stamp = _stamp(suite, task, name)
+    if path.is_file():
+        return _read_cell(path, stamp)
+    trained = trained_models(suite, data, trained_as(name), folder)
+    cell = _tested(suite, data, name, trained)
+    _write(path, json.dumps({"stamp": stamp} | _fields(cell)).encode())
+    say(f"{task}, {name}: {trained.seconds:.0f} s")
+    return cell
+
+
+def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> Trained:
+    """The models of a task under an encoding, trained or from the folder."""
+    path = folder / f"{_stem(suite, data.task.name, name)}.npz"
+    stamp = _stamp(suite, data.task.name, name)
+    encoding = VARIANTS[name].trained(encoding_sizes(suite, data.task))
+    if path.is_file():
+        shapes = jax.eval_shape(lambda: build(suite, data.task, encoding, jax.random.key(0)))
+        return _read_models(path, stamp, nnx.split(shapes, nnx.Param)[1])
+    begun = time.perf_counter()
+    train = trainer(suite, data, encoding)
+    rate, tuning = _tuned(suite, train)
+    lanes = train(seeds=np.arange(suite.seeds), rates=np.full(suite.seeds, rate), steps=suite.steps)
+    trained = Trained(lanes.params, rate, tuning, lanes.losses, time.perf_counter() - begun)
+    _write_models(path, stamp, trained)
+    return trained
+
+
+def _tuned(suite: Suite, train: Callable[..., Lanes]) -> tuple[float, list[float]]:
+    """The rate of the least loss after a share of the steps, on a seed of its own; NaN is worst.
+
+    As many lanes as models to come, so that nothing is compiled twice.
+    """
+    if len(suite.rates) == 1:
+        return suite.rates[0], [float("nan")]
+    count = max(suite.seeds, len(suite.rates))
+    rates = np.resize(np.array(suite.rates), count)
+    lanes = train(seeds=np.full(count, _TUNING_SEED), rates=rates, steps=suite.tuning_steps)
+    losses = _last(lanes)[: len(suite.rates)]
+    return float(rates[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]), losses.tolist()
+
+
+def _last(lanes: Lanes) -> np.ndarray:
+    """Mean loss of the last steps, `[lanes]`."""
+    steps = max(1, round(_LAST * len(lanes.losses)))
+    return lanes.losses[-steps:].mean(axis=0)
+
+
+def _tested(suite: Suite, data: Streams, name: str, trained: Trained) -> ExtrapolationCell:
+    """Metrics at every length; NaN where the encoding is not defined there."""
+    task, seeds = data.task, np.arange(suite.seeds)
+    sizes = encoding_sizes(suite, task)
+    nothing = np.full(suite.seeds, np.nan)
+    found: dict[str, list[np.ndarray]] = {metric: [] for metric in METRICS[task.kind]}
+    defined = []
+    for length in suite.lengths:
+        places = task.tokens(length)
+        encoding = VARIANTS[name].at(sizes, places)
+        defined.append(defined_at(encoding, sizes, places))
+        judged = dict.fromkeys(found, nothing)
+        if defined[-1]:
+            judged = judge_lanes(suite, data, encoding, trained.params, seeds=seeds, length=length)
+        for metric, values in judged.items():
+            found[metric].append(values)
+    return ExtrapolationCell(
+        suite=suite.name,
+        task=task.name,
+        encoding=name,
+        metric=METRICS[task.kind][0],
+        lengths=suite.lengths,
+        scores={metric: np.stack(values, axis=-1) for metric, values in found.items()},
+        defined=np.array(defined),
+        rate=trained.rate,
+        rates=suite.rates,
+        tuning=np.array(trained.tuning),
+        loss=trained.losses[-max(1, round(_LAST * len(trained.losses))) :].mean(axis=0),
+        seconds=trained.seconds,
+    )
+
+
+def _stem(suite: Suite, task: str, name: str) -> str:
+    return "-".join((suite.name.replace(" ", "_"), task, name))
+
+
+def _stamp(suite: Suite, task: str, name: str) -> str:
+    """What a cell depends on: the suite's settings but for which other cells it has."""
+    settings = dataclasses.asdict(suite)
+    for other in ("tasks", "encodings"):
+        del settings[other]
+    text = json.dumps([settings, task, name], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _fields(cell: ExtrapolationCell) -> dict[str, Any]:
+    """Values of JSON, which knows no NaN."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(x) for name, x in value.items()}
+        if isinstance(value, np.ndarray):
+            return plain(value.tolist())
+        if isinstance(value, list | tuple):
+            return [plain(x) for x in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return plain(cell._asdict())
+
+
+def _read_cell(path: Path, stamp: str) -> ExtrapolationCell:
+    try:
+        fields = json.loads(path.read_text())
+        found = fields.pop("stamp")
+        fields["scores"] = {name: np.array(x, float) for name, x in fields["scores"].items()}
+        for name, kind in (("defined", bool), ("tuning", float), ("loss", float)):
+            fields[name] = np.array(fields[name], kind)
+        for name in ("lengths", "rates"):
+            fields[name] = tuple(fields[name])
+        cell = ExtrapolationCell(**fields)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is damaged: delete it to run it again") from error
+    _check_stamp(path, found, stamp)
+    return cell
+
+
+def _write_models(path: Path, stamp: str, trained: Trained) -> None:
+    leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(trained.params))}
+    part = path.with_name(f".{path.stem}.part.npz")
+    np.savez(part, stamp=stamp, **trained._asdict() | {"params": len(leaves)}, **leaves)
+    os.replace(part, path)
+
+
+def _read_models(path: Path, stamp: str, like: Any) -> Trained:
+    try:
+        with np.load(path) as file:
+            found = str(file["stamp"])
+            structure = jax.tree.structure(like)
+            leaves = [file[f"leaf_{i}"] for i in range(int(file["params"]))]
+            trained = Trained(
+                jax.tree.unflatten(structure, leaves) if found == stamp else None,
+                float(file["rate"]),
+                file["tuning"].tolist(),
+                file["losses"],
+                float(file["seconds"]),
+            )
+    except (ValueError, KeyError, OSError, EOFError) as error:
+        raise InputError(f"{path} is damaged: delete it to train again") from error
+    _check_stamp(path, found, stamp)
+    return trained
+
+
+def _check_stamp(path: Path, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise InputError(
+            f"{path} was made with other settings: pass another folder, or delete it to make it "
+            "again"
+        )
+
+
+def _write(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    os.replace(part, path)

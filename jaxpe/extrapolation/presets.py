@@ -1,0 +1,214 @@
+"""What is compared with what: suites of tasks and encodings, and the presets made of them."""
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+
+from jaxpe._errors import InputError
+from jaxpe.data import SEQUENCE_TASKS, sequence_task
+from jaxpe.extrapolation.variants import VARIANTS, unknown
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Suite:
+    """Every task under every encoding, with equal data, seeds, steps and rates to choose from.
+
+    Attributes:
+        name: of the comparison.
+        tasks: of `jaxpe.data.SEQUENCE_TASKS`.
+        encodings: of `jaxpe.extrapolation.VARIANTS`.
+        length: T, that of the training inputs.
+        factors: multiples of T at which models are tested.
+        exact: train at length T alone, in place of lengths drawn from 1 to T.
+        rows: training set that epochs go over; None for fresh rows at every step.
+        tests: rows at each length tested.
+        steps: updates.
+        batch: rows of an update.
+        rates: peak learning rates, of which each encoding has the best on a seed of its own.
+        tuning: share of the steps that choosing the rate takes.
+        seeds: models of each task and encoding.
+        dim, layers, heads, hidden: sizes of the model.
+        norm: "layer", or "none" as in Li (2025).
+        init_scale: standard deviation of dense kernels; dim^(−1/2) when None.
+        seed: of everything.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    encodings: tuple[str, ...]
+    length: int
+    factors: tuple[int, ...] = (1, 2, 4, 8)
+    exact: bool = False
+    rows: int | None = None
+    tests: int = 1000
+    steps: int = 1000
+    batch: int = 64
+    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
+    tuning: float = 0.25
+    seeds: int = 3
+    dim: int = 64
+    layers: int = 2
+    heads: int = 4
+    hidden: int = 128
+    norm: Literal["layer", "none"] = "layer"
+    init_scale: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for kind, names, known in (
+            ("task", self.tasks, SEQUENCE_TASKS),
+            ("encoding", self.encodings, tuple(VARIANTS)),
+        ):
+            for name in names:
+                if name not in known:
+                    raise InputError(unknown(kind, name, known))
+            if not names or len(set(names)) < len(names):
+                raise InputError(f"{kind}s are {', '.join(names) or 'none'}: pass each one once")
+        sizes = ("length", "tests", "steps", "batch", "seeds", "dim", "layers", "heads", "hidden")
+        for name in sizes:
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; pass at least 1")
+        if self.dim % (2 * self.heads):
+            raise InputError(f"dim={self.dim} does not split into {self.heads} heads of even width")
+        if self.rows is not None and self.rows < self.batch:
+            raise InputError(f"rows={self.rows} are less than a batch of {self.batch}")
+        if self.factors[:1] != (1,) or any(np.diff(self.factors) < 1):
+            raise InputError(f"factors are {self.factors}: pass 1 and then larger ones, in order")
+        if not self.rates or min(self.rates) <= 0 or not 0 < self.tuning <= 1:
+            raise InputError("pass positive rates, and a share of the steps (0, 1] for tuning")
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}; pass 0 or more")
+
+    @property
+    def tuning_steps(self) -> int:
+        """Steps after which rates are compared."""
+        return max(2, round(self.tuning * self.steps))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths tested."""
+        return tuple(factor * self.length for factor in self.factors)
+
+
+# Section 7 of Li (2025), as far as it is stated: 2 layers, one head, ReLU, no norm, 10,000 rows,
+# 20 epochs, 1,000 tests. T, widths, batch, rate and the law of the inputs are lost.
+_TABLE_5 = Suite(
+    name="table 5",
+    tasks=("running_sum", "running_sum_causal"),
+    encodings=(
+        "sinusoidal", "alibi", "alibi_over_length", "wavelet", "legendre", "none", "learned",
+    ),
+    length=16,
+    exact=True,
+    rows=10_000,
+    steps=2000,
+    batch=100,
+    seeds=5,
+    dim=32,
+    heads=1,
+    hidden=64,
+    norm="none",
+)  # fmt: skip
+
+# The tasks and encodings of Kazemnejad et al. (2023), with small models.
+_SOURCE = Suite(
+    name="source suite",
+    tasks=(
+        "copy", "reverse", "addition", "sort", "parity", "summation", "composition", "scan",
+    ),
+    encodings=("none", "sinusoidal", "t5", "alibi", "rope"),
+    length=6,
+    steps=1200,
+    batch=32,
+    rates=(1e-3, 3e-3),
+    tests=200,
+    seeds=3,
+)  # fmt: skip
+
+PRESETS: dict[str, tuple[Suite, ...]] = {
+    "smoke": (
+        dataclasses.replace(
+            _TABLE_5,
+            name="running sums",
+            tasks=("running_sum_causal",),
+            encodings=("sinusoidal", "alibi", "learned"),
+            length=8, rows=None, steps=60, tests=64, batch=32, rates=(1e-3, 3e-3), seeds=2, dim=16,
+            hidden=32,
+        ),
+        dataclasses.replace(
+            _SOURCE,
+            name="strings",
+            tasks=("copy", "parity"),
+            encodings=("none", "sinusoidal", "rope"),
+            length=4, steps=60, tests=64, batch=32, rates=(1e-3, 3e-3), seeds=2, dim=32, layers=1,
+        ),
+    ),
+    "paper": (_TABLE_5, _SOURCE),
+    "full": (
+        dataclasses.replace(_TABLE_5, encodings=tuple(VARIANTS), seeds=10, tuning=1.0),
+        dataclasses.replace(
+            _SOURCE,
+            encodings=tuple(VARIANTS),
+            length=20, steps=20_000, tests=1000, seeds=5, dim=256, layers=6, heads=8, hidden=1024,
+        ),
+    ),
+}  # fmt: skip
+
+
+def preset(name: str) -> tuple[Suite, ...]:
+    """The suites of a preset: "smoke", "paper" or "full".
+
+    Raises:
+        InputError: for another name.
+
+    >>> [suite.name for suite in preset("paper")]
+    ['table 5', 'source suite']
+    """
+    if name not in PRESETS:
+        raise InputError(unknown("preset", name, tuple(PRESETS)))
+    return PRESETS[name]
+
+
+def chosen(
+    name: str, *, tasks: tuple[str, ...] = (), encodings: tuple[str, ...] = (), **settings: Any
+) -> tuple[Suite, ...]:
+    """The suites of a preset with what is given in place of their own.
+
+    A suite keeps those of the tasks that it has; a task that none has goes to the first suite of
+    its kind, numbers or tokens. Suites without a task are left out.
+
+    Args:
+        name: of the preset.
+        tasks: those of all suites; their own when none is given.
+        encodings: of every suite; its own when none is given.
+        settings: other fields of `Suite`; those that are None stay as they are.
+
+    Raises:
+        InputError: for a name that is unknown or given twice, and what `Suite` refuses.
+
+    >>> suite, = chosen("paper", tasks=("parity",), length=4, steps=None)
+    >>> suite.name, suite.tasks, suite.lengths, suite.steps
+    ('source suite', ('parity',), (4, 8, 16, 32), 1200)
+    """
+    suites = preset(name)
+    changes = {field: value for field, value in settings.items() if value is not None}
+    if encodings:
+        changes["encodings"] = encodings
+    if not tasks:
+        return tuple(dataclasses.replace(suite, **changes) for suite in suites)
+    shares = [tuple(task for task in tasks if suite in _homes(suites, task)) for suite in suites]
+    return tuple(
+        dataclasses.replace(suite, tasks=share, **changes)
+        for suite, share in zip(suites, shares, strict=True)
+        if share
+    )
+
+
+def _homes(suites: tuple[Suite, ...], task: str) -> list[Suite]:
+    """The suites that have a task, or the first of its kind."""
+    if task not in SEQUENCE_TASKS:
+        raise InputError(unknown("task", task, SEQUENCE_TASKS))
+    kind = sequence_task(task).kind
+    alike = [suite for suite in suites if sequence_task(suite.tasks[0]).kind == kind]
+    return [suite for suite in suites if task in suite.tasks] or alike[:1]

@@ -1,0 +1,102 @@
+"""Encodings by name: those of the catalogue, and some that are tested otherwise than trained."""
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+import jaxpe
+from jaxpe.encodings import Encoding, EncodingSizes
+
+Scale = Callable[[float, int], Any]
+
+
+class Variant(NamedTuple):
+    """An encoding of a comparison.
+
+    Attributes:
+        trained: makes the encoding that models are trained with.
+        tested: makes the one for tests beyond the training length, from the sizes and the length
+            tested; None for the same. Variants that are `trained` alike share their models.
+    """
+
+    trained: Callable[[EncodingSizes], Encoding]
+    tested: Callable[[EncodingSizes, int], Encoding] | None = None
+
+    def at(self, sizes: EncodingSizes, length: int) -> Encoding:
+        """The encoding at inputs that take `length` places."""
+        if self.tested is None or length <= sizes.length:
+            return self.trained(sizes)
+        return self.tested(sizes, length)
+
+
+def _rope(sizes: EncodingSizes) -> Encoding:
+    return jaxpe.rope(head_dim=sizes.head_dim)
+
+
+def _scaled(scaling: Scale) -> Variant:
+    """RoPE stretched by the length tested over the length trained, without more training."""
+
+    def tested(sizes: EncodingSizes, length: int) -> Encoding:
+        chosen = scaling(length / sizes.length, sizes.length)
+        return jaxpe.rope(head_dim=sizes.head_dim, scaling=chosen)
+
+    return Variant(_rope, tested)
+
+
+def _over_length(sizes: EncodingSizes) -> Encoding:
+    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=1.0 / sizes.length)
+
+
+# Positions in a plane and what is made from a corpus mean nothing to a task of one sequence.
+VARIANTS: dict[str, Variant] = {
+    **{
+        entry.name: Variant(entry.make)
+        for entry in jaxpe.catalogue()
+        if entry.coordinates == 1 and not entry.fitted
+    },
+    "rope": Variant(_rope),
+    "alibi_over_length": Variant(_over_length),  # Li (2025), Section 5.3: m = c/L, with c = 1
+    "rope_linear": _scaled(lambda factor, length: jaxpe.LinearScaling(factor)),
+    "rope_ntk": _scaled(lambda factor, length: jaxpe.NtkScaling(factor)),
+    "rope_dynamic": _scaled(lambda factor, length: jaxpe.DynamicScaling(2.0, length)),
+    "rope_yarn": _scaled(lambda factor, length: jaxpe.YarnScaling(factor, length)),
+}
+
+
+def trained_as(name: str) -> str:
+    """The variant whose models this one has: the first that is trained alike."""
+    return next(other for other in VARIANTS if VARIANTS[other].trained is VARIANTS[name].trained)
+
+
+def defined_at(encoding: Encoding, sizes: EncodingSizes, length: int) -> bool:
+    """Whether the encoding says anything about the last of `length` places.
+
+    A learned table ends at its length; for a place that is traced, what it gives beyond is NaN.
+    """
+    x = jnp.ones((1, sizes.dim))
+    heads = jnp.ones((1, sizes.num_heads, sizes.head_dim))
+
+    @jax.jit
+    def seen(place: Array) -> Array:
+        params = encoding.init(jax.random.key(0))
+        values = [
+            encoding.embed(params, x, place),
+            encoding.query(params, heads, place),
+            encoding.key(params, heads, place),
+        ]
+        if encoding.defines("bias"):
+            values.append(jnp.asarray(encoding.bias(params, heads, heads, place, 0 * place)))
+        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(y)) for y in values]))
+
+    return bool(seen(jnp.asarray([length - 1], jnp.int32)))
+
+
+def unknown(kind: str, name: str, known: Sequence[str]) -> str:
+    """What to say of a name that is not known: the nearest one, and all."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    meant = f": did you mean {near[0]!r}?" if near else ";"
+    return f"unknown {kind} {name!r}{meant} There are {', '.join(known)}"

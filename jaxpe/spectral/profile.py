@@ -1,0 +1,230 @@
+"""Where attention goes: how widely, how far, and how much of it to the near and to the first."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings.base import as_mask, as_positions, compute_dtype, with_axes
+
+Weights = Float[ArrayLike, "... heads n_q n_k"]
+PerQuery = Float[Array, "... heads n_q"]
+
+
+class AttentionProfile(NamedTuple):
+    """What each query's attention weights say; all 0 for a query that may look nowhere.
+
+    Attributes:
+        entropy: in nats, `attention_entropy`.
+        evenness: entropy over the largest it could be, in [0, 1], `attention_evenness`.
+        distance: mean, in positions, `attention_distance`.
+        near: share of weight within the window, in [0, 1], `near_share`.
+        first: share of weight on the first key, in [0, 1], `first_share`.
+    """
+
+    entropy: PerQuery
+    evenness: PerQuery
+    distance: PerQuery
+    near: PerQuery
+    first: PerQuery
+
+
+def attention_profile(
+    weights: Weights,
+    *,
+    window: int | float = 8,
+    mask: Bool[ArrayLike, "..."] | None = None,
+    q_positions: ArrayLike | None = None,
+    k_positions: ArrayLike | None = None,
+) -> AttentionProfile:
+    """All measures of this module at once, `[..., heads, n_q]`.
+
+    Args:
+        weights: attention weights, rows of which sum to 1, or to 0 where all keys are masked; such
+            as a transformer gives with `trace=True`.
+        window: w of `near_share`.
+        mask: true where a query may look, for `attention_evenness`.
+        q_positions: `[..., n_q]`; indices when None.
+        k_positions: `[..., n_k]`.
+
+    Raises:
+        ValueError: as the functions of each measure.
+
+    >>> causal = jnp.tri(4, dtype=bool)
+    >>> even = jaxpe.attention_weights(jnp.zeros((1, 4, 4)), causal)
+    >>> profile = attention_profile(even, window=1, mask=causal)
+    >>> profile.evenness[0].round(4).tolist(), profile.distance[0].round(4).tolist()
+    ([0.0, 1.0, 1.0, 1.0], [0.0, 0.5, 1.0, 1.5])
+    >>> profile.near[0].round(2).tolist(), profile.first[0].round(2).tolist()
+    ([1.0, 1.0, 0.67, 0.5], [1.0, 0.5, 0.33, 0.25])
+    """
+    where = {"q_positions": q_positions, "k_positions": k_positions}
+    return AttentionProfile(
+        attention_entropy(weights),
+        attention_evenness(weights, mask),
+        attention_distance(weights, **where),
+        near_share(weights, window=window, **where),
+        first_share(weights),
+    )
+
+
+def attention_entropy(weights: Weights) -> PerQuery:
+    """H_i = −Σ_j a_ij log a_ij in nats: from 0, one key, to log n_k, all alike.
+
+    exp(H_i) is how many keys the query in effect looks at. Weights of 0, and those below the
+    smallest normal number, count as 0 with derivative 0, so that masked keys do no harm; towards 0
+    the derivative by a weight grows as −log a (but not that by a logit).
+
+    >>> jnp.exp(attention_entropy(jnp.asarray([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]])))[0].tolist()
+    [2.0, 1.0]
+    """
+    a = _wide(weights)
+    some = a >= jnp.finfo(a.dtype).tiny
+    # Zero before the logarithm too: the derivative of what is left out would else be 0 · inf.
+    return jnp.sum(jnp.where(some, -a * jnp.log(jnp.where(some, a, 1)), 0), axis=-1)
+
+
+def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = None) -> PerQuery:
+    """H_i / log of the number of keys that the query may look at, in [0, 1] (Pielou 1966).
+
+    So queries with few keys before them compare with those that have many. 0 for a query with one
+    key, or none, which has no choice.
+
+    Args:
+        weights: attention weights, 0 where the mask is false.
+        mask: true where a query may look, broadcasting to the weights; all keys when None.
+
+    Raises:
+        ValueError: for a mask that is not boolean, or does not broadcast to the weights.
+
+    >>> weights = jnp.asarray([[[1.0, 0.0], [0.5, 0.5]]])
+    >>> attention_evenness(weights, jnp.tri(2, dtype=bool))[0].round(4).tolist()
+    [0.0, 1.0]
+    """
+    entropy = attention_entropy(weights)
+    allowed = jnp.sum(_mask_of(weights, mask), axis=-1).astype(entropy.dtype)
+    choice = allowed > 1
+    return jnp.where(choice, entropy / jnp.log(jnp.where(choice, allowed, 2)), 0)
+
+
+def attention_distance(
+    weights: Weights,
+    *,
+    q_positions: ArrayLike | None = None,
+    k_positions: ArrayLike | None = None,
+) -> PerQuery:
+    """Σ_j a_ij |i − j|, in positions.
+
+    Args:
+        weights: attention weights.
+        q_positions: i, `[..., n_q]` with the axes before heads; indices when None.
+        k_positions: j, `[..., n_k]`.
+
+    Raises:
+        ValueError: for positions of other lengths than the weights have, and for none where there
+            are not as many queries as keys (as with a cache).
+
+    >>> attention_distance(jnp.asarray([[[1.0, 0.0], [0.25, 0.75]]]))[0].tolist()
+    [0.0, 0.25]
+    """
+    a = _wide(weights)
+    return jnp.sum(a * _distances(a, q_positions, k_positions), axis=-1)
+
+
+def near_share(
+    weights: Weights,
+    *,
+    window: int | float,
+    q_positions: ArrayLike | None = None,
+    k_positions: ArrayLike | None = None,
+) -> PerQuery:
+    """Share of each query's weight on keys at most `window` positions away, Σ_{|i−j| ≤ w} a_ij.
+
+    Args:
+        weights: attention weights.
+        window: w, in positions; 0 for the token itself.
+        q_positions: as for `attention_distance`.
+        k_positions: likewise.
+
+    Raises:
+        ValueError: for a negative window, and as `attention_distance`.
+
+    >>> near_share(jnp.asarray([[[1.0, 0.0], [0.25, 0.75]]]), window=0)[0].tolist()
+    [1.0, 0.75]
+    """
+    if window < 0:
+        raise ValueError(f"window is {window}: pass 0 (the token itself) or more positions")
+    a = _wide(weights)
+    return jnp.sum(jnp.where(_distances(a, q_positions, k_positions) <= window, a, 0), axis=-1)
+
+
+def first_share(weights: Weights, *, keys: int = 1) -> PerQuery:
+    """Share of each query's weight on the first keys: the sink of Xiao et al. (2023).
+
+    With padding on the left these are padding.
+
+    Args:
+        weights: attention weights.
+        keys: how many first ones.
+
+    Raises:
+        ValueError: for no key, or more than there are.
+
+    >>> first_share(jnp.asarray([[[1.0, 0.0], [0.25, 0.75]]]))[0].tolist()
+    [1.0, 0.25]
+    """
+    a = _wide(weights)
+    if not 1 <= keys <= a.shape[-1]:
+        raise ValueError(f"keys is {keys}, but the weights have {a.shape[-1]}: pass 1 to that many")
+    return jnp.sum(a[..., :keys], axis=-1)
+
+
+def _wide(weights: ArrayLike) -> Array:
+    """float32 or wider: sums of hundreds of bfloat16 numbers lose what they add."""
+    weights = jnp.asarray(weights)
+    if weights.ndim < 3:
+        raise ValueError(f"weights have shape {weights.shape}: pass [..., heads, n_q, n_k]")
+    return weights.astype(compute_dtype(weights))
+
+
+def _mask_of(weights: ArrayLike, mask: ArrayLike | None) -> Bool[Array, "... heads n_q n_k"]:
+    shape = jnp.shape(weights)
+    if mask is None:
+        return jnp.ones(shape, bool)
+    mask = as_mask(mask)
+    sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
+    if mask.ndim > len(shape) or any(own not in (1, whole) for own, whole in sizes):
+        raise ValueError(f"mask has shape {mask.shape}, which does not broadcast to {shape}")
+    return jnp.broadcast_to(with_axes(mask, len(shape)), shape)
+
+
+def _distances(
+    weights: Array, q_positions: ArrayLike | None, k_positions: ArrayLike | None
+) -> Float[Array, "... n_q n_k"]:
+    """|i − j| with the axes of the weights (1 for heads)."""
+    n_q, n_k = weights.shape[-2:]
+    if n_q != n_k and (q_positions is None or k_positions is None):
+        raise ValueError(
+            f"{n_q} queries look at {n_k} keys: pass q_positions and k_positions, which say where"
+        )
+    i = _positions(q_positions, n_q, "q_positions", weights.ndim)
+    j = _positions(k_positions, n_k, "k_positions", weights.ndim)
+    if i.dtype != j.dtype:
+        i, j = i.astype(weights.dtype), j.astype(weights.dtype)
+    # Subtracted as integers where they are: float32 ends at 2²⁴.
+    return jnp.abs(i[..., :, None] - j[..., None, :]).astype(weights.dtype)
+
+
+def _positions(positions: ArrayLike | None, n: int, name: str, ndim: int) -> Array:
+    """`[..., 1, n]`, the 1 for heads, with one axis fewer than the weights."""
+    if positions is None:
+        positions = jnp.arange(n, dtype=jnp.int32)
+    positions = as_positions(positions)
+    if positions.shape[-1:] != (n,) or positions.ndim > ndim - 2:
+        raise ValueError(
+            f"{name} have shape {positions.shape}: pass [..., n] with n = {n}, and no axis for "
+            "heads"
+        )
+    return with_axes(positions[..., None, :], ndim - 1)
