@@ -4,10 +4,15 @@ import importlib
 
 from jaxpe.encodings import CATALOGUE as CATALOGUE
 from jaxpe.encodings import CatalogueEntry as CatalogueEntry
+from jaxpe.encodings import Cost as Cost
 from jaxpe.encodings import DynamicScaling as DynamicScaling
 from jaxpe.encodings import Encoding as Encoding
 from jaxpe.encodings import EncodingProperties as EncodingProperties
 from jaxpe.encodings import EncodingSizes as EncodingSizes
+from jaxpe.encodings import Expressiveness as Expressiveness
+from jaxpe.encodings import Extrapolation as Extrapolation
+from jaxpe.encodings import Generalisation as Generalisation
+from jaxpe.encodings import Growth as Growth
 from jaxpe.encodings import LinearScaling as LinearScaling
 from jaxpe.encodings import Llama3Scaling as Llama3Scaling
 from jaxpe.encodings import LongRopeScaling as LongRopeScaling
@@ -32,7 +37,11 @@ from jaxpe.encodings import convert_rotary_layout as convert_rotary_layout
 from jaxpe.encodings import cope as cope
 from jaxpe.encodings import cosine as cosine
 from jaxpe.encodings import cosine_vectors as cosine_vectors
+from jaxpe.encodings import encoding_cost as encoding_cost
 from jaxpe.encodings import encoding_distances as encoding_distances
+from jaxpe.encodings import encoding_expressiveness as encoding_expressiveness
+from jaxpe.encodings import encoding_extrapolation as encoding_extrapolation
+from jaxpe.encodings import encoding_generalisation as encoding_generalisation
 from jaxpe.encodings import encoding_properties as encoding_properties
 from jaxpe.encodings import fire as fire
 from jaxpe.encodings import fourier as fourier
@@ -79,6 +88,7 @@ from jaxpe.geometry import LowRankFactors as LowRankFactors
 from jaxpe.geometry import NoiseFloor as NoiseFloor
 from jaxpe.geometry import PositionalDistributions as PositionalDistributions
 from jaxpe.geometry import PositionCounts as PositionCounts
+from jaxpe.geometry import PositionDecodability as PositionDecodability
 from jaxpe.geometry import Procrustes as Procrustes
 from jaxpe.geometry import ScaledStress as ScaledStress
 from jaxpe.geometry import Smacof as Smacof
@@ -113,6 +123,7 @@ from jaxpe.geometry import normal_interval as normal_interval
 from jaxpe.geometry import pad_documents as pad_documents
 from jaxpe.geometry import pair_weights as pair_weights
 from jaxpe.geometry import permute_within_documents as permute_within_documents
+from jaxpe.geometry import position_decodability as position_decodability
 from jaxpe.geometry import positional_distributions as positional_distributions
 from jaxpe.geometry import procrustes as procrustes
 from jaxpe.geometry import rank_above_null as rank_above_null

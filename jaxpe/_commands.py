@@ -1,5 +1,6 @@
 """The commands of `jaxpe`: parse, call, print."""
 
+import difflib
 import json
 import os
 import time
@@ -18,19 +19,23 @@ from jaxpe._cache import cache_directory
 from jaxpe._errors import InputError, require
 from jaxpe.data import TokenCorpus, export_corpus, load_corpus, load_tokens
 from jaxpe.report import (
+    About,
     analyse,
     audit_table,
-    catalogue_json,
-    catalogue_markdown,
-    catalogue_table,
     check_options,
     check_sizes,
     encoding_table,
+    extrapolation_table,
     findings,
     prepare_directory,
+    property_json,
+    property_markdown,
+    property_rows,
+    property_table,
     spectral_table,
     summary_table,
     write_audit,
+    write_extrapolation,
     write_report,
     write_spectral,
 )
@@ -127,6 +132,7 @@ def export(
 def encodings(
     names: Positional[tuple[str, ...]] = (),
     *,
+    about: About = "overview",
     dim: int = 512,
     heads: int = 8,
     head_dim: int = 64,
@@ -137,6 +143,9 @@ def encodings(
 
     Args:
         names: encodings to show; all when none is named.
+        about: what to say of them: parameters, information and cost at a glance; what transformers
+            can express with them; the terms of generalisation bounds; positions beyond the length;
+            how cost grows.
         dim: width of the token embeddings.
         heads: attention heads.
         head_dim: width of a head.
@@ -146,21 +155,32 @@ def encodings(
     _remember_compilations()
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=heads, head_dim=head_dim, length=length)
     check_sizes(sizes)
-    try:
-        chosen = jaxpe.catalogue(*names)
-    except ValueError as error:
-        raise InputError(str(error)) from error
     progress = _progress(Console(stderr=True))
+    chosen = _known_encodings(names)
     rows = {
-        entry: jaxpe.encoding_properties(entry, sizes=sizes)
+        entry: property_rows(about, entry, sizes)
         for entry in progress(chosen, "encodings", total=len(chosen))
     }
     if form == "json":
-        print(json.dumps(catalogue_json(rows, sizes), indent=2))
+        print(json.dumps(property_json(about, rows, sizes), indent=2))
     elif form == "markdown":
-        print(catalogue_markdown(rows))
+        print(property_markdown(about, rows))
     else:
-        rich.print(catalogue_table(rows, sizes))
+        rich.print(property_table(about, rows, sizes))
+
+
+def _known_encodings(names: tuple[str, ...]) -> tuple[jaxpe.CatalogueEntry, ...]:
+    """The entries of these names, or the nearest name to one that is unknown."""
+    try:
+        return jaxpe.catalogue(*names)
+    except ValueError as error:
+        known = [entry.name for entry in jaxpe.CATALOGUE]
+        near = [difflib.get_close_matches(name, known, n=1, cutoff=0.5) for name in names]
+        hints = [
+            found[0] for name, found in zip(names, near, strict=True) if name not in known and found
+        ]
+        hint = f"; did you mean {', '.join(map(repr, hints))}?" if hints else ""
+        raise InputError(f"{error}{hint}") from error
 
 
 def train(words: Positional[tuple[str, ...]] = ()) -> None:
@@ -292,6 +312,61 @@ def spectral(
     page = write_spectral(found, out)
     rich.print(spectral_table(found))
     print(f"Spectra: {page}   ({time.perf_counter() - started:.0f} s)")
+
+
+def extrapolate(
+    *,
+    preset: str = "smoke",
+    tasks: tuple[str, ...] = (),
+    encodings: tuple[str, ...] = (),
+    seeds: int | None = None,
+    steps: int | None = None,
+    length: int | None = None,
+    batch: int | None = None,
+    factors: tuple[int, ...] | None = None,
+    seed: int | None = None,
+    out: Path = Path("extrapolation"),
+) -> None:
+    """Train on short inputs, test on longer ones, and rank encodings under equal budgets.
+
+    What is done is kept in the folder: the same command goes on where an earlier one stopped.
+
+    Args:
+        preset: smoke (minutes), paper (hours) or full (days): suites of tasks and encodings, whose
+            settings the other options replace.
+        tasks: those looked at; the preset's when absent.
+        encodings: those compared; the preset's when absent.
+        seeds: models of each task and encoding.
+        steps: updates of each model.
+        length: T, of the training inputs.
+        batch: rows of an update.
+        factors: multiples of T at which models are tested, 1 and larger ones.
+        seed: makes every number reproducible.
+        out: folder for extrapolation.html, extrapolation.json, figures and what was trained.
+    """
+    started = time.perf_counter()
+    _prepare_models(out)
+    from jaxpe import extrapolation
+    from jaxpe.extrapolation.presets import chosen
+
+    console = Console(stderr=True)
+    suites = chosen(
+        preset,
+        tasks=tasks,
+        encodings=encodings,
+        seeds=seeds,
+        steps=steps,
+        length=length,
+        batch=batch,
+        factors=factors,
+        seed=seed,
+    )
+    found = extrapolation.extrapolate(
+        suites, out, say=lambda line: console.print(line, markup=False, highlight=False)
+    )
+    page = write_extrapolation(found, out)
+    rich.print(extrapolation_table(found))
+    print(f"Extrapolation: {page}   ({time.perf_counter() - started:.0f} s)")
 
 
 def _prepare_models(out: Path) -> None:

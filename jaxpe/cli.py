@@ -22,6 +22,7 @@ def main() -> None:
                 "export": _commands.export,
                 "audit": _commands.audit,
                 "spectral": _commands.spectral,
+                "extrapolate": _commands.extrapolate,
                 "train": _commands.train,
             },
             prog="jaxpe",

@@ -192,6 +192,9 @@ CASES: dict[str, Case] = {
     "pair_weights": Case(
         lambda ids, mask: geometry.pair_weights(_counts(ids, mask=mask)), _masked_ids
     ),
+    "position_decodability": Case(
+        geometry.position_decodability, lambda rng: (rng.standard_normal((4, N, 3)),), total
+    ),
     "monotonicity_violation_rate": Case(geometry.monotonicity_violation_rate, _points),
     "is_monotone": Case(geometry.is_monotone, _points),
     "split_half_geometry": Case(_split_half, _ids),

@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 
 import jaxpe
+import jaxpe.extrapolation
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -50,7 +51,7 @@ def test_the_commands_named_exist():
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
     from jaxpe import _commands
 
-    commands = "report|export|encodings|train|audit|spectral"
+    commands = "report|export|encodings|train|audit|spectral|extrapolate"
     for command in set(re.findall(rf"`?jaxpe ({commands})", README)):
         assert callable(getattr(_commands, command))
     for option in set(
@@ -68,7 +69,14 @@ def test_versions_agree():
 def test_every_public_name_is_documented_with_an_example():
     functions = [
         (name, value)
-        for room in (jaxpe, jaxpe.nn, jaxpe.training, jaxpe.data, jaxpe.spectral)
+        for room in (
+            jaxpe,
+            jaxpe.nn,
+            jaxpe.training,
+            jaxpe.data,
+            jaxpe.spectral,
+            jaxpe.extrapolation,
+        )
         for name, value in vars(room).items()
         if callable(value)
         and not isinstance(value, type)

@@ -108,6 +108,7 @@ def _tested(suite: Suite, data: Streams, name: str, trained: Trained) -> Extrapo
     task, seeds = data.task, np.arange(suite.seeds)
     sizes = encoding_sizes(suite, task)
     nothing = np.full(suite.seeds, np.nan)
+    failed = ~np.isfinite(trained.losses[-1])  # where the last finite parameters were kept
     found: dict[str, list[np.ndarray]] = {metric: [] for metric in METRICS[task.kind]}
     defined = []
     for length in suite.lengths:
@@ -118,7 +119,7 @@ def _tested(suite: Suite, data: Streams, name: str, trained: Trained) -> Extrapo
         if defined[-1]:
             judged = judge_lanes(suite, data, encoding, trained.params, seeds=seeds, length=length)
         for metric, values in judged.items():
-            found[metric].append(values)
+            found[metric].append(np.where(failed, np.nan, values))
     return ExtrapolationCell(
         suite=suite.name,
         task=task.name,
@@ -141,9 +142,11 @@ def _stem(suite: Suite, task: str, name: str) -> str:
 
 def _stamp(suite: Suite, task: str, name: str) -> str:
     """What a cell depends on: the suite's settings but for which other cells it has."""
-    settings = dataclasses.asdict(suite)
-    for other in ("tasks", "encodings"):
-        del settings[other]
+    settings = {
+        name: value
+        for name, value in dataclasses.asdict(suite).items()
+        if name not in ("tasks", "encodings")
+    }
     text = json.dumps([settings, task, name], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

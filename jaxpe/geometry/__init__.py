@@ -6,6 +6,8 @@ from jaxpe.geometry.counts import count_tokens as count_tokens
 from jaxpe.geometry.counts import fold_of_documents as fold_of_documents
 from jaxpe.geometry.counts import pad_documents as pad_documents
 from jaxpe.geometry.counts import permute_within_documents as permute_within_documents
+from jaxpe.geometry.decodability import PositionDecodability as PositionDecodability
+from jaxpe.geometry.decodability import position_decodability as position_decodability
 from jaxpe.geometry.distances import Distances as Distances
 from jaxpe.geometry.distances import as_distances as as_distances
 from jaxpe.geometry.distances import distances_from_gram as distances_from_gram

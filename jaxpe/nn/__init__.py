@@ -18,6 +18,8 @@ from jaxpe.nn.blocks import Block as Block
 from jaxpe.nn.blocks import FeedForward as FeedForward
 from jaxpe.nn.config import LatentSizes as LatentSizes
 from jaxpe.nn.config import TransformerConfig as TransformerConfig
+from jaxpe.nn.constructions import content_logits as content_logits
+from jaxpe.nn.constructions import nope_decoder as nope_decoder
 from jaxpe.nn.functional import functional as functional
 from jaxpe.nn.functional import parameter_count as parameter_count
 from jaxpe.nn.generate import generate as generate
@@ -27,6 +29,9 @@ from jaxpe.nn.heads import HeadOutput as HeadOutput
 from jaxpe.nn.heads import MaskedLM as MaskedLM
 from jaxpe.nn.heads import Regressor as Regressor
 from jaxpe.nn.heads import pooled as pooled
+from jaxpe.nn.lipschitz import LipschitzBounds as LipschitzBounds
+from jaxpe.nn.lipschitz import layer_maps as layer_maps
+from jaxpe.nn.lipschitz import lipschitz_bounds as lipschitz_bounds
 from jaxpe.nn.llama import load_llama as load_llama
 from jaxpe.nn.masks import attention_mask as attention_mask
 from jaxpe.nn.masks import packed_positions as packed_positions

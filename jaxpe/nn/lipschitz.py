@@ -1,0 +1,273 @@
+"""Lipschitz constants of transformers without norms: bounds by layer, and the layers themselves.
+
+Norms of a sequence X `[n, dim]` are Frobenius norms, those of matrices the largest singular value.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+from jax.interpreters import partial_eval
+from jaxtyping import Float
+
+from jaxpe._types import ArrayLike
+from jaxpe.encodings.base import repeat_heads
+from jaxpe.nn.attention import Bound, Context, MultiHeadAttention, _both
+from jaxpe.nn.blocks import Block, FeedForward
+from jaxpe.nn.masks import attention_mask
+from jaxpe.nn.transformer import Transformer
+from jaxpe.spectral.norms import spectral_norm
+
+# Largest slopes: of x Φ(x) at √2, Φ(√2) + √2 φ(√2) = 1.1290; of x σ(x) 1.0999; that of the
+# approximation by tanh 1.1291. All three satisfy |f(x)| ≤ |x|, as ReLU does.
+_SLOPES = {"relu": 1.0, "gelu": 1.12904, "gelu_tanh": 1.1291, "silu": 1.09984}
+
+
+class LipschitzBounds(NamedTuple):
+    """Upper bounds of Lipschitz constants, layer by layer.
+
+    Attributes:
+        attention: of X → X + attention(X), where its tokens have norms up to `radii[:, 0]`.
+        feed_forward: of X → X + mlp(X); it holds everywhere.
+        radii: what the norms of tokens that enter attention, and the feed-forward layer, are at
+            most, and of those that leave the last layer: `[layers, 2]`, and `last_radius`.
+        last_radius: as said.
+        whole: of all layers together, the product.
+    """
+
+    attention: Float[Array, " layers"]
+    feed_forward: Float[Array, " layers"]
+    radii: Float[Array, "layers 2"]
+    last_radius: Float[Array, ""]
+    whole: Float[Array, ""]
+
+
+# Attention of one head, y_i = Σ_j a_ij O V x_j with a_i = softmax_j(s⟨Q x_i + b, K x_j⟩ + bias_ij),
+# where ‖x_j‖ ≤ R. (b_K adds the same to a whole row of logits; O b_V the same to all outputs.) With
+# M = s KᵀQ and c = s Kᵀb the logits change by du_ij = ⟨x_j, M dx_i⟩ + ⟨M x_i + c, dx_j⟩, and
+#   dy_i = Σ_j a_ij O V dx_j + Σ_j a_ij O V(x_j − x̄_i) du_ij,        x̄_i = Σ_j a_ij x_j.
+# 1. ‖a‖ ≤ √(largest sum of a column × of a row) ≤ √n, hence √n ‖OV‖ for the first sum.
+# 2. ⟨x_j, M dx_i⟩ comes with O V Cov_i(x) M dx_i, and Cov ⪯ R²: ‖OV‖ R² ‖M‖.
+# 3. ⟨M x_i + c, dx_j⟩: by Cauchy and Schwarz under a_i, with Σ_j a_ij ‖x_j − x̄_i‖² ≤ R², row i has
+#    a square of at most (‖OV‖ R (‖M‖R + ‖c‖))² Σ_j a_ij ‖dx_j‖², and columns of a sum to n at most.
+# A bias that does not look at x has no part in it. Relative keys and values k_j + α_ij, v_j + β_ij
+# (Shaw) with norms up to α and β widen what varies: R‖OV‖ to R‖OV‖ + ‖O‖β in 2 and 3, and R‖M‖ to
+# R‖M‖ + s‖Q‖α in 2.
+def lipschitz_bounds(
+    transformer: Transformer,
+    *,
+    n: int,
+    radius: Float[ArrayLike, ""] | float,
+    relative: tuple[Float[ArrayLike, ""] | float, Float[ArrayLike, ""] | float] | None = None,
+) -> LipschitzBounds:
+    """Upper bounds of the Lipschitz constants of every layer on n tokens of norm `radius` at most.
+
+    Attention has 1 + Σ_heads √n ‖OV‖(1 + R(R‖M‖ + ‖c‖)) + R²‖OV‖‖M‖, with M = KᵀQ/√head_dim and c =
+    Kᵀb_Q/√head_dim, which grows with R² and √n. There is no bound without R: dot-product attention
+    is not Lipschitz on all of space (Kim, Papamakarios & Mnih 2021). A feed-forward layer has 1 +
+    s‖W_up‖‖W_down‖ with s the steepest slope of its activation: 1 for ReLU, 1.13 for GELU, 1.1 for
+    SiLU. The norm of tokens that leave a layer is bounded by weights and biases, and is the R of
+    the next. With radius=0 what is left of the first layer is what weights alone could give.
+
+    Masks of any kind, causal ones included, and biases that depend on positions alone change
+    nothing in these bounds.
+
+    Args:
+        transformer: without norms (`norm="none"`), with plain or grouped attention and no gate.
+        n: tokens.
+        radius: R, the largest norm of a token that enters the first block, `embed` included.
+        relative: for an encoding whose logits look at the content, or that has a value term, the
+            largest norms of what it adds to a key and to a value of one head, as the rows of Shaw's
+            two tables. They must be added as there: ⟨q_i, k_j + α_ij⟩/√head_dim.
+
+    Raises:
+        ValueError: for what these bounds are not about: norms, gated activations, latent attention,
+            keys from the embeddings, encodings that act on queries or keys, or that look at the
+            content without `relative`.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2,
+    ...                                     activation="relu", norm="none")
+    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
+    >>> near, far = (jaxpe.nn.lipschitz_bounds(encoder, n=4, radius=r) for r in (1.0, 100.0))
+    >>> (near.attention < far.attention).tolist(), (near.feed_forward < far.feed_forward).tolist()
+    ([True, True], [False, False])
+    """
+    _check_model(transformer)
+    if n < 1:
+        raise ValueError(f"n is {n}: pass at least one token")
+    relative = _checked_relative(transformer, n, relative)
+    R = jnp.asarray(radius, jnp.result_type(transformer.config.param_dtype))
+    found = []
+    for block in _blocks(transformer):
+        assert isinstance(block.attention, MultiHeadAttention)  # it was checked
+        attention, between = _attention_bound(block.attention, n, R, relative)
+        mlp, after = _feed_forward_bound(block.mlp, between)
+        found.append((attention, mlp, jnp.stack([R, between])))
+        R = after
+    attention, mlp, radii = (jnp.stack(parts) for parts in zip(*found, strict=True))
+    return LipschitzBounds(attention, mlp, radii, R, jnp.prod(attention * mlp))
+
+
+def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Array]]:
+    """The layers as functions of one sequence `[n, dim]`: attention, feed-forward, attention, ...
+
+    One after another they are the transformer behind `embed`, at positions 0..n − 1, without
+    padding.
+
+    Raises:
+        ValueError: for a transformer with norms, or keys from the embeddings.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2,
+    ...                                     norm="none")
+    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
+    >>> x = y = jnp.ones((3, 8), jnp.float32)
+    >>> for layer in jaxpe.nn.layer_maps(encoder, n=3):
+    ...     y = layer(y)
+    >>> whole = encoder(jnp.zeros(3, int), vectors=x).hidden
+    >>> bool(jnp.allclose(y, whole, atol=1e-6))
+    True
+    """
+    _check_plain(transformer)
+    positions = jnp.arange(n, dtype=jnp.int32)
+    shared = Bound(transformer.encoding, transformer.encoding_params.get_value())
+    mask = attention_mask(n, causal=transformer.causal)
+    mask = None if mask is None else mask.reshape(mask.shape[-2:])
+    context = Context(positions, positions, mask, shared)
+
+    def attention(block: Block) -> Callable[[Array], Array]:
+        return lambda x: x + block.attention(x, context).output
+
+    def mlp(block: Block) -> Callable[[Array], Array]:
+        return lambda x: x + block.mlp(x)
+
+    return [make(block) for block in _blocks(transformer) for make in (attention, mlp)]
+
+
+def _blocks(transformer: Transformer) -> list[Block]:
+    """Every block with its own parameters."""
+    graphdef, params = nnx.split(transformer.layers)
+    layers = range(transformer.config.num_layers)
+    return [nnx.merge(graphdef, jax.tree.map(lambda x: x[i], params)) for i in layers]  # noqa: B023
+
+
+def _attention_bound(
+    layer: MultiHeadAttention, n: int, R: Array, relative: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """The bound of X + attention(X), and of the norm of its tokens."""
+    config = layer.config
+    width, heads = config.head_width, config.num_heads
+    scale = width**-0.5
+
+    def split(linear: nnx.Linear) -> tuple[Array, Array]:
+        """Kernels `[heads, dim, width]` and biases `[heads, width]` of all query heads."""
+        kernel, bias = _parts(linear)
+        kernel = kernel.reshape(config.dim, -1, width)
+        bias = bias.reshape(1, -1, width)
+        kernel, bias = (repeat_heads(x, heads) for x in (kernel, bias))
+        return jnp.moveaxis(kernel, 1, 0), bias[0]
+
+    (Q, b_q), (K, _), (V, b_v) = (split(x) for x in (layer.query, layer.key, layer.value))
+    kernel, b_o = _parts(layer.output)
+    O = kernel.reshape(heads, width, config.dim)  # noqa: E741
+    key_extra, value_extra = (x.astype(Q.dtype) for x in relative)
+    R = R.astype(Q.dtype)
+    ov, norm_o = spectral_norm(_products(V, O)), spectral_norm(O)
+    M = scale * spectral_norm(_products(Q, jnp.swapaxes(K, -1, -2)))
+    c = scale * jnp.linalg.norm(jnp.einsum("hdw,hw->hd", K, b_q, precision="highest"), axis=1)
+    spread = R * ov + norm_o * value_extra
+    by_query = spread * (R * M + scale * spectral_norm(Q) * key_extra)
+    bound = 1 + jnp.sum(n**0.5 * (ov + spread * (R * M + c)) + by_query)
+    constant = jnp.linalg.norm(jnp.einsum("hw,hwd->d", b_v, O, precision="highest") + b_o)
+    return bound, R + jnp.sum(spread) + constant
+
+
+def _feed_forward_bound(layer: FeedForward, R: Array) -> tuple[Array, Array]:
+    """The bound of X + mlp(X), and of the norm of its tokens."""
+    (up, b_up), (down, b_down) = (_parts(x) for x in (layer.up, layer.down))
+    up, down = spectral_norm(up), spectral_norm(down)
+    inner = up * R + jnp.linalg.norm(b_up)
+    slope = jnp.asarray(_SLOPES[layer.activation], up.dtype)
+    return 1 + slope * up * down, R + down * inner + jnp.linalg.norm(b_down)
+
+
+def _parts(linear: nnx.Linear) -> tuple[Array, Array]:
+    """Kernel and bias; a bias of zeros where there is none."""
+    kernel = linear.kernel.get_value()
+    if linear.bias is None:
+        return kernel, jnp.zeros(kernel.shape[1], kernel.dtype)
+    return kernel, linear.bias.get_value()
+
+
+def _products(A: Array, B: Array) -> Array:
+    return jnp.einsum("hik,hkj->hij", A, B, precision="highest")
+
+
+def _check_plain(transformer: Transformer) -> None:
+    config = transformer.config
+    if config.norm != "none":
+        raise ValueError(
+            f"the model has norm={config.norm!r}, whose derivative grows without limit where a "
+            "token is constant: build it with norm='none'"
+        )
+    if config.keys_from != "hidden":
+        raise ValueError(
+            f"keys_from is {config.keys_from!r}: layers are functions of their input alone with "
+            "keys_from='hidden'"
+        )
+
+
+def _check_model(transformer: Transformer) -> None:
+    _check_plain(transformer)
+    config = transformer.config
+    if config.activation not in _SLOPES:
+        raise ValueError(
+            f"activation is {config.activation!r}, a product that is not Lipschitz: pass one of "
+            f"{', '.join(_SLOPES)}"
+        )
+    if config.latent is not None:
+        raise ValueError("latent attention has no bound here: build the model with latent=None")
+
+
+def _checked_relative(
+    transformer: Transformer, n: int, relative: tuple | None
+) -> tuple[Array, Array]:
+    """The norms of what an encoding adds to keys and values, (0, 0) where it adds nothing."""
+    attention = _blocks(transformer)[0].attention
+    shared = Bound(transformer.encoding, transformer.encoding_params.get_value())
+    bound = _both(shared, Bound(attention.encoding, attention.encoding_params.get_value()))
+    for hook, plural in (("query", "queries"), ("key", "keys")):
+        if bound.encoding.defines(hook):
+            raise ValueError(
+                f"the encoding acts on {plural}: no bound here; pass a model whose encoding acts "
+                "on embeddings or logits"
+            )
+    if relative is not None:
+        key, value = (jnp.asarray(x, jnp.result_type(float)) for x in relative)
+        return key, value
+    if bound.encoding.defines("value") or _looks_at_content(bound, transformer, n):
+        raise ValueError(
+            "the encoding adds to keys or values: pass relative=(key, value), the largest norms of "
+            "what it adds to them, as the rows of Shaw's tables"
+        )
+    return jnp.zeros(()), jnp.zeros(())
+
+
+def _looks_at_content(bound: Bound, transformer: Transformer, n: int) -> bool:
+    """Whether a bias is computed from queries or keys: what is left of it without dead code."""
+    config = transformer.config
+    shape = (n, config.num_heads, config.head_width)
+    heads = jax.ShapeDtypeStruct(shape, config.dtype)
+    i = jnp.arange(n, dtype=jnp.int32)
+
+    def bias(q: Array, k: Array) -> Array:
+        found = bound.encoding.bias(bound.params, q, k, i, i)
+        return jnp.zeros(()) if found is None else found
+
+    jaxpr = jax.make_jaxpr(bias)(heads, heads).jaxpr
+    _, used = partial_eval.dce_jaxpr(jaxpr, [True])
+    return any(used)

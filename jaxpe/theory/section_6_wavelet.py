@@ -1,0 +1,113 @@
+"""Li (2025), Section 6.1: norms of wavelet encodings, and how far they move beyond training."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from jaxpe.encodings.orthogonal import _Basis, _wavelet_basis
+from jaxpe.theory.audit import Audit, Comparison, Statement, at_most
+
+STATEMENT = Statement(
+    name="Section 6.1, wavelets",
+    title="bounded norms, and differences that decay exponentially beyond the training length",
+    source="Li (2025, arXiv:2506.06398), Sections 5.4, 6.1.3 and 6.1.4",
+    claim=(
+        "Values of scaling functions and wavelets are bounded scale by scale, so the norm of a row "
+        "is at most polynomial in T, and 1 once normalised. Beyond T the fine scales vanish, since "
+        "supports are compact, and ‖PE(n') − PE(T)‖ decays exponentially in n' − T: PE(n') stays "
+        "close to PE(T). (Formulas are lost: read from the words.)"
+    ),
+    status="false as stated",
+    finding=(
+        "Rows have norm 1 where any support reaches, 0 beyond; those not normalised have norms "
+        "that do not grow with T, for at each scale at most 2N − 1 supports hold a position. Fine "
+        "functions do vanish. But that is why differences do not decay: what PE(T) has in them is "
+        "lost. ‖PE(n') − PE(T)‖ rises to about √2, its value for orthogonal rows, and stays there: "
+        "1.39 to 1.43 at 2T and 1.52 at 4T for d = 64 and T = 16, 64, 256. (With Haar every row "
+        "beyond T is 0.)"
+    ),
+)
+
+
+def section_6_wavelet(
+    beyond: Int[np.ndarray, " far"], *, dim: int, length: int, order: int = 4
+) -> Audit:
+    """Compare wavelet encodings at positions beyond T with that at T.
+
+    Li (2025), Section 6.1; false as stated. The functions are those of `wavelet_vectors`,
+    2^(−j/2) f(2^(−j) p − k), fine for small j. Conclusions: "rows ≤ 1", normalised rows;
+    "polynomial in T", ‖w(p)‖² of rows as they are ≤ Σ over columns 2^(−j) max f²; "fine scales
+    vanish", columns are 0 from T − 1 + (2N − 1)2^j on; "stays close", ‖PE(n') − PE(T)‖ ≤ ‖PE(T) −
+    PE(T − 1)‖, one step within training; "decays", it is at most half that step at n' ≥ T + 8.
+    Instead, "whatever T": ‖w(p)‖² ≤ Σ_j 2^(−j)(2N − 1) max f² over the scales j, for φ and ψ each;
+    "rows as they are": ‖w(n') − w(T)‖² ≤ Σ over columns of the smaller of (2^(−j/2)(max f − min
+    f))² and (2^(−3j/2) max|f'| (n' − T))², with the largest slope of the function as interpolated.
+
+    Measured: `difference` of normalised rows by position, `one step`, `norms as they are`, and
+    `alive`, columns that are not 0, by position.
+
+    Args:
+        beyond: positions above T.
+        dim: functions.
+        length: T.
+        order: N of dbN.
+
+    >>> audit = section_6_wavelet(np.arange(17, 64), dim=16, length=16)
+    >>> [name for name, c in audit.conclusions.items() if not c.holds]
+    ['stays close', 'decays']
+    """
+    basis = _wavelet_basis(dim, length, order)
+    places = np.concatenate([[length - 1, length], beyond])
+    values = _values(basis, places)
+    norms = np.linalg.norm(values, axis=1)
+    rows = values / np.where(norms > 0, norms, 1.0)[:, None]  # those of wavelet_vectors
+    scale = 2.0 ** (-basis.j / 2)
+    functions = basis.table[basis.row]
+    peak = np.abs(functions).max(axis=1) * scale
+    width = functions.max(axis=1) - functions.min(axis=1)
+    slope = np.abs(np.diff(functions, axis=1)).max(axis=1) * 2.0**basis.level
+    apart = np.linalg.norm(rows[2:] - rows[1], axis=1)
+    step = float(np.linalg.norm(rows[1] - rows[0]))
+    ahead = (places[2:] - length)[:, None]
+    moved = np.minimum(width * scale, slope * 2.0 ** (-1.5 * basis.j) * ahead)
+    gone = places[:, None] >= length - 1 + basis.width * 2.0**basis.j
+    difference = np.linalg.norm(values[2:] - values[1], axis=1)
+    each = basis.width * sum(max(peak[basis.j == j]) ** 2 for j in np.unique(basis.j)) * 2
+    far = places[2:] >= length + 8
+    conclusions = {
+        "rows ≤ 1": _compare(np.linalg.norm(rows, axis=1), 1.0),
+        "polynomial in T": _compare(norms**2, (peak**2).sum()),
+        "fine scales vanish": _compare(np.where(gone, np.abs(values), 0.0), 0.0),
+        "stays close": _compare(apart, step),
+        "decays": _compare(np.where(far, apart, 0.0), step / 2),
+    }
+    instead = {
+        "whatever T": _compare(norms**2, each),
+        "rows as they are": _compare(difference, np.linalg.norm(moved, axis=1)),
+    }
+    measured = {
+        "difference": apart,
+        "one step": step,
+        "norms as they are": norms,
+        "alive": (values != 0).sum(axis=1, dtype=float),
+    }
+    return Audit(conclusions=conclusions, hypotheses={}, instead=instead, measured={
+        name: jnp.asarray(value) for name, value in measured.items()
+    })  # fmt: skip
+
+
+def _values(basis: _Basis, places: np.ndarray) -> np.ndarray:
+    """Rows before they are divided by their norms, `[positions, functions]`."""
+    grid = np.linspace(0, basis.width, basis.table.shape[1])
+    columns = [
+        2.0 ** (-j / 2) * np.interp(places * 2.0**-j - k, grid, basis.table[row], left=0, right=0)
+        for row, j, k in zip(basis.row, basis.j, basis.k, strict=True)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _compare(lhs: np.ndarray, rhs: np.ndarray | float) -> Comparison:
+    """The worst of many, found here so that nothing is compiled for every length."""
+    rhs = np.broadcast_to(np.asarray(rhs), lhs.shape)
+    worst = np.unravel_index(np.argmin(rhs - lhs), lhs.shape)
+    return at_most(float(lhs[worst]), float(rhs[worst]), noise=1e-12)

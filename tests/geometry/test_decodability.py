@@ -1,0 +1,111 @@
+"""The linear probe for positions: least squares, what leaves it alone, degenerate hidden states."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxpe import position_decodability
+
+RNG = np.random.default_rng(0)
+ROWS, N, D = 8, 10, 4
+NOISE = RNG.standard_normal((ROWS, N, D))
+HIDDEN = NOISE + 0.3 * np.arange(N)[None, :, None] * np.array([1.0, -1.0, 0.0, 2.0])
+MASK = RNG.random((ROWS, N)) < 0.7
+ROTATION = np.linalg.qr(RNG.standard_normal((D, D)))[0]
+
+probe = jax.jit(lambda x, mask: position_decodability(x, mask=mask))
+everywhere = np.ones((ROWS, N), bool)
+
+
+def by_lstsq(hidden, mask, *, ridge=0.0):
+    """Centred least squares with the penalty as more rows."""
+    t = np.broadcast_to(np.arange(hidden.shape[1]), mask.shape)
+    x, y = hidden[::2][mask[::2]], t[::2][mask[::2]]
+    centred = x - x.mean(0)
+    size = np.trace(centred.T @ centred) / hidden.shape[2]
+    more = np.sqrt(ridge * size) * np.eye(hidden.shape[2])
+    A, b = np.concatenate([centred, more]), np.r_[y - y.mean(), np.zeros(hidden.shape[2])]
+    slopes = np.linalg.lstsq(A, b, rcond=None)[0]
+    x_new, y_new = hidden[1::2][mask[1::2]], t[1::2][mask[1::2]]
+    missed = y_new - ((x_new - x.mean(0)) @ slopes + y.mean())
+    return 1 - (missed**2).sum() / ((y_new - y_new.mean()) ** 2).sum(), np.abs(missed).mean()
+
+
+@pytest.mark.parametrize("mask", [everywhere, MASK])
+@pytest.mark.parametrize("ridge", [1e-12, 0.5])
+def test_it_is_ridge_regression(mask, ridge):
+    found = jax.jit(lambda x: position_decodability(x, mask=mask, ridge=ridge))(HIDDEN)
+    np.testing.assert_allclose(found, by_lstsq(HIDDEN, mask, ridge=ridge), rtol=1e-9)
+    assert 0.3 < found.r2 < 0.99
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_shifts_rotations_and_scale_leave_it_alone(scale):
+    moved = scale * (HIDDEN @ ROTATION + np.array([3.0, -1.0, 0.5, 9.0]))
+    np.testing.assert_allclose(probe(moved, MASK), probe(HIDDEN, MASK), rtol=1e-8)
+
+
+def test_what_is_masked_does_not_count():
+    other = np.where(MASK[..., None], HIDDEN, np.nan)
+    np.testing.assert_array_equal(probe(other, MASK), probe(HIDDEN, MASK))
+
+
+def test_a_position_in_a_row_is_read_exactly():
+    hidden = NOISE.copy()
+    hidden[..., 2] = np.arange(N)
+    np.testing.assert_allclose(probe(hidden, everywhere), [1, 0], atol=1e-3)
+
+
+def test_a_probe_is_judged_on_other_rows():
+    """Noise tells nothing of rows unseen, and a probe with many directions does harm there."""
+    noise = np.random.default_rng(1).standard_normal((400, N, D))
+    assert abs(probe(noise, np.ones((400, N), bool)).r2) < 0.02
+    wide = np.random.default_rng(2).standard_normal((2, N, 20))
+    assert probe(wide, everywhere[:2]).r2 < -0.1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
+def test_hidden_states_that_are_all_alike_tell_nothing(dtype, value):
+    found = probe(np.full((ROWS, N, D), value, dtype), everywhere)
+    np.testing.assert_allclose(found, [0, (N / 2) / 2], atol=1e-6)
+    assert found.r2.dtype == dtype
+
+
+def test_one_position_has_nothing_to_tell():
+    np.testing.assert_array_equal(probe(NOISE[:, :1], everywhere[:, :1]), [0, 0])
+
+
+def test_nothing_that_counts():
+    np.testing.assert_array_equal(probe(HIDDEN, ~everywhere), [0, 0])
+    halves = everywhere.copy()
+    halves[::2] = False  # nothing to fit to
+    assert probe(HIDDEN, halves).r2 <= 0
+    np.testing.assert_array_equal(probe(HIDDEN, ~halves), [0, 0])
+
+
+def test_layers_by_vmap_and_half_precision():
+    layers = np.stack([HIDDEN, NOISE])
+    found = jax.jit(jax.vmap(position_decodability))(layers)
+    for k, layer in enumerate(layers):
+        np.testing.assert_allclose([x[k] for x in found], probe(layer, everywhere), rtol=1e-9)
+    rough = probe(HIDDEN.astype(jnp.bfloat16), everywhere)
+    assert rough.r2.dtype == jnp.float32
+    np.testing.assert_allclose(rough.r2, found.r2[0], atol=0.01)
+
+
+def test_gradients_are_finite_also_where_nothing_is_told():
+    slope = jax.jit(jax.grad(lambda x: position_decodability(x).r2))
+    assert np.all(np.isfinite(slope(HIDDEN)))
+    assert np.all(np.isfinite(slope(np.zeros((ROWS, N, D)))))
+    step = 1e-6 * NOISE
+    numeric = probe(HIDDEN + step, everywhere).r2 - probe(HIDDEN - step, everywhere).r2
+    np.testing.assert_allclose(np.vdot(slope(HIDDEN), step), numeric / 2, rtol=1e-5)
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match=r"\(1, 10, 4\): pass \[rows, n, d\] with at least two"):
+        position_decodability(NOISE[:1])
+    with pytest.raises(ValueError, match=r"ridge=0\.0 must be positive"):
+        position_decodability(NOISE, ridge=0.0)

@@ -1,0 +1,400 @@
+"""Ranks, tables, words, figures and numbers of extrapolation, true of made-up reports."""
+
+import dataclasses
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from jaxpe._errors import InputError
+from jaxpe.extrapolation import Suite
+from jaxpe.report import (
+    ExtrapolationCell,
+    ExtrapolationReport,
+    _extrapolation,
+    extrapolation_json,
+    extrapolation_table,
+    mean_reciprocal_rank,
+    reciprocal_ranks,
+    summary,
+    write_extrapolation,
+)
+from jaxpe.report import _extrapolation_figures as drawn
+from jaxpe.report import _extrapolation_words as words
+from jaxpe.report._extrapolation_report import LOWER_IS_BETTER
+from jaxpe.report._figures import render
+
+NUMBERS = Suite(
+    name="sums",
+    tasks=("running_sum",),
+    encodings=("sinusoidal", "alibi", "learned"),
+    length=8,
+    rows=1000,
+)
+TOKENS = Suite(
+    name="strings",
+    tasks=("copy", "parity"),
+    encodings=("none", "rope", "t5"),
+    length=4,
+    rates=(1e-3,),
+)
+SIZES = np.array([1.0, 2.0, 4.0, 8.0])  # mean squares of the labels at each length
+
+
+def cell(suite, task, encoding, scores):
+    """A cell whose ranking metric is `[seeds, lengths]`."""
+    scores = np.asarray(scores, float)
+    if task.startswith("running"):
+        metric, found = "mse", {"mse": scores, "relative_mse": scores / SIZES[: scores.shape[1]]}
+    else:
+        metric, found = "accuracy", {"accuracy": scores, "exact": scores**4}
+    return ExtrapolationCell(
+        suite=suite.name,
+        task=task,
+        encoding=encoding,
+        metric=metric,
+        lengths=suite.lengths[: scores.shape[1]],
+        scores=found,
+        defined=np.ones(scores.shape[1], bool),
+        rate=suite.rates[-1],
+        rates=suite.rates,
+        tuning=np.ones(len(suite.rates)),
+        loss=np.full(len(scores), 0.1),
+        seconds=1.0,
+    )
+
+
+def seeds_of(*middle, count=3, spread=0.01):
+    """Scores `[seeds, lengths]` around a middle."""
+    return np.array(middle) + spread * np.linspace(-1, 1, count)[:, None]
+
+
+def undefined(found, *, beyond):
+    """The same cell, not defined from a place on."""
+    scores = {name: x.copy() for name, x in found.scores.items()}
+    for x in scores.values():
+        x[:, beyond:] = np.nan
+    return found._replace(scores=scores, defined=np.arange(len(found.defined)) < beyond)
+
+
+def failed(found, *seeds):
+    """The same cell, the training of some seeds come to NaN."""
+    scores = {name: x.copy() for name, x in found.scores.items()}
+    for x in scores.values():
+        x[list(seeds)] = np.nan
+    return found._replace(scores=scores)
+
+
+def numbers(count=3):
+    return [
+        cell(NUMBERS, "running_sum", "sinusoidal", seeds_of(0.1, 1.5, 4.5, 9.0, count=count)),
+        cell(NUMBERS, "running_sum", "alibi", seeds_of(0.2, 0.5, 1.0, 7.9, count=count)),
+        undefined(
+            cell(NUMBERS, "running_sum", "learned", seeds_of(0.05, 1, 1, 1, count=count)), beyond=1
+        ),
+    ]
+
+
+def tokens():
+    middles = {
+        "copy": {"none": (0.9, 0.5, 0.3, 0.2), "rope": (1, 0.6, 0.2, 0.1), "t5": (1, 0.7, 0.1, 0)},
+        "parity": {"none": (0.8, 0.7, 0.7, 0.7), "rope": (1, 0.8, 0.7, 0.7), "t5": (1, 1, 1, 1)},
+    }
+    return [
+        cell(TOKENS, task, name, np.clip(seeds_of(*middle), 0, 1))
+        for task, own in middles.items()
+        for name, middle in own.items()
+    ]
+
+
+def report(*suites):
+    settings = [NUMBERS if cells[0].suite == "sums" else TOKENS for cells in suites]
+    return ExtrapolationReport(
+        [dataclasses.asdict(x) for x in settings], [x for cells in suites for x in cells], 5.0
+    )
+
+
+def some_failed():
+    found = tokens()
+    return [failed(found[0], 1), failed(found[1], 0, 1, 2), *found[2:]]
+
+
+def tied():
+    return [found._replace(scores=tokens()[0].scores) for found in tokens()]
+
+
+CASES = {
+    "two suites": report(numbers(), tokens()),
+    "failed": report(some_failed()),
+    "one seed": report(numbers(count=1)),
+    "one encoding": report(numbers()[:1]),
+    "ties": report(tied()),
+    "nothing at all": report([failed(x, 0, 1, 2) for x in numbers()[:2]]),
+    "no longer inputs": report([cell(TOKENS, "copy", n, np.ones((3, 1))) for n in ("none", "t5")]),
+}
+
+
+def cells_of(name, suite=0):
+    return words.by_suite(CASES[name])[suite][1]
+
+
+def plain(text):
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def place_by_place(cells):
+    """1/rank by sorting, one task, seed and length after another."""
+    names = list(dict.fromkeys(x.encoding for x in cells))
+    found = {name: [] for name in names}
+    for task in dict.fromkeys(x.task for x in cells):
+        own = {x.encoding: x for x in cells if x.task == task}
+        seeds, lengths = own[names[0]].scores[own[names[0]].metric].shape
+        for seed in range(seeds):
+            for place in range(1, lengths):
+                worth = {}
+                for name, x in own.items():
+                    value = x.scores[x.metric][seed, place]
+                    lower = x.metric in LOWER_IS_BETTER
+                    worth[name] = -np.inf if np.isnan(value) else (-value if lower else value)
+                order = sorted(names, key=lambda name: -worth[name])
+                for name in names:
+                    shared = [1 / (k + 1) for k, x in enumerate(order) if worth[x] == worth[name]]
+                    found[name].append(np.mean(shared))
+    return found
+
+
+@pytest.mark.parametrize("name", ["two suites", "failed", "one seed", "one encoding", "ties"])
+def test_ranks_are_those_of_sorting(name):
+    for _, cells in words.by_suite(CASES[name]):
+        slow, fast = place_by_place(cells), reciprocal_ranks(cells)
+        for encoding, shares in fast.items():
+            np.testing.assert_allclose(shares.ravel(), slow[encoding])
+        sums = sum(fast.values())  # whoever is where, the places are all given away
+        np.testing.assert_allclose(sums, np.sum(1 / np.arange(1, len(fast) + 1)))
+
+
+def test_intervals_are_over_seeds():
+    cells = cells_of("two suites", 1)
+    cells = [cells[0]._replace(scores={"accuracy": cells[0].scores["accuracy"][::-1]}), *cells[1:]]
+    for name, shares in reciprocal_ranks(cells).items():
+        of_seeds = [np.mean(shares[:, seed]) for seed in range(3)]
+        expected = summary(np.array(of_seeds))
+        found = mean_reciprocal_rank(cells)[name]
+        np.testing.assert_allclose(found, expected)
+    assert np.isnan(summary(np.ones((1, 2))).half).all()
+
+
+def test_the_best_comes_first():
+    numbers_, strings = (cells for _, cells in words.by_suite(CASES["two suites"]))
+    assert [x.encoding for x in words.by_task(numbers_)["running_sum"]] == [
+        "alibi", "sinusoidal", "learned",
+    ]  # fmt: skip
+    assert words.by_task(strings)["parity"][0].encoding == "t5"
+    assert next(iter(words.ranks(strings))) == "t5"
+    same = words.by_task(cells_of("no longer inputs"))["copy"]
+    assert [x.encoding for x in same] == ["none", "t5"]
+    shuffled = [same[0]._replace(scores={"accuracy": np.zeros((3, 1))}), same[1]]
+    assert [x.encoding for x in words.by_task(shuffled)["copy"]] == ["t5", "none"]
+
+
+def test_rows_say_what_is_undefined_or_failed():
+    rows = words.task_rows(words.by_task(cells_of("two suites"))["running_sum"])
+    assert rows[0] == ["alibi", "0.2 ± 0.0248", "0.5 ± 0.0248", "1 ± 0.0248", "7.9 ± 0.0248",
+                       "0.003"]  # fmt: skip
+    assert rows[2][1:] == ["0.05 ± 0.0248", *["undefined"] * 3, "0.003"]
+    by_name = {row[0]: row for row in words.task_rows(cells_of("failed")[:3])}
+    assert by_name["none"][1:5] == ["1 of 3 failed"] * 4
+    assert by_name["rope"][1:5] == ["failed"] * 4
+    assert by_name["t5"][2] == "70.0 ± 2.5"
+    assert words.task_rows(cells_of("one seed"))[0][1] == "0.09"
+    assert words.task_header(cells_of("two suites")) == [
+        "encoding", "8 = T", "16 = 2T", "32 = 4T", "64 = 8T", "rate",
+    ]  # fmt: skip
+
+
+def test_an_infinite_score_is_a_failure():
+    found = cells_of("two suites")[0]
+    scores = {name: np.where(x > 4, np.inf, x) for name, x in found.scores.items()}
+    own = found._replace(scores=scores)
+    assert words.task_rows([own])[0][1:5] == ["0.1 ± 0.0248", "1.5 ± 0.0248", "failed", "failed"]
+    assert "(3 of 3)" in " ".join(words._of_failures([own]))
+    assert extrapolation_json(report([own]))["cells"][0]["summary"]["mse"]["mean"][2] is None
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_said_and_tabled(name):
+    case = CASES[name]
+    console = Console(width=100, file=io.StringIO())
+    console.print(extrapolation_table(case))
+    printed = console.file.getvalue()
+    assert "…" not in printed
+    for _, cells in words.by_suite(case):
+        for task, own in words.by_task(cells).items():
+            assert f"{cells[0].suite}, {task}: " in printed
+            for row in words.task_rows(own):
+                assert re.search(r" +".join(map(re.escape, row)), printed)
+    assert ("mean reciprocal rank" in printed) == (name not in ("one encoding", "no longer inputs"))
+    found = words.extrapolation_findings(case)
+    assert len(set(found)) == len(found)
+    assert all(sentence.endswith(".") and "nan" not in sentence for sentence in found)
+
+
+def test_findings_say_what_the_numbers_do():
+    found = [plain(x) for x in words.extrapolation_findings(CASES["two suites"])]
+    assert found == [
+        "In “sums”, beyond length 8, “alibi” ranks first: mean reciprocal rank 1 ± 0, and 0.5 ± 0 "
+        "of “sinusoidal”, the second. Seed by seed the lead is 0.5 ± 0, told from none.",
+        "In “sums”, on “running_sum”, better than always saying 0 (relative squared error below 1, "
+        "interval included): at 8 all; at 16 “alibi” and “sinusoidal”; at 32 “alibi”; at 64 "
+        "“alibi”.",
+        "In “strings”, beyond length 4, “t5” ranks first: mean reciprocal rank 0.778 ± 0, and "
+        "0.583 ± 0 of “none”, the second. Seed by seed the lead is 0.194 ± 0, told from none.",
+        "In “strings” the best accuracies at length 32, the end of the answer counted as a token, "
+        "are: copy 20 % (“none”), parity over 99 % (“t5”).",
+        "In “sums”, “learned” is not defined beyond length 8: nothing is measured there, and the "
+        "rank is the last.",
+        "Equal for all encodings of “sums”: 1,000 training rows of lengths up to 8, test rows, 3 "
+        "seeds, initial weights of what models have in common, 1,000 steps of 64 rows, and the "
+        "learning rates to choose from: 0.0003, 0.001, 0.003.",
+        "Equal for all encodings of “strings”: fresh training rows of lengths up to 4, test rows, "
+        "3 seeds, initial weights of what models have in common, 1,000 steps of 64 rows, and the "
+        "learning rates to choose from: 0.001.",
+        "Of several learning rates, each encoding and task has that of the least training loss "
+        "after 25 % of the steps, on a seed of its own: inputs longer than T had no part in the "
+        "choice.",
+    ]
+
+
+def test_the_interval_decides_what_is_told_apart():
+    first, lead = words.leaders(cells_of("two suites", 1))
+    assert first == ["t5"]
+    by_name = {name: place_by_place(cells_of("two suites", 1))[name] for name in ("t5", "none")}
+    seedwise = [np.mean(np.reshape(x, (2, 3, 3)), axis=(0, 2)) for x in by_name.values()]
+    np.testing.assert_allclose(lead, summary(seedwise[0] - seedwise[1]))
+    other = numbers()
+    mixed = [x.scores["mse"].copy() for x in other[:2]]
+    mixed[0][0], mixed[1][0] = mixed[1][0].copy(), mixed[0][0].copy()  # one seed says otherwise
+    cells = [x._replace(scores=x.scores | {"mse": y}) for x, y in zip(other, mixed, strict=False)]
+    said = words._of_ranks(cells)[0]
+    assert said.endswith(", not told from none.")
+    assert drawn._title(cells) == "sums: no clear first beyond 8"
+    assert drawn._title(other) == "sums: “alibi” first beyond 8"
+    assert "one seed gives no interval" in words._of_ranks(cells_of("one seed"))[0]
+    tie = words._of_ranks(cells_of("ties"))[0]
+    assert (
+        "“none”, “rope” and “t5” share the first place by mean reciprocal rank (0.611 ± 0)" in tie
+    )
+    assert words._of_ranks(cells_of("one encoding")) == []
+
+
+def test_findings_of_odd_reports():
+    assert "“none” on “copy” (1 of 3) and “rope” on “copy” (3 of 3)" in " ".join(
+        words.extrapolation_findings(CASES["failed"])
+    )
+    nothing = " ".join(words.extrapolation_findings(CASES["nothing at all"]))
+    assert "at 8 not one; at 16 not one; at 32 not one; at 64 not one." in nothing
+    assert "(relative squared error below 1; of one seed): at 8 all;" in " ".join(
+        words.extrapolation_findings(CASES["one seed"])
+    )
+    partly = words._of_reach([undefined(tokens()[0], beyond=2), undefined(tokens()[1], beyond=1)])
+    assert [re.findall(r"“(\w+)” is not defined beyond length (\d)", x) for x in partly] == [
+        [("rope", "4")], [("none", "8")],
+    ]  # fmt: skip
+
+
+def test_a_report_is_a_page_numbers_and_figures(tmp_path):
+    case = CASES["two suites"]
+    page = write_extrapolation(case, tmp_path)
+    files = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert files == [
+        f"{n}.{e}" for n in ("lengths_1", "lengths_2", "ranks") for e in ("png", "svg")
+    ]
+    for path in (tmp_path / "figures").glob("*.svg"):
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+        assert path.stat().st_size < 200_000
+    text = (tmp_path / "extrapolation.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text) == extrapolation_json(case)
+    html = page.read_text()
+    assert html.count("<figure") == html.count("data:image/svg+xml") == 3
+    assert "<script" not in html
+    order = [html.index(x) for x in ("Findings", "Scores: ", "<h2>Figures", "How it was computed")]
+    assert order == sorted(order)
+    for row in words.task_rows(cells_of("two suites")):
+        for value in row:
+            assert f">{value}<" in html
+
+
+def test_numbers_are_those_of_the_cells():
+    found = extrapolation_json(CASES["two suites"])
+    learned = found["cells"][2]
+    assert (learned["encoding"], learned["lengths"]) == ("learned", [8, 16, 32, 64])
+    assert learned["defined"] == [True, False, False, False]
+    assert learned["scores"]["mse"][0] == [0.04, None, None, None]
+    assert learned["summary"]["mse"]["mean"] == [0.05, None, None, None]
+    assert found["mean_reciprocal_rank"]["sums"]["alibi"] == {"mean": 1.0, "half": 0.0}
+    assert found["suites"][1]["tasks"] == ["copy", "parity"]
+    assert extrapolation_json(CASES["one encoding"])["mean_reciprocal_rank"] == {"sums": {}}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_drawn(name):
+    for _, cells in words.by_suite(CASES[name]):
+        assert drawn.lengths_figure(cells).get_suptitle()
+        assert drawn._lengths_caption(cells).startswith("Means over seeds")
+    if name in ("two suites", "ties", "failed"):
+        assert drawn.ranks_figure(CASES[name]).get_suptitle()
+
+
+def test_always_zero_is_what_labels_say():
+    np.testing.assert_allclose(drawn._always_zero(cells_of("two suites")), SIZES)
+    assert np.isnan(drawn._always_zero(cells_of("nothing at all"))).all()
+
+
+def test_encodings_look_different_and_many_are_left_out():
+    names = [
+        "none", "sinusoidal", "learned", "legendre", "rope", "rope_linear", "rope_ntk",
+        "rope_dynamic", "rope_yarn", "xpos", "rope_partial", "alibi", "alibi_over_length", "shaw",
+    ]  # fmt: skip
+    looks = drawn.looks_of(names)
+    assert len({(x.color, x.marker, str(x.ls)) for x in looks.values()}) == len(names)
+    for family in (("rope", "rope_yarn", "xpos"), ("alibi", "alibi_over_length")):
+        assert len({looks[name].color for name in family}) == 1
+    suite = dataclasses.replace(TOKENS, tasks=("parity",), encodings=tuple(names))
+    cells = [
+        cell(suite, "parity", name, seeds_of(0.9, 0.03 * k, 0.03 * k, 0.03 * k))
+        for k, name in enumerate(names)
+    ]
+    assert drawn.shown_encodings(cells) == names[-8:]
+    assert "Of 14 encodings the first 8 by rank are shown." in drawn._lengths_caption(cells)
+    figure = render(cells, "lengths_1", drawn.lengths_figure, "")
+    assert len(figure.svg) < 200_000
+    assert figure == render(cells, "lengths_1", drawn.lengths_figure, "")
+
+
+def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
+    monkeypatch.setattr(_extrapolation, "render_extrapolation", lambda report: [])
+    case = report(numbers()[:1])
+    name = "<script>alert(1)</script>\u202e"
+    settings = case.suites[0] | {"name": name}
+    case = ExtrapolationReport([settings], [x._replace(suite=name) for x in case.cells], 1.0)
+    html = write_extrapolation(case, tmp_path).read_text()
+    assert "<script" not in html
+    assert "\u202e" not in html
+
+
+def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(_extrapolation, "render_extrapolation", lambda report: [])
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    for name in ("lengths_2.png", "ranks.svg", "lengths_mine.png", "ranks.txt"):
+        (folder / name).touch()
+    write_extrapolation(CASES["one encoding"], tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == ["lengths_mine.png", "ranks.txt"]
+    (folder / "ranks.png").mkdir()
+    with pytest.raises(InputError, match="cannot write the report into"):
+        write_extrapolation(CASES["one encoding"], tmp_path)
