@@ -25,8 +25,8 @@ def pytest_collection_finish(session):
 
 
 # Most tests wait for the compiler more than for what it compiles. These do not; and the optimised
-# programs are run by the README, the notebooks and the experiments, too.
-OPTIMISED = ("test_published", "test_readme")
+# programs are run by the notebooks and the experiments, too.
+OPTIMISED = ("test_published",)
 
 
 @pytest.fixture(autouse=True, scope="module")

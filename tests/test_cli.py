@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe.report import _write
+from jaxpe.report import _scores, _write
 
 
 @pytest.fixture
@@ -19,6 +19,14 @@ def poems(tmp_path):
     path = tmp_path / "poems.txt"
     path.write_text("\n".join(lines))
     return path
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without figures and with few encodings: neither is what these tests are about."""
+    few = jaxpe.catalogue("sinusoidal", "learned", "alibi")
+    monkeypatch.setattr(_scores, "scored_entries", lambda: few)
+    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
 
 
 WORDS = [f"word{k}" for k in range(30)]
@@ -48,8 +56,8 @@ def test_report_from_a_text_file(command, poems, tmp_path, monkeypatch):
     assert report["split_half"]["effective_rank"] == 1
 
 
-def test_a_seed_gives_the_same_report_to_the_last_digit(command, poems, tmp_path, monkeypatch):
-    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+@pytest.mark.usefixtures("quick")
+def test_a_seed_gives_the_same_report_to_the_last_digit(command, poems, tmp_path):
     texts = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         assert command("report", poems, *SMALL, "--seed", seed, "--out", tmp_path / name)[0] == 0
@@ -58,8 +66,8 @@ def test_a_seed_gives_the_same_report_to_the_last_digit(command, poems, tmp_path
     assert texts[0] != texts[2]
 
 
+@pytest.mark.usefixtures("quick")
 def test_standard_input(command, poems, tmp_path, monkeypatch):
-    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
     with poems.open() as lines:
         monkeypatch.setattr(sys, "stdin", lines)
         code, out, err = command("report", "-", *SMALL, "--out", tmp_path / "out")
@@ -67,8 +75,8 @@ def test_standard_input(command, poems, tmp_path, monkeypatch):
     assert "stdin: 300 documents" in out
 
 
-def test_empty_positions_are_counted_and_kept_by_policy(command, poems, tmp_path, monkeypatch):
-    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+@pytest.mark.usefixtures("quick")
+def test_empty_positions_are_counted_and_kept_by_policy(command, poems, tmp_path):
     ranks = {}
     for policy in ("drop", "uniform"):
         out = tmp_path / policy
@@ -182,8 +190,8 @@ def test_a_missing_extra_is_named(command, poems, tmp_path, monkeypatch, module)
 
 
 @pytest.mark.parametrize("text", ["a\n" * 5, "one two three\n" * 40, "a b c\nd e f\ng h i\n"])
-def test_degenerate_corpora_are_reported_without_nonsense(command, tmp_path, monkeypatch, text):
-    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+@pytest.mark.usefixtures("quick")
+def test_degenerate_corpora_are_reported_without_nonsense(command, tmp_path, text):
     (tmp_path / "a.txt").write_text(text)
     code, out, err = command("report", tmp_path / "a.txt", *SMALL, "--out", tmp_path / "out")
     assert code == 0, err
@@ -198,8 +206,8 @@ def test_help(command, words):
     assert "usage: jaxpe" in out
 
 
-def test_export_and_report_on_the_export(command, poems, tmp_path, monkeypatch):
-    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+@pytest.mark.usefixtures("quick")
+def test_export_and_report_on_the_export(command, poems, tmp_path):
     code, out, err = command("export", poems, tmp_path / "dataset")
     assert code == 0, err
     assert "Exported 300 documents" in out
