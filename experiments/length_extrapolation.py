@@ -134,7 +134,9 @@ def error_by_place(suite: Suite, task: str, folder: Path) -> dict[str, Any]:
         if name == "learned":
             continue
         models = trained_models(suite, data, name, folder)
-        apply, _ = model_of(suite, data.task, VARIANTS[name].at(sizes, length))
+        apply, _ = model_of(
+            suite, data.task, VARIANTS[name].at(sizes, length, causal=data.task.causal)
+        )
 
         @jax.jit
         def errors(params, batches, apply=apply):

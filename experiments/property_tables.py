@@ -3,7 +3,7 @@
 Theirs: "Theoretical Analysis of Positional Encodings in Transformer Models" (Li 2025; some cells of
 its text are lost) and "Positional Encodings via the Method of Fluxions" (Bisset 2026, Section 7).
 Ours: `jaxpe encodings --about ...` for every encoding of the catalogue, at width 512, 8 heads of
-64, length T = 512.
+64, length T = 512. "Universal" is meant of finitely many tokens, or of embeddings one can scale.
 """
 
 from collections.abc import Callable
@@ -157,7 +157,13 @@ CLAIMS = [
     universal("learned", "Yes", True, any_length=False),
     universal("learned", "No", False, any_length=True),
     *information("shaw", ("No", "Yes"), (False, True)),
-    universal("shaw", "Conditional", True, any_length=False, why="its value term is the condition"),
+    universal(
+        "shaw",
+        "Conditional",
+        True,
+        any_length=False,
+        why="its value term is the condition, with finitely many tokens or values that scale",
+    ),
     universal(
         "shaw",
         "Conditional",

@@ -177,7 +177,12 @@ HEADLINES = [
     ("nope_constructions", "probe/rope_trained/r2/4/mean", ".3f"),
     ("nope_constructions", "probe/constructed/r2/1/mean", ".3f"),
     ("nope_constructions", "probe/encoder_new/r2/4/mean", ".3f"),
+    ("nope_constructions", "probe/nope_half/r2/1/mean", ".3f"),
+    ("nope_constructions", "probe/nope_half/r2/4/mean", ".3f"),
+    ("nope_constructions", "probe/rope_half/r2/1/mean", ".3f"),
+    ("nope_constructions", "probe/rope_half/r2/4/mean", ".3f"),
     ("nope_constructions", "probe/nope_trained/loss/mean", ".3f"),
+    ("nope_constructions", "probe/nope_half/loss/mean", ".3f"),
     ("nope_constructions", "probe/rope_trained/loss/mean", ".3f"),
     ("theory_bounds", "alibi_lengths/measured/with bias/0", ".3f"),
     ("theory_bounds", "alibi_lengths/measured/with bias/3", ".3f"),
@@ -191,6 +196,14 @@ HEADLINES = [
     ("theory_bounds", "wavelets/16/measured/difference/largest", ".3f"),
     ("theory_bounds", "wavelets/64/measured/difference/largest", ".3f"),
     ("theory_bounds", "wavelets/256/measured/difference/largest", ".3f"),
+    *[("theory_bounds", f"wavelets/16/at_multiples/{k}", ".3f") for k in (2, 3, 4, 6, 7, 8)],
+    *[
+        ("theory_bounds", f"legendre/{s}/measured/{name}", form)
+        for s in (4, 5, 8)
+        for name, form in (("difference/largest", ".2g" if s == 8 else ".2f"), ("norm", ".2f"))
+    ],
+    ("theory_bounds", "legendre/4/measured/one step", ".3f"),
+    ("theory_bounds", "legendre/4/measured/x_T", ".4f"),
 ]
 
 

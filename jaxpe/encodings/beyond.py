@@ -58,6 +58,9 @@ def encoding_extrapolation(
         entry: of the catalogue.
         sizes: of the model, `EncodingSizes()` when None.
 
+    Raises:
+        ValueError: for a length below 2.
+
     >>> from jaxpe.encodings.beyond import encoding_extrapolation
     >>> alibi, clipped = catalogue("alibi", "legendre_clipped")
     >>> sizes = EncodingSizes(32, 2, 8, 32)
@@ -69,6 +72,7 @@ def encoding_extrapolation(
     (1.0, 'constant')
     """
     sizes = EncodingSizes() if sizes is None else sizes
+    _check(sizes.length)
     layer, length = _Layer(entry.make(sizes), entry.coordinates, sizes), sizes.length
     params = _moved(layer.encoding.init(jax.random.key(0)))
     rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * length)
@@ -78,12 +82,16 @@ def encoding_extrapolation(
 def extrapolation(rows: np.ndarray, *, length: int) -> Extrapolation:
     """The same of rows `[8·length, d]`, one a position; NaN where a position is undefined.
 
+    Raises:
+        ValueError: for a length below 2.
+
     >>> from jaxpe.encodings.beyond import extrapolation
     >>> line = np.minimum(np.arange(32.0), 6.0)[:, None]
     >>> found = extrapolation(line, length=4)
     >>> found.reach, [stretch.state for stretch in found.stretches]
     (1.75, ['told apart', 'constant', 'constant'])
     """
+    _check(length)
     steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)  # step i leads from i to i + 1
     alike = RESOLUTION * float(np.linalg.norm(rows[:length], axis=-1).max())
     smallest = float(np.min(steps[: length - 1]))
@@ -94,6 +102,13 @@ def extrapolation(rows: np.ndarray, *, length: int) -> Extrapolation:
         for start, stop in itertools.pairwise(MULTIPLES)
     ]
     return Extrapolation(tuple(stretches), float(reach))
+
+
+def _check(length: int) -> None:
+    if length < 2:
+        raise ValueError(
+            f"length={length} has no neighbours inside to compare with: pass 2 or more"
+        )
 
 
 def _stretch(

@@ -58,7 +58,10 @@ class Expressiveness(NamedTuple):
 
     @property
     def universal(self) -> bool:
-        """Whether transformers approximate every continuous map of sequences of fixed length."""
+        """Whether transformers approximate every continuous map of sequences of fixed length.
+
+        True of finitely many tokens, or of embeddings that can be scaled; False of any.
+        """
         return self.reach >= 1
 
     @property
@@ -75,11 +78,13 @@ def encoding_expressiveness(
     Softmax weights sum to one: where values are equal, so are outputs, whatever the weights are. So
     an encoding that acts on queries, keys and logits alone maps constant sequences to constant
     ones, masked or not, and is not universal (Luo et al. 2022, "Your Transformer May Not Be as
-    Powerful as You Expect"). Where a vector that depends on the position alone enters the states
-    (added to embeddings; or by a value term, where values are 0), distinct vectors suffice: Yun et
-    al. (2020), Theorem 3. Under a causal mask a <bos> tells positions apart even without an
-    encoding (Kazemnejad et al. 2023, Theorem 1); there universality would be among causal maps, of
-    which nothing is claimed here.
+    Powerful as You Expect"). Where a vector p_i of the position alone enters the states (added to
+    embeddings x; or by a value term, where values are 0), distinct vectors suffice for finitely
+    many tokens, or where embeddings can be scaled, so that x + p_i = x' + p_j only for i = j (as in
+    the proof of Theorem 3 of Yun et al. 2020). On a given compact domain they need not: embeddings
+    (p_1 − p_0, 0) make the states p_1, p_1. Under a causal mask a <bos> tells positions apart even
+    without an encoding (Kazemnejad et al. 2023, Theorem 1); there universality would be among
+    causal maps, of which nothing is claimed here.
 
     States are embeddings and outputs of attention of one layer of a model of at most the sizes
     `SMALL`, in float64, at random weights and parameters. Reach is tried on all positions inside
@@ -114,16 +119,17 @@ def encoding_expressiveness(
 def spread(rows: np.ndarray) -> Spread:
     """Largest and nearest distances of rows `[draws, n, d]`, those of the draw where they are most.
 
+    NaN where a draw has a row that is not finite.
+
     >>> from jaxpe.encodings.expressiveness import spread
     >>> spread(np.array([[[3.0, 4.0], [3.0, 4.0], [0.0, 0.0]]]))
     Spread(largest=1.0, nearest=0.0)
     """
-    found = [_distances(draw) for draw in rows]
+    found = np.stack([_distances(draw) for draw in rows])
     off = ~np.eye(rows.shape[1], dtype=bool)
-    return Spread(
-        max(float(distances.max()) for distances in found),
-        max(float(distances[off].min(initial=np.inf)) for distances in found),
-    )
+    nearest = found[:, off].min(axis=1, initial=np.inf)
+    # np.max, unlike max, lets NaN pass from any draw.
+    return Spread(float(np.max(found)), float(np.max(nearest)))
 
 
 def _distances(rows: np.ndarray) -> np.ndarray:

@@ -74,6 +74,9 @@ def encoding_generalisation(
         entry: of the catalogue.
         sizes: of the model, `EncodingSizes()` when None.
 
+    Raises:
+        ValueError: for a length below 4.
+
     >>> from jaxpe.encodings.growth import encoding_generalisation
     >>> sinusoidal, alibi = catalogue("sinusoidal", "alibi")
     >>> sizes = EncodingSizes(32, 2, 8, 32)
@@ -98,6 +101,9 @@ def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes | None = None) 
         entry: of the catalogue.
         sizes: of the model, `EncodingSizes()` when None.
 
+    Raises:
+        ValueError: for a length below 4.
+
     >>> from jaxpe.encodings.growth import encoding_cost
     >>> legendre, = catalogue("legendre")
     >>> cost = encoding_cost(legendre, sizes=EncodingSizes(64, 2, 8, 64))
@@ -114,10 +120,18 @@ def growths(
 ) -> list[Growth]:
     """What is measured at some sizes, with its exponents in the width and in the length.
 
+    Raises:
+        ValueError: for a length below 4, whose quarter is no length.
+
     >>> from jaxpe.encodings.growth import growths
     >>> growths(lambda at: [at.dim * at.length**2, 0], EncodingSizes(2, 1, 4, 8))
     [Growth(value=128.0, dim=1.0, length=2.0), Growth(value=0.0, dim=nan, length=nan)]
     """
+    if sizes.length < SCALES[-1]:
+        raise ValueError(
+            f"length={sizes.length} has no quarter to measure growth from: pass at least "
+            f"{SCALES[-1]}"
+        )
     wider = [sizes._replace(dim=s * sizes.dim, head_dim=s * sizes.head_dim) for s in SCALES]
     longer = [sizes._replace(length=sizes.length // s) for s in SCALES]
     found = {at: measure(at) for at in dict.fromkeys([*wider, *longer])}

@@ -6,7 +6,10 @@ import json
 import math
 import os
 import time
+import zipfile
+import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +17,7 @@ import jax
 import numpy as np
 from flax import nnx
 
+import jaxpe
 from jaxpe._errors import InputError
 from jaxpe.extrapolation.lanes import Lanes, judge_lanes, trainer
 from jaxpe.extrapolation.models import METRICS, build, encoding_sizes
@@ -25,6 +29,8 @@ from jaxpe.report import ExtrapolationCell
 Say = Callable[[str], None]
 
 _TUNING_SEED = 1_000_000  # of no model that is tested
+_FORMAT = 1  # of what is kept; another number makes what was kept before of no use
+_LEAF = "params"  # what names of arrays in a file of models begin with
 _LAST = 0.1  # share of the steps whose losses are averaged
 
 
@@ -56,7 +62,7 @@ def run_cell(
     """
     task = data.task.name
     path = folder / f"{_stem(suite, task, name)}.json"
-    stamp = _stamp(suite, task, name)
+    stamp = _stamp(suite, task, name, but_for=())
     if path.is_file():
         return _read_cell(path, stamp)
     trained = trained_models(suite, data, trained_as(name), folder)
@@ -67,10 +73,13 @@ def run_cell(
 
 
 def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> Trained:
-    """The models of a task under an encoding, trained or from the folder."""
+    """The models of a task under an encoding, trained or from the folder.
+
+    They do not depend on how they are tested: other `factors` and `tests` find them again.
+    """
     path = folder / f"{_stem(suite, data.task.name, name)}.npz"
-    stamp = _stamp(suite, data.task.name, name)
-    encoding = VARIANTS[name].trained(encoding_sizes(suite, data.task))
+    stamp = _stamp(suite, data.task.name, name, but_for=("name", "factors", "tests"))
+    encoding = VARIANTS[name].trained(encoding_sizes(suite, data.task), data.task.causal)
     if path.is_file():
         shapes = jax.eval_shape(lambda: build(suite, data.task, encoding, jax.random.key(0)))
         return _read_models(path, stamp, nnx.split(shapes, nnx.Param)[1])
@@ -86,7 +95,7 @@ def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> Trai
 def _tuned(suite: Suite, train: Callable[..., Lanes]) -> tuple[float, list[float]]:
     """The rate of the least loss after a share of the steps, on a seed of its own; NaN is worst.
 
-    As many lanes as models to come, so that nothing is compiled twice.
+    As many lanes as models to come where these are more, so that nothing is compiled twice.
     """
     if len(suite.rates) == 1:
         return suite.rates[0], [float("nan")]
@@ -113,7 +122,7 @@ def _tested(suite: Suite, data: Streams, name: str, trained: Trained) -> Extrapo
     defined = []
     for length in suite.lengths:
         places = task.tokens(length)
-        encoding = VARIANTS[name].at(sizes, places)
+        encoding = VARIANTS[name].at(sizes, places, causal=task.causal)
         defined.append(defined_at(encoding, sizes, places))
         judged = dict.fromkeys(found, nothing)
         if defined[-1]:
@@ -140,14 +149,16 @@ def _stem(suite: Suite, task: str, name: str) -> str:
     return "-".join((suite.name.replace(" ", "_"), task, name))
 
 
-def _stamp(suite: Suite, task: str, name: str) -> str:
-    """What a cell depends on: the suite's settings but for which other cells it has."""
+def _stamp(suite: Suite, task: str, name: str, *, but_for: tuple[str, ...]) -> str:
+    """What a cell depends on: settings, but for which other cells there are, and how JAX is set."""
     settings = {
         name: value
         for name, value in dataclasses.asdict(suite).items()
-        if name not in ("tasks", "encodings")
+        if name not in ("tasks", "encodings", *but_for)
     }
-    text = json.dumps([settings, task, name], sort_keys=True)
+    around = (_FORMAT, jaxpe.__version__, jax.config.values["jax_enable_x64"],
+              jax.config.values["jax_default_prng_impl"])  # fmt: skip
+    text = json.dumps([settings, task, name, around], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -183,29 +194,42 @@ def _read_cell(path: Path, stamp: str) -> ExtrapolationCell:
 
 
 def _write_models(path: Path, stamp: str, trained: Trained) -> None:
-    leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(trained.params))}
+    named = jax.tree_util.tree_leaves_with_path(trained.params)
+    leaves = {_LEAF + jax.tree_util.keystr(place): leaf for place, leaf in named}
+    numbers = {name: value for name, value in trained._asdict().items() if name != "params"}
     part = path.with_name(f".{path.stem}.part.npz")
-    np.savez(part, stamp=stamp, **trained._asdict() | {"params": len(leaves)}, **leaves)
+    np.savez(part, stamp=stamp, **numbers, **leaves)  # pyrefly: ignore
     os.replace(part, path)
 
 
 def _read_models(path: Path, stamp: str, like: Any) -> Trained:
     try:
+        with zipfile.ZipFile(path) as whole:  # NumPy does not look at the checksums
+            if (part := whole.testzip()) is not None:
+                raise zipfile.BadZipFile(part)
         with np.load(path) as file:
             found = str(file["stamp"])
-            structure = jax.tree.structure(like)
-            leaves = [file[f"leaf_{i}"] for i in range(int(file["params"]))]
+            _check_stamp(path, found, stamp)
             trained = Trained(
-                jax.tree.unflatten(structure, leaves) if found == stamp else None,
+                jax.tree_util.tree_map_with_path(partial(_leaf, file), like),
                 float(file["rate"]),
                 file["tuning"].tolist(),
                 file["losses"],
                 float(file["seconds"]),
             )
-    except (ValueError, KeyError, OSError, EOFError) as error:
+    except InputError:
+        raise
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path} is damaged: delete it to train again") from error
-    _check_stamp(path, found, stamp)
     return trained
+
+
+def _leaf(file: Any, place: Any, like: Any) -> np.ndarray:
+    """The array of a parameter, `[seeds, ...]`, which must fit the model."""
+    leaf = file[_LEAF + jax.tree_util.keystr(place)]
+    if leaf.shape[1:] != like.shape:
+        raise ValueError(f"{jax.tree_util.keystr(place)} has shape {leaf.shape[1:]}")
+    return leaf
 
 
 def _check_stamp(path: Path, found: str, wanted: str) -> None:

@@ -16,6 +16,7 @@ from jaxpe.encodings import Encoding
 from jaxpe.extrapolation.models import Batch, Params, loss_of, model_of, scores
 from jaxpe.extrapolation.presets import Suite
 from jaxpe.extrapolation.streams import Streams
+from jaxpe.training import Tally
 
 _CHUNK = 100  # steps of one call
 
@@ -96,9 +97,10 @@ def judge_lanes(
 
     @jax.jit
     def judge(params: Params, batches: Batch) -> dict[str, Array]:
-        def part(batch: Batch) -> dict[str, Array]:
+        def part(batch: Batch) -> dict[str, Tally]:
             return jax.vmap(lambda p, b: scores(data.task, apply(p, b), b))(params, batch)
 
-        return jax.tree.map(lambda x: jnp.mean(x, axis=0), jax.lax.map(part, batches))
+        sums = jax.tree.map(lambda x: jnp.sum(x, axis=0), jax.lax.map(part, batches))
+        return jax.vmap(lambda tallies: {name: x.mean for name, x in tallies.items()})(sums)
 
     return jax.tree.map(np.asarray, judge(params, data.tests(seeds, length)))

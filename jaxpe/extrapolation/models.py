@@ -36,7 +36,7 @@ def build(suite: Suite, task: SequenceTask, encoding: Encoding, key: Array) -> n
         hidden_dim=suite.hidden,
         activation="relu",
         norm=suite.norm,
-        init_scale=suite.init_scale or suite.dim**-0.5,
+        init_scale=suite.dim**-0.5 if suite.init_scale is None else suite.init_scale,
         embedding_scale=1.0 if task.kind == "numbers" else 0.5,
     )
     below, head = (nnx.Rngs(part) for part in jax.random.split(key))
@@ -97,20 +97,33 @@ def loss_of(task: SequenceTask, apply: Callable[..., Array]) -> Callable[..., An
     return loss
 
 
-def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, Array]:
-    """The metrics of a batch, `METRICS` of the task's kind.
+def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, Tally]:
+    """The metrics of a batch, `METRICS` of the task's kind, as sums and weights that add.
 
     "accuracy" is the share of scored tokens that are right, "exact" that of rows whose scored
     tokens all are; "mse" is the squared error of scored numbers, "relative_mse" that over the mean
-    of their squares, so that 1 is what a model that always says 0 gets.
+    of their squares, so that 1 is what a model that always says 0 gets. A logit that is scored and
+    not finite makes them NaN.
     """
     scored = batch["scored"]
+    finite = jnp.all(jnp.isfinite(logits) | ~scored[..., None])
+
+    def total(values: Array) -> Array:
+        return jnp.sum(values, dtype=logits.dtype)
+
     if task.kind == "tokens":
         right = jnp.argmax(logits, axis=-1).astype(jnp.int32) == batch["labels"]
-        count = jnp.maximum(jnp.sum(scored, dtype=jnp.int32), 1).astype(logits.dtype)
-        accuracy = jnp.sum(right & scored, dtype=jnp.int32).astype(logits.dtype) / count
-        exact = jnp.mean(jnp.all(right | ~scored, axis=-1), dtype=logits.dtype)
-        return {"accuracy": accuracy, "exact": exact}
-    error = jnp.mean((logits - batch["labels"]) ** 2, where=scored[..., None])
-    size = jnp.mean(batch["labels"] ** 2, where=scored[..., None])
-    return {"mse": error, "relative_mse": error / size}
+        rows = jnp.all(right | ~scored, axis=-1)
+        sums = {
+            "accuracy": (total(right & scored), total(scored)),
+            "exact": (total(rows), total(jnp.ones_like(rows))),
+        }
+    else:
+        counted = scored[..., None]
+        error = total(jnp.where(counted, logits - batch["labels"], 0) ** 2)
+        size = total(jnp.where(counted, batch["labels"], 0) ** 2)
+        sums = {"mse": (error, total(counted)), "relative_mse": (error, size)}
+    return {
+        name: Tally(jnp.where(finite, part, jnp.nan), weight)
+        for name, (part, weight) in sums.items()
+    }

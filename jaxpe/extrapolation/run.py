@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jaxpe._errors import InputError
 from jaxpe.data import sequence_task
 from jaxpe.extrapolation.cells import run_cell
 from jaxpe.extrapolation.presets import Suite
@@ -28,7 +29,8 @@ def extrapolate(
         say: is told of every cell that was run.
 
     Raises:
-        InputError: for a folder that cannot be written or has cells of other settings.
+        InputError: for a folder that cannot be written or has cells of other settings, and suites
+            of one name.
 
     >>> import tempfile
     >>> from jaxpe.extrapolation import Suite, extrapolate
@@ -39,6 +41,9 @@ def extrapolate(
     >>> report.cells[0].scores["accuracy"].shape
     (2, 2)
     """
+    names = [suite.name for suite in suites]
+    if len(set(names)) < len(names):
+        raise InputError(f"suites are named {', '.join(names)}: pass each name once")
     folder = prepare_directory(folder)
     begun = time.perf_counter()
     cells = []

@@ -41,7 +41,7 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
 
     >>> from jaxpe.data import sequence_task
     >>> from jaxpe.extrapolation import Suite, streams
-    >>> suite = Suite(name="", tasks=("parity",), encodings=("none",), length=3, batch=4)
+    >>> suite = Suite(name="tiny", tasks=("parity",), encodings=("none",), length=3, batch=4)
     >>> data = streams(suite, sequence_task("parity"))
     >>> data.training(np.arange(2), 0, 5)["ids"].shape  # steps, seeds, rows, places
     (5, 2, 4, 7)
@@ -68,15 +68,18 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
             return fresh(jnp.asarray(steps), keys)
         return of_set(jnp.asarray(_rows_of(suite, steps)), keys)
 
-    def tests(seeds: np.ndarray, length: int) -> Batch:
-        keys = seed_keys(suite, task, seeds, _TESTS, length)
-        rows = min(suite.tests, _AT_ONCE)
+    rows = min(suite.tests, _AT_ONCE)
 
+    @partial(jax.jit, static_argnames="length")
+    def long(parts: Array, keys: Array, *, length: int) -> Batch:
         def one(part: Array, key: Array) -> Batch:
             return task.sample(jax.random.fold_in(key, part), rows=rows, length=length)
 
-        draw = jax.jit(jax.vmap(over_seeds(one), in_axes=(0, None)))
-        return draw(jnp.arange(-(-suite.tests // rows)), keys)
+        return jax.vmap(over_seeds(one), in_axes=(0, None))(parts, keys)
+
+    def tests(seeds: np.ndarray, length: int) -> Batch:
+        keys = seed_keys(suite, task, seeds, _TESTS, length)
+        return long(jnp.arange(suite.tests // rows), keys, length=length)
 
     plain = jax.jit(jax.vmap(partial(plain_weights, suite, task)))
 

@@ -18,50 +18,71 @@ class Variant(NamedTuple):
     """An encoding of a comparison.
 
     Attributes:
-        trained: makes the encoding that models are trained with.
+        trained: makes the encoding that models are trained with, from the sizes and whether
+            attention is causal.
         tested: makes the one for tests beyond the training length, from the sizes and the length
             tested; None for the same. Variants that are `trained` alike share their models.
     """
 
-    trained: Callable[[EncodingSizes], Encoding]
+    trained: Callable[[EncodingSizes, bool], Encoding]
     tested: Callable[[EncodingSizes, int], Encoding] | None = None
 
-    def at(self, sizes: EncodingSizes, length: int) -> Encoding:
+    def at(self, sizes: EncodingSizes, length: int, *, causal: bool) -> Encoding:
         """The encoding at inputs that take `length` places."""
         if self.tested is None or length <= sizes.length:
-            return self.trained(sizes)
+            return self.trained(sizes, causal)
         return self.tested(sizes, length)
 
 
-def _rope(sizes: EncodingSizes) -> Encoding:
+def _of_catalogue(entry: jaxpe.CatalogueEntry) -> Variant:
+    return Variant(lambda sizes, causal: entry.make(sizes))
+
+
+def _rope(sizes: EncodingSizes, causal: bool) -> Encoding:
     return jaxpe.rope(head_dim=sizes.head_dim)
 
 
+def _t5(sizes: EncodingSizes, causal: bool) -> Encoding:
+    """Half of the buckets are for keys ahead, which a decoder has none of."""
+    return jaxpe.t5(num_heads=sizes.num_heads, bidirectional=not causal)
+
+
+def _shaw(sizes: EncodingSizes, causal: bool) -> Encoding:
+    """The row that longer distances are clipped to is one that training reaches."""
+    return jaxpe.shaw(head_dim=sizes.head_dim, max_distance=max(1, min(16, sizes.length - 1)))
+
+
 def _scaled(scaling: Scale) -> Variant:
-    """RoPE stretched by the length tested over the length trained, without more training."""
+    """RoPE stretched for the length tested, without more training.
+
+    The length is said, so that a row's prefix is encoded as the row, as greedy decoding has it.
+    """
 
     def tested(sizes: EncodingSizes, length: int) -> Encoding:
         chosen = scaling(length / sizes.length, sizes.length)
-        return jaxpe.rope(head_dim=sizes.head_dim, scaling=chosen)
+        return jaxpe.rope(head_dim=sizes.head_dim, scaling=chosen, length=length)
 
     return Variant(_rope, tested)
 
 
-def _over_length(sizes: EncodingSizes) -> Encoding:
+def _over_length(sizes: EncodingSizes, causal: bool) -> Encoding:
     return jaxpe.alibi(num_heads=sizes.num_heads, slopes=1.0 / sizes.length)
 
 
 # Positions in a plane and what is made from a corpus mean nothing to a task of one sequence.
 VARIANTS: dict[str, Variant] = {
     **{
-        entry.name: Variant(entry.make)
+        entry.name: _of_catalogue(entry)
         for entry in jaxpe.catalogue()
         if entry.coordinates == 1 and not entry.fitted
     },
     "rope": Variant(_rope),
+    "t5": Variant(_t5),
+    "shaw": Variant(_shaw),
     "alibi_over_length": Variant(_over_length),  # Li (2025), Section 5.3: m = c/L, with c = 1
     "rope_linear": _scaled(lambda factor, length: jaxpe.LinearScaling(factor)),
     "rope_ntk": _scaled(lambda factor, length: jaxpe.NtkScaling(factor)),
+    # With factor 1 the base is that of NTK at the length reached; 2, as in use, stretches more.
     "rope_dynamic": _scaled(lambda factor, length: jaxpe.DynamicScaling(2.0, length)),
     "rope_yarn": _scaled(lambda factor, length: jaxpe.YarnScaling(factor, length)),
 }

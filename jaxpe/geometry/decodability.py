@@ -28,25 +28,30 @@ def position_decodability(
     hidden: Float[ArrayLike, "rows n d"],
     *,
     mask: Bool[ArrayLike, "rows n"] | None = None,
-    ridge: float = 1e-4,
+    ridge: float = 1e-8,
 ) -> PositionDecodability:
     """Ridge regression of the position 0 … n − 1 on hidden states (Alain and Bengio 2017).
 
     Fitted on the rows 0, 2, 4, …, judged on the rows 1, 3, 5, …, so that nothing is told of rows
-    that are seen twice only where rows are different documents. The hidden states are centred, and
-    the penalty is `ridge` times the mean variance of their entries: neither shifts, rotations nor a
-    scale change the result. Layers by `jax.vmap`.
+    that are seen twice only where rows are different documents. Entries are centred and divided by
+    their own standard deviations, so that shifts and scales of single entries change nothing. A
+    direction along which these have standard deviation s has its slope shrunk by s²/(s² + `ridge`):
+    to one half at s = 1e-4, so that positions stored far below the noise beside them are read, and
+    rotations change next to nothing. Layers by `jax.vmap`.
+
+    Float32 keeps what lies above s = 1e-5 or so, enough for the default `ridge`. An entry that is
+    alike everywhere is left out, but one that is so up to rounding is not, and its rounding counts.
 
     Hidden states that are all alike give r2 = 0; so do rows of one position (n = 1). Where a half
-    has no place that counts, r2 and error are 0. Float32 is enough for the default `ridge`.
+    has no place that counts, r2 and error are 0. NaN where it counts gives NaN.
 
     Args:
         hidden: of at least two rows.
         mask: places that count; all when None.
-        ridge: positive.
+        ridge: at least a hundredth of the relative rounding error of the dtype.
 
     Raises:
-        ValueError: where there are fewer than two rows, or the ridge is not positive.
+        ValueError: where there are fewer than two rows, or the ridge is too small.
 
     >>> noise = np.random.default_rng(0).normal(size=(8, 20, 3))
     >>> clock = noise + np.arange(20.0)[None, :, None]
@@ -60,11 +65,16 @@ def position_decodability(
             f"hidden has shape {hidden.shape}: pass [rows, n, d] with at least two rows, one half "
             "to fit the probe to and one to judge it"
         )
-    if ridge <= 0:
-        raise ValueError(f"ridge={ridge} must be positive: without it the probe is not unique")
+    hidden = hidden.astype(jnp.float32) if hidden.dtype.itemsize < 4 else hidden
+    least = float(jnp.finfo(hidden.dtype).eps) / 100
+    if not ridge >= least:
+        raise ValueError(
+            f"ridge={ridge} is too small for a unique probe in {hidden.dtype}: pass at least "
+            f"{least:.1e}"
+        )
     rows, n, _ = hidden.shape
     counts = jnp.ones((rows, n), bool) if mask is None else jnp.asarray(mask)
-    hidden = hidden.astype(jnp.float32) if hidden.dtype.itemsize < 4 else hidden
+    hidden = jnp.where(counts[..., None], hidden, 0.0)
     places = jnp.broadcast_to(jnp.arange(n, dtype=hidden.dtype)[None, :], (rows, n))
     fitted, judged = (
         (_flat(hidden[half]), _flat(places[half]), _flat(counts[half]))
@@ -73,37 +83,81 @@ def position_decodability(
     return _judge(_fit(*fitted, ridge), *judged)
 
 
-class _Probe(NamedTuple):
-    """t̂ = (x − centre)·slopes + mean."""
+class _Units(NamedTuple):
+    """Of entries: x becomes ((x − origin)/largest − centre)/deviation."""
 
+    origin: Array
+    largest: Array
     centre: Array
+    deviation: Array
+
+    def of(self, x: Array, counts: Array) -> Array:
+        """In these units, 0 where it does not count."""
+        x = (x - self.origin[None, :]) / self.largest[None, :]
+        x = (x - self.centre[None, :]) / self.deviation[None, :]
+        return jnp.where(counts[:, None], x, 0.0)
+
+
+class _Probe(NamedTuple):
+    """t̂ = x·slopes + mean, of x in its units."""
+
+    units: _Units
     slopes: Array
     mean: Array
 
 
-def _fit(x: Array, t: Array, counts: Array, ridge: float) -> _Probe:
+def _units(x: Array, counts: Array) -> _Units:
+    """Those in which entries that differ have mean 0 and variance 1, and the others are 0."""
     # From one of them on: hidden states that are all alike then lie at 0 exactly, not near it.
     origin = x[jnp.argmax(counts)]
     x = jnp.where(counts[:, None], x - origin[None, :], 0.0)
-    middle, mean = _mean(x, counts), _mean(t, counts)
-    x = jnp.where(counts[:, None], x - middle[None, :], 0.0)
-    t = jnp.where(counts, t - mean, 0.0)
-    gram = jnp.matmul(x.T, x, precision="highest")
-    size = jnp.trace(gram) / max(len(gram), 1)
-    penalty = jnp.where(size > 0, jnp.asarray(ridge, size.dtype) * size, 1.0)
-    regular = gram + penalty * jnp.eye(len(gram), dtype=gram.dtype)
+    # Before anything is squared, which has half the exponents. No derivative: it cancels.
+    largest = _or_one(jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=0)))
+    x = x / largest[None, :]
+    centre = _mean(x, counts)
+    variance = _mean((x - centre[None, :]) ** 2, counts)
+    return _Units(origin, largest, centre, jnp.sqrt(_or_one(variance)))
+
+
+def _fit(x: Array, t: Array, counts: Array, ridge: float) -> _Probe:
+    units, mean = _units(x, counts), _mean(t, counts)
+    x, t = units.of(x, counts), jnp.where(counts, t - mean, 0.0)
+    # The Gram matrix loses what is below √eps of the largest; that of nearly white entries has
+    # nothing so small, and is as good as QR, at the cost of two products.
+    white = _whitening(x, counts)
+    y = jnp.matmul(x, white.T, precision="highest")
+    penalty = ridge * jnp.matmul(white, white.T, precision="highest")
     slopes = jax.scipy.linalg.solve(
-        regular, jnp.matmul(x.T, t, precision="highest"), assume_a="pos"
+        _moment(y, y, counts) + penalty, _moment(y, t, counts), assume_a="pos"
     )
-    return _Probe(origin + middle, slopes, mean)
+    return _Probe(units, jnp.matmul(white.T, slopes, precision="highest"), mean)
+
+
+def _whitening(x: Array, counts: Array) -> Array:
+    """W of entries Wx that are nearly white: exactly so but for what rounding would decide."""
+    identity = jnp.eye(x.shape[1], dtype=x.dtype)
+    rounding = len(identity) * jnp.finfo(x.dtype).eps * identity
+    lower = jnp.linalg.cholesky(_moment(x, x, counts) + rounding)
+    return jax.scipy.linalg.solve_triangular(lower, identity, lower=True)
 
 
 def _judge(probe: _Probe, x: Array, t: Array, counts: Array) -> PositionDecodability:
-    said = jnp.matmul(x - probe.centre[None, :], probe.slopes, precision="highest") + probe.mean
+    x = probe.units.of(x, counts)
+    said = jnp.matmul(x, probe.slopes, precision="highest") + probe.mean
     missed = jnp.where(counts, t - said, 0.0)
     spread = jnp.sum(jnp.where(counts, t - _mean(t, counts), 0.0) ** 2)
     r2 = 1 - jnp.sum(missed**2) / jnp.where(spread > 0, spread, 1.0)
     return PositionDecodability(jnp.where(spread > 0, r2, 0.0), _mean(jnp.abs(missed), counts))
+
+
+def _moment(x: Array, y: Array, counts: Array) -> Array:
+    """Mean of products, of what counts; both are 0 elsewhere."""
+    total = jnp.maximum(jnp.sum(counts), 1).astype(x.dtype)
+    return jnp.matmul(x.T, y, precision="highest") / total
+
+
+def _or_one(x: Array) -> Array:
+    return jnp.where(x > 0, x, 1.0)
 
 
 def _flat(x: Array) -> Array:

@@ -122,10 +122,12 @@ def content_logits(
     def heads(kernel: nnx.Param) -> Array:
         by_head = kernel.get_value()[1:].reshape(-1, decoder.config.dim, *_heads(decoder))
         entered = hidden_states[1:-1].astype(dtype)
-        return jnp.einsum("l...nd,ldhw->l...nhw", entered, by_head[..., 2:].astype(dtype))
+        content = by_head[..., 2:].astype(dtype)
+        return jnp.einsum("l...nd,ldhw->l...nhw", entered, content, precision="highest")
 
     q, k = heads(attention.query.kernel), heads(attention.key.kernel)
-    return jnp.einsum("l...qhw,l...khw->l...hqk", q, k) * jnp.asarray(width**-0.5, dtype)
+    logits = jnp.einsum("l...qhw,l...khw->l...hqk", q, k, precision="highest")
+    return logits * jnp.asarray(width**-0.5, dtype)
 
 
 def _embeddings(table: Array, bos: int) -> Array:

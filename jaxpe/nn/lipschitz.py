@@ -4,17 +4,17 @@ Norms of a sequence X `[n, dim]` are Frobenius norms, those of matrices the larg
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax import Array
+from jax import Array, lax
 from jax.interpreters import partial_eval
 from jaxtyping import Float
 
-from jaxpe._types import ArrayLike
-from jaxpe.encodings.base import repeat_heads
+from jaxpe._types import ArrayLike, is_traced
+from jaxpe.encodings.base import compute_dtype, repeat_heads
 from jaxpe.nn.attention import Bound, Context, MultiHeadAttention, _both
 from jaxpe.nn.blocks import Block, FeedForward
 from jaxpe.nn.masks import attention_mask
@@ -55,7 +55,8 @@ class LipschitzBounds(NamedTuple):
 #    a square of at most (‖OV‖ R (‖M‖R + ‖c‖))² Σ_j a_ij ‖dx_j‖², and columns of a sum to n at most.
 # A bias that does not look at x has no part in it. Relative keys and values k_j + α_ij, v_j + β_ij
 # (Shaw) with norms up to α and β widen what varies: R‖OV‖ to R‖OV‖ + ‖O‖β in 2 and 3, and R‖M‖ to
-# R‖M‖ + s‖Q‖α in 2.
+# R‖M‖ + s‖Q‖α in 2. The output of a query is Σ_heads (Σ_j a_ij O(V x_j + β_ij) + O b_V) + b_O, or
+# b_O where it may look at no key.
 def lipschitz_bounds(
     transformer: Transformer,
     *,
@@ -70,10 +71,13 @@ def lipschitz_bounds(
     is not Lipschitz on all of space (Kim, Papamakarios & Mnih 2021). A feed-forward layer has 1 +
     s‖W_up‖‖W_down‖ with s the steepest slope of its activation: 1 for ReLU, 1.13 for GELU, 1.1 for
     SiLU. The norm of tokens that leave a layer is bounded by weights and biases, and is the R of
-    the next. With radius=0 what is left of the first layer is what weights alone could give.
+    the next. With radius=0 what is left of the first layer is a constant of weights alone, which
+    holds for no other inputs.
 
-    Masks of any kind, causal ones included, and biases that depend on positions alone change
-    nothing in these bounds.
+    Masks that all heads share, causal ones included and those that leave a query no key, and biases
+    that depend on positions alone change nothing in these bounds. They are computed in float32, or
+    float64 for parameters of float64, and hold up to the rounding of that, for the layers in exact
+    arithmetic.
 
     Args:
         transformer: without norms (`norm="none"`), with plain or grouped attention and no gate.
@@ -81,12 +85,15 @@ def lipschitz_bounds(
         radius: R, the largest norm of a token that enters the first block, `embed` included.
         relative: for an encoding whose logits look at the content, or that has a value term, the
             largest norms of what it adds to a key and to a value of one head, as the rows of Shaw's
-            two tables. They must be added as there: ⟨q_i, k_j + α_ij⟩/√head_dim.
+            two tables. They must be added as there: ⟨q_i, k_j + α_ij⟩/√head_dim, which is checked
+            as far as that the bias is linear in the query and does not look at keys (that of
+            Transformer-XL does, and that of CoPE).
 
     Raises:
         ValueError: for what these bounds are not about: norms, gated activations, latent attention,
-            keys from the embeddings, encodings that act on queries or keys, or that look at the
-            content without `relative`.
+            keys from the embeddings, encodings that act on queries or keys, that look at the
+            content without `relative`, or otherwise than by keys of their own; for a radius below
+            0 (one inside jit is not looked at).
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2,
@@ -99,17 +106,20 @@ def lipschitz_bounds(
     _check_model(transformer)
     if n < 1:
         raise ValueError(f"n is {n}: pass at least one token")
-    relative = _checked_relative(transformer, n, relative)
-    R = jnp.asarray(radius, jnp.result_type(transformer.config.param_dtype))
-    found = []
-    for block in _blocks(transformer):
+    dtype = compute_dtype(transformer.tokens.embedding.get_value())
+    extra = tuple(_norm(x, dtype, "relative") for x in _checked_relative(transformer, n, relative))
+    R = _norm(radius, dtype, "radius")
+    graphdef, layers = nnx.split(transformer.layers)
+
+    def layer(R: Array, params: Any) -> tuple[Array, tuple[Array, Array, Array]]:
+        block = nnx.merge(graphdef, params)
         assert isinstance(block.attention, MultiHeadAttention)  # it was checked
-        attention, between = _attention_bound(block.attention, n, R, relative)
+        attention, between = _attention_bound(block.attention, n, R, *extra)
         mlp, after = _feed_forward_bound(block.mlp, between)
-        found.append((attention, mlp, jnp.stack([R, between])))
-        R = after
-    attention, mlp, radii = (jnp.stack(parts) for parts in zip(*found, strict=True))
-    return LipschitzBounds(attention, mlp, radii, R, jnp.prod(attention * mlp))
+        return after, (attention, mlp, jnp.stack([R, between]))
+
+    last, (attention, mlp, radii) = lax.scan(layer, R, layers)
+    return LipschitzBounds(attention, mlp, radii, last, jnp.prod(attention * mlp))
 
 
 def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Array]]:
@@ -156,7 +166,7 @@ def _blocks(transformer: Transformer) -> list[Block]:
 
 
 def _attention_bound(
-    layer: MultiHeadAttention, n: int, R: Array, relative: tuple[Array, Array]
+    layer: MultiHeadAttention, n: int, R: Array, key_extra: Array, value_extra: Array
 ) -> tuple[Array, Array]:
     """The bound of X + attention(X), and of the norm of its tokens."""
     config = layer.config
@@ -174,33 +184,41 @@ def _attention_bound(
     (Q, b_q), (K, _), (V, b_v) = (split(x) for x in (layer.query, layer.key, layer.value))
     kernel, b_o = _parts(layer.output)
     O = kernel.reshape(heads, width, config.dim)  # noqa: E741
-    key_extra, value_extra = (x.astype(Q.dtype) for x in relative)
-    R = R.astype(Q.dtype)
-    ov, norm_o = spectral_norm(_products(V, O)), spectral_norm(O)
-    M = scale * spectral_norm(_products(Q, jnp.swapaxes(K, -1, -2)))
+    ov, M = spectral_norm(jnp.stack([_products(V, O), _products(Q, jnp.swapaxes(K, -1, -2))]))
+    norm_o, norm_q = spectral_norm(jnp.stack([O, jnp.swapaxes(Q, -1, -2)]))
+    M = scale * M
     c = scale * jnp.linalg.norm(jnp.einsum("hdw,hw->hd", K, b_q, precision="highest"), axis=1)
     spread = R * ov + norm_o * value_extra
-    by_query = spread * (R * M + scale * spectral_norm(Q) * key_extra)
+    by_query = spread * (R * M + scale * norm_q * key_extra)
     bound = 1 + jnp.sum(n**0.5 * (ov + spread * (R * M + c)) + by_query)
-    constant = jnp.linalg.norm(jnp.einsum("hw,hwd->d", b_v, O, precision="highest") + b_o)
+    constant = jnp.einsum("hw,hwd->d", b_v, O, precision="highest") + b_o
+    constant = jnp.maximum(jnp.linalg.norm(constant), jnp.linalg.norm(b_o))
     return bound, R + jnp.sum(spread) + constant
 
 
 def _feed_forward_bound(layer: FeedForward, R: Array) -> tuple[Array, Array]:
     """The bound of X + mlp(X), and of the norm of its tokens."""
     (up, b_up), (down, b_down) = (_parts(x) for x in (layer.up, layer.down))
-    up, down = spectral_norm(up), spectral_norm(down)
+    up, down = spectral_norm(jnp.stack([up, down.T]))
     inner = up * R + jnp.linalg.norm(b_up)
     slope = jnp.asarray(_SLOPES[layer.activation], up.dtype)
     return 1 + slope * up * down, R + down * inner + jnp.linalg.norm(b_down)
 
 
 def _parts(linear: nnx.Linear) -> tuple[Array, Array]:
-    """Kernel and bias; a bias of zeros where there is none."""
+    """Kernel and bias, in float32 or wider; a bias of zeros where there is none."""
     kernel = linear.kernel.get_value()
+    dtype = compute_dtype(kernel)
     if linear.bias is None:
-        return kernel, jnp.zeros(kernel.shape[1], kernel.dtype)
-    return kernel, linear.bias.get_value()
+        return kernel.astype(dtype), jnp.zeros(kernel.shape[1], dtype)
+    return kernel.astype(dtype), linear.bias.get_value().astype(dtype)
+
+
+def _norm(x: ArrayLike | float, dtype: jnp.dtype, name: str) -> Array:
+    """A bound of norms, as an array."""
+    if not is_traced(x) and not x >= 0:
+        raise ValueError(f"{name} is {x}: it bounds norms, pass at least 0")
+    return jnp.asarray(x, dtype)
 
 
 def _products(A: Array, B: Array) -> Array:
@@ -233,9 +251,7 @@ def _check_model(transformer: Transformer) -> None:
         raise ValueError("latent attention has no bound here: build the model with latent=None")
 
 
-def _checked_relative(
-    transformer: Transformer, n: int, relative: tuple | None
-) -> tuple[Array, Array]:
+def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) -> tuple:
     """The norms of what an encoding adds to keys and values, (0, 0) where it adds nothing."""
     attention = _blocks(transformer)[0].attention
     shared = Bound(transformer.encoding, transformer.encoding_params.get_value())
@@ -246,28 +262,43 @@ def _checked_relative(
                 f"the encoding acts on {plural}: no bound here; pass a model whose encoding acts "
                 "on embeddings or logits"
             )
-    if relative is not None:
-        key, value = (jnp.asarray(x, jnp.result_type(float)) for x in relative)
-        return key, value
-    if bound.encoding.defines("value") or _looks_at_content(bound, transformer, n):
+    by_query, otherwise = _looks_at_content(bound, transformer, n)
+    if otherwise:
+        raise ValueError(
+            "the encoding computes biases from keys, or not linearly from queries: no bound here; "
+            "what is allowed are keys and values of its own, as Shaw's"
+        )
+    if relative is None and (by_query or bound.encoding.defines("value")):
         raise ValueError(
             "the encoding adds to keys or values: pass relative=(key, value), the largest norms of "
             "what it adds to them, as the rows of Shaw's tables"
         )
-    return jnp.zeros(()), jnp.zeros(())
+    return (0.0, 0.0) if relative is None else relative
 
 
-def _looks_at_content(bound: Bound, transformer: Transformer, n: int) -> bool:
-    """Whether a bias is computed from queries or keys: what is left of it without dead code."""
+def _looks_at_content(bound: Bound, transformer: Transformer, n: int) -> tuple[bool, bool]:
+    """Whether a bias is computed from queries, and whether otherwise than linearly from them.
+
+    By what is left of its computation, and of its derivative's, without dead code: a function is
+    linear in q, but for a constant, where its derivative does not look at q.
+    """
     config = transformer.config
-    shape = (n, config.num_heads, config.head_width)
-    heads = jax.ShapeDtypeStruct(shape, config.dtype)
+    heads = jax.ShapeDtypeStruct((n, config.num_heads, config.head_width), config.dtype)
     i = jnp.arange(n, dtype=jnp.int32)
 
     def bias(q: Array, k: Array) -> Array:
         found = bound.encoding.bias(bound.params, q, k, i, i)
         return jnp.zeros(()) if found is None else found
 
-    jaxpr = jax.make_jaxpr(bias)(heads, heads).jaxpr
-    _, used = partial_eval.dce_jaxpr(jaxpr, [True])
-    return any(used)
+    def derivative(q: Array, k: Array, dq: Array) -> Array:
+        return jax.jvp(lambda q: bias(q, k), (q,), (dq,))[1]
+
+    by_query, by_key = _used(bias, heads, heads)
+    curved, *_ = _used(derivative, heads, heads, heads)
+    return by_query, by_key or curved
+
+
+def _used(f: Callable[..., Array], *shapes: jax.ShapeDtypeStruct) -> list[bool]:
+    """Which arguments the result is computed from."""
+    jaxpr = jax.make_jaxpr(f)(*shapes).jaxpr
+    return partial_eval.dce_jaxpr(jaxpr, [True])[1]

@@ -20,6 +20,7 @@ Settings = dict[str, Any]
 Cells = list[ExtrapolationCell]
 
 IN_PERCENT = ("accuracy", "exact")
+_AGREEING = 6  # seeds that agree by chance in at most one case of twenty: 2 · 2⁻⁶ < 0.05
 METRIC_WORDS = {
     "accuracy": "accuracy in %",
     "exact": "exact match in %",
@@ -121,6 +122,7 @@ def extrapolation_findings(report: ExtrapolationReport) -> list[str]:
         found += [*_of_ranks(cells), *_of_answers(cells), *_of_zero(cells)]
     found += [sentence for _, cells in suites for sentence in _of_reach(cells)]
     found += [sentence for _, cells in suites for sentence in _of_failures(cells)]
+    found += [sentence for _, cells in suites for sentence in _of_rates(cells)]
     return [*found, *map(_of_fairness, report.suites), *_of_choice(report.suites)]
 
 
@@ -152,14 +154,40 @@ def _of_ranks(cells: Cells) -> list[str]:
     if len(first) > 1:
         return [f"{begun} share the first place by mean reciprocal rank ({at_top})."]
     second = next(name for name in found if name not in first)
-    told = f", {'' if leads_for_sure(lead) else 'not '}told from none"
-    if np.isnan(lead.half):
-        told = "; one seed gives no interval to tell it from none"
     return [
         f"{begun} ranks first: mean reciprocal rank {at_top}, and {with_interval(*found[second])} "
         f"of {_listed([second])}, the second. Seed by seed the lead is {with_interval(*lead)}"
-        f"{told}."
+        f"{_told(lead, len(cells[0].loss))}.",
+        *_of_learning(cells, first[0]),
     ]
+
+
+def _told(lead: Summary, seeds: int) -> str:
+    """What an interval of the lead says; seeds that all agree have none of use."""
+    if seeds < 2:
+        return "; one seed gives no interval to tell it from none"
+    if lead.half == 0 and seeds < _AGREEING:
+        return f": all {seeds} seeds agree, which {seeds} may by chance"
+    return f", {'' if leads_for_sure(lead) else 'not '}told from none"
+
+
+def _of_learning(cells: Cells, name: str) -> list[str]:
+    """Ranks beyond T say nothing of T: how the first does there, task by task, and the best."""
+    parts = []
+    for task, own in by_task(cells).items():
+        lower = own[0].metric in LOWER_IS_BETTER
+        means = {cell.encoding: float(over_seeds(cell, cell.metric).mean[0]) for cell in own}
+        if not np.isfinite(list(means.values())).any():
+            continue
+        worth = {x: -v if lower else v for x, v in means.items() if np.isfinite(v)}
+        best = max(worth, key=worth.__getitem__)
+        said = percent if own[0].metric in IN_PERCENT else number
+        other = "" if best == name else f", the best {said(means[best])} (“{best}”)"
+        mine = said(means[name]) if name in worth else "nothing finite"
+        parts.append(f"“{task}” {mine}{other}")
+    if not parts:
+        return []
+    return [f"{_where(cells)}, {_listed([name])} has at T itself: {'; '.join(parts)}."]
 
 
 def _of_answers(cells: Cells) -> list[str]:
@@ -170,8 +198,9 @@ def _of_answers(cells: Cells) -> list[str]:
     for task, own in by_task(cells).items():
         means = [float(over_seeds(cell, cell.metric).mean[-1]) for cell in own]
         if np.isfinite(means).any():
-            top = int(np.nanargmax(means))
-            best.append(f"{task} {percent(means[top])} (“{own[top].encoding}”)")
+            top = np.nanmax(means)
+            names = [c.encoding for c, mean in zip(own, means, strict=True) if mean == top]
+            best.append(f"{task} {percent(top)} ({_some(names, len(own) + 1)})")
     if not best:
         return []
     return [
@@ -227,6 +256,17 @@ def _of_failures(cells: Cells) -> list[str]:
     return [f"{_where(cells)}, seeds without a finite result, which rank last: {_joined(failed)}."]
 
 
+def _of_rates(cells: Cells) -> list[str]:
+    """A grid that ends too early holds back whom its last rate is best for."""
+    last = [cell for cell in cells if len(cell.rates) > 1 and cell.rate == max(cell.rates)]
+    if not last:
+        return []
+    return [
+        f"{_where(cells)} the rate chosen is the largest of the grid for {len(last)} of "
+        f"{plural(len(cells), 'pair')} of task and encoding: larger ones might do better there."
+    ]
+
+
 def _of_fairness(settings: Settings) -> str:
     drawn = "length" if settings["exact"] else "lengths up to"
     rows = f"{settings['rows']:,} training rows" if settings["rows"] else "fresh training rows"
@@ -245,8 +285,8 @@ def _of_choice(suites: list[Settings]) -> list[str]:
         return []
     return [
         "Of several learning rates, each encoding and task has that of the least training loss "
-        f"after {' or '.join(shares)} of the steps, on a seed of its own: inputs longer than T had "
-        "no part in the choice."
+        f"after a whole schedule of {' or '.join(shares)} of the steps, on a seed of its own: "
+        "inputs longer than T had no part in the choice."
     ]
 
 

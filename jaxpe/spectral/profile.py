@@ -75,15 +75,15 @@ def attention_entropy(weights: Weights) -> PerQuery:
 
     exp(H_i) is how many keys the query in effect looks at. Weights of 0, and those below the
     smallest normal number, count as 0 with derivative 0, so that masked keys do no harm; towards 0
-    the derivative by a weight grows as −log a (but not that by a logit).
+    the derivative by a weight grows as −log a (but not that by a logit). A weight of NaN gives NaN.
 
     >>> jnp.exp(attention_entropy(jnp.asarray([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]])))[0].tolist()
     [2.0, 1.0]
     """
     a = _wide(weights)
-    some = a >= jnp.finfo(a.dtype).tiny
-    # Zero before the logarithm too: the derivative of what is left out would else be 0 · inf.
-    return jnp.sum(jnp.where(some, -a * jnp.log(jnp.where(some, a, 1)), 0), axis=-1)
+    none = a < jnp.finfo(a.dtype).tiny  # not so of NaN, which passes
+    # Before the logarithm too: the derivative of what is left out would else be 0 · inf.
+    return jnp.sum(jnp.where(none, 0, -a * jnp.log(jnp.where(none, 1, a))), axis=-1)
 
 
 def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = None) -> PerQuery:

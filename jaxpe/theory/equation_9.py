@@ -52,7 +52,8 @@ def equation_9(
     weight that a key of the same s has at Δ = T − 1 in training, right side m(Δ' − T + 1)/4. "(9)
     with m = c/n'": keys nearer than T, with m = c/T in training and c/n' on all, right side c/4, n'
     − 1 the largest distance. Instead, "by new keys": keys nearer than T, the change is at most ρα;
-    "by new keys and m": with m = c/n', at most ρ + tanh((m − c/n')(T − 1)/4).
+    "by new keys and m": with m = c/n', at most ρ + tanh(|m − c/n'| D/4), D the largest distance
+    below T in the row.
 
     Measured, by row: `share of new keys` ρ, `share with m = c/n'`, and `largest change` of a weight
     of training.
@@ -90,7 +91,8 @@ def equation_9(
     at_end = content - m * (length - 1)
     of_end = jnp.abs(longer - _exchanged(trained, content, m * distances, at_end, near))
     quarter, c = jnp.asarray(0.25, dtype), m * length
-    within = jnp.tanh(quarter * jnp.maximum(m - m_far, 0) * (length - 1))
+    reach = jnp.max(jnp.where(near, distances, 0), axis=1, keepdims=True)
+    within = jnp.tanh(quarter * jnp.abs(m - m_far) * reach)
     conclusions = {
         "(9) of one bias": compare(
             jnp.abs(_moved(trained, moved) - trained), quarter * moved, near

@@ -13,13 +13,15 @@ STATEMENT = Statement(
     claim=(
         "With ‖W‖ ≤ B for all linear maps of queries, keys, values and feed-forward layers, each "
         "layer is C-Lipschitz in its input, where C depends on B and the sizes of the layer, and "
-        "the whole of L layers is C^L-Lipschitz. (Formulas are lost: read from the words.)"
+        "the whole of L layers is C^L-Lipschitz. (Formulas are lost: read from the words; what C "
+        "depends on, too. That it is B and sizes, and no norm of inputs, is our reading.)"
     ),
     status="false as stated",
     finding=(
         "Attention by products is not Lipschitz on all of space (Kim, Papamakarios & Mnih 2021): "
         "one head of width 1 with all weights 1 (B = 1) on the two tokens 0 and R has a derivative "
-        "of at least ½ + R²/4. On tokens of norm R at most, n of them, it has a constant, "
+        "of at least ½ + R²/4, which no constant of the weights bounds. On n "
+        "tokens of norm R at most it has a constant, "
         "1 + √n ‖OV‖(1 + R(R‖M‖ + ‖c‖)) + R²‖OV‖‖M‖ with M = KᵀQ/√d, c = Kᵀb_Q/√d, and R grows "
         "from layer to layer. Feed-forward layers do have 1 + ‖W_up‖‖W_down‖."
     ),
@@ -35,16 +37,19 @@ def section_4_lipschitz(
 ) -> Audit:
     """Compare measured Lipschitz constants with what weights allow, and weights with R and n.
 
-    Li (2025), Section 4.2; false as stated. Conclusions: "each layer", measured ≤ by weights at
-    every input; "whole", measured ≤ C^L with C the largest of these. Instead, "each layer in the
-    ball" and "whole in the ball", with the constants of the ball and their product.
+    Li (2025), Section 4.2; false as stated, by the example of the finding. What is measured at some
+    inputs can refute one candidate for C, the one given, and no other. Conclusions: "each layer",
+    measured ≤ by weights at every input; "whole", measured ≤ C^L with C the largest of these.
+    Instead, "each layer in the ball" and "whole in the ball", with the constants of the ball and
+    their product.
 
     Measured: `C`, `C^L`, the largest `measured` and `in the ball` by layer, and `log10 of what the
     ball allows over measured`, for the whole, by input.
 
     Args:
         measured: lower bounds, such as `spectral.operator_norm` of each layer at some inputs.
-        by_weights: constants of the same layers from norms of weights alone.
+        by_weights: constants of the same layers from norms of weights alone, such as
+            `nn.lipschitz_bounds` of each layer by itself with radius=0.
         in_ball: constants for inputs of this size and length (`nn.lipschitz_bounds`).
         whole: measured ones of all layers together.
 

@@ -29,8 +29,9 @@ def expressiveness(name):
     return encoding_expressiveness(ENTRIES[name], sizes=SIZES)
 
 
-# Luo et al. (2022) against Yun et al. (2020), Theorem 3; Shaw's value term is the one
-# relative encoding that reaches the states without passing a softmax.
+# Luo et al. (2022) against the proof of Theorem 3 of Yun et al. (2020), of embeddings that can be
+# scaled; Shaw's value term is the one relative encoding that reaches the states without passing a
+# softmax.
 @pytest.mark.parametrize(
     ("name", "reach"),
     [("rope", 0), ("alibi", 0), ("shaw", FARTHEST), ("sinusoidal", FARTHEST), ("learned", 1)],
@@ -76,12 +77,41 @@ def test_spread_against_all_pairs():
     assert found.nearest == pytest.approx(max(d[off].min() for d in draws))
 
 
+@pytest.mark.parametrize("draw", [0, 1, 2])
+def test_a_draw_that_is_nan_is_not_passed_over(draw):
+    rows = np.random.default_rng(1).standard_normal((3, 4, 2))
+    rows[draw, 1] = np.nan
+    found = spread(rows)
+    assert np.isnan(found).all()
+    assert not found.apart
+
+
+def test_equal_states_of_positions_with_different_vectors():
+    """Vectors told apart suffice where embeddings can be scaled, not on any compact domain."""
+    p = np.asarray(jaxpe.sinusoidal(dim=2).vectors((), np.arange(2)))
+    embeddings = np.stack([p[1] - p[0], np.zeros(2)])
+    assert spread(p[None]).apart
+    assert spread((embeddings + p)[None]).largest < 1e-12
+    assert spread((10 * embeddings + p)[None]).apart
+
+
 def test_reach_is_inside_and_any():
     nothing = Spread(0.0, 0.0)
     known = {reach: Expressiveness(nothing, nothing, nothing, reach) for reach in (0, 1, FARTHEST)}
     assert [known[r].universal for r in known] == [False, True, True]
     assert [known[r].universal_any for r in known] == [False, False, True]
     assert not Spread(1.0, RESOLUTION).apart
+
+
+def test_lengths_too_short_to_measure_are_refused():
+    short, one = EncodingSizes(16, 2, 8, 3), EncodingSizes(16, 2, 8, 1)
+    for measure in (encoding_generalisation, encoding_cost):
+        with pytest.raises(ValueError, match=r"length=3 has no quarter .* pass at least 4"):
+            measure(ENTRIES["alibi"], sizes=short)
+    with pytest.raises(ValueError, match=r"length=1 has no neighbours .* pass 2 or more"):
+        encoding_extrapolation(ENTRIES["alibi"], sizes=one)
+    with pytest.raises(ValueError, match="length=1 has no neighbours"):
+        extrapolation(np.zeros((8, 1)), length=1)
 
 
 def test_norm_of_sinusoids_is_the_root_of_half_the_width():

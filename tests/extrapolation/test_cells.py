@@ -57,7 +57,7 @@ def test_encodings_start_from_the_same_weights_where_shapes_allow(data):
     keys, plain = data.weights(SEEDS)
 
     def start(name):
-        encoding = VARIANTS[name].trained(encoding_sizes(SUITE, data.task))
+        encoding = VARIANTS[name].trained(encoding_sizes(SUITE, data.task), True)
         return jax.vmap(model_of(SUITE, data.task, encoding)[1])(keys, plain)
 
     shared = dict(jax.tree_util.tree_leaves_with_path(plain))
@@ -71,7 +71,7 @@ def test_encodings_start_from_the_same_weights_where_shapes_allow(data):
 def test_lanes_train_as_single_models_do(data):
     """All seeds in one program against one seed after another, step by step."""
     sizes = encoding_sizes(SUITE, data.task)
-    encoding = VARIANTS["sinusoidal"].trained(sizes)
+    encoding = VARIANTS["sinusoidal"].trained(sizes, True)
     assert chunk_of(SUITE) == 3
     lanes = trainer(SUITE, data, encoding)(seeds=SEEDS, rates=np.array([1e-2, 3e-3]), steps=6)
     apply, _ = model_of(SUITE, data.task, encoding)
@@ -98,13 +98,17 @@ def test_scores_of_tokens_and_numbers():
     said = np.array([[4, 6, 3], [5, 7, 8]])
     batch = {"labels": jnp.asarray(labels, jnp.int32), "scored": jnp.asarray(scored)}
     found = scores(task, jax.nn.one_hot(said, 9, dtype=jnp.float32), batch)
-    assert float(found["accuracy"]) == 0.75
-    assert float(found["exact"]) == 0.5
+    assert float(found["accuracy"].mean) == 0.75
+    assert float(found["exact"].mean) == 0.5
+    lost = jax.nn.one_hot(said, 9, dtype=jnp.float32).at[1, 2].set(jnp.nan)
+    assert np.isnan(scores(task, lost, batch)["accuracy"].mean)
+    beside = jax.nn.one_hot(said, 9, dtype=jnp.float32).at[1, 0].set(jnp.nan)  # is not scored
+    assert float(scores(task, beside, batch)["exact"].mean) == 0.5
     task = sequence_task("running_sum")
     batch = {"labels": jnp.array([[[2.0], [4.0]]]), "scored": jnp.array([[True, False]])}
     found = scores(task, jnp.array([[[3.0], [9.0]]]), batch)
-    assert float(found["mse"]) == 1.0
-    assert float(found["relative_mse"]) == 0.25
+    assert float(found["mse"].mean) == 1.0
+    assert float(found["relative_mse"].mean) == 0.25
 
 
 def test_a_cell_is_kept_and_what_is_trained_alike_is_trained_once(data, tmp_path, monkeypatch):
@@ -125,6 +129,13 @@ def test_a_cell_is_kept_and_what_is_trained_alike_is_trained_once(data, tmp_path
     models = trained_models(SUITE, data, "rope", tmp_path)
     assert models.losses.shape == (6, 2)
 
+    longer = dataclasses.replace(SUITE, factors=(1, 2, 4), tests=4)  # trains nothing either
+    other_data = streams(longer, data.task)
+    models_again = trained_models(longer, other_data, "rope", tmp_path)
+    np.testing.assert_array_equal(models_again.losses, models.losses)
+    with pytest.raises(InputError, match="made with other settings"):
+        run_cell(longer, other_data, "rope", tmp_path)
+
     other = dataclasses.replace(SUITE, steps=8)
     with pytest.raises(InputError, match="made with other settings"):
         run_cell(other, data, "rope", tmp_path)
@@ -133,9 +144,14 @@ def test_a_cell_is_kept_and_what_is_trained_alike_is_trained_once(data, tmp_path
     (tmp_path / "tiny-parity-rope.json").write_text('{"stamp": ')
     with pytest.raises(InputError, match=r"tiny-parity-rope.json is damaged: delete it"):
         run_cell(SUITE, data, "rope", tmp_path)
-    (tmp_path / "tiny-parity-rope.npz").write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"tiny-parity-rope.npz is damaged: delete it"):
-        trained_models(SUITE, data, "rope", tmp_path)
+    path = tmp_path / "tiny-parity-rope.npz"
+    whole = path.read_bytes()
+    at = whole.index(b"NUMPY") + 130  # in the numbers of the first array
+    flipped = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+    for damaged in (b"", whole[:4], whole[: len(whole) // 2], flipped):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"tiny-parity-rope.npz is damaged: delete it"):
+            trained_models(SUITE, data, "rope", tmp_path)
 
 
 def test_a_learned_table_is_undefined_beyond_its_length(data, tmp_path):

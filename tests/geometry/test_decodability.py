@@ -19,16 +19,15 @@ everywhere = np.ones((ROWS, N), bool)
 
 
 def by_lstsq(hidden, mask, *, ridge=0.0):
-    """Centred least squares with the penalty as more rows."""
+    """Least squares of standardised entries with the penalty as more rows."""
     t = np.broadcast_to(np.arange(hidden.shape[1]), mask.shape)
     x, y = hidden[::2][mask[::2]], t[::2][mask[::2]]
-    centred = x - x.mean(0)
-    size = np.trace(centred.T @ centred) / hidden.shape[2]
-    more = np.sqrt(ridge * size) * np.eye(hidden.shape[2])
-    A, b = np.concatenate([centred, more]), np.r_[y - y.mean(), np.zeros(hidden.shape[2])]
+    more = np.sqrt(ridge * len(x)) * np.eye(hidden.shape[2])
+    A = np.concatenate([(x - x.mean(0)) / x.std(0), more])
+    b = np.r_[y - y.mean(), np.zeros(hidden.shape[2])]
     slopes = np.linalg.lstsq(A, b, rcond=None)[0]
     x_new, y_new = hidden[1::2][mask[1::2]], t[1::2][mask[1::2]]
-    missed = y_new - ((x_new - x.mean(0)) @ slopes + y.mean())
+    missed = y_new - ((x_new - x.mean(0)) / x.std(0) @ slopes + y.mean())
     return 1 - (missed**2).sum() / ((y_new - y_new.mean()) ** 2).sum(), np.abs(missed).mean()
 
 
@@ -40,15 +39,56 @@ def test_it_is_ridge_regression(mask, ridge):
     assert 0.3 < found.r2 < 0.99
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_shifts_rotations_and_scale_leave_it_alone(scale):
-    moved = scale * (HIDDEN @ ROTATION + np.array([3.0, -1.0, 0.5, 9.0]))
-    np.testing.assert_allclose(probe(moved, MASK), probe(HIDDEN, MASK), rtol=1e-8)
+def test_shifts_and_scales_of_entries_leave_it_alone():
+    moved = HIDDEN * [1e-3, 1.0, 1e3, 1e9] + np.array([3.0, -1.0, 0.5, 9.0])
+    np.testing.assert_allclose(probe(moved, MASK), probe(HIDDEN, MASK), rtol=1e-9)
+    # A rotation matters as far as the ridge does.
+    np.testing.assert_allclose(probe(HIDDEN @ ROTATION, MASK), probe(HIDDEN, MASK), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-21, 1e18, 1e30])
+def test_float32_does_not_run_out_of_exponents(scale):
+    scaled = (scale * HIDDEN).astype(np.float32)
+    np.testing.assert_allclose(probe(scaled, MASK), probe(HIDDEN, MASK), rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [0.02, 2e-3, 2e-4])
+def test_positions_far_below_the_noise_beside_them(size):
+    """In one direction of 16, rotated: its slope is shrunk by s²/(s² + ridge).
+
+    Entries have variance 15/16, as that direction takes none.
+    """
+    rng = np.random.default_rng(3)
+    hidden = rng.standard_normal((200, N, 16))
+    hidden[..., 5] = size * np.arange(N) / (N - 1)
+    hidden = hidden @ np.linalg.qr(rng.standard_normal((16, 16)))[0]
+    slope = 1 / (1 + 1e-8 * 15 / 16 * 12 * (N - 1) / (N + 1) / size**2)
+    whole = np.ones((200, N), bool)
+    for dtype in (np.float32, np.float64):
+        found = probe(hidden.astype(dtype), whole).r2
+        np.testing.assert_allclose(found, 1 - (1 - slope) ** 2, atol=0.01)
+
+
+def test_directions_that_are_there_twice():
+    """Rank 4 of 12: in float32 too the ridge decides, not rounding."""
+    twice = np.concatenate([HIDDEN, HIDDEN @ ROTATION, -HIDDEN], axis=-1)
+    expected = probe(HIDDEN, MASK)
+    np.testing.assert_allclose(probe(twice, MASK), expected, rtol=1e-5)
+    np.testing.assert_allclose(probe(twice.astype(np.float32), MASK), expected, rtol=1e-3)
+
+
+def test_nan_where_it_counts_is_not_hidden():
+    hidden = HIDDEN.copy()
+    hidden[2, 3, 1] = np.nan
+    assert np.isnan(probe(hidden, everywhere)).all()
 
 
 def test_what_is_masked_does_not_count():
     other = np.where(MASK[..., None], HIDDEN, np.nan)
     np.testing.assert_array_equal(probe(other, MASK), probe(HIDDEN, MASK))
+    slope = jax.jit(jax.grad(lambda x: probe(x, MASK).r2))(other)
+    assert np.isfinite(slope).all()
+    assert not np.any(slope[~MASK])
 
 
 def test_a_position_in_a_row_is_read_exactly():
@@ -107,5 +147,8 @@ def test_gradients_are_finite_also_where_nothing_is_told():
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"\(1, 10, 4\): pass \[rows, n, d\] with at least two"):
         position_decodability(NOISE[:1])
-    with pytest.raises(ValueError, match=r"ridge=0\.0 must be positive"):
-        position_decodability(NOISE, ridge=0.0)
+    for ridge, dtype, least in ((0.0, np.float64, "2.2e-18"), (1e-10, np.float32, "1.2e-09")):
+        with pytest.raises(
+            ValueError, match=f"ridge={ridge} is too small .* pass at least {least}"
+        ):
+            position_decodability(NOISE.astype(dtype), ridge=ridge)

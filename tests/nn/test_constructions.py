@@ -67,6 +67,16 @@ def test_every_later_head_compares_positions(several):
     assert not np.allclose(content[:, :, 0], content[:, :, 1], atol=0.1)
 
 
+def test_content_is_computed_in_full_precision():
+    """Queries, keys and their products; nothing else multiplies matrices here."""
+
+    def content(key, hidden):
+        return nn.content_logits(nn.nope_decoder(length=4, key=key, **SIZES), hidden)
+
+    program = str(jax.make_jaxpr(content)(jax.random.key(0), jnp.zeros((4, 4, 8))))
+    assert program.count("dot_general[") == program.count("(Precision.HIGHEST, Precision") == 3
+
+
 def test_content_moves_where_the_words_do(several):
     """Other weights are at work: hidden states of different keys differ, and keep their size."""
     content = np.asarray(several[0].hidden_states[..., 3:])

@@ -143,6 +143,12 @@ def test_weights_too_small_for_a_logarithm_count_as_nothing():
     assert np.isfinite(jax.grad(lambda a: attention_entropy(a).sum())(tiny)).all()
 
 
+def test_a_weight_of_nan_is_not_taken_for_nothing():
+    weights = np.array([[[np.nan, 0.5], [0.0, 1.0]]])
+    np.testing.assert_array_equal(np.isnan(attention_entropy(weights)), [[True, False]])
+    assert np.isnan(attention_evenness(weights)[0, 0])
+
+
 def test_half_precision_is_summed_in_float32():
     n = 300
     even = np.full((1, 1, n), 2.0**-9).astype(jnp.bfloat16)  # exact; a bfloat16 sum ends at 1/2
