@@ -8,12 +8,12 @@ OUT ?= report
 ARGS ?=
 WORKERS ?= 2
 
-.PHONY: report test lint types unit notebooks clean
+.PHONY: report test lint types all unit notebooks clean
 
 report: $(VENV)/.installed-report
 	$(BIN)/jaxpe report '$(SOURCE)' --out '$(OUT)' $(ARGS)
 
-test: lint types unit notebooks
+test: lint types all
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -21,6 +21,10 @@ lint: $(VENV)/.installed-test
 
 types: $(VENV)/.installed-test
 	$(BIN)/pyrefly check
+
+# In one go, notebooks first: they take longest, and the other tests fill up what is left.
+all: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n $(WORKERS) --nbmake --nbmake-timeout=600 notebooks tests jaxpe
 
 unit: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS)

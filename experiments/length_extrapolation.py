@@ -163,7 +163,7 @@ def variance_of_sums(length: int) -> np.ndarray:
 
 def draw_table_5(run: Run, result: dict[str, Any]) -> None:
     figure, axes = new_figure(
-        "Running sums: no encoding comes far beyond its length", columns=2, width=9, height=3.8
+        "Running sums beyond the training length", columns=2, width=9, height=3.8
     )
     for axis, (task, table) in zip(axes[0], result["table_5"].items(), strict=True):
         for name, cell in table["cells"].items():

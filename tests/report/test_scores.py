@@ -74,7 +74,7 @@ def test_alibi_stands_at_its_best_standard_slope(drifting):
     assert alibi.scaled_stress == pytest.approx(best[1])
 
 
-@pytest.mark.parametrize(("documents", "length"), [(1, 1), (2, 2), (40, 3)])
+@pytest.mark.parametrize(("documents", "length"), [(1, 1), (40, 3)])
 def test_tiny_corpora_are_analysed_drawn_and_put_in_words(documents, length):
     ids = np.random.default_rng(0).integers(0, 3, (documents, length))
     case = analyse(corpus(ids), dim=6, **QUICK)
