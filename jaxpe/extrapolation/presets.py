@@ -155,7 +155,8 @@ PRESETS: dict[str, tuple[Suite, ...]] = {
             name="running sums",
             tasks=("running_sum_causal",),
             encodings=("sinusoidal", "alibi", "learned"),
-            length=8, rows=None, steps=200, tests=100, batch=32, rates=(3e-3, 1e-2), seeds=3,
+            length=8, rows=None, steps=200, tests=100, batch=32, rates=(3e-3, 1e-2, 3e-2),
+            seeds=3,
             dim=16, hidden=32,
         ),
         dataclasses.replace(
@@ -163,7 +164,7 @@ PRESETS: dict[str, tuple[Suite, ...]] = {
             name="strings",
             tasks=("copy",),
             encodings=("none", "alibi", "rope"),
-            length=4, steps=200, tests=100, seeds=3, dim=32, layers=1,
+            length=4, steps=200, tests=100, rates=(3e-3, 1e-2, 3e-2), seeds=3, dim=32, layers=1,
         ),
     ),
     "paper": (_TABLE_5, _SOURCE),
