@@ -1,6 +1,5 @@
 """The commands of `jaxpe`: parse, call, print."""
 
-import difflib
 import json
 import os
 import time
@@ -16,7 +15,7 @@ from tyro.conf import Positional
 
 import jaxpe
 from jaxpe._cache import cache_directory
-from jaxpe._errors import InputError, require
+from jaxpe._errors import InputError, nearest, require
 from jaxpe.data import TokenCorpus, export_corpus, load_corpus, load_tokens
 from jaxpe.report import (
     About,
@@ -175,10 +174,8 @@ def _known_encodings(names: tuple[str, ...]) -> tuple[jaxpe.CatalogueEntry, ...]
         return jaxpe.catalogue(*names)
     except ValueError as error:
         known = [entry.name for entry in jaxpe.CATALOGUE]
-        near = [difflib.get_close_matches(name, known, n=1, cutoff=0.5) for name in names]
-        hints = [
-            found[0] for name, found in zip(names, near, strict=True) if name not in known and found
-        ]
+        near = [nearest(name, known) for name in names if name not in known]
+        hints = [name for name in near if name is not None]
         hint = f"; did you mean {', '.join(map(repr, hints))}?" if hints else ""
         raise InputError(f"{error}{hint}") from error
 

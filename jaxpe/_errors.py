@@ -1,6 +1,8 @@
 """Errors a user can act on: what was wrong, where, and what to pass instead."""
 
+import difflib
 import importlib
+from collections.abc import Iterable
 from types import ModuleType
 
 
@@ -10,6 +12,11 @@ class InputError(ValueError):
 
 class MissingExtraError(ImportError):
     """An optional dependency is absent; the message names the extra that brings it."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like one that is not known; None where none is near."""
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
 
 
 def require(module: str, *, extra: str) -> ModuleType:

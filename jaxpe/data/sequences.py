@@ -5,7 +5,6 @@ and `<eos>` are 1, 2 and 3, the words of a task follow. All that a row is drawn 
 shapes depend on numbers given as Python integers only.
 """
 
-import difflib
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +17,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Int32
 
-from jaxpe._errors import InputError
+from jaxpe._errors import InputError, nearest
 from jaxpe._types import ArrayLike
 
 PADDING, BOS, SEP, EOS, FIRST_WORD = range(5)
@@ -111,8 +110,8 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
     (9, 9, (2, 9), [4, 4])
     """
     if name not in _BUILDERS:
-        near = difflib.get_close_matches(name, _BUILDERS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest(name, _BUILDERS)
+        hint = f"did you mean {near!r}? " if near else ""
         raise InputError(f"unknown task {name!r}: {hint}one of {', '.join(_BUILDERS)}")
     _check_sizes(name, sizes)
     task = _BUILDERS[name](**sizes)

@@ -1,6 +1,5 @@
 """Encodings by name: those of the catalogue, and some that are tested otherwise than trained."""
 
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 import jaxpe
+from jaxpe._errors import nearest
 from jaxpe.encodings import Encoding, EncodingSizes
 
 Scale = Callable[[float, int], Any]
@@ -118,6 +118,6 @@ def defined_at(encoding: Encoding, sizes: EncodingSizes, length: int) -> bool:
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> str:
     """What to say of a name that is not known: the nearest one, and all."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    meant = f": did you mean {near[0]!r}?" if near else ";"
+    near = nearest(name, known)
+    meant = f": did you mean {near!r}?" if near else ";"
     return f"unknown {kind} {name!r}{meant} There are {', '.join(known)}"

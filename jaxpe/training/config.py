@@ -1,12 +1,11 @@
 """What a training run is asked for: a typed configuration, its file, and what may not be asked."""
 
 import dataclasses
-import difflib
 import json
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxpe._errors import InputError
+from jaxpe._errors import InputError, nearest
 from jaxpe.data._files import STANDARD_INPUT
 from jaxpe.encodings.catalogue import CATALOGUE, CatalogueEntry
 
@@ -168,8 +167,8 @@ def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
     names = ["learned"] if config.encoding is None else config.encoding.split("+")
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}? " if near else ""
             raise InputError(
                 f"--encoding: no encoding {name!r}; {hint}`jaxpe encodings` lists them all"
             )
