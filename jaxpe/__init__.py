@@ -84,6 +84,7 @@ from jaxpe.geometry import Distances as Distances
 from jaxpe.geometry import EffectiveRank as EffectiveRank
 from jaxpe.geometry import EmptyPolicy as EmptyPolicy
 from jaxpe.geometry import InformationOptimalEncoding as InformationOptimalEncoding
+from jaxpe.geometry import Jackknife as Jackknife
 from jaxpe.geometry import LowRankFactors as LowRankFactors
 from jaxpe.geometry import NoiseFloor as NoiseFloor
 from jaxpe.geometry import PositionalDistributions as PositionalDistributions
@@ -93,6 +94,7 @@ from jaxpe.geometry import Procrustes as Procrustes
 from jaxpe.geometry import ScaledStress as ScaledStress
 from jaxpe.geometry import Smacof as Smacof
 from jaxpe.geometry import SplitHalfGeometry as SplitHalfGeometry
+from jaxpe.geometry import add_documents as add_documents
 from jaxpe.geometry import as_distances as as_distances
 from jaxpe.geometry import basic_interval as basic_interval
 from jaxpe.geometry import bootstrap as bootstrap
@@ -105,6 +107,7 @@ from jaxpe.geometry import count_tokens as count_tokens
 from jaxpe.geometry import distance_correlation_pearson as distance_correlation_pearson
 from jaxpe.geometry import distances_from_gram as distances_from_gram
 from jaxpe.geometry import effective_rank as effective_rank
+from jaxpe.geometry import empty_counts as empty_counts
 from jaxpe.geometry import entropy_rank as entropy_rank
 from jaxpe.geometry import euclidean_distances as euclidean_distances
 from jaxpe.geometry import fisher_rao_distances as fisher_rao_distances
@@ -114,6 +117,7 @@ from jaxpe.geometry import hellinger_distances as hellinger_distances
 from jaxpe.geometry import hellinger_gram as hellinger_gram
 from jaxpe.geometry import information_optimal_encoding as information_optimal_encoding
 from jaxpe.geometry import is_monotone as is_monotone
+from jaxpe.geometry import jackknife as jackknife
 from jaxpe.geometry import kruskal_stress1 as kruskal_stress1
 from jaxpe.geometry import low_rank_factors as low_rank_factors
 from jaxpe.geometry import min_separation as min_separation

@@ -20,9 +20,11 @@ from jaxpe.data import TokenCorpus, export_corpus, load_corpus, load_tokens
 from jaxpe.report import (
     About,
     analyse,
+    analyse_counts,
     audit_table,
     check_options,
     check_sizes,
+    counts_table,
     encoding_table,
     extrapolation_table,
     findings,
@@ -41,8 +43,9 @@ from jaxpe.report import (
 
 
 def report(
-    source: Positional[str] = "stdlib",
+    source: Positional[str] | None = None,
     *,
+    counts: Path | None = None,
     tokenizer: str = "words",
     length: int | None = None,
     dim: int = 64,
@@ -58,8 +61,10 @@ def report(
     """Measure what position means in a corpus, and write a report on it.
 
     Args:
-        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz) or
-            .npy file, or - for lines on standard input.
+        source: stdlib (when absent), synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each
+            also .gz) or .npy file, or - for lines on standard input.
+        counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
+            tokenizer and length, and intervals come from its folds.
         tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json.
         length: positions looked at; from the corpus when absent (at most 128).
         dim: width at which encodings are compared (even).
@@ -80,32 +85,149 @@ def report(
     prepare_directory(out)
     _remember_compilations()
     progress = _progress(Console(stderr=True))
-    corpus = load_tokens(
-        source,
-        tokenizer=tokenizer,
-        length=length,
-        special=special,
-        text_field=text_field,
-        data_dir=data_dir,
-        progress=progress,
-    )
-    _refuse_too_long(corpus, length, empty)
-    read = time.perf_counter() - started
-    analysis = analyse(
-        corpus,
-        dim=dim,
-        empty=empty or "drop",
-        splits=splits,
-        bootstrap=bootstrap,
-        seed=seed,
-        progress=progress,
-    )
+    options = {"dim": dim, "empty": empty or "drop", "splits": splits, "seed": seed}
+    if counts is not None:
+        _refuse_beside_counts(source, tokenizer, length, special, text_field)
+        from jaxpe.counting import read_counts
+
+        stored = read_counts(counts)
+        read = time.perf_counter() - started
+        analysis = analyse_counts(stored, **options, progress=progress)
+    else:
+        corpus = load_tokens(
+            source or "stdlib",
+            tokenizer=tokenizer,
+            length=length,
+            special=special,
+            text_field=text_field,
+            data_dir=data_dir,
+            progress=progress,
+        )
+        _refuse_too_long(corpus, length, empty)
+        read = time.perf_counter() - started
+        analysis = analyse(corpus, **options, bootstrap=bootstrap, progress=progress)
     analysis.timings.update(read=read)
     page = write_report(analysis, out)
     rich.print(summary_table(analysis))
     rich.print(encoding_table(analysis))
     Console(highlight=False).print(findings(analysis)[0], markup=False)
     print(f"\nReport: {page}   ({time.perf_counter() - started:.0f} s)")
+
+
+def count(
+    sources: Positional[tuple[str, ...]],
+    *,
+    tokenizer: str = "words",
+    vocab: Path | None = None,
+    max_vocab: int | None = None,
+    special: bool = False,
+    length: int = 128,
+    bins: int | None = None,
+    spacing: Literal["equal", "log"] = "equal",
+    folds: int = 16,
+    nulls: int = 20,
+    seed: int = 0,
+    batch_size: int = 4096,
+    save_every: int = 200,
+    skip_unreadable: bool = False,
+    memory: float | None = None,
+    out: Path = Path("counts"),
+    text_field: str | None = None,
+    data_dir: Path | None = None,
+    distributed: bool = False,
+    coordinator: str | None = None,
+    processes: int | None = None,
+    process: int | None = None,
+    trace: Path | None = None,
+) -> None:
+    """Count which token stands where, in any number of documents, and write the counts.
+
+    Killed, the same command goes on where it stopped.
+
+    Args:
+        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, each also .gz, of
+            .array_record, of `jaxpe export` folders; stdlib, sst2, imdb.
+        tokenizer: as for `jaxpe report`.
+        vocab: file with the vocabulary of words or characters, such as the vocabulary.json
+            that an earlier count wrote, or text with one a line; counts that are to be merged
+            need the same one. Made in a first pass over the documents when absent.
+        max_vocab: the largest vocabulary made; rarer words become [UNK].
+        special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
+        length: positions read of each document.
+        bins: count positions in so many bins, for long contexts; each position when absent.
+        spacing: bins of equal widths, or of widths that grow with the position.
+        folds: documents are kept apart in so many, by a hash: for halves and intervals.
+        nulls: corpora with shuffled positions, to tell dimensions from noise; 0 for none.
+        seed: of the shuffles.
+        batch_size: documents of a step, of each process.
+        save_every: steps between saves.
+        skip_unreadable: read each shard through first, and leave out and report those that cannot
+            be read.
+        memory: gigabytes that may be used; what is free when absent.
+        out: folder for the counts, and for the state while counting.
+        text_field: column or key with the text.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+        distributed: one of several processes, which the cluster manager (SLURM, GKE) knows.
+        coordinator: host and port of process 0, of several processes started by hand.
+        processes: how many.
+        process: which is this, from 0.
+        trace: folder for a profile of host and devices.
+    """
+    started = time.perf_counter()
+    for module in ("grain", "orbax.checkpoint"):
+        require(module, extra="data")
+    _remember_compilations()
+    from jaxpe import _count, counting
+
+    if distributed or coordinator or processes is not None or process is not None:
+        counting.start_processes(coordinator, processes=processes, process=process)
+    console = Console(stderr=True, quiet=jax.process_index() > 0)
+    stored = _count.run(
+        sources,
+        out,
+        tokenizer=tokenizer,
+        vocab=vocab,
+        max_vocab=max_vocab,
+        special=special,
+        settings={"length": length, "folds": folds, "nulls": nulls, "seed": seed},
+        bins=bins,
+        spacing=spacing,
+        options={
+            "text_field": text_field,
+            "batch_size": batch_size,
+            "save_every": save_every,
+            "skip_unreadable": skip_unreadable,
+            "memory": None if memory is None else int(memory * 1e9),
+        },
+        data_dir=data_dir,
+        trace=trace,
+        say=lambda line: console.print(line, markup=False, highlight=False),
+    )
+    if jax.process_index() == 0:
+        rich.print(counts_table(stored))
+        print(f"Counts: {out}   ({time.perf_counter() - started:.0f} s)")
+
+
+def merge(
+    folders: Positional[tuple[Path, ...]],
+    *,
+    out: Path,
+) -> None:
+    """Add counts of different documents, such as from several machines.
+
+    Args:
+        folders: that `jaxpe count` wrote, all with the same tokenizer and settings.
+        out: folder for their sum.
+    """
+    from jaxpe import counting
+
+    if counting.is_counted(out):
+        raise InputError(f"{out} holds counts already; pass another folder")
+    parts = [counting.read_counts(folder) for folder in folders]
+    merged = counting.merge_counts(parts, names=[str(folder) for folder in folders])
+    counting.write_counts(merged, out)
+    rich.print(counts_table(merged))
+    print(f"Counts: {out}")
 
 
 def export(
@@ -385,6 +507,22 @@ def _progress(console: Console):
         return track(iterable, description, total=total, console=console, transient=True)
 
     return show
+
+
+def _refuse_beside_counts(
+    source: str | None, tokenizer: str, length: int | None, special: bool, text_field: str | None
+) -> None:
+    """Counts bring all of these."""
+    given = {
+        "a source": source is not None,
+        "--tokenizer": tokenizer != "words",
+        "--length": length is not None,
+        "--special": special,
+        "--text-field": text_field is not None,
+    }
+    for name, present in given.items():
+        if present:
+            raise InputError(f"--counts brings what was counted; leave {name} out")
 
 
 def _refuse_too_long(corpus: TokenCorpus, length: int | None, empty: str | None) -> None:

@@ -20,6 +20,8 @@ def main() -> None:
                 "report": _commands.report,
                 "encodings": _commands.encodings,
                 "export": _commands.export,
+                "count": _commands.count,
+                "merge": _commands.merge,
                 "audit": _commands.audit,
                 "spectral": _commands.spectral,
                 "extrapolate": _commands.extrapolate,

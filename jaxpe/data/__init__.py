@@ -11,9 +11,15 @@ from jaxpe.data._labelled import load_labelled as load_labelled
 from jaxpe.data._load import BUILT_IN as BUILT_IN
 from jaxpe.data._load import load_corpus as load_corpus
 from jaxpe.data._load import load_tokens as load_tokens
+from jaxpe.data._shards import Shard as Shard
+from jaxpe.data._shards import find_shards as find_shards
+from jaxpe.data._tokenize import Tokenizer as Tokenizer
+from jaxpe.data._tokenize import open_tokenizer as open_tokenizer
 from jaxpe.data._tokenize import tokenize as tokenize
+from jaxpe.data._tokenize import vocabulary_of as vocabulary_of
 from jaxpe.data._types import Corpus as Corpus
 from jaxpe.data._types import Progress as Progress
+from jaxpe.data._types import TokenBatch as TokenBatch
 from jaxpe.data._types import TokenCorpus as TokenCorpus
 from jaxpe.data.sequences import SEQUENCE_TASKS as SEQUENCE_TASKS
 from jaxpe.data.sequences import SequenceTask as SequenceTask

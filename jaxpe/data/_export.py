@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxpe._errors import InputError, require
-from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus
+from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus, no_progress
 
 _CHUNK = 1000
 
@@ -97,14 +97,15 @@ def read_text(directory: str, *, progress: Progress) -> Corpus:
 
 def read_tokens(directory: str, *, progress: Progress) -> TokenCorpus:
     """An exported corpus of tokens."""
-    rows = list(_rows(directory, progress))
+    rows = list(iter_rows(directory, progress=progress))
     fields = {k: v for k, v in _builder(directory).info.metadata.items() if k != "kind"}
     fields["exclude"] = tuple(fields["exclude"])
     ids = np.stack([row["ids"] for row in rows])
     return TokenCorpus(ids=ids, mask=np.stack([row["mask"] for row in rows]), **fields)
 
 
-def _rows(directory: str, progress: Progress) -> Iterator[dict[str, Any]]:
+def iter_rows(directory: str, *, progress: Progress = no_progress) -> Iterator[dict[str, Any]]:
+    """The rows of an exported corpus, one by one."""
     source = open_corpus(directory)
     starts = range(0, len(source), _CHUNK)
     for start in progress(starts, f"Reading {Path(directory).name}", len(starts)):

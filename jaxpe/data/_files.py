@@ -44,6 +44,13 @@ def read_rows(
     path: str, *, text_field: str | None, label_field: str | None = None, progress: Progress
 ) -> list[Row]:
     """The rows of a file whose text is not blank; with labels where the file has columns."""
+    return list(iter_rows(path, text_field=text_field, label_field=label_field, progress=progress))
+
+
+def iter_rows(
+    path: str, *, text_field: str | None, label_field: str | None = None, progress: Progress
+) -> Iterator[Row]:
+    """The same, one by one."""
     lines, fields = text_lines(path, progress=progress), (text_field, label_field)
     match text_ending(path):
         case ".jsonl":
@@ -55,7 +62,7 @@ def read_rows(
             rows = _table(lines, path, *fields, delimiter="\t", quoting=csv.QUOTE_NONE)
         case _:
             rows = (Row(line.rstrip("\r\n"), None, path) for line in lines)
-    return [row for row in rows if row.text.strip()]
+    return (row for row in rows if row.text.strip())
 
 
 def text_lines(path: str, *, progress: Progress) -> Iterator[str]:
@@ -145,6 +152,12 @@ def _jsonl(
         _label_column(place, list(record), label_field)
         label = None if label_field is None else record[label_field]
         yield Row(_json_text(record[field], field, place), label, place)
+
+
+def json_document(line: str, place: str, field: str) -> str:
+    """The text of one JSON object."""
+    record = _record(line, place)
+    return _json_text(record[_chosen_field(place, list(record), [], field, None)], field, place)
 
 
 def _record(line: str, place: str) -> dict[str, Any]:

@@ -12,10 +12,8 @@ from jaxpe.data._files import TABLES, Row, read_rows, text_ending
 from jaxpe.data._groups import containment_groups
 from jaxpe.data._load import at_least_two, check_file
 from jaxpe.data._named import NAMED, named_rows
-from jaxpe.data._tokenize import tokenize
+from jaxpe.data._tokenize import UNKNOWN, tokenize, vocabulary_occurs
 from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus, no_progress
-
-UNKNOWN = "[UNK]"
 
 
 class LabelledTokens(NamedTuple):
@@ -259,11 +257,6 @@ def _vocabulary_of(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
             "read both with the same tokenizer file"
         )
     return corpus
-
-
-def vocabulary_occurs(tokenizer: str) -> bool:
-    """Whether a tokenizer makes its vocabulary from the corpus, so that it can be cut."""
-    return tokenizer in ("words", "characters")
 
 
 def _renumbered(corpus: TokenCorpus, tokens: list[str]) -> TokenCorpus:

@@ -73,16 +73,13 @@ def _found_rows(
     if split not in home.splits:
         known = ", ".join(map(repr, home.splits))
         raise InputError(f"{name} has no split {split!r} with labels; pass one of {known}")
-    file = home.splits[split].file
-    folder = data_dir or os.environ.get("JAXPE_DATA_DIR")
-    if folder and (path := Path(folder) / file).is_file():
-        return read_rows(
-            str(path), text_field=home.field, label_field=label_field, progress=progress
-        )
+    if path := named_file(name, split=split, data_dir=data_dir):
+        return read_rows(path, text_field=home.field, label_field=label_field, progress=progress)
     try:
         return _from_tfds(home, home.splits[split].tfds, label_field, progress)
     # TFDS fails in many ways (no package, no network, no disk), all of them with one remedy.
     except Exception as error:
+        folder, file = _data_directory(data_dir), home.splits[split].file
         looked = f"{Path(folder) / file} does not exist" if folder else "none is set"
         raise InputError(
             f"{name} was found neither in a data directory ({looked}: pass data_dir or set "
@@ -90,6 +87,17 @@ def _found_rows(
             f"({home.dataset}: {type(error).__name__}: {error}; it needs pip install "
             "'jaxpe[data]' and, the first time, a network)"
         ) from error
+
+
+def named_file(name: str, *, split: str = "train", data_dir: Source | None) -> str | None:
+    """The local file of a named corpus, where there is one."""
+    folder = _data_directory(data_dir)
+    path = Path(folder) / NAMED[name].splits[split].file if folder else None
+    return str(path) if path and path.is_file() else None
+
+
+def _data_directory(data_dir: Source | None) -> Source | None:
+    return data_dir or os.environ.get("JAXPE_DATA_DIR")
 
 
 def _from_tfds(home: _Home, split: str, label_field: str | None, progress: Progress) -> list[Row]:

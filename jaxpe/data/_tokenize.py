@@ -2,12 +2,14 @@
 
 import functools
 import itertools
+import json
 import os
 import re
 import sys
 import unicodedata
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +24,33 @@ from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus, no_progress
 _PADDING = ("[PAD]", "<pad>")
 _BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _CHUNK = 1000
+UNKNOWN = "[UNK]"
+
+
+class Tokenizer(NamedTuple):
+    """A tokenizer of a fixed vocabulary, so that documents can be read in any order and number.
+
+    - `name`: as in `TokenCorpus.tokenizer`.
+    - `encode`: texts to ids, one sequence for each, of any length, without special tokens.
+    - `tokens`: the text of each id.
+    - `prefix`, `suffix`: ids of special tokens before and after each document.
+    - `exclude`: ids that are never counted.
+    - `checksum`: of all that decides which ids a text becomes.
+    """
+
+    name: str
+    encode: Callable[[list[str]], list[Any]]
+    tokens: list[str]
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    exclude: tuple[int, ...]
+    checksum: str
+
+    def padded(
+        self, texts: list[str], *, length: int
+    ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
+        """Ids and mask `[documents, length]` of texts, truncated and padded."""
+        return _padded(self.encode(texts), self.prefix, self.suffix, length)
 
 
 class _Encoded(NamedTuple):
@@ -80,7 +109,7 @@ def tokenize(
         raise InputError(f"{corpus.name} has no tokens; pass documents with text")
     check_length(length, special=added)
     length = max(added + 1, _default_length(lengths)) if length is None else length
-    ids, mask = _padded(encoded, length)
+    ids, mask = _padded(encoded.rows, encoded.prefix, encoded.suffix, length)
     ids, tokens = _vocabulary(encoded, ids, mask)
     return TokenCorpus(
         name=corpus.name,
@@ -94,16 +123,148 @@ def tokenize(
     )
 
 
+def open_tokenizer(
+    tokenizer: Source = "words",
+    *,
+    special: bool = False,
+    vocabulary: Sequence[str] | None = None,
+) -> Tokenizer:
+    """A tokenizer as in `tokenize`, but of a vocabulary that is fixed beforehand.
+
+    Args:
+        tokenizer, special: as in `tokenize`.
+        vocabulary: of words and characters, which have none of their own: the text of each id. With
+            `"[UNK]"` as the last, that stands for what the others do not have; without it such a
+            document is an error. `vocabulary_of` makes one from documents.
+
+    Raises:
+        InputError: as `tokenize`; a vocabulary too many or missing, or with repeats.
+
+    >>> words = open_tokenizer("words", vocabulary=["be", "to", "[UNK]"])
+    >>> words.padded(["To be, or not to be"], length=4)[0]
+    array([[1, 0, 2, 2]], dtype=int32)
+    """
+    if vocabulary_occurs(os.fspath(tokenizer)):
+        _refuse_special(tokenizer, special)
+        return _of_vocabulary(os.fspath(tokenizer), vocabulary)
+    if vocabulary is not None:
+        raise InputError(f"{tokenizer} has a vocabulary of its own; leave vocabulary out")
+    if os.fspath(tokenizer) == "bytes":
+        _refuse_special(tokenizer, special)
+        tokens = [_byte_text(byte) for byte in range(256)]
+        return Tokenizer("bytes", lambda texts: _bytes(texts).rows, tokens, (), (), (), "bytes")
+    return _opened_file(_pretrained_file(tokenizer), special)
+
+
+def vocabulary_of(
+    documents: Iterable[str],
+    *,
+    tokenizer: Source = "words",
+    length: int | None = None,
+    max_vocab: int | None = None,
+) -> list[str]:
+    """The words or characters of documents, most frequent first: a vocabulary for a stream.
+
+    Memory grows with the words that differ, not with the documents.
+
+    Args:
+        documents: texts.
+        tokenizer: `"words"` or `"characters"`.
+        length: positions of each document that are looked at; all when absent.
+        max_vocab: the largest vocabulary; rarer ones become `"[UNK]"`, its last.
+
+    >>> vocabulary_of(["to be", "or not to be"], max_vocab=3)
+    ['be', 'to', '[UNK]']
+    """
+    if not vocabulary_occurs(os.fspath(tokenizer)):
+        raise InputError(f"{tokenizer} has a vocabulary of its own; use it as it is")
+    if max_vocab is not None and max_vocab < 2:
+        raise InputError(f"max_vocab is {max_vocab}; pass at least 2, one word and {UNKNOWN}")
+    split = _splitter(os.fspath(tokenizer))
+    counts: Counter[str] = Counter()
+    for text in documents:
+        counts.update(split(text)[:length])
+    order = sorted(counts, key=lambda token: (-counts[token], token))
+    if max_vocab is None or len(order) < max_vocab:
+        return order
+    return [*order[: max_vocab - 1], UNKNOWN]
+
+
+def vocabulary_occurs(tokenizer: str) -> bool:
+    """Whether a tokenizer makes its vocabulary from the corpus, so that it can be cut."""
+    return tokenizer in ("words", "characters")
+
+
+def _of_vocabulary(name: str, vocabulary: Sequence[str] | None) -> Tokenizer:
+    if vocabulary is None:
+        raise InputError(
+            f"{name} have no vocabulary of their own; pass one, a list of tokens or its file"
+        )
+    numbers = {token: number for number, token in enumerate(vocabulary)}
+    if len(numbers) < len(vocabulary) or not numbers:
+        raise InputError("the vocabulary is empty or has a token twice; give each one line")
+    unknown = len(numbers) - 1 if vocabulary[-1] == UNKNOWN else None
+    split = _splitter(name)
+
+    def ids_of(text: str) -> Int32[np.ndarray, " tokens"]:
+        tokens = split(text)
+        try:
+            found = [numbers.get(token, unknown) for token in tokens]
+            return np.array(found, np.int32)
+        except TypeError as error:
+            missing = next(token for token in tokens if token not in numbers)
+            raise InputError(
+                f"{missing!r} is not in the vocabulary; make the vocabulary from these documents "
+                f"too, or end it with {UNKNOWN}"
+            ) from error
+
+    tokens = list(vocabulary)
+    checksum = f"{zlib.crc32(json.dumps([name, tokens]).encode()):08x}"
+    return Tokenizer(name, lambda texts: [*map(ids_of, texts)], tokens, (), (), (), checksum)
+
+
+def _splitter(name: str) -> Callable[[str], list[str]]:
+    """Text to tokens, as text."""
+    if name == "characters":
+        return list
+    split = _word_pattern().findall
+    return lambda text: split(text.lower())
+
+
+def _opened_file(path: Path, special: bool) -> Tokenizer:
+    model, padding = _opened_model(path)
+
+    def encode(texts: list[str]) -> list[Any]:
+        return [row.ids for row in model.encode_batch_fast(texts, add_special_tokens=False)]
+
+    prefix, suffix = _special_tokens(model, list("a1."), path) if special else ((), ())
+    exclude = tuple(sorted({*prefix, *suffix, *padding})) if special else ()
+    own = json.dumps([path.read_text(encoding="utf-8"), prefix, suffix, exclude])
+    return Tokenizer(
+        name=_name_of(path),
+        encode=encode,
+        tokens=[model.id_to_token(i) or f"id {i}" for i in range(_size_of(model))],
+        prefix=prefix,
+        suffix=suffix,
+        exclude=exclude,
+        checksum=f"{zlib.crc32(own.encode()):08x}",
+    )
+
+
 def _encode(documents: list[str], tokenizer: Source, special: bool, progress: Progress) -> _Encoded:
     encode = _BUILT_IN.get(os.fspath(tokenizer))
     if encode is None:
         return _pretrained(documents, _pretrained_file(tokenizer), special, progress)
+    _refuse_special(tokenizer, special)
+    return encode(progress(documents, f"Tokenizing into {tokenizer}", len(documents)))
+
+
+def _refuse_special(tokenizer: Source, special: bool) -> None:
     if special:
         raise InputError(
             f"the tokenizer {tokenizer!r} has no special tokens; leave special out, "
             "or pass a vocab.txt or tokenizer.json"
         )
-    return encode(progress(documents, f"Tokenizing into {tokenizer}", len(documents)))
 
 
 def _words(documents: Any) -> _Encoded:
@@ -155,23 +316,34 @@ def _pretrained_file(tokenizer: Source) -> Path:
 
 
 def _pretrained(documents: list[str], path: Path, special: bool, progress: Progress) -> _Encoded:
-    is_json = path.suffix == ".json"
-    model = _from_json(path) if is_json else _wordpiece(path)
-    padding = model.padding
-    model.no_padding()
-    model.no_truncation()
+    model, padding = _opened_model(path)
     prefix, suffix = _special_tokens(model, documents, path) if special else ((), ())
-    exclude = {*prefix, *suffix, *_padding_ids(model, padding)} if special else ()
-    rows = [row.ids for row in _encodings(model, documents, progress)]
     return _Encoded(
-        tokenizer="tokenizer.json" if is_json else "wordpiece",
-        rows=rows,
+        tokenizer=_name_of(path),
+        rows=[row.ids for row in _encodings(model, documents, progress)],
         text=lambda i: model.id_to_token(i) or f"id {i}",
-        vocab_size=1 + max(model.get_vocab(with_added_tokens=True).values()),
+        vocab_size=_size_of(model),
         prefix=prefix,
         suffix=suffix,
-        exclude=tuple(sorted(exclude)),
+        exclude=tuple(sorted({*prefix, *suffix, *padding})) if special else (),
     )
+
+
+def _name_of(path: Path) -> str:
+    return "tokenizer.json" if path.suffix == ".json" else "wordpiece"
+
+
+def _opened_model(path: Path) -> tuple[Any, set[int]]:
+    """The model of a file, which neither pads nor truncates, and the ids that would pad."""
+    model = _from_json(path) if path.suffix == ".json" else _wordpiece(path)
+    padding = _padding_ids(model, model.padding)
+    model.no_padding()
+    model.no_truncation()
+    return model, padding
+
+
+def _size_of(model: Any) -> int:
+    return 1 + max(model.get_vocab(with_added_tokens=True).values())
 
 
 def _encodings(model: Any, documents: list[str], progress: Progress) -> Iterator[Any]:
@@ -248,17 +420,16 @@ def _default_length(lengths: Int[np.ndarray, " documents"]) -> int:
 
 
 def _padded(
-    encoded: _Encoded, length: int
+    rows: Sequence[Any], prefix: tuple[int, ...], suffix: tuple[int, ...], length: int
 ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
-    first, last = len(encoded.prefix), len(encoded.suffix)
-    room = length - first - last
-    rows = [np.asarray(row[:room], np.int32) for row in encoded.rows]
-    ends = first + np.array([len(row) for row in rows])
+    first, last = len(prefix), len(suffix)
+    rows = [np.asarray(row[: length - first - last], np.int32) for row in rows]
+    ends = first + np.array([len(row) for row in rows], np.int64)
     columns = np.arange(length)
     ids = np.zeros((len(rows), length), np.int32)
-    ids[:, :first] = encoded.prefix
+    ids[:, :first] = prefix
     ids[(columns >= first) & (columns < ends[:, None])] = np.concatenate(rows)
-    for offset, token in enumerate(encoded.suffix):
+    for offset, token in enumerate(suffix):
         ids[np.arange(len(rows)), ends + offset] = token
     return ids, columns < ends[:, None] + last
 

@@ -45,6 +45,20 @@ class TokenCorpus(NamedTuple):
     longest: int
 
 
+class TokenBatch(NamedTuple):
+    """Some documents as tokens, always equally many rows.
+
+    - `ids`, `mask`: as in `TokenCorpus`.
+    - `valid`: false for rows that hold no document, at the end of the last batch.
+    - `place`: what was read up to the end of this batch.
+    """
+
+    ids: Int32[np.ndarray, "documents n"]
+    mask: Bool[np.ndarray, "documents n"]
+    valid: Bool[np.ndarray, " documents"]
+    place: dict[str, Any]
+
+
 def no_progress(iterable: Iterable[Any], description: str, total: int | None = None) -> Iterable:
     """Report nothing: the iterable as it came."""
     return iterable

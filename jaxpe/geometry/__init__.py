@@ -1,8 +1,10 @@
 """Tokens to counts, distributions, distances, coordinates and stress. No Flax, no files."""
 
 from jaxpe.geometry.counts import PositionCounts as PositionCounts
+from jaxpe.geometry.counts import add_documents as add_documents
 from jaxpe.geometry.counts import content_labels as content_labels
 from jaxpe.geometry.counts import count_tokens as count_tokens
+from jaxpe.geometry.counts import empty_counts as empty_counts
 from jaxpe.geometry.counts import fold_of_documents as fold_of_documents
 from jaxpe.geometry.counts import pad_documents as pad_documents
 from jaxpe.geometry.counts import permute_within_documents as permute_within_documents
@@ -30,11 +32,13 @@ from jaxpe.geometry.monotonicity import is_monotone as is_monotone
 from jaxpe.geometry.monotonicity import monotonicity_violation_rate as monotonicity_violation_rate
 from jaxpe.geometry.noise import Bootstrap as Bootstrap
 from jaxpe.geometry.noise import EffectiveRank as EffectiveRank
+from jaxpe.geometry.noise import Jackknife as Jackknife
 from jaxpe.geometry.noise import NoiseFloor as NoiseFloor
 from jaxpe.geometry.noise import SplitHalfGeometry as SplitHalfGeometry
 from jaxpe.geometry.noise import basic_interval as basic_interval
 from jaxpe.geometry.noise import bootstrap as bootstrap
 from jaxpe.geometry.noise import effective_rank as effective_rank
+from jaxpe.geometry.noise import jackknife as jackknife
 from jaxpe.geometry.noise import noise_floor as noise_floor
 from jaxpe.geometry.noise import normal_interval as normal_interval
 from jaxpe.geometry.noise import rank_above_null as rank_above_null

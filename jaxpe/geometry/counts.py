@@ -105,6 +105,59 @@ def count_tokens(
     if groups is not None and folds is None:
         raise ValueError("groups only decide the folds: pass folds too, such as folds=16")
     ids, mask = _checked_ids(ids, mask, vocab_size)
+    empty = empty_counts(length=ids.shape[1], vocab_size=vocab_size, folds=folds)
+    return _added(empty, ids, mask, exclude, groups, repeats)
+
+
+def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> PositionCounts:
+    """Counts of no documents, to which `add_documents` adds.
+
+    >>> empty_counts(length=4, vocab_size=3).tokens.shape
+    (4, 3)
+    """
+    shape = (length, vocab_size) if folds is None else (folds, length, vocab_size)
+    zero = jnp.zeros((), jnp.int32)
+    return PositionCounts(jnp.zeros(shape, jnp.int32), zero, zero)
+
+
+def add_documents(
+    counts: PositionCounts,
+    ids: Integer[ArrayLike, "documents n"],
+    *,
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    exclude: Sequence[int] = (),
+    groups: Integer[ArrayLike, " documents"] | None = None,
+    repeats: Integer[ArrayLike, " documents"] | None = None,
+) -> PositionCounts:
+    """Counts with a batch of documents added: `count_tokens` of a stream, batch by batch.
+
+    In place where the counts are given away, `jax.jit(add_documents, donate_argnums=0)`: then a
+    corpus of any size takes the memory of its counts and of one batch. The counts of all batches,
+    however cut, are those of the whole to the bit.
+
+    Args:
+        counts: what was counted so far; length, vocabulary and folds are its own.
+        ids, mask, exclude, groups, repeats: as in `count_tokens`.
+
+    >>> counts = empty_counts(length=2, vocab_size=3, folds=2)
+    >>> for batch in np.array([[[0, 1], [0, 2]], [[1, 1], [2, 0]]]):
+    ...     counts = add_documents(counts, batch)
+    >>> counts.documents.item(), counts.per_position.sum().item()
+    (4, 8)
+    """
+    *_, length, vocab_size = counts.tokens.shape
+    ids, mask = _checked_ids(ids, mask, vocab_size)
+    if ids.shape[1] != length:
+        raise ValueError(
+            f"ids have shape {ids.shape}, the counts have {length} positions: pass ids "
+            f"[documents, {length}]"
+        )
+    return _added(counts, ids, mask, exclude, groups, repeats)
+
+
+def _added(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
+    """Counts and documents that were checked, as one."""
+    *_, length, vocab_size = counts.tokens.shape
     inside = (ids >= 0) & (ids < vocab_size)
     counted = mask & inside & ~_is_excluded(ids, exclude)
     # Left out means sent past the end, where mode="drop" ignores it; a negative index would wrap.
@@ -115,14 +168,14 @@ def count_tokens(
             raise ValueError(
                 f"{name} has shape {np.shape(given)}, but there are {len(ids)} documents"
             )
-    row = jnp.arange(ids.shape[1], dtype=jnp.int32)[None, :]
-    shape = (ids.shape[1], vocab_size)
-    if folds is not None:
-        fold = fold_of_documents(ids, mask, folds=folds, groups=groups)
-        row, shape = fold[:, None] * ids.shape[1] + row, (folds, *shape)
-    tokens = _scatter_add(row, token, weight[:, None], shape)
+    row = jnp.arange(length, dtype=jnp.int32)[None, :]
+    if counts.tokens.ndim == 3:
+        fold = fold_of_documents(ids, mask, folds=counts.tokens.shape[0], groups=groups)
+        row = fold[:, None] * length + row
+    tokens = scatter_add(counts.tokens, row, token, weight[:, None])
     dropped = jnp.sum(jnp.where(mask & ~inside, weight[:, None], 0), dtype=jnp.int32)
-    return PositionCounts(tokens, jnp.sum(weight, dtype=jnp.int32), dropped)
+    documents = counts.documents + jnp.sum(weight, dtype=jnp.int32)
+    return PositionCounts(tokens, documents, counts.dropped + dropped)
 
 
 def fold_of_documents(
@@ -275,16 +328,21 @@ def _refuse_outside(ids, mask, vocab_size: int) -> None:
         )
 
 
-def _scatter_add(row: Array, token: Array, weight: Array, shape: tuple[int, ...]) -> Array:
-    """Sum weights into zeros of a shape [..., vocab] at (flattened row, token)."""
-    vocab_size, size = shape[-1], math.prod(shape)
+def scatter_add(
+    counts: Int[Array, "*rows vocab"],
+    row: Int[Array, "..."],
+    token: Int[Array, "..."],
+    weight: Int[Array, "..."],
+) -> Int[Array, "*rows vocab"]:
+    """Add weights at (flattened row, token); a token of `vocab` or more is left out."""
+    vocab_size, size = counts.shape[-1], math.prod(counts.shape)
     if size > _INT32_MAX:
-        cells = jnp.zeros((size // vocab_size, vocab_size), jnp.int32)
-        return cells.at[row, token].add(weight, mode="drop").reshape(shape)
+        cells = counts.reshape(size // vocab_size, vocab_size)
+        return cells.at[row, token].add(weight, mode="drop").reshape(counts.shape)
     # One flat index is several times faster on CPU than a pair, wherever it fits int32.
     index = jnp.where(token < vocab_size, row * vocab_size + token, size).reshape(-1)
     weights = jnp.broadcast_to(weight, token.shape).reshape(-1)
-    return jnp.zeros(size, jnp.int32).at[index].add(weights, mode="drop").reshape(shape)
+    return counts.reshape(-1).at[index].add(weights, mode="drop").reshape(counts.shape)
 
 
 def _widened(ids: ArrayLike) -> Array:

@@ -4,6 +4,7 @@ Plotting, tables and templates come with the extra `report` and are imported onl
 """
 
 from jaxpe.report._analyse import analyse as analyse
+from jaxpe.report._analyse import analyse_counts as analyse_counts
 from jaxpe.report._analyse import check_options as check_options
 from jaxpe.report._audit import Audited as Audited
 from jaxpe.report._audit import AuditReport as AuditReport
@@ -39,6 +40,7 @@ from jaxpe.report._spectral_report import Pairs as Pairs
 from jaxpe.report._spectral_report import PartShares as PartShares
 from jaxpe.report._spectral_report import SpectralReport as SpectralReport
 from jaxpe.report._spectral_report import Variance as Variance
+from jaxpe.report._table import counts_table as counts_table
 from jaxpe.report._table import encoding_table as encoding_table
 from jaxpe.report._table import summary_table as summary_table
 from jaxpe.report._training import pace as pace

@@ -1,6 +1,7 @@
 """From a corpus to an `Analysis`."""
 
 import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,19 @@ from jaxpe._errors import InputError
 from jaxpe.data import Progress, TokenCorpus
 from jaxpe.geometry import EmptyPolicy, PositionCounts
 from jaxpe.report._clock import Clock
-from jaxpe.report._noise import FOLDS, compacted, measure_noise, rare_positions
+from jaxpe.report._noise import (
+    FOLDS,
+    Noise,
+    compacted,
+    measure_noise,
+    noise_of_counts,
+    rare_positions,
+)
 from jaxpe.report._scores import score_encodings, stress_by_dimension
 from jaxpe.report.analysis import Analysis
+
+if TYPE_CHECKING:
+    from jaxpe.counting import StoredCounts
 
 MAX_LENGTH = 4096  # matrices of positions are dense
 MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again at work
@@ -57,36 +68,123 @@ def analyse(
     keys = jax.random.split(jax.random.key(seed), 4)
     # The uniform distribution is over the whole vocabulary; else words never seen only cost time.
     counted = corpus if empty == "uniform" else compact
-    counts, mu = _distributions(counted, empty)
-    D, mds, violation_rate = _plug_in(mu)
-    clock.lap("plug-in geometry")
+    counts = jaxpe.count_tokens(
+        counted.ids, vocab_size=counted.vocab_size, mask=counted.mask, exclude=counted.exclude
+    )
+    D, mds, violation_rate = _plug_in(_distributions(counts, empty), clock)
     noise = measure_noise(compact, keys, splits, bootstrap, progress, clock)
-    geometry = noise.geometry
-    encodings, slopes = score_encodings(D, geometry, mds, dim, keys[3])
-    clock.lap("encodings")
-    widths, raw, scaled = stress_by_dimension(D, geometry, mds, dim, progress)
-    clock.lap("dimensions")
-    plug_in_trace = jnp.sum(mds.eigenvalues)
-    shown = _shown_positions(np.asarray(counts.per_position))
-    trace = float(geometry.trace) if bool(geometry.present.any()) else math.nan
-    return Analysis(
+    known = _Known(
         source=corpus.name,
         tokenizer=corpus.tokenizer,
         documents=len(corpus.ids),
-        groups=noise.groups,
-        tokens=int(np.asarray(counts.per_position, np.int64).sum()),
-        length=corpus.ids.shape[1],
         vocab_size=corpus.vocab_size,
+        tokens=counted.tokens,
         dim=dim,
         seed=seed,
         splits=splits,
         bootstrap=bootstrap,
         empty_policy=empty,
-        documents_per_position=np.asarray(counts.per_position),
-        present=np.asarray(mu.present),
+    )
+    return _analysis(known, counts, D, mds, violation_rate, noise, keys[3], progress, clock)
+
+
+def analyse_counts(
+    stored: "StoredCounts",
+    *,
+    dim: int = 64,
+    empty: EmptyPolicy = "drop",
+    splits: int = 8,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Analysis:
+    """The same from counts that `jaxpe.counting` stored, however many documents they are of.
+
+    What the documents themselves are needed for is different: intervals come from a jackknife over
+    the folds; a document counts as independent of all others but its copies, where `analyse` also
+    finds pieces of longer documents; dimensions are judged against the null corpora that were
+    counted, and are unknown (−1) without. With bins, a position is a bin.
+
+    Args:
+        stored: from `jaxpe.counting.read_counts`.
+        dim, empty, splits, seed, progress: as in `analyse`.
+    """
+    settings = stored.settings
+    check_options(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
+    progress = progress or (lambda iterable, description, total=None: iterable)
+    clock = Clock()
+    keys = jax.random.split(jax.random.key(seed), 4)
+    used = np.asarray(stored.counts.tokens).any(axis=(0, 1))
+    kept = used | (empty == "uniform")
+    folded = _of_words(stored.counts, used)
+    counts = _of_words(stored.counts, kept).merged()
+    D, mds, violation_rate = _plug_in(_distributions(counts, empty), clock)
+    nulls = (folded._replace(tokens=null[..., used]) for null in stored.nulls)
+    noise = noise_of_counts(folded, nulls, keys, splits, clock)
+    known = _Known(
+        source=_name_of(stored),
+        tokenizer=settings.tokenizer,
+        documents=int(stored.counts.documents),
+        vocab_size=settings.vocab_size,
+        tokens=[stored.tokens[token] for token in np.flatnonzero(kept)],
+        dim=dim,
+        seed=seed,
+        splits=splits,
+        bootstrap=0,
+        empty_policy=empty,
+        edges=settings.edges,
+        folds=settings.folds,
+    )
+    return _analysis(known, counts, D, mds, violation_rate, noise, keys[3], progress, clock)
+
+
+class _Known(NamedTuple):
+    """What is known before anything is measured."""
+
+    source: str
+    tokenizer: str
+    documents: int
+    vocab_size: int
+    tokens: list[str]  # of the counts
+    dim: int
+    seed: int
+    splits: int
+    bootstrap: int
+    empty_policy: EmptyPolicy
+    edges: tuple[int, ...] | None = None
+    folds: int = 0  # that intervals come from; 0 where they come from a bootstrap
+
+
+def _analysis(
+    known: _Known,
+    counts: PositionCounts,
+    D: jaxpe.Distances,
+    mds: jaxpe.ClassicalMDS,
+    violation_rate: jax.Array,
+    noise: Noise,
+    key: jax.Array,
+    progress: Progress,
+    clock: Clock,
+) -> Analysis:
+    """Encodings scored, and all of it together."""
+    geometry, dim = noise.geometry, known.dim
+    encodings, slopes = score_encodings(D, geometry, mds, dim, key)
+    clock.lap("encodings")
+    widths, raw, scaled = stress_by_dimension(D, geometry, mds, dim, progress)
+    clock.lap("dimensions")
+    per_position = np.asarray(counts.per_position)
+    shown = _shown_positions(per_position)
+    trace = float(geometry.trace) if bool(geometry.present.any()) else math.nan
+    settings = {name: value for name, value in known._asdict().items() if name != "tokens"}
+    return Analysis(
+        **settings,
+        groups=noise.groups,
+        tokens=int(per_position.astype(np.int64).sum()),
+        length=len(per_position),
+        documents_per_position=per_position,
+        present=np.asarray(D.present),
         judged=np.asarray(geometry.present),
         rare=rare_positions(counts, geometry, noise.rank.rank),
-        top_tokens=[_top_tokens(counts, counted.tokens, position) for position in shown],
+        top_tokens=[_top_tokens(counts, known.tokens, position) for position in shown],
         top_token_positions=shown,
         hellinger=np.asarray(D.values),
         split_half_squared=np.asarray(geometry.squared_distances),
@@ -95,7 +193,7 @@ def analyse(
         rank_eigenvalues=np.asarray(noise.rank.eigenvalues),
         null_eigenvalue=float(noise.rank.threshold),
         plug_in_rank=int(mds.rank),
-        plug_in_trace=float(plug_in_trace),
+        plug_in_trace=float(jnp.sum(mds.eigenvalues)),
         plug_in_violation_rate=float(violation_rate),
         noise_share=float(noise.estimate["noise_share"]),
         split_half_trace=trace,
@@ -114,6 +212,16 @@ def analyse(
         dimensions=widths,
         timings=clock.laps,
     )
+
+
+def _of_words(counts: PositionCounts, kept: np.ndarray) -> PositionCounts:
+    """The counts of some words, as arrays of JAX."""
+    return counts._replace(tokens=jnp.asarray(np.asarray(counts.tokens)[..., kept]))
+
+
+def _name_of(stored: "StoredCounts") -> str:
+    names = [shard.identity.split(", ")[0] for shard in stored.shards if shard.documents]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def check_options(
@@ -142,25 +250,28 @@ def _check_size(corpus: TokenCorpus) -> None:
         )
 
 
-@jax.jit
 def _plug_in(
-    mu: jaxpe.PositionalDistributions,
+    mu: jaxpe.PositionalDistributions, clock: Clock
 ) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS, jax.Array]:
     """Distances, classical MDS at full width, and the violation rate."""
+    found = jax.block_until_ready(_plug_in_geometry(mu))
+    clock.lap("plug-in geometry")
+    return found
+
+
+@jax.jit
+def _plug_in_geometry(
+    mu: jaxpe.PositionalDistributions,
+) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS, jax.Array]:
     gram = jaxpe.hellinger_gram(mu)
     mds = jaxpe.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
     D = jaxpe.distances_from_gram(gram, present=mu.present)
     return D, mds, jaxpe.monotonicity_violation_rate(D)
 
 
-def _distributions(
-    corpus: TokenCorpus, empty: EmptyPolicy
-) -> tuple[PositionCounts, jaxpe.PositionalDistributions]:
-    counts = jaxpe.count_tokens(
-        corpus.ids, vocab_size=corpus.vocab_size, mask=corpus.mask, exclude=corpus.exclude
-    )
+def _distributions(counts: PositionCounts, empty: EmptyPolicy) -> jaxpe.PositionalDistributions:
     try:
-        return counts, jaxpe.positional_distributions(counts, empty=empty)
+        return jaxpe.positional_distributions(counts, empty=empty)
     except ValueError as error:
         raise InputError(str(error)) from error
 

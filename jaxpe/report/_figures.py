@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxpe._errors import require
-from jaxpe.report._findings import alike, by_family, corrected_best, nearness, title_of
+from jaxpe.report._findings import (
+    alike,
+    by_family,
+    corrected_best,
+    judged,
+    nearness,
+    title_of,
+)
 from jaxpe.report._words import number, percent, plural
 from jaxpe.report.analysis import Analysis, EncodingScore
 
@@ -103,6 +110,8 @@ def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """Eigenvalues of both geometries, and those that are tested against chance."""
     rank = analysis.effective_rank
     title = f"{plural(rank, 'dimension')} {'rises' if rank == 1 else 'rise'} above chance"
+    if not judged(analysis):
+        title = "Eigenvalues, not held against chance"
     figure, axes = new_figure(title if rank else "No dimension rises above chance", columns=2)
     null = analysis.null_eigenvalue
     panels = (
@@ -124,9 +133,13 @@ def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
             axis.set_yscale("symlog", linthresh=null)
         axis.set(title=title, xscale="log", xlabel="eigenvalue number")
     axes[0].set_ylabel("eigenvalue")
-    level = f"chance, {number(null)}"
-    axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=level)
-    for axis in axes:
+    if judged(analysis):
+        level = f"chance, {number(null)}"
+        axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=level)
+    else:
+        axes[1].text(0.5, 0.5, "no null was counted", ha="center", transform=axes[1].transAxes)
+        axes[1].set_xscale("linear")
+    for axis in axes[: 1 + judged(analysis)]:
         axis.legend(loc="lower left")
     return figure
 
@@ -135,7 +148,9 @@ def map_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     """Positions at their two leading coordinates, coloured by position."""
     rank = analysis.effective_rank
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
-    figure, (axis,) = new_figure(titles[rank] if rank < 2 else "The map of positions", height=4.2)
+    figure, (axis,) = new_figure(
+        titles[rank] if rank in (0, 1) else "The map of positions", height=4.2
+    )
     positions = np.flatnonzero(analysis.judged)
     if not len(positions):
         return _say(figure, axis, "no position can be judged")
@@ -225,7 +240,7 @@ def dimension_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     ticks = analysis.dimensions[:: len(analysis.dimensions) // 9 + 1]
     axes[2].set_xticks(ticks, [str(tick) for tick in ticks])
     axes[2].minorticks_off()
-    if analysis.effective_rank:
+    if analysis.effective_rank > 0:
         for axis in axes:
             axis.axvline(analysis.effective_rank, color=CHANCE, ls="--", lw=1.2)
     _legend(figure, axes[0], columns=3)

@@ -39,6 +39,7 @@ def findings(analysis: Analysis) -> list[str]:
         _scale,
         _nearness,
         _gaps,
+        _bins,
         _dependence,
         _doubts,
     )
@@ -53,7 +54,7 @@ def headlines(analysis: Analysis) -> list[Headline]:
     return [
         Headline(
             "Real dimensions",
-            str(analysis.effective_rank),
+            str(analysis.effective_rank) if judged(analysis) else "unknown",
             f"plug-in suggests {analysis.plug_in_rank}",
         ),
         Headline(
@@ -78,6 +79,11 @@ def headlines(analysis: Analysis) -> list[Headline]:
             f"{empty} more hold no tokens" if empty else "every position holds tokens",
         ),
     ]
+
+
+def judged(analysis: Analysis) -> bool:
+    """Whether dimensions were held against a null."""
+    return analysis.effective_rank >= 0
 
 
 def nearness(analysis: Analysis) -> int:
@@ -157,6 +163,12 @@ def _dimensions(analysis: Analysis) -> str:
         return (
             "No position has enough documents in both halves of every split, so nothing here can "
             "be told from noise. Use more documents or a shorter length."
+        )
+    if not judged(analysis):
+        return (
+            "How many dimensions of position are real was not judged: the counts hold no corpora "
+            "with shuffled positions. Count with nulls, 20 for instance. The plug-in distances "
+            f"alone would suggest {analysis.plug_in_rank}."
         )
     if analysis.effective_rank == 0:
         return (
@@ -288,6 +300,21 @@ def _gaps(analysis: Analysis) -> str:
     return " ".join(texts)
 
 
+def _bins(analysis: Analysis) -> str:
+    if analysis.edges is None:
+        return ""
+    widths = np.diff(analysis.edges)
+    width = (
+        f"{widths[0]:,}"
+        if widths.min() == widths.max()
+        else f"{widths.min():,} to {widths.max():,}"
+    )
+    return (
+        f"A position here is a bin of {width} positions, {len(widths):,} bins over the first "
+        f"{analysis.edges[-1]:,}: what varies inside of a bin is not seen."
+    )
+
+
 def _dependence(analysis: Analysis) -> str:
     if analysis.groups > 0.9 * analysis.documents:
         return ""
@@ -298,6 +325,14 @@ def _dependence(analysis: Analysis) -> str:
 
 
 def _doubts(analysis: Analysis) -> str:
+    if analysis.folds:
+        return (
+            f"Intervals are 95 %, from a jackknife over {analysis.folds} folds of the documents. "
+            "Copies of a document share a fold, pieces of a longer one do not: where there are "
+            "many, all of this is less certain than it says. A "
+            "bias of the estimate itself, as from rare words, is not in them. "
+            "Stress measures faithfulness to the corpus, not how well a model will do."
+        )
     if analysis.bootstrap == 0:
         return "No intervals were computed (bootstrap = 0): read every number as a point estimate."
     resamples = plural(analysis.bootstrap, "bootstrap resample")

@@ -1,6 +1,7 @@
 """The statistics of a report: corrected geometry, rank above the null, intervals."""
 
 import math
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -76,6 +77,48 @@ def measure_noise(
     return Noise(geometry, len(np.unique(groups)), rank, estimate, intervals)
 
 
+def noise_of_counts(
+    counts: PositionCounts,
+    nulls: Iterable[PositionCounts],
+    keys: jax.Array,
+    splits: int,
+    clock: Clock,
+) -> Noise:
+    """The same from counts alone, where the documents are gone.
+
+    Intervals come from the folds. Null corpora have few folds, so corpus and null are both halved
+    in these when dimensions are judged.
+    """
+    split = jax.jit(partial(jaxpe.split_half_geometry, key=keys[0], splits=splits))
+    weighted = jax.jit(lambda counts: jaxpe.weighted_gram(split(counts), counts))
+    geometry = split(counts)
+    clock.lap("split halves")
+    null = [(weighted(permuted), permuted.tokens.shape[0]) for permuted in nulls]
+    rank = _unjudged(len(geometry.present))
+    if null:
+        grams, folds = zip(*null, strict=True)
+        rank = jaxpe.rank_above_null(weighted(regrouped(counts, folds[0])), jnp.stack(grams))
+    clock.lap("permutation null")
+    statistics = jax.jit(lambda counts: _statistics(counts, split(counts)))
+    found = jaxpe.jackknife(statistics, counts)
+    clock.lap("jackknife")
+    intervals = _as_intervals(found)
+    return Noise(geometry, int(counts.documents), rank, found.estimate, intervals)
+
+
+def regrouped(counts: PositionCounts, folds: int) -> PositionCounts:
+    """The same counts in fewer folds: fold f goes to f modulo their number."""
+    tokens = counts.tokens
+    parts = tokens.reshape(-1, folds, *tokens.shape[1:])
+    return counts._replace(tokens=jnp.sum(parts, axis=0, dtype=tokens.dtype))
+
+
+def _unjudged(n: int) -> jaxpe.EffectiveRank:
+    """No rank, for want of a null."""
+    nothing = jnp.full(n, jnp.nan)
+    return jaxpe.EffectiveRank(jnp.int32(-1), nothing, nothing[None], jnp.float32(jnp.nan))
+
+
 def _statistics(counts: PositionCounts, geometry: SplitHalfGeometry) -> dict[str, jax.Array]:
     """What the intervals are about, plug-in and corrected on the same positions."""
     mu = jaxpe.positional_distributions(counts)._replace(present=geometry.present)
@@ -94,9 +137,13 @@ def _intervals(estimate: dict, draws: list[dict]) -> dict[str, Interval]:
     if not draws:
         return {}
     samples = jax.tree.map(lambda *values: jnp.stack(values), *draws)
-    found = jaxpe.normal_interval(estimate, samples)
+    return _as_intervals(jaxpe.normal_interval(estimate, samples))
+
+
+def _as_intervals(found: jaxpe.Bootstrap | jaxpe.Jackknife) -> dict[str, Interval]:
+    """Those that are defined, rates within their range."""
     intervals = {}
-    for name, value in estimate.items():
+    for name, value in found.estimate.items():
         low, high = float(found.low[name]), float(found.high[name])
         if name == "split_half_violation_rate":
             low, high = max(low, 0.0), min(high, 1.0)

@@ -4,6 +4,8 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from jaxpe._errors import require
 from jaxpe.report._findings import by_family, headlines
 from jaxpe.report._words import number, percent, visible
@@ -11,6 +13,8 @@ from jaxpe.report.analysis import Analysis
 
 if TYPE_CHECKING:
     import rich.table
+
+    from jaxpe.counting import StoredCounts
 
 
 def summary_table(analysis: Analysis) -> "rich.table.Table":
@@ -47,6 +51,31 @@ def encoding_table(analysis: Analysis) -> "rich.table.Table":
     for end in itertools.accumulate(map(len, families)):
         table.rows[end - 1].end_section = True
     return table
+
+
+def counts_table(stored: "StoredCounts") -> "rich.table.Table":
+    """What was counted, and what was left out, one a row.
+
+    Raises `MissingExtraError` without the extra `report`.
+    """
+    settings, tokens = stored.settings, stored.counts.tokens
+    read = [shard for shard in stored.shards if shard.unreadable is None]
+    cells = settings.rows * settings.vocab_size
+    filled = int(np.count_nonzero(np.asarray(tokens).any(axis=0)))
+    where = f"{settings.length:,}"
+    if settings.edges is not None:
+        where += f" in {settings.rows:,} bins"
+    rows = [
+        ("documents", f"{int(stored.counts.documents):,}"),
+        ("tokens", f"{int(np.sum(tokens, dtype=np.int64)):,}"),
+        ("positions", where),
+        ("vocabulary", f"{settings.vocab_size:,} ({visible(settings.tokenizer)})"),
+        ("cells in use", f"{filled:,} of {cells:,} ({percent(filled / cells)})"),
+        ("folds", f"{settings.folds}, and {settings.nulls} nulls in {settings.null_folds}"),
+        ("shards", f"{len(read):,}"),
+    ]
+    rows += [("left out", f"{shard.identity}: {shard.unreadable}") for shard in stored.unreadable]
+    return make_table("Counts", ["", ""], rows, right=())
 
 
 def make_table(title, header, rows, *, right) -> "rich.table.Table":

@@ -31,7 +31,7 @@ class EncodingScore(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """An estimate with a bootstrap interval over documents."""
+    """An estimate with a 95 % interval over documents."""
 
     estimate: float
     low: float
@@ -70,7 +70,7 @@ class Analysis(NamedTuple):
     plug_in_violation_rate: float
     noise_share: float  # of the plug-in trace, over the judged positions
     split_half_trace: float
-    effective_rank: int
+    effective_rank: int  # −1 where no null corpora were counted
     split_half_violation_rate: float
     intervals: dict[str, Interval]  # "split_half_trace", "noise_share", "..._violation_rate"
     coordinates: np.ndarray  # float [n, 3], leading MDS coordinates of the split-half geometry
@@ -80,6 +80,8 @@ class Analysis(NamedTuple):
     scaled_stress_by_dimension: dict[str, np.ndarray]
     dimensions: np.ndarray  # int, the widths of the two curves above
     timings: dict[str, float]  # seconds by stage
+    edges: tuple[int, ...] | None = None  # of bins of positions, where these were counted
+    folds: int = 0  # that the jackknife behind the intervals is over; 0 for a bootstrap
 
     def to_json(self) -> dict[str, Any]:
         """The machine-readable report: what `report.json` holds. Undefined numbers are null.
@@ -106,6 +108,8 @@ class Analysis(NamedTuple):
             "seed": self.seed,
             "splits": self.splits,
             "bootstrap": self.bootstrap,
+            "folds": self.folds,
+            "edges": None if self.edges is None else list(self.edges),
             "empty_positions": {
                 "policy": self.empty_policy,
                 "count": int(np.sum(self.documents_per_position == 0)),

@@ -85,22 +85,6 @@ def in_order(
     return _InOrder(_Rows(arrays, lengths, buckets, trim), batch_size)
 
 
-def fingerprint(data: Any) -> dict[str, Any]:
-    """What the batches of an iterator are made from, JSON values; {} where `batches` did not.
-
-    Seed, batch size, rows, buckets, and a checksum of every array: the place in the data means
-    the same batch only where these are the same.
-
-    >>> fingerprint(iter(batches({"x": np.arange(6)}, batch_size=2, seed=0)))["array x"]
-    'int64[6], CRC-32 a1c6c70c'
-    """
-    # Grain has no public way from an iterator to its source.
-    while parents := getattr(data, "_parents", ()):
-        data = parents[0]
-    source = getattr(getattr(data, "_map_parent", None), "_source", None)
-    return source.fingerprint if isinstance(source, _Shuffled) else {}
-
-
 class _Cut(NamedTuple):
     """How batches are cut: to the smallest bucket that holds the longest row."""
 

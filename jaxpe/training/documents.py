@@ -19,8 +19,9 @@ from jaxpe.data import (
     load_tokens,
 )
 from jaxpe.data._files import TABLES, text_ending, text_lines
-from jaxpe.data._labelled import own_vocabulary, vocabulary_occurs
+from jaxpe.data._labelled import own_vocabulary
 from jaxpe.data._named import NAMED
+from jaxpe.data._tokenize import vocabulary_occurs
 from jaxpe.data._types import no_progress
 from jaxpe.geometry import PositionCounts, count_tokens
 from jaxpe.training.batches import Batch, batches, in_order

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxpe.training.checkpoints import Checkpoints
+from jaxpe._checkpoints import Checkpoints
 from jaxpe.training.log import Log, Record, plain, progress_bar
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 

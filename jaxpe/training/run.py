@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import AxisType, Mesh
 
+from jaxpe._checkpoints import Checkpoints
 from jaxpe._errors import InputError
 from jaxpe.data import Progress
 from jaxpe.nn import functional, parameter_count, save_huggingface
@@ -19,7 +20,6 @@ from jaxpe.training.assemble import (
     build_probe,
     steps_of,
 )
-from jaxpe.training.checkpoints import Checkpoints
 from jaxpe.training.config import (
     TrainConfig,
     check_config,

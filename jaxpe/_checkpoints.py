@@ -1,4 +1,4 @@
-"""Checkpoints of a training run; the only module that knows Orbax."""
+"""Checkpoints of a run that may be killed; the only module that knows Orbax."""
 
 import itertools
 import json
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.experimental.multihost_utils import sync_global_devices
 
 from jaxpe._errors import InputError, require
-from jaxpe.training.batches import fingerprint
 
 _SEAL = "seal.json"
 
@@ -26,7 +26,8 @@ class Checkpoints:
     Orbax writes a step beside its place and renames it once complete. A last file, the seal, holds
     what the run and its data are and a checksum of every file, its own included: without it a
     checkpoint does not count. So a run killed at any moment leaves whole checkpoints, and damage is
-    noticed before it is read. Saving waits for the disk.
+    noticed before it is read. Saving waits for the disk. Several processes save and restore
+    together, into one directory that all of them see.
 
     Args:
         directory: made if absent.
@@ -88,7 +89,9 @@ class Checkpoints:
         seal = self._describe(state, data)
         parts = {"state": state} if data is None else {"state": state, "data": data}
         self._orbax.save_checkpointables(step, parts, force=True, overwrite=True)
-        self._seal(step, seal)
+        if jax.process_index() == 0:
+            self._seal(step, seal)
+        _together("sealed")
         self._sealed.add(step)
 
     def restore(self, like: Any, data: Any = None) -> tuple[Any, int] | None:
@@ -182,7 +185,8 @@ class Checkpoints:
 
     def _set_aside(self, problems: dict[int, Exception], consequence: str) -> None:
         """Out of Orbax's sight, where they would crowd out whole ones."""
-        for step, error in problems.items():
+        _together("looked through")
+        for step, error in problems.items() if jax.process_index() == 0 else ():
             aside = next(
                 path
                 for number in itertools.count(1)
@@ -194,8 +198,32 @@ class Checkpoints:
                 f"{consequence}",
                 stacklevel=4,
             )
+        _together("set aside")
         if problems:
             self._orbax.reload()
+
+
+def _together(what: str) -> None:
+    """Wait until every process is here."""
+    if jax.process_count() > 1:
+        sync_global_devices(what)
+
+
+def fingerprint(data: Any) -> dict[str, Any]:
+    """What the batches of a Grain iterator are made from, JSON values; {} where that is unknown.
+
+    Of `batches`: seed, batch size, rows, buckets, and a checksum of every array. The place in the
+    data means the same batch only where these are the same.
+
+    >>> from jaxpe.training import batches
+    >>> fingerprint(iter(batches({"x": np.arange(6)}, batch_size=2, seed=0)))["array x"]
+    'int64[6], CRC-32 a1c6c70c'
+    """
+    # Grain has no public way from an iterator to its source.
+    while parents := getattr(data, "_parents", ()):
+        data = parents[0]
+    source = getattr(getattr(data, "_map_parent", None), "_source", data)
+    return getattr(source, "fingerprint", {})
 
 
 def _checksums(directory: Path) -> dict[str, int]:

@@ -1,0 +1,137 @@
+"""What decides the counts of a corpus, so that counts of like settings add."""
+
+import itertools
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxpe._errors import InputError
+from jaxpe.data import Tokenizer
+
+CELL_BYTES = 4  # int32
+
+
+class CountSettings(NamedTuple):
+    """How documents are counted. Counts add where all of it is the same.
+
+    - `tokenizer`, `checksum`: name and content of the tokenizer.
+    - `length`: positions of a document that are read.
+    - `edges`: first position of each bin of positions, and the length; None counts every position.
+    - `vocab_size`, `exclude`: of the tokenizer; ids that are never counted.
+    - `folds`: documents are kept apart in so many, by a hash of their content.
+    - `nulls`, `null_folds`: corpora with positions shuffled inside documents, and their folds.
+    - `seed`: of the shuffles.
+    """
+
+    tokenizer: str
+    checksum: str
+    length: int
+    edges: tuple[int, ...] | None
+    vocab_size: int
+    exclude: tuple[int, ...]
+    folds: int
+    nulls: int
+    null_folds: int
+    seed: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table: positions, or bins of them."""
+        return self.length if self.edges is None else len(self.edges) - 1
+
+    @property
+    def widest(self) -> int:
+        """Positions of the widest row: a document adds at most so many to one count."""
+        return 1 if self.edges is None else max(b - a for a, b in itertools.pairwise(self.edges))
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the counts, int32."""
+        tables = self.folds + self.nulls * self.null_folds
+        return CELL_BYTES * tables * self.rows * self.vocab_size
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self._asdict().items()
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "CountSettings":
+        """From plain values."""
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+
+
+def count_settings(
+    tokenizer: Tokenizer,
+    *,
+    length: int = 128,
+    edges: tuple[int, ...] | None = None,
+    folds: int = 16,
+    nulls: int = 20,
+    null_folds: int | None = None,
+    seed: int = 0,
+) -> CountSettings:
+    """Settings that were looked at.
+
+    Args:
+        tokenizer: from `jaxpe.data.open_tokenizer`.
+        length: positions of a document that are read.
+        edges: of bins of positions, from `jaxpe.position_bins`; every position when absent.
+        folds: an even number; more make finer intervals and take more memory.
+        nulls: corpora with shuffled positions, against which dimensions are judged; at least 2,
+            or 0 for none.
+        null_folds: an even number that divides folds: null corpora are halved in so many parts.
+            Default: 4 or 2.
+        seed: of the shuffles.
+
+    Raises:
+        InputError: a setting out of range.
+    """
+    added = len(tokenizer.prefix) + len(tokenizer.suffix)
+    _check(length >= max(2, added + 1), f"length is {length}", f"at least {max(2, added + 1)}")
+    _check(folds >= 2 and folds % 2 == 0, f"folds is {folds}", "an even number")
+    null_folds = (2 if folds % 4 else 4) if null_folds is None else null_folds
+    _check(nulls == 0 or nulls >= 2, f"nulls is {nulls}", "0 for none, or at least 2")
+    _check(
+        null_folds >= 2 and null_folds % 2 == 0 and folds % null_folds == 0,
+        f"null_folds is {null_folds}",
+        f"an even divisor of folds, which is {folds}",
+    )
+    _check(0 <= seed < 2**32, f"seed is {seed}", "a number in [0, 2**32)")
+    if edges is not None:
+        ascend = all(a < b for a, b in itertools.pairwise(edges))
+        ends = (edges[0], edges[-1]) if edges else None
+        _check(ascend and ends == (0, length), f"edges are {edges}", f"0, ascending to {length}")
+    return CountSettings(
+        tokenizer.name,
+        tokenizer.checksum,
+        length,
+        None if edges is None else tuple(int(edge) for edge in edges),
+        len(tokenizer.tokens),
+        tokenizer.exclude,
+        folds,
+        nulls,
+        null_folds,
+        seed,
+    )
+
+
+def _check(fine: bool, found: str, wanted: str) -> None:
+    if not fine:
+        raise InputError(f"{found}; pass {wanted}")
+
+
+def differences(one: CountSettings, other: CountSettings) -> list[str]:
+    """The settings that two counts do not share, in words."""
+    return [
+        f"{name} is {_short(a)} and {_short(b)}"
+        for name, a, b in zip(CountSettings._fields, one, other, strict=True)
+        if a != b
+    ]
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:40]}... (CRC-32 {zlib.crc32(text.encode()):08x})"

@@ -1,0 +1,146 @@
+"""Batches of tokens from shards, as a Grain pipeline whose place can be saved."""
+
+import copy
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import grain
+import numpy as np
+from jax.profiler import TraceAnnotation
+
+from jaxpe._errors import InputError
+from jaxpe.data._shards import Shard
+from jaxpe.data._tokenize import Tokenizer
+from jaxpe.data._types import TokenBatch
+
+
+class Reading(NamedTuple):
+    """Which documents are read, and how: shards, dealt out to parts."""
+
+    shards: Sequence[Shard]
+    text_field: str | None = None
+    batch_size: int = 4096
+    part: int = 0
+    parts: int = 1
+    skip_unreadable: bool = False
+
+
+def token_batches(
+    reading: Reading, tokenizer: Tokenizer, *, length: int, prefetch: int = 4
+) -> grain.IterDataset[TokenBatch]:
+    """The documents of shards as batches of tokens, tokenized in a thread of its own.
+
+    With several parts (processes), each reads every `parts`-th shard, or, where there are fewer
+    shards than parts, every `parts`-th document. The last batch is not full, perhaps empty; it
+    says what was read in all. Iterators have `get_state` and `set_state`, as Grain's have: from a
+    saved place the same documents follow.
+
+    Args:
+        reading: what is read.
+        tokenizer: from `open_tokenizer`.
+        length: positions to keep.
+        prefetch: batches that are made ahead.
+
+    Raises (while iterating):
+        InputError: a shard that cannot be read, by name. With `skip_unreadable` each is first
+            read to its end, and left out whole where that fails: `place["unreadable"]` tells why.
+    """
+
+    def tokenized(documents: tuple[list[str], dict[str, Any]]) -> TokenBatch:
+        texts, place = documents
+        with TraceAnnotation("tokenize"):
+            valid = np.arange(reading.batch_size) < len(texts)
+            filled = texts + [""] * (reading.batch_size - len(texts))
+            ids, mask = tokenizer.padded(filled, length=length)
+            mask &= valid[:, None]
+            return TokenBatch(np.where(mask, ids, 0), mask, valid, place)
+
+    return grain.experimental.ThreadPrefetchIterDataset(
+        _Documents(reading).map(tokenized), prefetch_buffer_size=prefetch
+    )
+
+
+def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
+    """A batch without a document, from before the first."""
+    shape = (reading.batch_size, length)
+    return TokenBatch(
+        np.zeros(shape, np.int32),
+        np.zeros(shape, bool),
+        np.zeros(reading.batch_size, bool),
+        _beginning(reading),
+    )
+
+
+def _beginning(reading: Reading) -> dict[str, Any]:
+    return {"shard": 0, "documents": [0] * len(reading.shards), "unreadable": {}}
+
+
+class _Documents(grain.IterDataset):
+    """Lists of texts, each with the place behind it."""
+
+    def __init__(self, reading: Reading):
+        super().__init__()
+        self._reading = reading
+
+    def __iter__(self) -> "_DocumentIterator":
+        return _DocumentIterator(self._reading)
+
+
+class _DocumentIterator(grain.DatasetIterator):
+    def __init__(self, reading: Reading):
+        super().__init__()
+        self._reading = reading
+        self.set_state(_beginning(reading))
+
+    def __next__(self) -> tuple[list[str], dict[str, Any]]:
+        if self._finished:
+            raise StopIteration
+        with TraceAnnotation("read"):
+            texts = list(itertools.islice(self._texts, self._reading.batch_size))
+        self._finished = len(texts) < self._reading.batch_size
+        return texts, self.get_state()
+
+    def get_state(self) -> dict[str, Any]:
+        return copy.deepcopy(self._state)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._state = copy.deepcopy(state)
+        self._finished = False
+        self._texts = self._read()
+
+    def _read(self) -> Iterator[str]:
+        """The texts from the place on; the place moves along."""
+        state, shards = self._state, self._reading.shards
+        for number in range(state["shard"], len(shards)):
+            state["shard"] = number
+            if self._is_left_out(number):
+                continue
+            for text in itertools.islice(self._own(number), state["documents"][number], None):
+                state["documents"][number] += 1
+                yield text
+
+    def _own(self, number: int) -> Iterator[str]:
+        """This part's documents of a shard."""
+        reading = self._reading
+        by_shard = len(reading.shards) >= reading.parts
+        if by_shard and number % reading.parts != reading.part:
+            return iter(())
+        documents = reading.shards[number].documents(text_field=reading.text_field)
+        return (
+            documents
+            if by_shard
+            else itertools.islice(documents, reading.part, None, reading.parts)
+        )
+
+    def _is_left_out(self, number: int) -> bool:
+        """A shard counts whole or not at all, so it is read through before its first document."""
+        state, shard = self._state, self._reading.shards[number]
+        if not self._reading.skip_unreadable or state["documents"][number]:
+            return False
+        try:
+            for _ in self._own(number):
+                pass
+        except InputError as error:
+            state["unreadable"][shard.identity] = str(error)
+        return shard.identity in state["unreadable"]

@@ -1,0 +1,162 @@
+"""Shards: the files of a corpus that may be larger than memory."""
+
+import glob
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxpe._errors import InputError, require
+from jaxpe.data import _export
+from jaxpe.data._files import ENDINGS, STANDARD_INPUT, iter_rows, json_document, text_ending
+from jaxpe.data._load import BUILT_IN, load_corpus
+from jaxpe.data._named import NAMED, named_file
+from jaxpe.data._types import Source, no_progress
+
+_ARRAY_RECORD = (".array_record", ".arrayrecord")
+_SUPPORTED = f"{', '.join(ENDINGS)} (each also with .gz), .array_record"
+_ENDS = 2**16  # bytes at either end of a file that its checksum is of
+_CHUNK = 1000
+
+
+class Shard(NamedTuple):
+    """A file of documents, or a built-in corpus.
+
+    - `path`: where it is, or the built-in name.
+    - `name`: the last part of the path.
+    - `bytes`: its size.
+    - `checksum`: CRC-32 of its first and last 64 kB: with name and size, which shard this is.
+    """
+
+    path: str
+    name: str
+    bytes: int
+    checksum: str
+
+    @property
+    def identity(self) -> str:
+        """The shard wherever its copies lie."""
+        return f"{self.name}, {self.bytes:,} bytes, CRC-32 {self.checksum}"
+
+    def documents(self, *, text_field: str | None = None) -> Iterator[str]:
+        """Its texts, one by one, without the blank ones.
+
+        Raises:
+            InputError: it cannot be read, at the place where it cannot.
+        """
+        if self.path in BUILT_IN:
+            return iter(load_corpus(self.path).documents)
+        if self.path.lower().endswith(_ARRAY_RECORD):
+            return _records(self.path, text_field)
+        if _export.is_exported(self.path):
+            return (row["text"].decode() for row in _export.iter_rows(self.path))
+        rows = iter_rows(self.path, text_field=text_field, progress=no_progress)
+        return (row.text for row in rows)
+
+
+def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) -> list[Shard]:
+    """The shards that paths, globs and built-in names stand for, each once, globs sorted.
+
+    Args:
+        sources: paths and globs (`**` goes into folders) of .txt, .tsv, .csv, .jsonl, each also
+            with .gz, of .array_record (a text, or with a text field a JSON object, a record), of
+            directories that `export_corpus` wrote; `stdlib`, `sst2`, `imdb`.
+        data_dir: as in `load_corpus`.
+
+    Raises:
+        InputError: nothing there, or of no such kind.
+
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("b.txt", "a.txt"):
+    ...     _ = (folder / name).write_text("To be, or not to be\\n")
+    >>> [shard.name for shard in find_shards([folder / "*.txt"])]
+    ['a.txt', 'b.txt']
+    """
+    found = {}
+    for source in map(os.fspath, sources):
+        for path in _paths(source, data_dir):
+            found.setdefault(os.path.realpath(path) if os.path.exists(path) else path, path)
+    if not found:
+        raise InputError(f"no shards; pass paths or globs of {_SUPPORTED}")
+    return [_shard(path) for path in found.values()]
+
+
+def _paths(source: str, data_dir: Source | None) -> Sequence[str]:
+    if source == STANDARD_INPUT:
+        raise InputError("standard input cannot be read again from its middle; pass a file")
+    if source in NAMED:
+        return [named_file(source, data_dir=data_dir) or source]
+    if source == "stdlib":
+        return [source]
+    # A file may have a star in its name.
+    paths = [source] if os.path.exists(source) else sorted(glob.glob(source, recursive=True))
+    if not paths:
+        raise InputError(f"no such file: {source}; pass paths or globs of {_SUPPORTED}")
+    for path in paths:
+        _check_kind(path)
+    return paths
+
+
+def _check_kind(path: str) -> None:
+    if _export.is_exported(path):
+        if _export.kind(path) == "text":
+            return
+        raise InputError(f"{path} holds token ids; pass text, which the tokenizer reads")
+    if Path(path).is_dir():
+        raise InputError(f"{path} is a directory; pass a glob of its files, such as {path}/*.jsonl")
+    if text_ending(path) is None and not path.lower().endswith(_ARRAY_RECORD):
+        raise InputError(f"{path}: unknown kind of file; supported are {_SUPPORTED}")
+
+
+def _shard(path: str) -> Shard:
+    if path in BUILT_IN:
+        content = json.dumps(load_corpus(path).documents).encode()
+        return Shard(path, path, len(content), f"{zlib.crc32(content):08x}")
+    folder, whole = Path(path), Path(path).name
+    files = sorted(folder.rglob("*.array_record*")) if folder.is_dir() else [folder]
+    try:
+        checksum, size = 0, 0
+        for file in files:
+            checksum, size = _ends(file, checksum), size + file.stat().st_size
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}; check its permissions") from error
+    return Shard(path, whole, size, f"{checksum:08x}")
+
+
+def _ends(path: Path, checksum: int) -> int:
+    """CRC-32 of the first and the last bytes of a file."""
+    with open(path, "rb") as file:
+        checksum = zlib.crc32(file.read(_ENDS), checksum)
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _ENDS))
+        return zlib.crc32(file.read(_ENDS), checksum)
+
+
+def _records(path: str, text_field: str | None) -> Iterator[str]:
+    """The texts of an ArrayRecord file."""
+    grain = require("grain", extra="data")
+    try:
+        source = grain.sources.ArrayRecordDataSource([path])
+        for start in range(0, len(source), _CHUNK):
+            chunk = range(start, min(start + _CHUNK, len(source)))
+            for number, record in zip(chunk, source.__getitems__([*chunk]), strict=True):
+                text = _decoded(record, f"{path}, record {number}", text_field)
+                if text.strip():
+                    yield text
+    except InputError:
+        raise
+    # The reader raises whatever its C++ part makes of a damaged file.
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be read: {error}; check that the file is whole and readable"
+        ) from error
+
+
+def _decoded(record: bytes, place: str, text_field: str | None) -> str:
+    try:
+        text = record.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place} is not UTF-8: {error}; write texts as UTF-8") from error
+    return text if text_field is None else json_document(text, place, text_field)
