@@ -8,7 +8,12 @@ OUT ?= report
 ARGS ?=
 WORKERS ?= 2
 
-.PHONY: report test lint types all unit notebooks clean
+.PHONY: report test lint types all unit notebooks distributed-test clean
+
+# Tests compile much of the same, in several processes and from one run to the next.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/$(VENV)/compiled
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
 report: $(VENV)/.installed-report
 	$(BIN)/jaxpe report '$(SOURCE)' --out '$(OUT)' $(ARGS)
@@ -31,6 +36,10 @@ unit: $(VENV)/.installed-test
 
 notebooks: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --nbmake --nbmake-timeout=600 notebooks
+
+# Two processes on this machine; `all` has it too.
+distributed-test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/counting/test_processes.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxpe needs Python >= 3.11, not " + sys.version.split()[0] + "; try make PYTHON=python3.12")'

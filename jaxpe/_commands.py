@@ -1,6 +1,7 @@
 """The commands of `jaxpe`: parse, call, print."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterable
@@ -43,7 +44,7 @@ from jaxpe.report import (
 
 
 def report(
-    source: Positional[str] | None = None,
+    source: Positional[str] = "stdlib",
     *,
     counts: Path | None = None,
     tokenizer: str = "words",
@@ -61,7 +62,7 @@ def report(
     """Measure what position means in a corpus, and write a report on it.
 
     Args:
-        source: stdlib (when absent), synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each
             also .gz) or .npy file, or - for lines on standard input.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length, and intervals come from its folds.
@@ -85,7 +86,7 @@ def report(
     prepare_directory(out)
     _remember_compilations()
     progress = _progress(Console(stderr=True))
-    options = {"dim": dim, "empty": empty or "drop", "splits": splits, "seed": seed}
+    options: dict[str, Any] = {"dim": dim, "empty": empty or "drop", "splits": splits, "seed": seed}
     if counts is not None:
         _refuse_beside_counts(source, tokenizer, length, special, text_field)
         from jaxpe.counting import read_counts
@@ -95,7 +96,7 @@ def report(
         analysis = analyse_counts(stored, **options, progress=progress)
     else:
         corpus = load_tokens(
-            source or "stdlib",
+            source,
             tokenizer=tokenizer,
             length=length,
             special=special,
@@ -179,6 +180,8 @@ def count(
     _remember_compilations()
     from jaxpe import _count, counting
 
+    if memory is not None and not 0 < memory < math.inf:
+        raise InputError(f"--memory is {memory}; pass gigabytes, such as 16")
     if distributed or coordinator or processes is not None or process is not None:
         counting.start_processes(coordinator, processes=processes, process=process)
     console = Console(stderr=True, quiet=jax.process_index() > 0)
@@ -510,11 +513,11 @@ def _progress(console: Console):
 
 
 def _refuse_beside_counts(
-    source: str | None, tokenizer: str, length: int | None, special: bool, text_field: str | None
+    source: str, tokenizer: str, length: int | None, special: bool, text_field: str | None
 ) -> None:
     """Counts bring all of these."""
     given = {
-        "a source": source is not None,
+        "a source": source != "stdlib",
         "--tokenizer": tokenizer != "words",
         "--length": length is not None,
         "--special": special,

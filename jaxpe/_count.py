@@ -11,9 +11,9 @@ import jax
 
 import jaxpe
 from jaxpe._errors import InputError
-from jaxpe.counting import StoredCounts, count_settings, count_shards
+from jaxpe.counting import StoredCounts, count_settings, count_shards, is_counted
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, vocabulary_of
-from jaxpe.data._tokenize import vocabulary_occurs
+from jaxpe.data._tokenize import UNKNOWN, vocabulary_occurs
 
 _VOCABULARY = "vocabulary.json"
 
@@ -36,11 +36,10 @@ def run(
 ) -> StoredCounts:
     """Find the shards and the tokenizer, look at the settings, and count."""
     shards = find_shards(sources, data_dir=data_dir)
-    opened = _tokenizer(
-        shards, out, tokenizer, vocab, max_vocab, special, settings["length"], options, say
-    )
     edges = None if bins is None else _edges(settings["length"], bins, spacing)
-    chosen = count_settings(opened, edges=edges, **settings)
+    settings = {**settings, "edges": edges}
+    opened = _tokenizer(shards, out, tokenizer, vocab, max_vocab, special, settings, options, say)
+    chosen = count_settings(opened, **settings)
     profile = jax.profiler.trace(str(trace)) if trace else contextlib.nullcontext()
     with profile:
         return count_shards(shards, out, tokenizer=opened, settings=chosen, say=say, **options)
@@ -53,7 +52,7 @@ def _tokenizer(
     vocab: Path | None,
     max_vocab: int | None,
     special: bool,
-    length: int,
+    settings: Mapping[str, Any],
     options: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> Tokenizer:
@@ -65,15 +64,20 @@ def _tokenizer(
     if vocab is not None:
         if max_vocab is not None:
             raise InputError("vocab is there already; leave max_vocab out")
-        return open_tokenizer(name, vocabulary=_read_vocabulary(vocab)["tokens"])
+        return open_tokenizer(name, special=special, vocabulary=_read_vocabulary(vocab)["tokens"])
+    # What is wrong with the options is told before the first pass.
+    count_settings(open_tokenizer(name, special=special, vocabulary=[UNKNOWN]), **settings)
     made = out / _VOCABULARY
     wanted = {
         "tokenizer": name,
-        "length": length,
+        "length": settings["length"],
         "max_vocab": max_vocab,
+        "text_field": options["text_field"],
         "shards": [shard.identity for shard in shards],
     }
     if not made.is_file() or _read_vocabulary(made) | wanted != _read_vocabulary(made):
+        if is_counted(out):
+            raise InputError(f"{out} holds other counts, of another vocabulary; pass another --out")
         _make_vocabulary(shards, made, wanted, options, say)
     return open_tokenizer(name, special=special, vocabulary=_read_vocabulary(made)["tokens"])
 
@@ -120,8 +124,9 @@ def _readable(shard: Shard, options: Mapping[str, Any]) -> Iterator[str]:
 def _read_vocabulary(path: Path) -> dict[str, Any]:
     """What `jaxpe count` wrote, or just tokens: a JSON list, or text with one a line."""
     try:
-        text = path.read_text(encoding="utf-8")
-        value = json.loads(text) if path.suffix == ".json" else text.splitlines()
+        text = path.read_text(encoding="utf-8-sig")
+        # Not splitlines, which splits at characters that are tokens, such as U+2028.
+        value = json.loads(text) if path.suffix == ".json" else [*filter(None, text.split("\n"))]
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} is no vocabulary ({error}); pass the {_VOCABULARY} of a count, or text with "

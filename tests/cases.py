@@ -129,9 +129,24 @@ def _share(counts):
     return counts.merged().tokens[0, 0].astype(float) / counts.documents.astype(float)
 
 
+def _sparse_cells(rng):
+    """Full tables: how many cells are occupied is a shape."""
+    tokens = rng.integers(1, 9, (3, N, VOCAB), dtype=np.int32)
+    counts = geometry.PositionCounts(tokens, np.int32(99), np.int32(0))
+    return tuple(map(np.asarray, geometry.sparse_counts(counts, block=4)))
+
+
+def _of_sparse(function):
+    return lambda *fields: function(geometry.SparseCounts(*fields))
+
+
 CASES: dict[str, Case] = {
     "count_tokens": Case(lambda ids, mask: _counts(ids, mask=mask, exclude=(3,)), _masked_ids),
     "count_tokens_in_folds": Case(lambda ids, mask: _counts(ids, mask=mask, folds=3), _masked_ids),
+    "add_documents": Case(
+        lambda ids, mask: geometry.add_documents(_counts(ids, folds=3), ids, mask=mask), _masked_ids
+    ),
+    "jackknife": Case(lambda ids: geometry.jackknife(_share, _counts(ids, folds=3)), _ids),
     "content_labels": Case(geometry.content_labels, _ids),
     "fold_of_documents": Case(
         lambda ids, mask: geometry.fold_of_documents(ids, mask, folds=3), _masked_ids
@@ -152,9 +167,41 @@ CASES: dict[str, Case] = {
     "distances_from_gram": Case(geometry.distances_from_gram, _gram, total),
     "gram_matrix": Case(geometry.gram_matrix, _targets, total),
     "hellinger_gram": Case(geometry.hellinger_gram, _mu, total),
+    "hellinger_gram_of_sparse_counts": Case(_of_sparse(geometry.hellinger_gram), _sparse_cells),
+    "hellinger_distances_of_sparse_counts": Case(
+        _of_sparse(geometry.hellinger_distances), _sparse_cells
+    ),
+    "split_half_geometry_of_sparse_counts": Case(
+        _of_sparse(lambda c: geometry.split_half_geometry(c, key=jax.random.key(0), splits=3)),
+        _sparse_cells,
+    ),
+    "noise_floor_of_sparse_counts": Case(_of_sparse(geometry.noise_floor), _sparse_cells),
+    "classical_mds_from_counts": Case(
+        _of_sparse(lambda c: geometry.classical_mds_from_counts(c, dim=2, tolerance=1e-9)[:2]),
+        _sparse_cells,
+    ),
     "classical_mds": Case(lambda D: geometry.classical_mds(D, dim=2), _targets, rotation_invariant),
     "classical_mds_from_gram": Case(
         lambda B: geometry.classical_mds_from_gram(B, dim=2), _gram, rotation_invariant
+    ),
+    "classical_mds_from_points": Case(
+        lambda X: geometry.classical_mds_from_points(X, dim=2), _points, rotation_invariant
+    ),
+    "classical_mds_from_points_by_krylov": Case(
+        lambda X: geometry.classical_mds_from_points(X, dim=2, method="krylov", tolerance=1e-9),
+        _points,
+        rotation_invariant,
+    ),
+    "classical_mds_from_points_by_landmarks": Case(
+        lambda X: geometry.classical_mds_from_points(X, dim=2, method="landmark"),
+        _points,
+        rotation_invariant,
+    ),
+    "principal_eigenpairs": Case(
+        lambda B: geometry.principal_eigenpairs(
+            lambda Y: B @ Y, N, dim=2, dtype=B.dtype, tolerance=1e-9
+        ).eigenvalues,
+        _gram,
     ),
     "information_optimal_encoding": Case(
         lambda ids, mask: geometry.information_optimal_encoding(
@@ -303,6 +350,9 @@ CASES: dict[str, Case] = {
 
 # Public functions without a row, and why.
 EXEMPT = {
+    "empty_counts": "sizes in, zeros out",
+    "sparse_counts": "eager: how many cells are occupied is a shape",
+    "sparse_counts_from_cells": "eager: how many cells are occupied is a shape",
     "pad_documents": "ragged Python lists in, NumPy out",
     "inverse_frequencies": "a float64 NumPy constant, made at trace time",
     "rope_frequencies": "float64 NumPy constants, made at trace time",

@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 
 import jaxpe
+import jaxpe.counting
 import jaxpe.extrapolation
 
 ROOT = Path(__file__).parent.parent
@@ -47,11 +48,11 @@ def test_links_lead_somewhere(target):
 
 def test_the_commands_named_exist():
     makefile = (ROOT / "Makefile").read_text()
-    for command in re.findall(r"^make (\w+)", README, re.MULTILINE):
+    for command in re.findall(r"^make ([\w-]+)", README, re.MULTILINE):
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
     from jaxpe import _commands
 
-    commands = "report|export|encodings|train|audit|spectral|extrapolate"
+    commands = "report|count|merge|export|encodings|train|audit|spectral|extrapolate"
     for command in set(re.findall(rf"`?jaxpe ({commands})", README)):
         assert callable(getattr(_commands, command))
     for option in set(
@@ -74,6 +75,7 @@ def test_every_public_name_is_documented_with_an_example():
             jaxpe.nn,
             jaxpe.training,
             jaxpe.data,
+            jaxpe.counting,
             jaxpe.spectral,
             jaxpe.extrapolation,
         )

@@ -9,6 +9,7 @@ from jaxpe.counting.settings import count_settings as count_settings
 from jaxpe.counting.state import count_mesh as count_mesh
 from jaxpe.counting.stored import CountedShard as CountedShard
 from jaxpe.counting.stored import StoredCounts as StoredCounts
+from jaxpe.counting.stored import is_counted as is_counted
 from jaxpe.counting.stored import merge_counts as merge_counts
 from jaxpe.counting.stored import read_counts as read_counts
 from jaxpe.counting.stored import write_counts as write_counts

@@ -13,7 +13,14 @@ _RUNTIME = 2**29  # Python, JAX, batches on their way
 
 
 def needed_bytes(settings: CountSettings) -> int:
-    """Memory that a count will take on this host."""
+    """Memory that a count will take on this host.
+
+    >>> from jaxpe.counting import count_settings
+    >>> from jaxpe.data import open_tokenizer
+    >>> settings = count_settings(open_tokenizer("bytes"), length=4096, nulls=0)
+    >>> f"{needed_bytes(settings) / 1e9:.1f} GB"
+    '0.7 GB'
+    """
     return _COPIES * settings.bytes + _RUNTIME
 
 
@@ -31,7 +38,7 @@ def available_bytes() -> int | None:
 
 def device_bytes() -> int | None:
     """Memory of the accelerators of this process together; None for those without their own."""
-    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.local_devices()]
+    limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]
     return sum(limits) if all(limits) else None
 
 
@@ -44,8 +51,13 @@ def check_memory(settings: CountSettings, *, limit: int | None = None) -> None:
 
     Raises:
         InputError: more is needed than there is.
+
+    >>> from jaxpe.counting import count_settings
+    >>> from jaxpe.data import open_tokenizer
+    >>> check_memory(count_settings(open_tokenizer("bytes")), limit=10**9)
     """
-    checks = [(needed_bytes(settings), limit or available_bytes(), "memory")]
+    free = available_bytes() if limit is None else limit
+    checks = [(needed_bytes(settings), free, "memory")]
     checks += [(settings.bytes, device_bytes(), "memory of the devices")]
     for needed, there, what in checks:
         if there is not None and needed > there:

@@ -32,6 +32,10 @@ def start_processes(
 
     Raises:
         InputError: some of the three are missing, out of range, or the others do not come.
+
+    >>> start_processes("10.0.0.1:1234", processes=2, process=2)
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: process is 2; pass a number from 0 to 1
     """
     given = (coordinator, processes, process)
     if any(value is None for value in given) and any(value is not None for value in given):
@@ -39,6 +43,8 @@ def start_processes(
             "coordinator, processes and process go together; pass all three, such as "
             "10.0.0.1:1234, 2 and 0, or none where a cluster manager knows"
         )
+    if processes is not None and processes < 1:
+        raise InputError(f"processes is {processes}; pass at least 1")
     if processes is not None and process is not None and not 0 <= process < processes:
         raise InputError(f"process is {process}; pass a number from 0 to {processes - 1}")
     try:

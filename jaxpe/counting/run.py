@@ -1,5 +1,6 @@
 """From shards to counts: read, tokenize, count on the devices, save, go on after a kill."""
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from jaxpe._checkpoints import Checkpoints
 from jaxpe._errors import InputError, require
 from jaxpe.counting.memory import check_memory
 from jaxpe.counting.processes import from_all
-from jaxpe.counting.settings import CountSettings
+from jaxpe.counting.settings import CountSettings, differences
 from jaxpe.counting.state import (
     DOCUMENTS,
     CountState,
@@ -26,10 +27,15 @@ from jaxpe.counting.state import (
     total,
     zero_state,
 )
-from jaxpe.counting.stored import CountedShard, StoredCounts, is_counted, read_counts, write_counts
+from jaxpe.counting.stored import (
+    INT32_MAX,
+    CountedShard,
+    StoredCounts,
+    is_counted,
+    read_counts,
+    write_counts,
+)
 from jaxpe.data import Shard, TokenBatch, Tokenizer
-
-_INT32_MAX = 2**31 - 1
 
 
 def count_shards(
@@ -70,6 +76,18 @@ def count_shards(
     Raises:
         InputError: too little memory or disk, an unreadable shard, no documents, or a folder that
             holds other counts.
+
+    >>> import pathlib, tempfile
+    >>> from jaxpe.counting import count_settings
+    >>> from jaxpe.data import find_shards, open_tokenizer
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.txt").write_text("to be\\nor not\\nto be\\n")
+    >>> words = open_tokenizer(vocabulary=["to", "be", "[UNK]"])
+    >>> settings = count_settings(words, length=2, folds=4, nulls=0)
+    >>> shards = find_shards([folder / "*.txt"])
+    >>> stored = count_shards(shards, folder, tokenizer=words, settings=settings)
+    >>> stored.counts.merged().tokens.tolist()
+    [[2, 0, 1], [0, 2, 1]]
     """
     require("grain", extra="data")
     mesh = count_mesh() if mesh is None else mesh
@@ -77,15 +95,17 @@ def count_shards(
     check_memory(settings, limit=memory)
     directory = Path(directory)
     if is_counted(directory):
+        stored = _same(read_counts(directory), settings, shards, text_field, directory)
         say(f"{directory} holds these counts already")
-        return _same(read_counts(directory), settings, shards, directory)
+        _forget_state(directory)
+        return stored
     from jaxpe.data._batches import Reading, empty_batch, token_batches  # brings Grain
 
     part, parts = jax.process_index(), jax.process_count()
     reading = Reading(shards, text_field, batch_size, part, parts, skip_unreadable)
-    stream = iter(token_batches(reading, tokenizer, length=settings.length))
+    batches = contextlib.closing(iter(token_batches(reading, tokenizer, length=settings.length)))
     config = _config(settings, reading, mesh)
-    with Checkpoints(directory / "state", config=config) as checkpoints:
+    with batches as stream, Checkpoints(directory / "state", config=config) as checkpoints:
         found = checkpoints.restore(abstract_state(settings, mesh), stream)
         state, step = found if found else (zero_state(settings, mesh), 0)
         if found:
@@ -94,21 +114,25 @@ def count_shards(
         adder = batch_adder(settings, mesh)
         while not _all_read(feed, settings, say):
             if feed.began:
-                checkpoints.save(step, state, stream)
+                _save(checkpoints, step, state, stream)
             state, step = _add(state, step, feed, adder, save_every)
-    counts, nulls = total(state, settings, mesh)
+    table, nulls, documents = total(state, settings, mesh)
     del state
-    stored = StoredCounts(
-        counts, nulls, settings, tokenizer.tokens, _counted(shards, from_all(feed.place))
-    )
-    if not int(counts.documents):
-        raise InputError(f"no documents in {len(shards)} shards; pass files with text")
+    read = _counted(shards, from_all(feed.place))
+    stored = StoredCounts(table, nulls, documents, settings, tokenizer.tokens, read, text_field)
+    if not table.any():
+        what = "tokens" if documents else "documents"
+        raise InputError(f"no {what} in {len(shards)} shards; pass files with text")
     if part == 0:
         write_counts(stored, directory)
     from_all("written")
-    if part == 0:
-        shutil.rmtree(directory / "state", ignore_errors=True)
+    _forget_state(directory)
     return stored
+
+
+def _forget_state(directory: Path) -> None:
+    if jax.process_index() == 0:
+        shutil.rmtree(directory / "state", ignore_errors=True)
 
 
 class _Feed:
@@ -173,14 +197,15 @@ def _all_read(feed: _Feed, settings: CountSettings, say: Callable[[str], None]) 
     everyone = from_all(about)
     for problem in filter(None, (one["problem"] for one in everyone)):
         raise InputError(
-            f"{problem}. What was counted is kept: repair it and run again, or start anew in "
-            "another folder with --skip-unreadable"
+            f"{problem}. What was counted is kept: where the files stay as they are (a disk, a "
+            "network, a permission), run the same again; otherwise start anew in another folder, "
+            "with --skip-unreadable if shards that cannot be read are to be left out"
         )
     documents = sum(sum(one["place"]["documents"]) for one in everyone)
-    if documents * settings.widest > _INT32_MAX:
+    if documents * settings.widest > INT32_MAX:
         raise InputError(
             f"{documents:,} documents in bins of up to {settings.widest:,} positions may exceed "
-            f"{_INT32_MAX:,} in one count; count parts of the shards, or pass narrower bins"
+            f"{INT32_MAX:,} in one count; count parts of the shards, or pass narrower bins"
         )
     if feed.began:
         pace = sum(one["read"] for one in everyone) / (time.perf_counter() - feed.started)
@@ -188,11 +213,22 @@ def _all_read(feed: _Feed, settings: CountSettings, say: Callable[[str], None]) 
     return all(one["finished"] for one in everyone)
 
 
+def _save(checkpoints: Checkpoints, step: int, state: CountState, stream: Any) -> None:
+    try:
+        checkpoints.save(step, state, stream)
+    except (OSError, ValueError) as error:  # the latter from the writer of arrays
+        raise InputError(
+            f"cannot save into {checkpoints.directory} ({error}): make room, and run the same "
+            "again; what was saved before is kept"
+        ) from error
+
+
 def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
     """What a state depends on, beyond the documents."""
     return {
         **settings.to_json(),
-        "shards": [shard.identity for shard in reading.shards],
+        # One by one, so that a message names the one that differs and not a thousand others.
+        **{f"shard {number}": shard.identity for number, shard in enumerate(reading.shards)},
         "batch_size": reading.batch_size,
         "processes": reading.parts,
         "skip_unreadable": reading.skip_unreadable,
@@ -202,12 +238,18 @@ def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]
 
 
 def _same(
-    stored: StoredCounts, settings: CountSettings, shards: Sequence[Shard], directory: Path
+    stored: StoredCounts,
+    settings: CountSettings,
+    shards: Sequence[Shard],
+    text_field: str | None,
+    directory: Path,
 ) -> StoredCounts:
     """Counts that are there already, refused where they are not those that are asked for."""
     found = differences(stored.settings, settings)
     if [shard.identity for shard in stored.shards] != [shard.identity for shard in shards]:
         found.append("the shards differ")
+    if stored.text_field != text_field:
+        found.append(f"text_field is {stored.text_field} and {text_field}")
     if found:
         raise InputError(f"{directory} holds other counts: {'; '.join(found)}; pass another folder")
     return stored
@@ -220,8 +262,8 @@ def _counted(shards: Sequence[Shard], places: Sequence[dict[str, Any]]) -> tuple
         unreadable |= place["unreadable"]
     documents = np.sum([place["documents"] for place in places], axis=0, dtype=int)
     return tuple(
-        CountedShard(shard.identity, int(number), unreadable.get(shard.identity))
-        for shard, number in zip(shards, documents, strict=True)
+        CountedShard(shard.identity, int(number), unreadable.get(str(index)))
+        for index, (shard, number) in enumerate(zip(shards, documents, strict=True))
     )
 
 

@@ -60,7 +60,11 @@ class CountSettings(NamedTuple):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "CountSettings":
         """From plain values."""
-        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+        return cls(**plain)
 
 
 def count_settings(
@@ -79,7 +83,7 @@ def count_settings(
         tokenizer: from `jaxpe.data.open_tokenizer`.
         length: positions of a document that are read.
         edges: of bins of positions, from `jaxpe.position_bins`; every position when absent.
-        folds: an even number; more make finer intervals and take more memory.
+        folds: an even number, at least 4; more make finer intervals and take more memory.
         nulls: corpora with shuffled positions, against which dimensions are judged; at least 2,
             or 0 for none.
         null_folds: an even number that divides folds: null corpora are halved in so many parts.
@@ -88,10 +92,16 @@ def count_settings(
 
     Raises:
         InputError: a setting out of range.
+
+    >>> from jaxpe.data import open_tokenizer
+    >>> settings = count_settings(open_tokenizer("bytes"), length=32)
+    >>> settings.rows, settings.vocab_size, settings.null_folds
+    (32, 256, 4)
     """
     added = len(tokenizer.prefix) + len(tokenizer.suffix)
     _check(length >= max(2, added + 1), f"length is {length}", f"at least {max(2, added + 1)}")
-    _check(folds >= 2 and folds % 2 == 0, f"folds is {folds}", "an even number")
+    # A jackknife leaves out one fold, and the others are halved.
+    _check(folds >= 4 and folds % 2 == 0, f"folds is {folds}", "an even number, at least 4")
     null_folds = (2 if folds % 4 else 4) if null_folds is None else null_folds
     _check(nulls == 0 or nulls >= 2, f"nulls is {nulls}", "0 for none, or at least 2")
     _check(

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ from jaxtyping import Bool, Int
 from jaxpe.counting.settings import CountSettings
 from jaxpe.data import TokenBatch
 from jaxpe.geometry.counts import (
-    PositionCounts,
     fold_of_documents,
     permute_within_documents,
     scatter_add,
@@ -31,12 +30,13 @@ class CountState(NamedTuple):
     Attributes:
         tokens: int32 `[parts, folds, rows, vocab]`; the vocabulary is rounded up to a multiple of
             the devices that share it.
-        nulls: int32 `[parts, nulls * null_folds, rows, vocab]`.
+        nulls: int32 `[parts, nulls * null_folds, rows, vocab]`; None without, since Orbax writes no
+            empty arrays.
         documents: int32 `[parts]`.
     """
 
     tokens: Int[Array, "parts folds rows vocab"]
-    nulls: Int[Array, "parts nulls rows vocab"]
+    nulls: Int[Array, "parts nulls rows vocab"] | None
     documents: Int[Array, " parts"]
 
 
@@ -46,6 +46,11 @@ def count_mesh(*, parts: int | None = None) -> Mesh:
     Args:
         parts: of the documents; default: one for each process, so that its devices share the
             vocabulary and nothing crosses between processes until the end.
+
+    Raises `ValueError` where the devices do not make so many parts of equal size.
+
+    >>> count_mesh().axis_names
+    ('documents', 'vocabulary')
     """
     devices = np.array(jax.devices())
     parts = jax.process_count() if parts is None else parts
@@ -61,12 +66,12 @@ def abstract_state(settings: CountSettings, mesh: Mesh) -> CountState:
     vocab = -(-settings.vocab_size // sharers) * sharers
     null_tables = settings.nulls * settings.null_folds
 
-    def table(*shape: int, spec: PartitionSpec = _TABLE) -> jax.ShapeDtypeStruct:
+    def table(*shape: int, spec: PartitionSpec = _TABLE) -> Any:
         return jax.ShapeDtypeStruct(shape, np.int32, sharding=NamedSharding(mesh, spec))
 
     return CountState(
         table(parts, settings.folds, settings.rows, vocab),
-        table(parts, null_tables, settings.rows, vocab),
+        table(parts, null_tables, settings.rows, vocab) if null_tables else None,
         table(parts, spec=_SPLIT),
     )
 
@@ -87,7 +92,7 @@ def batch_adder(
     A batch holds the rows of this process. Devices that share the vocabulary see the same
     documents and each keeps the counts of its own words, so no device waits for another.
     """
-    specs = CountState(_TABLE, _TABLE, _SPLIT)
+    specs: Any = CountState._make((_TABLE, _TABLE, _SPLIT))
     add = functools.partial(_add_local, settings=settings)
     step = jax.jit(
         jax.shard_map(
@@ -135,11 +140,11 @@ def _add_local(
         return scattered(table, moved, number * settings.null_folds + fold % settings.null_folds)
 
     tokens = scattered(state.tokens[0], ids, fold)
-    nulls = state.nulls[0]
-    if settings.nulls:
-        nulls = jax.lax.fori_loop(0, settings.nulls, shuffled, nulls)
+    nulls = state.nulls
+    if nulls is not None:
+        nulls = jax.lax.fori_loop(0, settings.nulls, shuffled, nulls[0])[None]
     documents = state.documents + jnp.sum(valid, dtype=jnp.int32)
-    return CountState(tokens[None], nulls[None], documents), jnp.sum(counted)[None]
+    return CountState(tokens[None], nulls, documents), jnp.sum(counted)[None]
 
 
 def _row_of_position(settings: CountSettings) -> Int[np.ndarray, " n"]:
@@ -152,16 +157,20 @@ def _row_of_position(settings: CountSettings) -> Int[np.ndarray, " n"]:
 
 def total(
     state: CountState, settings: CountSettings, mesh: Mesh
-) -> tuple[PositionCounts, Int[np.ndarray, "nulls folds rows vocab"]]:
-    """The counts of all parts as one, in the memory of the host, and those of the null corpora."""
+) -> tuple[
+    Int[np.ndarray, "folds rows vocab"], Int[np.ndarray, "nulls null_folds rows vocab"], int
+]:
+    """Counts, those of the null corpora, and documents of all parts as one, on the host."""
     shared = NamedSharding(mesh, PartitionSpec(None, None, VOCABULARY))
     everywhere = NamedSharding(mesh, PartitionSpec())
     summed = jax.jit(_summed, out_shardings=shared)
-    tokens, nulls = (_gathered(summed(part), settings) for part in (state.tokens, state.nulls))
+    tokens = _gathered(summed(state.tokens), settings)
+    nulls = np.zeros(0, np.int32)
+    if state.nulls is not None:
+        nulls = _gathered(summed(state.nulls), settings)
     documents = jax.jit(_summed, out_shardings=everywhere)(state.documents)
-    documents = np.asarray(documents.addressable_data(0))
     shape = (settings.nulls, settings.null_folds, settings.rows, settings.vocab_size)
-    return PositionCounts(tokens, documents, np.zeros((), np.int32)), nulls.reshape(shape)
+    return tokens, nulls.reshape(shape), int(documents.addressable_data(0))
 
 
 def _summed(parts: Array) -> Array:

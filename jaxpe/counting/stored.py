@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Int32
 
 from jaxpe._errors import InputError
 from jaxpe.counting.settings import CountSettings, differences
@@ -17,7 +18,7 @@ from jaxpe.geometry import PositionCounts
 
 _COUNTS, _ABOUT = "counts.npz", "counts.json"
 _FORMAT = 1
-_MOST_DOCUMENTS = 2**31 - 1
+INT32_MAX = 2**31 - 1
 _CHUNK = 2**20
 
 
@@ -32,18 +33,28 @@ class CountedShard(NamedTuple):
 class StoredCounts(NamedTuple):
     """Counts of a corpus with all that is needed to add to them and to report on them.
 
-    - `counts`: in folds, tokens `[folds, rows, vocab]`.
+    - `table`: int32 `[folds, rows, vocab]`.
     - `nulls`: int32 `[nulls, null_folds, rows, vocab]`, positions shuffled inside documents.
+    - `documents`: how many were counted.
     - `settings`: how it was counted.
     - `tokens`: the text of each id.
     - `shards`: what was read.
+    - `text_field`: the column or key that held the text.
     """
 
-    counts: PositionCounts
-    nulls: Int[np.ndarray, "nulls folds rows vocab"]
+    table: Int32[np.ndarray, "folds rows vocab"]
+    nulls: Int32[np.ndarray, "nulls null_folds rows vocab"]
+    documents: int
     settings: CountSettings
     tokens: list[str]
     shards: tuple[CountedShard, ...]
+    text_field: str | None = None
+
+    @property
+    def counts(self) -> PositionCounts:
+        """The counts in folds, for the geometry."""
+        zero = jnp.zeros((), jnp.int32)
+        return PositionCounts(jnp.asarray(self.table), jnp.int32(self.documents), zero)
 
     @property
     def unreadable(self) -> list[CountedShard]:
@@ -58,19 +69,33 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
 
     Raises:
         InputError: no room or no permission; what was there before is still there.
+
+    >>> import tempfile
+    >>> from jaxpe.counting import count_settings
+    >>> from jaxpe.data import open_tokenizer
+    >>> words = open_tokenizer(vocabulary=["to", "be"])
+    >>> settings = count_settings(words, length=2, folds=4, nulls=0)
+    >>> table = np.ones((4, 2, 2), np.int32)
+    >>> nulls = np.zeros((0, 4, 2, 2), np.int32)
+    >>> stored = StoredCounts(table, nulls, 8, settings, words.tokens, ())
+    >>> folder = write_counts(stored, tempfile.mkdtemp())
+    >>> read_counts(folder).counts.documents.item()
+    8
     """
     directory = Path(directory)
-    tables = {f"fold_{i}": table for i, table in enumerate(stored.counts.tokens)}
+    tables = {f"fold_{i}": table for i, table in enumerate(stored.table)}
     for number, null in enumerate(stored.nulls):
         tables |= {f"null_{number}_fold_{i}": table for i, table in enumerate(null)}
     with _writing(directory, _COUNTS) as part:
         with open(part, "wb") as file:
-            np.savez_compressed(file, **_sparse(tables))
+            arrays: dict[str, Any] = _sparse(tables)
+            np.savez_compressed(file, **arrays)
         checksum = _checksum(part)
     about = {
         "format": _FORMAT,
-        "documents": int(stored.counts.documents),
+        "documents": stored.documents,
         "settings": stored.settings.to_json(),
+        "text_field": stored.text_field,
         "shards": [shard._asdict() for shard in stored.shards],
         "tokens": stored.tokens,
         "checksum": checksum,
@@ -85,10 +110,15 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
 
     Raises:
         InputError: none there, not whole, or of another version.
+
+    >>> import tempfile
+    >>> read_counts(tempfile.mkdtemp())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: ... holds no counts ...; pass a folder that jaxpe count wrote
     """
     directory = Path(directory)
     about = _about(directory)
-    settings = CountSettings.from_json(about["settings"])
+    settings = about["settings"]
     shape = settings.rows, settings.vocab_size
     try:
         if _checksum(directory / _COUNTS) != about["checksum"]:
@@ -105,16 +135,23 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
             f"{directory / _COUNTS} cannot be read: {error}; count again, or copy it again"
         ) from error
     return StoredCounts(
-        PositionCounts(np.stack(tokens), np.int32(about["documents"]), np.int32(0)),
+        np.stack(tokens),
         np.reshape(nulls, (settings.nulls, settings.null_folds, *shape)).astype(np.int32),
+        about["documents"],
         settings,
         about["tokens"],
-        tuple(CountedShard(**shard) for shard in about["shards"]),
+        about["shards"],
+        about.get("text_field"),
     )
 
 
 def is_counted(directory: str | os.PathLike[str]) -> bool:
-    """Whether the folder holds counts."""
+    """Whether the folder holds counts.
+
+    >>> import tempfile
+    >>> is_counted(tempfile.mkdtemp())
+    False
+    """
     return (Path(directory) / _ABOUT).is_file()
 
 
@@ -128,6 +165,17 @@ def merge_counts(parts: Sequence[StoredCounts], *, names: Sequence[str] = ()) ->
     Raises:
         InputError: another tokenizer or setting, a shard that two of them counted, or more
             documents than int32 holds.
+
+    >>> from jaxpe.counting import count_settings
+    >>> from jaxpe.data import open_tokenizer
+    >>> words = open_tokenizer(vocabulary=["to", "be"])
+    >>> settings = count_settings(words, length=2, folds=4, nulls=0)
+    >>> table = np.ones((4, 2, 2), np.int32)
+    >>> nulls = np.zeros((0, 4, 2, 2), np.int32)
+    >>> shards = [(CountedShard(name, 8),) for name in ("a", "b")]
+    >>> parts = [StoredCounts(table, nulls, 8, settings, words.tokens, read) for read in shards]
+    >>> merge_counts(parts).counts.per_position[0].tolist()
+    [4, 4]
     """
     names = list(names) or [f"part {number}" for number in range(len(parts))]
     if len(parts) < 2:
@@ -143,16 +191,17 @@ def merge_counts(parts: Sequence[StoredCounts], *, names: Sequence[str] = ()) ->
                 "with the same tokenizer and settings"
             )
     _refuse_twice(parts, names)
-    documents = sum(int(part.counts.documents) for part in parts)
-    if documents > _MOST_DOCUMENTS:
-        raise InputError(f"{documents:,} documents; one count holds at most {_MOST_DOCUMENTS:,}")
-    tokens, nulls = first.counts.tokens.copy(), first.nulls.copy()
+    documents, most = sum(part.documents for part in parts), INT32_MAX // first.settings.widest
+    if documents > most:
+        raise InputError(f"{documents:,} documents; these counts hold at most {most:,}")
+    table, nulls = first.table.copy(), first.nulls.copy()
     for part in others:
-        tokens += part.counts.tokens
+        table += part.table
         nulls += part.nulls
     return first._replace(
-        counts=PositionCounts(tokens, np.int32(documents), np.int32(0)),
+        table=table,
         nulls=nulls,
+        documents=documents,
         shards=tuple(shard for part in parts for shard in part.shards),
     )
 
@@ -161,15 +210,12 @@ def _refuse_twice(parts: Sequence[StoredCounts], names: Sequence[str]) -> None:
     """No shard may count in two parts; one that was left out in one may count in the other."""
     seen: dict[str, str] = {}
     for part, name in zip(parts, names, strict=True):
-        for shard in part.shards:
-            if shard.unreadable is not None or not shard.documents:
-                continue
-            if shard.identity in seen:
-                raise InputError(
-                    f"{shard.identity} is counted in {seen[shard.identity]} and in {name}; "
-                    "leave one of them out"
-                )
-            seen[shard.identity] = name
+        counted = {shard.identity for shard in part.shards if shard.documents}
+        for identity in sorted(counted & seen.keys()):
+            raise InputError(
+                f"{identity} is counted in {seen[identity]} and in {name}; leave one of them out"
+            )
+        seen |= dict.fromkeys(counted, name)
 
 
 def _sparse(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -199,7 +245,9 @@ def _about(directory: Path) -> dict[str, Any]:
             raise InputError(
                 f"{directory} holds counts of format {about['format']}, not {_FORMAT}; count again"
             )
-        return about
+        settings = CountSettings.from_json(about["settings"])
+        shards = tuple(CountedShard(**shard) for shard in about["shards"])
+        return about | {"settings": settings, "shards": shards}
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, InputError):
             raise

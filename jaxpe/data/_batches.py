@@ -135,12 +135,12 @@ class _DocumentIterator(grain.DatasetIterator):
 
     def _is_left_out(self, number: int) -> bool:
         """A shard counts whole or not at all, so it is read through before its first document."""
-        state, shard = self._state, self._reading.shards[number]
+        state = self._state
         if not self._reading.skip_unreadable or state["documents"][number]:
             return False
         try:
             for _ in self._own(number):
                 pass
         except InputError as error:
-            state["unreadable"][shard.identity] = str(error)
-        return shard.identity in state["unreadable"]
+            state["unreadable"][str(number)] = str(error)
+        return str(number) in state["unreadable"]

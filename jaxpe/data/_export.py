@@ -90,7 +90,7 @@ def kind(directory: str) -> str:
 
 def read_text(directory: str, *, progress: Progress) -> Corpus:
     """An exported corpus of text."""
-    rows = _rows(directory, progress)
+    rows = iter_rows(directory, progress=progress)
     name = _builder(directory).info.metadata["name"]
     return Corpus(name, [row["text"].decode() for row in rows])
 

@@ -1,5 +1,6 @@
 """Shards: the files of a corpus that may be larger than memory."""
 
+import contextlib
 import glob
 import json
 import os
@@ -51,7 +52,7 @@ class Shard(NamedTuple):
         if self.path.lower().endswith(_ARRAY_RECORD):
             return _records(self.path, text_field)
         if _export.is_exported(self.path):
-            return (row["text"].decode() for row in _export.iter_rows(self.path))
+            return _exported(self.path)
         rows = iter_rows(self.path, text_field=text_field, progress=no_progress)
         return (row.text for row in rows)
 
@@ -76,12 +77,12 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
     ['a.txt', 'b.txt']
     """
     found = {}
-    for source in map(os.fspath, sources):
-        for path in _paths(source, data_dir):
+    for source in sources:
+        for path in _paths(os.fspath(source), data_dir):
             found.setdefault(os.path.realpath(path) if os.path.exists(path) else path, path)
     if not found:
         raise InputError(f"no shards; pass paths or globs of {_SUPPORTED}")
-    return [_shard(path) for path in found.values()]
+    return [_shard(path, data_dir) for path in found.values()]
 
 
 def _paths(source: str, data_dir: Source | None) -> Sequence[str]:
@@ -111,9 +112,9 @@ def _check_kind(path: str) -> None:
         raise InputError(f"{path}: unknown kind of file; supported are {_SUPPORTED}")
 
 
-def _shard(path: str) -> Shard:
+def _shard(path: str, data_dir: Source | None) -> Shard:
     if path in BUILT_IN:
-        content = json.dumps(load_corpus(path).documents).encode()
+        content = json.dumps(load_corpus(path, data_dir=data_dir).documents).encode()
         return Shard(path, path, len(content), f"{zlib.crc32(content):08x}")
     folder, whole = Path(path), Path(path).name
     files = sorted(folder.rglob("*.array_record*")) if folder.is_dir() else [folder]
@@ -137,7 +138,7 @@ def _ends(path: Path, checksum: int) -> int:
 def _records(path: str, text_field: str | None) -> Iterator[str]:
     """The texts of an ArrayRecord file."""
     grain = require("grain", extra="data")
-    try:
+    with _readable(path):
         source = grain.sources.ArrayRecordDataSource([path])
         for start in range(0, len(source), _CHUNK):
             chunk = range(start, min(start + _CHUNK, len(source)))
@@ -145,12 +146,25 @@ def _records(path: str, text_field: str | None) -> Iterator[str]:
                 text = _decoded(record, f"{path}, record {number}", text_field)
                 if text.strip():
                     yield text
+
+
+def _exported(path: str) -> Iterator[str]:
+    """The texts of a folder that `export_corpus` wrote."""
+    with _readable(path):
+        for number, row in enumerate(_export.iter_rows(path)):
+            yield _decoded(row["text"], f"{path}, row {number}", None)
+
+
+@contextlib.contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
     except InputError:
         raise
     # The reader raises whatever its C++ part makes of a damaged file.
     except Exception as error:
         raise InputError(
-            f"{path} cannot be read: {error}; check that the file is whole and readable"
+            f"{path} cannot be read: {error}; check that it is whole and readable"
         ) from error
 
 

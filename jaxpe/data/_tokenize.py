@@ -31,7 +31,8 @@ class Tokenizer(NamedTuple):
     """A tokenizer of a fixed vocabulary, so that documents can be read in any order and number.
 
     - `name`: as in `TokenCorpus.tokenizer`.
-    - `encode`: texts to ids, one sequence for each, of any length, without special tokens.
+    - `encode`: texts and a length to ids without special tokens, one sequence for each; what is
+      beyond the length may be missing.
     - `tokens`: the text of each id.
     - `prefix`, `suffix`: ids of special tokens before and after each document.
     - `exclude`: ids that are never counted.
@@ -39,7 +40,7 @@ class Tokenizer(NamedTuple):
     """
 
     name: str
-    encode: Callable[[list[str]], list[Any]]
+    encode: Callable[[list[str], int], list[Any]]
     tokens: list[str]
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
@@ -50,7 +51,7 @@ class Tokenizer(NamedTuple):
         self, texts: list[str], *, length: int
     ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
         """Ids and mask `[documents, length]` of texts, truncated and padded."""
-        return _padded(self.encode(texts), self.prefix, self.suffix, length)
+        return _padded(self.encode(texts, length), self.prefix, self.suffix, length)
 
 
 class _Encoded(NamedTuple):
@@ -152,7 +153,7 @@ def open_tokenizer(
     if os.fspath(tokenizer) == "bytes":
         _refuse_special(tokenizer, special)
         tokens = [_byte_text(byte) for byte in range(256)]
-        return Tokenizer("bytes", lambda texts: _bytes(texts).rows, tokens, (), (), (), "bytes")
+        return Tokenizer("bytes", _encode_bytes, tokens, (), (), (), "bytes")
     return _opened_file(_pretrained_file(tokenizer), special)
 
 
@@ -185,7 +186,7 @@ def vocabulary_of(
     for text in documents:
         counts.update(split(text)[:length])
     order = sorted(counts, key=lambda token: (-counts[token], token))
-    if max_vocab is None or len(order) < max_vocab:
+    if max_vocab is None or len(order) <= max_vocab:
         return order
     return [*order[: max_vocab - 1], UNKNOWN]
 
@@ -206,8 +207,9 @@ def _of_vocabulary(name: str, vocabulary: Sequence[str] | None) -> Tokenizer:
     unknown = len(numbers) - 1 if vocabulary[-1] == UNKNOWN else None
     split = _splitter(name)
 
-    def ids_of(text: str) -> Int32[np.ndarray, " tokens"]:
-        tokens = split(text)
+    def ids_of(text: str, length: int) -> Int32[np.ndarray, " tokens"]:
+        # A vocabulary may be of what stands inside of the length alone.
+        tokens = split(text)[:length]
         try:
             found = [numbers.get(token, unknown) for token in tokens]
             return np.array(found, np.int32)
@@ -220,7 +222,11 @@ def _of_vocabulary(name: str, vocabulary: Sequence[str] | None) -> Tokenizer:
 
     tokens = list(vocabulary)
     checksum = f"{zlib.crc32(json.dumps([name, tokens]).encode()):08x}"
-    return Tokenizer(name, lambda texts: [*map(ids_of, texts)], tokens, (), (), (), checksum)
+
+    def encode(texts: list[str], length: int) -> list[Any]:
+        return [ids_of(text, length) for text in texts]
+
+    return Tokenizer(name, encode, tokens, (), (), (), checksum)
 
 
 def _splitter(name: str) -> Callable[[str], list[str]]:
@@ -234,8 +240,14 @@ def _splitter(name: str) -> Callable[[str], list[str]]:
 def _opened_file(path: Path, special: bool) -> Tokenizer:
     model, padding = _opened_model(path)
 
-    def encode(texts: list[str]) -> list[Any]:
-        return [row.ids for row in model.encode_batch_fast(texts, add_special_tokens=False)]
+    def encode(texts: list[str], length: int) -> list[Any]:
+        try:
+            return [row.ids for row in model.encode_batch_fast(texts, add_special_tokens=False)]
+        # The library raises a bare Exception.
+        except Exception as error:
+            raise InputError(
+                f"{path} cannot encode a text: {error}; pass a tokenizer with an unknown token"
+            ) from error
 
     prefix, suffix = _special_tokens(model, list("a1."), path) if special else ((), ())
     exclude = tuple(sorted({*prefix, *suffix, *padding})) if special else ()
@@ -291,6 +303,10 @@ def _characters(documents: Any) -> _Encoded:
 def _bytes(documents: Any) -> _Encoded:
     rows = [np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8) for text in documents]
     return _Encoded("bytes", rows, _byte_text, 256)
+
+
+def _encode_bytes(texts: list[str], length: int) -> list[Any]:
+    return _bytes(texts).rows
 
 
 def _byte_text(byte: int) -> str:

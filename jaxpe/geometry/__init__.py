@@ -1,5 +1,8 @@
 """Tokens to counts, distributions, distances, coordinates and stress. No Flax, no files."""
 
+from jaxpe.geometry.binning import bin_counts as bin_counts
+from jaxpe.geometry.binning import bin_positions as bin_positions
+from jaxpe.geometry.binning import position_bins as position_bins
 from jaxpe.geometry.counts import PositionCounts as PositionCounts
 from jaxpe.geometry.counts import add_documents as add_documents
 from jaxpe.geometry.counts import content_labels as content_labels
@@ -21,6 +24,8 @@ from jaxpe.geometry.distances import hellinger_gram as hellinger_gram
 from jaxpe.geometry.distributions import EmptyPolicy as EmptyPolicy
 from jaxpe.geometry.distributions import PositionalDistributions as PositionalDistributions
 from jaxpe.geometry.distributions import positional_distributions as positional_distributions
+from jaxpe.geometry.krylov import Eigenpairs as Eigenpairs
+from jaxpe.geometry.krylov import principal_eigenpairs as principal_eigenpairs
 from jaxpe.geometry.mds import ClassicalMDS as ClassicalMDS
 from jaxpe.geometry.mds import InformationOptimalEncoding as InformationOptimalEncoding
 from jaxpe.geometry.mds import LowRankFactors as LowRankFactors
@@ -28,8 +33,13 @@ from jaxpe.geometry.mds import classical_mds as classical_mds
 from jaxpe.geometry.mds import classical_mds_from_gram as classical_mds_from_gram
 from jaxpe.geometry.mds import information_optimal_encoding as information_optimal_encoding
 from jaxpe.geometry.mds import low_rank_factors as low_rank_factors
+from jaxpe.geometry.mds_counts import classical_mds_from_counts as classical_mds_from_counts
+from jaxpe.geometry.mds_points import PrincipalCoordinates as PrincipalCoordinates
+from jaxpe.geometry.mds_points import classical_mds_from_points as classical_mds_from_points
+from jaxpe.geometry.monotonicity import SampledRate as SampledRate
 from jaxpe.geometry.monotonicity import is_monotone as is_monotone
 from jaxpe.geometry.monotonicity import monotonicity_violation_rate as monotonicity_violation_rate
+from jaxpe.geometry.monotonicity import sampled_violation_rate as sampled_violation_rate
 from jaxpe.geometry.noise import Bootstrap as Bootstrap
 from jaxpe.geometry.noise import EffectiveRank as EffectiveRank
 from jaxpe.geometry.noise import Jackknife as Jackknife
@@ -45,11 +55,23 @@ from jaxpe.geometry.noise import rank_above_null as rank_above_null
 from jaxpe.geometry.noise import resample_documents as resample_documents
 from jaxpe.geometry.noise import split_half_geometry as split_half_geometry
 from jaxpe.geometry.noise import weighted_gram as weighted_gram
+from jaxpe.geometry.pairs import distance_rows as distance_rows
+from jaxpe.geometry.pairs import sum_over_pairs as sum_over_pairs
+from jaxpe.geometry.points import PointCloud as PointCloud
+from jaxpe.geometry.points import as_points as as_points
+from jaxpe.geometry.points import hellinger_points as hellinger_points
 from jaxpe.geometry.procrustes import Procrustes as Procrustes
 from jaxpe.geometry.procrustes import procrustes as procrustes
 from jaxpe.geometry.rank import entropy_rank as entropy_rank
 from jaxpe.geometry.smacof import Smacof as Smacof
 from jaxpe.geometry.smacof import smacof as smacof
+from jaxpe.geometry.sparse import SparseCounts as SparseCounts
+from jaxpe.geometry.sparse import sparse_counts as sparse_counts
+from jaxpe.geometry.sparse import sparse_counts_from_cells as sparse_counts_from_cells
+from jaxpe.geometry.stochastic import SampledStress as SampledStress
+from jaxpe.geometry.stochastic import StochasticMDS as StochasticMDS
+from jaxpe.geometry.stochastic import sampled_stress as sampled_stress
+from jaxpe.geometry.stochastic import stochastic_mds as stochastic_mds
 from jaxpe.geometry.stress import ScaledStress as ScaledStress
 from jaxpe.geometry.stress import distance_correlation_pearson as distance_correlation_pearson
 from jaxpe.geometry.stress import kruskal_stress1 as kruskal_stress1

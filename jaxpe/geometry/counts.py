@@ -116,8 +116,8 @@ def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> P
     (4, 3)
     """
     shape = (length, vocab_size) if folds is None else (folds, length, vocab_size)
-    zero = jnp.zeros((), jnp.int32)
-    return PositionCounts(jnp.zeros(shape, jnp.int32), zero, zero)
+    # Three arrays: one that stood for two leaves could not be given away.
+    return PositionCounts(*(jnp.zeros(own, jnp.int32) for own in (shape, (), ())))
 
 
 def add_documents(

@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
+from jaxpe.geometry.sparse import SparseCounts, fold_tables, root_frequencies
 
 # Up to this many differences x_ik − x_jk are formed outright, which is exact; beyond, distances
 # come from centred inner products, which is a matrix product.
@@ -27,17 +29,19 @@ class Distances(NamedTuple):
 
 
 def hellinger_distances(
-    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
+    mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
 ) -> Distances:
     """Hellinger distances d_H(μ_i, μ_j) = ‖√μ_i − √μ_j‖, in [0, √2] (no factor 1/√2).
 
     Eq. (3) of Cirrincione (2026). It is the chord between points of the unit sphere; the geodesic
     is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite
-    and is defined as 0 here.
+    and is defined as 0 here. Sparse counts are taken as in `hellinger_gram`.
 
     >>> (hellinger_distances(np.eye(2)).values ** 2).round(6).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
+    if isinstance(mu, SparseCounts):
+        return distances_from_gram(hellinger_gram(mu), present=mu.merged().per_position > 0)
     mu = as_distributions(mu)
     return euclidean_distances(safe_sqrt(mu.probabilities), present=mu.present)
 
@@ -97,10 +101,23 @@ def distances_from_gram(
     B = floating(B)
     present = all_present(B.shape[0]) if present is None else jnp.asarray(present)
     norms = jnp.diagonal(B)
-    sums = norms[:, None] + norms[None, :]
-    squared = sums - 2.0 * B
-    unresolved = ~pair_mask(present) | (squared <= 16.0 * jnp.finfo(B.dtype).eps * sums)
-    return Distances(safe_sqrt(jnp.where(unresolved, 0.0, squared)), present)
+    return Distances(distances_from_products(B, norms, norms, pair_mask(present)), present)
+
+
+def distances_from_products(
+    products: Float[Array, "n m"],
+    row_norms: Float[Array, " n"],
+    column_norms: Float[Array, " m"],
+    counted: Bool[Array, "n m"],
+) -> Float[Array, "n m"]:
+    """√(‖x_i‖² + ‖y_j‖² − 2⟨x_i, y_j⟩) from squared norms; 0 off the pairs counted.
+
+    What cannot be told from 0 is 0 (`distances_from_gram`).
+    """
+    sums = row_norms[:, None] + column_norms[None, :]
+    squared = sums - 2.0 * products
+    unresolved = ~counted | (squared <= 16.0 * jnp.finfo(products.dtype).eps * sums)
+    return safe_sqrt(jnp.where(unresolved, 0.0, squared))
 
 
 def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
@@ -134,15 +151,31 @@ def gram_from_squared(
 
 
 def hellinger_gram(
-    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
+    mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
 ) -> Float[Array, "n n"]:
     """Gram matrix B = H √μ √μᵀ H of Hellinger geometry; positive semidefinite always.
+
+    `SparseCounts` stand for their relative frequencies, without smoothing; positions without a
+    token are absent. B is then summed over blocks of the vocabulary, in O(n²) memory.
 
     >>> hellinger_gram(np.eye(2)).tolist()
     [[0.5, -0.5], [-0.5, 0.5]]
     """
+    if isinstance(mu, SparseCounts):
+        return _gram_of_counts(mu)
     mu = as_distributions(mu)
     return inner_products(centre_rows(safe_sqrt(mu.probabilities), mu.present))
+
+
+@jax.jit
+def _gram_of_counts(counts: SparseCounts) -> Array:
+    total = counts.merged().per_position
+
+    def add(B: Array, table: Array) -> Array:
+        return B + inner_products(centre_rows(root_frequencies(table[0], total), total > 0))
+
+    n = total.shape[0]
+    return fold_tables(add, jnp.zeros((n, n)), counts)
 
 
 def as_distances(D: Distances | ArrayLike) -> Distances:

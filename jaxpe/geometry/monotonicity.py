@@ -1,18 +1,51 @@
 """Does the distance grow with the offset? Exact counts over all triples, in O(n² log² n)."""
 
+import statistics
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Real
+from jaxtyping import Bool, Float, Int, PyTree, Real
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import Distances, as_distances, euclidean_distances
+from jaxpe.geometry.pairs import DENSE, rows_by_differences
+from jaxpe.geometry.points import PointCloud, as_points
+from jaxpe.geometry.sampling import (
+    TOGETHER,
+    distances_at,
+    draw_in_parts,
+    draw_positions,
+    width_of,
+)
 
 _TOLERANCE = 1e-5
 
+Encoded = Distances | PointCloud | Real[ArrayLike, "n d"]
+# Of the distances of one position to all, and its number.
+RowFunction = Callable[[Array, Array], PyTree]
+
+
+class SampledRate(NamedTuple):
+    """A share of triples, estimated from some.
+
+    Attributes:
+        rate: float in [0, 1].
+        low: lower end of its Wilson interval.
+        high: upper end.
+        triples: int, the comparable triples looked at.
+    """
+
+    rate: Float[Array, ""]
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+    triples: Int[Array, ""]
+
 
 def monotonicity_violation_rate(
-    encoding: Distances | Real[ArrayLike, "n d"],
+    encoding: Encoded,
     *,
     present: Bool[ArrayLike, " n"] | None = None,
     tolerance: float = _TOLERANCE,
@@ -23,9 +56,13 @@ def monotonicity_violation_rate(
     Exact: every triple of present positions is counted, by sorting. The result is piecewise
     constant, so its derivative is 0. Without a comparable triple it is 0; with NaN it is NaN.
 
+    The distances of a `PointCloud`, and of more than 4,096 points, are looked at some rows at a
+    time, in O(n·d) memory; the time still grows as n², and `sampled_violation_rate` does without.
+
     Args:
-        encoding: coordinates `[n, d]`, or `Distances` (pass `as_distances(D)` for a plain matrix).
-        present: positions that take part; those of `Distances` when absent.
+        encoding: coordinates `[n, d]`, a `PointCloud`, or `Distances` (pass `as_distances(D)` for
+            a plain matrix).
+        present: positions that take part; those of the encoding when absent.
         tolerance: δ_ij > δ_ik must hold by more than this share of the largest distance. Ties are
             common (equal distributions) and must not be decided by rounding: on SST-2 with the
             paper's uniform rows, a tolerance of 0 on float64 coordinates gives 35 % in place of
@@ -34,22 +71,72 @@ def monotonicity_violation_rate(
     >>> monotonicity_violation_rate(np.array([[0.0], [1.0], [2.0]])).item()
     0.0
     """
-    delta, present = _distances_of(encoding, present)
-    slack = tolerance * jnp.max(delta)
-    n = delta.shape[0]
-    positions = jnp.arange(n)
-    inversions, triples = jax.vmap(_inversions_of_row, in_axes=(0, 0, None, None))(
-        delta, positions, present, slack
-    )
+    rows, present, largest = _rows_of(encoding, present)
+    slack = tolerance * largest
+    inversions, triples = rows(lambda delta, i: _inversions_of_row(delta, i, present, slack))
     # Integers hold each row exactly; their sum over rows may need more than int32 has.
-    inversions = jnp.sum(jnp.where(present, inversions, 0).astype(delta.dtype))
-    triples = jnp.sum(jnp.where(present, triples, 0).astype(delta.dtype))
+    inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
+    triples = jnp.sum(jnp.where(present, triples, 0).astype(slack.dtype))
     rate = jnp.where(triples > 0, inversions / jnp.maximum(triples, 1.0), 0.0)
     return jnp.where(jnp.isnan(slack), jnp.nan, rate)
 
 
+def sampled_violation_rate(
+    encoding: Encoded,
+    *,
+    key: Array,
+    triples: int = 1_000_000,
+    confidence: float = 0.95,
+    present: Bool[ArrayLike, " n"] | None = None,
+    tolerance: float = _TOLERANCE,
+) -> SampledRate:
+    """`monotonicity_violation_rate` from triples drawn at random, in O(triples · d) time.
+
+    Triples of positions present are drawn independently; those that are not comparable (equal
+    positions or offsets) are passed over, so the others are uniform over the comparable ones. The
+    interval is Wilson's (1927), of width about 2 · √(rate · (1 − rate) / triples) to either side.
+
+    Args:
+        encoding: coordinates `[n, d]`, a `PointCloud`, or `Distances`.
+        key: a PRNG key.
+        triples: how many to draw.
+        confidence: of the interval.
+        present: positions that take part; those of the encoding when absent.
+        tolerance: as there, but a share of the largest distance drawn.
+
+    Returns:
+        `SampledRate`. Without a comparable triple the rate is 0 in [0, 1]; with NaN anywhere among
+        the positions present it is NaN.
+
+    Raises:
+        ValueError: triples < 1, or a confidence outside (0, 1).
+
+    >>> line = np.arange(9.0)[:, None]
+    >>> sampled = sampled_violation_rate(line, key=jax.random.key(0), triples=100)
+    >>> sampled.rate.item(), sampled.low.item(), round(sampled.high.item(), 2)
+    (0.0, 0.0, 0.06)
+    """
+    if triples < 1 or not 0 < confidence < 1:
+        raise ValueError(
+            f"triples must be at least 1 and confidence in (0, 1), not {triples} and {confidence}"
+        )
+    encoding = _taking_part(encoding, present)
+    near, far, comparable = _draw_triples(encoding, key, triples)
+    count = jnp.sum(comparable)
+    values = encoding.values if isinstance(encoding, Distances) else encoding.points
+    # A NaN is one also when it is not drawn.
+    spoilt = jnp.any(jnp.isnan(jnp.where(encoding.present[:, None], values, 0.0)))
+    slack = tolerance * jnp.max(jnp.maximum(near, far))
+    total = count.astype(near.dtype)
+    violations = jnp.sum(comparable & (near > far + slack)).astype(near.dtype)
+    rate = violations / jnp.maximum(total, 1.0)
+    ends = (rate, *_wilson(rate, total, confidence))
+    rate, low, high = (jnp.where(spoilt, jnp.nan, x) for x in ends)
+    return SampledRate(rate, low, high, count.astype(jnp.int32))
+
+
 def is_monotone(
-    encoding: Distances | Real[ArrayLike, "n d"],
+    encoding: Encoded,
     *,
     present: Bool[ArrayLike, " n"] | None = None,
     tolerance: float = _TOLERANCE,
@@ -58,31 +145,83 @@ def is_monotone(
 
     So positions at equal offsets must lie at equal distances, which the violation rate (strict
     offsets) does not ask. j = i is included (0 ≤ δ_ik). `tolerance` is a share of the largest
-    distance.
+    distance. Points are taken as in `monotonicity_violation_rate`.
 
     >>> bool(is_monotone(np.arange(4.0)[:, None])), bool(is_monotone(np.arange(4.0)[:, None] ** 2))
     (True, False)
     """
-    delta, present = _distances_of(encoding, present)
-    n = delta.shape[0]
-    positions = jnp.arange(n)
-    offset = jnp.abs(positions[:, None] - positions[None, :])
-    rows = positions[:, None]
-    # Largest and smallest distance of row i at each offset; then a running maximum along offsets.
-    masked = present[:, None] & present[None, :]
-    zeros, infinities = jnp.zeros((n, n), delta.dtype), jnp.full((n, n), jnp.inf, delta.dtype)
-    largest = zeros.at[rows, offset].max(jnp.where(masked, delta, 0.0))
-    smallest = infinities.at[rows, offset].min(jnp.where(masked, delta, jnp.inf))
-    reached = jax.lax.cummax(largest, axis=1)
-    return jnp.all(reached <= smallest + tolerance * jnp.max(delta))
+    rows, present, largest = _rows_of(encoding, present)
+    positions = jnp.arange(len(present))
+    slack = tolerance * largest
+
+    def monotone(delta: Array, i: Array) -> Array:
+        # Largest and smallest distance at each offset; then a running maximum along offsets.
+        offset, both = jnp.abs(positions - i), present & present[i]
+        unmet = jnp.full(len(present), jnp.inf, delta.dtype)
+        greatest = jnp.zeros_like(delta).at[offset].max(jnp.where(both, delta, 0.0))
+        smallest = unmet.at[offset].min(jnp.where(both, delta, jnp.inf))
+        return jnp.all(jax.lax.cummax(greatest) <= smallest + slack)
+
+    return jnp.all(rows(monotone))
 
 
-def _distances_of(encoding, present) -> tuple[Array, Array]:
-    if not isinstance(encoding, Distances):
-        encoding = euclidean_distances(encoding, present=present)
+def _taking_part(
+    encoding: Encoded, present: Bool[ArrayLike, " n"] | None
+) -> Distances | PointCloud:
+    encoding = encoding if isinstance(encoding, Distances) else as_points(encoding)
     if present is not None:
-        encoding = Distances(encoding.values, encoding.present & jnp.asarray(present))
-    return as_distances(encoding)
+        encoding = encoding._replace(present=encoding.present & jnp.asarray(present))
+    return as_distances(encoding) if isinstance(encoding, Distances) else encoding
+
+
+def _rows_of(
+    encoding: Encoded, present: Bool[ArrayLike, " n"] | None
+) -> tuple[Callable[[RowFunction], PyTree[Array]], Array, Array]:
+    """How a function of rows of distances is applied, who is present, and the largest distance."""
+    few = not isinstance(encoding, PointCloud | Distances) and len(encoding) <= DENSE
+    encoding = _taking_part(encoding, present)
+    if few:
+        encoding = euclidean_distances(encoding.points, present=encoding.present)
+
+    def distances(i: Array) -> Array:
+        if isinstance(encoding, Distances):
+            return encoding.values[i]
+        return rows_by_differences(encoding, i)
+
+    n = len(encoding.present)
+    together = max(1, min(n, TOGETHER // n))
+    number = -(-n // together)
+    # The last row fills up the last batch.
+    batches = jnp.minimum(jnp.arange(number * together), n - 1).reshape(number, together)
+
+    def rows(f: RowFunction) -> PyTree[Array]:
+        found = jax.lax.map(lambda i: jax.vmap(f)(distances(i), i), batches)
+        return jax.tree.map(lambda x: x.reshape(-1)[:n], found)
+
+    return rows, encoding.present, jnp.max(rows(lambda delta, i: jnp.max(delta)))
+
+
+def _draw_triples(
+    encoding: Distances | PointCloud, key: Array, triples: int
+) -> tuple[Array, Array, Array]:
+    """Distances to the nearer and the farther of two positions, and whether these compare."""
+
+    def draw(key: Array, part: int) -> tuple[Array, Array, Array]:
+        i, j, k = draw_positions(key, encoding.present, (3, part))
+        swapped = jnp.abs(i - j) > jnp.abs(i - k)
+        j, k = jnp.where(swapped, k, j), jnp.where(swapped, j, k)
+        comparable = (i != j) & (jnp.abs(i - j) < jnp.abs(i - k)) & encoding.present[i]
+        return distances_at(encoding, i, j), distances_at(encoding, i, k), comparable
+
+    return draw_in_parts(draw, key, number=triples, width=width_of(encoding))
+
+
+def _wilson(rate: Array, count: Array, confidence: float) -> tuple[Array, Array]:
+    """Wilson's interval of a share; [0, 1] for a count of 0."""
+    z = statistics.NormalDist().inv_cdf(0.5 * (1.0 + confidence))
+    middle = (count * rate + 0.5 * z**2) / (count + z**2)
+    half = z * jnp.sqrt(count * rate * (1.0 - rate) + 0.25 * z**2) / (count + z**2)
+    return jnp.maximum(middle - half, 0.0), jnp.minimum(middle + half, 1.0)
 
 
 def _inversions_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
@@ -92,6 +231,7 @@ def _inversions_of_row(delta: Array, i: Array, present: Array, slack: Array) -> 
     inversions of that list are exactly the violations: equal offsets never invert.
     """
     n = len(delta)
+    number = _counting_dtype(n, delta.dtype)
     offset = jnp.abs(jnp.arange(n) - i)
     others = present & (offset > 0)
     order = jnp.lexsort((delta, jnp.where(others, offset, n)))
@@ -99,22 +239,28 @@ def _inversions_of_row(delta: Array, i: Array, present: Array, slack: Array) -> 
     mirror = 2 * i - jnp.arange(n)
     mirrored = (mirror >= 0) & (mirror < n) & present[jnp.clip(mirror, 0, n - 1)]
     equal_offsets = jnp.sum(others & mirrored) // 2
-    count = jnp.sum(others)
-    return _inversions(listed, slack), count * (count - 1) // 2 - equal_offsets
+    count = jnp.sum(others).astype(number)
+    pairs = count * (count - 1) // 2 - equal_offsets.astype(number)
+    return _inversions(listed, slack, number), pairs
 
 
-def _inversions(values: Array, slack: Array) -> Array:
+def _inversions(values: Array, slack: Array, number) -> Array:
     """Pairs a < b with values[a] > values[b] + slack, counted by bottom-up merging."""
     size = 1
     while size < len(values):
         size *= 2
     values = jnp.pad(values, (0, size - len(values)), constant_values=jnp.inf)
-    total = jnp.zeros((), jnp.int32)
+    total = jnp.zeros((), number)
     width = 1
     while width < size:
         left, right = jnp.split(values.reshape(-1, 2 * width), 2, axis=1)
         not_above = jax.vmap(lambda a, b: jnp.searchsorted(a, b, side="right"))(left, right + slack)
-        total = total + jnp.sum(width - not_above, dtype=jnp.int32)
+        total = total + jnp.sum(width - not_above, dtype=number)
         values = jnp.sort(values.reshape(-1, 2 * width), axis=1).reshape(-1)
         width *= 2
     return total
+
+
+def _counting_dtype(n: int, floating) -> jnp.dtype:
+    """int32 while the pairs of a row fit it; floats of its distances, nearly exact, beyond."""
+    return jnp.dtype(jnp.int32 if n * (n - 1) < 2**31 else floating)

@@ -26,6 +26,7 @@ from jaxpe.geometry.counts import (
     permute_within_documents,
 )
 from jaxpe.geometry.distances import Distances, gram_from_squared, pair_mask, safe_sqrt
+from jaxpe.geometry.sparse import SparseCounts, column_totals, fold_tables, root_frequencies
 
 DEFAULT_FOLDS = 16
 
@@ -125,7 +126,7 @@ class Bootstrap(NamedTuple):
 
 
 def split_half_geometry(
-    counts: PositionCounts, *, key: Array, splits: int = 16
+    counts: PositionCounts | SparseCounts, *, key: Array, splits: int = 16
 ) -> SplitHalfGeometry:
     """Noise-cancelling Hellinger geometry (S_A S_Bᵀ + S_B S_Aᵀ)/2, averaged over random halves.
 
@@ -139,7 +140,8 @@ def split_half_geometry(
     at 12,500 and 7 % above at 100,000 (`experiments/erratum_4_noise.py`).
 
     Args:
-        counts: counts kept in at least two folds (`count_tokens(..., folds=16)`).
+        counts: counts kept in at least two folds (`count_tokens(..., folds=16)`). Sparse ones
+            give the same halves, in O(n²) memory.
         key: PRNG key that draws the halves.
         splits: random halvings averaged over.
 
@@ -152,11 +154,16 @@ def split_half_geometry(
     folds = _folds_of(counts)
     if splits < 1:
         raise ValueError(f"splits must be at least 1, not {splits}")
+    halves = jax.lax.map(
+        lambda split_key: jax.random.permutation(split_key, folds) < folds // 2,
+        jax.random.split(key, splits),
+    )
+    if isinstance(counts, SparseCounts):
+        return _geometry_of_products(*_products_of_sparse_halves(counts, halves))
     centre = jnp.sqrt(_pooled(counts))
     whole = counts.merged().tokens
 
-    def halve(split_key: Array) -> tuple[Array, Array]:
-        chosen = jax.random.permutation(split_key, folds) < folds // 2
+    def halve(chosen: Array) -> tuple[Array, Array]:
         # In integers: a rounded half, subtracted from the whole, would leave negative counts.
         half = jnp.sum(counts.tokens, axis=0, where=chosen[:, None, None], dtype=whole.dtype)
         A, in_A = _root_frequencies(half)
@@ -166,12 +173,12 @@ def split_half_geometry(
         product = jnp.matmul(A - centre[None, :], (B - centre[None, :]).T, precision="highest")
         return 0.5 * (product + product.T), in_A & in_B
 
-    products, occupied = jax.lax.map(halve, jax.random.split(key, splits))
+    products, occupied = jax.lax.map(halve, halves)
     present = jnp.all(occupied, axis=0)
     return _geometry_of_products(jnp.mean(products, axis=0), present)
 
 
-def noise_floor(counts: PositionCounts) -> NoiseFloor:
+def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
     """Analytic size of the sampling noise in the plug-in geometry: its variance.
 
     What E√μ̂ differs by between thinly and thickly sampled positions comes on top (15 % more on
@@ -265,7 +272,9 @@ def effective_rank(
     return rank_above_null(gram(ids), jax.lax.map(null_gram, jnp.stack(keys)), level=level)
 
 
-def weighted_gram(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[Array, "n n"]:
+def weighted_gram(
+    geometry: SplitHalfGeometry, counts: PositionCounts | SparseCounts
+) -> Float[Array, "n n"]:
     """W^½ B W^½ with B centred at the weighted mean and W = diag(N_i / mean N).
 
     The Gram matrix that `effective_rank` judges. With equally many documents at every position it
@@ -407,8 +416,9 @@ def jackknife(
         confidence: coverage of the interval, in (0, 1).
 
     >>> ids = np.random.default_rng(0).integers(0, 2, (500, 1))
-    >>> share = lambda counts: counts.merged().tokens[0, 0] / counts.per_position.sum()
-    >>> interval = jackknife(share, count_tokens(ids, vocab_size=2, folds=16, groups=np.arange(500)))
+    >>> counts = count_tokens(ids, vocab_size=2, folds=16, groups=np.arange(500))
+    >>> share = lambda counts: counts.merged().tokens[0, 0] / counts.merged().per_position[0]
+    >>> interval = jackknife(share, counts)
     >>> bool(interval.low < 0.5 < interval.high), round(interval.standard_error.item(), 2)
     (True, 0.02)
     """
@@ -417,7 +427,7 @@ def jackknife(
     folds = _folds_of(counts)
     if folds < 3:
         raise ValueError(f"counts have {folds} folds: a jackknife needs at least three")
-    fewer = counts.documents * (folds - 1) // folds
+    fewer = counts.documents - counts.documents // folds  # a product may exceed int32
 
     def without(fold: Array) -> Any:
         kept = jnp.arange(folds - 1)
@@ -478,25 +488,52 @@ def basic_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.9
     return Bootstrap(estimate, reflected(1.0 - tail), reflected(tail), error, samples)
 
 
-def _folds_of(counts: PositionCounts) -> int:
-    if counts.tokens.ndim != 3 or counts.tokens.shape[0] < 2:
+@jax.jit
+def _products_of_sparse_halves(counts: SparseCounts, halves: Array) -> tuple[Array, Array]:
+    """Cross-half products [n, n], averaged over the halvings, and the positions in all of them."""
+    centre = jnp.sqrt(_pooled(counts))
+    n = counts.per_position.shape[-1]
+
+    def split(carry: tuple[Array, Array], chosen: Array) -> tuple[tuple[Array, Array], None]:
+        products, present = carry
+        part = chosen.astype(jnp.int32)
+        totals = jnp.zeros((2, n), jnp.int32).at[part].add(counts.per_position)
+
+        def add(products: Array, table: Array, centre: Array) -> Array:
+            A, B = (root_frequencies(*half) - centre for half in zip(table, totals, strict=True))
+            return products + jnp.matmul(A, B.T, precision="highest")
+
+        products = fold_tables(add, products, counts, centre[:, None, :], part=part, parts=2)
+        return (products, present & jnp.all(totals > 0, axis=0)), None
+
+    start = jnp.zeros((n, n)), jnp.ones(n, bool)
+    (products, present), _ = jax.lax.scan(split, start, halves)
+    return (0.5 / len(halves)) * (products + products.T), present
+
+
+def _folds_of(counts: PositionCounts | SparseCounts) -> int:
+    shape = counts.shape if isinstance(counts, SparseCounts) else counts.tokens.shape
+    if len(shape) != 3 or shape[0] < 2:
         raise ValueError(
-            f"counts have shape {counts.tokens.shape}: split halves need at least two folds; "
+            f"counts have shape {shape}: split halves need at least two folds; "
             f"pass count_tokens(..., folds={DEFAULT_FOLDS})"
         )
-    return counts.tokens.shape[0]
+    return shape[0]
 
 
-def _pooled(counts: PositionCounts) -> Array:
-    """Frequencies of the words over all positions, [vocab]."""
-    totals = jnp.sum(counts.merged().tokens.astype(float), axis=0)
+def _pooled(counts: PositionCounts | SparseCounts) -> Array:
+    """Frequencies of the words over all positions, [vocab]; of sparse counts [blocks, width]."""
+    if isinstance(counts, SparseCounts):
+        totals = column_totals(counts)
+    else:
+        totals = jnp.sum(counts.merged().tokens.astype(float), axis=0)
     return totals / jnp.maximum(jnp.sum(totals), 1.0)
 
 
 def _root_frequencies(cells: Array) -> tuple[Array, Array]:
     """√μ̂ of counts [n, vocab], and which positions have any."""
-    total = jnp.sum(cells, axis=1).astype(float)
-    return jnp.sqrt(cells.astype(float) / jnp.maximum(total, 1.0)[:, None]), total > 0
+    total = jnp.sum(cells, axis=1, dtype=cells.dtype)
+    return root_frequencies(cells, total), total > 0
 
 
 def _geometry_of_products(products: Array, present: Array) -> SplitHalfGeometry:

@@ -1,9 +1,11 @@
 """SMACOF: least-squares multidimensional scaling by majorisation, as a compiled loop."""
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
@@ -17,7 +19,10 @@ from jaxpe.geometry.distances import (
     pair_mask,
 )
 from jaxpe.geometry.mds import classical_mds
-from jaxpe.geometry.stress import stress
+from jaxpe.geometry.mds_points import classical_mds_from_points
+from jaxpe.geometry.pairs import sum_over_pairs
+from jaxpe.geometry.points import PointCloud, as_points
+from jaxpe.geometry.stress import Targets, stress
 
 
 class Smacof(NamedTuple):
@@ -41,17 +46,22 @@ class Smacof(NamedTuple):
 
 class _State(NamedTuple):
     coordinates: Array
+    following: Array
     stress: Array
     iterations: Array
     converged: Array
 
 
+# The stress at a configuration, and its Guttman transform.
+Evaluate = Callable[[Array], tuple[Array, Array]]
+
+
 def smacof(
-    D: Distances | Real[ArrayLike, "n n"],
+    D: Targets,
     *,
     dim: int,
     init: Literal["classical"] | Real[ArrayLike, "n dim"] = "classical",
-    weights: Float[ArrayLike, "n n"] | None = None,
+    weights: Real[ArrayLike, "n n"] | None = None,
     max_iterations: int = 1000,
     tolerance: float = 1e-6,
 ) -> Smacof:
@@ -65,10 +75,13 @@ def smacof(
     other; a start with all of them in one place stays there, at stress 1.
 
     Args:
-        D: target distances (not squared).
+        D: target distances (not squared); or a `PointCloud`, whose pairs are gone through tile by
+            tile in O(n·k) memory.
         dim: width of the encoding.
-        init: "classical" starts from `classical_mds`; or an array `[n, dim]`.
-        weights: symmetric pair weights w ≥ 0; positions must stay connected through them.
+        init: "classical" starts from `classical_mds` (of a `PointCloud`, from
+            `classical_mds_from_points`); or an array `[n, dim]`.
+        weights: symmetric pair weights w ≥ 0; positions must stay connected through them. None for
+            a `PointCloud`.
         max_iterations: at most this many transforms; see `converged`.
         tolerance: stop when the stress falls by less than this share of itself.
 
@@ -76,33 +89,20 @@ def smacof(
     >>> round(fit.stress.item(), 6) == round(1 / 9, 6)
     True
     """
-    D = as_distances(D)
-    n = D.values.shape[0]
-    start = _start(D, dim, init)
-    w = pair_mask(D.present).astype(start.dtype)
-    if weights is not None:
-        w = w * jnp.asarray(weights, start.dtype)
-    inverse = _generalised_inverse(w) if weights is not None else None
-    present = D.present.astype(start.dtype)
-    target = w * D.values.astype(start.dtype)
-
-    def guttman(X: Array) -> Array:
-        delta = euclidean_distances(X, present=D.present).values
-        ratio = jnp.where(delta > 0, target / jnp.where(delta > 0, delta, 1.0), 0.0)
-        moved = jnp.sum(ratio, axis=1)[:, None] * X - jnp.matmul(ratio, X, precision="highest")
-        if inverse is None:
-            return moved / jnp.maximum(jnp.sum(present), 1.0)
-        return centre_rows(jnp.matmul(inverse, moved, precision="highest"), D.present)
+    D = as_points(D) if isinstance(D, PointCloud) else as_distances(D)
+    start = first_configuration(D, dim, init)
+    by_tiles = isinstance(D, PointCloud)
+    evaluate = _by_tiles(D, weights) if by_tiles else _by_matrix(D, weights, start.dtype)
 
     def step(state: _State) -> _State:
-        moved = guttman(state.coordinates)
-        value = stress(moved, D, weights=weights)
+        value, following = evaluate(state.following)
         better = value < state.stress
         # An exact fit has a stress of rounding errors only, which need not fall any more.
-        floor = n * jnp.finfo(value.dtype).eps ** 2
+        floor = len(start) * jnp.finfo(value.dtype).eps ** 2
         converged = (state.stress - value <= tolerance * state.stress) | (value <= floor)
         return _State(
-            jnp.where(better, moved, state.coordinates),
+            jnp.where(better, state.following, state.coordinates),
+            following,
             jnp.minimum(value, state.stress),
             state.iterations + 1,
             converged,
@@ -111,24 +111,68 @@ def smacof(
     def unfinished(state: _State) -> Array:
         return (state.iterations < max_iterations) & ~state.converged & ~jnp.isnan(state.stress)
 
-    initial = stress(start, D, weights=weights)
+    initial, following = evaluate(start)
     iterations = jnp.zeros((), jnp.int32)
     state = jax.lax.while_loop(
-        unfinished, step, _State(start, initial, iterations, jnp.zeros((), bool))
+        unfinished, step, _State(start, following, initial, iterations, jnp.zeros((), bool))
     )
     return Smacof(state.coordinates, state.stress, initial, state.iterations, state.converged)
 
 
-def _start(D: Distances, dim: int, init) -> Array:
-    """The first configuration, with absent positions at 0."""
+def _by_matrix(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> Evaluate:
+    """Stress and Guttman transform from the matrix of targets."""
+    w = pair_mask(D.present).astype(dtype)
+    if weights is not None:
+        w = w * jnp.asarray(weights, dtype)
+    inverse = _generalised_inverse(w) if weights is not None else None
+    present = D.present.astype(dtype)
+    target = w * D.values.astype(dtype)
+
+    def evaluate(X: Array) -> tuple[Array, Array]:
+        delta = euclidean_distances(X, present=D.present).values
+        ratio = jnp.where(delta > 0, target / jnp.where(delta > 0, delta, 1.0), 0.0)
+        moved = jnp.sum(ratio, axis=1)[:, None] * X - jnp.matmul(ratio, X, precision="highest")
+        if inverse is None:
+            moved = moved / jnp.maximum(jnp.sum(present), 1.0)
+        else:
+            moved = centre_rows(jnp.matmul(inverse, moved, precision="highest"), D.present)
+        return stress(X, D, weights=weights), moved
+
+    return evaluate
+
+
+def _by_tiles(D: PointCloud, weights: Real[ArrayLike, "n n"] | None) -> Evaluate:
+    """The same from points, tile by tile: B(X) X is the gradient of Σ_{i<j} d δ."""
+    if weights is not None:
+        raise ValueError(
+            f"weights have shape {np.shape(weights)}, but with a PointCloud as targets all pairs "
+            "weigh the same: pass euclidean_distances(D.points) as D"
+        )
+
+    def cross(X: Array) -> Array:
+        return sum_over_pairs(lambda delta, d: d * delta, PointCloud(X, D.present), D)
+
+    def evaluate(X: Array) -> tuple[Array, Array]:
+        count = jnp.maximum(jnp.sum(D.present), 1).astype(X.dtype)
+        return stress(X, D), jax.grad(cross)(X) / count
+
+    return evaluate
+
+
+def first_configuration(
+    D: Distances | PointCloud, dim: int, init: str | Real[ArrayLike, "n dim"]
+) -> Float[Array, "n dim"]:
+    """What an iteration starts from, with absent positions at 0."""
     if dim < 1:
         raise ValueError(f"dim must be at least 1, not {dim}")
     if isinstance(init, str):
         if init != "classical":
             raise ValueError(f"init is {init!r}: pass 'classical' or an array [n, dim]")
-        return classical_mds(D, dim=dim).coordinates
+        if isinstance(D, Distances):
+            return classical_mds(D, dim=dim).coordinates
+        return classical_mds_from_points(D, dim=dim).coordinates
     init = floating(init)
-    expected = (D.values.shape[0], dim)
+    expected = (len(D.present), dim)
     if init.shape != expected:
         raise ValueError(f"init has shape {init.shape}, not [n, dim] = {expected}")
     return jnp.where(D.present[:, None], init, 0.0)

@@ -1,14 +1,18 @@
 """Stress: how far the distances of an encoding are from the distances they should have.
 
 Throughout, δ_ij = ‖p_i − p_j‖ are the encoding's distances, d_ij the target's, w_ij the weights of
-pairs (1 by default), and sums run over pairs i ≠ j of positions that are present.
+pairs (1 by default), and sums run over pairs i ≠ j of positions that are present. Targets are a
+matrix of distances, or the points whose distances they are (`PointCloud`): then pairs are gone
+through tile by tile, in O(n·k) memory (`sum_over_pairs`).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Real
+from jaxtyping import Bool, Float, PyTree, Real
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.counts import PositionCounts
@@ -16,16 +20,17 @@ from jaxpe.geometry.distances import (
     Distances,
     as_distances,
     euclidean_distances,
-    floating,
     pair_mask,
     safe_sqrt,
 )
+from jaxpe.geometry.pairs import DENSE, Term, smallest_distance, sum_over_pairs, trust_in_pairs
+from jaxpe.geometry.points import PointCloud, as_points
 
 # An encoding as points, or as distances of its own where it has no points.
 Points = Real[ArrayLike, "n d"]
 Encoded = Distances | Points
-Targets = Distances | Real[ArrayLike, "n n"]
-PairWeights = Float[ArrayLike, "n n"]
+Targets = Distances | PointCloud | Real[ArrayLike, "n n"]
+PairWeights = Real[ArrayLike, "n n"] | Real[ArrayLike, " n"]
 
 
 class ScaledStress(NamedTuple):
@@ -40,7 +45,9 @@ class ScaledStress(NamedTuple):
     scale: Float[Array, ""]
 
 
-def stress(P: Encoded, D: Targets, *, weights: PairWeights | None = None) -> Float[Array, ""]:
+def stress(
+    P: Encoded | PointCloud, D: Targets, *, weights: PairWeights | None = None
+) -> Float[Array, ""]:
     """Stress Σ w(δ − d)² / Σ w d², in [0, ∞): Eq. (4) of Cirrincione (2026), no square root.
 
     It depends on the scale of P (at P = 0 it is 1; it exceeds 1 whenever P is much too large), so
@@ -50,17 +57,20 @@ def stress(P: Encoded, D: Targets, *, weights: PairWeights | None = None) -> Flo
 
     Args:
         P: encoding `[n, d]`, or its `Distances` where it has no vectors (`encoding_distances`).
-        D: target distances.
-        weights: symmetric pair weights, such as `pair_weights(counts)`.
+        D: target distances, or the points that they lie between.
+        weights: symmetric pair weights `[n, n]`, such as `pair_weights(counts)`; or the documents
+            per position `[n]` that these are made of, the only choice for a `PointCloud`.
 
     >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.25
     """
-    delta, d, w = _pairs(P, D, weights)
-    return _ratio(jnp.sum(w * (delta - d) ** 2), jnp.sum(w * d**2))
+    total = _sums(P, D, weights)
+    return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
 
 
-def scaled_stress(P: Encoded, D: Targets, *, weights: PairWeights | None = None) -> ScaledStress:
+def scaled_stress(
+    P: Encoded | PointCloud, D: Targets, *, weights: PairWeights | None = None
+) -> ScaledStress:
     """Stress at the best scale, min_s stress(s·P, D) = 1 − (Σ w δd)² / (Σ w δ² · Σ w d²).
 
     It lies in [0, 1] and does not depend on the scale of P or D, so it is the fair comparison.
@@ -71,16 +81,17 @@ def scaled_stress(P: Encoded, D: Targets, *, weights: PairWeights | None = None)
     >>> fit.stress.item(), fit.scale.item()
     (0.0, 2.0)
     """
-    delta, d, w = _pairs(P, D, weights)
-    cross, own = jnp.sum(w * delta * d), jnp.sum(w * delta**2)
+    total = _sums(P, D, weights)
+    cross, own, target = total(lambda delta, d: (delta * d, delta**2, d**2))
     scale = jnp.where(own == 0, 0.0, cross / jnp.where(own == 0, 1.0, own))
+    best = _minimiser(scale)
     # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
-    residual = jnp.sum(w * (scale * delta - d) ** 2)
-    return ScaledStress(jnp.minimum(_ratio(residual, jnp.sum(w * d**2)), 1.0), scale)
+    residual = total(lambda delta, d: (best * delta - d) ** 2)
+    return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
 
 
 def kruskal_stress1(
-    P: Encoded, D: Targets, *, weights: PairWeights | None = None
+    P: Encoded | PointCloud, D: Targets, *, weights: PairWeights | None = None
 ) -> Float[Array, ""]:
     """Kruskal's stress-1, √(Σ w(δ − d)² / Σ w δ²), in [0, ∞), unfitted.
 
@@ -91,12 +102,12 @@ def kruskal_stress1(
     >>> kruskal_stress1(np.array([[0.0], [4.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.5
     """
-    delta, d, w = _pairs(P, D, weights)
-    return safe_sqrt(_ratio(jnp.sum(w * (delta - d) ** 2), jnp.sum(w * delta**2)))
+    total = _sums(P, D, weights)
+    return safe_sqrt(ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, delta**2))))
 
 
 def stress_per_position(
-    P: Encoded, D: Targets, *, weights: PairWeights | None = None
+    P: Encoded | PointCloud, D: Targets, *, weights: PairWeights | None = None
 ) -> Float[Array, " n"]:
     """Stress of each position's own distances, Σ_j w(δ − d)² / Σ_j w d², float `[n]`.
 
@@ -105,8 +116,8 @@ def stress_per_position(
     >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [0.25, 0.25]
     """
-    delta, d, w = _pairs(P, D, weights)
-    return _ratio(jnp.sum(w * (delta - d) ** 2, axis=1), jnp.sum(w * d**2, axis=1))
+    total = _sums(P, D, weights, per_position=True)
+    return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
 
 
 def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
@@ -119,29 +130,33 @@ def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
     [[1.0, 1.0], [1.0, 1.0]]
     """
     size = counts.merged().per_position.astype(float)
-    total = size[:, None] + size[None, :]
-    weights = size[:, None] * size[None, :] / jnp.where(total > 0, total, 1.0)
+    weights = trust_in_pairs(size[:, None], size[None, :])
     largest = jnp.max(weights)
     return weights / jnp.where(largest > 0, largest, 1.0)
 
 
-def min_separation(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) -> Float[Array, ""]:
+def min_separation(
+    P: Encoded | PointCloud, *, present: Bool[ArrayLike, " n"] | None = None
+) -> Float[Array, ""]:
     """Smallest distance min_{i≠j} ‖p_i − p_j‖ between positions present (Theorem 4).
 
-    inf when fewer than two positions are present; those that `Distances` lack never are.
+    inf when fewer than two positions are present; those that a `PointCloud` or `Distances` lack
+    never are. A `PointCloud`, and more than 4,096 points, take O(n·d) memory.
 
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
     """
-    if isinstance(P, Distances):
-        delta, there = as_distances(P)
-        present = there if present is None else there & jnp.asarray(present)
-    else:
-        delta, present = euclidean_distances(P, present=present)
+    by_tiles = isinstance(P, PointCloud) or (not isinstance(P, Distances) and len(P) > DENSE)
+    P = P if isinstance(P, Distances) else as_points(P)
+    if present is not None:
+        P = P._replace(present=P.present & jnp.asarray(present))
+    if by_tiles:
+        return smallest_distance(P)
+    delta, present = _dense(P)
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf))
 
 
-def distance_correlation_pearson(P: Encoded, D: Targets) -> Float[Array, ""]:
+def distance_correlation_pearson(P: Encoded | PointCloud, D: Targets) -> Float[Array, ""]:
     """Pearson correlation between δ_ij and d_ij over pairs, in [−1, 1] (Figure 7).
 
     0 when either side is constant, where the correlation is undefined.
@@ -150,38 +165,92 @@ def distance_correlation_pearson(P: Encoded, D: Targets) -> Float[Array, ""]:
     >>> distance_correlation_pearson(P, 2 * abs(P - P.T)).round(6).item()
     1.0
     """
-    delta, d, w = _pairs(P, D, None)
-    count = jnp.maximum(jnp.sum(w), 1.0)
+    total = _sums(P, D, None)
+    count, *sums = total(lambda *pair: (1.0, *pair))
+    means = [x / jnp.maximum(count, 1.0) for x in sums]
 
-    def standardised(x: Array) -> Array:
-        centred = w * (x - jnp.sum(w * x) / count)
-        norm2, size2 = jnp.sum(centred**2), jnp.sum((w * x) ** 2)
-        # Rounding leaves equal distances a tiny variance; that must not pass for a correlation.
-        constant = norm2 <= (64.0 * jnp.finfo(x.dtype).eps) ** 2 * size2
-        return jnp.where(constant, 0.0, centred / jnp.sqrt(jnp.where(constant, 1.0, norm2)))
+    def centred(*pair: Array) -> list[Array]:
+        return [x - mean for x, mean in zip(pair, means, strict=True)]
 
-    return jnp.sum(standardised(delta) * standardised(d))
+    norms2, sizes2 = total(lambda *pair: ([x**2 for x in centred(*pair)], [x**2 for x in pair]))
+    # Rounding leaves equal distances a tiny variance; that must not pass for a correlation.
+    least = (64.0 * jnp.finfo(means[0].dtype).eps) ** 2
+    constant = [norm2 <= least * size2 for norm2, size2 in zip(norms2, sizes2, strict=True)]
+    norms = [jnp.sqrt(jnp.where(c, 1.0, norm2)) for c, norm2 in zip(constant, norms2, strict=True)]
+
+    def product(*pair: Array) -> Array:
+        x, y = (z / norm for z, norm in zip(centred(*pair), norms, strict=True))
+        return x * y
+
+    return jnp.where(constant[0] | constant[1], 0.0, total(product))
 
 
-def _pairs(P: Encoded, D: Targets, weights: PairWeights | None) -> tuple[Array, Array, Array]:
+# Where a function is at its least in s, its derivative does not depend on that of s (the envelope
+# theorem), which saves the way back through the sums that s is made of. s itself stays what it is,
+# a function of P and D, so that second derivatives are right too: `stop_gradient` would lose them.
+@jax.custom_jvp
+def _minimiser(s: Array) -> Array:
+    return s
+
+
+@_minimiser.defjvp
+def _minimiser_jvp(primals, tangents):
+    return primals[0], jnp.zeros_like(tangents[0])
+
+
+def _sums(
+    P: Encoded | PointCloud, D: Targets, weights: PairWeights | None, *, per_position: bool = False
+) -> Callable[[Term], PyTree[Array]]:
+    """Σ w·term(δ, d) over all pairs, or over those of each position, as a function of the term.
+
+    Only ratios of sums mean something: a matrix has every pair twice.
+    """
+    if isinstance(D, PointCloud) and not isinstance(P, Distances):
+        P = as_points(P)
+        _check_positions(P.points.shape, D.points.shape)
+        options = {"weights": weights, "per_position": per_position}
+        return lambda term: sum_over_pairs(term, P, D, **options)
+    delta, d, w = _pairs(P, D, weights)
+    axis = 1 if per_position else None
+    return lambda term: jax.tree.map(lambda x: jnp.sum(w * x, axis=axis), term(delta, d))
+
+
+def _pairs(
+    P: Encoded | PointCloud, D: Targets, weights: PairWeights | None
+) -> tuple[Array, Array, Array]:
     """Encoding distances, target distances and weights; the weight is 0 off the pairs compared."""
-    D = as_distances(D)
-    n = D.values.shape[0]
-    points = P.values if isinstance(P, Distances) else floating(P)
-    if points.ndim != 2 or points.shape[0] != n:
-        raise ValueError(
-            f"the encoding has shape {points.shape} and the distances {D.values.shape}: pass an "
-            f"encoding [{n}, d], one row for every position"
-        )
-    present = D.present & P.present if isinstance(P, Distances) else D.present
+    D = _dense(D) if isinstance(D, PointCloud) else as_distances(D)
+    P = P if isinstance(P, Distances) else as_points(P)
+    points = P.values if isinstance(P, Distances) else P.points
+    _check_positions(points.shape, D.values.shape)
+    present = D.present & P.present
     w = pair_mask(present).astype(points.dtype)
     if weights is not None:
-        w = w * jnp.asarray(weights, points.dtype)
-    delta = P if isinstance(P, Distances) else euclidean_distances(points, present=present)
+        weights = jnp.asarray(weights, points.dtype)
+        if weights.ndim == 1:
+            weights = trust_in_pairs(weights[:, None], weights[None, :])
+        w = w * weights
+    delta = _dense(P._replace(present=present))
     return delta.values, D.values.astype(points.dtype), w
 
 
-def _ratio(numerator: Array, denominator: Array) -> Array:
+def _dense(points: PointCloud | Distances) -> Distances:
+    """A matrix of distances, where there is one in memory anyway or n is small."""
+    if isinstance(points, Distances):
+        return as_distances(points)
+    return euclidean_distances(points.points, present=points.present)
+
+
+def _check_positions(encoding: tuple[int, ...], targets: tuple[int, ...]) -> None:
+    n = targets[0]
+    if len(encoding) != 2 or encoding[0] != n:
+        raise ValueError(
+            f"the encoding has shape {encoding} and the distances {targets}: pass an "
+            f"encoding [{n}, d], one row for every position"
+        )
+
+
+def ratio_of_sums(numerator: Array, denominator: Array) -> Array:
     """numerator / denominator ≥ 0, with 0/0 = 0, x/0 = inf, finite derivatives at both, and NaN."""
     usable = denominator != 0
     value = numerator / jnp.where(usable, denominator, 1.0)

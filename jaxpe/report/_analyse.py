@@ -107,23 +107,30 @@ def analyse_counts(
     Args:
         stored: from `jaxpe.counting.read_counts`.
         dim, empty, splits, seed, progress: as in `analyse`.
+
+    Raises `InputError` as `analyse`.
     """
     settings = stored.settings
-    check_options(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
+    if settings.rows > MAX_LENGTH:
+        raise InputError(
+            f"{settings.rows:,} positions are more than the {MAX_LENGTH:,} of a report: count "
+            "again with --bins"
+        )
+    check_options(dim=dim, splits=splits, bootstrap=0, seed=seed)
     progress = progress or (lambda iterable, description, total=None: iterable)
     clock = Clock()
     keys = jax.random.split(jax.random.key(seed), 4)
-    used = np.asarray(stored.counts.tokens).any(axis=(0, 1))
-    kept = used | (empty == "uniform")
-    folded = _of_words(stored.counts, used)
-    counts = _of_words(stored.counts, kept).merged()
+    used = np.any(stored.table, axis=(0, 1)).reshape(-1)
+    kept = np.ones_like(used) if empty == "uniform" else used
+    folded = _of_words(stored, used)
+    counts = _of_words(stored, kept).merged()
     D, mds, violation_rate = _plug_in(_distributions(counts, empty), clock)
-    nulls = (folded._replace(tokens=null[..., used]) for null in stored.nulls)
+    nulls = (folded._replace(tokens=jnp.asarray(null[..., used])) for null in stored.nulls)
     noise = noise_of_counts(folded, nulls, keys, splits, clock)
     known = _Known(
         source=_name_of(stored),
         tokenizer=settings.tokenizer,
-        documents=int(stored.counts.documents),
+        documents=stored.documents,
         vocab_size=settings.vocab_size,
         tokens=[stored.tokens[token] for token in np.flatnonzero(kept)],
         dim=dim,
@@ -214,9 +221,9 @@ def _analysis(
     )
 
 
-def _of_words(counts: PositionCounts, kept: np.ndarray) -> PositionCounts:
-    """The counts of some words, as arrays of JAX."""
-    return counts._replace(tokens=jnp.asarray(np.asarray(counts.tokens)[..., kept]))
+def _of_words(stored: "StoredCounts", kept: np.ndarray) -> PositionCounts:
+    """The counts of some words."""
+    return stored._replace(table=stored.table[..., kept]).counts
 
 
 def _name_of(stored: "StoredCounts") -> str:

@@ -58,16 +58,16 @@ def counts_table(stored: "StoredCounts") -> "rich.table.Table":
 
     Raises `MissingExtraError` without the extra `report`.
     """
-    settings, tokens = stored.settings, stored.counts.tokens
+    settings, table = stored.settings, stored.table
     read = [shard for shard in stored.shards if shard.unreadable is None]
     cells = settings.rows * settings.vocab_size
-    filled = int(np.count_nonzero(np.asarray(tokens).any(axis=0)))
+    filled = int(np.count_nonzero(table.any(axis=0)))
     where = f"{settings.length:,}"
     if settings.edges is not None:
         where += f" in {settings.rows:,} bins"
     rows = [
-        ("documents", f"{int(stored.counts.documents):,}"),
-        ("tokens", f"{int(np.sum(tokens, dtype=np.int64)):,}"),
+        ("documents", f"{stored.documents:,}"),
+        ("tokens", f"{int(np.sum(table, dtype=np.int64)):,}"),
         ("positions", where),
         ("vocabulary", f"{settings.vocab_size:,} ({visible(settings.tokenizer)})"),
         ("cells in use", f"{filled:,} of {cells:,} ({percent(filled / cells)})"),

@@ -126,7 +126,7 @@ class Analysis(NamedTuple):
             "split_half": {
                 "trace": _plain(self.split_half_trace),
                 "eigenvalues": _plain(self.split_half_eigenvalues),
-                "effective_rank": self.effective_rank,
+                "effective_rank": self.effective_rank if self.effective_rank >= 0 else None,
                 "violation_rate": _plain(self.split_half_violation_rate),
                 "positions": int(np.sum(self.judged)),
                 "rank_eigenvalues": _plain(self.rank_eigenvalues),

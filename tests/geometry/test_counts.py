@@ -10,7 +10,9 @@ import pytest
 import jaxpe
 from jaxpe import (
     PositionCounts,
+    add_documents,
     count_tokens,
+    empty_counts,
     fold_of_documents,
     pad_documents,
     pair_weights,
@@ -266,3 +268,36 @@ def test_one_entry_for_each_document(corpus):
     for name in ("repeats", "groups"):
         with pytest.raises(ValueError, match=f"{name} has shape"):
             count_unchecked(corpus[0], vocab_size=VOCAB, folds=4, **{name: np.array([2])})
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+@pytest.mark.parametrize("cuts", [(), (0, 1, 39), (20,)])
+def test_documents_added_in_any_batches_are_those_of_the_whole(corpus, folds, cuts):
+    (ids, mask), options = corpus, {"exclude": (2,)}
+    repeats = np.arange(40, dtype=np.int32) % 3
+    counts = empty_counts(length=6, vocab_size=VOCAB, folds=folds)
+    for rows in np.split(np.arange(40), cuts):
+        counts = add_documents(counts, ids[rows], mask=mask[rows], repeats=repeats[rows], **options)
+    whole = count_tokens(ids, vocab_size=VOCAB, mask=mask, folds=folds, repeats=repeats, **options)
+    assert same(counts, whole)
+
+
+def test_counts_given_away_are_added_to_in_place(corpus):
+    ids, mask = corpus
+    add = jax.jit(add_documents, donate_argnums=0)
+    counts = jax.tree.map(jnp.array, empty_counts(length=6, vocab_size=VOCAB, folds=3))
+    for rows in (slice(0, 20), slice(20, 40)):
+        before, place = counts, counts.tokens.unsafe_buffer_pointer()
+        counts = add(counts, ids[rows], mask=mask[rows])
+        assert before.tokens.is_deleted()
+        assert counts.tokens.unsafe_buffer_pointer() == place
+    assert same(counts, count_tokens(ids, vocab_size=VOCAB, mask=mask, folds=3))
+
+
+def test_documents_that_do_not_fit_the_counts_are_refused(corpus):
+    ids, _ = corpus
+    counts = empty_counts(length=5, vocab_size=VOCAB)
+    with pytest.raises(ValueError, match=r"\(40, 6\), the counts have 5 positions: .*documents, 5"):
+        add_documents(counts, ids)
+    with pytest.raises(ValueError, match=r"outside \[0, 3\): raise vocab_size"):
+        add_documents(empty_counts(length=6, vocab_size=3), ids)

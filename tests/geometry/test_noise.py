@@ -14,6 +14,7 @@ from jaxpe import (
     count_tokens,
     effective_rank,
     hellinger_gram,
+    jackknife,
     noise_floor,
     normal_interval,
     positional_distributions,
@@ -241,3 +242,73 @@ def test_copies_of_documents_are_no_evidence_of_order():
 
 def test_nan_is_no_rank():
     assert rank_above_null(np.full((2, 2), np.nan), np.zeros((2, 2, 2))).rank == -1
+
+
+FOLDS = 8
+
+
+def mean_of_folds(counts):
+    """How many documents have word 0 at position 0, for each fold."""
+    return counts.merged().tokens[0, 0].astype(float) / counts.tokens.shape[0]
+
+
+@pytest.fixture(scope="module")
+def folded():
+    ids = np.random.default_rng(0).integers(0, 3, (400, 2), dtype=np.int32)
+    return count_tokens(ids, vocab_size=3, folds=FOLDS, groups=np.arange(400))
+
+
+def test_jackknife_of_a_mean_is_the_textbook(folded):
+    found = jackknife(mean_of_folds, folded)
+    x = np.asarray(folded.tokens)[:, 0, 0]
+    np.testing.assert_allclose(found.estimate, x.mean())
+    np.testing.assert_allclose(found.standard_error, x.std(ddof=1) / np.sqrt(FOLDS))
+    np.testing.assert_allclose(found.samples, (x.sum() - x) / (FOLDS - 1))
+    t = 2.364624  # Student's, 7 degrees of freedom, 97.5 %
+    np.testing.assert_allclose((found.high - found.low) / 2, t * found.standard_error, rtol=1e-3)
+    np.testing.assert_allclose(found.high + found.low, 2 * found.estimate)
+
+
+def test_jackknife_does_not_know_the_order_of_folds_and_follows_scale(folded):
+    order = np.random.default_rng(1).permutation(FOLDS)
+    shuffled = folded._replace(tokens=folded.tokens[order])
+    found, moved = (jackknife(mean_of_folds, counts) for counts in (folded, shuffled))
+    for field in ("estimate", "low", "high", "standard_error"):
+        np.testing.assert_allclose(getattr(moved, field), getattr(found, field))
+    np.testing.assert_allclose(moved.samples, found.samples[order])
+    scaled = jackknife(lambda counts: {"x": 5.0 - 2.0 * mean_of_folds(counts)}, folded)
+    np.testing.assert_allclose(scaled.standard_error["x"], 2.0 * found.standard_error)
+    np.testing.assert_allclose(scaled.low["x"], 5.0 - 2.0 * found.high)
+
+
+def test_jackknife_of_equal_folds_has_no_width(folded):
+    equal = folded._replace(tokens=jnp.broadcast_to(folded.tokens[:1], folded.tokens.shape))
+    found = jackknife(mean_of_folds, equal)
+    assert float(found.standard_error) == 0
+    assert float(found.low) == float(found.high) == float(found.estimate)
+
+
+def test_jackknife_leaves_out_a_fold_and_its_share_of_documents(folded):
+    found = jackknife(
+        lambda counts: (counts.tokens.sum().astype(float), counts.documents.astype(float)), folded
+    )
+    many = jackknife(
+        lambda c: c.documents.astype(float), folded._replace(documents=np.int32(2**31 - 1))
+    )
+    per_fold = np.asarray(folded.tokens).sum((1, 2))
+    np.testing.assert_array_equal(found.samples[0], per_fold.sum() - per_fold)
+    np.testing.assert_array_equal(found.samples[1], np.full(FOLDS, 350))
+    np.testing.assert_allclose(many.samples, 2**31 * 7 / 8)
+
+
+@pytest.mark.parametrize("folds", [None, 2])
+def test_a_jackknife_needs_folds(folds):
+    counts = count_tokens(np.zeros((4, 2), np.int32), vocab_size=1, folds=folds)
+    with pytest.raises(ValueError, match="folds"):
+        jackknife(mean_of_folds, counts)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5])
+def test_a_jackknife_is_of_a_confidence_between_0_and_1(folded, confidence):
+    with pytest.raises(ValueError, match="confidence must lie strictly between 0 and 1"):
+        jackknife(mean_of_folds, folded, confidence=confidence)

@@ -1,0 +1,49 @@
+"""Random positions, a part at a time, so that many draws take little memory."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int, PyTree
+
+from jaxpe.geometry.distances import Distances, safe_sqrt
+from jaxpe.geometry.points import PointCloud
+
+# Numbers looked at together: distances of some rows, or coordinates of some draws.
+TOGETHER = 2**20
+
+
+def draw_in_parts(
+    draw: Callable[[Array, int], PyTree[Array]], key: Array, *, number: int, width: int
+) -> PyTree[Array]:
+    """So many draws of `draw(key, part)`, in parts of about `TOGETHER / width` draws."""
+    part = min(number, max(1, TOGETHER // width))
+    keys = jax.random.split(key, -(-number // part))
+    drawn = jax.lax.map(lambda key: draw(key, part), keys)
+    return jax.tree.map(lambda x: x.reshape(-1)[:number], drawn)
+
+
+def draw_positions(
+    key: Array, present: Bool[Array, " n"], shape: tuple[int, ...]
+) -> Int[Array, "..."]:
+    """Independent positions, uniform over those present; where there are none, any."""
+    first = jnp.argsort(~present).astype(jnp.int32)
+    count = jnp.maximum(jnp.sum(present), 1)
+    return first[jax.random.randint(key, shape, 0, count, dtype=jnp.int32)]
+
+
+def distances_at(
+    D: Distances | PointCloud, i: Int[Array, " pairs"], j: Int[Array, " pairs"]
+) -> Float[Array, " pairs"]:
+    """Distances of pairs of positions, of points by their differences; 0 where one is absent."""
+    both = D.present[i] & D.present[j]
+    if isinstance(D, Distances):
+        return jnp.where(both, D.values[i, j], 0.0)
+    difference = jnp.where(both[:, None], D.points[i] - D.points[j], 0.0)
+    return safe_sqrt(jnp.sum(difference**2, axis=-1))
+
+
+def width_of(D: Distances | PointCloud) -> int:
+    """Numbers behind one distance."""
+    return 1 if isinstance(D, Distances) else D.points.shape[1]

@@ -1,0 +1,226 @@
+"""Batches from shards: every document once, in order, from any place; fixed vocabularies."""
+
+import gzip
+import itertools
+
+import numpy as np
+import pytest
+
+from jaxpe._errors import InputError
+from jaxpe.data import Corpus, find_shards, open_tokenizer, tokenize, vocabulary_of
+from jaxpe.data._batches import Reading, empty_batch, token_batches
+
+BYTES = open_tokenizer("bytes")
+SIZES = (5, 0, 1, 7)
+TEXTS = [[f"{shard}:{row}" for row in range(size)] for shard, size in enumerate(SIZES)]
+ALL = [text for texts in TEXTS for text in texts]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shards")
+    for number, texts in enumerate(TEXTS):
+        (folder / f"{number}.txt").write_text("\n".join(texts))
+    return find_shards([folder / "*"])
+
+
+def flat(lists):
+    return [*itertools.chain.from_iterable(lists)]
+
+
+def texts_of(batch):
+    rows = zip(batch.ids, batch.mask, strict=True)
+    return [bytes(ids[mask].astype(np.uint8)).decode() for ids, mask in rows if mask.any()]
+
+
+def read(reading, stream=None):
+    stream = iter(token_batches(reading, BYTES, length=6)) if stream is None else stream
+    return [texts_of(batch) for batch in stream]
+
+
+@pytest.mark.parametrize("size", [1, 3, 13, 14, 100])
+def test_every_document_once_and_in_order(shards, size):
+    stream = token_batches(Reading(shards, batch_size=size), BYTES, length=6)
+    batches = list(stream)
+    assert flat(map(texts_of, batches)) == ALL
+    *full, last = batches
+    assert all(batch.valid.all() for batch in full)
+    assert last.valid.sum() == len(ALL) % size  # never full, so that it is known as the last
+    assert last.place["documents"] == list(SIZES)
+    assert all(batch.ids.shape == (size, 6) for batch in batches)
+    assert not last.mask[~last.valid].any()
+
+
+def test_an_empty_batch_is_from_before_the_first(shards):
+    blank = empty_batch(Reading(shards, batch_size=3), length=6)
+    assert not blank.valid.any()
+    assert not blank.mask.any()
+    assert blank.place == {"shard": 0, "documents": [0] * 4, "unreadable": {}}
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 5, 20])
+def test_parts_are_disjoint_and_together_everything(shards, parts):
+    per_part = [flat(read(Reading(shards, None, 3, part, parts))) for part in range(parts)]
+    assert sorted(flat(per_part)) == sorted(ALL)
+    if parts > len(shards):  # document by document, so that all have something to do
+        assert max(map(len, per_part)) - min(map(len, per_part)) <= len(shards)
+
+
+@pytest.mark.parametrize(("part", "parts"), [(0, 1), (1, 2), (2, 6)])
+def test_from_any_place_the_rest_follows(shards, part, parts):
+    reading = Reading(shards, None, 2, part, parts)
+    whole = read(reading)
+    stream = iter(token_batches(reading, BYTES, length=6))
+    places = [stream.get_state()]
+    for _ in whole:
+        next(stream)
+        places.append(stream.get_state())
+    for done, place in enumerate(places):
+        later = iter(token_batches(reading, BYTES, length=6))
+        later.set_state(place)
+        rest = read(reading, later)
+        # At the end there is one more batch, which is empty.
+        assert rest == (whole[done:] or [[]])
+
+
+def broken_shards(folder, *, at):
+    """Three shards, one of which cannot be read to its end."""
+    for number in range(3):
+        lines = "".join(f"{number}:{row} {'x' * 50}\n" for row in range(200)).encode()
+        packed = gzip.compress(lines)
+        (folder / f"{number}.txt.gz").write_bytes(packed[:-50] if number == at else packed)
+    return find_shards([folder / "*"])
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_unreadable_shard_is_named(tmp_path, at):
+    stream = iter(token_batches(Reading(broken_shards(tmp_path, at=at)), BYTES, length=6))
+    with pytest.raises(InputError, match=rf"{at}\.txt\.gz cannot be read"):
+        list(stream)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_unreadable_shard_is_left_out_whole(tmp_path, at, parts):
+    shards, found, unreadable = broken_shards(tmp_path, at=at), [], {}
+    for part in range(parts):
+        reading = Reading(shards, None, 64, part, parts, skip_unreadable=True)
+        *_, last = token_batches(reading, BYTES, length=6)
+        found.append(last.place["documents"])
+        unreadable |= last.place["unreadable"]
+    expected = [200, 200, 200]
+    expected[at] = 0
+    assert np.sum(found, axis=0).tolist() == expected
+    assert list(unreadable) == [str(at)]
+    assert f"{at}.txt.gz cannot be read" in unreadable[str(at)]
+
+
+def test_a_copy_of_an_unreadable_shard_is_judged_by_itself(tmp_path, monkeypatch):
+    # Size and ends are alike, so the identity is, too.
+    for name, middle in (("a", b"\xff"), ("b", b"x")):
+        (tmp_path / name).mkdir()
+        content = b"fine\n" * 20_000 + middle + b"\nfine" * 20_000
+        (tmp_path / name / "x.txt").write_bytes(content)
+    shards = find_shards([tmp_path / "*" / "x.txt"])
+    assert shards[0].identity == shards[1].identity
+    *_, last = token_batches(Reading(shards, skip_unreadable=True), BYTES, length=6)
+    assert last.place["documents"] == [0, 40_001]
+    assert list(last.place["unreadable"]) == ["0"]
+
+
+TALES = Corpus("tales", ["The CATS sat!", "the cat\tthe\nnaï\x00\u2028", "a\r\nb", "the cats"])
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
+
+
+@pytest.fixture
+def pieces(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(PIECES) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("length", [2, 4, 30])
+@pytest.mark.parametrize("name", ["words", "characters", "bytes", "wordpiece", "special"])
+def test_a_fixed_vocabulary_gives_what_tokenize_gives(pieces, name, length):
+    special = name == "special"
+    length += special
+    tokenizer = pieces if special or name == "wordpiece" else name
+    whole = tokenize(TALES, tokenizer=tokenizer, length=length, special=special)
+    found = name in ("words", "characters")
+    vocabulary = vocabulary_of(TALES.documents, tokenizer=name, length=length) if found else None
+    opened = open_tokenizer(tokenizer, special=special, vocabulary=vocabulary)
+    ids, mask = opened.padded(TALES.documents, length=length)
+    np.testing.assert_array_equal(mask, whole.mask)
+    np.testing.assert_array_equal(ids[mask], whole.ids[mask])
+    assert (opened.name, opened.tokens, opened.exclude) == (
+        whole.tokenizer,
+        whole.tokens,
+        whole.exclude,
+    )
+    assert len(opened.tokens) == whole.vocab_size
+
+
+def test_words_outside_the_vocabulary():
+    vocabulary = ["to", "be", "[UNK]"]
+    ids, _ = open_tokenizer(vocabulary=vocabulary).padded(["to see, or be"], length=5)
+    assert ids.tolist() == [[0, 2, 2, 2, 1]]
+    with pytest.raises(InputError, match=r"'see' is not in the vocabulary.*end it with"):
+        open_tokenizer(vocabulary=vocabulary[:2]).padded(["to see, or be"], length=5)
+
+
+def test_the_largest_vocabulary():
+    texts = ["a a a b b c", "b a"]
+    assert vocabulary_of(texts) == ["a", "b", "c"] == vocabulary_of(texts, max_vocab=3)
+    assert vocabulary_of(texts, max_vocab=2) == ["a", "[UNK]"]
+    assert vocabulary_of(texts, length=1) == ["a", "b"]
+    assert vocabulary_of(["ab\n"], tokenizer="characters") == ["\n", "a", "b"]
+    assert vocabulary_of([]) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "words have no vocabulary of their own"),
+        ({"vocabulary": []}, "empty or has a token twice"),
+        ({"vocabulary": ["a", "a"]}, "empty or has a token twice"),
+        ({"vocabulary": ["a"], "special": True}, "no special tokens"),
+        ({"tokenizer": "bytes", "vocabulary": ["a"]}, "bytes has a vocabulary of its own"),
+        ({"tokenizer": "bytes", "special": True}, "no special tokens"),
+        ({"tokenizer": "none.json"}, "unknown tokenizer 'none.json'"),
+    ],
+)
+def test_tokenizers_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        open_tokenizer(**options)
+
+
+def test_vocabularies_refused():
+    with pytest.raises(InputError, match="max_vocab is 1; pass at least 2"):
+        vocabulary_of(["a"], max_vocab=1)
+    with pytest.raises(InputError, match="bytes has a vocabulary of its own"):
+        vocabulary_of(["a"], tokenizer="bytes")
+
+
+def test_the_checksum_is_of_all_that_decides_the_ids(pieces):
+    opened = [
+        BYTES,
+        open_tokenizer(vocabulary=["a", "b"]),
+        open_tokenizer(vocabulary=["b", "a"]),
+        open_tokenizer("characters", vocabulary=["a", "b"]),
+        open_tokenizer(pieces),
+        open_tokenizer(pieces, special=True),
+    ]
+    pieces.write_text("\n".join([*PIECES, "b"]) + "\n")
+    opened.append(open_tokenizer(pieces))
+    assert len({tokenizer.checksum for tokenizer in opened}) == len(opened)
+
+
+def test_a_tokenizer_that_fails_on_a_text_says_so(tmp_path):
+    import tokenizers
+
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="[UNK]"))
+    model.save(str(tmp_path / "tokenizer.json"))
+    opened = open_tokenizer(tmp_path)
+    assert opened.padded(["a"], length=2)[1].sum() == 1
+    with pytest.raises(InputError, match=r"tokenizer\.json cannot encode a text: .*UNK"):
+        opened.padded(["b"], length=2)

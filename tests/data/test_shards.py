@@ -1,0 +1,188 @@
+"""Shards: which files a corpus is, each once, and what is refused."""
+
+import gzip
+import os
+import shutil
+
+import pytest
+
+from jaxpe._errors import InputError
+from jaxpe.data import Corpus, export_corpus, find_shards
+
+TEXTS = ["To be, or not", "to be", "that is"]
+
+
+def names(shards):
+    return [shard.name for shard in shards]
+
+
+def write_records(path, records):
+    from array_record.python import array_record_module
+
+    writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1")
+    for record in records:
+        writer.write(record)
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The same three texts in every kind of file, one of them in a folder below."""
+    lines = "\n".join(TEXTS)
+    (tmp_path / "b.txt").write_text(lines)  # no newline at the end
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + lines.replace("\n", "\r\n\r\n").encode())
+    (tmp_path / "c.tsv").write_text("n\ttext\n" + "".join(f"0\t{text}\n" for text in TEXTS))
+    (tmp_path / "d.jsonl").write_text("".join(f'{{"text": "{text}"}}\n' for text in TEXTS))
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    with gzip.open(tmp_path / "deep" / "er" / "e.txt.gz", "wt") as file:
+        file.write(lines)
+    return tmp_path
+
+
+def test_every_kind_of_file_gives_its_documents(folder):
+    write_records(folder / "f.array_record", [text.encode() for text in [*TEXTS, " \n"]])
+    export_corpus(Corpus("g", TEXTS), folder / "g")
+    sources = [folder / name for name in ("?.txt", "c.tsv", "*.jsonl", "**/*.gz", "f.*", "g")]
+    shards = find_shards(sources)
+    expected = ["a.txt", "b.txt", "c.tsv", "d.jsonl", "e.txt.gz", "f.array_record", "g"]
+    assert names(shards) == expected
+    for shard in shards:
+        assert list(shard.documents()) == TEXTS, shard.name
+    assert len({shard.identity for shard in shards}) == len(shards)
+
+
+def test_order_is_that_of_the_sources_and_sorted_inside_of_a_glob(folder):
+    assert names(find_shards([folder / "d.jsonl", folder / "*.txt"])) == [
+        "d.jsonl",
+        "a.txt",
+        "b.txt",
+    ]
+
+
+def test_a_file_counts_once_however_it_is_named(folder, monkeypatch):
+    (folder / "link.txt").symlink_to(folder / "a.txt")
+    monkeypatch.chdir(folder)
+    sources = ["a.txt", "*.txt", folder / "a.txt", "./deep/../a.txt", "link.txt"]
+    assert names(find_shards(sources)) == ["a.txt", "b.txt"]
+
+
+def test_a_star_in_a_file_name_is_a_star(folder):
+    (folder / "*.txt").write_text("star")
+    (shard,) = find_shards([folder / "*.txt"])
+    assert list(shard.documents()) == ["star"]
+
+
+def test_identity_is_name_size_and_content_not_the_place(folder, tmp_path):
+    (shard,) = find_shards([folder / "a.txt"])
+    (folder / "elsewhere").mkdir()
+    copy = folder / "elsewhere" / "a.txt"
+    shutil.copy(folder / "a.txt", copy)
+    assert find_shards([copy])[0].identity == shard.identity
+    copy.write_bytes(copy.read_bytes()[:-1] + b"?")
+    assert find_shards([copy])[0].identity != shard.identity
+
+
+def test_text_fields(folder):
+    (folder / "two.jsonl").write_text('{"a": "x", "b": "y"}\n{"a": "z", "b": ""}\n')
+    write_records(folder / "two.array_record", [b'{"a": "x", "b": "y"}', b'{"a": "z", "b": ""}'])
+    for shard in find_shards([folder / "two.*"]):
+        assert list(shard.documents(text_field="a")) == ["x", "z"]
+        assert list(shard.documents(text_field="b")) == ["y"]
+        with pytest.raises(InputError, match=r"no column 'c'.*'a', 'b'"):
+            list(shard.documents(text_field="c"))
+
+
+def test_empty_files_hold_no_documents(folder):
+    for name in ("0.txt", "0.csv", "0.jsonl", "0.txt.gz"):
+        (folder / name).touch()
+    for shard in find_shards([folder / "0*"]):
+        assert list(shard.documents()) == []
+
+
+def test_built_in_corpora(tmp_path, monkeypatch):
+    monkeypatch.delenv("JAXPE_DATA_DIR", raising=False)
+    (tmp_path / "sst2").mkdir()
+    (tmp_path / "sst2" / "train.tsv").write_text("sentence\tlabel\na film\t1\n")
+    (shard,) = find_shards(["sst2"], data_dir=tmp_path)
+    assert (shard.name, list(shard.documents())) == ("train.tsv", ["a film"])
+    assert find_shards(["sst2", tmp_path / "sst2" / "*"], data_dir=tmp_path) == [shard]
+
+
+def test_the_standard_library_is_a_shard():
+    (shard,) = find_shards(["stdlib", "stdlib"])
+    assert shard.name == "stdlib"
+    assert len(list(shard.documents())) > 5000
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("none*.txt", "no such file: none*.txt; pass paths or globs of .txt"),
+        ("", "no such file: ;"),
+        ("deep", "deep is a directory; pass a glob of its files, such as deep/*.jsonl"),
+        ("a.pdf", "a.pdf: unknown kind of file; supported are .txt"),
+        ("ids.npy", "ids.npy: unknown kind of file"),
+        ("-", "standard input cannot be read again from its middle"),
+        ("tokens", "tokens holds token ids; pass text"),
+        ("synthetic", "no such file: synthetic"),
+    ],
+)
+def test_refused(folder, monkeypatch, source, message):
+    monkeypatch.chdir(folder)
+    for name in ("a.pdf", "ids.npy"):
+        (folder / name).touch()
+    if source == "tokens":
+        from jaxpe.data import tokenize
+
+        export_corpus(tokenize(Corpus("t", TEXTS)), folder / "tokens")
+    with pytest.raises(InputError) as caught:
+        find_shards(["a.txt", source])
+    assert message in str(caught.value)
+
+
+def test_nothing_asked_for_is_refused():
+    with pytest.raises(InputError, match="no shards; pass paths or globs"):
+        find_shards([])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_refused(folder):
+    (folder / "a.txt").chmod(0)
+    with pytest.raises(InputError, match=r"a\.txt cannot be read.*permissions"):
+        find_shards([folder / "a.txt"])
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+@pytest.mark.parametrize("name", ["x.array_record", "x.txt.gz", "x.txt", "x.jsonl", "x"])
+def test_a_damaged_shard_is_named_where_it_is_read(tmp_path, name):
+    path = tmp_path / name
+    match name:
+        case "x.array_record":
+            cut(write_records(path, [text.encode() for text in TEXTS]))
+        case "x.txt.gz":
+            path.write_bytes(gzip.compress("\n".join(TEXTS * 50).encode()))
+            cut(path)
+        case "x.txt":
+            path.write_bytes(b"fine\n\xff\n")
+        case "x.jsonl":
+            path.write_text('{"text": "fine"}\n{"text"\n')
+        case "x":
+            export_corpus(Corpus("x", TEXTS), path)
+            cut(next(path.glob("*.array_record*")))
+    (shard,) = find_shards([path])
+    with pytest.raises(InputError) as caught:
+        list(shard.documents())
+    assert str(path) in str(caught.value)
+
+
+def test_records_that_are_no_text_are_named(tmp_path):
+    path = write_records(tmp_path / "x.array_record", [b"fine", b"\xff"])
+    with pytest.raises(InputError, match=r"x\.array_record, record 1 is not UTF-8"):
+        list(find_shards([path])[0].documents())
+    path = write_records(tmp_path / "y.array_record", [b"[]"])
+    with pytest.raises(InputError, match=r"y\.array_record, record 0: a JSON list"):
+        list(find_shards([path])[0].documents(text_field="text"))
