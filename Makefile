@@ -29,7 +29,7 @@ types: $(VENV)/.installed-test
 
 # In one go, notebooks first: they take longest, and the other tests fill up what is left.
 all: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(WORKERS) --nbmake --nbmake-timeout=600 notebooks tests jaxpe
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --nbmake --nbmake-timeout=600 notebooks tests jaxpe
 
 unit: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -91,6 +91,10 @@ def _gram(rng):
     return (X @ X.T,)
 
 
+def _present(points):
+    return geometry.PointCloud(points, jnp.arange(N) != 2)
+
+
 def _points_and_targets(rng):
     return (*_points(rng), *_targets(rng))
 
@@ -151,6 +155,13 @@ CASES: dict[str, Case] = {
     "fold_of_documents": Case(
         lambda ids, mask: geometry.fold_of_documents(ids, mask, folds=3), _masked_ids
     ),
+    "bin_counts": Case(
+        lambda ids: geometry.bin_counts(_counts(ids, folds=3), np.array([0, 1, 3, N])), _ids
+    ),
+    "bin_positions": Case(
+        lambda i: geometry.bin_positions(i, np.array([0, 10, 100])),
+        lambda rng: (rng.integers(0, 99, N, dtype=np.int32),),
+    ),
     "permute_within_documents": Case(
         lambda ids, mask: geometry.permute_within_documents(
             jax.random.key(0), ids, mask, exclude=(1,)
@@ -198,9 +209,11 @@ CASES: dict[str, Case] = {
         rotation_invariant,
     ),
     "principal_eigenpairs": Case(
-        lambda B: geometry.principal_eigenpairs(
-            lambda Y: B @ Y, N, dim=2, dtype=B.dtype, tolerance=1e-9
-        ).eigenvalues,
+        lambda B: (
+            geometry.principal_eigenpairs(
+                lambda Y: B @ Y, N, dim=2, dtype=B.dtype, tolerance=1e-9
+            ).eigenvalues
+        ),
         _gram,
     ),
     "information_optimal_encoding": Case(
@@ -224,13 +237,47 @@ CASES: dict[str, Case] = {
         lambda rng: (*_points_and_targets(rng), rng.random((N, N))),
         total,
     ),
+    "stress_of_points": Case(
+        lambda P, X: geometry.stress(P, _present(X), weights=jnp.arange(N)), _two_points, total
+    ),
     "scaled_stress": Case(geometry.scaled_stress, _points_and_targets, total),
+    "scaled_stress_of_points": Case(
+        lambda P, X: geometry.scaled_stress(P, _present(X)), _two_points, total
+    ),
     "kruskal_stress1": Case(geometry.kruskal_stress1, _points_and_targets, total),
     "stress_per_position": Case(geometry.stress_per_position, _points_and_targets, total),
     "distance_correlation_pearson": Case(
         geometry.distance_correlation_pearson, _points_and_targets, total
     ),
     "min_separation": Case(geometry.min_separation, _points, total),
+    "min_separation_of_points": Case(
+        lambda P: geometry.min_separation(_present(P)), _points, total
+    ),
+    "sum_over_pairs": Case(
+        lambda P, X: geometry.sum_over_pairs(
+            lambda delta, d: (delta - d) ** 2, P, X, block=2, per_position=True
+        ),
+        _two_points,
+        total,
+    ),
+    "distance_rows": Case(
+        lambda P, rows: geometry.distance_rows(P, rows),
+        lambda rng: (*_points(rng), rng.integers(0, N, 3, dtype=np.int32)),
+        total,
+    ),
+    "as_points": Case(geometry.as_points, _points, total),
+    "hellinger_points": Case(geometry.hellinger_points, _mu, lambda cloud: cubed(cloud.points)),
+    "sampled_stress": Case(
+        lambda P, D: geometry.sampled_stress(P, D, key=jax.random.key(0), pairs=50).stress,
+        _points_and_targets,
+        total,
+    ),
+    "stochastic_mds": Case(
+        lambda X, init: geometry.stochastic_mds(
+            _present(X), dim=2, init=init, key=jax.random.key(0), steps=3, pairs=50
+        ),
+        lambda rng: (*_points(rng), rng.standard_normal((N, 2))),
+    ),
     "procrustes": Case(geometry.procrustes, _two_points, total),
     "toeplitz_projection": Case(geometry.toeplitz_projection, _square, total),
     "toeplitz_residual": Case(geometry.toeplitz_residual, _square, total),
@@ -243,6 +290,12 @@ CASES: dict[str, Case] = {
         geometry.position_decodability, lambda rng: (rng.standard_normal((4, N, 3)),), total
     ),
     "monotonicity_violation_rate": Case(geometry.monotonicity_violation_rate, _points),
+    "monotonicity_violation_rate_of_points": Case(
+        lambda P: geometry.monotonicity_violation_rate(_present(P)), _points
+    ),
+    "sampled_violation_rate": Case(
+        lambda P: geometry.sampled_violation_rate(P, key=jax.random.key(0), triples=50), _points
+    ),
     "is_monotone": Case(geometry.is_monotone, _points),
     "split_half_geometry": Case(_split_half, _ids),
     "weighted_gram": Case(lambda ids: geometry.weighted_gram(_split_half(ids), _counts(ids)), _ids),
@@ -356,6 +409,7 @@ EXEMPT = {
     "pad_documents": "ragged Python lists in, NumPy out",
     "inverse_frequencies": "a float64 NumPy constant, made at trace time",
     "rope_frequencies": "float64 NumPy constants, made at trace time",
+    "position_bins": "NumPy edges, made at trace time",
     "alibi_slopes": "a float64 NumPy constant, made at trace time",
     "rotary_permutation": "NumPy indices, made at trace time",
     "rope_to_hf": "a dictionary of settings",

@@ -217,7 +217,7 @@ def print_row(row: dict[str, Any]) -> None:
 
 def whole_counts(*, quick: bool) -> dict[str, Any]:
     """Seconds of `count_shards` against documents, with what compiling takes left out."""
-    sizes = (4096, 8192, 16_384) if quick else (65_536, 131_072, 262_144, 524_288)
+    sizes = (4096, 8192, 16_384) if quick else (131_072, 262_144, 524_288, 1_048_576)
     tokenizer = open_tokenizer("bytes")
     settings = count_settings(tokenizer, length=48, folds=4, nulls=0)
     seconds = []

@@ -197,9 +197,8 @@ def _all_read(feed: _Feed, settings: CountSettings, say: Callable[[str], None]) 
     everyone = from_all(about)
     for problem in filter(None, (one["problem"] for one in everyone)):
         raise InputError(
-            f"{problem}. What was counted is kept: where the files stay as they are (a disk, a "
-            "network, a permission), run the same again; otherwise start anew in another folder, "
-            "with --skip-unreadable if shards that cannot be read are to be left out"
+            f"{problem}. What was counted is kept: mend it and run the same again, or start anew "
+            "in another folder with --skip-unreadable, which leaves out shards that cannot be read"
         )
     documents = sum(sum(one["place"]["documents"]) for one in everyone)
     if documents * settings.widest > INT32_MAX:
@@ -227,11 +226,9 @@ def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]
     """What a state depends on, beyond the documents."""
     return {
         **settings.to_json(),
-        # One by one, so that a message names the one that differs and not a thousand others.
-        **{f"shard {number}": shard.identity for number, shard in enumerate(reading.shards)},
+        "shards": len(reading.shards),  # which they are is checked where they are read
         "batch_size": reading.batch_size,
         "processes": reading.parts,
-        "skip_unreadable": reading.skip_unreadable,
         "text_field": reading.text_field,
         "mesh": dict(mesh.shape),
     }

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -73,7 +74,13 @@ def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
 
 
 def _beginning(reading: Reading) -> dict[str, Any]:
-    return {"shard": 0, "documents": [0] * len(reading.shards), "unreadable": {}}
+    number = len(reading.shards)
+    nothing = {"documents": [0] * number, "identities": [""] * number, "unreadable": {}}
+    return {"shard": 0, "checksum": 0, **nothing}
+
+
+def _checksum(text: str, before: int) -> int:
+    return zlib.crc32(text.encode(errors="surrogatepass"), before)
 
 
 class _Documents(grain.IterDataset):
@@ -112,13 +119,40 @@ class _DocumentIterator(grain.DatasetIterator):
     def _read(self) -> Iterator[str]:
         """The texts from the place on; the place moves along."""
         state, shards = self._state, self._reading.shards
+        self._refuse_changed()
         for number in range(state["shard"], len(shards)):
-            state["shard"] = number
+            if number > state["shard"]:
+                state["shard"], state["checksum"] = number, 0
             if self._is_left_out(number):
                 continue
-            for text in itertools.islice(self._own(number), state["documents"][number], None):
+            documents = self._own(number)
+            self._pass_over(documents, number)
+            state["identities"][number] = shards[number].identity
+            for text in documents:
                 state["documents"][number] += 1
+                state["checksum"] = _checksum(text, state["checksum"])
                 yield text
+
+    def _refuse_changed(self) -> None:
+        """Shards that were read to their end must be what they were."""
+        for number, shard in enumerate(self._reading.shards[: self._state["shard"]]):
+            known = self._state["identities"][number]
+            if known and known != shard.identity:
+                raise InputError(
+                    f"{shard.path} was counted and has changed since ({known}; now "
+                    f"{shard.identity}); put back what it was, or start anew in another folder"
+                )
+
+    def _pass_over(self, documents: Iterator[str], number: int) -> None:
+        """Skip what was counted of a shard, which is the beginning of a repaired one, too."""
+        counted, checksum = self._state["documents"][number], 0
+        for text in itertools.islice(documents, counted):
+            checksum = _checksum(text, checksum)
+        if counted and checksum != self._state["checksum"]:
+            raise InputError(
+                f"{self._reading.shards[number].path}: its first {counted:,} documents are not "
+                "those that were counted; put back what they were, or start anew in another folder"
+            )
 
     def _own(self, number: int) -> Iterator[str]:
         """This part's documents of a shard."""

@@ -187,7 +187,6 @@ def half_done(shards, tmp_path, pull_the_plug, monkeypatch):
         ({"batch_size": 2}, "setting batch_size was 4 and now is 2; pass another directory"),
         ({"settings": FEW._replace(seed=1)}, "setting seed was 0 and now is 1"),
         ({"settings": FEW._replace(length=13)}, "setting length was 12 and now is 13"),
-        ({"skip_unreadable": True}, "setting skip_unreadable was False and now is True"),
         ({"text_field": "x"}, "setting text_field was None and now is x"),
     ],
 )
@@ -202,17 +201,45 @@ def test_other_shards_do_not_go_on(shards, half_done, tmp_path):
             count(shards, half_done, batch_size=4)
 
     (tmp_path / "d.txt").write_text("new")
-    (tmp_path / "c.txt").write_text("edited")
-    refused(
-        [*shards, *find_shards([tmp_path / "d.txt"])],
-        r"shard 3 was absent and now is d\.txt, 3 bytes, CRC-32 \w+; pass another directory",
-    )
-    refused(shards[:2], r"shard 2 was c\.txt, .* and now is absent")
-    refused(shards[::-1], r"shard 0 was a\.txt, .* and now is c\.txt")
-    refused(
-        [*shards[:2], *find_shards([tmp_path / "c.txt"])],
-        r"shard 2 was c\.txt, .* and now is c\.txt, 6 bytes",
-    )
+    (new,) = find_shards([tmp_path / "d.txt"])
+    refused([*shards, new], "setting shards was 3 and now is 4; pass another directory")
+    refused(shards[:2], "setting shards was 3 and now is 2")
+    message = r"c\.txt: its first \d+ documents are not those that were counted; put back what"
+    refused(shards[::-1], message)
+
+
+def test_a_shard_read_to_its_end_must_stay(shards, tmp_path, pull_the_plug, monkeypatch):
+    pull_the_plug(60)  # in the third
+    with pytest.raises(PulledPlugError):
+        count(shards, tmp_path / "counts", batch_size=4, save_every=1)
+    monkeypatch.undo()
+    (tmp_path / "a.txt").write_text("edited")
+    changed = [*find_shards([tmp_path / "a.txt"]), *shards[1:]]
+    with pytest.raises(InputError, match=r"a\.txt was counted and has changed since \(a\.txt, "):
+        count(changed, tmp_path / "counts", batch_size=4)
+
+
+@pytest.mark.parametrize("skip_unreadable", [False, True])
+def test_a_shard_that_was_repaired_goes_on(shards, counted, tmp_path, skip_unreadable):
+    whole = Path(shards[0].path).read_bytes()
+    path = tmp_path / "a.txt"
+
+    def go_on(content):
+        path.write_bytes(content)
+        found = [*find_shards([path]), *shards[1:]]
+        options = {"batch_size": 4, "save_every": 1, "skip_unreadable": skip_unreadable}
+        return count(found, tmp_path / "counts", **options)
+
+    broken = b"".join(whole.splitlines(keepends=True)[:30]) + b"\xff\n"
+    if skip_unreadable:
+        assert go_on(broken).unreadable
+        return
+    with pytest.raises(InputError, match=r"a\.txt, line 31: byte 0xff .* mend it and run the same"):
+        go_on(broken)
+    with pytest.raises(InputError, match=r"its first 2[048] documents are not those"):
+        go_on(b"other " + whole)
+    go_on(whole)
+    assert same_files(tmp_path / "counts", counted)
 
 
 def test_killed_between_the_two_files(shards, counted, tmp_path, monkeypatch):

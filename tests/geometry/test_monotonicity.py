@@ -1,5 +1,6 @@
 """The fast counts against the definitions, triple by triple."""
 
+import inspect
 from functools import partial
 
 import jax
@@ -9,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import jaxpe
 from jaxpe import (
     Distances,
+    PointCloud,
     as_distances,
     euclidean_distances,
     is_monotone,
     monotonicity_violation_rate,
+    sampled_violation_rate,
 )
 
 is_monotone, monotonicity_violation_rate = map(
@@ -111,3 +115,66 @@ def test_nan_is_neither_a_rate_nor_monotone():
     assert np.isnan(monotonicity_violation_rate(P))
     assert not bool(is_monotone(P))
     assert np.isnan(monotonicity_violation_rate(euclidean_distances(P)))
+
+
+@pytest.mark.parametrize("n", [2, 40])
+def test_points_row_by_row_are_as_their_matrix(n, monkeypatch):
+    monkeypatch.setattr("jaxpe.geometry.monotonicity.TOGETHER", 3 * n)  # three rows together
+    P = np.random.default_rng(n).standard_normal((n, 3))
+    present = np.arange(n) % 4 != 1
+    junk = np.where(present[:, None], P, np.nan)
+    cloud = PointCloud(jnp.asarray(junk), jnp.asarray(present))
+    rate = jax.jit(lambda D: inspect.unwrap(jaxpe.monotonicity_violation_rate)(D))
+    D = euclidean_distances(P, present=present)
+    np.testing.assert_allclose(rate(cloud), rate(D), rtol=1e-12)
+    line = PointCloud(jnp.arange(float(n))[:, None], jnp.asarray(present))
+    assert bool(is_monotone(line))
+    assert rate(line) == 0
+    assert bool(is_monotone(cloud)) == bool(is_monotone(D))
+
+
+def test_rows_whose_pairs_exceed_int32_are_counted_in_floats():
+    from jaxpe.geometry.monotonicity import _inversions_of_row
+
+    n = 60_000
+    i, present = jnp.asarray(0), jnp.ones(n, bool)
+    falling = jnp.where(jnp.arange(n) == 0, 0.0, n - jnp.arange(n, dtype=float))
+    row = jax.jit(lambda delta: _inversions_of_row(delta, i, present, jnp.zeros(())))
+    inversions, pairs = row(falling)
+    assert inversions == pairs == (n - 1) * (n - 2) / 2
+
+
+def test_sampled_rates_cover_as_often_as_they_say():
+    P = np.cumsum(np.random.default_rng(5).standard_normal((30, 2)), axis=0)
+    present = np.arange(30) % 7 != 2
+    truth = monotonicity_violation_rate(P, present=present)
+    many = jax.jit(
+        jax.vmap(
+            lambda k: sampled_violation_rate(P, key=k, triples=300, confidence=0.9, present=present)
+        )
+    )(jax.random.split(jax.random.key(0), 400))
+    np.testing.assert_allclose(many.rate.mean(), truth, atol=0.005)
+    assert 0.86 < np.mean((many.low <= truth) & (truth <= many.high)) < 0.95
+    # Those that are not comparable are passed over.
+    assert (many.triples < 300).all()
+
+
+def test_sampled_rates_of_a_matrix_are_those_of_its_points():
+    P = np.random.default_rng(6).standard_normal((30, 2))
+    rate = partial(sampled_violation_rate, key=jax.random.key(1), triples=500)
+    ours, theirs = rate(P), rate(euclidean_distances(P))
+    np.testing.assert_allclose(ours, theirs)
+    monotone = rate(np.arange(30.0)[:, None])
+    assert monotone.rate == monotone.low == 0
+
+
+def test_sampled_rates_without_triples_and_with_nan():
+    nobody = sampled_violation_rate(
+        np.ones((4, 2)), key=jax.random.key(0), triples=9, present=np.zeros(4, bool)
+    )
+    assert [x.item() for x in nobody] == [0.0, 0.0, 1.0, 0]
+    P = np.arange(900.0)[:, None]
+    P[7] = np.nan
+    assert np.isnan(sampled_violation_rate(P, key=jax.random.key(0), triples=3).rate)
+    with pytest.raises(ValueError, match="triples must be at least 1 and confidence in"):
+        sampled_violation_rate(P, key=jax.random.key(0), triples=0)
