@@ -1,5 +1,6 @@
 """Checkpoints of a run that may be killed; the only module that knows Orbax."""
 
+import contextlib
 import itertools
 import json
 import warnings
@@ -65,8 +66,10 @@ class Checkpoints:
     def __enter__(self) -> "Checkpoints":
         return self
 
-    def __exit__(self, *exception) -> None:
-        self.close()
+    def __exit__(self, kind, error, traceback) -> None:
+        # After a save that failed, closing fails too, and has less to say.
+        with contextlib.suppress(Exception) if error else contextlib.nullcontext():
+            self.close()
 
     def close(self) -> None:
         """Let go of the directory."""

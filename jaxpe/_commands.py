@@ -1,6 +1,7 @@
 """The commands of `jaxpe`: parse, call, print."""
 
 import json
+import logging
 import math
 import os
 import time
@@ -178,6 +179,8 @@ def count(
     for module in ("grain", "orbax.checkpoint"):
         require(module, extra="data")
     _remember_compilations()
+    # Orbax logs a traceback for every thread of a save that fails; the error is told once.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
     from jaxpe import _count, counting
 
     if memory is not None and not 0 < memory < math.inf:
@@ -204,7 +207,7 @@ def count(
         },
         data_dir=data_dir,
         trace=trace,
-        say=lambda line: console.print(line, markup=False, highlight=False),
+        say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
     )
     if jax.process_index() == 0:
         rich.print(counts_table(stored))

@@ -40,9 +40,15 @@ def run(
     settings = {**settings, "edges": edges}
     opened = _tokenizer(shards, out, tokenizer, vocab, max_vocab, special, settings, options, say)
     chosen = count_settings(opened, **settings)
-    profile = jax.profiler.trace(str(trace)) if trace else contextlib.nullcontext()
-    with profile:
+    with _profile(trace) if trace else contextlib.nullcontext():
         return count_shards(shards, out, tokenizer=opened, settings=chosen, say=say, **options)
+
+
+def _profile(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """A profile of what is annotated and of the devices; every call of Python would bury it."""
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    return jax.profiler.trace(str(folder), profiler_options=options)
 
 
 def _tokenizer(

@@ -261,7 +261,7 @@ CASES: dict[str, Case] = {
         total,
     ),
     "distance_rows": Case(
-        lambda P, rows: geometry.distance_rows(P, rows),
+        geometry.distance_rows,
         lambda rng: (*_points(rng), rng.integers(0, N, 3, dtype=np.int32)),
         total,
     ),

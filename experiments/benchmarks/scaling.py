@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _machine import KEEP_FREED, keep_freed_memory  # pyrefly: ignore
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
@@ -294,7 +295,10 @@ def count_on(mesh: Mesh, documents: int) -> Callable[[], Any]:
 
 def devices(*, quick: bool) -> dict[str, Any]:
     flag = "--xla_force_host_platform_device_count"
-    rows = {k: in_fresh_process(f"devices={k}", quick, XLA_FLAGS=f"{flag}={k}") for k in DEVICES}
+    rows = {
+        k: in_fresh_process(f"devices={k}", quick, XLA_FLAGS=f"{flag}={k}", **KEEP_FREED)
+        for k in DEVICES
+    }
     result: dict[str, Any] = {"devices": DEVICES}
     for name in rows[1]:
         seconds = [row[name] for row in rows.values()]
@@ -372,9 +376,10 @@ def distances_of(X: jaxpe.PointCloud) -> jaxpe.Distances:
 
 
 def in_fresh_process(part: str, quick: bool, **more: str) -> dict[str, Any]:
-    """A part of this script, with its memory and devices to itself."""
+    """A part of this script, with its devices and memory to itself, given back as by default."""
     command = [sys.executable, __file__, "--part", part, *(["--quick"] if quick else [])]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **more})
+    own = {name: value for name, value in os.environ.items() if name not in KEEP_FREED}
+    done = subprocess.run(command, capture_output=True, text=True, env=own | more)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -414,6 +419,7 @@ def main() -> None:
         kind, _, number = options.part.partition("=")
         print(json.dumps(large(n) if kind == "large" else on_devices(int(number), quick=quick)))
         return
+    keep_freed_memory()
     rows = [measure(case, 1 if quick else 4) for case in cases(quick=quick)]
     result = {
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {jax.default_backend()}",

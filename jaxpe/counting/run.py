@@ -217,8 +217,8 @@ def _save(checkpoints: Checkpoints, step: int, state: CountState, stream: Any) -
         checkpoints.save(step, state, stream)
     except (OSError, ValueError) as error:  # the latter from the writer of arrays
         raise InputError(
-            f"cannot save into {checkpoints.directory} ({error}): make room, and run the same "
-            "again; what was saved before is kept"
+            f"cannot save into {checkpoints.directory} ({str(error).splitlines()[-1]}): make "
+            "room and run the same again; what was saved before is kept"
         ) from error
 
 

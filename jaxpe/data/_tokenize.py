@@ -439,15 +439,22 @@ def _padded(
     rows: Sequence[Any], prefix: tuple[int, ...], suffix: tuple[int, ...], length: int
 ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
     first, last = len(prefix), len(suffix)
-    rows = [np.asarray(row[: length - first - last], np.int32) for row in rows]
-    ends = first + np.array([len(row) for row in rows], np.int64)
+    rows = [row[: length - first - last] for row in rows]
+    ends = first + np.fromiter(map(len, rows), np.int64, len(rows))
     columns = np.arange(length)
     ids = np.zeros((len(rows), length), np.int32)
     ids[:, :first] = prefix
-    ids[(columns >= first) & (columns < ends[:, None])] = np.concatenate(rows)
+    ids[(columns >= first) & (columns < ends[:, None])] = _joined(rows)
     for offset, token in enumerate(suffix):
         ids[np.arange(len(rows)), ends + offset] = token
     return ids, columns < ends[:, None] + last
+
+
+def _joined(rows: Sequence[Any]) -> Int32[np.ndarray, " tokens"]:
+    """Sequences of ids end to end; an array for each list would cost more than the ids in it."""
+    if all(isinstance(row, np.ndarray) for row in rows):
+        return np.concatenate(rows).astype(np.int32)
+    return np.fromiter(itertools.chain.from_iterable(rows), np.int32)
 
 
 def _vocabulary(

@@ -48,14 +48,14 @@ def bin_positions(
     >>> bin_positions(np.array([0, 4, 9]), np.array([0, 1, 5, 10])).tolist()
     [0, 1, 2]
     """
-    edges, positions = _checked(edges), jnp.asarray(positions)
+    edges, positions = _checked(edges), jnp.asarray(positions).astype(int)
     if not is_traced(edges, positions) and positions.size:
         least, most = int(jnp.min(positions)), int(jnp.max(positions))
         if least < edges[0] or most >= edges[-1]:
             raise ValueError(
                 f"positions lie in [{least}, {most}], the bins in [{edges[0]}, {edges[-1]})"
             )
-    found = jnp.searchsorted(edges, positions.astype(edges.dtype), side="right") - 1
+    found = jnp.searchsorted(edges, positions, side="right") - 1
     return found.astype(jnp.int32)
 
 
@@ -88,7 +88,7 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     if not is_traced(edges, counts.tokens):
         _refuse_overflow(counts, np.asarray(edges))
     bins = len(edges) - 1
-    number = jnp.searchsorted(edges, jnp.arange(n, dtype=edges.dtype), side="right") - 1
+    number = jnp.searchsorted(edges, jnp.arange(n), side="right") - 1
 
     def binned(tokens: Array) -> Array:
         return jax.ops.segment_sum(tokens, number, bins, indices_are_sorted=True)
@@ -111,7 +111,7 @@ def _geometric_edges(n: int, bins: int) -> np.ndarray:
 
 
 def _checked(edges: Integer[ArrayLike, " edges"]) -> Array:
-    edges = jnp.asarray(edges)
+    edges = jnp.asarray(edges).astype(int)
     if edges.ndim != 1 or len(edges) < 2:
         raise ValueError(f"edges have shape {edges.shape}: pass [bins + 1], two or more")
     if not is_traced(edges) and jnp.any(edges[1:] <= edges[:-1]):

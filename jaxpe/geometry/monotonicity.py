@@ -178,9 +178,9 @@ def _rows_of(
     encoding: Encoded, present: Bool[ArrayLike, " n"] | None
 ) -> tuple[Callable[[RowFunction], PyTree[Array]], Array, Array]:
     """How a function of rows of distances is applied, who is present, and the largest distance."""
-    few = not isinstance(encoding, PointCloud | Distances) and len(encoding) <= DENSE
+    few = not isinstance(encoding, Distances | PointCloud) and len(encoding) <= DENSE
     encoding = _taking_part(encoding, present)
-    if few:
+    if few and isinstance(encoding, PointCloud):
         encoding = euclidean_distances(encoding.points, present=encoding.present)
 
     def distances(i: Array) -> Array:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float, Int, Integer, PyTree, Real
@@ -87,7 +86,7 @@ def sum_over_pairs(
     blocks = _cut(clouds, weights, block)
     rows = _fold(term, blocks, jnp.sum, 0.0, ordered=per_position, mesh=mesh)
     if per_position:
-        n = np.shape(as_points(clouds[0]).points)[0]
+        n = len(as_points(clouds[0]).present)
         return jax.tree.map(lambda x: x.reshape(-1)[:n], rows)
     return jax.tree.map(lambda x: jnp.sum(jnp.sum(x, axis=1)), rows)
 
@@ -119,7 +118,7 @@ def distance_rows(points: Cloud, rows: Integer[ArrayLike, " rows"]) -> Float[Arr
     [[5.0, 0.0]]
     """
     points, present = as_points(points)
-    rows, n = jnp.asarray(rows), len(present)
+    rows, n = jnp.asarray(rows).astype(int), len(present)
     if not is_traced(rows) and jnp.any((rows < 0) | (rows >= n)):
         raise ValueError(f"rows lie in [{jnp.min(rows)}, {jnp.max(rows)}], not in [0, {n})")
     x = centre_rows(points, present)
@@ -174,9 +173,7 @@ def _fold(
 
             def folded(x: ArrayLike | float | int) -> Array:
                 x = jnp.broadcast_to(jnp.asarray(x, found[0].dtype), counted.shape)
-                if rows.sizes is not None:
-                    x = x * trust_in_pairs(rows.sizes[:, None], columns.sizes[None, :])
-                return fold(jnp.where(counted, x, neutral), axis=1)
+                return fold(jnp.where(counted, x * _weights(rows, columns), neutral), axis=1)
 
             return jax.tree.map(folded, term(*found))
 
@@ -191,8 +188,9 @@ def _fold(
 
     if mesh is None:
         return strips(jnp.arange(count), blocks)
+    # What is left over of a round of dealing are strips of number −1, which count nothing.
+    numbers = jnp.pad(jnp.arange(count), (0, -count % mesh.size), constant_values=-1)
     dealt = PartitionSpec(mesh.axis_names)
-    numbers = np.pad(np.arange(count), (0, -count % mesh.size), constant_values=-1)
     shared = jax.shard_map(strips, mesh=mesh, in_specs=(dealt, PartitionSpec()), out_specs=dealt)
     return shared(numbers, blocks)
 
@@ -203,14 +201,12 @@ def _cut(
     """Centred points of all clouds, what goes with them, and padding that is not present."""
     if block is not None and block < 1:
         raise ValueError(f"block must be at least 1, not {block}")
-    clouds = tuple(map(as_points, clouds))
-    n, dtype = clouds[0].present.shape[0], clouds[0].points.dtype
-    for cloud in clouds:
-        if cloud.present.shape != (n,):
-            raise ValueError(
-                f"clouds have {n} and {cloud.present.shape[0]} positions: pass as many of each"
-            )
-    present = jnp.all(jnp.stack([cloud.present for cloud in clouds]), axis=0)
+    points, presences = zip(*map(as_points, clouds), strict=True)
+    n, dtype = len(points[0]), points[0].dtype
+    for other in presences:
+        if len(other) != n:
+            raise ValueError(f"clouds have {n} and {len(other)} positions: pass as many of each")
+    present = jnp.all(jnp.stack(presences), axis=0)
     sizes = None if weights is None else _relative(weights, present, dtype)
     block = block or (512 if jax.default_backend() == "cpu" else 4096)
     count = -(-n // block)
@@ -220,11 +216,10 @@ def _cut(
         padding = [(0, count * size - n)] + [(0, 0)] * (x.ndim - 1)
         return jnp.pad(x, padding).reshape(count, size, *x.shape[1:])
 
+    centred = [centre_rows(x.astype(dtype), present) for x in points]
+    norms = tuple(cut(_squared_norms(x)) for x in centred)
     sizes = None if sizes is None else cut(sizes)
-    points = [centre_rows(cloud.points.astype(dtype), present) for cloud in clouds]
-    norms = tuple(cut(_squared_norms(x)) for x in points)
-    points = tuple(map(cut, points))
-    return _Blocks(points, norms, cut(present), sizes)
+    return _Blocks(tuple(map(cut, centred)), norms, cut(present), sizes)
 
 
 def _relative(weights: Real[ArrayLike, " n"], present: Array, dtype) -> Array:
@@ -238,6 +233,12 @@ def _relative(weights: Real[ArrayLike, " n"], present: Array, dtype) -> Array:
     weights = jnp.where(present, weights, 0.0)
     largest = jnp.max(weights)
     return 2.0 * weights / jnp.where(largest > 0, largest, 1.0)
+
+
+def _weights(rows: _Blocks, columns: _Blocks) -> Array | float:
+    if rows.sizes is None or columns.sizes is None:
+        return 1.0
+    return trust_in_pairs(rows.sizes[:, None], columns.sizes[None, :])
 
 
 def _by_products(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]:

@@ -118,7 +118,8 @@ def sampled_stress(
     (delta method).
 
     >>> P = np.random.default_rng(0).standard_normal((40, 2))
-    >>> sampled_stress(P, euclidean_distances(2.0 * P), key=jax.random.key(0)).stress.round(6).item()
+    >>> D = euclidean_distances(2.0 * P)
+    >>> sampled_stress(P, D, key=jax.random.key(0)).stress.round(6).item()
     0.25
     """
     if pairs < 1 or not 0 < confidence < 1:

@@ -146,11 +146,11 @@ def min_separation(
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
     """
-    by_tiles = isinstance(P, PointCloud) or (not isinstance(P, Distances) and len(P) > DENSE)
+    few = not isinstance(P, Distances | PointCloud) and len(P) <= DENSE
     P = P if isinstance(P, Distances) else as_points(P)
     if present is not None:
         P = P._replace(present=P.present & jnp.asarray(present))
-    if by_tiles:
+    if isinstance(P, PointCloud) and not few:
         return smallest_distance(P)
     delta, present = _dense(P)
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf))
