@@ -229,6 +229,55 @@ HEADLINES = [
         )
         for name in ("none", "sinusoidal", "t5", "alibi", "rope")
     ],
+    *(
+        ("benchmark_mds", f"corpora/sampled/times_as_fast_from_{start}/{way}", ".1f")
+        for start in ("distances", "points")
+        for way in (
+            "scikit-bio pcoa fsvd",
+            "jnp.linalg.eigh",
+            "scikit-learn ClassicalMDS",
+            "scikit-bio pcoa eigh",
+        )
+    ),
+    ("benchmark_mds", "corpora/sampled/ways/jaxpe from points/products", "d"),
+    (
+        "benchmark_mds",
+        "corpora/sampled/times_as_fast_from_distances/scikit-learn ClassicalMDS",
+        ".1f",
+    ),
+    ("streaming_counts", "memory/bytes/runs/100000/peak_mb", ".0f"),
+    ("streaming_counts", "memory/bytes/runs/1000000/peak_mb", ".0f"),
+    ("streaming_counts", "memory/bytes/runs/10000000/peak_mb", ".0f"),
+    ("streaming_counts", "memory/words/runs/100000/peak_mb", ".0f"),
+    ("streaming_counts", "memory/words/runs/1000000/peak_mb", ".0f"),
+    ("streaming_counts", "memory/bytes/largest_over_smallest", ".3f"),
+    ("streaming_counts", "memory/words/largest_over_smallest", ".3f"),
+    ("streaming_counts", "kills/kills", "d"),
+    ("streaming_counts", "kills/saving", "d"),
+    ("streaming_counts", "kills/starting", "d"),
+    ("streaming_counts", "dead_process/seconds", ".0f"),
+    ("streaming_counts", "overlap/share_of_device_with_host", ".1%"),
+    ("streaming_counts", "overlap/sum_over_wall", ".2f"),
+    ("benchmark_scaling", "rows/0/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/1/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/2/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/3/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/4/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/5/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/6/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/7/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/8/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/9/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/10/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/11/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/12/time/fitted", ".2f"),
+    ("benchmark_scaling", "rows/13/time/fitted", ".2f"),
+    ("benchmark_scaling", "large/seconds", ".0f"),
+    ("benchmark_scaling", "large/peak_gb", ".2f"),
+    ("benchmark_scaling", "large/matrix_gb", ".1f"),
+    ("benchmark_scaling", "devices/stress/over_one_device/3", ".2f"),
+    ("benchmark_scaling", "devices/count, documents dealt out/over_one_device/3", ".2f"),
+    ("benchmark_scaling", "devices/count, words dealt out/over_one_device/3", ".2f"),
 ]
 
 

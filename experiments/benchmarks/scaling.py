@@ -50,6 +50,7 @@ NAME = "benchmark_scaling"
 DEVICES = (1, 2, 4, 8)
 LARGE = 65_536
 LARGEST_FITTED = 3
+FEWEST_ROUNDS, BUDGET_S = 4, 15.0  # of a case: more rounds where they are cheap
 
 
 class Case(NamedTuple):
@@ -169,15 +170,19 @@ def temporary_bytes(program: Any) -> int:
     return program.memory_analysis().temp_size_in_bytes
 
 
-def fastest(runs: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
+def fastest(runs: Sequence[Callable[[], Any]], *, quick: bool) -> list[float]:
     """Seconds of the fastest round of each; they take turns, after one that warms up."""
-    seconds = np.full((rounds + 1, len(runs)), np.inf)
-    for number in range(rounds + 1):
-        for which, run in enumerate(runs):
-            start = time.perf_counter()
-            run()
-            seconds[number, which] = time.perf_counter() - start
-    return seconds[1:].min(axis=0).tolist()
+    fewest, budget = (1, 0.0) if quick else (FEWEST_ROUNDS, BUDGET_S)
+    begin, rounds = time.perf_counter(), []
+    while len(rounds) <= fewest or time.perf_counter() - begin < budget:
+        rounds.append([seconds_of(run) for run in runs])
+    return np.min(rounds[1:], axis=0).tolist()
+
+
+def seconds_of(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float | None:
@@ -186,9 +191,9 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float | None:
     return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0]) if min(costs) > 0 else None
 
 
-def measure(case: Case, rounds: int) -> dict[str, Any]:
+def measure(case: Case, *, quick: bool) -> dict[str, Any]:
     runs, memory = zip(*(compiled(case, size) for size in case.sizes), strict=True)
-    seconds = fastest(runs, rounds)
+    seconds = fastest(runs, quick=quick)
     row: dict[str, Any] = {
         "name": case.name,
         "size": case.size,
@@ -257,7 +262,6 @@ def on_devices(number: int, *, quick: bool) -> dict[str, float]:
     """Seconds of a count step and of blockwise stress on so many virtual devices."""
     assert jax.device_count() == number
     documents, n = (512, 1024) if quick else (4096, 4096)
-    rounds = 2 if quick else 5
     mesh = jax.make_mesh((number,), ("positions",), axis_types=(AxisType.Auto,))
     P, X = encoding_and_targets(n, 64)
     stress = jax.jit(jax.value_and_grad(partial(stress_on, mesh=mesh)))
@@ -267,7 +271,7 @@ def on_devices(number: int, *, quick: bool) -> dict[str, float]:
         count_on(count_mesh(parts=number), documents),
     ]
     names = ("stress", "count, words dealt out", "count, documents dealt out")
-    return dict(zip(names, fastest(runs, rounds), strict=True))
+    return dict(zip(names, fastest(runs, quick=quick), strict=True))
 
 
 def stress_on(P: Array, X: Array, *, mesh: Mesh) -> Array:
@@ -390,19 +394,25 @@ def draw(run: Run, rows: Sequence[dict[str, Any]]) -> None:
         "Blockwise stress takes the time of the matrix, not its memory; Krylov MDS neither",
         columns=2,
         width=8.6,
+        height=4.0,
     )
     names = ("stress, dense", "stress, blockwise", "MDS, all eigenvalues", "MDS, Krylov")
     colours = dict(zip(names, (BLUE, ORANGE, GREEN, VERMILION), strict=True))
     for row in rows:
         if row["name"] in colours and row["size"] == "n":
-            label = f"{row['name']}: {row['time']['fitted']:.1f}, {row['memory']['fitted']:.1f}"
+            label = f"{row['name']}: {row['time']['fitted']:.1f} and {row['memory']['fitted']:.1f}"
             style = {"color": colours[row["name"]], "marker": "o", "label": label}
             axes[0, 0].loglog(row["sizes"], row["seconds"], **style)
             axes[0, 1].loglog(row["sizes"], np.asarray(row["temporary_bytes"]) / 1e6, **style)
     for axis, title in zip(axes[0], ("seconds", "temporary MB"), strict=True):
         axis.set_xlabel("positions")
         axis.set_title(title)
-    axes[0, 0].legend(title="exponents of time, memory", fontsize=8, title_fontsize=8)
+    figure.legend(
+        *axes[0, 0].get_legend_handles_labels(),
+        title="exponents of time and memory",
+        loc="outside lower center",
+        ncols=2,
+    )
     save_figure(run, NAME, figure)
 
 
@@ -420,7 +430,7 @@ def main() -> None:
         print(json.dumps(large(n) if kind == "large" else on_devices(int(number), quick=quick)))
         return
     keep_freed_memory()
-    rows = [measure(case, 1 if quick else 4) for case in cases(quick=quick)]
+    rows = [measure(case, quick=quick) for case in cases(quick=quick)]
     result = {
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {jax.default_backend()}",
         "rows": [*rows, whole_counts(quick=quick)],

@@ -236,10 +236,13 @@ def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
     T = T - jnp.diag(jnp.where(missing, last, 0.0))
     values, turn = jnp.linalg.eigh(T)
     values, turn = values[::-1][:width], turn[:, ::-1][:, :width]
+    # Exactly 0, or rounding would make vectors of length eps with an eigenvalue of 0 out of them.
+    nothing = values < -1.5 * bound
+    turn = jnp.where(nothing[None, :], 0.0, turn)
     U = product(V, turn)
     # One step of Newton and Schulz towards UᵀU = 1, which restart after restart would lose.
     turn = 1.5 * turn - 0.5 * product(turn, product(U.T, U))
-    return product(V, turn), product(W, turn), jnp.where(values < -1.5 * bound, 0.0, values)
+    return product(V, turn), product(W, turn), jnp.where(nothing, 0.0, values)
 
 
 def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:

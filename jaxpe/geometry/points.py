@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
@@ -44,7 +45,7 @@ def as_points(points: PointCloud | Real[ArrayLike, "n k"]) -> PointCloud:
     [True, True]
     """
     if isinstance(points, PointCloud):
-        return PointCloud(floating(points.points), points.present)
+        return PointCloud(floating(points.points), jnp.asarray(points.present))
     points = floating(points)
     if points.ndim != 2:
         raise ValueError(f"points have shape {points.shape}, not [n, k]")

@@ -181,6 +181,7 @@ def _dimensions(analysis: Analysis) -> str:
     return (
         f"Position has about {plural(rank, 'real dimension')}: {rank} {rises} above {level}. "
         f"The plug-in distances alone would suggest {analysis.plug_in_rank}."
+        + (" That is so if no document is a piece of another." if analysis.folds else "")
     )
 
 
@@ -329,8 +330,8 @@ def _doubts(analysis: Analysis) -> str:
         return (
             f"Intervals are 95 %, from a jackknife over {analysis.folds} folds of the documents. "
             "Copies of a document share a fold, pieces of a longer one do not: where there are "
-            "many, all of this is less certain than it says. A "
-            "bias of the estimate itself, as from rare words, is not in them. "
+            "many, dimensions are overstated and noise is understated (a report on a sample of "
+            "the documents finds pieces). A bias of the estimate itself, as from rare words, is not in them. "
             "Stress measures faithfulness to the corpus, not how well a model will do."
         )
     if analysis.bootstrap == 0:
