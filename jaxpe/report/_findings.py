@@ -331,8 +331,8 @@ def _doubts(analysis: Analysis) -> str:
             f"Intervals are 95 %, from a jackknife over {analysis.folds} folds of the documents. "
             "Copies of a document share a fold, pieces of a longer one do not: where there are "
             "many, dimensions are overstated and noise is understated (a report on a sample of "
-            "the documents finds pieces). A bias of the estimate itself, as from rare words, is not "
-            "in them. Stress measures faithfulness to the corpus, not how well a model will do."
+            "the documents finds pieces). A bias of the estimate itself, as from rare words, is "
+            "not in them. Stress measures faithfulness to the corpus, not how well a model will do."
         )
     if analysis.bootstrap == 0:
         return "No intervals were computed (bootstrap = 0): read every number as a point estimate."
