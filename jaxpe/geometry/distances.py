@@ -187,8 +187,9 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     [True, True]
     """
     if isinstance(D, Distances):
-        taking_part = D.present[..., :, None] & D.present[..., None, :]
-        return Distances(jnp.where(taking_part, floating(D.values), 0.0), D.present)
+        present = jnp.asarray(D.present)
+        taking_part = present[..., :, None] & present[..., None, :]
+        return Distances(jnp.where(taking_part, floating(D.values), 0.0), present)
     D = floating(D)
     if D.ndim != 2 or D.shape[0] != D.shape[1]:
         raise ValueError(f"distances have shape {D.shape}, not [n, n]")

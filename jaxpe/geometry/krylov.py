@@ -176,9 +176,9 @@ def _restart(
     block, dim = search.following.shape[1], search.residuals.shape[0]
     width = kept * block
     V, W, eigenvalues = ritz(search.V, search.W, width)
-    R = W - V * eigenvalues[None, :]
     scale = _scale(eigenvalues)
-    residuals = jnp.linalg.norm(R[:, :dim], axis=0) / scale
+    R = (W - V * eigenvalues[None, :]) / scale
+    residuals = jnp.linalg.norm(R[:, :dim], axis=0)
     change = jnp.max(jnp.abs(eigenvalues - search.eigenvalues)[:dim]) / scale
     settled = jnp.all(search.residuals <= tolerance) & (change <= tolerance)
     looked_at = R[:, :dim] if dim >= block else R
@@ -220,7 +220,7 @@ def _checked(
 
 def true_residuals(V: Array, W: Array, eigenvalues: Array) -> Array:
     """‖B v − λ v‖ / |λ_1| of every column, from W = B V."""
-    return jnp.linalg.norm(W - V * eigenvalues[None, :], axis=0) / _scale(eigenvalues)
+    return jnp.linalg.norm((W - V * eigenvalues[None, :]) / _scale(eigenvalues), axis=0)
 
 
 def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
@@ -251,6 +251,9 @@ def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:
     Directions that are lost in rounding make room for spare ones; what is lost then is 0.
     """
     instead = jnp.zeros_like(Y) if spare is None else spare
+    # Squares of very small or large numbers are 0 or inf.
+    largest = jnp.max(jnp.abs(Y), axis=0)
+    Y = Y / jnp.where(largest > 0, largest, 1.0)[None, :]
     # After two passes what is left is nearly orthogonal, or rounding errors.
     rounding = 32.0 * float(jnp.finfo(Y.dtype).eps)
     least = jnp.asarray([rounding, rounding, 0.5, 0.5], Y.dtype)

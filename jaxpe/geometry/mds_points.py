@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Integer, Real
 
-from jaxpe._types import ArrayLike
+from jaxpe._types import ArrayLike, is_traced
 from jaxpe.geometry.distances import centre_rows, inner_products
 from jaxpe.geometry.gauge import gauged_coordinates, noise
 from jaxpe.geometry.krylov import (
@@ -241,15 +241,23 @@ def _landmarks(
     landmarks: int | Integer[ArrayLike, " l"] | None, present: Array, dim: int
 ) -> Int[Array, " l"]:
     n = present.shape[0]
-    if landmarks is not None and not isinstance(landmarks, int):
-        return jnp.asarray(landmarks)
-    number = min(max(4 * dim, 1024) if landmarks is None else landmarks, n)
+    if landmarks is not None and np.ndim(landmarks) > 0:
+        return _checked_landmarks(jnp.asarray(landmarks), n)
+    number = min(max(4 * dim, 1024) if landmarks is None else int(landmarks), n)
     if number < 1:
         raise ValueError(f"landmarks must be at least 1, not {landmarks}")
     rank = jnp.cumsum(present)
     share = jnp.asarray((np.arange(number) + 0.5) / number, float)
     wanted = jnp.floor(share * rank[-1].astype(float)).astype(rank.dtype)
     return jnp.searchsorted(rank, jnp.minimum(wanted + 1, rank[-1]))
+
+
+def _checked_landmarks(at: Array, n: int) -> Array:
+    if at.ndim != 1 or not jnp.issubdtype(at.dtype, jnp.integer) or not len(at):
+        raise ValueError(f"landmarks are {at.dtype} of shape {at.shape}: pass positions, int [l]")
+    if not is_traced(at) and jnp.any((at < 0) | (at >= n)):
+        raise ValueError(f"landmarks lie in [{jnp.min(at)}, {jnp.max(at)}], not in [0, {n})")
+    return at
 
 
 def _choose(n: int, k: int, dim: int) -> tuple[Method, str]:

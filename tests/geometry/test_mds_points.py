@@ -5,6 +5,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -152,6 +153,22 @@ def test_eigenpairs_of_every_spectrum(spectrum, dtype, accuracy):
     np.testing.assert_allclose(V.T @ V, np.eye(dim), atol=10 * np.finfo(dtype).eps)
     residuals = np.linalg.norm(B @ V - V * np.asarray(found.eigenvalues), axis=0) / scale
     np.testing.assert_allclose(found.residuals, residuals, atol=100 * np.finfo(dtype).eps)
+
+
+def test_columns_without_a_vector_stay_out_of_a_negative_spectrum():
+    values = -np.arange(1.0, 41)  # the basis has room for more vectors than there are
+    found = eigenpairs(with_eigenvalues(values), dim=39)
+    assert found.converged
+    np.testing.assert_allclose(found.eigenvalues, values[:39], rtol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_squares_that_are_no_numbers_do_no_harm(size):
+    values = np.linspace(1, 0, 60) ** 2
+    found = eigenpairs((size * with_eigenvalues(values)).astype(np.float32), dim=8, tolerance=1e-5)
+    assert found.converged
+    assert found.residuals.max() > 0
+    np.testing.assert_allclose(found.eigenvalues / np.float32(size), values[:8], atol=1e-5)
 
 
 def test_dependent_columns_are_replaced_not_normalised():
@@ -321,7 +338,7 @@ def test_explained_share_has_a_gradient():
     np.testing.assert_allclose(jnp.vdot(jax.jit(jax.grad(share))(X), E), slope, rtol=1e-6)
 
 
-def test_wrong_structure_is_refused():
+def test_wrong_structure_is_refused(monkeypatch):
     X = np.eye(4)
     find = classical_mds_from_points
     unchecked = inspect.unwrap(classical_mds_from_points)
@@ -331,5 +348,10 @@ def test_wrong_structure_is_refused():
         unchecked(X, dim=1, method="lanczos")
     with pytest.raises(ValueError, match="landmarks must be at least 1, not 0"):
         find(X, dim=1, method="landmark", landmarks=0)
+    with pytest.raises(ValueError, match=r"landmarks lie in \[-1, 9\], not in \[0, 4\)"):
+        find(X, dim=1, method="landmark", landmarks=np.array([9, -1]))
     with pytest.raises(ValueError, match="dim must be at least 1, not -1"):
         principal_eigenpairs(lambda Y: Y, 4, dim=-1)
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with pytest.raises(ValueError, match=r"landmarks are float64 of shape \(1,\): pass positions"):
+        find(X, dim=1, method="landmark", landmarks=np.array([2.0]))

@@ -178,3 +178,11 @@ def test_sampled_rates_without_triples_and_with_nan():
     assert np.isnan(sampled_violation_rate(P, key=jax.random.key(0), triples=3).rate)
     with pytest.raises(ValueError, match="triples must be at least 1 and confidence in"):
         sampled_violation_rate(P, key=jax.random.key(0), triples=0)
+
+
+def test_numpy_masks_are_taken_without_jit():
+    P, present = np.arange(6.0)[:, None], np.arange(6) != 2
+    for encoding in (PointCloud(P, present), Distances(abs(P - P.T), present)):
+        found = sampled_violation_rate(encoding, key=jax.random.key(0), triples=99)
+        assert found.rate == 0 < found.triples < 99
+        assert jaxpe.monotonicity_violation_rate(encoding) == 0
