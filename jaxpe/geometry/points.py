@@ -45,8 +45,14 @@ def as_points(points: PointCloud | Real[ArrayLike, "n k"]) -> PointCloud:
     [True, True]
     """
     if isinstance(points, PointCloud):
-        return PointCloud(floating(points.points), jnp.asarray(points.present))
-    points = floating(points)
+        return PointCloud(_wide(points.points), jnp.asarray(points.present))
+    points = _wide(points)
     if points.ndim != 2:
         raise ValueError(f"points have shape {points.shape}, not [n, k]")
     return PointCloud(points, all_present(points.shape[0]))
+
+
+def _wide(x: ArrayLike) -> Array:
+    """At least 32 bits: sums over pairs overflow float16, and have no digits in bfloat16."""
+    x = floating(x)
+    return x if jnp.finfo(x.dtype).bits >= 32 else x.astype(jnp.float32)

@@ -115,7 +115,7 @@ def sampled_stress(
     """`stress` from pairs of positions drawn at random, in O(pairs · (d + k)) time.
 
     A ratio of two means over independent pairs; its interval is the normal one of such a ratio
-    (delta method).
+    (delta method), too narrow below some 200 pairs, or where a few of them carry the sum.
 
     >>> P = np.random.default_rng(0).standard_normal((40, 2))
     >>> D = euclidean_distances(2.0 * P)
@@ -145,7 +145,7 @@ def sampled_stress(
     value = ratio_of_sums(jnp.sum(residuals), size)
     z = statistics.NormalDist().inv_cdf(0.5 * (1.0 + confidence))
     spread = safe_sqrt(jnp.sum((residuals - jnp.where(size > 0, value, 0.0) * targets) ** 2))
-    half = z * ratio_of_sums(spread, size)
+    half = jnp.where(size == 0, 0.0, z * ratio_of_sums(spread, size))
     return SampledStress(value, jnp.maximum(value - half, 0.0), value + half)
 
 
