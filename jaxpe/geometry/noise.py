@@ -441,9 +441,7 @@ def jackknife(
     spread = math.sqrt(folds - 1)  # of θ_f about their mean: (F − 1)/F · Σ is (F − 1) · variance
     error = jax.tree.map(lambda draws: spread * jnp.std(draws, axis=0), samples)
     t = _student_quantile(0.5 * (1.0 + confidence), folds - 1)
-    low = jax.tree.map(lambda theta, e: theta - t * e, estimate, error)
-    high = jax.tree.map(lambda theta, e: theta + t * e, estimate, error)
-    return Jackknife(estimate, low, high, error, samples)
+    return Jackknife(estimate, *_around(estimate, error, t), error, samples)
 
 
 def _student_quantile(level: float, freedom: int) -> float:
@@ -467,9 +465,14 @@ def normal_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.
     """
     z = statistics.NormalDist().inv_cdf(0.5 * (1.0 + confidence))
     error = jax.tree.map(lambda draws: jnp.std(draws, axis=0), samples)
-    low = jax.tree.map(lambda theta, e: theta - z * e, estimate, error)
-    high = jax.tree.map(lambda theta, e: theta + z * e, estimate, error)
-    return Bootstrap(estimate, low, high, error, samples)
+    return Bootstrap(estimate, *_around(estimate, error, z), error, samples)
+
+
+def _around(estimate: PyTree, error: PyTree, width: float) -> tuple[PyTree, PyTree]:
+    """So many standard errors to either side of an estimate."""
+    low = jax.tree.map(lambda theta, e: theta - width * e, estimate, error)
+    high = jax.tree.map(lambda theta, e: theta + width * e, estimate, error)
+    return low, high
 
 
 def basic_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.95) -> Bootstrap:
