@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from jaxpe._checkpoints import fingerprint
 from jaxpe.training import batches, in_order
-from jaxpe.training.batches import fingerprint
 
 ROWS, WIDTH, SIZE = 1003, 32, 8
 BUCKETS = (8, 16, 32)
