@@ -15,6 +15,11 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/$(VENV)/compiled
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
+# Compiling is most of the work of the tests, and XLA's older code generator, without its own
+# threads, takes half the time. `make test XLA_FLAGS=` takes the newer one, which users have.
+all unit notebooks distributed-test: export XLA_FLAGS ?= \
+  --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+
 report: $(VENV)/.installed-report
 	$(BIN)/jaxpe report '$(SOURCE)' --out '$(OUT)' $(ARGS)
 

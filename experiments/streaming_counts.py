@@ -205,7 +205,7 @@ def equality(shards: list[str], whole: Path) -> dict[str, Any]:
     """Streamed counts and nulls against `count_tokens` on all documents at once."""
     stored = read_counts(whole)
     settings, tokenizer = stored.settings, open_tokenizer("bytes")
-    texts = [text for shard in find_shards(shards) for text in shard.documents()]
+    texts = [document.text for shard in find_shards(shards) for document in shard.documents()]
     ids, mask = tokenizer.padded(texts, length=settings.length)
     count = functools.partial(jaxpe.count_tokens, vocab_size=settings.vocab_size, mask=mask)
     counts = count(ids, folds=settings.folds)

@@ -135,6 +135,7 @@ def count(
     memory: float | None = None,
     out: Path = Path("counts"),
     text_field: str | None = None,
+    group_field: str | None = None,
     data_dir: Path | None = None,
     distributed: bool = False,
     coordinator: str | None = None,
@@ -168,6 +169,8 @@ def count(
         memory: gigabytes that may be used; what is free when absent.
         out: folder for the counts, and for the state while counting.
         text_field: column or key with the text.
+        group_field: column or key with the author or source: documents of one share a fold, where
+            they are not independent of each other.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
         distributed: one of several processes, which the cluster manager (SLURM, GKE) knows.
         coordinator: host and port of process 0, of several processes started by hand.
@@ -195,7 +198,13 @@ def count(
         vocab=vocab,
         max_vocab=max_vocab,
         special=special,
-        settings={"length": length, "folds": folds, "nulls": nulls, "seed": seed},
+        settings={
+            "length": length,
+            "folds": folds,
+            "nulls": nulls,
+            "seed": seed,
+            "group_field": group_field,
+        },
         bins=bins,
         spacing=spacing,
         options={

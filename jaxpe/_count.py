@@ -84,7 +84,9 @@ def _tokenizer(
     if not made.is_file() or _read_vocabulary(made) | wanted != _read_vocabulary(made):
         if is_counted(out):
             raise InputError(f"{out} holds other counts, of another vocabulary; pass another --out")
-        _make_vocabulary(shards, made, wanted, options, say)
+        # Groups are not needed here, but a wrong column is told before the first pass, too.
+        fields = {"text_field": options["text_field"], "group_field": settings["group_field"]}
+        _make_vocabulary(shards, made, wanted, fields, options["skip_unreadable"], say)
     return open_tokenizer(name, special=special, vocabulary=_read_vocabulary(made)["tokens"])
 
 
@@ -92,7 +94,8 @@ def _make_vocabulary(
     shards: Sequence[Shard],
     path: Path,
     wanted: Mapping[str, Any],
-    options: Mapping[str, Any],
+    fields: Mapping[str, str | None],
+    skip_unreadable: bool,
     say: Callable[[str], None],
 ) -> None:
     """A pass over the documents, for the words in them."""
@@ -103,7 +106,8 @@ def _make_vocabulary(
             f"by one process or from a sample, and pass its {_VOCABULARY} as --vocab"
         )
     say(f"first pass, for the vocabulary of {name}")
-    documents = itertools.chain.from_iterable(_readable(shard, options) for shard in shards)
+    readable = (_readable(shard, fields, skip_unreadable) for shard in shards)
+    documents = itertools.chain.from_iterable(readable)
     sizes = {"length": wanted["length"], "max_vocab": wanted["max_vocab"]}
     found = vocabulary_of(documents, tokenizer=name, **sizes)
     if not found:
@@ -118,12 +122,15 @@ def _make_vocabulary(
     say(f"{len(found):,} {name}: {path}")
 
 
-def _readable(shard: Shard, options: Mapping[str, Any]) -> Iterator[str]:
-    """The documents of a shard; up to where it breaks, where it will be left out."""
+def _readable(
+    shard: Shard, fields: Mapping[str, str | None], skip_unreadable: bool
+) -> Iterator[str]:
+    """The texts of a shard; up to where it breaks, where it will be left out."""
     try:
-        yield from shard.documents(text_field=options["text_field"])
+        for document in shard.documents(**fields):
+            yield document.text
     except InputError:
-        if not options["skip_unreadable"]:
+        if not skip_unreadable:
             raise
 
 

@@ -150,6 +150,8 @@ BAD = {
     "special": (("A", "--special"), "no special tokens"),
     "small vocabulary": (("A", "--max-vocab", 1), "max_vocab is 1; pass at least 2"),
     "column": (("T", "--text-field", "body"), "no column 'body'"),
+    "group of lines": (("A", "--group-field", "by"), "no columns for group_field 'by'; pass .tsv"),
+    "group column": (("T", "--group-field", "by"), "no column 'by'; pass one of 'n', 'text' as"),
     "processes": (("A", "--processes", 2), "coordinator, processes and process go together"),
 }
 

@@ -102,7 +102,8 @@ def count_shards(
     from jaxpe.data._batches import Reading, empty_batch, token_batches  # brings Grain
 
     part, parts = jax.process_index(), jax.process_count()
-    reading = Reading(shards, text_field, batch_size, part, parts, skip_unreadable)
+    fields = text_field, settings.group_field
+    reading = Reading(shards, *fields, batch_size, part, parts, skip_unreadable)
     batches = contextlib.closing(iter(token_batches(reading, tokenizer, length=settings.length)))
     config = _config(settings, reading, mesh)
     with batches as stream, Checkpoints(directory / "state", config=config) as checkpoints:

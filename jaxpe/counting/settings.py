@@ -21,6 +21,7 @@ class CountSettings(NamedTuple):
     - `folds`: documents are kept apart in so many, by a hash of their content.
     - `nulls`, `null_folds`: corpora with positions shuffled inside documents, and their folds.
     - `seed`: of the shuffles.
+    - `group_field`: the column or key whose value decides the fold instead, where there is one.
     """
 
     tokenizer: str
@@ -33,6 +34,7 @@ class CountSettings(NamedTuple):
     nulls: int
     null_folds: int
     seed: int
+    group_field: str | None = None
 
     @property
     def rows(self) -> int:
@@ -76,6 +78,7 @@ def count_settings(
     nulls: int = 20,
     null_folds: int | None = None,
     seed: int = 0,
+    group_field: str | None = None,
 ) -> CountSettings:
     """Settings that were looked at.
 
@@ -89,6 +92,9 @@ def count_settings(
         null_folds: an even number that divides folds: null corpora are halved in so many parts.
             Default: 4 or 2.
         seed: of the shuffles.
+        group_field: column or key with the author, the source or whatever documents share that
+            are not independent of each other; those of one value share a fold. Equal documents do
+            when absent.
 
     Raises:
         InputError: a setting out of range.
@@ -125,6 +131,7 @@ def count_settings(
         nulls,
         null_folds,
         seed,
+        group_field,
     )
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, UInt32
 
 from jaxpe.counting.settings import CountSettings
 from jaxpe.data import TokenBatch
@@ -98,7 +98,7 @@ def batch_adder(
         jax.shard_map(
             add,
             mesh=mesh,
-            in_specs=(specs, _SPLIT, _SPLIT, _SPLIT),
+            in_specs=(specs, _SPLIT, _SPLIT, _SPLIT, _SPLIT),
             out_specs=(specs, _SPLIT),
             check_vma=False,
         ),
@@ -107,7 +107,7 @@ def batch_adder(
     place = functools.partial(jax.make_array_from_process_local_data, NamedSharding(mesh, _SPLIT))
 
     def added(state: CountState, batch: TokenBatch) -> tuple[CountState, Array]:
-        return step(state, place(batch.ids), place(batch.mask), place(batch.valid))
+        return step(state, *jax.tree.map(place, (batch.ids, batch.mask, batch.valid, batch.groups)))
 
     return added
 
@@ -117,6 +117,7 @@ def _add_local(
     ids: Int[Array, "documents n"],
     mask: Bool[Array, "documents n"],
     valid: Bool[Array, " documents"],
+    groups: UInt32[Array, " documents"] | None,
     *,
     settings: CountSettings,
 ) -> tuple[CountState, Int[Array, " 1"]]:
@@ -124,7 +125,7 @@ def _add_local(
     words = state.tokens.shape[-1]
     first = jax.lax.axis_index(VOCABULARY) * words
     row = jnp.asarray(_row_of_position(settings))
-    fold = fold_of_documents(ids, mask, folds=settings.folds)
+    fold = fold_of_documents(ids, mask, folds=settings.folds, groups=groups)
     excluded = jnp.isin(ids, jnp.asarray(settings.exclude, ids.dtype))
     counted = mask & ~excluded
 

@@ -13,7 +13,7 @@ from jax.profiler import TraceAnnotation
 from jaxpe._errors import InputError
 from jaxpe.data._shards import Shard
 from jaxpe.data._tokenize import Tokenizer
-from jaxpe.data._types import TokenBatch
+from jaxpe.data._types import Document, TokenBatch
 
 
 class Reading(NamedTuple):
@@ -21,6 +21,7 @@ class Reading(NamedTuple):
 
     shards: Sequence[Shard]
     text_field: str | None = None
+    group_field: str | None = None
     batch_size: int = 4096
     part: int = 0
     parts: int = 1
@@ -48,14 +49,19 @@ def token_batches(
             read to its end, and left out whole where that fails: `place["unreadable"]` tells why.
     """
 
-    def tokenized(documents: tuple[list[str], dict[str, Any]]) -> TokenBatch:
-        texts, place = documents
+    def tokenized(read: tuple[list[Document], dict[str, Any]]) -> TokenBatch:
+        documents, place = read
         with TraceAnnotation("tokenize"):
-            valid = np.arange(reading.batch_size) < len(texts)
-            filled = texts + [""] * (reading.batch_size - len(texts))
-            ids, mask = tokenizer.padded(filled, length=length)
+            valid = np.arange(reading.batch_size) < len(documents)
+            missing = [""] * (reading.batch_size - len(documents))
+            texts = [document.text for document in documents] + missing
+            ids, mask = tokenizer.padded(texts, length=length)
             mask &= valid[:, None]
-            return TokenBatch(np.where(mask, ids, 0), mask, valid, place)
+            groups = None
+            if reading.group_field is not None:
+                shared = [document.group or document.text for document in documents] + missing
+                groups = np.array([_checksum(text) for text in shared], np.uint32)
+            return TokenBatch(np.where(mask, ids, 0), mask, valid, place, groups)
 
     return grain.experimental.ThreadPrefetchIterDataset(
         _Documents(reading).map(tokenized), prefetch_buffer_size=prefetch
@@ -70,6 +76,7 @@ def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
         np.zeros(shape, bool),
         np.zeros(reading.batch_size, bool),
         _beginning(reading),
+        None if reading.group_field is None else np.zeros(reading.batch_size, np.uint32),
     )
 
 
@@ -79,12 +86,12 @@ def _beginning(reading: Reading) -> dict[str, Any]:
     return {"shard": 0, "checksum": 0, **nothing}
 
 
-def _checksum(text: str, before: int) -> int:
+def _checksum(text: str, before: int = 0) -> int:
     return zlib.crc32(text.encode(errors="surrogatepass"), before)
 
 
 class _Documents(grain.IterDataset):
-    """Lists of texts, each with the place behind it."""
+    """Lists of documents, each with the place behind it."""
 
     def __init__(self, reading: Reading):
         super().__init__()
@@ -100,13 +107,13 @@ class _DocumentIterator(grain.DatasetIterator):
         self._reading = reading
         self.set_state(_beginning(reading))
 
-    def __next__(self) -> tuple[list[str], dict[str, Any]]:
+    def __next__(self) -> tuple[list[Document], dict[str, Any]]:
         if self._finished:
             raise StopIteration
         with TraceAnnotation("read"):
-            texts = list(itertools.islice(self._texts, self._reading.batch_size))
-        self._finished = len(texts) < self._reading.batch_size
-        return texts, self.get_state()
+            documents = list(itertools.islice(self._documents, self._reading.batch_size))
+        self._finished = len(documents) < self._reading.batch_size
+        return documents, self.get_state()
 
     def get_state(self) -> dict[str, Any]:
         return copy.deepcopy(self._state)
@@ -114,10 +121,10 @@ class _DocumentIterator(grain.DatasetIterator):
     def set_state(self, state: dict[str, Any]) -> None:
         self._state = copy.deepcopy(state)
         self._finished = False
-        self._texts = self._read()
+        self._documents = self._read()
 
-    def _read(self) -> Iterator[str]:
-        """The texts from the place on; the place moves along."""
+    def _read(self) -> Iterator[Document]:
+        """The documents from the place on; the place moves along."""
         state, shards = self._state, self._reading.shards
         self._refuse_changed()
         for number in range(state["shard"], len(shards)):
@@ -128,10 +135,10 @@ class _DocumentIterator(grain.DatasetIterator):
             documents = self._own(number)
             self._pass_over(documents, number)
             state["identities"][number] = shards[number].identity
-            for text in documents:
+            for document in documents:
                 state["documents"][number] += 1
-                state["checksum"] = _checksum(text, state["checksum"])
-                yield text
+                state["checksum"] = _checksum(document.text, state["checksum"])
+                yield document
 
     def _refuse_changed(self) -> None:
         """Shards that were read to their end must be what they were."""
@@ -143,24 +150,26 @@ class _DocumentIterator(grain.DatasetIterator):
                     f"{shard.identity}); put back what it was, or start anew in another folder"
                 )
 
-    def _pass_over(self, documents: Iterator[str], number: int) -> None:
+    def _pass_over(self, documents: Iterator[Document], number: int) -> None:
         """Skip what was counted of a shard, which is the beginning of a repaired one, too."""
         counted, checksum = self._state["documents"][number], 0
-        for text in itertools.islice(documents, counted):
-            checksum = _checksum(text, checksum)
+        for document in itertools.islice(documents, counted):
+            checksum = _checksum(document.text, checksum)
         if counted and checksum != self._state["checksum"]:
             raise InputError(
                 f"{self._reading.shards[number].path}: its first {counted:,} documents are not "
                 "those that were counted; put back what they were, or start anew in another folder"
             )
 
-    def _own(self, number: int) -> Iterator[str]:
+    def _own(self, number: int) -> Iterator[Document]:
         """This part's documents of a shard."""
         reading = self._reading
         by_shard = len(reading.shards) >= reading.parts
         if by_shard and number % reading.parts != reading.part:
             return iter(())
-        documents = reading.shards[number].documents(text_field=reading.text_field)
+        documents = reading.shards[number].documents(
+            text_field=reading.text_field, group_field=reading.group_field
+        )
         return (
             documents
             if by_shard

@@ -21,6 +21,14 @@ _USUAL_FIELDS = ("text", "sentence")
 _LARGEST_FIELD = 2**31 - 1
 
 
+class _Fields(NamedTuple):
+    """The columns asked for, and what errors call the argument for the second."""
+
+    text: str | None
+    label: str | None
+    label_name: str = "label_field"
+
+
 class Row(NamedTuple):
     """A document of a file: its text, its label as it stands there, and where that is."""
 
@@ -48,18 +56,26 @@ def read_rows(
 
 
 def iter_rows(
-    path: str, *, text_field: str | None, label_field: str | None = None, progress: Progress
+    path: str,
+    *,
+    text_field: str | None,
+    label_field: str | None = None,
+    label_name: str = "label_field",
+    progress: Progress,
 ) -> Iterator[Row]:
-    """The same, one by one."""
-    lines, fields = text_lines(path, progress=progress), (text_field, label_field)
+    """The same, one by one; `label_name` is what errors call the argument."""
+    lines, fields = (
+        text_lines(path, progress=progress),
+        _Fields(text_field, label_field, label_name),
+    )
     match text_ending(path):
         case ".jsonl":
-            rows = _jsonl(lines, path, *fields)
+            rows = _jsonl(lines, path, fields)
         case ".csv":
-            rows = _table(lines, path, *fields, strict=True)
+            rows = _table(lines, path, fields, strict=True)
         case ".tsv":
             # TSV has no quoting: a lone quotation mark is text, as in SST-2 and the rest of GLUE.
-            rows = _table(lines, path, *fields, delimiter="\t", quoting=csv.QUOTE_NONE)
+            rows = _table(lines, path, fields, delimiter="\t", quoting=csv.QUOTE_NONE)
         case _:
             rows = (Row(line.rstrip("\r\n"), None, path) for line in lines)
     return (row for row in rows if row.text.strip())
@@ -99,17 +115,11 @@ def _opened(path: str) -> Any:
     return gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")
 
 
-def _table(
-    lines: Iterable[str],
-    path: str,
-    text_field: str | None,
-    label_field: str | None,
-    **dialect: Any,
-) -> Iterator[Row]:
+def _table(lines: Iterable[str], path: str, fields: _Fields, **dialect: Any) -> Iterator[Row]:
     limit = csv.field_size_limit(_LARGEST_FIELD)
     reader = csv.reader(lines, **dialect)
     try:
-        yield from _cells(reader, path, text_field, label_field)
+        yield from _cells(reader, path, fields)
     except csv.Error as error:
         raise InputError(
             f"{where(path, reader.line_num)}: {error}; quote fields as CSV does, or use .jsonl"
@@ -118,9 +128,7 @@ def _table(
         csv.field_size_limit(limit)
 
 
-def _cells(
-    reader: Any, path: str, text_field: str | None, label_field: str | None
-) -> Iterator[Row]:
+def _cells(reader: Any, path: str, fields: _Fields) -> Iterator[Row]:
     header = next(reader, [])
     text, label = None, None
     for row in filter(None, reader):
@@ -131,33 +139,37 @@ def _cells(
                 f"{len(header)}: {_listed(header)}; give every row the same columns"
             )
         if text is None:
-            label = _label_column(path, header, label_field)
+            label = _label_column(path, header, fields)
             strings = [name for name, cell in zip(header, row, strict=True) if not _number(cell)]
-            text = header.index(_chosen_field(path, header, strings, text_field, label_field))
+            text = header.index(_chosen_field(path, header, strings, fields))
         yield Row(row[text], None if label is None else row[label], place)
 
 
-def _jsonl(
-    lines: Iterable[str], path: str, text_field: str | None, label_field: str | None
-) -> Iterator[Row]:
-    field = text_field
+def _jsonl(lines: Iterable[str], path: str, fields: _Fields) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        place = where(path, number)
-        record = _record(line, place)
-        if field is None or field not in record:
-            strings = [key for key, value in record.items() if isinstance(value, str)]
-            field = _chosen_field(place, list(record), strings, field, label_field)
-        _label_column(place, list(record), label_field)
-        label = None if label_field is None else record[label_field]
-        yield Row(_json_text(record[field], field, place), label, place)
+        if line.strip():
+            row, text = _json_row(line, where(path, number), fields)
+            # Once chosen, it is the same key in all lines.
+            fields = fields._replace(text=text)
+            yield row
 
 
-def json_document(line: str, place: str, field: str) -> str:
-    """The text of one JSON object."""
-    record = _record(line, place)
-    return _json_text(record[_chosen_field(place, list(record), [], field, None)], field, place)
+def json_row(
+    line: str, place: str, text_field: str | None, label_field: str | None, *, label_name: str
+) -> Row:
+    """The row of one JSON object."""
+    return _json_row(line, place, _Fields(text_field, label_field, label_name))[0]
+
+
+def _json_row(line: str, place: str, fields: _Fields) -> tuple[Row, str]:
+    """The row of one JSON object, and the key with its text."""
+    record, text = _record(line, place), fields.text
+    if text is None or text not in record:
+        strings = [key for key, value in record.items() if isinstance(value, str)]
+        text = _chosen_field(place, list(record), strings, fields)
+    _label_column(place, list(record), fields)
+    label = None if fields.label is None else record[fields.label]
+    return Row(_json_text(record[text], text, place), label, place), text
 
 
 def _record(line: str, place: str) -> dict[str, Any]:
@@ -189,19 +201,17 @@ def _json_text(value: Any, field: str, place: str) -> str:
     return value
 
 
-def _chosen_field(
-    place: str, columns: list[str], strings: list[str], wanted: str | None, label: str | None
-) -> str:
-    if wanted is not None:
-        if wanted in columns:
-            return wanted
+def _chosen_field(place: str, columns: list[str], strings: list[str], fields: _Fields) -> str:
+    if fields.text is not None:
+        if fields.text in columns:
+            return fields.text
         raise InputError(
-            f"{place}: no column {wanted!r}; pass one of {_listed(columns)} as text_field"
+            f"{place}: no column {fields.text!r}; pass one of {_listed(columns)} as text_field"
         )
     for usual in _USUAL_FIELDS:
         if usual in columns:
             return usual
-    texts = [name for name in strings if name != label]
+    texts = [name for name in strings if name != fields.label]
     if len(texts) == 1:
         return texts[0]
     raise InputError(
@@ -210,14 +220,15 @@ def _chosen_field(
     )
 
 
-def _label_column(place: str, columns: list[str], wanted: str | None) -> int | None:
-    if wanted is None:
+def _label_column(place: str, columns: list[str], fields: _Fields) -> int | None:
+    if fields.label is None:
         return None
-    if wanted not in columns:
+    if fields.label not in columns:
         raise InputError(
-            f"{place}: no column {wanted!r}; pass one of {_listed(columns)} as label_field"
+            f"{place}: no column {fields.label!r}; pass one of {_listed(columns)} as "
+            f"{fields.label_name}"
         )
-    return columns.index(wanted)
+    return columns.index(fields.label)
 
 
 def _listed(columns: Iterable[str]) -> str:

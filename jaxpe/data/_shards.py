@@ -7,14 +7,21 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxpe._errors import InputError, require
 from jaxpe.data import _export
-from jaxpe.data._files import ENDINGS, STANDARD_INPUT, iter_rows, json_document, text_ending
+from jaxpe.data._files import (
+    ENDINGS,
+    STANDARD_INPUT,
+    TABLES,
+    iter_rows,
+    json_row,
+    text_ending,
+)
 from jaxpe.data._load import BUILT_IN, load_corpus
 from jaxpe.data._named import NAMED, named_file
-from jaxpe.data._types import Source, no_progress
+from jaxpe.data._types import Document, Source, no_progress
 
 _ARRAY_RECORD = (".array_record", ".arrayrecord")
 _SUPPORTED = f"{', '.join(ENDINGS)} (each also with .gz), .array_record"
@@ -41,20 +48,32 @@ class Shard(NamedTuple):
         """The shard wherever its copies lie."""
         return f"{self.name}, {self.bytes:,} bytes, CRC-32 {self.checksum}"
 
-    def documents(self, *, text_field: str | None = None) -> Iterator[str]:
+    def documents(
+        self, *, text_field: str | None = None, group_field: str | None = None
+    ) -> Iterator[Document]:
         """Its texts, one by one, without the blank ones.
 
+        Args:
+            text_field: column or key with the text.
+            group_field: column or key with what documents share that are not independent.
+
         Raises:
-            InputError: it cannot be read, at the place where it cannot.
+            InputError: it cannot be read, at the place where it cannot, or has no such columns.
         """
-        if self.path in BUILT_IN:
-            return iter(load_corpus(self.path).documents)
         if self.path.lower().endswith(_ARRAY_RECORD):
-            return _records(self.path, text_field)
+            return _records(self.path, text_field, group_field)
+        if text_ending(self.path) in TABLES:
+            return _rows(self.path, text_field, group_field)
+        if group_field is not None:
+            raise InputError(
+                f"{self.path} has no columns for group_field {group_field!r}; pass "
+                f"{', '.join(TABLES)} or .array_record with JSON, or leave it out"
+            )
+        if self.path in BUILT_IN:
+            return map(Document, load_corpus(self.path).documents)
         if _export.is_exported(self.path):
-            return _exported(self.path)
-        rows = iter_rows(self.path, text_field=text_field, progress=no_progress)
-        return (row.text for row in rows)
+            return map(Document, _exported(self.path))
+        return _rows(self.path, text_field, None)
 
 
 def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) -> list[Shard]:
@@ -135,24 +154,47 @@ def _ends(path: Path, checksum: int) -> int:
         return zlib.crc32(file.read(_ENDS), checksum)
 
 
-def _records(path: str, text_field: str | None) -> Iterator[str]:
-    """The texts of an ArrayRecord file."""
+def _rows(path: str, text_field: str | None, group_field: str | None) -> Iterator[Document]:
+    """The documents of a file of text."""
+    fields = {"text_field": text_field, "label_field": group_field}
+    for row in iter_rows(path, **fields, label_name="group_field", progress=no_progress):
+        yield Document(row.text, _group(row.label, row.place))
+
+
+def _group(value: Any, place: str) -> str | None:
+    """A group as text; None where there is none."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InputError(
+        f"{place}: the group is a {type(value).__name__}; pass a column of strings or numbers as "
+        "group_field"
+    )
+
+
+def _records(path: str, text_field: str | None, group_field: str | None) -> Iterator[Document]:
+    """The documents of an ArrayRecord file."""
     grain = require("grain", extra="data")
     with _readable(path):
         source = grain.sources.ArrayRecordDataSource([path])
         for start in range(0, len(source), _CHUNK):
             chunk = range(start, min(start + _CHUNK, len(source)))
             for number, record in zip(chunk, source.__getitems__([*chunk]), strict=True):
-                text = _decoded(record, f"{path}, record {number}", text_field)
+                place = f"{path}, record {number}"
+                text, group = _decoded(record, place), None
+                if text_field is not None or group_field is not None:
+                    row = json_row(text, place, text_field, group_field, label_name="group_field")
+                    text, group = row.text, _group(row.label, place)
                 if text.strip():
-                    yield text
+                    yield Document(text, group)
 
 
 def _exported(path: str) -> Iterator[str]:
     """The texts of a folder that `export_corpus` wrote."""
     with _readable(path):
         for number, row in enumerate(_export.iter_rows(path)):
-            yield _decoded(row["text"], f"{path}, row {number}", None)
+            yield _decoded(row["text"], f"{path}, row {number}")
 
 
 @contextlib.contextmanager
@@ -168,9 +210,8 @@ def _readable(path: str) -> Iterator[None]:
         ) from error
 
 
-def _decoded(record: bytes, place: str, text_field: str | None) -> str:
+def _decoded(record: bytes, place: str) -> str:
     try:
-        text = record.decode()
+        return record.decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{place} is not UTF-8: {error}; write texts as UTF-8") from error
-    return text if text_field is None else json_document(text, place, text_field)

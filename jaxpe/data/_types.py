@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int32
+from jaxtyping import Bool, Int32, UInt32
 
 Source = str | os.PathLike[str]
 Progress = Callable[..., Iterable[Any]]
@@ -20,6 +20,13 @@ class Corpus(NamedTuple):
 
     name: str
     documents: list[str]
+
+
+class Document(NamedTuple):
+    """A text of a shard, and the group (author, source) it is of, where one was asked for."""
+
+    text: str
+    group: str | None = None
 
 
 class TokenCorpus(NamedTuple):
@@ -51,12 +58,15 @@ class TokenBatch(NamedTuple):
     - `ids`, `mask`: as in `TokenCorpus`.
     - `valid`: false for rows that hold no document, at the end of the last batch.
     - `place`: what was read up to the end of this batch.
+    - `groups`: a hash of the group of each document, or of its text where it has none; None where
+      no groups were asked for.
     """
 
     ids: Int32[np.ndarray, "documents n"]
     mask: Bool[np.ndarray, "documents n"]
     valid: Bool[np.ndarray, " documents"]
     place: dict[str, Any]
+    groups: UInt32[np.ndarray, " documents"] | None = None
 
 
 def no_progress(iterable: Iterable[Any], description: str, total: int | None = None) -> Iterable:

@@ -8,7 +8,7 @@ from jax import Array, lax
 
 from jaxpe._types import ArrayLike
 from jaxpe.encodings.base import Encoding, Params
-from jaxpe.geometry.distances import Distances, all_present, euclidean_distances, safe_sqrt
+from jaxpe.geometry.distances import Distances, as_present, euclidean_distances, safe_sqrt
 
 
 def encoding_distances(
@@ -67,7 +67,7 @@ def encoding_distances(
     change = _moved_keys(encoding, params, positions, shape)
     change = change + _moved_rest(encoding, params, positions, shape)
     symmetric = (change + change.T) / 2
-    return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), all_present(shape[0]))
+    return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), as_present(None, shape[0]))
 
 
 def _moved_keys(

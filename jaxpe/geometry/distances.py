@@ -1,4 +1,8 @@
-"""Distances between positions, zero-safe and without cancellation, and their Gram matrix."""
+"""Distances between positions, zero-safe and without cancellation, and their Gram matrix.
+
+Distances are squared and summed: float32 holds the squares of 1e-18 to 1e18, smaller ones are 0
+and larger ones inf. Bring coordinates of another size to about 1 first.
+"""
 
 from typing import NamedTuple
 
@@ -80,7 +84,7 @@ def euclidean_distances(
     [[0.0, 5.0], [5.0, 0.0]]
     """
     points = floating(points)
-    present = all_present(points.shape[0]) if present is None else jnp.asarray(present)
+    present = as_present(present, points.shape[0])
     centred = centre_rows(points, present)
     n, d = points.shape
     if n * n * d > _DIFFERENCES:
@@ -99,7 +103,7 @@ def distances_from_gram(
     [[0.0, 2.0], [2.0, 0.0]]
     """
     B = floating(B)
-    present = all_present(B.shape[0]) if present is None else jnp.asarray(present)
+    present = as_present(present, B.shape[0])
     norms = jnp.diagonal(B)
     return Distances(distances_from_products(B, norms, norms, pair_mask(present)), present)
 
@@ -193,12 +197,27 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     D = floating(D)
     if D.ndim != 2 or D.shape[0] != D.shape[1]:
         raise ValueError(f"distances have shape {D.shape}, not [n, n]")
-    return Distances(D, all_present(D.shape[0]))
+    return Distances(D, as_present(None, D.shape[0]))
 
 
-def all_present(n: int) -> Bool[Array, " n"]:
-    """The mask of a full set of positions."""
-    return jnp.ones(n, bool)
+def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n"]:
+    """The mask of the positions that take part; all n of them for None.
+
+    Raises:
+        ValueError: a mask that is not bool `[n]`.
+
+    >>> as_present(None, 2).tolist(), as_present(np.array([True, False]), 2).tolist()
+    ([True, True], [True, False])
+    """
+    if present is None:
+        return jnp.ones(n, bool)
+    present = jnp.asarray(present)
+    if present.shape != (n,) or present.dtype != bool:
+        raise ValueError(
+            f"present is {present.dtype} of shape {present.shape}: pass one bool for each of the "
+            f"{n} positions"
+        )
+    return present
 
 
 def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:

@@ -108,7 +108,7 @@ def leading_pairs(
     key: Array | None,
 ) -> Eigenpairs:
     """`principal_eigenpairs` with the pairs kept beyond `dim`, from vectors that `draw` draws."""
-    check_dim(dim)
+    check_dim(dim, oversample)
     block = _BLOCK if dim >= 2 * _BLOCK else _BLOCK // 2
     extra = max(block, dim // 4) if oversample is None else oversample
     kept = -(-(dim + extra) // block)
@@ -291,7 +291,9 @@ def product(A: Array, B: Array) -> Array:
     return jnp.matmul(A, B, precision="highest")
 
 
-def check_dim(dim: int) -> None:
-    """Raise for no columns at all."""
+def check_dim(dim: int, oversample: int | None = None) -> None:
+    """Raise for no columns at all, or for fewer than are wanted."""
     if dim < 1:
         raise ValueError(f"dim must be at least 1, not {dim}")
+    if oversample is not None and oversample < 0:
+        raise ValueError(f"oversample must be at least 0, not {oversample}")

@@ -14,8 +14,8 @@ from jaxpe._types import ArrayLike
 from jaxpe.geometry.counts import count_tokens
 from jaxpe.geometry.distances import (
     Distances,
-    all_present,
     as_distances,
+    as_present,
     distances_from_gram,
     floating,
     gram_matrix,
@@ -106,7 +106,7 @@ def classical_mds_from_gram(
         raise ValueError(f"the Gram matrix has shape {B.shape}, not [n, n]")
     n = B.shape[0]
     kept = min(dim, n)
-    present = all_present(n) if present is None else jnp.asarray(present)
+    present = as_present(present, n)
     coordinates, eigenvalues = principal_coordinates(B, kept)
     # Zero rows of B leave rounding errors in the eigenvectors.
     coordinates = jnp.where(present[:, None], coordinates, 0.0)

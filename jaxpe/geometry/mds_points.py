@@ -110,7 +110,7 @@ def classical_mds_from_points(
     >>> found.coordinates.round(4).tolist(), found.method
     ([[2.5], [-2.5]], 'dense')
     """
-    check_dim(dim)
+    check_dim(dim, oversample)
     cloud = as_points(points)
     n, k = cloud.points.shape
     chosen, reason = _choose(n, k, dim) if method == "auto" else (method, "asked for")

@@ -10,7 +10,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, PyTree, Real
 
 from jaxpe._types import ArrayLike
-from jaxpe.geometry.distances import Distances, as_distances, euclidean_distances
+from jaxpe.geometry.distances import Distances, as_distances, as_present, euclidean_distances
 from jaxpe.geometry.pairs import DENSE, rows_by_differences
 from jaxpe.geometry.points import PointCloud, as_points
 from jaxpe.geometry.sampling import (
@@ -54,7 +54,8 @@ def monotonicity_violation_rate(
 
     0 for a monotone encoding, about 0.5 for a random one (Section 6.6 of Cirrincione 2026).
     Exact: every triple of present positions is counted, by sorting. The result is piecewise
-    constant, so its derivative is 0. Without a comparable triple it is 0; with NaN it is NaN.
+    constant, so its derivative is 0. Without a comparable triple it is 0; with NaN or inf it is
+    NaN.
 
     The distances of a `PointCloud`, and of more than 4,096 points, are looked at some rows at a
     time, in O(n·d) memory; the time still grows as n², and `sampled_violation_rate` does without.
@@ -78,7 +79,7 @@ def monotonicity_violation_rate(
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
     triples = jnp.sum(jnp.where(present, triples, 0).astype(slack.dtype))
     rate = jnp.where(triples > 0, inversions / jnp.maximum(triples, 1.0), 0.0)
-    return jnp.where(jnp.isnan(slack), jnp.nan, rate)
+    return jnp.where(jnp.isfinite(slack), rate, jnp.nan)
 
 
 def sampled_violation_rate(
@@ -105,8 +106,8 @@ def sampled_violation_rate(
         tolerance: as there, but a share of the largest distance drawn.
 
     Returns:
-        `SampledRate`. Without a comparable triple the rate is 0 in [0, 1]; with NaN anywhere among
-        the positions present it is NaN.
+        `SampledRate`. Without a comparable triple the rate is 0 in [0, 1]; with NaN or inf anywhere
+        among the positions present it is NaN.
 
     Raises:
         ValueError: triples < 1, or a confidence outside (0, 1).
@@ -124,14 +125,14 @@ def sampled_violation_rate(
     near, far, comparable = _draw_triples(encoding, key, triples)
     count = jnp.sum(comparable)
     values = encoding.values if isinstance(encoding, Distances) else encoding.points
-    # A NaN is one also when it is not drawn.
-    spoilt = jnp.any(jnp.isnan(jnp.where(encoding.present[:, None], values, 0.0)))
+    # What is not finite spoils the rate also when it is not drawn.
+    finite = jnp.all(jnp.isfinite(jnp.where(encoding.present[:, None], values, 0.0)))
     slack = tolerance * jnp.max(jnp.maximum(near, far))
     total = count.astype(near.dtype)
     violations = jnp.sum(comparable & (near > far + slack)).astype(near.dtype)
     rate = violations / jnp.maximum(total, 1.0)
     ends = (rate, *_wilson(rate, total, confidence))
-    rate, low, high = (jnp.where(spoilt, jnp.nan, x) for x in ends)
+    rate, low, high = (jnp.where(finite, x, jnp.nan) for x in ends)
     return SampledRate(rate, low, high, count.astype(jnp.int32))
 
 
@@ -145,7 +146,7 @@ def is_monotone(
 
     So positions at equal offsets must lie at equal distances, which the violation rate (strict
     offsets) does not ask. j = i is included (0 ≤ δ_ik). `tolerance` is a share of the largest
-    distance. Points are taken as in `monotonicity_violation_rate`.
+    distance. False with NaN or inf. Points are taken as in `monotonicity_violation_rate`.
 
     >>> bool(is_monotone(np.arange(4.0)[:, None])), bool(is_monotone(np.arange(4.0)[:, None] ** 2))
     (True, False)
@@ -162,15 +163,15 @@ def is_monotone(
         smallest = unmet.at[offset].min(jnp.where(both, delta, jnp.inf))
         return jnp.all(jax.lax.cummax(greatest) <= smallest + slack)
 
-    return jnp.all(rows(monotone))
+    return jnp.all(rows(monotone)) & jnp.isfinite(largest)
 
 
 def _taking_part(
     encoding: Encoded, present: Bool[ArrayLike, " n"] | None
 ) -> Distances | PointCloud:
     encoding = encoding if isinstance(encoding, Distances) else as_points(encoding)
-    if present is not None:
-        encoding = encoding._replace(present=encoding.present & jnp.asarray(present))
+    present = encoding.present & as_present(present, len(encoding.present))
+    encoding = encoding._replace(present=present)
     return as_distances(encoding) if isinstance(encoding, Distances) else encoding
 
 

@@ -71,8 +71,8 @@ def sum_over_pairs(
         mesh: devices that share the work evenly; each holds all points.
 
     Raises:
-        ValueError: clouds or weights of different numbers of positions, or a mesh with axes that
-            are not `Auto`.
+        ValueError: no cloud, clouds or weights of different numbers of positions, or a mesh with
+            axes that are not `Auto`.
 
     >>> P, X = np.array([[0.0], [1.0], [3.0]]), np.array([[0.0], [2.0], [6.0]])
     >>> sum_over_pairs(lambda delta, d: (delta - d) ** 2, P, X).item()
@@ -97,6 +97,8 @@ def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array,
     By differences, since inner products would lose what is small beside the norms.
     """
     points, present = as_points(cloud)
+    if not len(points):
+        return jnp.full((), jnp.inf, points.dtype)
     fixed = PointCloud(jax.lax.stop_gradient(points), present)
     blocks = _cut((fixed,), None, block)
     nearest = _fold(lambda d: d, blocks, jnp.min, jnp.inf, distances=_by_differences).reshape(-1)
@@ -199,6 +201,8 @@ def _cut(
     clouds: tuple[Cloud, ...], weights: Real[ArrayLike, " n"] | None, block: int | None
 ) -> _Blocks:
     """Centred points of all clouds, what goes with them, and padding that is not present."""
+    if not clouds:
+        raise ValueError("no points: pass one cloud [n, k] or more, whose distances term is of")
     if block is not None and block < 1:
         raise ValueError(f"block must be at least 1, not {block}")
     points, presences = zip(*map(as_points, clouds), strict=True)
@@ -209,8 +213,8 @@ def _cut(
     present = jnp.all(jnp.stack(presences), axis=0)
     sizes = None if weights is None else _relative(weights, present, dtype)
     block = block or (512 if jax.default_backend() == "cpu" else 4096)
-    count = -(-n // block)
-    size = -(-n // count)
+    count = max(1, -(-n // block))
+    size = max(1, -(-n // count))
 
     def cut(x: Array) -> Array:
         padding = [(0, count * size - n)] + [(0, 0)] * (x.ndim - 1)
@@ -272,7 +276,7 @@ def _products(x: Array, y: Array) -> Array:
 
 def _squared_norms(x: Float[Array, "n k"]) -> Float[Array, " n"]:
     """‖x_i‖², rounded as the inner products are: of equal points, all the digits must cancel."""
-    n, size = x.shape[0], min(x.shape[0], 128)
+    n, size = x.shape[0], max(1, min(x.shape[0], 128))
     blocks = jnp.pad(x, ((0, -n % size), (0, 0))).reshape(-1, size, x.shape[1])
     own = jnp.eye(size, dtype=bool)
     norms = jax.lax.map(lambda y: jnp.sum(jnp.where(own, inner_products(y), 0.0), axis=1), blocks)

@@ -7,7 +7,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._types import ArrayLike
-from jaxpe.geometry.distances import all_present, floating, safe_sqrt
+from jaxpe.geometry.distances import as_present, floating, safe_sqrt
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 
 
@@ -45,11 +45,13 @@ def as_points(points: PointCloud | Real[ArrayLike, "n k"]) -> PointCloud:
     [True, True]
     """
     if isinstance(points, PointCloud):
-        return PointCloud(_wide(points.points), jnp.asarray(points.present))
+        points, present = points
+    else:
+        present = None
     points = _wide(points)
     if points.ndim != 2:
         raise ValueError(f"points have shape {points.shape}, not [n, k]")
-    return PointCloud(points, all_present(points.shape[0]))
+    return PointCloud(points, as_present(present, points.shape[0]))
 
 
 def _wide(x: ArrayLike) -> Array:

@@ -8,7 +8,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._types import ArrayLike
-from jaxpe.geometry.distances import all_present, centre_rows, floating
+from jaxpe.geometry.distances import as_present, centre_rows, floating
 
 
 class Procrustes(NamedTuple):
@@ -57,7 +57,7 @@ def procrustes(
     P, Q = floating(P), floating(Q)
     if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
         raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
-    present = all_present(P.shape[0]) if present is None else jnp.asarray(present)
+    present = as_present(present, P.shape[0])
     width = max(P.shape[1], Q.shape[1])
     P, Q = (jnp.pad(X, ((0, 0), (0, width - X.shape[1]))) for X in (P, Q))
     P, Q = (jnp.where(present[:, None], X, 0.0) for X in (P, Q))

@@ -5,7 +5,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._types import ArrayLike
-from jaxpe.geometry.distances import Distances, all_present, centre_rows, floating
+from jaxpe.geometry.distances import Distances, as_present, centre_rows, floating
 from jaxpe.geometry.mds import classical_mds
 from jaxpe.geometry.stress import Encoded
 
@@ -54,10 +54,9 @@ def effective_number(
 
 def _centred(P: Encoded, present: Bool[ArrayLike, " n"] | None) -> Float[Array, "n d"]:
     if isinstance(P, Distances):
-        if present is not None:
-            P = Distances(P.values, P.present & jnp.asarray(present))
+        P = Distances(P.values, P.present & as_present(present, len(P.present)))
         return classical_mds(P, dim=P.values.shape[0]).coordinates
     points = floating(P)
-    present = all_present(points.shape[0]) if present is None else jnp.asarray(present)
+    present = as_present(present, points.shape[0])
     # From the first point on: points that coincide then lie at 0 exactly, not near it.
     return centre_rows(points - points[jnp.argmax(present)][None, :], present)

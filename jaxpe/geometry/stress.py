@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import Mesh
 from jaxtyping import Bool, Float, PyTree, Real
 
 from jaxpe._types import ArrayLike
@@ -19,6 +20,7 @@ from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import (
     Distances,
     as_distances,
+    as_present,
     euclidean_distances,
     pair_mask,
     safe_sqrt,
@@ -46,7 +48,11 @@ class ScaledStress(NamedTuple):
 
 
 def stress(
-    P: Encoded | PointCloud, D: Targets, *, weights: PairWeights | None = None
+    P: Encoded | PointCloud,
+    D: Targets,
+    *,
+    weights: PairWeights | None = None,
+    mesh: Mesh | None = None,
 ) -> Float[Array, ""]:
     """Stress Σ w(δ − d)² / Σ w d², in [0, ∞): Eq. (4) of Cirrincione (2026), no square root.
 
@@ -60,16 +66,24 @@ def stress(
         D: target distances, or the points that they lie between.
         weights: symmetric pair weights `[n, n]`, such as `pair_weights(counts)`; or the documents
             per position `[n]` that these are made of, the only choice for a `PointCloud`.
+        mesh: devices that share the pairs of a `PointCloud`, as in `sum_over_pairs`.
+
+    Raises:
+        ValueError: an encoding of another number of positions, or a mesh without a `PointCloud`.
 
     >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.25
     """
-    total = _sums(P, D, weights)
+    total = _sums(P, D, weights, mesh)
     return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
 
 
 def scaled_stress(
-    P: Encoded | PointCloud, D: Targets, *, weights: PairWeights | None = None
+    P: Encoded | PointCloud,
+    D: Targets,
+    *,
+    weights: PairWeights | None = None,
+    mesh: Mesh | None = None,
 ) -> ScaledStress:
     """Stress at the best scale, min_s stress(s·P, D) = 1 − (Σ w δd)² / (Σ w δ² · Σ w d²).
 
@@ -81,7 +95,7 @@ def scaled_stress(
     >>> fit.stress.item(), fit.scale.item()
     (0.0, 2.0)
     """
-    total = _sums(P, D, weights)
+    total = _sums(P, D, weights, mesh)
     cross, own, target = total(lambda delta, d: (delta * d, delta**2, d**2))
     scale = jnp.where(own == 0, 0.0, cross / jnp.where(own == 0, 1.0, own))
     best = _minimiser(scale)
@@ -91,7 +105,11 @@ def scaled_stress(
 
 
 def kruskal_stress1(
-    P: Encoded | PointCloud, D: Targets, *, weights: PairWeights | None = None
+    P: Encoded | PointCloud,
+    D: Targets,
+    *,
+    weights: PairWeights | None = None,
+    mesh: Mesh | None = None,
 ) -> Float[Array, ""]:
     """Kruskal's stress-1, √(Σ w(δ − d)² / Σ w δ²), in [0, ∞), unfitted.
 
@@ -102,12 +120,16 @@ def kruskal_stress1(
     >>> kruskal_stress1(np.array([[0.0], [4.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.5
     """
-    total = _sums(P, D, weights)
+    total = _sums(P, D, weights, mesh)
     return safe_sqrt(ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, delta**2))))
 
 
 def stress_per_position(
-    P: Encoded | PointCloud, D: Targets, *, weights: PairWeights | None = None
+    P: Encoded | PointCloud,
+    D: Targets,
+    *,
+    weights: PairWeights | None = None,
+    mesh: Mesh | None = None,
 ) -> Float[Array, " n"]:
     """Stress of each position's own distances, Σ_j w(δ − d)² / Σ_j w d², float `[n]`.
 
@@ -116,7 +138,7 @@ def stress_per_position(
     >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [0.25, 0.25]
     """
-    total = _sums(P, D, weights, per_position=True)
+    total = _sums(P, D, weights, mesh, per_position=True)
     return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
 
 
@@ -148,15 +170,16 @@ def min_separation(
     """
     few = not isinstance(P, Distances | PointCloud) and len(P) <= DENSE
     P = P if isinstance(P, Distances) else as_points(P)
-    if present is not None:
-        P = P._replace(present=P.present & jnp.asarray(present))
+    P = P._replace(present=P.present & as_present(present, len(P.present)))
     if isinstance(P, PointCloud) and not few:
         return smallest_distance(P)
     delta, present = _dense(P)
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf))
 
 
-def distance_correlation_pearson(P: Encoded | PointCloud, D: Targets) -> Float[Array, ""]:
+def distance_correlation_pearson(
+    P: Encoded | PointCloud, D: Targets, *, mesh: Mesh | None = None
+) -> Float[Array, ""]:
     """Pearson correlation between δ_ij and d_ij over pairs, in [−1, 1] (Figure 7).
 
     0 when either side is constant, where the correlation is undefined.
@@ -165,7 +188,7 @@ def distance_correlation_pearson(P: Encoded | PointCloud, D: Targets) -> Float[A
     >>> distance_correlation_pearson(P, 2 * abs(P - P.T)).round(6).item()
     1.0
     """
-    total = _sums(P, D, None)
+    total = _sums(P, D, None, mesh)
     count, *sums = total(lambda *pair: (1.0, *pair))
     means = [x / jnp.maximum(count, 1.0) for x in sums]
 
@@ -199,7 +222,12 @@ def _minimiser_jvp(primals, tangents):
 
 
 def _sums(
-    P: Encoded | PointCloud, D: Targets, weights: PairWeights | None, *, per_position: bool = False
+    P: Encoded | PointCloud,
+    D: Targets,
+    weights: PairWeights | None,
+    mesh: Mesh | None,
+    *,
+    per_position: bool = False,
 ) -> Callable[[Term], PyTree[Array]]:
     """Σ w·term(δ, d) over all pairs, or over those of each position, as a function of the term.
 
@@ -208,8 +236,13 @@ def _sums(
     if isinstance(D, PointCloud) and not isinstance(P, Distances):
         P = as_points(P)
         _check_positions(P.points.shape, D.points.shape)
-        options = {"weights": weights, "per_position": per_position}
+        options = {"weights": weights, "per_position": per_position, "mesh": mesh}
         return lambda term: sum_over_pairs(term, P, D, **options)
+    if mesh is not None:
+        raise ValueError(
+            "a mesh shares the pairs of points: pass the targets as a PointCloud and the encoding "
+            "as its vectors, not as matrices of distances"
+        )
     delta, d, w = _pairs(P, D, weights)
     axis = 1 if per_position else None
     return lambda term: jax.tree.map(lambda x: jnp.sum(w * x, axis=axis), term(delta, d))
@@ -229,7 +262,7 @@ def _pairs(
         weights = jnp.asarray(weights, points.dtype)
         if weights.ndim == 1:
             weights = trust_in_pairs(weights[:, None], weights[None, :])
-        w = w * weights
+        w = jnp.where(w > 0, weights, 0.0)
     delta = _dense(P._replace(present=present))
     return delta.values, D.values.astype(points.dtype), w
 

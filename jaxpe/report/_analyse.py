@@ -100,9 +100,10 @@ def analyse_counts(
     """The same from counts that `jaxpe.counting` stored, however many documents they are of.
 
     What the documents themselves are needed for is different: intervals come from a jackknife over
-    the folds; a document counts as independent of all others but its copies, where `analyse` also
-    finds pieces of longer documents; dimensions are judged against the null corpora that were
-    counted, and are unknown (−1) without. With bins, a position is a bin.
+    the folds; a document counts as independent of all others but its copies, or with a
+    `group_field` of all others but those of its group, where `analyse` also finds pieces of longer
+    documents; dimensions are judged against the null corpora that were counted, and are unknown
+    (−1) without. With bins, a position is a bin.
 
     Args:
         stored: from `jaxpe.counting.read_counts`.
@@ -140,6 +141,7 @@ def analyse_counts(
         empty_policy=empty,
         edges=settings.edges,
         folds=settings.folds,
+        group_field=settings.group_field,
     )
     return _analysis(known, counts, D, mds, violation_rate, noise, keys[3], progress, clock)
 
@@ -159,6 +161,7 @@ class _Known(NamedTuple):
     empty_policy: EmptyPolicy
     edges: tuple[int, ...] | None = None
     folds: int = 0  # that intervals come from; 0 where they come from a bootstrap
+    group_field: str | None = None
 
 
 def _analysis(

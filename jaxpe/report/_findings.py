@@ -181,7 +181,7 @@ def _dimensions(analysis: Analysis) -> str:
     return (
         f"Position has about {plural(rank, 'real dimension')}: {rank} {rises} above {level}. "
         f"The plug-in distances alone would suggest {analysis.plug_in_rank}."
-        + (" That is so if no document is a piece of another." if analysis.folds else "")
+        + (f" That is so if {_assumed(analysis)}." if analysis.folds else "")
     )
 
 
@@ -325,13 +325,28 @@ def _dependence(analysis: Analysis) -> str:
     )
 
 
+def _assumed(analysis: Analysis) -> str:
+    if analysis.group_field is None:
+        return "no document is a piece of another"
+    return f"documents of different {analysis.group_field!r} are independent"
+
+
+def _kept_together(analysis: Analysis) -> str:
+    """What the folds of a count know of documents that are not independent."""
+    if analysis.group_field is not None:
+        return f"Documents of the same {analysis.group_field!r} share a fold."
+    return (
+        "Copies of a document share a fold, pieces of a longer one do not: where there are many, "
+        "dimensions are overstated and noise is understated (a report on a sample of the "
+        "documents finds pieces; a count with --group-field keeps them together)."
+    )
+
+
 def _doubts(analysis: Analysis) -> str:
     if analysis.folds:
         return (
             f"Intervals are 95 %, from a jackknife over {analysis.folds} folds of the documents. "
-            "Copies of a document share a fold, pieces of a longer one do not: where there are "
-            "many, dimensions are overstated and noise is understated (a report on a sample of "
-            "the documents finds pieces). A bias of the estimate itself, as from rare words, is "
+            f"{_kept_together(analysis)} A bias of the estimate itself, as from rare words, is "
             "not in them. Stress measures faithfulness to the corpus, not how well a model will do."
         )
     if analysis.bootstrap == 0:

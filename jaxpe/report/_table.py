@@ -62,7 +62,9 @@ def counts_table(stored: "StoredCounts") -> "rich.table.Table":
     read = [shard for shard in stored.shards if shard.unreadable is None]
     cells = settings.rows * settings.vocab_size
     filled = int(np.count_nonzero(table.any(axis=0)))
-    where = f"{settings.length:,}"
+    where, together = f"{settings.length:,}", "copies"
+    if settings.group_field is not None:
+        together = f"documents of the same {settings.group_field!r}"
     if settings.edges is not None:
         where += f" in {settings.rows:,} bins"
     rows = [
@@ -72,6 +74,7 @@ def counts_table(stored: "StoredCounts") -> "rich.table.Table":
         ("vocabulary", f"{settings.vocab_size:,} ({visible(settings.tokenizer)})"),
         ("cells in use", f"{filled:,} of {cells:,} ({percent(filled / cells)})"),
         ("folds", f"{settings.folds}, and {settings.nulls} nulls in {settings.null_folds}"),
+        ("kept together", f"{together} in a fold"),
         ("shards", f"{len(read):,}"),
     ]
     rows += [("left out", f"{shard.identity}: {shard.unreadable}") for shard in stored.unreadable]

@@ -82,6 +82,7 @@ class Analysis(NamedTuple):
     timings: dict[str, float]  # seconds by stage
     edges: tuple[int, ...] | None = None  # of bins of positions, where these were counted
     folds: int = 0  # that the jackknife behind the intervals is over; 0 for a bootstrap
+    group_field: str | None = None  # whose values are kept together in the folds
 
     def to_json(self) -> dict[str, Any]:
         """The machine-readable report: what `report.json` holds. Undefined numbers are null.
@@ -109,6 +110,7 @@ class Analysis(NamedTuple):
             "splits": self.splits,
             "bootstrap": self.bootstrap,
             "folds": self.folds,
+            "group_field": self.group_field,
             "edges": None if self.edges is None else list(self.edges),
             "empty_positions": {
                 "policy": self.empty_policy,

@@ -8,7 +8,7 @@ from jaxpe._types import ArrayLike
 from jaxpe.encodings.absolute import sinusoidal_vectors
 from jaxpe.encodings.orthogonal import cosine_vectors
 from jaxpe.geometry.distances import (
-    all_present,
+    as_present,
     centre_rows,
     floating,
     gram_from_squared,
@@ -81,14 +81,14 @@ def remark_7(
     n = squared.shape[0]
     if dim % 2 or not 2 <= dim < n:
         raise ValueError(f"dim must be even and lie in [2, {n - 1}] for {n} positions, not {dim}")
-    B = gram_from_squared(squared, all_present(n))
+    B = gram_from_squared(squared, as_present(None, n))
     mds = classical_mds_from_gram(B, dim=dim)
     size = jnp.sum(mds.coordinates**2, axis=0)
     vectors = mds.coordinates / jnp.where(size > 0, jnp.sqrt(size), 1.0)[None, :]
     weight = size / jnp.where(jnp.sum(size) > 0, jnp.sum(size), 1.0)
     fourier = _fourier_share(vectors)
     sinusoidal = sinusoidal_vectors(jnp.arange(n), dim=dim).astype(squared.dtype)
-    spanned, width = _span(centre_rows(sinusoidal, all_present(n)))
+    spanned, width = _span(centre_rows(sinusoidal, as_present(None, n)))
     inner = jnp.matmul(spanned.T, vectors, precision="highest")
     overlap = jnp.sum(inner**2) / jnp.maximum(jnp.sum(size > 0), 1).astype(squared.dtype)
     D = safe_sqrt(squared)
@@ -124,7 +124,7 @@ def unexplained_by_offset(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     0.25
     """
     A = floating(A)
-    off = pair_mask(all_present(A.shape[0])).astype(A.dtype)
+    off = pair_mask(as_present(None, A.shape[0])).astype(A.dtype)
     mean = jnp.sum(off * A) / jnp.maximum(jnp.sum(off), 1.0)
     missed = jnp.sum(off * (A - toeplitz_projection(A)) ** 2)
     variance = jnp.sum(off * (A - mean) ** 2)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxpe._types import ArrayLike
 from jaxpe.geometry import euclidean_distances, min_separation
-from jaxpe.geometry.distances import all_present, pair_mask
+from jaxpe.geometry.distances import as_present, pair_mask
 from jaxpe.ntk.examples import expectation
 from jaxpe.theory.audit import Audit, Comparison, Statement
 from jaxpe.theory.gradients import Projection, product_norms
@@ -102,7 +102,7 @@ def theorem_4(
     P = jnp.asarray(P)
     means, query, key = (jnp.asarray(x).astype(P.dtype) for x in (means, query, key))
     swaps = jnp.asarray(swaps)
-    present = all_present(P.shape[0]) if present is None else jnp.asarray(present)
+    present = as_present(present, P.shape[0])
 
     def expected(P: Array, order: Array | None = None) -> Array:
         def of(example: Any) -> Array:

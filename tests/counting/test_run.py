@@ -1,9 +1,11 @@
 """A streamed count equals that of the whole, to the bit, however it is cut, killed and resumed."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import jax
@@ -84,6 +86,25 @@ def with_nulls(shards, tmp_path_factory):
     return count(shards, tmp_path_factory.mktemp("nulls"), settings=SETTINGS)
 
 
+def test_documents_of_a_group_share_a_fold(tmp_path):
+    authors = [f"author {number % 9}" if number % 5 else None for number in range(70)]
+    rows = [{"text": text, "by": by} for text, by in zip(texts(), authors, strict=True)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = count_settings(BYTES, length=12, folds=4, nulls=0, group_field="by")
+    found = find_shards([tmp_path / "a.jsonl"])
+    stored = count(found, tmp_path / "counts", settings=settings)
+    ids, mask = BYTES.padded(texts(), length=12)
+    names = [by or text for by, text in zip(authors, texts(), strict=True)]
+    groups = np.array([zlib.crc32(name.encode()) for name in names])
+    expected = jaxpe.count_tokens(
+        ids, vocab_size=256, mask=mask, exclude=(32,), folds=4, groups=groups
+    )
+    np.testing.assert_array_equal(stored.table, expected.tokens)
+    assert read_counts(tmp_path / "counts").settings.group_field == "by"
+    with pytest.raises(InputError, match="holds other counts: group_field is by and None"):
+        count(found, tmp_path / "counts")
+
+
 def test_counts_are_those_of_the_whole(with_nulls, whole):
     ids, mask = whole
     expected = jaxpe.count_tokens(ids, vocab_size=256, mask=mask, exclude=(32,), folds=4)
@@ -142,11 +163,11 @@ def pull_the_plug(monkeypatch):
     def after(number, error=PulledPlugError):
         read = iter(range(number))
 
-        def documents(self, *, text_field=None):
-            for text in real(self, text_field=text_field):
+        def documents(self, **fields):
+            for document in real(self, **fields):
                 if next(read, None) is None:
                     raise error
-                yield text
+                yield document
 
         monkeypatch.setattr(Shard, "documents", documents)
 
@@ -397,10 +418,10 @@ settings = count_settings(tokenizer, length=12, folds=4, nulls=2, null_folds=2, 
 options = {"tokenizer": tokenizer, "settings": settings, "batch_size": 16, "save_every": 2}
 shards, real = find_shards(paths), Shard.documents
 
-def documents(self, *, text_field=None):
-    for number, text in enumerate(real(self, text_field=text_field)):
+def documents(self, **fields):
+    for number, document in enumerate(real(self, **fields)):
         assert number < 40, "the plug is pulled"
-        yield text
+        yield document
 
 Shard.documents = documents
 try:

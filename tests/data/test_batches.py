@@ -62,7 +62,9 @@ def test_an_empty_batch_is_from_before_the_first(shards):
 
 @pytest.mark.parametrize("parts", [1, 2, 4, 5, 20])
 def test_parts_are_disjoint_and_together_everything(shards, parts):
-    per_part = [flat(read(Reading(shards, None, 3, part, parts))) for part in range(parts)]
+    per_part = [
+        flat(read(Reading(shards, batch_size=3, part=part, parts=parts))) for part in range(parts)
+    ]
     assert sorted(flat(per_part)) == sorted(ALL)
     if parts > len(shards):  # document by document, so that all have something to do
         assert max(map(len, per_part)) - min(map(len, per_part)) <= len(shards)
@@ -70,7 +72,7 @@ def test_parts_are_disjoint_and_together_everything(shards, parts):
 
 @pytest.mark.parametrize(("part", "parts"), [(0, 1), (1, 2), (2, 6)])
 def test_from_any_place_the_rest_follows(shards, part, parts):
-    reading = Reading(shards, None, 2, part, parts)
+    reading = Reading(shards, batch_size=2, part=part, parts=parts)
     whole = read(reading)
     stream = iter(token_batches(reading, BYTES, length=6))
     places = [stream.get_state()]
@@ -106,7 +108,7 @@ def test_an_unreadable_shard_is_named(tmp_path, at):
 def test_an_unreadable_shard_is_left_out_whole(tmp_path, at, parts):
     shards, found, unreadable = broken_shards(tmp_path, at=at), [], {}
     for part in range(parts):
-        reading = Reading(shards, None, 64, part, parts, skip_unreadable=True)
+        reading = Reading(shards, batch_size=64, part=part, parts=parts, skip_unreadable=True)
         *_, last = token_batches(reading, BYTES, length=6)
         found.append(last.place["documents"])
         unreadable |= last.place["unreadable"]

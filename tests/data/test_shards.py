@@ -40,6 +40,10 @@ def folder(tmp_path):
     return tmp_path
 
 
+def texts(documents):
+    return [document.text for document in documents]
+
+
 def test_every_kind_of_file_gives_its_documents(folder):
     write_records(folder / "f.array_record", [text.encode() for text in [*TEXTS, " \n"]])
     export_corpus(Corpus("g", TEXTS), folder / "g")
@@ -48,7 +52,7 @@ def test_every_kind_of_file_gives_its_documents(folder):
     expected = ["a.txt", "b.txt", "c.tsv", "d.jsonl", "e.txt.gz", "f.array_record", "g"]
     assert names(shards) == expected
     for shard in shards:
-        assert list(shard.documents()) == TEXTS, shard.name
+        assert texts(shard.documents()) == TEXTS, shard.name
     assert len({shard.identity for shard in shards}) == len(shards)
 
 
@@ -70,7 +74,7 @@ def test_a_file_counts_once_however_it_is_named(folder, monkeypatch):
 def test_a_star_in_a_file_name_is_a_star(folder):
     (folder / "*.txt").write_text("star")
     (shard,) = find_shards([folder / "*.txt"])
-    assert list(shard.documents()) == ["star"]
+    assert texts(shard.documents()) == ["star"]
 
 
 def test_identity_is_name_size_and_content_not_the_place(folder, tmp_path):
@@ -87,17 +91,37 @@ def test_text_fields(folder):
     (folder / "two.jsonl").write_text('{"a": "x", "b": "y"}\n{"a": "z", "b": ""}\n')
     write_records(folder / "two.array_record", [b'{"a": "x", "b": "y"}', b'{"a": "z", "b": ""}'])
     for shard in find_shards([folder / "two.*"]):
-        assert list(shard.documents(text_field="a")) == ["x", "z"]
-        assert list(shard.documents(text_field="b")) == ["y"]
+        assert texts(shard.documents(text_field="a")) == ["x", "z"]
+        assert texts(shard.documents(text_field="b")) == ["y"]
         with pytest.raises(InputError, match=r"no column 'c'.*'a', 'b'"):
-            list(shard.documents(text_field="c"))
+            texts(shard.documents(text_field="c"))
+
+
+def test_groups(folder):
+    (folder / "two.jsonl").write_text(
+        '{"text": "x", "by": "A"}\n{"text": "y", "by": 7}\n{"text": "z", "by": null}\n'
+    )
+    (folder / "two.csv").write_text("by,text\nA,x\n7,y\n,z\n")
+    records = (folder / "two.jsonl").read_bytes().splitlines()
+    write_records(folder / "two.array_record", records)
+    for shard in find_shards([folder / "two.*"]):
+        expected = [("x", "A"), ("y", "7"), ("z", None)]
+        assert list(shard.documents(group_field="by")) == expected, shard.name
+        with pytest.raises(InputError, match=r"no column 'c'; pass one of .* as group_field"):
+            list(shard.documents(group_field="c"))
+    (folder / "three.jsonl").write_text('{"text": "x", "by": ["A", "B"]}\n')
+    with pytest.raises(InputError, match="line 1: the group is a list; pass a column of strings"):
+        list(find_shards([folder / "three.jsonl"])[0].documents(group_field="by"))
+    for shard in find_shards([folder / "a.txt", "stdlib"]):
+        with pytest.raises(InputError, match="has no columns for group_field 'by'"):
+            shard.documents(group_field="by")
 
 
 def test_empty_files_hold_no_documents(folder):
     for name in ("0.txt", "0.csv", "0.jsonl", "0.txt.gz"):
         (folder / name).touch()
     for shard in find_shards([folder / "0*"]):
-        assert list(shard.documents()) == []
+        assert texts(shard.documents()) == []
 
 
 def test_built_in_corpora(tmp_path, monkeypatch):
@@ -105,14 +129,14 @@ def test_built_in_corpora(tmp_path, monkeypatch):
     (tmp_path / "sst2").mkdir()
     (tmp_path / "sst2" / "train.tsv").write_text("sentence\tlabel\na film\t1\n")
     (shard,) = find_shards(["sst2"], data_dir=tmp_path)
-    assert (shard.name, list(shard.documents())) == ("train.tsv", ["a film"])
+    assert (shard.name, texts(shard.documents())) == ("train.tsv", ["a film"])
     assert find_shards(["sst2", tmp_path / "sst2" / "*"], data_dir=tmp_path) == [shard]
 
 
 def test_the_standard_library_is_a_shard():
     (shard,) = find_shards(["stdlib", "stdlib"])
     assert shard.name == "stdlib"
-    assert len(list(shard.documents())) > 5000
+    assert len(texts(shard.documents())) > 5000
 
 
 @pytest.mark.parametrize(
@@ -175,14 +199,14 @@ def test_a_damaged_shard_is_named_where_it_is_read(tmp_path, name):
             cut(next(path.glob("*.array_record*")))
     (shard,) = find_shards([path])
     with pytest.raises(InputError) as caught:
-        list(shard.documents())
+        texts(shard.documents())
     assert str(path) in str(caught.value)
 
 
 def test_records_that_are_no_text_are_named(tmp_path):
     path = write_records(tmp_path / "x.array_record", [b"fine", b"\xff"])
     with pytest.raises(InputError, match=r"x\.array_record, record 1 is not UTF-8"):
-        list(find_shards([path])[0].documents())
+        texts(find_shards([path])[0].documents())
     path = write_records(tmp_path / "y.array_record", [b"[]"])
     with pytest.raises(InputError, match=r"y\.array_record, record 0: a JSON list"):
-        list(find_shards([path])[0].documents(text_field="text"))
+        texts(find_shards([path])[0].documents(text_field="text"))

@@ -346,6 +346,8 @@ def test_wrong_structure_is_refused(monkeypatch):
         find(X, dim=0)
     with pytest.raises(ValueError, match="unknown method 'lanczos': pass 'auto', 'dense'"):
         unchecked(X, dim=1, method="lanczos")
+    with pytest.raises(ValueError, match="oversample must be at least 0, not -3"):
+        find(X, dim=1, oversample=-3)
     with pytest.raises(ValueError, match="landmarks must be at least 1, not 0"):
         find(X, dim=1, method="landmark", landmarks=0)
     with pytest.raises(ValueError, match=r"landmarks lie in \[-1, 9\], not in \[0, 4\)"):

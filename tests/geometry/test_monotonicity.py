@@ -15,6 +15,7 @@ from jaxpe import (
     Distances,
     PointCloud,
     as_distances,
+    as_points,
     euclidean_distances,
     is_monotone,
     monotonicity_violation_rate,
@@ -178,6 +179,19 @@ def test_sampled_rates_without_triples_and_with_nan():
     assert np.isnan(sampled_violation_rate(P, key=jax.random.key(0), triples=3).rate)
     with pytest.raises(ValueError, match="triples must be at least 1 and confidence in"):
         sampled_violation_rate(P, key=jax.random.key(0), triples=0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_is_neither_monotone_nor_a_rate(bad):
+    P = np.arange(9.0)[:, None]
+    P[4] = bad
+    for encoding in (P, as_points(P)):
+        assert np.isnan(jaxpe.monotonicity_violation_rate(encoding))
+        assert np.isnan(sampled_violation_rate(encoding, key=jax.random.key(0), triples=9).rate)
+        assert not is_monotone(encoding)
+        here = np.arange(9) < 4
+        assert jaxpe.monotonicity_violation_rate(encoding, present=here) == 0
+        assert is_monotone(encoding, present=here)
 
 
 def test_numpy_masks_are_taken_without_jit():

@@ -274,6 +274,7 @@ def test_memory_grows_as_the_positions_do(name):
 
 MESH = """
 import jax, jax.numpy as jnp, numpy as np
+import jaxpe
 from jaxpe import sum_over_pairs
 
 jax.config.update("jax_enable_x64", True)
@@ -288,6 +289,15 @@ for f, per_position in ((jax.value_and_grad(total, argnums=(0, 1, 2)), False), (
     shared = jax.jit(lambda *x: f(*x, mesh=mesh, per_position=per_position))(P, X, 1.5)
     alone = jax.jit(lambda *x: f(*x, per_position=per_position))(P, X, 1.5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), shared, alone)
+
+cloud = jaxpe.as_points(X)
+weighted = ("stress", "scaled_stress", "kruskal_stress1", "stress_per_position")
+for name in (*weighted, "distance_correlation_pearson"):
+    score = getattr(jaxpe, name)
+    options = {"weights": np.arange(23.0)} if name in weighted else {}
+    shared = jax.jit(lambda P: score(P, cloud, mesh=mesh, **options))(P)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10),
+                 shared, score(P, cloud, **options))
 """
 
 
@@ -320,6 +330,12 @@ def test_devices_share_the_tiles():
             "with a PointCloud as targets all pairs weigh the same",
         ),
         (lambda: smacof(cloud(X), dim=2, init=P), r"init has shape \(13, 3\)"),
+        (lambda: sum_over_pairs(term), "no points: pass one cloud"),
+        (lambda: stress(P, matrix(X), mesh=jax.make_mesh((1,), "x")), "targets as a PointCloud"),
+        (lambda: stress(P, cloud(X, PRESENT[:5])), r"present is bool of shape \(5,\): pass one"),
+        (lambda: min_separation(P, present=PRESENT[1:]), "bool for each of the 13 positions"),
+        (lambda: is_monotone(P, present=PRESENT * 1), "present is int64 of shape"),
+        (lambda: euclidean_distances(P, present=PRESENT[1:]), "for each of the 13 positions"),
     ],
 )
 def test_bad_input_is_refused(call, message, monkeypatch):
@@ -327,6 +343,18 @@ def test_bad_input_is_refused(call, message, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_no_positions_and_nan_where_a_position_is_absent():
+    nobody = PointCloud(jnp.zeros((0, 2)), jnp.zeros(0, bool))
+    assert sum_over_pairs(lambda d: d, nobody) == 0
+    assert stress(nobody.points, nobody) == 0
+    assert min_separation(nobody) == np.inf
+    sizes = np.where(PRESENT, SIZES, np.nan)
+    ours = stress(P, cloud(X, PRESENT), weights=sizes)
+    np.testing.assert_allclose(
+        stress(P, euclidean_distances(X, present=PRESENT), weights=sizes), ours, rtol=1e-12
+    )
 
 
 def test_a_mesh_must_be_automatic():
