@@ -8,22 +8,26 @@ OUT ?= report
 ARGS ?=
 WORKERS ?= 2
 
-.PHONY: report test lint types all unit notebooks distributed-test clean
+.PHONY: report test lint types unit notebooks distributed-test clean
 
 # Tests compile much of the same, in several processes and from one run to the next.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/$(VENV)/compiled
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-# Compiling is most of the work of the tests, and XLA's older code generator, without its own
-# threads, takes half the time. `make test XLA_FLAGS=` takes the newer one, which users have.
-all unit notebooks distributed-test: export XLA_FLAGS ?= \
+# Compiling is most of the work of the tests: pieces of a program that threads would share, and
+# threads that fight over the processors, cost more than they gain. XLA's older code generator takes
+# half the time again; what it makes is slower, so notebooks, which train, have the newer one, as
+# users do, and tests have it with `make test XLA_FLAGS=`.
+unit notebooks: export NPROC ?= 1
+unit: export XLA_FLAGS ?= \
   --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+notebooks: export XLA_FLAGS ?= --xla_cpu_parallel_codegen_split_count=1
 
 report: $(VENV)/.installed-report
 	$(BIN)/jaxpe report '$(SOURCE)' --out '$(OUT)' $(ARGS)
 
-test: lint types all
+test: lint types notebooks unit
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -32,17 +36,13 @@ lint: $(VENV)/.installed-test
 types: $(VENV)/.installed-test
 	$(BIN)/pyrefly check
 
-# In one go, notebooks first: they take longest, and the other tests fill up what is left.
-all: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --nbmake --nbmake-timeout=600 notebooks tests jaxpe
-
 unit: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 notebooks: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(WORKERS) --nbmake --nbmake-timeout=600 notebooks
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --nbmake --nbmake-timeout=600 notebooks
 
-# Two processes on this machine; `all` has it too.
+# Two processes on this machine; `unit` has it too.
 distributed-test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/counting/test_processes.py
 

@@ -1,7 +1,8 @@
 """`jaxpe count` beyond memory: peak memory, exactness, kills, damage, devices, overlap.
 
 Text is generated: words of one to four syllables by Zipf's law, 8 to 12 in a document, in shards of
-.txt and .jsonl.gz. Every count is a fresh process of the command. Linux; 0.7 GB of disk.
+.txt and .jsonl.gz. Every count is a fresh process of the command. Last, SST-2, whose documents are
+pieces of one another. Linux; 0.7 GB of disk.
 """
 
 import functools
@@ -28,7 +29,14 @@ from common import BLUE, ORANGE, Run, main, new_figure, save_figure  # pyrefly: 
 
 import jaxpe
 from jaxpe.counting import read_counts
-from jaxpe.data import find_shards, open_tokenizer
+from jaxpe.data import (
+    containment_groups,
+    find_shards,
+    load_corpus,
+    load_tokens,
+    open_tokenizer,
+)
+from jaxpe.report import Analysis, analyse, analyse_counts
 
 WORDS, SHARDS, CHUNK = 5000, 16, 100_000
 SYLLABLES = ("ka", "to", "mi", "re", "su", "lo", "ne", "pa", "di", "vo", "be", "chi", "gro", "sti")
@@ -474,6 +482,37 @@ def draw_timeline(run: Run, spans: dict[str, Spans], begin: float, *, share: flo
     save_figure(run, "streaming_counts", figure)
 
 
+# Documents that are not independent.
+
+
+def pieces(folder: Path) -> dict[str, Any]:
+    """SST-2, made of pieces of its own sentences: with the sentence as a group, and without."""
+    texts, tokens = load_corpus("sst2").documents, load_tokens("sst2")
+    sentences = containment_groups(tokens.ids, tokens.mask).tolist()
+    table = folder / "sst2.jsonl"
+    with open(table, "w", encoding="utf-8") as file:
+        for text, sentence in zip(texts, sentences, strict=True):
+            file.write(json.dumps({"text": text, "sentence": sentence}) + "\n")
+    found = {"documents": about_noise(analyse(tokens))}
+    for name, options in (("copies", ()), ("sentences", ("--group-field", "sentence"))):
+        length = ("--length", str(tokens.ids.shape[1]))
+        out = folder / name
+        expect(counted([str(table), *length, *options, "--out", str(out)], folder), 0)
+        found[name] = about_noise(analyse_counts(read_counts(out)))
+    return found
+
+
+def about_noise(analysis: Analysis) -> dict[str, Any]:
+    interval = analysis.intervals["split_half_trace"]
+    return {
+        "dimensions": analysis.effective_rank,
+        "noise": analysis.noise_share,
+        "trace": analysis.split_half_trace,
+        "low": interval.low,
+        "high": interval.high,
+    }
+
+
 def streaming_counts(run: Run) -> dict[str, Any]:
     """All of it, in a scratch folder that is deleted afterwards."""
     with tempfile.TemporaryDirectory() as name:
@@ -492,6 +531,7 @@ def streaming_counts(run: Run) -> dict[str, Any]:
         result["dead_process"] = dead_process(shards, folder)
         more = write_shards(folder / "more", 5 * documents)
         result["overlap"] = overlap(run, more, folder)
+        result["pieces"] = pieces(folder)
         return result
 
 
