@@ -18,6 +18,7 @@ from jaxpe.data._tokenize import open_tokenizer as open_tokenizer
 from jaxpe.data._tokenize import tokenize as tokenize
 from jaxpe.data._tokenize import vocabulary_of as vocabulary_of
 from jaxpe.data._types import Corpus as Corpus
+from jaxpe.data._types import Document as Document
 from jaxpe.data._types import Progress as Progress
 from jaxpe.data._types import TokenBatch as TokenBatch
 from jaxpe.data._types import TokenCorpus as TokenCorpus
