@@ -487,6 +487,9 @@ def draw_timeline(run: Run, spans: dict[str, Spans], begin: float, *, share: flo
 
 def pieces(folder: Path) -> dict[str, Any]:
     """SST-2, made of pieces of its own sentences: with the sentence as a group, and without."""
+    home = Path(os.environ.get("JAXPE_DATA_DIR", "."))
+    if not (home / "sst2" / "train.tsv").is_file():
+        return {"corpus": "not measured: JAXPE_DATA_DIR names no folder with sst2/train.tsv"}
     texts, tokens = load_corpus("sst2").documents, load_tokens("sst2")
     sentences = containment_groups(tokens.ids, tokens.mask).tolist()
     table = folder / "sst2.jsonl"

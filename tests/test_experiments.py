@@ -258,6 +258,11 @@ HEADLINES = [
     ("streaming_counts", "dead_process/seconds", ".0f"),
     ("streaming_counts", "overlap/share_of_device_with_host", ".1%"),
     ("streaming_counts", "overlap/sum_over_wall", ".2f"),
+    *(
+        ("streaming_counts", f"pieces/{start}/{name}", form)
+        for start in ("copies", "sentences", "documents")
+        for name, form in (("dimensions", "d"), ("noise", ".1%"), ("trace", ".2f"))
+    ),
     ("benchmark_scaling", "rows/0/time/fitted", ".2f"),
     ("benchmark_scaling", "rows/1/time/fitted", ".2f"),
     ("benchmark_scaling", "rows/2/time/fitted", ".2f"),
