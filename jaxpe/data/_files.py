@@ -26,7 +26,7 @@ class _Fields(NamedTuple):
 
     text: str | None
     label: str | None
-    label_name: str = "label_field"
+    label_name: str
 
 
 class Row(NamedTuple):
@@ -64,10 +64,8 @@ def iter_rows(
     progress: Progress,
 ) -> Iterator[Row]:
     """The same, one by one; `label_name` is what errors call the argument."""
-    lines, fields = (
-        text_lines(path, progress=progress),
-        _Fields(text_field, label_field, label_name),
-    )
+    lines = text_lines(path, progress=progress)
+    fields = _Fields(text_field, label_field, label_name)
     match text_ending(path):
         case ".jsonl":
             rows = _jsonl(lines, path, fields)
