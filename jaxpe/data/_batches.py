@@ -49,18 +49,18 @@ def token_batches(
             read to its end, and left out whole where that fails: `place["unreadable"]` tells why.
     """
 
-    def tokenized(read: tuple[list[Document], dict[str, Any]]) -> TokenBatch:
-        documents, place = read
+    def tokenized(read: tuple[list[str], list[str | None], dict[str, Any]]) -> TokenBatch:
+        texts, names, place = read
         with TraceAnnotation("tokenize"):
-            valid = np.arange(reading.batch_size) < len(documents)
-            missing = [""] * (reading.batch_size - len(documents))
-            texts = [document.text for document in documents] + missing
-            ids, mask = tokenizer.padded(texts, length=length)
+            valid = np.arange(reading.batch_size) < len(texts)
+            missing = [""] * (reading.batch_size - len(texts))
+            ids, mask = tokenizer.padded(texts + missing, length=length)
             mask &= valid[:, None]
             groups = None
             if reading.group_field is not None:
-                shared = [document.group or document.text for document in documents] + missing
-                groups = np.array([_checksum(text) for text in shared], np.uint32)
+                shared = (name or text for name, text in zip(names, texts, strict=True))
+                hashes = [_checksum(each) for each in itertools.chain(shared, missing)]
+                groups = np.array(hashes, np.uint32)
             return TokenBatch(np.where(mask, ids, 0), mask, valid, place, groups)
 
     return grain.experimental.ThreadPrefetchIterDataset(
@@ -91,7 +91,7 @@ def _checksum(text: str, before: int = 0) -> int:
 
 
 class _Documents(grain.IterDataset):
-    """Lists of documents, each with the place behind it."""
+    """Lists of texts, and of the groups they are of, each with the place behind it."""
 
     def __init__(self, reading: Reading):
         super().__init__()
@@ -107,13 +107,17 @@ class _DocumentIterator(grain.DatasetIterator):
         self._reading = reading
         self.set_state(_beginning(reading))
 
-    def __next__(self) -> tuple[list[Document], dict[str, Any]]:
+    def __next__(self) -> tuple[list[str], list[str | None], dict[str, Any]]:
         if self._finished:
             raise StopIteration
         with TraceAnnotation("read"):
-            documents = list(itertools.islice(self._documents, self._reading.batch_size))
-        self._finished = len(documents) < self._reading.batch_size
-        return documents, self.get_state()
+            # Lists of strings: of tuples that stay, Python's collector would look at every one.
+            texts, groups = [], []
+            for document in itertools.islice(self._documents, self._reading.batch_size):
+                texts.append(document.text)
+                groups.append(document.group)
+        self._finished = len(texts) < self._reading.batch_size
+        return texts, groups, self.get_state()
 
     def get_state(self) -> dict[str, Any]:
         return copy.deepcopy(self._state)
