@@ -1,18 +1,12 @@
 """Will it fit? Asked before hours are spent."""
 
-import os
-import sys
-from pathlib import Path
-
-import jax
-
 from jaxpe._errors import InputError
+from jaxpe._memory import available_bytes, device_bytes
 from jaxpe.counting.settings import CountSettings
 
 # The counts, and again while they are saved, and in parts when brought together: 2.7 times at most
 # was measured on counts of 0.5 GB.
 _COPIES = 3
-_GROUPS = (Path("/sys/fs/cgroup"),)
 _RUNTIME = 2**29  # Python, JAX, batches on their way
 
 
@@ -26,38 +20,6 @@ def needed_bytes(settings: CountSettings) -> int:
     '0.7 GB'
     """
     return _COPIES * settings.bytes + _RUNTIME
-
-
-def available_bytes() -> int | None:
-    """Memory that is free on this host, and on its accelerators where they have their own."""
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
-        free = 1024 * kilobytes.get("MemAvailable", free // 1024)
-    except (OSError, ValueError, IndexError, AttributeError):
-        return None  # not Linux
-    return min(free, *_left_by_groups())
-
-
-def _left_by_groups() -> list[int]:
-    """What the limits of a container (control groups, version 2) leave."""
-    left = []
-    for folder in _GROUPS:
-        try:
-            limit = (folder / "memory.max").read_text(encoding="ascii").strip()
-            used = int((folder / "memory.current").read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            continue
-        if limit != "max":
-            left.append(max(0, int(limit) - used))
-    return left or [sys.maxsize]
-
-
-def device_bytes() -> int | None:
-    """Memory of the accelerators of this process together; None for those without their own."""
-    limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]
-    return sum(limits) if all(limits) else None
 
 
 def check_memory(settings: CountSettings, *, limit: int | None = None) -> None:
