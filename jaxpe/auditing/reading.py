@@ -1,11 +1,11 @@
 """What is looked at, from what a person types: a corpus by name or file, a folder with a model."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 from jaxpe._errors import InputError
+from jaxpe.auditing.options import LENGTH, check_audit, check_spectral
 from jaxpe.auditing.spectral_documents import (
     Score,
     SpectralSubject,
@@ -14,8 +14,9 @@ from jaxpe.auditing.spectral_documents import (
 )
 from jaxpe.auditing.subject import Subject, subject_of
 from jaxpe.data import LabelledTokens, Progress
+from jaxpe.data._named import check_data_dir
 from jaxpe.nn import Bert, MPNet, load_llama
-from jaxpe.nn.huggingface import read_fields
+from jaxpe.nn.huggingface import read_config, read_fields
 from jaxpe.training import ModelConfig, TrainConfig, load_run
 from jaxpe.training.assemble import build_model
 from jaxpe.training.config import load_config
@@ -28,7 +29,7 @@ def read_subject(
     source: str,
     *,
     examples: int,
-    length: int,
+    length: int | None = None,
     model: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -37,19 +38,22 @@ def read_subject(
     """The documents and the model, at its start or as a run left it.
 
     Args:
-        source: as for `jaxpe report`.
+        source: as for `jaxpe report`; that of a run when it is the default, "stdlib".
         examples: documents that expectations are over.
-        length: positions.
+        length: positions; 64 when None. A run has its own.
         model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet; a
             small transformer as initialised when absent.
         seed: of the examples, the held-out documents and a new model.
         progress: as for `jaxpe.load_tokens`.
-        reading: fields of `jaxpe.training.TrainConfig` on documents, as `task` and `tokenizer`.
+        reading: fields of `jaxpe.training.TrainConfig` on documents, as `task` and `tokenizer`;
+            those that are None keep their default. A run has its own.
 
     Raises:
         InputError: for what cannot be read, or a model that does not suit.
     """
+    check_audit(examples=examples, length=length, steps=1, seed=seed)
     config, built, words = _model_of(source, model, length=length, seed=seed, **reading)
+    check_audit(examples=examples, length=config.length, steps=1, seed=seed)
     data = load_data(config, progress=progress)
     counts = count_documents(data.train)
     if built is None:
@@ -61,7 +65,7 @@ def read_subject(
         counts,
         examples=examples,
         seed=seed,
-        source=source,
+        source=config.source,
         words=words,
     )
 
@@ -70,7 +74,7 @@ def read_spectral_subject(
     source: str,
     *,
     examples: int,
-    length: int,
+    length: int | None = None,
     model: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -84,7 +88,7 @@ def read_spectral_subject(
     Args:
         source: as for `jaxpe report`; that of a run when it is the default, "stdlib".
         examples: documents.
-        length: positions, special tokens among them.
+        length: positions, special tokens among them; 64 when None. A run has its own.
         model: as for `read_subject`, or the path of a Llama: a .gguf, a folder with one and a
             tokenizer.json, or a Hugging Face directory.
         seed: as for `read_subject`.
@@ -94,8 +98,7 @@ def read_spectral_subject(
     Raises:
         InputError: for what cannot be read, or a model that does not suit.
     """
-    if length < 4:
-        raise InputError(f"--length is {length}: pass at least 4")
+    check_spectral(examples=examples, length=length, seed=seed)
     options: dict[str, Any] = {"length": length, "seed": seed, **reading}
     module: Any = None
     if model is not None and _is_llama(Path(model)):
@@ -106,8 +109,6 @@ def read_spectral_subject(
     else:
         config, module, words = _model_of(source, model, **options)
     of_run = model is not None and _is_run(Path(model))
-    if of_run:
-        _check_source(source, config)
     data = load_data(config, progress=progress)
     documents = data.held_out if of_run else data.train
     score = _SCORES[data.vocabulary.task]
@@ -116,6 +117,9 @@ def read_spectral_subject(
     elif isinstance(module, Bert):
         module, score = module.encoder, "embedding"
     _check_fits(module, documents, model)
+    below = transformer_of(module).config
+    heads = {"layers": below.num_layers, "heads": below.num_heads}
+    check_spectral(examples=examples, length=config.length, seed=seed, **heads)
     return spectral_subject(
         module,
         documents,
@@ -129,20 +133,20 @@ def read_spectral_subject(
 
 
 def _model_of(
-    source: str, model: str | None, *, length: int, seed: int, **reading: Any
+    source: str, model: str | None, *, length: int | None, seed: int, **reading: Any
 ) -> tuple[TrainConfig, Any, str]:
     """A configuration that reads the documents, and the model where it exists already."""
     folder = None if model is None else Path(model)
     if folder is not None and _is_run(folder):
+        config = load_config(folder)
+        _check_own(source, config, length=length, **reading)
         run = load_run(folder)
-        return load_config(folder), run.model, f"{folder.name}, trained for {run.step:,} steps"
+        return config, run.model, f"{folder.name}, trained for {run.step:,} steps"
     # Eq. (1) as it is: the first attention reads E(t) + p, without a norm before it.
     small = ModelConfig(
         dim=64, layers=2, heads=4, norm_position="post", embedding_norm=False, dropout=0.0
     )
-    config = TrainConfig(
-        source=source, length=length, seed=seed, pretrained=model, model=small, **reading
-    )
+    config = _reading(source, length=length, seed=seed, pretrained=model, model=small, **reading)
     if config.task is None and not has_labels(config):
         config = dataclasses.replace(config, task="mlm")
     words = "2 layers 64 wide, as initialised" if folder is None else f"{folder.name}, new head"
@@ -182,7 +186,7 @@ def _beside_llama(
         if not (folder / "tokenizer.json").is_file():
             raise InputError(f"{folder} has no tokenizer.json: put it there, or pass --tokenizer")
         tokenizer = str(folder / "tokenizer.json")
-    config = TrainConfig(source=source, tokenizer=tokenizer, task="causal", **reading)
+    config = _reading(source, tokenizer=tokenizer, task="causal", **reading)
     return config, path.stem if path.is_file() else path.name
 
 
@@ -195,14 +199,26 @@ def _is_llama(path: Path) -> bool:
     if path.suffix == ".gguf" or any(path.glob("*.gguf")):
         return True
     try:
-        fields = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        return fields.get("model_type") == "llama"
-    except (OSError, ValueError, AttributeError):
+        return read_config(path / "config.json").get("model_type") == "llama"
+    except InputError:
         return False  # whoever reads it says what is wrong
 
 
-def _check_source(source: str, config: TrainConfig) -> None:
-    """A run's tokens mean nothing to it in another corpus."""
+def _reading(source: str, *, length: int | None, **fields: Any) -> TrainConfig:
+    """A configuration that reads documents; what is None keeps its default."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    check_data_dir(given.get("data_dir"), source)
+    return TrainConfig(source=source, length=LENGTH if length is None else length, **given)
+
+
+def _check_own(source: str, config: TrainConfig, **reading: Any) -> None:
+    """A run has its documents: other tokens mean nothing to it."""
+    for name, value in reading.items():
+        if value is not None and value != getattr(config, name):
+            option = name.replace("_", "-")
+            raise InputError(
+                f"--{option} {value}: the run has its own, {getattr(config, name)}; leave it out"
+            )
     if source != "stdlib" and Path(source).resolve() != Path(config.source).resolve():
         raise InputError(
             f"the run was trained on {config.source}, not on {source}: leave the source out"

@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -277,7 +279,6 @@ def load_masked_lm(
     """
 
     def make(encoder: BertEncoder, tensors: Tensors) -> MaskedLM:
-        _check_tied(encoder.architecture, tensors)
         if encoder.architecture is huggingface.MPNET and encoder.config.activation != "gelu":
             raise InputError(f"{directory}: the head of MPNet has GELU whatever hidden_act is")
         return MaskedLM(encoder, rngs=nnx.Rngs(0))
@@ -302,8 +303,8 @@ def load_classifier(
 
     def make(encoder: BertEncoder, tensors: Tensors) -> Classifier:
         bias = encoder.architecture.classifier[-1].theirs
-        classes = tensors.shape(bias)[0] if bias in tensors.files else 1
-        return Classifier(encoder, num_classes=classes, pooler=True, rngs=nnx.Rngs(0))
+        classes = math.prod(tensors.shape(bias)) if bias in tensors.files else 1
+        return Classifier(encoder, num_classes=max(classes, 1), pooler=True, rngs=nnx.Rngs(0))
 
     return _load(directory, make, encoding, overrides)
 
@@ -367,11 +368,17 @@ def _load(
     parts, fields = huggingface.read_fields(directory)
     encoder_class = next(c for c in (BertEncoder, MPNetEncoder) if c.architecture is parts)
     length = fields["max_position_embeddings"] - encoder_class.offset
+    if length < 1:
+        raise InputError(
+            f"{directory}: max_position_embeddings is {fields['max_position_embeddings']}, of "
+            f"which no token has the first {encoder_class.offset}: pass more"
+        )
     config = _config(directory, parts, fields, overrides)
     # What is filled has parameters of the file alone; those of another encoding come after.
     filled = None if encoding is None else identity()
 
     with huggingface.open_tensors(directory, f"{parts.model_type}.") as tensors:
+        huggingface.check_sizes(Path(directory, "config.json"), fields, parts.defaults, tensors)
         if encoding is not None:
             tensors = _without_positions(tensors, parts)
 
@@ -382,6 +389,9 @@ def _load(
         # Shapes alone: nothing is drawn that the file then replaces.
         shapes = nnx.eval_shape(model)
         loaded = huggingface.fill(shapes, _names(shapes, parts), tensors)
+        if isinstance(loaded, MaskedLM):
+            names = (parts.decoder, parts.base[0].theirs)
+            huggingface.check_tied(tensors, *names, remedy="only tied ones are supported")
     if encoding is not None:
         loaded.encoder.encoding = nnx.static(encoding)
         loaded.encoder.encoding_params = encoding_parameters(config, encoding, rngs=nnx.Rngs(0))
@@ -410,18 +420,6 @@ def _without_positions(tensors: Tensors, parts: Architecture) -> Tensors:
     return tensors._replace(files={k: v for k, v in tensors.files.items() if k not in positions})
 
 
-def _check_tied(parts: Architecture, tensors: Tensors) -> None:
-    """Raise where a file has a decoder of its own, other than the token embeddings."""
-    names = (parts.decoder, parts.base[0].theirs)
-    if not all(name in tensors.files for name in names):
-        return
-    decoder, embeddings = (tensors.read(name) for name in names)
-    if not np.array_equal(decoder, embeddings):
-        raise InputError(
-            f"{tensors.directory}: {names[0]} is not {names[1]}; only tied ones are supported"
-        )
-
-
 def _their_class(model: Bert | MaskedLM | Classifier) -> str:
     """How the name of Hugging Face's class ends."""
     if isinstance(model, Bert):
@@ -445,7 +443,8 @@ def _names(model: Bert | MaskedLM | Classifier, parts: Architecture) -> tuple[Te
 
 def _labels(fields: Fields, classes: int) -> Fields:
     """Names of classes, unless there are as many already."""
-    if len(fields.get("id2label") or ()) == classes:
+    named = fields.get("id2label")
+    if isinstance(named, Mapping) and len(named) == classes:
         return {}
     names = [f"LABEL_{i}" for i in range(classes)]
     return {

@@ -1,6 +1,8 @@
 """The sizes and choices of a transformer, in one hashable object."""
 
 import dataclasses
+import math
+import numbers
 from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
@@ -130,8 +132,13 @@ class TransformerConfig:
     def _check_sizes(self) -> None:
         sizes = ("vocab_size", "dim", "num_layers", "num_heads")
         _check_positive(self, [*sizes, "head_dim", "num_kv_heads", "hidden_dim"])
-        if self.norm_epsilon <= 0:
+        if self.token_types:
+            _check_positive(self, ["token_types"])
+        if not 0 < self.norm_epsilon < math.inf:  # which NaN is not
             raise ValueError(f"norm_epsilon is {self.norm_epsilon}; pass a positive number")
+        for name in ("init_scale", "embedding_scale"):
+            if not 0 <= (scale := getattr(self, name)) < math.inf:
+                raise ValueError(f"{name} is {scale}; pass a number of at least 0")
         if self.head_dim is None and self.dim % self.num_heads:
             raise ValueError(
                 f"dim {self.dim} does not divide by num_heads {self.num_heads}: pass head_dim, or "
@@ -163,5 +170,7 @@ class TransformerConfig:
 def _check_positive(sizes: Any, names: list[str]) -> None:
     for name in names:
         value = getattr(sizes, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; pass at least 1")
+        if value is None:
+            continue
+        if not isinstance(value, numbers.Integral) or value < 1:  # integers of NumPy are such
+            raise ValueError(f"{name} is {value!r}; pass at least 1, an integer")

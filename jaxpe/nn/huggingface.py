@@ -1,15 +1,18 @@
 """Directories of Hugging Face: their configuration and tensors, read and written without torch.
 
 One table says which tensor of theirs is which parameter of ours; reading and writing both follow
-it. Nothing is ever unpickled.
+it. A directory is data: nothing of it is unpickled, imported or run, whatever its config.json
+names, and no size that it states is believed before its tensors have it.
 """
 
 import contextlib
 import json
+import math
 import os
 import re
+import reprlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,12 +23,16 @@ from flax import nnx
 from jax.tree_util import GetAttrKey, keystr
 
 from jaxpe._errors import InputError, require
+from jaxpe._folders import write_whole, writing
+from jaxpe._json import from_json, read_json
+from jaxpe._memory import check_bytes, device_bytes
 from jaxpe.nn.config import Activation, TransformerConfig
 
 Fields = dict[str, Any]
 Model = TypeVar("Model", bound=nnx.Module)
 
-WEIGHTS, SHARDS, PICKLE = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
+WEIGHTS, SHARDS = "model.safetensors", "model.safetensors.index.json"
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 TOKENIZER_FILES = (
     "vocab.txt",
     "tokenizer.json",
@@ -198,12 +205,41 @@ FIELDS = {
     "layer_norm_eps": "norm_epsilon",
     "initializer_range": "init_scale",
 }
-_FLOATS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "layer_norm_eps",
-    "initializer_range",
-)
+
+
+class Range(NamedTuple):
+    """What a number of a configuration may be: its type, and bounds that it may reach."""
+
+    kind: type
+    low: float
+    high: float
+
+
+_FLOAT32 = np.finfo(np.float32)
+_LARGEST = 2**31 - 1  # ids and positions are int32
+_SIZE, _RATE = Range(int, 1, _LARGEST), Range(float, 0.0, 0.999)
+_POSITIVE = Range(float, float(_FLOAT32.tiny), float(_FLOAT32.max))  # and so in float32
+RANGES = {
+    "vocab_size": _SIZE,
+    "hidden_size": _SIZE,
+    "num_hidden_layers": _SIZE,
+    "num_attention_heads": _SIZE,
+    "num_key_value_heads": _SIZE,
+    "head_dim": _SIZE,
+    "intermediate_size": _SIZE,
+    "max_position_embeddings": _SIZE,
+    "type_vocab_size": Range(int, 0, _LARGEST),
+    "hidden_dropout_prob": _RATE,
+    "attention_probs_dropout_prob": _RATE,
+    "attention_dropout": _RATE,
+    "layer_norm_eps": _POSITIVE,
+    "rms_norm_eps": _POSITIVE,
+    "rope_theta": _POSITIVE._replace(low=1.0),  # below, the first pair would not turn fastest
+    "initializer_range": Range(float, 0.0, float(_FLOAT32.max)),
+}
+_LARGEST_CONFIG, _LARGEST_INDEX = 2**24, 2**26  # bytes, of JSON
+_FLOATS = ("F64", "F32", "F16", "BF16")  # as safetensors calls what can be read
+_MOST_NAMED = 40  # tensors in a message
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -224,20 +260,75 @@ def read_fields(directory: str | os.PathLike) -> tuple[Architecture, Fields]:
     """
     directory = Path(directory)
     path = directory / "config.json"
-    if not directory.is_dir():
+    if not os.path.isdir(directory):
         raise InputError(f"{directory} is not a directory: pass one with config.json and {WEIGHTS}")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{directory} has no config.json: is it the directory of a model?")
-    given = _read_json(path)
+    given = read_config(path)
     kind = given.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         raise InputError(
-            f"{path}: model_type is {kind!r}; {' and '.join(ARCHITECTURES)} are what can be read"
+            f"{path}: model_type is {reprlib.repr(kind)}; {' and '.join(ARCHITECTURES)} are what "
+            "can be read"
         )
     architecture = ARCHITECTURES[kind]
     fields = architecture.defaults | given
-    _check_fields(path, architecture, fields)
-    return architecture, fields
+    from_json(str, fields["hidden_act"], place=f"{path}: hidden_act")
+    check_fields(path, fields, {**architecture.allowed, "hidden_act": tuple(ACTIVATIONS)})
+    return architecture, fields | checked_numbers(path, fields, architecture.defaults)
+
+
+def read_config(path: Path) -> Fields:
+    """The fields of a config.json; raises `InputError` where they cannot be read."""
+    return read_json(path, remedy="fetch it again", largest=_LARGEST_CONFIG)
+
+
+def check_fields(path: Path, fields: Fields, allowed: Mapping[str, tuple]) -> None:
+    """Raise where a field asks for a computation that is not here; null asks for nothing."""
+    for name, values in allowed.items():
+        value = fields.get(name)
+        truth = isinstance(value, bool)  # which Python has for a number
+        if value is None or any(truth is isinstance(v, bool) and value == v for v in values):
+            continue
+        only = f"; only {', '.join(map(repr, values))} is supported" if values else ""
+        raise InputError(
+            f"{path}: {name} is {reprlib.repr(value)}, which changes the computation{only}"
+        )
+
+
+def checked_numbers(path: Path, fields: Fields, defaults: Fields) -> Fields:
+    """The numbers of a configuration, each of its type and in its range.
+
+    One that is null stays so where that is its default.
+    """
+    return {
+        name: _checked_number(f"{path}: {name}", fields[name], RANGES[name])
+        for name, default in defaults.items()
+        if name in RANGES and (fields[name] is not None or default is not None)
+    }
+
+
+def _checked_number(place: str, value: Any, of: Range) -> Any:
+    number = from_json(of.kind, value, place=place)
+    if not of.low <= number <= of.high:
+        low, high = (str(x) if of.kind is int else f"{x:g}" for x in (of.low, of.high))
+        raise InputError(f"{place} is {value!r}; pass {low} to {high}")
+    return number
+
+
+def check_sizes(path: Path, fields: Fields, defaults: Fields, tensors: "Tensors") -> None:
+    """Raise where sizes are beyond what the tensors can have, before anything is made of them."""
+    axes = (size for name in tensors.files for size in tensors.shape(name))
+    longest, count = max(axes, default=0), len(tensors.files)
+    bounds = {name: longest for name in defaults if RANGES.get(name, _RATE).kind is int}
+    # A model may have no tensor of its positions, and one of each part a layer.
+    bounds |= {"num_hidden_layers": count, "max_position_embeddings": _LARGEST}
+    for name, most in bounds.items():
+        if fields[name] is not None and fields[name] > most:
+            raise InputError(
+                f"{path}: {name} is {fields[name]}, which is more than {tensors.directory} has: "
+                f"{count} tensors, the longest axis {longest}"
+            )
 
 
 def config_of_fields(fields: Fields, architecture: Architecture) -> TransformerConfig:
@@ -296,7 +387,12 @@ def open_tensors(directory: str | os.PathLike, prefix: str) -> Iterator["Tensors
                     f"{path} is not a whole safetensors file ({error}): fetch it again"
                 ) from error
             names = file.keys()
-            found.update({_modern(name).removeprefix(prefix): (file, name) for name in names})
+            for stored in names:
+                name = _modern(stored).removeprefix(prefix)
+                if name in found:
+                    twice = listed([found[name][1], stored])
+                    raise InputError(f"{directory} has tensors for the same thing: {twice}")
+                found[name] = (file, stored)
         yield Tensors(Path(directory), found)
 
 
@@ -316,30 +412,47 @@ class Tensors(NamedTuple):
         file, stored = self.files[name]
         return tuple(file.get_slice(stored).get_shape())
 
-    def read(self, name: str) -> np.ndarray:
-        """A tensor as float32 (float64 stays)."""
-        file, stored = self.files[name]
-        tensor = file.get_tensor(stored)
-        return tensor if tensor.dtype == np.float64 else tensor.astype(np.float32)
+    def read(self, name: str, dtype: Any = np.float32) -> np.ndarray:
+        """A tensor, as numbers of a dtype.
 
-    def dtype(self, name: str) -> str:
-        """The dtype of a tensor, as safetensors calls it."""
+        Raises:
+            InputError: for what are no floating-point numbers, and for numbers that are NaN or
+                infinite, or are so in that dtype.
+        """
+        if problem := self.problem(name):
+            raise InputError(f"{self.directory}: {problem}")
         file, stored = self.files[name]
-        return file.get_slice(stored).get_dtype()
+        with np.errstate(all="ignore"):
+            tensor = file.get_tensor(stored).astype(dtype, copy=False)
+        if not (finite := np.isfinite(tensor)).all():
+            count = finite.size - np.count_nonzero(finite)
+            raise InputError(
+                f"{self.directory}: of the tensor {listed([stored])}, {count:,} numbers of "
+                f"{finite.size:,} are NaN or infinite as {tensor.dtype}: fetch the file again"
+            )
+        return tensor
+
+    def problem(self, name: str) -> str | None:
+        """What is wrong with the dtype of a tensor; None where it can be read."""
+        file, stored = self.files[name]
+        dtype = file.get_slice(stored).get_dtype()
+        return None if dtype in _FLOATS else f"{name} is {dtype}, not floating-point numbers"
 
 
 def fill(model: Model, names: tuple[TensorName, ...], tensors: Tensors) -> Model:
     """A model of shapes (`nnx.eval_shape`) with the tensors of a directory.
 
     Raises:
-        InputError: names every tensor that is missing, of another shape, of no floating dtype, or
-            part of the encoder and unknown. Others (other heads, `position_ids`) are left alone.
+        InputError: names the tensors that are missing, of another shape, of no floating dtype, or
+            part of the encoder and unknown, or the first with a number that is not finite; and
+            where memory does not suffice. Others (other heads, `position_ids`) are left alone.
     """
     graphdef, state = nnx.split(model)
     leaves, treedef = jax.tree.flatten_with_path(state)
     by_path = {name.ours: name for name in names}
     wanted = [(by_path[path_name(path)], leaf) for path, leaf in leaves]
     _check_tensors(wanted, tensors)
+    _check_memory([leaf for _, leaf in wanted], tensors)
     return nnx.merge(graphdef, jax.tree.unflatten(treedef, [_read(*w, tensors) for w in wanted]))
 
 
@@ -367,15 +480,14 @@ def write_directory(
 ) -> None:
     """Write config.json and model.safetensors, and copy the tokenizer's files from `source`."""
     save_file = require("safetensors.numpy", extra="train").save_file
+    failed = require("safetensors", extra="train").SafetensorError
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    # Whole or not at all: a write that breaks off must not leave half a file under the name.
-    unfinished = directory / f"{WEIGHTS}.unfinished"
-    save_file(tensors, unfinished, metadata={"format": "pt"})
-    unfinished.replace(directory / WEIGHTS)
-    (directory / "config.json").write_text(
-        json.dumps(fields, indent=2, sort_keys=True) + "\n", encoding="utf-8"
-    )
+    with writing(directory / WEIGHTS) as part:
+        try:
+            save_file(tensors, part, metadata={"format": "pt"})
+        except failed as error:  # such as a disk that is full
+            raise OSError(str(error)) from error
+    write_whole(directory / "config.json", json.dumps(fields, indent=2, sort_keys=True) + "\n")
     for name in TOKENIZER_FILES:
         if source is not None and (Path(source) / name).is_file():
             with contextlib.suppress(shutil.SameFileError):
@@ -392,60 +504,57 @@ def _their_activation(ours: str) -> str:
     return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
 
 
-def _read_json(path: Path) -> Fields:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} holds a {type(found).__name__}, not an object with fields")
-    return found
+def listed(names: Iterable[str]) -> str:
+    """Names from a file in one line: quoted where they have signs to hide, the rest counted."""
+    names = list(names)
+    short = [n if n.isprintable() and len(n) < 200 else reprlib.repr(n) for n in names]
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(short[:_MOST_NAMED]) + more
 
 
-def _check_fields(path: Path, architecture: Architecture, fields: Fields) -> None:
-    """Raise where a field asks for what is not here, or is not of its type."""
-    for name, values in architecture.allowed.items():
-        if fields.get(name) is not None and fields[name] not in values:
-            only = f"; only {', '.join(map(repr, values))} is supported" if values else ""
-            raise InputError(
-                f"{path}: {name} is {fields[name]!r}, which changes the computation{only}"
-            )
-    if fields["hidden_act"] not in [*ACTIVATIONS]:
-        known = ", ".join(ACTIVATIONS)
-        raise InputError(f"{path}: hidden_act is {fields['hidden_act']!r}; supported are {known}")
-    for name in architecture.defaults.keys() - {"hidden_act"}:
-        _check_number(path, name, fields[name])
-
-
-def _check_number(path: Path, name: str, value: Any) -> None:
-    kind, what = ((int, float), "a number") if name in _FLOATS else (int, "a whole number")
-    if not isinstance(value, kind) or isinstance(value, bool) or value < 0:
-        raise InputError(f"{path}: {name} is {value!r}, not {what} of at least 0")
+def check_tied(tensors: Tensors, one: str, other: str, *, remedy: str) -> None:
+    """Raise where two tensors that are there are not the same."""
+    if one not in tensors.files or other not in tensors.files:
+        return
+    same = tensors.shape(one) == tensors.shape(other)
+    if not same or not np.array_equal(tensors.read(one), tensors.read(other)):
+        raise InputError(f"{tensors.directory}: {one} is not {other}: {remedy}")
 
 
 def _weight_files(directory: Path) -> list[Path]:
     """The files that hold a model's tensors: one, or those that an index names."""
-    if (directory / WEIGHTS).is_file():
+    if os.path.isfile(directory / WEIGHTS):
         return [directory / WEIGHTS]
-    index = directory / SHARDS
-    if index.is_file():
-        shards = _read_json(index).get("weight_map")
-        if not isinstance(shards, dict) or not all(isinstance(s, str) for s in shards.values()):
-            raise InputError(f"{index} has no weight_map from tensors to files")
-        paths = [directory / Path(shard).name for shard in sorted(set(shards.values()))]
-        if absent := [path.name for path in paths if not path.is_file()]:
-            raise InputError(f"{directory} lacks {', '.join(absent)}, which {index.name} names")
-        return paths
-    if (directory / PICKLE).is_file():
+    if os.path.isfile(directory / SHARDS):
+        return _shards(directory / SHARDS)
+    pickles = sorted(path.name for path in directory.glob("*") if path.suffix in _PICKLES)
+    if pickles:
         raise InputError(
-            f"{directory} has {PICKLE}, which could run any code when unpickled, and no {WEIGHTS}. "
-            "Convert it in there, with a Python that has torch and safetensors:\n"
-            "    import safetensors.torch, torch\n"
-            f"    weights = torch.load({PICKLE!r}, weights_only=True)\n"
-            "    weights = {name: tensor.clone() for name, tensor in weights.items()}\n"
-            f"    safetensors.torch.save_file(weights, {WEIGHTS!r})"
+            f"{directory} has {listed(pickles)}, which could run any code when unpickled and is "
+            f"not read, and no {WEIGHTS}. Convert it with a Python that has torch and safetensors: "
+            f"weights = torch.load({pickles[0]!r}, weights_only=True); "
+            "safetensors.torch.save_file({name: tensor.clone() for name, tensor in "
+            f"weights.items()}}, {WEIGHTS!r})"
         )
     raise InputError(f"{directory} has neither {WEIGHTS} nor {SHARDS}")
+
+
+def _shards(index: Path) -> list[Path]:
+    """The files beside an index that it names; a path to elsewhere is no such name."""
+    place = f"{index}: weight_map"
+    found = read_json(index, remedy="fetch it again", largest=_LARGEST_INDEX).get("weight_map")
+    names = sorted(set(from_json(dict[str, str], found, place=place).values()))
+    if not names:
+        raise InputError(f"{place} names no files")
+    if paths := [name for name in names if not _is_plain(name)]:
+        raise InputError(f"{place} names {listed(map(repr, paths))}, not files in its folder")
+    if absent := [name for name in names if not os.path.isfile(index.parent / name)]:
+        raise InputError(f"{index.parent} lacks {listed(absent)}, which {index.name} names")
+    return [index.parent / name for name in names]
+
+
+def _is_plain(name: str) -> bool:
+    return name.isprintable() and name == Path(name).name and "\\" not in name
 
 
 def _modern(name: str) -> str:
@@ -476,8 +585,9 @@ def _their_names(name: TensorName, leaf: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
-    parts = [tensors.read(theirs) for theirs in _their_names(name, leaf)]
+    parts = [tensors.read(theirs, leaf.dtype) for theirs in _their_names(name, leaf)]
     parts = [part.T for part in parts] if name.transposed else parts
+    # With its dtype, `jnp.asarray` copies once.
     return jnp.asarray(np.stack(parts) if "{layer}" in name.theirs else parts[0], leaf.dtype)
 
 
@@ -486,15 +596,26 @@ def _check_tensors(wanted: list[tuple[TensorName, Any]], tensors: Tensors) -> No
     shapes = {k: v for name, leaf in wanted for k, v in _their_names(name, leaf).items()}
     problems = []
     if missing := [name for name in shapes if name not in tensors.files]:
-        problems.append(f"missing are {', '.join(missing)}")
+        problems.append(f"missing are {listed(missing)}")
     for name in (name for name in shapes if name in tensors.files):
         if tensors.shape(name) != shapes[name]:
             problems.append(f"{name} has shape {tensors.shape(name)}, not {shapes[name]}")
-        if tensors.dtype(name) not in ("F64", "F32", "F16", "BF16"):
-            problems.append(f"{name} is {tensors.dtype(name)}, not floating-point numbers")
+        if problem := tensors.problem(name):
+            problems.append(problem)
     encoder = {n for n in tensors.files if n.startswith(("embeddings.", "encoder."))}
     buffers = {n for n in encoder if n.endswith(("position_ids", "token_type_ids"))}
     if unknown := encoder - buffers - shapes.keys():
-        problems.append(f"of its encoder nothing is known of {', '.join(sorted(unknown))}")
+        problems.append(f"of its encoder nothing is known of {listed(sorted(unknown))}")
     if problems:
-        raise InputError(f"{tensors.directory} does not fit its config.json: {'; '.join(problems)}")
+        few = "; ".join(problems[:_MOST_NAMED])
+        raise InputError(f"{tensors.directory} does not fit its config.json: {few}")
+
+
+def _check_memory(leaves: list[Any], tensors: Tensors) -> None:
+    """Raise where the parameters, or the largest while it is read, are more than there is."""
+    sizes = [math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves]
+    remedy = "take a smaller model, or a machine with more memory"
+    check_bytes(2 * max(sizes), what=f"reading {tensors.directory}", remedy=remedy)
+    check_bytes(
+        sum(sizes), what=f"the model of {tensors.directory}", remedy=remedy, limit=device_bytes()
+    )

@@ -7,6 +7,7 @@ its tensors get the names, shapes and order of features that they have there.
 import dataclasses
 import os
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxpe._errors import InputError, require
-from jaxpe.encodings import Encoding, convert_rotary_layout, rope_from_hf
+from jaxpe._errors import InputError
+from jaxpe._json import from_json
+from jaxpe.encodings import Encoding, convert_rotary_layout, rope_frequencies, rope_from_hf
+from jaxpe.encodings.rope_scaling import partial_rotary_factor, scaling_from_hf
 from jaxpe.nn import huggingface
 from jaxpe.nn.attention import encoding_parameters
 from jaxpe.nn.config import AttentionPath, TransformerConfig
+from jaxpe.nn.gguf_file import GgufTensor, read_gguf
 from jaxpe.nn.heads import CausalLM
 from jaxpe.nn.huggingface import Fields, TensorName, Tensors
 from jaxpe.nn.transformer import Decoder
@@ -71,8 +75,18 @@ _ALLOWED = {
     "tie_word_embeddings": (False, True),
     "quantization_config": (),
 }
-_FRACTIONS = ("rms_norm_eps", "rope_theta", "initializer_range", "attention_dropout")
-_MAY_BE_ZERO = ("initializer_range", "attention_dropout")
+# Types of the entries of `rope_parameters`, whichever scaling they are of.
+_ROPE_NUMBERS = (
+    *("rope_theta", "partial_rotary_factor", "factor", "original_max_position_embeddings"),
+    *("attention_factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"),
+    *("mscale", "mscale_all_dim"),
+)
+_ROPE_KINDS: dict[str, Any] = {
+    **dict.fromkeys(_ROPE_NUMBERS, float),
+    **dict.fromkeys(("rope_type", "type"), str),
+    **dict.fromkeys(("short_factor", "long_factor"), list[float]),
+    "truncate": bool,
+}
 
 # Parts of a .gguf, and entries of its metadata after "llama.", by what they are called there.
 _PARTS = {
@@ -158,7 +172,7 @@ def load_llama(
     if (file := _gguf_file(path)) is not None:
         fields, tensors = _read_gguf(file)
         return _loaded(file, fields, tensors, encoding, options)
-    fields = huggingface._read_json(_config_file(path))
+    fields = huggingface.read_config(_config_file(path))
     with huggingface.open_tensors(path, "model.") as tensors:
         return _loaded(path / "config.json", fields, tensors, encoding, options)
 
@@ -168,6 +182,7 @@ def _loaded(
 ) -> CausalLM:
     """The model of fields and tensors, as a directory of Hugging Face has them."""
     fields = _checked_fields(where, fields)
+    huggingface.check_sizes(where, fields, _DEFAULTS, tensors)
     config = dataclasses.replace(_config(where, fields), **options)
     own = _own_encoding(where, fields, config.head_width)
 
@@ -176,10 +191,11 @@ def _loaded(
 
     names = _TENSORS if config.tie_embeddings else (*_TENSORS, _OUTPUT)
     _check_known(tensors, names, config.num_layers)
-    if config.tie_embeddings:
-        _check_tied(tensors)
     # Shapes alone: nothing is drawn that the file then replaces.
     loaded = huggingface.fill(nnx.eval_shape(model), names, tensors)
+    if config.tie_embeddings:  # versions of transformers differ in which of the two they take
+        remedy = "tie_word_embeddings is True; set it to False, or take one of them out"
+        huggingface.check_tied(tensors, _OUTPUT.theirs, _TENSORS[0].theirs, remedy=remedy)
     decoder = loaded.decoder
     encoding = own if encoding is None else encoding
     decoder.encoding = nnx.static(encoding)
@@ -213,17 +229,48 @@ def _config(where: Path, fields: Fields) -> TransformerConfig:
 
 def _own_encoding(where: Path, fields: Fields, head_dim: int) -> Encoding:
     """The rotary encoding of a config.json, of today or with a `rope_scaling`."""
-    entry = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
-    if not isinstance(entry, Mapping):
-        raise InputError(f"{where}: rope_parameters is {entry!r}, not an object with fields")
+    entry = {"rope_theta": fields["rope_theta"], **_rope_entry(where, fields)}
+    positions = fields["max_position_embeddings"]
     try:
-        return rope_from_hf(
-            {"rope_theta": fields["rope_theta"], **entry},
-            head_dim=head_dim,
-            max_position_embeddings=fields["max_position_embeddings"],
-        )
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: rope_parameters {dict(entry)}: {error}") from error
+        with np.errstate(all="ignore"):  # what is not finite is found by the check
+            encoding = rope_from_hf(entry, head_dim=head_dim, max_position_embeddings=positions)
+            _check_phases(entry, head_dim=head_dim, positions=positions)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise InputError(f"{where}: rope_parameters {reprlib.repr(entry)}: {error}") from error
+    return encoding
+
+
+def _rope_entry(where: Path, fields: Fields) -> Fields:
+    """The `rope_parameters`, or the `rope_scaling` of before, with values of their types."""
+    for name in ("rope_parameters", "rope_scaling"):
+        entry = from_json(dict[str, Any], fields.get(name, {}), place=f"{where}: {name}")
+        if entry:
+            break
+    if entry.get("mrope_section") is not None:
+        raise InputError(f"{where}: {name} has mrope_section, and positions of a text are single")
+    known = {key: value for key, value in entry.items() if value is not None}
+    if others := sorted(known.keys() - _ROPE_KINDS.keys() - {"mrope_interleaved"}):
+        raise InputError(f"{where}: {name} has {huggingface.listed(others)}, which is not known")
+    for key in known.keys() & _ROPE_KINDS.keys():
+        from_json(_ROPE_KINDS[key], known[key], place=f"{where}: {name}.{key}")
+    given = {"rope_theta": known.get("rope_theta")}
+    huggingface.checked_numbers(where, given, dict.fromkeys(given))
+    return entry
+
+
+def _check_phases(entry: Fields, *, head_dim: int, positions: int) -> None:
+    """Raise where turning by this entry makes what is not finite in float32."""
+    frequencies = rope_frequencies(
+        head_dim=head_dim,
+        base=float(entry["rope_theta"]),
+        fraction=partial_rotary_factor(entry),
+        scaling=scaling_from_hf(entry, max_position_embeddings=positions),
+        length=positions,
+    )
+    # Logits carry the square of the factor.
+    numbers = [*np.asarray(frequencies.inverse) * positions, frequencies.attention_factor**2]
+    if not np.isfinite(np.asarray(numbers, np.float32)).all():
+        raise ValueError("angles or logits of it are not finite numbers")
 
 
 def _checked_fields(where: Path, given: Fields) -> Fields:
@@ -232,28 +279,12 @@ def _checked_fields(where: Path, given: Fields) -> Fields:
     Fields that are not known do not matter.
     """
     if (kind := given.get("model_type")) != "llama":
-        raise InputError(f"{where}: model_type is {kind!r}; llama is what can be read here")
-    given = {name: value for name, value in given.items() if value is not None}
-    for name, values in _ALLOWED.items():
-        if name in given and given[name] not in values:
-            only = f"; only {', '.join(map(repr, values))} is supported" if values else ""
-            raise InputError(
-                f"{where}: {name} is {given[name]!r}, which changes the computation{only}"
-            )
-    fields = _DEFAULTS | given
-    for name in _DEFAULTS.keys() - {"tie_word_embeddings"}:
-        _check_number(where, name, fields[name])
-    return fields
-
-
-def _check_number(where: Path, name: str, value: Any) -> None:
-    if value is None:  # a default that other fields decide
-        return
-    kind, what = ((int, float), "a number") if name in _FRACTIONS else (int, "a whole number")
-    fits = isinstance(value, kind) and not isinstance(value, bool)
-    if not fits or not (value > 0 or (value == 0 and name in _MAY_BE_ZERO)):
-        bound = "of at least 0" if name in _MAY_BE_ZERO else "above 0"
-        raise InputError(f"{where}: {name} is {value!r}, not {what} {bound}")
+        raise InputError(
+            f"{where}: model_type is {reprlib.repr(kind)}; llama is what can be read here"
+        )
+    huggingface.check_fields(where, given, _ALLOWED)
+    fields = _DEFAULTS | {name: value for name, value in given.items() if value is not None}
+    return fields | huggingface.checked_numbers(where, fields, _DEFAULTS)
 
 
 def _check_known(tensors: Tensors, names: tuple[TensorName, ...], num_layers: int) -> None:
@@ -263,101 +294,84 @@ def _check_known(tensors: Tensors, names: tuple[TensorName, ...], num_layers: in
     known.add(_OUTPUT.theirs)
     others = sorted(n for n in tensors.files if n not in known and not n.endswith(".inv_freq"))
     if others:
-        some = ", ".join(tensors.files[name][1] for name in others[:8])
-        more = f" and {len(others) - 8} more" if len(others) > 8 else ""
-        raise InputError(f"{tensors.directory}: nothing is known of the tensors {some}{more}")
-
-
-def _check_tied(tensors: Tensors) -> None:
-    """Raise where a file has a matrix of its own beside the embeddings it is said to share.
-
-    Versions of transformers differ in which of the two they take.
-    """
-    names = (_OUTPUT.theirs, _TENSORS[0].theirs)
-    if not all(name in tensors.files for name in names):
-        return
-    output, embeddings = (tensors.read(name) for name in names)
-    if not np.array_equal(output, embeddings):
-        raise InputError(
-            f"{tensors.directory}: tie_word_embeddings is True, but {names[0]} is not {names[1]}: "
-            "set it to False, or take one of them out"
-        )
+        stored = huggingface.listed(tensors.files[name][1] for name in others)
+        raise InputError(f"{tensors.directory}: nothing is known of the tensors {stored}")
 
 
 def _gguf_file(path: Path) -> Path | None:
     """The .gguf file that is meant; None for a directory of Hugging Face."""
-    if not path.exists():
+    if not os.path.exists(path):
         raise InputError(
             f"{path} is not there: pass a .gguf file, a folder with one, or a directory with "
             f"config.json and {huggingface.WEIGHTS}"
         )
-    if path.is_file():
+    if os.path.isfile(path):
         return path
     found = sorted(path.glob("*.gguf"))
     if not found or any(path.glob("*.safetensors")):
         return None
     if len(found) > 1:
-        names = ", ".join(file.name for file in found)
+        names = huggingface.listed(file.name for file in found)
         raise InputError(f"{path} holds {names}: pass the path of one of them")
     return found[0]
 
 
 def _config_file(directory: Path) -> Path:
     path = directory / "config.json"
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{directory} has neither a .gguf file nor config.json")
     return path
 
 
 def _read_gguf(path: Path) -> tuple[Fields, Tensors]:
     """Fields and tensors of a .gguf file, as a directory of Hugging Face has them."""
-    gguf = require("gguf", extra="gguf")
-    try:
-        reader = gguf.GGUFReader(path)
-    except (ValueError, KeyError, IndexError, OSError) as error:
-        raise InputError(f"{path} is not a whole .gguf file ({error}): fetch it again") from error
-    fields = _fields_of_metadata(path, reader.fields)
-    stored = {tensor.name: tensor for tensor in reader.tensors}
+    metadata, stored = read_gguf(path)
+    fields = _fields_of_metadata(path, metadata)
     fields["tie_word_embeddings"] = "output.weight" not in stored
-    if "token_embd.weight" in stored:
-        fields["vocab_size"] = int(stored["token_embd.weight"].shape[1])
+    if (embeddings := stored.get("token_embd.weight")) is not None:
+        fields["vocab_size"] = embeddings.shape[0] if embeddings.shape else 1
     query_heads = fields["num_attention_heads"]
     heads = {
         "attn_q.weight": query_heads,
         "attn_k.weight": fields.get("num_key_value_heads", query_heads),
     }
-    files = {
-        _their_name(name): (_Stored(path, tensor, heads.get(name.split(".", 2)[-1])), name)
-        for name, tensor in stored.items()
-    }
+    files: dict[str, tuple[Any, str]] = {}
+    for name, tensor in stored.items():
+        theirs = _their_name(name)
+        if theirs in files:
+            twice = huggingface.listed([files[theirs][1], name])
+            raise InputError(f"{path} has tensors for the same thing: {twice}")
+        files[theirs] = (_Stored(path, tensor, heads.get(name.split(".", 2)[-1])), name)
     return fields, Tensors(path, files)
 
 
-def _fields_of_metadata(path: Path, entries: Mapping[str, Any]) -> Fields:
+def _fields_of_metadata(path: Path, metadata: Mapping[str, Any]) -> Fields:
     """The config.json that the metadata of a .gguf describe."""
-    found = {
-        name: entry.contents()
-        for name, entry in entries.items()
-        if name == "general.architecture" or name.startswith("llama.")
+    if (kind := metadata.get("general.architecture")) != "llama":
+        raise InputError(
+            f"{path}: general.architecture is {reprlib.repr(kind)}; llama is what can be read"
+        )
+    own = {
+        name.removeprefix("llama."): value
+        for name, value in metadata.items()
+        if name.startswith("llama.")
     }
-    if (kind := found.pop("general.architecture", None)) != "llama":
-        raise InputError(f"{path}: general.architecture is {kind!r}; llama is what can be read")
-    own = {name.removeprefix("llama."): value for name, value in found.items()}
     for name in _KEYS:
         if name not in own and name in _REQUIRED:
             raise InputError(f"{path}: llama.{name} is not there")
         if not isinstance(own.get(name, 0), int | float):
             raise InputError(
-                f"{path}: llama.{name} is {own[name]!r}, not one number for all layers"
+                f"{path}: llama.{name} is {reprlib.repr(own[name])}, not one number for all layers"
             )
     fields = {theirs: own[name] for name, theirs in _KEYS.items() if name in own}
     width = own.get("attention.key_length")
     if width is None:
         width = own["embedding_length"] // max(own["attention.head_count"], 1)
     _check_metadata(path, own, width)
-    if own.get("rope.scaling.type") == "linear":
-        factor = own.get("rope.scaling.factor")
-        fields["rope_parameters"] = {"rope_type": "linear", "factor": factor}
+    # As llama.cpp has it: a factor is one of positions unless it is said to be of nothing.
+    factor = own.get("rope.scaling.factor", 0)
+    if own.get("rope.scaling.type", "linear" if factor else "none") == "linear":
+        fields["rope_parameters"] = {"rope_type": "linear", "factor": factor or None}
     return fields | {"model_type": "llama"}
 
 
@@ -373,10 +387,15 @@ def _check_metadata(path: Path, own: Mapping[str, Any], head_dim: int) -> None:
     }
     for name in own.keys() - _KEYS.keys() - set(_HARMLESS):
         if name not in supported:
-            raise InputError(f"{path}: llama.{name} is {own[name]!r}, and its effect is not known")
+            raise InputError(
+                f"{path}: {huggingface.listed(['llama.' + name])} is {reprlib.repr(own[name])}, "
+                "and its effect is not known"
+            )
         if own[name] not in supported[name]:
             only = " or ".join(map(repr, supported[name]))
-            raise InputError(f"{path}: llama.{name} is {own[name]!r}; only {only} is supported")
+            raise InputError(
+                f"{path}: llama.{name} is {reprlib.repr(own[name])}; only {only} is supported"
+            )
 
 
 def _their_name(name: str) -> str:
@@ -391,32 +410,31 @@ class _Stored(NamedTuple):
 
     Attributes:
         path: of the file, for messages.
-        tensor: as `gguf` has it, its axes in reverse.
+        tensor: in the file.
         heads: of a projection of queries or keys; None for others.
     """
 
     path: Path
-    tensor: Any
+    tensor: GgufTensor
     heads: int | None
 
     def get_slice(self, name: str) -> "_Stored":
         return self
 
     def get_shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape[::-1].tolist())
+        return self.tensor.shape
 
     def get_dtype(self) -> str:
-        kind = self.tensor.tensor_type.name
+        kind = self.tensor.kind.name
         return kind if re.fullmatch(r"I\d+", kind) else "F32"  # what it is when it is read
 
     def get_tensor(self, name: str) -> np.ndarray:
-        dequantize = require("gguf.quants", extra="gguf").dequantize
-        kind = self.tensor.tensor_type
         try:
-            weight = dequantize(self.tensor.data, kind).reshape(self.get_shape())
+            weight = self.tensor.read()
         except NotImplementedError as error:
+            kind = self.tensor.kind.name
             raise InputError(
-                f"{self.path}: {name} is {kind.name}, which gguf cannot read"
+                f"{self.path}: {huggingface.listed([name])} is {kind}, which gguf cannot read"
             ) from error
         if self.heads is None:
             return weight

@@ -4,14 +4,12 @@ import functools
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import gguf
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import safetensors.numpy
 import tokenizers
 from flax import nnx
 
@@ -19,41 +17,11 @@ import jaxpe
 from experiments.fetch_models import gguf_metadata, tokenizer_json
 from jaxpe._errors import InputError, MissingExtraError
 from jaxpe.nn import generate, load_llama
+from tests.nn.stored import HEAD_DIM, PARITY, change, converted, tensors, write, write_gguf
 from tests.parity.make_llama import CASES, IDS, REAL, SHOWN, TEXTS
 from tests.parity.test_transformers_models import real_directory
 
-PARITY = Path(__file__).parent.parent / "parity"
 STORED = dict(np.load(PARITY / "llama.npz"))
-HEAD_DIM = 16
-METADATA = {
-    "llama.embedding_length": 32,
-    "llama.block_count": 2,
-    "llama.feed_forward_length": 64,
-    "llama.attention.head_count": 4,
-    "llama.attention.head_count_kv": 2,
-    "llama.attention.key_length": HEAD_DIM,
-    "llama.attention.value_length": HEAD_DIM,
-    "llama.attention.layer_norm_rms_epsilon": 1e-5,
-    "llama.rope.dimension_count": HEAD_DIM,
-    "llama.rope.freq_base": 100.0,
-    "llama.context_length": 64,
-    "llama.vocab_size": 40,
-    "general.name": "tiny",
-}
-PARTS = {
-    "embed_tokens": "token_embd",
-    "input_layernorm": "attn_norm",
-    "q_proj": "attn_q",
-    "k_proj": "attn_k",
-    "v_proj": "attn_v",
-    "o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "gate_proj": "ffn_gate",
-    "up_proj": "ffn_up",
-    "down_proj": "ffn_down",
-    "norm": "output_norm",
-    "lm_head": "output",
-}
 TOKENS = ["<|end|>", "a", "b", "1", "2", "Ġ", "Ġa", "ab", "12"]
 VOCABULARY = {
     "tokenizer.ggml.model": "gpt2",
@@ -63,60 +31,6 @@ VOCABULARY = {
     "tokenizer.ggml.merges": ["Ġ a", "a b", "1 2"],
     "tokenizer.ggml.add_bos_token": False,
 }
-
-
-def tensors(directory):
-    found = safetensors.numpy.load_file(directory / "model.safetensors")
-    return {name: tensor.astype(np.float32) for name, tensor in found.items()}
-
-
-def write(directory, found):
-    safetensors.numpy.save_file(found, directory / "model.safetensors", metadata={"format": "pt"})
-
-
-def change(directory, **changes):
-    path = directory / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def converted(found):
-    """Tensors of a directory as llama.cpp's converter writes them."""
-    out = {}
-    for name, tensor in found.items():
-        words = name.removesuffix(".weight").split(".")
-        part = PARTS[words[-1]]
-        heads = {"attn_q": 4, "attn_k": 2}.get(part)
-        if heads is not None:  # (first, second half) of each head to pairs
-            halves = tensor.reshape(heads, 2, HEAD_DIM // 2, -1)
-            tensor = halves.swapaxes(1, 2).reshape(tensor.shape)
-        place = f"blk.{words[2]}." if "layers" in words else ""
-        out[f"{place}{part}.weight"] = np.ascontiguousarray(tensor)
-    return out
-
-
-def write_gguf(path, found, *, kind=None, architecture="llama", **changes):
-    """A .gguf of tensors and METADATA with changes, its matrices quantised if a kind is given."""
-    writer = gguf.GGUFWriter(path, architecture)
-    add = {
-        bool: writer.add_bool,
-        int: writer.add_uint32,
-        float: writer.add_float32,
-        str: writer.add_string,
-        list: writer.add_array,
-    }
-    for name, value in (METADATA | changes).items():
-        if value is not None:
-            add[type(value)](name, value)
-    for name, tensor in found.items():
-        if kind is None or tensor.ndim < 2:
-            writer.add_tensor(name, tensor)
-        else:
-            writer.add_tensor(name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -194,6 +108,15 @@ def test_a_gguf_with_linear_scaling(tmp_path, known):
     np.testing.assert_allclose(logits(model), STORED["tiny_linear"], rtol=0, atol=2e-5)
 
 
+def test_a_factor_alone_is_of_positions(tmp_path, known):
+    """As llama.cpp takes it."""
+    path = write_gguf(tmp_path / "tiny.gguf", known[1], **{"llama.rope.scaling.factor": 4.0})
+    np.testing.assert_allclose(logits(load_llama(path)), STORED["tiny_linear"], rtol=0, atol=2e-5)
+    unscaled = {"llama.rope.scaling.factor": 4.0, "llama.rope.scaling.type": "none"}
+    path = write_gguf(tmp_path / "tiny.gguf", known[1], **unscaled)
+    np.testing.assert_allclose(logits(load_llama(path)), STORED["tiny_own"], rtol=0, atol=2e-5)
+
+
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_1", "F16", "BF16"])
 def test_a_quantised_gguf_is_read_as_the_numbers_it_stands_for(tmp_path, known, name):
     kind = gguf.GGMLQuantizationType[name]
@@ -238,10 +161,10 @@ def test_options_leave_what_is_computed(tiny):
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu', which changes .* only 'silu', 'swish'"),
         ({"attention_bias": True}, "attention_bias is True, which changes"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is {'bits': 4}"),
-        ({"num_key_value_heads": "2"}, "num_key_value_heads is '2', not a whole number above 0"),
+        ({"num_key_value_heads": "2"}, "num_key_value_heads is '2', not an integer"),
         ({"num_key_value_heads": 3}, "4 query heads cannot share 3 key heads"),
-        ({"rms_norm_eps": 0}, "rms_norm_eps is 0, not a number above 0"),
-        ({"attention_dropout": -1}, "attention_dropout is -1, not a number of at least 0"),
+        ({"rms_norm_eps": 0}, r"rms_norm_eps is 0; pass 1\.17.*e-38 to 3"),
+        ({"attention_dropout": -1}, "attention_dropout is -1; pass 0 to 0.999"),
         ({"rope_parameters": {"rope_type": "new"}}, "rope_parameters .* unknown rope_type 'new'"),
         ({"rope_parameters": "yarn"}, "rope_parameters is 'yarn', not an object"),
         ({"num_hidden_layers": 3}, "missing are layers.2.self_attn.k_proj.weight, layers.2"),

@@ -1,0 +1,183 @@
+"""Files of llama.cpp (.gguf): their metadata, and where their tensors lie.
+
+The package `gguf` decodes the numbers. Its own reader takes the lengths in a file at their word, so
+that a file of a few bytes can ask for any amount of memory; here each is held against what the
+file has before it is followed.
+"""
+
+import math
+import os
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxpe._errors import InputError, require
+
+_VERSIONS = (2, 3)
+_LARGEST_HEADER = 2**26  # bytes; a vocabulary of 260,000 tokens takes a quarter of it
+_MOST_AXES = 4
+_MOST_ENTRIES = 8  # of an array that are kept: none is read, and messages show the first
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
+_SCALARS[12] = "d"
+_STRING, _ARRAY = 8, 9
+
+
+class GgufTensor(NamedTuple):
+    """One tensor, in the file until it is read.
+
+    Attributes:
+        kind: how its numbers are stored, as `gguf.GGMLQuantizationType` calls it.
+        shape: the slowest axis first.
+        data: bytes `[..., bytes of a row]`, mapped from the file.
+    """
+
+    kind: Any
+    shape: tuple[int, ...]
+    data: np.ndarray
+
+    def read(self) -> np.ndarray:
+        """The numbers, as float32.
+
+        Raises:
+            NotImplementedError: for a kind that `gguf` cannot decode.
+        """
+        dequantize = require("gguf.quants", extra="gguf").dequantize
+        with np.errstate(all="ignore"):  # what is not finite is found by whoever reads
+            return dequantize(self.data, self.kind).reshape(self.shape)
+
+
+def read_gguf(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
+    """Metadata and tensors of a .gguf file, of version 2 or 3 and little-endian.
+
+    Of an array among the metadata the first entries are returned.
+
+    Raises:
+        InputError: for what is no such file, or not whole: lengths beyond its end, names twice,
+            text that is not UTF-8, tensors that overlap.
+
+    >>> read_gguf("nowhere.gguf")
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: nowhere.gguf is not a regular file; pass the path of a .gguf
+    """
+    require("gguf", extra="gguf")
+    if not os.path.isfile(path):
+        raise InputError(f"{path} is not a regular file; pass the path of a .gguf")
+    try:
+        # As a plain array: slices of a memmap cost as much as small blocks take to decode.
+        return _read(np.memmap(path, np.uint8, mode="r").view(np.ndarray))
+    except (ValueError, KeyError, OSError) as error:
+        raise InputError(f"{path} is not a whole .gguf file ({error}): fetch it again") from error
+
+
+def _read(content: np.ndarray) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
+    header = _Header(content)
+    if bytes(header.take(4)) != b"GGUF":
+        raise ValueError("it does not begin with GGUF")
+    if (version := header.number("I")) not in _VERSIONS:
+        raise ValueError(f"its version is {version}; 2 and 3 of little-endian files can be read")
+    tensors, entries = header.number("Q"), header.number("Q")
+    metadata: dict[str, Any] = {}
+    for _ in range(entries):
+        _put(metadata, header.text(), header.value(header.number("I")))
+    infos: dict[str, _Info] = {}
+    for _ in range(tensors):
+        _put(infos, header.text(), _Info.read(header))
+    alignment = metadata.get("general.alignment", 32)
+    if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+        raise ValueError(f"general.alignment is {alignment!r}, not a power of two")
+    start = -(-header.at // alignment) * alignment
+    _check_apart(infos, content.size - start)
+    return metadata, {name: info.tensor(content[start:]) for name, info in infos.items()}
+
+
+class _Header:
+    """What a file begins with, read from front to back."""
+
+    def __init__(self, content: np.ndarray):
+        self.content = content.data[:_LARGEST_HEADER]
+        self.at = 0
+
+    def take(self, count: int) -> memoryview:
+        if count > len(self.content) - self.at:
+            raise ValueError(f"at byte {self.at}, {count:,} bytes are said to follow")
+        self.at += count
+        return self.content[self.at - count : self.at]
+
+    def number(self, code: str) -> Any:
+        return struct.unpack(f"<{code}", self.take(struct.calcsize(code)))[0]
+
+    def text(self) -> str:
+        return bytes(self.take(self.number("Q"))).decode()
+
+    def value(self, kind: int) -> Any:
+        if kind == _ARRAY:
+            return self._array(self.number("I"), self.number("Q"))
+        return self._single(kind)
+
+    def _single(self, kind: int) -> Any:
+        if kind == _STRING:
+            return self.text()
+        if kind not in _SCALARS:
+            raise ValueError(f"at byte {self.at}, a value of kind {kind}, which is not known")
+        return self.number(_SCALARS[kind])
+
+    def _array(self, kind: int, count: int) -> list[Any]:
+        first = [self._single(kind) for _ in range(min(count, _MOST_ENTRIES))]
+        rest = count - len(first)
+        if kind == _STRING:
+            for _ in range(rest):
+                self.take(self.number("Q"))
+        elif rest:
+            self.take(rest * struct.calcsize(_SCALARS[kind]))
+        return first
+
+
+class _Info(NamedTuple):
+    """What the header says of a tensor: its kind, axes (fastest first) and place."""
+
+    kind: Any
+    axes: tuple[int, ...]
+    offset: int
+    row: int  # bytes of it
+
+    @classmethod
+    def read(cls, header: _Header) -> "_Info":
+        gguf = require("gguf", extra="gguf")
+        if (count := header.number("I")) > _MOST_AXES:
+            raise ValueError(f"at byte {header.at}, a tensor of {count} axes")
+        axes = struct.unpack(f"<{count}Q", header.take(8 * count))
+        if 0 in axes:
+            raise ValueError(f"at byte {header.at}, a tensor of no numbers")
+        kind = gguf.GGMLQuantizationType(header.number("I"))
+        numbers, size = gguf.GGML_QUANT_SIZES[kind]
+        width = axes[0] if axes else 1
+        if width % numbers:
+            raise ValueError(f"{width} numbers are not whole blocks of {kind.name}")
+        return cls(kind, axes, header.number("Q"), width // numbers * size)
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.row * math.prod(self.axes[1:])
+
+    def tensor(self, content: np.ndarray) -> GgufTensor:
+        shape = self.axes[::-1]
+        data = content[self.offset : self.end].reshape(*shape[:-1], self.row)
+        return GgufTensor(self.kind, shape, data)
+
+
+def _put(found: dict[str, Any], name: str, value: Any) -> None:
+    if name in found:
+        raise ValueError(f"{name!r} is there twice")
+    found[name] = value
+
+
+def _check_apart(infos: dict[str, _Info], size: int) -> None:
+    """Raise where tensors overlap, or lie beyond the end of the file."""
+    before = 0
+    for name, info in sorted(infos.items(), key=lambda item: (item[1].offset, item[1].end)):
+        if info.offset < before:
+            raise ValueError(f"the tensor {name!r} begins inside of another")
+        before = info.end
+        if before > size:
+            raise ValueError(f"the tensor {name!r} ends {before - size:,} bytes after the file")
