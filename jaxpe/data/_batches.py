@@ -11,9 +11,12 @@ import numpy as np
 from jax.profiler import TraceAnnotation
 
 from jaxpe._errors import InputError
-from jaxpe.data._shards import Shard
+from jaxpe.data._files import Content
+from jaxpe.data._shards import Shard, content_hash
 from jaxpe.data._tokenize import Tokenizer
 from jaxpe.data._types import Document, TokenBatch
+
+_LARGEST_BATCH = 2**28  # characters of the texts that are in memory at once
 
 
 class Reading(NamedTuple):
@@ -44,10 +47,19 @@ def token_batches(
         length: positions to keep.
         prefetch: batches that are made ahead.
 
+    The place has, of each shard that was read to its end, the digest of what was read. On from a
+    saved place, these shards are hashed again before the first document.
+
+    Raises:
+        InputError: a column of a shard that has none.
+
     Raises (while iterating):
-        InputError: a shard that cannot be read, by name. With `skip_unreadable` each is first
-            read to its end, and left out whole where that fails: `place["unreadable"]` tells why.
+        InputError: a shard that cannot be read, by name, or has changed since it was. With
+            `skip_unreadable` each is first read to its end, and left out whole where that fails:
+            `place["unreadable"]` tells why.
     """
+    for shard in reading.shards:
+        shard.check_fields(text_field=reading.text_field, group_field=reading.group_field)
 
     def tokenized(read: tuple[list[str], list[str | None], dict[str, Any]]) -> TokenBatch:
         texts, names, place = read
@@ -82,7 +94,7 @@ def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
 
 def _beginning(reading: Reading) -> dict[str, Any]:
     number = len(reading.shards)
-    nothing = {"documents": [0] * number, "identities": [""] * number, "unreadable": {}}
+    nothing = {"documents": [0] * number, "digests": [""] * number, "unreadable": {}}
     return {"shard": 0, "checksum": 0, **nothing}
 
 
@@ -112,10 +124,17 @@ class _DocumentIterator(grain.DatasetIterator):
             raise StopIteration
         with TraceAnnotation("read"):
             # Lists of strings: of tuples that stay, Python's collector would look at every one.
-            texts, groups = [], []
+            texts, groups, size = [], [], 0
             for document in itertools.islice(self._documents, self._reading.batch_size):
                 texts.append(document.text)
                 groups.append(document.group)
+                size += len(document.text)
+                if size > _LARGEST_BATCH:
+                    raise InputError(
+                        f"batch_size is {self._reading.batch_size:,}, and {len(texts):,} documents "
+                        f"have more than {_LARGEST_BATCH:,} characters; pass a smaller batch_size, "
+                        "or cut the documents"
+                    )
         self._finished = len(texts) < self._reading.batch_size
         return texts, groups, self.get_state()
 
@@ -136,22 +155,24 @@ class _DocumentIterator(grain.DatasetIterator):
                 state["shard"], state["checksum"] = number, 0
             if self._is_left_out(number):
                 continue
-            documents = self._own(number)
+            content = content_hash()
+            documents = self._own(number, content)
             self._pass_over(documents, number)
-            state["identities"][number] = shards[number].identity
             for document in documents:
                 state["documents"][number] += 1
                 state["checksum"] = _checksum(document.text, state["checksum"])
                 yield document
+            if self._is_own(number):
+                state["digests"][number] = content.hexdigest()
 
     def _refuse_changed(self) -> None:
         """Shards that were read to their end must be what they were."""
         for number, shard in enumerate(self._reading.shards[: self._state["shard"]]):
-            known = self._state["identities"][number]
-            if known and known != shard.identity:
+            known = self._state["digests"][number]
+            if known and known != (found := shard.digest()):
                 raise InputError(
-                    f"{shard.path} was counted and has changed since ({known}; now "
-                    f"{shard.identity}); put back what it was, or start anew in another folder"
+                    f"{shard.path} was counted and has changed since (its hash was {known} and now "
+                    f"is {found}); put back what it was, or start anew in another folder"
                 )
 
     def _pass_over(self, documents: Iterator[Document], number: int) -> None:
@@ -165,20 +186,26 @@ class _DocumentIterator(grain.DatasetIterator):
                 "those that were counted; put back what they were, or start anew in another folder"
             )
 
-    def _own(self, number: int) -> Iterator[Document]:
+    def _own(self, number: int, content: Content | None = None) -> Iterator[Document]:
         """This part's documents of a shard."""
         reading = self._reading
-        by_shard = len(reading.shards) >= reading.parts
-        if by_shard and number % reading.parts != reading.part:
+        if not self._is_own(number):
             return iter(())
         documents = reading.shards[number].documents(
-            text_field=reading.text_field, group_field=reading.group_field
+            text_field=reading.text_field, group_field=reading.group_field, content=content
         )
-        return (
-            documents
-            if by_shard
-            else itertools.islice(documents, reading.part, None, reading.parts)
-        )
+        if self._by_shard:
+            return documents
+        return itertools.islice(documents, reading.part, None, reading.parts)
+
+    @property
+    def _by_shard(self) -> bool:
+        """Whether parts read shards of their own, not every so many documents of each."""
+        return len(self._reading.shards) >= self._reading.parts
+
+    def _is_own(self, number: int) -> bool:
+        """Whether this part reads from a shard."""
+        return not self._by_shard or number % self._reading.parts == self._reading.part
 
     def _is_left_out(self, number: int) -> bool:
         """A shard counts whole or not at all, so it is read through before its first document."""

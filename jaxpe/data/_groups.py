@@ -3,9 +3,12 @@
 import numpy as np
 from jaxtyping import Bool, Int
 
+from jaxpe._memory import check_bytes
+
 # Documents longer than this are taken as whole texts: a copy of one inside another is rare, and
 # looking for it costs the most.
 _LONGEST_PIECE = 64
+_CELL_BYTES = 64  # for each token: it, its hashes and what they are compared with
 
 
 def containment_groups(
@@ -21,6 +24,9 @@ def containment_groups(
     one longer document that contains it as a run of tokens (found by rolling hashes of 64 bits);
     equal documents share a group.
 
+    Raises:
+        InputError: more than memory holds.
+
     Returns:
         int32 `[documents]`; each group is labelled by the index of one of its documents, as
         `count_tokens(groups=...)` and `bootstrap(groups=...)` take it.
@@ -29,6 +35,11 @@ def containment_groups(
     >>> containment_groups(ids, ids > 0).tolist()
     [0, 0, 2]
     """
+    check_bytes(
+        _CELL_BYTES * ids.size,
+        what=f"grouping {ids.shape[0]:,} documents of length {ids.shape[1]:,}",
+        remedy="pass a smaller length, or fewer documents",
+    )
     mask = np.ones(ids.shape, bool) if mask is None else mask
     words, lengths = _packed(ids, mask & ~np.isin(ids, exclude))
     prefix, powers = _prefix_hashes(words)

@@ -1,15 +1,29 @@
 """Corpora that come as token ids."""
 
+import io
+import math
+import os
+import warnings
 from typing import Any
 
 import numpy as np
 
 from jaxpe._errors import InputError
+from jaxpe._memory import check_bytes
+from jaxpe.data._files import open_regular
 from jaxpe.data._types import TokenCorpus
 
 DEFAULT_LENGTH = 128
 # `tokens` and the counts are as long as the vocabulary: an id in the billions is a hash, not an id.
 LARGEST_VOCABULARY = 10_000_000
+_SHOWN = 100  # characters of what NumPy says of a header
+# Of version 3 are headers with names that are not Latin-1, which an array of integers has none of.
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,
+}
+_CELL = 2 * (4 + 1)  # bytes of an id and its mask, and again while they are made
 
 
 def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -> TokenCorpus:
@@ -46,13 +60,37 @@ def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -
 def read_ids(path: str, *, length: int | None) -> TokenCorpus:
     """Token ids `[documents, n]` from a `.npy` file."""
     try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
+        with open_regular(path) as file:
+            array = _loaded(file, path)
+    # The header is Python, of which NumPy's parser raises SyntaxError, MemoryError and others.
+    except Exception as error:
+        if isinstance(error, InputError):
+            raise
+        reason = str(error).partition("\n")[0][:_SHOWN] or type(error).__name__
         raise InputError(
-            f"{path} cannot be read as an array of numbers: {error}; "
+            f"{path} cannot be read as an array of numbers: {reason}; "
             "save one rectangular integer array [documents, n] with numpy.save"
         ) from error
     return tokens_from_ids(array, name=path, length=length)
+
+
+def _loaded(file: io.FileIO, path: str) -> np.ndarray:
+    """The array of a `.npy` file, whose header is held against its size first."""
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"its format is {version}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of headers as Python 2 wrote them, and bad escapes
+        shape, by_columns, dtype = _HEADERS[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    numbers = math.prod(shape)
+    there = os.fstat(file.fileno()).st_size - file.tell()
+    if min(shape, default=0) < 0 or numbers * dtype.itemsize != there:
+        raise ValueError(f"its header names shape {shape} of {dtype}, and {there:,} bytes follow")
+    check_bytes(2 * there, what=path, remedy="pass fewer documents, or a smaller integer type")
+    array = np.fromfile(file, dtype, numbers)
+    return array.reshape(shape, order="F" if by_columns else "C")
 
 
 def check_length(length: int | None, *, special: int = 0) -> None:
@@ -62,9 +100,19 @@ def check_length(length: int | None, *, special: int = 0) -> None:
         raise InputError(f"length is {length}; pass at least {least}")
 
 
+def check_table(documents: int, length: int) -> None:
+    """Refuse a table of ids and mask that does not fit memory."""
+    check_bytes(
+        documents * length * _CELL,
+        what=f"length {length:,} of {documents:,} documents",
+        remedy="pass a smaller length, or fewer documents",
+    )
+
+
 def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
     """The same documents cut or padded to `length` positions."""
     check_length(length)
+    check_table(len(corpus.ids), length)
     extra = ((0, 0), (0, max(0, length - corpus.ids.shape[1])))
     return corpus._replace(
         ids=np.pad(corpus.ids[:, :length], extra), mask=np.pad(corpus.mask[:, :length], extra)
@@ -82,7 +130,7 @@ def _as_array(ids: Any, name: str) -> np.ndarray:
 
 
 def _checked(array: np.ndarray, name: str) -> np.ndarray:
-    if not np.issubdtype(array.dtype, np.integer):
+    if array.dtype.kind not in "iu":
         nan = " with NaN" if array.dtype.kind == "f" and np.isnan(array).any() else ""
         raise InputError(f"{name} holds {array.dtype}{nan}, not token ids; pass integers")
     if array.ndim != 2:
@@ -98,11 +146,19 @@ def _checked(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _check_range(array: np.ndarray, name: str) -> None:
-    for index, fault in (
-        (array.argmin(), "negative; token ids count from 0, and rows are filled, not padded"),
-        (array.argmax(), f"not below {LARGEST_VOCABULARY:,}; renumber the tokens that occur"),
+    for index, outside, fault in (
+        (
+            array.argmin(),
+            lambda value: value < 0,
+            "negative; token ids count from 0, and rows are filled, not padded",
+        ),
+        (
+            array.argmax(),
+            lambda value: value >= LARGEST_VOCABULARY,
+            f"not below {LARGEST_VOCABULARY:,}; renumber the tokens that occur",
+        ),
     ):
         row, column = divmod(int(index), array.shape[1])
         value = int(array[row, column])
-        if not 0 <= value < LARGEST_VOCABULARY:
+        if outside(value):
             raise InputError(f"{name}: id {value} at row {row}, position {column} is {fault}")

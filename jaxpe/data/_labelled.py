@@ -1,19 +1,31 @@
 """Documents with labels: what a classifier is trained on, and how a part of it is held out."""
 
 import os
-from pathlib import Path
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int32
 
 from jaxpe._errors import InputError
-from jaxpe.data._files import TABLES, Row, read_rows, text_ending
+from jaxpe.data._files import (
+    TABLES,
+    Row,
+    is_text,
+    listed,
+    name_of,
+    quoted,
+    read_rows,
+    text_ending,
+)
 from jaxpe.data._groups import containment_groups
 from jaxpe.data._load import at_least_two, check_file
 from jaxpe.data._named import NAMED, named_rows
+from jaxpe.data._random import generator
 from jaxpe.data._tokenize import UNKNOWN, tokenize, vocabulary_occurs
 from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus, no_progress
+
+_INTEGER = re.compile("-?[0-9]+")
 
 
 class LabelledTokens(NamedTuple):
@@ -96,7 +108,7 @@ def load_labelled(
         tokenizer, length = like.tokenizer, like.corpus.ids.shape[1]
         special = bool(like.corpus.exclude)
     rows = _rows(source, split, text_field, label_field, data_dir, progress)
-    name = Path(source).name if split == "train" else f"{source} {split}"
+    name = name_of(source) if split == "train" else f"{source} {split}"
     documents = at_least_two(Corpus(name, [row.text for row in rows]), source)
     labels, names = _numbered(rows, source, None if like is None else like.names)
     corpus = tokenize(
@@ -121,13 +133,14 @@ def hold_out(
     Args:
         labelled: documents with labels.
         fraction: of the documents to set aside, in (0, 1); reached or exceeded by part of a group.
-        seed: decides which.
+        seed: decides which; in [0, 2**32).
 
     Returns:
         The rest, and the part set aside.
 
     Raises:
-        InputError: a fraction out of range, or one that leaves no document on one side.
+        InputError: a fraction or seed out of range, or a fraction that leaves no document on one
+            side.
 
     >>> ids = np.arange(40).reshape(10, 4) % 7
     >>> labelled = LabelledTokens(
@@ -141,7 +154,7 @@ def hold_out(
     corpus = labelled.corpus
     groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    order = np.random.default_rng(seed).permutation(len(sizes))
+    order = generator(seed).permutation(len(sizes))
     before = np.cumsum(sizes[order]) - sizes[order]
     drawn = np.zeros(len(sizes), bool)
     drawn[order[before < fraction * len(groups)]] = True
@@ -191,16 +204,18 @@ def _numbered(
     labels = [_label(row) for row in rows]
     if names is None:
         found = set(labels)
-        integers = all(name.lstrip("-").isdecimal() for name in found)
+        integers = all(_INTEGER.fullmatch(name) for name in found)
         names = tuple(sorted(found, key=int if integers else str))
         if len(names) < 2:
-            raise InputError(f"{source}: every label is {names[0]!r}; pass at least two classes")
+            raise InputError(
+                f"{source}: every label is {quoted(names[0])}; pass at least two classes"
+            )
     numbers = {name: number for number, name in enumerate(names)}
     for row, label in zip(rows, labels, strict=True):
         if label not in numbers:
             raise InputError(
-                f"{row.place}: unknown label {label!r}; the classes of like are "
-                f"{', '.join(map(repr, names))}: relabel the document or leave it out"
+                f"{row.place}: unknown label {quoted(label)}; the classes of like are "
+                f"{listed(names)}: relabel the document or leave it out"
             )
     return np.array([numbers[label] for label in labels], np.int32), names
 
@@ -210,21 +225,27 @@ def _label(row: Row) -> str:
     value: Any = row.label.strip() if isinstance(row.label, str) else row.label
     if value is None or value == "":
         raise InputError(f"{row.place}: no label; give it one, or leave the document out")
+    if not isinstance(value, str | int | float):
+        raise InputError(
+            f"{row.place}: the label is a {type(value).__name__}; pass an integer or a string"
+        )
+    if isinstance(value, str) and not is_text(value):
+        raise InputError(
+            f"{row.place}: label {quoted(value)} holds half of a surrogate pair, which is no "
+            "character; give it another name"
+        )
     try:
         return str(int(str(value)))
     except ValueError:
         pass
     try:
         number = float(value)
-    except TypeError as error:
-        raise InputError(
-            f"{row.place}: the label is a {type(value).__name__}; pass an integer or a string"
-        ) from error
     except ValueError:
-        return value
+        return str(value)
     if not number.is_integer():
         raise InputError(
-            f"{row.place}: label {value} is no class; pass integers, or names that are no numbers"
+            f"{row.place}: label {str(value)[:40]} is no class; pass integers, or names that are "
+            "no numbers"
         )
     return str(int(number))
 

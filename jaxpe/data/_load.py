@@ -5,7 +5,14 @@ from pathlib import Path
 
 from jaxpe._errors import InputError
 from jaxpe.data import _export
-from jaxpe.data._files import ENDINGS, STANDARD_INPUT, TABLES, read_documents, text_ending
+from jaxpe.data._files import (
+    ENDINGS,
+    STANDARD_INPUT,
+    TABLES,
+    name_of,
+    read_documents,
+    text_ending,
+)
 from jaxpe.data._ids import read_ids, resized, tokens_from_ids
 from jaxpe.data._named import NAMED, named_rows
 from jaxpe.data._stdlib import stdlib_documents
@@ -35,7 +42,8 @@ def load_corpus(
 
     Paths: `.txt` (one document a line), `.tsv` (no quoting), `.csv`, `.jsonl`, each also with
     `.gz`; a directory that `export_corpus` wrote; `"-"` for lines from standard input. Text is
-    UTF-8; blank documents are left out.
+    UTF-8, a line of at most 64 MiB (a row of .csv in all its lines); blank documents are left out.
+    Pipes and devices are refused: pipe into standard input instead.
 
     Args:
         source: a name or a path; a name wins over a file of that name (write `./sst2`).
@@ -45,8 +53,9 @@ def load_corpus(
         progress: wraps an iterable to show progress, `(iterable, description, total) -> iterable`.
 
     Raises:
-        InputError: nothing there, unreadable or undecodable text, no such column, fewer than two
-            documents, or token ids instead of text.
+        InputError: nothing there, no regular file, unreadable or undecodable text, a line that is
+            too long, no such column, fewer than two documents, more than memory holds, or token
+            ids instead of text.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "poems.txt"
@@ -68,7 +77,7 @@ def load_corpus(
     else:
         check_file(source)
         documents = read_documents(source, text_field=text_field, progress=progress)
-        corpus = Corpus("stdin" if source == STANDARD_INPUT else Path(source).name, documents)
+        corpus = Corpus("stdin" if source == STANDARD_INPUT else name_of(source), documents)
     return at_least_two(corpus, source)
 
 
@@ -119,7 +128,7 @@ def _load_ids(source: str, length: int | None, progress: Progress) -> TokenCorpu
         corpus = _export.read_tokens(source, progress=progress)
         return corpus if length is None else resized(corpus, length)
     check_file(source)
-    return read_ids(source, length=length)._replace(name=Path(source).name)
+    return read_ids(source, length=length)._replace(name=name_of(source))
 
 
 def _holds_ids(source: str) -> bool:

@@ -6,7 +6,7 @@ import socket
 import sys
 import urllib.request
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxpe._errors import InputError, require
 from jaxpe.data._files import Row, read_rows
@@ -63,7 +63,12 @@ def named_rows(
     rows = _found_rows(name, split, label_field, data_dir, progress)
     if label_field is None:
         return rows
-    return [row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows]
+    return [row._replace(label=_class(row.label)) for row in rows]
+
+
+def _class(label: Any) -> Any:
+    """The name of a class; what is none as it is, for an error message."""
+    return _CLASSES.get(str(label), label) if isinstance(label, str | int) else label
 
 
 def _found_rows(
@@ -113,7 +118,7 @@ def _from_tfds(home: _Home, split: str, label_field: str | None, progress: Progr
     rows = (
         Row(
             text=row[home.field].decode(),
-            label=None if label_field is None else row[label_field],
+            label=None if label_field is None else int(row[label_field]),
             place=f"{home.dataset} {split}, row {number}",
         )
         for number, row in enumerate(progress(source, f"Reading {home.dataset}", len(source)))
@@ -125,3 +130,15 @@ def _check_network(host: str) -> None:
     # Without a network TFDS retries for minutes before it fails. Proxies resolve names themselves.
     if not urllib.request.getproxies():
         socket.getaddrinfo(host, 443)
+
+
+def check_data_dir(data_dir: Source | None, source: Source) -> None:
+    """Refuse a folder of named corpora beside a source that is none; raises `InputError`.
+
+    >>> check_data_dir("data", "stdlib")
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: --data-dir is for sst2 and imdb, and the source is stdlib; ...
+    """
+    if data_dir is not None and source not in NAMED:
+        names = " and ".join(NAMED)
+        raise InputError(f"--data-dir is for {names}, and the source is {source}; leave it out")

@@ -1,7 +1,7 @@
 """Shards: the files of a corpus that may be larger than memory."""
 
-import contextlib
 import glob
+import hashlib
 import json
 import operator
 import os
@@ -10,24 +10,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxpe._errors import InputError, require
+from jaxpe._errors import InputError
 from jaxpe.data import _export
 from jaxpe.data._files import (
     ENDINGS,
     STANDARD_INPUT,
     TABLES,
+    Content,
     iter_rows,
     json_row,
+    name_of,
+    open_regular,
     text_ending,
 )
 from jaxpe.data._load import BUILT_IN, load_corpus
 from jaxpe.data._named import NAMED, named_file
+from jaxpe.data._records import Records
 from jaxpe.data._types import Document, Source, no_progress
 
 _ARRAY_RECORD = (".array_record", ".arrayrecord")
 _SUPPORTED = f"{', '.join(ENDINGS)} (each also with .gz), .array_record"
 _ENDS = 2**16  # bytes at either end of a file that its checksum is of
-_CHUNK = 1000
+_CHUNK = 2**20  # bytes that are hashed at once
 
 
 class Shard(NamedTuple):
@@ -36,7 +40,7 @@ class Shard(NamedTuple):
     - `path`: where it is, or the built-in name.
     - `name`: the last part of the path.
     - `bytes`: its size.
-    - `checksum`: CRC-32 of its first and last 64 kB: with name and size, which shard this is.
+    - `checksum`: CRC-32 of its first and last 64 kB, which `find_shards` looks at.
     """
 
     path: str
@@ -46,35 +50,62 @@ class Shard(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """The shard wherever its copies lie."""
+        """Which shard this seems to be before it is read, wherever its copies lie."""
         return f"{self.name}, {self.bytes:,} bytes, CRC-32 {self.checksum}"
 
+    def digest(self) -> str:
+        """Hash of the whole content, 32 hexadecimal digits: the same for copies of any name.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        content = content_hash()
+        _hash_all(self.path, content)
+        return content.hexdigest()
+
     def documents(
-        self, *, text_field: str | None = None, group_field: str | None = None
+        self,
+        *,
+        text_field: str | None = None,
+        group_field: str | None = None,
+        content: Content | None = None,
     ) -> Iterator[Document]:
         """Its texts, one by one, without the blank ones.
 
         Args:
             text_field: column or key with the text.
             group_field: column or key with what documents share that are not independent.
+            content: from `content_hash`; of the whole content once the last document is read.
 
         Raises:
             InputError: it cannot be read, at the place where it cannot, or has no such columns.
         """
-        if self.path.lower().endswith(_ARRAY_RECORD):
-            return _records(self.path, text_field, group_field)
-        if text_ending(self.path) in TABLES:
-            return _rows(self.path, text_field, group_field)
-        if group_field is not None:
-            raise InputError(
-                f"{self.path} has no columns for group_field {group_field!r}; pass "
-                f"{', '.join(TABLES)} or .array_record with JSON, or leave it out"
-            )
+        self.check_fields(text_field=text_field, group_field=group_field)
         if self.path in BUILT_IN:
-            return map(Document, load_corpus(self.path).documents)
+            return _built_in(self.path, content)
+        if _is_records(self.path):
+            return _records(self.path, text_field, group_field, content)
         if _export.is_exported(self.path):
-            return map(Document, _exported(self.path))
-        return _rows(self.path, text_field, None)
+            return _exported(self.path, content)
+        return _rows(self.path, text_field, group_field, content)
+
+    def check_fields(
+        self, *, text_field: str | None = None, group_field: str | None = None
+    ) -> None:
+        """Refuse columns of what has none, with `InputError`."""
+        if _is_records(self.path) or text_ending(self.path) in TABLES:
+            return
+        for name, field in (("text_field", text_field), ("group_field", group_field)):
+            if field is not None:
+                raise InputError(
+                    f"{self.path} has no columns for {name} {field!r}; pass {', '.join(TABLES)} or "
+                    ".array_record with JSON, or leave it out"
+                )
+
+
+def content_hash() -> Content:
+    """An empty hash for the content of a shard."""
+    return hashlib.blake2b(digest_size=16)
 
 
 def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) -> list[Shard]:
@@ -87,7 +118,7 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
         data_dir: as in `load_corpus`.
 
     Raises:
-        InputError: nothing there, or of no such kind.
+        InputError: nothing there, or of no such kind, or no regular file.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -128,37 +159,80 @@ def _check_kind(path: str) -> None:
         raise InputError(f"{path} holds token ids; pass text, which the tokenizer reads")
     if Path(path).is_dir():
         raise InputError(f"{path} is a directory; pass a glob of its files, such as {path}/*.jsonl")
-    if text_ending(path) is None and not path.lower().endswith(_ARRAY_RECORD):
+    if text_ending(path) is None and not _is_records(path):
         raise InputError(f"{path}: unknown kind of file; supported are {_SUPPORTED}")
+
+
+def _is_records(path: str) -> bool:
+    return path.lower().endswith(_ARRAY_RECORD)
 
 
 def _shard(path: str, data_dir: Source | None) -> Shard:
     if path in BUILT_IN:
-        content = json.dumps(load_corpus(path, data_dir=data_dir).documents).encode()
+        content = _built_in_bytes(load_corpus(path, data_dir=data_dir).documents)
         return Shard(path, path, len(content), f"{zlib.crc32(content):08x}")
-    folder, whole = Path(path), Path(path).name
-    files = sorted(folder.rglob("*.array_record*")) if folder.is_dir() else [folder]
     try:
         checksum, size = 0, 0
-        for file in files:
-            checksum, size = _ends(file, checksum), size + file.stat().st_size
+        for file in _files(path):
+            checksum, size = _ends(file, checksum), size + os.path.getsize(file)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error}; check its permissions") from error
-    return Shard(path, whole, size, f"{checksum:08x}")
+    return Shard(path, name_of(path), size, f"{checksum:08x}")
 
 
-def _ends(path: Path, checksum: int) -> int:
+def _files(path: str) -> list[str]:
+    """The files that the content of a shard is."""
+    return _export.record_files(path) if os.path.isdir(path) else [path]
+
+
+def _ends(path: str, checksum: int) -> int:
     """CRC-32 of the first and the last bytes of a file."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         checksum = zlib.crc32(file.read(_ENDS), checksum)
         file.seek(max(0, os.fstat(file.fileno()).st_size - _ENDS))
         return zlib.crc32(file.read(_ENDS), checksum)
 
 
-def _rows(path: str, text_field: str | None, group_field: str | None) -> Iterator[Document]:
+def _hash_all(path: str, content: Content) -> None:
+    """Put the whole content into a hash, without looking at the documents."""
+    if path in BUILT_IN:
+        content.update(_built_in_bytes(load_corpus(path).documents))
+        return
+    try:
+        for each in _files(path):
+            with open_regular(each) as file:
+                while chunk := file.read(_CHUNK):
+                    content.update(chunk)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error}; check that it is whole and readable"
+        ) from error
+
+
+def _built_in_bytes(documents: Sequence[str]) -> bytes:
+    return json.dumps(documents).encode()
+
+
+def _built_in(name: str, content: Content | None) -> Iterator[Document]:
+    """The documents of a corpus by name."""
+    documents = load_corpus(name).documents
+    if content is not None:
+        content.update(_built_in_bytes(documents))
+    yield from map(Document, documents)
+
+
+def _rows(
+    path: str, text_field: str | None, group_field: str | None, content: Content | None
+) -> Iterator[Document]:
     """The documents of a file of text."""
-    fields = {"text_field": text_field, "label_field": group_field}
-    rows = iter_rows(path, **fields, label_name="group_field", progress=no_progress)
+    rows = iter_rows(
+        path,
+        text_field=text_field,
+        label_field=group_field,
+        label_name="group_field",
+        content=content,
+        progress=no_progress,
+    )
     if group_field is None:  # what millions of documents go through
         return map(Document, map(operator.attrgetter("text"), rows))
     return (Document(row.text, _group(row.label, row.place)) for row in rows)
@@ -176,41 +250,29 @@ def _group(value: Any, place: str) -> str | None:
     )
 
 
-def _records(path: str, text_field: str | None, group_field: str | None) -> Iterator[Document]:
+def _records(
+    path: str, text_field: str | None, group_field: str | None, content: Content | None
+) -> Iterator[Document]:
     """The documents of an ArrayRecord file."""
-    grain = require("grain", extra="data")
-    with _readable(path):
-        source = grain.sources.ArrayRecordDataSource([path])
-        for start in range(0, len(source), _CHUNK):
-            chunk = range(start, min(start + _CHUNK, len(source)))
-            for number, record in zip(chunk, source.__getitems__([*chunk]), strict=True):
-                place = f"{path}, record {number}"
-                text, group = _decoded(record, place), None
-                if text_field is not None or group_field is not None:
-                    row = json_row(text, place, text_field, group_field, label_name="group_field")
-                    text, group = row.text, _group(row.label, place)
-                if text.strip():
-                    yield Document(text, group)
+    records = Records([path])
+    if content is not None:  # the reader, in C++, goes to and fro
+        _hash_all(path, content)
+    for number, record in enumerate(records):
+        place = f"{path}, record {number}"
+        text, group = _decoded(record, place), None
+        if text_field is not None or group_field is not None:
+            row = json_row(text, place, text_field, group_field, label_name="group_field")
+            text, group = row.text, _group(row.label, place)
+        if text.strip():
+            yield Document(text, group)
 
 
-def _exported(path: str) -> Iterator[str]:
+def _exported(path: str, content: Content | None) -> Iterator[Document]:
     """The texts of a folder that `export_corpus` wrote."""
-    with _readable(path):
-        for number, row in enumerate(_export.iter_rows(path)):
-            yield _decoded(row["text"], f"{path}, row {number}")
-
-
-@contextlib.contextmanager
-def _readable(path: str) -> Iterator[None]:
-    try:
-        yield
-    except InputError:
-        raise
-    # The reader raises whatever its C++ part makes of a damaged file.
-    except Exception as error:
-        raise InputError(
-            f"{path} cannot be read: {error}; check that it is whole and readable"
-        ) from error
+    texts = _export.iter_texts(path)
+    if content is not None:
+        _hash_all(path, content)
+    yield from map(Document, texts)
 
 
 def _decoded(record: bytes, place: str) -> str:

@@ -9,14 +9,25 @@ import sysconfig
 import tempfile
 import tokenize
 import warnings
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxpe._cache import cache_directory
+from jaxpe._errors import InputError
+from jaxpe._json import from_json, read_json
 from jaxpe.data._types import Progress
 
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class _Cache(NamedTuple):
+    """What the file in the cache holds."""
+
+    documents: list[str]
+    checksum: int
 
 
 def stdlib_documents(*, progress: Progress) -> list[str]:
@@ -67,14 +78,20 @@ def _cache_file() -> Path | None:
 
 
 def _read_cache(path: Path | None) -> list[str] | None:
+    """What is there, where it is whole."""
     if path is None:
         return None
     try:
-        documents = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        fields = read_json(path, remedy="remove it")
+        cached = from_json(_Cache, fields, place=str(path))
+    except InputError:
         return None
-    whole = isinstance(documents, list) and all(isinstance(text, str) for text in documents)
-    return documents if whole and documents else None
+    whole = bool(cached.documents) and cached.checksum == _checksum(cached.documents)
+    return cached.documents if whole else None
+
+
+def _checksum(documents: list[str]) -> int:
+    return zlib.crc32(json.dumps(documents).encode())
 
 
 def _write_cache(path: Path | None, documents: list[str]) -> None:
@@ -86,7 +103,7 @@ def _write_cache(path: Path | None, documents: list[str]) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(documents, file)
+                json.dump(_Cache(documents, _checksum(documents))._asdict(), file)
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)

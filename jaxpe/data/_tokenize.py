@@ -1,5 +1,6 @@
 """Tokenizers: words, characters, bytes, BERT's WordPiece, any `tokenizer.json`."""
 
+import contextlib
 import functools
 import itertools
 import json
@@ -17,13 +18,18 @@ import numpy as np
 from jaxtyping import Bool, Int, Int32
 
 from jaxpe._errors import InputError, require
-from jaxpe.data._files import text_lines
-from jaxpe.data._ids import DEFAULT_LENGTH, check_length
+from jaxpe._json import read_small
+from jaxpe.data._files import decoded, is_text, quoted
+from jaxpe.data._ids import DEFAULT_LENGTH, LARGEST_VOCABULARY, check_length, check_table
 from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus, no_progress
 
 _PADDING = ("[PAD]", "<pad>")
 _BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _CHUNK = 1000
+_LARGEST_FILE = 2**27  # bytes; those of large models have a quarter of it
+_SHOWN = 300  # characters of what the library says of an error
+_STANDARD_ERROR = 2
+_LONG = 2**20  # characters of a document whose words are not all listed at once
 UNKNOWN = "[UNK]"
 
 
@@ -51,7 +57,9 @@ class Tokenizer(NamedTuple):
         self, texts: list[str], *, length: int
     ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
         """Ids and mask `[documents, length]` of texts, truncated and padded."""
-        return _padded(self.encode(texts, length), self.prefix, self.suffix, length)
+        ids, mask = _padded(self.encode(texts, length), self.prefix, self.suffix, length)
+        _check_ids(ids, len(self.tokens), self.name)
+        return ids, mask
 
 
 class _Encoded(NamedTuple):
@@ -110,6 +118,7 @@ def tokenize(
         raise InputError(f"{corpus.name} has no tokens; pass documents with text")
     check_length(length, special=added)
     length = max(added + 1, _default_length(lengths)) if length is None else length
+    check_table(len(encoded.rows), length)
     ids, mask = _padded(encoded.rows, encoded.prefix, encoded.suffix, length)
     ids, tokens = _vocabulary(encoded, ids, mask)
     return TokenCorpus(
@@ -184,7 +193,7 @@ def vocabulary_of(
     split = _splitter(os.fspath(tokenizer))
     counts: Counter[str] = Counter()
     for text in documents:
-        counts.update(split(text)[:length])
+        counts.update(split(text, length))
     order = sorted(counts, key=lambda token: (-counts[token], token))
     if max_vocab is None or len(order) <= max_vocab:
         return order
@@ -204,20 +213,26 @@ def _of_vocabulary(name: str, vocabulary: Sequence[str] | None) -> Tokenizer:
     numbers = {token: number for number, token in enumerate(vocabulary)}
     if len(numbers) < len(vocabulary) or not numbers:
         raise InputError("the vocabulary is empty or has a token twice; give each one line")
+    for token in numbers:
+        if not is_text(token):
+            raise InputError(
+                f"the vocabulary has {quoted(token)}, half of a surrogate pair, which is no "
+                "character; leave it out"
+            )
     unknown = len(numbers) - 1 if vocabulary[-1] == UNKNOWN else None
     split = _splitter(name)
 
     def ids_of(text: str, length: int) -> Int32[np.ndarray, " tokens"]:
         # A vocabulary may be of what stands inside of the length alone.
-        tokens = split(text)[:length]
+        tokens = split(text, length)
         try:
             found = [numbers.get(token, unknown) for token in tokens]
             return np.array(found, np.int32)
         except TypeError as error:
             missing = next(token for token in tokens if token not in numbers)
             raise InputError(
-                f"{missing!r} is not in the vocabulary; make the vocabulary from these documents "
-                f"too, or end it with {UNKNOWN}"
+                f"{quoted(missing)} is not in the vocabulary; make the vocabulary from these "
+                f"documents too, or end it with {UNKNOWN}"
             ) from error
 
     tokens = list(vocabulary)
@@ -229,33 +244,29 @@ def _of_vocabulary(name: str, vocabulary: Sequence[str] | None) -> Tokenizer:
     return Tokenizer(name, encode, tokens, (), (), (), checksum)
 
 
-def _splitter(name: str) -> Callable[[str], list[str]]:
-    """Text to tokens, as text."""
+def _splitter(name: str) -> Callable[[str, int | None], list[str]]:
+    """Text to its first tokens, as text; to all of them where no length is given."""
     if name == "characters":
-        return list
-    split = _word_pattern().findall
-    return lambda text: split(text.lower())
+        return lambda text, length: list(text[:length])
+    return lambda text, length: list(itertools.islice(_words_of(text), length))
+
+
+def _words_of(text: str) -> Iterable[str]:
+    pattern = _word_pattern()
+    if len(text) <= _LONG:
+        return pattern.findall(text.lower())
+    return (found[0] for found in pattern.finditer(text.lower()))
 
 
 def _opened_file(path: Path, special: bool) -> Tokenizer:
-    model, padding = _opened_model(path)
-
-    def encode(texts: list[str], length: int) -> list[Any]:
-        try:
-            return [row.ids for row in model.encode_batch_fast(texts, add_special_tokens=False)]
-        # The library raises a bare Exception.
-        except Exception as error:
-            raise InputError(
-                f"{path} cannot encode a text: {error}; pass a tokenizer with an unknown token"
-            ) from error
-
-    prefix, suffix = _special_tokens(model, list("a1."), path) if special else ((), ())
-    exclude = tuple(sorted({*prefix, *suffix, *padding})) if special else ()
-    own = json.dumps([path.read_text(encoding="utf-8"), prefix, suffix, exclude])
+    opened = _opened_model(path)
+    prefix, suffix = _special_tokens(opened, list("a1."), path) if special else ((), ())
+    exclude = tuple(sorted({*prefix, *suffix, *opened.padding})) if special else ()
+    own = json.dumps([opened.text, prefix, suffix, exclude])
     return Tokenizer(
         name=_name_of(path),
-        encode=encode,
-        tokens=[model.id_to_token(i) or f"id {i}" for i in range(_size_of(model))],
+        encode=lambda texts, length: _ids_of(opened.model, texts, path),
+        tokens=[opened.token(i) for i in range(opened.size)],
         prefix=prefix,
         suffix=suffix,
         exclude=exclude,
@@ -281,8 +292,7 @@ def _refuse_special(tokenizer: Source, special: bool) -> None:
 
 def _words(documents: Any) -> _Encoded:
     numbers = defaultdict(itertools.count().__next__)
-    split = _word_pattern().findall
-    rows = [np.fromiter(map(numbers.__getitem__, split(t.lower())), np.int32) for t in documents]
+    rows = [np.fromiter(map(numbers.__getitem__, _words_of(t)), np.int32) for t in documents]
     return _Encoded("words", rows, list(numbers).__getitem__, None)
 
 
@@ -323,7 +333,7 @@ def _pretrained_file(tokenizer: Source) -> Path:
             if (path / name).is_file():
                 return path / name
         raise InputError(f"{path} holds neither tokenizer.json nor vocab.txt")
-    if not path.is_file():
+    if not path.exists():
         raise InputError(
             f"unknown tokenizer {os.fspath(tokenizer)!r}: no such file; pass "
             f"{', '.join(_BUILT_IN)}, or the path of a vocab.txt or tokenizer.json"
@@ -332,16 +342,22 @@ def _pretrained_file(tokenizer: Source) -> Path:
 
 
 def _pretrained(documents: list[str], path: Path, special: bool, progress: Progress) -> _Encoded:
-    model, padding = _opened_model(path)
-    prefix, suffix = _special_tokens(model, documents, path) if special else ((), ())
+    opened = _opened_model(path)
+    prefix, suffix = _special_tokens(opened, documents, path) if special else ((), ())
+    # The chunks are for the bar; within one, the library runs on every core.
+    starts = range(0, len(documents), _CHUNK)
+    chunks = (
+        _ids_of(opened.model, documents[start : start + _CHUNK], path)
+        for start in progress(starts, "Tokenizing", len(starts))
+    )
     return _Encoded(
         tokenizer=_name_of(path),
-        rows=[row.ids for row in _encodings(model, documents, progress)],
-        text=lambda i: model.id_to_token(i) or f"id {i}",
-        vocab_size=_size_of(model),
+        rows=[*itertools.chain.from_iterable(chunks)],
+        text=opened.token,
+        vocab_size=opened.size,
         prefix=prefix,
         suffix=suffix,
-        exclude=tuple(sorted({*prefix, *suffix, *padding})) if special else (),
+        exclude=tuple(sorted({*prefix, *suffix, *opened.padding})) if special else (),
     )
 
 
@@ -349,41 +365,85 @@ def _name_of(path: Path) -> str:
     return "tokenizer.json" if path.suffix == ".json" else "wordpiece"
 
 
-def _opened_model(path: Path) -> tuple[Any, set[int]]:
-    """The model of a file, which neither pads nor truncates, and the ids that would pad."""
-    model = _from_json(path) if path.suffix == ".json" else _wordpiece(path)
-    padding = _padding_ids(model, model.padding)
-    model.no_padding()
-    model.no_truncation()
-    return model, padding
+class _Opened(NamedTuple):
+    """The model of a file, which neither pads nor truncates."""
+
+    model: Any
+    text: str  # of the file
+    size: int  # every id is below it
+    padding: set[int]  # ids that would pad
+
+    def token(self, number: int) -> str:
+        """The text of an id."""
+        return self.model.id_to_token(number) or f"id {number}"
 
 
-def _size_of(model: Any) -> int:
-    return 1 + max(model.get_vocab(with_added_tokens=True).values())
-
-
-def _encodings(model: Any, documents: list[str], progress: Progress) -> Iterator[Any]:
-    # The chunks are for the bar; within one, the library runs on every core.
-    starts = range(0, len(documents), _CHUNK)
-    for start in progress(starts, "Tokenizing", len(starts)):
-        chunk = documents[start : start + _CHUNK]
-        yield from model.encode_batch_fast(chunk, add_special_tokens=False)
-
-
-def _from_json(path: Path) -> Any:
+def _opened_model(path: Path) -> _Opened:
     tokenizers = require("tokenizers", extra="data")
-    try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    # The library raises a bare Exception.
-    except Exception as error:
+    remedy = "pass a vocab.txt or tokenizer.json"
+    text = decoded(read_small(path, remedy=remedy, largest=_LARGEST_FILE), str(path))
+    is_json = path.suffix == ".json"
+    what = f"{path} is not a {'tokenizer.json' if is_json else 'vocab.txt'}"
+    with _errors_of(what), _silent_panics():
+        made = tokenizers.Tokenizer.from_str if is_json else functools.partial(_wordpiece, path)
+        model = made(text)
+        padding = _padding_ids(model, model.padding)
+        model.no_padding()
+        model.no_truncation()
+        size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
+    if not 0 < size <= LARGEST_VOCABULARY:
         raise InputError(
-            f"{path} is not a tokenizer.json: {error}; pass a Hugging Face tokenizer"
-        ) from error
+            f"{path} has ids up to {size - 1:,}; pass a tokenizer of 1 to {LARGEST_VOCABULARY:,}"
+        )
+    return _Opened(model, text, size, padding & {*range(size)})
 
 
-def _wordpiece(path: Path) -> Any:
+@contextlib.contextmanager
+def _errors_of(what: str, remedy: str = "pass a Hugging Face tokenizer") -> Iterator[None]:
+    """The library raises bare Exceptions, and panics of Rust that are none, as an `InputError`."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, InputError) or not (
+            isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        ):
+            raise
+        reason = " ".join(str(error).split())[:_SHOWN]
+        raise InputError(f"{what}: {reason}; {remedy}") from error
+
+
+@contextlib.contextmanager
+def _silent_panics() -> Iterator[None]:
+    """Keep what Rust prints of a panic from standard error; the error says it in one line."""
+    try:
+        saved = os.dup(_STANDARD_ERROR)
+    except OSError:  # closed
+        yield
+        return
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), _STANDARD_ERROR)
+        try:
+            yield
+        finally:
+            os.dup2(saved, _STANDARD_ERROR)
+            os.close(saved)
+
+
+def _ids_of(model: Any, texts: list[str], path: Path) -> list[list[int]]:
+    """Texts as ids, without special tokens."""
+    remedy = "pass a tokenizer with an unknown token"
+    with _errors_of(f"{path} cannot encode a text", remedy):
+        return [row.ids for row in model.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def _wordpiece(path: Path, text: str) -> Any:
     tokenizers = require("tokenizers", extra="data")
-    pieces = [line.rstrip("\r\n") for line in text_lines(str(path), progress=no_progress)]
+    if (lines := text.count("\n")) > LARGEST_VOCABULARY:
+        raise InputError(
+            f"{path} has {lines:,} lines; pass a vocabulary of at most {LARGEST_VOCABULARY:,}"
+        )
+    # Not splitlines, which splits at characters that are pieces, such as U+2028.
+    pieces = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     ids = {piece: i for i, piece in enumerate(pieces)}
     if "[UNK]" not in ids:
         raise InputError(f"{path} has no line [UNK]; pass the vocab.txt of a BERT model")
@@ -404,19 +464,29 @@ def _wordpiece(path: Path) -> Any:
 
 
 def _special_tokens(
-    model: Any, documents: list[str], path: Path
+    opened: _Opened, documents: list[str], path: Path
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Ids that the model's own post-processor puts before and after a document."""
-    if not model.num_special_tokens_to_add(False):
+    if not opened.model.num_special_tokens_to_add(False):
         raise InputError(
             f"{path} adds no special tokens to a document; leave special out, "
             "or pass a tokenizer with [CLS] and [SEP]"
         )
-    for encoding in map(model.encode, documents):
-        inside = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
-        if inside.size:
-            return tuple(encoding.ids[: inside[0]]), tuple(encoding.ids[inside[-1] + 1 :])
+    with _errors_of(f"{path} cannot add its special tokens"), _silent_panics():
+        for encoding in map(opened.model.encode, documents):
+            inside = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
+            if inside.size:
+                _check_ids(encoding.ids, opened.size, str(path))
+                return tuple(encoding.ids[: inside[0]]), tuple(encoding.ids[inside[-1] + 1 :])
     return (), ()
+
+
+def _check_ids(ids: Any, size: int, name: str) -> None:
+    largest = int(np.max(ids, initial=0))
+    if largest >= size:
+        raise InputError(
+            f"{name} gives id {largest}, and its vocabulary has {size}; pass a whole tokenizer"
+        )
 
 
 def _padding_ids(model: Any, padding: dict[str, Any] | None) -> set[int]:
@@ -464,6 +534,7 @@ def _vocabulary(
 ) -> tuple[Int32[np.ndarray, "documents n"], list[str]]:
     """Number what occurs by descending frequency, then text; leave a fixed vocabulary alone."""
     if encoded.vocab_size is not None:
+        _check_ids(ids, encoded.vocab_size, encoded.tokenizer)
         return ids, [encoded.text(i) for i in range(encoded.vocab_size)]
     counts = np.bincount(ids[mask])
     texts = {int(i): encoded.text(int(i)) for i in np.flatnonzero(counts)}

@@ -18,7 +18,10 @@ from jax import Array
 from jaxtyping import Int32
 
 from jaxpe._errors import InputError, nearest
+from jaxpe._memory import check_bytes
+from jaxpe._options import LARGEST_SIZE, check_range
 from jaxpe._types import ArrayLike
+from jaxpe.data._ids import LARGEST_VOCABULARY
 
 PADDING, BOS, SEP, EOS, FIRST_WORD = range(5)
 
@@ -116,12 +119,10 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
     _check_sizes(name, sizes)
     task = _BUILDERS[name](**sizes)
 
-    return SequenceTask(
-        name, task.kind, task.causal, task.vocab_size, task.tokens, _sampler(task.row)
-    )
+    return SequenceTask(name, task.kind, task.causal, task.vocab_size, task.tokens, _sampler(task))
 
 
-def _sampler(row: Callable[[Array, Array, int], Row]) -> Callable[..., Row]:
+def _sampler(task: _Task) -> Callable[..., Row]:
     """Batches of rows, each from its own key and of its own length."""
 
     @partial(jax.jit, static_argnames=("rows", "length", "exact"))
@@ -129,13 +130,18 @@ def _sampler(row: Callable[[Array, Array, int], Row]) -> Callable[..., Row]:
         def one(key):
             size_key, row_key = jax.random.split(key)
             size = jnp.int32(length) if exact else 1 + _draw(size_key, (), length)
-            return row(row_key, size, length)
+            return task.row(row_key, size, length)
 
         return jax.vmap(one)(jax.random.split(key, rows))
 
     def sample(key: ArrayLike | int, *, rows: int, length: int, exact: bool = True) -> Row:
         _check_key(key)
         _check(rows=rows, length=length)
+        places = task.tokens(length)
+        check_range(f"length is {length}, and a row", places, most=LARGEST_SIZE)
+        if rows * places > _SMALL:
+            what = f"rows={rows:,} of length={length:,}"
+            check_bytes(_CELL * rows * places, what=what, remedy="pass fewer, or shorter ones")
         return draw(key, rows=rows, length=length, exact=exact)
 
     return sample
@@ -235,6 +241,7 @@ def _parity() -> _Task:
 
 def _summation(*, base: int = 10) -> _Task:
     def pair(key, size, length):
+        check_range("length", length, most=LARGEST_SIZE // base)  # so that no sum overflows
         digits = _draw(key, (length,), base)
         total = jnp.sum(jnp.where(_places(length) < size, digits, 0), dtype=jnp.int32)
         return (digits, size), (total[None] % base, jnp.int32(1))
@@ -395,6 +402,10 @@ SEQUENCE_TASKS: tuple[str, ...] = tuple(_BUILDERS)
 
 
 _LEAST = {"base": 2}  # of sizes that are more than 1
+# Words fit a vocabulary, and each function is a part of the program that is compiled.
+_MOST = {"base": LARGEST_VOCABULARY, "vocabulary": LARGEST_VOCABULARY, "depth": 1000}
+_SMALL = 2**24  # places of a batch for which memory is not looked at
+_CELL = 64  # bytes for each place of a batch, with what it is made from
 
 
 def _check_sizes(name: str, sizes: dict[str, int | str]) -> None:
@@ -412,9 +423,7 @@ def _check_sizes(name: str, sizes: dict[str, int | str]) -> None:
 
 def _check(**sizes: int) -> None:
     for name, size in sizes.items():
-        least = _LEAST.get(name, 1)
-        if size < least:
-            raise InputError(f"{name} is {size}; pass at least {least}")
+        check_range(name, size, least=_LEAST.get(name, 1), most=_MOST.get(name, LARGEST_SIZE))
 
 
 def _check_key(key: ArrayLike | int) -> None:

@@ -12,6 +12,12 @@ import numpy as np
 from jaxtyping import Float64, Int32
 
 from jaxpe._errors import InputError
+from jaxpe._memory import check_bytes
+from jaxpe._options import LARGEST_SIZE, check_range
+from jaxpe.data._random import generator
+
+_MOST_SEPARATION = 50  # beyond it exp(separation · N(0, 1)) overflows
+_COPIES = 4  # of the distributions, while they are made
 
 
 class SyntheticCorpus(NamedTuple):
@@ -48,7 +54,11 @@ def three_regimes(
     ((10, 32), 3)
     """
     _check(documents, length, vocab_size, document_topics, least=3)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
+    if not abs(separation) <= _MOST_SEPARATION:
+        raise InputError(
+            f"separation is {separation}; pass {-_MOST_SEPARATION} to {_MOST_SEPARATION}"
+        )
     tilt = np.exp(separation * rng.standard_normal((3, vocab_size)))
     regimes = _normalised(_zipf(vocab_size) * tilt)
     boundaries = np.rint(np.array([1, 2]) * length / 3)
@@ -85,11 +95,11 @@ def zipf_drift(
     _check(documents, length, vocab_size, document_topics, least=3)
     if not 2 <= rank < min(length, vocab_size):
         raise InputError(f"rank is {rank}; pass 2 to {min(length, vocab_size) - 1}")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     zipf = _zipf(vocab_size)
     weights = _drift(length, rank) @ _orthonormal_signs(zipf, rank, rng)
     ratio = np.sqrt(max(0.0, 1 - strength**2)) + strength * weights
-    if ratio.min() < 0:
+    if not ratio.min() >= 0:  # which NaN is not either
         raise InputError(f"strength is {strength}; pass less, so that no probability is negative")
     mu = _normalised(zipf * ratio**2)
     return SyntheticCorpus("zipf_drift", _sample(mu, documents, document_topics, rng), mu)
@@ -113,7 +123,7 @@ def zipf_stationary(
     True
     """
     _check(documents, length, vocab_size, document_topics, least=1)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     mu = np.tile(_zipf(vocab_size), (length, 1))
     return SyntheticCorpus("zipf_stationary", _sample(mu, documents, document_topics, rng), mu)
 
@@ -125,8 +135,12 @@ def _check(documents: int, length: int, vocab_size: int, topics: int, *, least: 
         ("vocab_size", vocab_size, 3),
         ("document_topics", topics, 1),
     ):
-        if value < low:
-            raise InputError(f"{name} is {value}; pass at least {low}")
+        check_range(name, value, least=low, most=LARGEST_SIZE)
+    check_bytes(
+        4 * documents * length + _COPIES * 8 * length * vocab_size,
+        what=f"{documents:,} documents of length {length:,} over vocab_size {vocab_size:,}",
+        remedy="pass less of one of them",
+    )
 
 
 def _zipf(vocab_size: int) -> np.ndarray:

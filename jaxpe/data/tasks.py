@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int32
 
 from jaxpe._errors import InputError
+from jaxpe.data._random import generator
 
 PADDING = 0  # words are 1, 2, ...
 
@@ -54,13 +55,13 @@ class Examples(NamedTuple):
         (70, 30)
         """
         rows = len(self.ids)
-        kept = rows - round(rows * held_out)
+        kept = rows - round(rows * held_out) if 0 < held_out < 1 else 0
         if not 0 < kept < rows:
             raise InputError(
                 f"held_out={held_out} of {rows} rows leaves one part empty: pass a share between "
                 "0 and 1"
             )
-        order = np.random.default_rng(seed).permutation(rows)
+        order = generator(seed).permutation(rows)
         return self.take(np.sort(order[:kept])), self.take(np.sort(order[kept:]))
 
     def batch(self) -> dict[str, np.ndarray]:
@@ -116,7 +117,7 @@ def relative_distance(
         raise InputError(
             f"length={length} may cut the second trigger off: pass {left + between + 2} or more"
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     words = np.arange(1, vocab_size, dtype=np.int32)
     triggers = rng.choice(words, 2, replace=False)
     fillers = words if triggers_in_filler else np.setdiff1d(words, triggers)
@@ -165,7 +166,7 @@ def count_triggers(
         raise InputError(
             f"triggers={triggers} leave no other of the {vocab_size - 1} words: pass fewer"
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     words = rng.permutation(np.arange(1, vocab_size, dtype=np.int32))
     counts = rng.integers(0, most + 1, (rows, 1))
     counted = rng.choice(words[:triggers], (rows, length))

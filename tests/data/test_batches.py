@@ -119,8 +119,8 @@ def test_an_unreadable_shard_is_left_out_whole(tmp_path, at, parts):
     assert f"{at}.txt.gz cannot be read" in unreadable[str(at)]
 
 
-def test_a_copy_of_an_unreadable_shard_is_judged_by_itself(tmp_path, monkeypatch):
-    # Size and ends are alike, so the identity is, too.
+def test_a_copy_of_an_unreadable_shard_is_judged_by_itself(tmp_path):
+    # Size and ends are alike, so what is known before reading is, too.
     for name, middle in (("a", b"\xff"), ("b", b"x")):
         (tmp_path / name).mkdir()
         content = b"fine\n" * 20_000 + middle + b"\nfine" * 20_000
@@ -187,6 +187,7 @@ def test_the_largest_vocabulary():
         ({}, "words have no vocabulary of their own"),
         ({"vocabulary": []}, "empty or has a token twice"),
         ({"vocabulary": ["a", "a"]}, "empty or has a token twice"),
+        ({"vocabulary": ["a", "\ud800"]}, "half of a surrogate pair"),
         ({"vocabulary": ["a"], "special": True}, "no special tokens"),
         ({"tokenizer": "bytes", "vocabulary": ["a"]}, "bytes has a vocabulary of its own"),
         ({"tokenizer": "bytes", "special": True}, "no special tokens"),
@@ -228,3 +229,90 @@ def test_a_tokenizer_that_fails_on_a_text_says_so(tmp_path):
     assert opened.padded(["a"], length=2)[1].sum() == 1
     with pytest.raises(InputError, match=r"tokenizer\.json cannot encode a text: .*UNK"):
         opened.padded(["b"], length=2)
+
+
+def last_place(reading):
+    *_, last = token_batches(reading, BYTES, length=6)
+    return last.place
+
+
+@pytest.mark.parametrize("parts", [1, 2, 9])
+def test_the_digests_of_what_was_read_to_its_end(shards, parts):
+    own = [shard.digest() for shard in shards]
+    for part in range(parts):
+        found = last_place(Reading(shards, batch_size=3, part=part, parts=parts))["digests"]
+        all_parts = parts > len(shards)
+        assert found == [
+            digest if all_parts or number % parts == part else ""
+            for number, digest in enumerate(own)
+        ]
+
+
+def test_a_shard_that_was_left_out_has_no_digest(tmp_path):
+    shards = broken_shards(tmp_path, at=1)
+    found = last_place(Reading(shards, skip_unreadable=True))["digests"]
+    assert found[1] == ""
+    assert [found[0], found[2]] == [shards[0].digest(), shards[2].digest()]
+
+
+def changed_in_the_middle(path, byte):
+    """Another file of equal name, length and ends."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] = byte
+    path.write_bytes(content)
+
+
+def long_shards(folder):
+    for number in range(3):
+        lines = (f"{number}:{row} {'x' * 90}" for row in range(3000))
+        (folder / f"{number}.txt").write_text("\n".join(lines))
+    return find_shards([folder / "*.txt"])
+
+
+def resumed(reading, batches):
+    """An iterator that goes on behind so many batches."""
+    stream = iter(token_batches(reading, BYTES, length=6))
+    for _ in range(batches):
+        next(stream)
+    later = iter(token_batches(reading, BYTES, length=6))
+    later.set_state(stream.get_state())
+    return later
+
+
+def test_a_change_in_the_middle_of_a_shard_is_noticed_on_resuming(tmp_path):
+    shards = long_shards(tmp_path)
+    reading = Reading(shards, batch_size=1000)
+    later = resumed(reading, 4)  # in the second shard
+    changed_in_the_middle(tmp_path / "0.txt", ord("y"))
+    assert find_shards([tmp_path / "0.txt"])[0].identity == shards[0].identity
+    with pytest.raises(InputError, match=r"0\.txt was counted and has changed since"):
+        list(later)
+    changed_in_the_middle(tmp_path / "0.txt", ord("x"))
+    assert sum(batch.valid.sum() for batch in resumed(reading, 4)) == 5000
+
+
+def test_of_the_shard_in_the_middle_what_was_counted_must_be_the_same(tmp_path):
+    shards = long_shards(tmp_path)
+    reading = Reading(shards, batch_size=1000)
+    before, behind = resumed(reading, 5), resumed(reading, 4)
+    changed_in_the_middle(tmp_path / "1.txt", ord("y"))  # in document 1,500 of this shard
+    with pytest.raises(InputError, match=r"1\.txt: its first 2,000 documents are not those"):
+        list(before)
+    *_, last = behind  # of which 1,000 were counted: the digest is of what is counted in the end
+    assert last.place["digests"] == [shard.digest() for shard in shards]
+
+
+def test_columns_that_are_not_there_are_refused_before_anything_is_read(shards):
+    for field in ("text_field", "group_field"):
+        with pytest.raises(InputError, match=rf"0\.txt has no columns for {field} 'zz'"):
+            token_batches(Reading(shards, **{field: "zz"}), BYTES, length=6)
+
+
+def test_documents_that_are_too_long_for_a_batch(tmp_path, monkeypatch):
+    from jaxpe.data import _batches
+
+    monkeypatch.setattr(_batches, "_LARGEST_BATCH", 10_000)
+    shards = long_shards(tmp_path)
+    with pytest.raises(InputError, match=r"batch_size is 200, and .* documents have more than"):
+        list(token_batches(Reading(shards, batch_size=200), BYTES, length=6))
+    assert last_place(Reading(shards, batch_size=100))["documents"] == [3000] * 3

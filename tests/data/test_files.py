@@ -4,12 +4,14 @@ import csv
 import gzip
 import io
 import json
+import os
 import sys
 
 import pytest
 
+from jaxpe import _memory
 from jaxpe._errors import InputError
-from jaxpe.data import load_corpus
+from jaxpe.data import _files, find_shards, load_corpus
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫"]
 FILES = {
@@ -60,6 +62,19 @@ def test_a_long_csv_field_and_a_line_break_in_it(tmp_path):
     assert csv.field_size_limit() == limit
 
 
+def test_readers_of_tables_do_not_disturb_each_other(tmp_path):
+    limit = csv.field_size_limit()
+    (tmp_path / "x.csv").write_text("text\na\nb\n")
+    first, second = (
+        _files.iter_rows(str(tmp_path / "x.csv"), text_field=None, progress=lambda i, *_: i)
+        for _ in range(2)
+    )
+    next(first), next(second), list(first)
+    assert csv.field_size_limit() == limit
+    assert len(list(second)) == 1
+    assert csv.field_size_limit() == limit
+
+
 def test_progress_wraps_the_lines(tmp_path):
     seen = []
 
@@ -80,7 +95,7 @@ BAD = {
     "empty.csv": (b"", r"empty\.csv holds no documents"),
     "blank.jsonl": (b'{"text": " "}\n', r"holds no documents"),
     "one.txt": (b"only\n\n", r"only one document; pass at least two"),
-    "bad.jsonl": (b'{"text": "a"}\n{"text": \n', r"bad\.jsonl, line 2: not JSON"),
+    "bad.jsonl": (b'{"text": "a"}\n{"text": \n', r"bad\.jsonl, line 2 is not JSON"),
     "list.jsonl": (b'["a"]\n', r"line 1: a JSON list, not an object"),
     "key.jsonl": (b'{"text": "a"}\n\n{"body": 1}\n', r"line 3: no column 'text'.*'body'"),
     "null.jsonl": (b'{"text": null}\n', r"line 1: 'text' is null, not a string"),
@@ -117,3 +132,93 @@ def test_what_is_not_there(tmp_path):
     for source in ("synthetic", "x.npy"):
         with pytest.raises(InputError, match="read it with load_tokens"):
             load_corpus(source)
+
+
+def fails(source, message, **options):
+    with pytest.raises(InputError, match=message) as caught:
+        load_corpus(source, **options)
+    assert len(str(caught.value)) < 4000  # the path, and no more of the file than a glance
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.tsv", "x.csv", "x.jsonl"])
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatch, name, packed):
+    monkeypatch.setattr(_files, "LARGEST_TEXT", 10_000)
+    path = tmp_path / (name + packed)
+    first = b'{"text": "a"}\n' if name == "x.jsonl" else b"text\n"
+    nothing = first + bytes(2**20)
+    path.write_bytes(gzip.compress(nothing) if packed else nothing)
+    fails(path, r"line 2 has more than 10,000 bytes")
+
+
+def test_a_line_may_have_sixty_four_megabytes(tmp_path):
+    assert _files.LARGEST_TEXT == 2**26
+    path = tmp_path / "x.txt.gz"
+    path.write_bytes(gzip.compress(b"a\n" + bytes(2**26 - 1) + b"\n", 1))
+    assert [len(text) for text in load_corpus(path).documents] == [1, 2**26 - 1]
+
+
+def test_a_quotation_mark_that_is_left_open_does_not_take_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files, "LARGEST_TEXT", 10_000)
+    path = tmp_path / "x.csv"
+    path.write_text('text\nfine\n"open\n' + "a line\n" * 10_000)
+    fails(path, r"a row goes on for more than 10,000 characters; close the quotation mark")
+    path.write_text('text\n"' + '\n","' * 10_000 + '"\n')
+    fails(path, r"a row goes on for more than 10,000 characters")
+
+
+def test_documents_that_outgrow_memory_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "x.txt"
+    path.write_text("a line\n" * 1000)
+    monkeypatch.setattr(_files, "_STEP", 10_000)
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 300_000)
+    assert len(load_corpus(path).documents) == 1000
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 200_000)
+    fails(path, r"x\.txt, of which .* are read, needs .* of memory.*jaxpe count")
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")  # nobody writes into it
+    (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
+    (tmp_path / "zero.csv.gz").symlink_to("/dev/zero")
+    for name in ("pipe.txt", "zero.jsonl", "zero.csv.gz"):
+        fails(tmp_path / name, rf"{name} is not a regular file; .*standard input.*'-'")
+
+
+def test_standard_input_that_is_closed(monkeypatch):
+    closed = io.TextIOWrapper(io.BytesIO(b"a"))
+    closed.close()
+    for stdin in (None, closed, io.StringIO("a")):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        fails("-", "standard input is closed")
+
+
+def test_two_columns_of_one_name(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("text,text,label,label,n,n\na,b,1,1,0,0\nc,d,2,2,0,0\n")
+    fails(path, "2 columns are named 'text'; rename")
+    path.write_text("text,title,n,n\na,b,0,0\nc,d,0,0\n")
+    assert load_corpus(path).documents == ["a", "c"]
+
+
+def test_messages_show_little_of_a_hostile_file(tmp_path):
+    columns = ",".join(f"column{i}" for i in range(100_000))
+    (tmp_path / "wide.csv").write_text(f"{columns}\na,b\n")
+    fails(tmp_path / "wide.csv", r"2 fields, but the header names 100000: 'column0', .*\.\.\.")
+    fails(tmp_path / "wide.csv", r"2 fields", text_field="x" * 100)
+    (tmp_path / "wide.jsonl").write_text(json.dumps({"x" * 10**6: ["a" * 10**6]}) + "\n")
+    fails(tmp_path / "wide.jsonl", r"no column 'z'; pass one of 'x*'\.\.\.", text_field="z")
+    (tmp_path / "deep.jsonl").write_text('{"text": ' + "[" * 500 + "]" * 500 + "}\n")
+    fails(tmp_path / "deep.jsonl", r"line 1: 'text' is a JSON list, not a string")
+    (tmp_path / "deeper.jsonl").write_text('{"text": ' + "[" * 10**6)
+    fails(tmp_path / "deeper.jsonl", r"line 1 is not JSON \(nested too deeply\)")
+
+
+def test_a_name_that_is_not_utf8_is_marked(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")
+    with open(path, "w") as file:
+        file.write("a\nb\n")
+    assert load_corpus(path).name == "caf\ufffd.txt"
+    (shard,) = find_shards([path])
+    assert shard.name == "caf\ufffd.txt"
+    assert len(list(shard.documents())) == 2

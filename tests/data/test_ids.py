@@ -1,8 +1,13 @@
 """Corpora that come as ids."""
 
+import io
+import os
+import struct
+
 import numpy as np
 import pytest
 
+from jaxpe import _memory
 from jaxpe._errors import InputError
 from jaxpe.data import load_tokens, three_regimes, tokens_from_ids
 
@@ -36,6 +41,10 @@ BAD = {
     "flat": (np.arange(3), r"shape \(3,\); pass ids of shape \[documents, n\]"),
     "negative": (np.array([[0, 1], [2, -1]]), "id -1 at row 1, position 1 is negative"),
     "huge": (np.array([[0, 1], [2**40, 1]]), "id 1099511627776 at row 1, position 0 is not below"),
+    "hashes": (
+        np.array([[2**63 + 6, 2**63 + 5]] * 2, np.uint64),
+        "id 9223372036854775814 .* below",
+    ),
     "one": (np.array([[0, 1]]), "at least two documents"),
     "none": (np.zeros((0, 4), int), "at least two documents"),
     "objects": (np.array([[1], [1, 2]], dtype=object), "objects"),
@@ -76,3 +85,73 @@ def test_options_that_ids_do_not_take():
         load_tokens("synthetic", text_field="x")
     with pytest.raises(InputError, match="length is 1; pass at least 2"):
         load_tokens("synthetic", length=1)
+
+
+def npy(header, content=b"", version=(1, 0)):
+    """The bytes of a file with a header of any text."""
+    size = struct.pack("<H" if version == (1, 0) else "<I", len(header))
+    return b"\x93NUMPY" + bytes(version) + size + header.encode("latin-1") + content
+
+
+def named(shape="(2, 3)", dtype="<i4", order="False"):
+    return f"{{'descr': '{dtype}', 'fortran_order': {order}, 'shape': {shape}, }}\n"
+
+
+IDS = np.arange(6, dtype="<i4").tobytes()
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize(("order", "ids"), [("False", [0, 1, 2]), ("True", [0, 2, 4])])
+def test_every_version_and_order_of_npy(tmp_path, version, order, ids):
+    (tmp_path / "x.npy").write_bytes(npy(named(order=order), IDS, version))
+    assert load_tokens(tmp_path / "x.npy").ids[0].tolist() == ids
+
+
+NPZ = io.BytesIO()
+np.savez(NPZ, np.ones((2, 2), int))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (npy("(" * 9000), "cannot be read as an array"),
+        (npy("(" * 200_000, version=(2, 0)), "cannot be read as an array"),
+        (npy("-" * 9000 + "1"), "cannot be read as an array"),
+        (npy("[" * 4000 + "]" * 4000), "cannot be read as an array"),
+        (npy(named("(1000000, 800000)"), IDS), r"shape \(1000000, 800000\) of int32, and 24 bytes"),
+        (npy(named("(-2, -3)"), IDS), r"shape \(-2, -3\)"),
+        (npy(named("(2, 3)"), IDS[:-1]), r"23 bytes follow"),
+        (npy(named("(2, 3)"), IDS + b"x"), r"25 bytes follow"),
+        (npy(named(dtype="|O"), bytes(48)), "Python objects"),
+        (npy(named(dtype="<m8[s]"), bytes(48)), r"holds timedelta64\[s\]"),
+        (npy(named("(True, 3)"), IDS), "cannot be read as an array"),
+        (npy(named(), IDS, (9, 0)), r"its format is \(9, 0\)"),
+        (b"PK\x03\x04" + bytes(100), "cannot be read as an array"),
+        (NPZ.getvalue(), "cannot be read as an array"),
+        (b"", "cannot be read as an array"),
+    ],
+)
+def test_crafted_npy(tmp_path, content, message):
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load_tokens(tmp_path / "x.npy")
+    assert len(str(caught.value)) < 1000
+
+
+def test_npy_that_is_no_regular_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npy")
+    (tmp_path / "zero.npy").symlink_to("/dev/zero")
+    for name in ("pipe.npy", "zero.npy"):
+        with pytest.raises(InputError, match=rf"{name} is not a regular file"):
+            load_tokens(tmp_path / name)
+
+
+def test_memory_is_looked_at_before_it_is_asked_for(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.ones((100, 100), np.int8))
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 200_000)
+    assert load_tokens(tmp_path / "x.npy").ids.shape == (100, 100)
+    with pytest.raises(InputError, match="length 1,000,000,000 of 100 documents needs 1,000"):
+        load_tokens(tmp_path / "x.npy", length=10**9)
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 19_999)
+    with pytest.raises(InputError, match=r"x\.npy needs"):
+        load_tokens(tmp_path / "x.npy")

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from jaxpe import _memory
 from jaxpe._errors import InputError
 from jaxpe.data import (
     LabelledTokens,
@@ -136,6 +137,14 @@ def test_like_reads_with_the_same_pretrained_tokenizer(tmp_path):
         load_labelled(path, like=train)
 
 
+@pytest.mark.parametrize("label", ["--5", "-", "5-", "²", "٣x", "1" * 5000 + "x", "label,"])
+def test_labels_that_look_like_integers_are_names(tmp_path, label):
+    (tmp_path / "x.tsv").write_text(f"label\ttext\n{label}\ta\n-7\tb\n", encoding="utf-8")
+    labelled = load_labelled(tmp_path / "x.tsv")
+    assert labelled.names == tuple(sorted([label, "-7"]))
+    assert [labelled.names[i] for i in labelled.labels] == [label, "-7"]
+
+
 GOOD = '{"label": 1, "text": "a"}\n'
 BAD = {
     "missing.tsv": ("label\ttext\n1\ta\n\tb\n", r"missing\.tsv, line 3: no label; give it one"),
@@ -147,6 +156,15 @@ BAD = {
         GOOD + '{"label": [1], "text": "a"}\n',
         r"line 2: the label is a list",
     ),
+    "surrogate.jsonl": (
+        GOOD + '{"label": "\\ud800", "text": "a"}\n',
+        r"line 2: label '\\ud800' holds half of a surrogate pair",
+    ),
+    "deep.jsonl": (
+        GOOD + '{"text": "a", "label": ' + "[" * 900 + "]" * 900 + "}\n",
+        r"line 2: the label is a list",
+    ),
+    "long.tsv": ("label\ttext\n1\ta\n" + "9" * 5000 + "\tb\n", r"line 3: label 9{40} is no"),
     "wide.tsv": ("label\ttext\n1\ta\n0\tb\tc\n", r"line 3: 3 fields, .*names 2"),
     "none.tsv": ("class\ttext\n1\ta\n", r"none\.tsv: no column 'label'; .*'class', 'text' as lab"),
     "none.jsonl": (
@@ -298,6 +316,12 @@ def test_a_phrase_stays_with_the_document_it_was_cut_from(tmp_path):
     assert not words[0] & words[1]
 
 
+def test_groups_that_do_not_fit_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 1000)
+    with pytest.raises(InputError, match="grouping 4 documents of length 8 needs"):
+        hold_out(numbered(np.arange(32).reshape(4, 8)))
+
+
 def test_copies_of_long_documents_stay_together():
     ids = np.random.default_rng(3).integers(0, 50, (10, 80))
     rest, held_out = hold_out(numbered(np.concatenate([ids, ids])), fraction=0.5)
@@ -310,6 +334,9 @@ def test_what_cannot_be_held_out():
     for fraction in (0.0, 1.0, -1.0, float("nan")):
         with pytest.raises(InputError, match=f"fraction is {fraction}; pass a number between"):
             hold_out(whole, fraction=fraction)
+    for seed in (-1, 2**32):
+        with pytest.raises(InputError, match=f"seed is {seed}; pass at"):
+            hold_out(whole, seed=seed)
     with pytest.raises(InputError, match=r"4 documents in 1 groups of copies leave nothing"):
         hold_out(numbered(np.zeros((4, 3), int)), fraction=0.2)
 

@@ -48,12 +48,25 @@ def test_stdlib_is_read_from_the_cache(small_stdlib, monkeypatch):
     assert load_corpus("stdlib").documents == DOCSTRINGS
 
 
-@pytest.mark.parametrize("content", ["", "[1, 2]", "[]", '["cut', "{}"])
+DAMAGED = [
+    "",
+    "[1, 2]",
+    '["cut',
+    "{}",
+    "[" * 100_000,
+    '{"documents": [], "checksum": 0}',
+    '{"documents": ["another"], "checksum": 0}',
+    '{"documents": [1], "checksum": 0}',
+    "\udcff",
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_a_corrupt_cache_is_replaced(small_stdlib, content):
     load_corpus("stdlib")
     (cache,) = (small_stdlib / "cache").iterdir()
     whole = cache.read_text()
-    cache.write_text(content)
+    cache.write_bytes(content.encode(errors="surrogateescape"))
     assert load_corpus("stdlib").documents == DOCSTRINGS
     assert cache.read_text() == whole
 

@@ -262,6 +262,9 @@ def test_what_a_model_needs_to_know():
         ("copy", {"vocabulary": "5"}, "vocabulary is '5': pass a value of type int"),
         ("running_sum", {"law": 3}, "law is 3: pass a value of type str"),
         ("running_sum", {"law": "cauchy"}, "law is 'cauchy': pass one of uniform, normal, positi"),
+        ("copy", {"vocabulary": 2**32}, "vocabulary is 4294967296; pass at most 10,000,000"),
+        ("addition", {"base": 2**40}, "base is 1099511627776; pass at most"),
+        ("composition", {"depth": 10**9}, "depth is 1000000000; pass at most 1,000"),
     ],
 )
 def test_bad_tasks_are_named(name, sizes, message):
@@ -277,8 +280,17 @@ def test_bad_tasks_are_named(name, sizes, message):
         (jax.random.split(jax.random.key(0)), {}, r"key has shape \(2,\): pass one key, or vmap"),
         (jax.random.key(0), {"rows": 0}, "rows is 0; pass at least 1"),
         (jax.random.key(0), {"length": 0}, "length is 0; pass at least 1"),
+        (jax.random.key(0), {"rows": 2**31}, "rows is 2147483648; pass at most"),
+        (jax.random.key(0), {"length": 2**30}, "length is 1073741824, and a row is 2147483651"),
+        (jax.random.key(0), {"rows": 10**9, "length": 10**6}, "rows=1,000,000,000 of .* needs"),
     ],
 )
 def test_bad_batches_are_named(key, sizes, message):
     with pytest.raises(ValueError, match=message):
         task("copy").sample(key, **({"rows": 2, "length": 2} | sizes))
+
+
+def test_sums_that_would_overflow_are_refused():
+    summation = sequence_task("summation", base=10_000_000)
+    with pytest.raises(InputError, match="length is 300; pass at most 214"):
+        summation.sample(jax.random.key(0), rows=1, length=300)

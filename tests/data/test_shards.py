@@ -1,6 +1,7 @@
 """Shards: which files a corpus is, each once, and what is refused."""
 
 import gzip
+import hashlib
 import os
 import shutil
 
@@ -8,6 +9,7 @@ import pytest
 
 from jaxpe._errors import InputError
 from jaxpe.data import Corpus, export_corpus, find_shards
+from jaxpe.data._shards import content_hash
 
 TEXTS = ["To be, or not", "to be", "that is"]
 
@@ -87,6 +89,39 @@ def test_identity_is_name_size_and_content_not_the_place(folder, tmp_path):
     assert find_shards([copy])[0].identity != shard.identity
 
 
+def test_the_digest_is_of_the_whole_content_whatever_the_name(folder, tmp_path):
+    write_records(folder / "f.array_record", [text.encode() for text in TEXTS])
+    export_corpus(Corpus("g", TEXTS), folder / "g")
+    shards = find_shards([folder / "*.*", folder / "**/*.gz", folder / "g", "stdlib"])
+    digests = [shard.digest() for shard in shards]
+    assert len(set(digests)) == len(digests) == 8
+    for shard, digest in zip(shards, digests, strict=True):
+        content = content_hash()
+        list(shard.documents(content=content))
+        assert content.hexdigest() == digest == shard.digest()
+        if shard.path != "stdlib" and os.path.isfile(shard.path):
+            renamed = folder / f"renamed.{shard.name.split('.', 1)[1]}"
+            shutil.copy(shard.path, renamed)
+            assert find_shards([renamed])[0].digest() == digest
+            with open(shard.path, "rb") as file:
+                assert hashlib.file_digest(file, content_hash).hexdigest() == digest
+
+
+def test_a_change_in_the_middle_is_in_the_digest(tmp_path):
+    path = tmp_path / "x.txt"
+    content = b"a line\n" * 50_000
+    path.write_bytes(content)
+    (before,) = find_shards([path])
+    digest = before.digest()
+    path.write_bytes(content[:150_000] + b"?" + content[150_001:])
+    (after,) = find_shards([path])
+    assert after == before
+    assert after.digest() != digest
+    path.unlink()
+    with pytest.raises(InputError, match=r"x\.txt cannot be read"):
+        after.digest()
+
+
 def test_text_fields(folder):
     (folder / "two.jsonl").write_text('{"a": "x", "b": "y"}\n{"a": "z", "b": ""}\n')
     write_records(folder / "two.array_record", [b'{"a": "x", "b": "y"}', b'{"a": "z", "b": ""}'])
@@ -113,8 +148,9 @@ def test_groups(folder):
     with pytest.raises(InputError, match="line 1: the group is a list; pass a column of strings"):
         list(find_shards([folder / "three.jsonl"])[0].documents(group_field="by"))
     for shard in find_shards([folder / "a.txt", "stdlib"]):
-        with pytest.raises(InputError, match="has no columns for group_field 'by'"):
-            shard.documents(group_field="by")
+        for field in ("group_field", "text_field"):
+            with pytest.raises(InputError, match=f"has no columns for {field} 'by'"):
+                shard.documents(**{field: "by"})
 
 
 def test_empty_files_hold_no_documents(folder):
@@ -175,6 +211,14 @@ def test_a_file_without_permission_is_refused(folder):
     (folder / "a.txt").chmod(0)
     with pytest.raises(InputError, match=r"a\.txt cannot be read.*permissions"):
         find_shards([folder / "a.txt"])
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")  # nobody writes into it
+    (tmp_path / "zero.txt").symlink_to("/dev/zero")
+    for name in ("pipe.txt", "zero.txt"):
+        with pytest.raises(InputError, match=rf"{name} is not a regular file"):
+            find_shards([tmp_path / name])
 
 
 def cut(path):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jaxpe import _memory
 from jaxpe._errors import InputError
 from jaxpe.data import three_regimes, zipf_drift, zipf_stationary
 
@@ -91,5 +92,22 @@ def test_bad_parameters():
         zipf_drift(rank=1)
     with pytest.raises(InputError, match="document_topics is 0"):
         zipf_drift(document_topics=0)
-    with pytest.raises(InputError, match=r"strength is 0\.9; pass less"):
-        zipf_drift(strength=0.9)
+    for strength in (0.9, float("nan")):
+        with pytest.raises(InputError, match=rf"strength is {strength}; pass less"):
+            zipf_drift(strength=strength)
+    for separation in (float("nan"), float("inf"), 1e9):
+        with pytest.raises(InputError, match="separation is"):
+            three_regimes(separation=separation)
+    for make in (three_regimes, zipf_drift, zipf_stationary):
+        for seed in (-1, 2**32):
+            with pytest.raises(InputError, match=f"seed is {seed}"):
+                make(seed=seed)
+        for name in ("documents", "length", "vocab_size"):
+            with pytest.raises(InputError, match=f"{name} is 2147483648; pass at most"):
+                make(**{name: 2**31})
+
+
+def test_what_does_not_fit_memory_is_refused_before_it_is_made(monkeypatch):
+    monkeypatch.setattr(_memory, "available_bytes", lambda: 10**9)
+    with pytest.raises(InputError, match=r"2,000,000,000 documents of length 48 .* needs"):
+        zipf_stationary(documents=2 * 10**9)

@@ -146,3 +146,18 @@ def test_split_parts_the_rows(clean):
 def test_sizes_that_no_row_can_have(make, sizes, said):
     with pytest.raises(InputError, match=said):
         make(**sizes)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, float("nan"), float("inf")])
+def test_shares_that_split_nothing_off(share):
+    with pytest.raises(InputError, match=f"held_out={share} of"):
+        count_triggers(rows=100, length=10, most=8).split(share)
+
+
+@pytest.mark.parametrize("make", [relative_distance, count_triggers])
+def test_seeds_that_are_none(make):
+    for seed in (-1, 2**32):
+        with pytest.raises(InputError, match=f"seed is {seed}; pass at"):
+            make(rows=10, seed=seed)
+    with pytest.raises(InputError, match="seed is -1"):
+        make(rows=10, seed=0).split(seed=-1)

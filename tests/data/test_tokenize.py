@@ -1,10 +1,20 @@
 """Tokenizers: laws that hold for all of them, and what each does to text."""
 
+import json
+
 import numpy as np
 import pytest
 
 from jaxpe._errors import InputError
-from jaxpe.data import Corpus, load_corpus, load_tokens, tokenize
+from jaxpe.data import (
+    Corpus,
+    _tokenize,
+    load_corpus,
+    load_tokens,
+    open_tokenizer,
+    tokenize,
+    vocabulary_of,
+)
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
 TEXTS = Corpus("cats", ["The CATS sat!", "the cat", "The cats sat the cats sat!", "zebra naï"])
@@ -168,6 +178,92 @@ def test_what_cannot_be_done(vocabulary, tmp_path):
     fails(r"vocab\.txt, line 2: byte 0xff", tokenizer=folder)
     (folder / "tokenizer.json").write_text("{}")
     fails(r"tokenizer\.json is not a tokenizer\.json", tokenizer=folder)
+
+
+def test_tokenizer_files_that_are_no_regular_files(tmp_path):
+    for name in ("tokenizer.json", "vocab.txt"):
+        (tmp_path / name).symlink_to("/dev/zero")
+        for read in (open_tokenizer, lambda path: tokenize(TEXTS, tokenizer=path)):
+            with pytest.raises(InputError, match=f"{name} is not a regular file"):
+                read(tmp_path / name)
+
+
+def test_tokenizer_files_that_are_too_large(tmp_path, monkeypatch):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[UNK]\n" + "a\n" * 100)
+    monkeypatch.setattr(_tokenize, "_LARGEST_FILE", 100)
+    with pytest.raises(InputError, match=r"vocab\.txt has 206 bytes and may have 100"):
+        open_tokenizer(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(_tokenize, "LARGEST_VOCABULARY", 100)
+    with pytest.raises(InputError, match=r"vocab\.txt has 101 lines"):
+        open_tokenizer(path)
+
+
+@pytest.fixture
+def model():
+    """A tokenizer.json as values."""
+    import tokenizers
+
+    words = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "cats": 4}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return json.loads(made.to_str())
+
+
+def refused(tmp_path, model, message, **options):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(model))
+    for read in (open_tokenizer, lambda path, **o: tokenize(TEXTS, tokenizer=path, **o)):
+        with pytest.raises(InputError, match=message) as caught:
+            read(path, **options)
+        assert "\n" not in str(caught.value)
+
+
+def test_ids_beyond_any_vocabulary(tmp_path, model):
+    model["model"]["vocab"]["cats"] = 2**32 - 1
+    refused(tmp_path, model, "has ids up to 4,294,967,295; pass a tokenizer of 1 to 10,000,000")
+    model["model"]["vocab"] = {}
+    refused(tmp_path, model, r"has ids up to -1|UNK")
+
+
+def test_special_tokens_outside_of_the_vocabulary(tmp_path, model):
+    model["post_processor"]["special_tokens"]["[CLS]"]["ids"] = [5]
+    refused(tmp_path, model, "gives id 5, and its vocabulary has 5", special=True)
+    model["post_processor"]["special_tokens"]["[CLS]"]["ids"] = [2**32 - 1]
+    refused(tmp_path, model, "gives id 4294967295", special=True)
+
+
+def test_a_panic_of_the_library_is_one_line(tmp_path, model, capfd):
+    del model["post_processor"]["special_tokens"]["[CLS]"]
+    refused(tmp_path, model, "cannot add its special tokens: no entry found", special=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_text_that_a_tokenizer_cannot_take(tmp_path, model):
+    (tmp_path / "tokenizer.json").write_text(json.dumps(model))
+    with pytest.raises(InputError, match="cannot encode a text"):
+        tokenize(Corpus("half", ["a", "\ud800"]), tokenizer=tmp_path)
+    with pytest.raises(InputError, match="cannot encode a text"):
+        open_tokenizer(tmp_path).padded(["\ud800"], length=3)
+
+
+def test_words_of_a_long_document_are_those_of_a_short_one(monkeypatch):
+    texts = Corpus("x", ["To be, or not to be!", "हिन्दी " * 9, "to"])
+    whole, listed = tokenize(texts), vocabulary_of(texts.documents, length=4)
+    monkeypatch.setattr(_tokenize, "_LONG", 3)
+    np.testing.assert_array_equal(tokenize(texts).ids, whole.ids)
+    assert vocabulary_of(texts.documents, length=4) == listed
+    opened = open_tokenizer(vocabulary=whole.tokens)
+    np.testing.assert_array_equal(opened.padded(texts.documents, length=9)[0], whole.ids)
+
+
+def test_a_length_that_does_not_fit_memory():
+    with pytest.raises(InputError, match="length 1,000,000,000,000 of 4 documents needs"):
+        tokenize(TEXTS, length=10**12)
 
 
 def counted(corpus):

@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
+from jaxpe.data._export import rows_of
 from jaxpe.data._types import Corpus, TokenCorpus
 
 
 class JaxpeCorpus(tfds.core.GeneratorBasedBuilder):
-    """A corpus of text (`text`) or of tokens (`ids`, `mask`), its other fields as metadata."""
+    """A corpus of text (`text`) or of tokens (`ids`, `mask`), with metadata of its own."""
 
     VERSION = tfds.core.Version("1.0.0")
 
-    def __init__(self, *, corpus: Corpus | TokenCorpus, **options: Any):
-        self._corpus = corpus
+    def __init__(self, *, corpus: Corpus | TokenCorpus, metadata: dict[str, Any], **options: Any):
+        self._corpus, self._metadata = corpus, metadata
         super().__init__(**options)
 
     def _info(self) -> tfds.core.DatasetInfo:
@@ -23,7 +24,7 @@ class JaxpeCorpus(tfds.core.GeneratorBasedBuilder):
             builder=self,
             description=f"The corpus {self._corpus.name}, exported by jaxpe.",
             features=tfds.features.FeaturesDict(_features(self._corpus)),
-            metadata=tfds.core.MetadataDict(_metadata(self._corpus)),
+            metadata=tfds.core.MetadataDict(self._metadata),
             disable_shuffling=True,
         )
 
@@ -31,11 +32,7 @@ class JaxpeCorpus(tfds.core.GeneratorBasedBuilder):
         return {"train": self._generate_examples()}
 
     def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        if isinstance(self._corpus, Corpus):
-            yield from enumerate({"text": text} for text in self._corpus.documents)
-        else:
-            pairs = zip(self._corpus.ids, self._corpus.mask, strict=True)
-            yield from enumerate({"ids": ids, "mask": mask} for ids, mask in pairs)
+        return enumerate(rows_of(self._corpus))
 
 
 def _features(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
@@ -46,10 +43,3 @@ def _features(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
         "ids": tfds.features.Tensor(shape=shape, dtype=np.int32),
         "mask": tfds.features.Tensor(shape=shape, dtype=np.bool_),
     }
-
-
-def _metadata(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
-    if isinstance(corpus, Corpus):
-        return {"kind": "text", "name": corpus.name}
-    fields = corpus._asdict()
-    return {"kind": "tokens"} | {k: fields[k] for k in fields if k not in ("ids", "mask")}

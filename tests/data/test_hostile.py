@@ -1,0 +1,234 @@
+"""Damaged and crafted files of every kind: right data or one InputError, nothing else."""
+
+import csv
+import gzip
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from jaxpe._errors import InputError
+from jaxpe.data import (
+    Corpus,
+    export_corpus,
+    find_shards,
+    load_corpus,
+    load_labelled,
+    load_tokens,
+    open_corpus,
+    open_tokenizer,
+    tokenize,
+)
+from tests.hostile.mutations import json_mutations, mutations
+
+TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫", "It sits looking"]
+LABELS = ["yes", "no", "no", "yes"]
+ROWS = list(zip(LABELS, TEXTS, strict=True))
+NUMBER = 100
+
+
+def written(writerow_rows, **dialect):
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n", **dialect).writerows(writerow_rows)
+    return file.getvalue().encode()
+
+
+def array_bytes(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+FILES = {
+    "a.txt": "\n".join(TEXTS).encode(),
+    "a.tsv": ("label\ttext\n" + "".join(f"{x}\t{t}\n" for x, t in ROWS)).encode(),
+    "a.csv": written([("label", "text"), *ROWS]),
+    "a.jsonl": b"".join(
+        json.dumps({"label": x, "text": t}, ensure_ascii=i % 2 == 0).encode() + b"\n"
+        for i, (x, t) in enumerate(ROWS)
+    ),
+}
+
+
+def lines_of(content):
+    return content.decode("utf-8-sig").split("\n")
+
+
+def texts_of(name, content):
+    """What a file holds by the plainest reading; an exception where that is no such file."""
+    match name.removesuffix(".gz")[-4:]:
+        case ".txt":
+            texts = [line.rstrip("\r\n") for line in lines_of(content)]
+        case ".tsv":
+            header, *rows = csv.reader(
+                io.StringIO(content.decode("utf-8-sig"), newline=""), "excel-tab", quoting=3
+            )
+            texts = [row[header.index("text")] for row in rows if row]
+        case ".csv":
+            lines = io.StringIO(content.decode("utf-8-sig"), newline="")
+            header, *rows = csv.reader(lines)
+            texts = [row[header.index("text")] for row in rows if row]
+        case _:
+            texts = [json.loads(line)["text"] for line in lines_of(content) if line.strip()]
+    return [text for text in texts if text.strip()]
+
+
+def outcome(read):
+    """The data, or None for an InputError of one line; anything else is a failure."""
+    try:
+        return read()
+    except InputError as error:
+        message = str(error)
+    assert "\n" not in message
+    assert len(message) < 1000
+    return None
+
+
+def streamed_texts(path):
+    (shard,) = find_shards([path])
+    return [document.text for document in shard.documents()]
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize("name", FILES)
+def test_text(tmp_path, name, packed):
+    path, content, read = tmp_path / (name + packed), FILES[name], 0
+    whole = gzip.compress(content, mtime=0) if packed else content
+    for changed in mutations(whole, seed=1, number=NUMBER):
+        path.write_bytes(changed)
+        corpus = outcome(lambda: load_corpus(path))
+        streamed = outcome(lambda: streamed_texts(path))
+        outcome(lambda: load_labelled(path))
+        if corpus is not None:
+            read += 1
+            plain = gzip.decompress(changed) if packed else changed
+            assert corpus.documents == streamed == texts_of(name, plain)
+    assert read > (0 if packed else NUMBER // 10)
+
+
+def test_ids(tmp_path):
+    path, ids, read = tmp_path / "a.npy", np.arange(12, dtype=np.int16).reshape(4, 3), 0
+    for changed in mutations(array_bytes(ids), seed=2, number=4 * NUMBER):
+        path.write_bytes(changed)
+        tokens = outcome(lambda: load_tokens(path))
+        if tokens is not None:
+            read += 1
+            expected = np.load(io.BytesIO(changed))
+            np.testing.assert_array_equal(tokens.ids, expected)
+    assert read > 0
+
+
+def write_records(path, records, options="group_size:1"):
+    from array_record.python import array_record_module
+
+    writer = array_record_module.ArrayRecordWriter(str(path), options)
+    for record in records:
+        writer.write(record)
+    writer.close()
+
+
+def used(content):
+    """A file without most of the padding, which no change would be noticed in, and the rest."""
+    return content[:400], content[400:65536], content[65536:66000], content[66000:]
+
+
+@pytest.mark.parametrize("options", ["group_size:1", "group_size:3,transpose:true"])
+def test_records(tmp_path, options):
+    path = tmp_path / "a.array_record"
+    write_records(path, [text.encode() for text in TEXTS], options)
+    first, padding, last, rest = used(path.read_bytes())
+    whole, read = path.read_bytes(), 0
+    cases = [part + padding + last + rest for part in mutations(first, seed=3, number=NUMBER)]
+    cases += [first + padding + part + rest for part in mutations(last, seed=4, number=NUMBER)]
+    cases += mutations(whole, seed=5, number=NUMBER // 3)
+    for changed in cases:
+        path.write_bytes(changed)
+        found = outcome(lambda: streamed_texts(path))
+        if found is not None:
+            read += 1
+            assert found == TEXTS
+    assert read > 0
+
+
+@pytest.mark.parametrize("kind", ["text", "tokens"])
+def test_exported_folders(tmp_path, kind):
+    text = Corpus("a", TEXTS)
+    source = text if kind == "text" else tokenize(text)
+    folder = export_corpus(source, tmp_path / "whole")
+    copy, read = tmp_path / "copy", 0
+    for path in sorted(folder.iterdir()):
+        shutil.copytree(folder, copy)
+        content = path.read_bytes()
+        if path.suffix == ".json":
+            number = NUMBER if path.name == "metadata.json" else 10  # TFDS' own are not read
+            cases = [*json_mutations(content, seed=6, number=number)]
+            cases += mutations(content, seed=7, number=number)
+        else:
+            first, padding, last, rest = used(content)
+            cases = [x + padding + last + rest for x in mutations(first, seed=8, number=NUMBER)]
+            cases += [first + padding + x + rest for x in mutations(last, seed=9, number=NUMBER)]
+        for changed in cases:
+            (copy / path.name).write_bytes(changed)
+            found = outcome(lambda: (load_corpus if kind == "text" else load_tokens)(copy))
+            rows = outcome(lambda: list(open_corpus(copy)))
+            if found is not None:
+                read += 1
+                assert rows is not None
+                for field, value in source._asdict().items():
+                    assert np.array_equal(getattr(found, field), value), field
+        shutil.rmtree(copy)
+    assert read >= 40
+
+
+def test_vocabulary_files(tmp_path):
+    path, read = tmp_path / "vocab.txt", 0
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "fog", "##s", "come", ","]
+    for changed in mutations("\n".join(pieces).encode(), seed=10, number=NUMBER):
+        path.write_bytes(changed)
+        for special in (False, True):
+            opened = outcome(lambda special=special: open_tokenizer(path, special=special))
+            if opened is not None:
+                read += 1
+                ids, mask = opened.padded(TEXTS, length=6)
+                assert 0 <= ids.min() <= ids.max() < len(opened.tokens)
+                known = set(lines_of(changed)) | {line.rstrip("\r") for line in lines_of(changed)}
+                assert {opened.tokens[i] for i in ids[mask]} <= known
+    assert read > NUMBER // 10
+
+
+def tokenizer_json(kind):
+    import tokenizers
+    from tokenizers import models, pre_tokenizers, processors
+
+    if kind == "bpe":
+        model = tokenizers.Tokenizer(
+            models.BPE({"t": 0, "h": 1, "th": 2, "?": 3}, [("t", "h")], unk_token="?")
+        )
+        model.pre_tokenizer = pre_tokenizers.Whitespace()
+        return model.to_str().encode()
+    vocabulary = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "fog": 4}
+    model = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    model.pre_tokenizer = pre_tokenizers.Whitespace()
+    model.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    model.enable_padding(pad_id=0)
+    return model.to_str().encode()
+
+
+@pytest.mark.parametrize("kind", ["bpe", "words"])
+def test_tokenizer_files(tmp_path, kind):
+    path, content, read = tmp_path / "tokenizer.json", tokenizer_json(kind), 0
+    cases = [*json_mutations(content, seed=11, number=2 * NUMBER)]
+    for changed in [*cases, *mutations(content, seed=12, number=NUMBER)]:
+        path.write_bytes(changed)
+        for special in (False, kind == "words"):
+            opened = outcome(lambda special=special: open_tokenizer(path, special=special))
+            found = opened and outcome(lambda opened=opened: opened.padded(TEXTS, length=6))
+            if found:
+                read += 1
+                assert 0 <= found[0].min() <= found[0].max() < len(opened.tokens)
+                assert all(0 <= i < len(opened.tokens) for i in opened.exclude)
+    assert read > 0
