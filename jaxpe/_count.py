@@ -1,21 +1,30 @@
 """What `jaxpe count` does between its options and the counting."""
 
 import contextlib
+import hashlib
 import itertools
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 
 import jaxpe
 from jaxpe._errors import InputError
-from jaxpe.counting import StoredCounts, count_settings, count_shards, is_counted
+from jaxpe._folders import claimed, write_whole
+from jaxpe._json import from_json, parse_json, read_json, read_small
+from jaxpe._memory import check_bytes
+from jaxpe.counting import CountSettings, StoredCounts, count_settings, count_shards, is_counted
+from jaxpe.counting.processes import agreed
+from jaxpe.counting.settings import INT32_MAX, in_short
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, vocabulary_of
+from jaxpe.data._shards import content_hash
 from jaxpe.data._tokenize import UNKNOWN, vocabulary_occurs
 
 _VOCABULARY = "vocabulary.json"
+_EDGE_BYTES = 128  # of an edge of a bin, while edges are made and as one of the settings
 
 
 def run(
@@ -35,13 +44,30 @@ def run(
     say: Callable[[str], None],
 ) -> StoredCounts:
     """Find the shards and the tokenizer, look at the settings, and count."""
-    shards = find_shards(sources, data_dir=data_dir)
-    edges = None if bins is None else _edges(settings["length"], bins, spacing)
-    settings = {**settings, "edges": edges}
-    opened = _tokenizer(shards, out, tokenizer, vocab, max_vocab, special, settings, options, say)
-    chosen = count_settings(opened, **settings)
+
+    def prepared() -> tuple[Sequence[Shard], Tokenizer, CountSettings]:
+        if trace is not None:
+            _check_trace(trace)
+        shards = find_shards(sources, data_dir=data_dir)
+        edges = None if bins is None else _edges(settings["length"], bins, spacing)
+        wanted: dict[str, Any] = {**settings, "edges": edges}
+        opened = _tokenizer(shards, out, tokenizer, vocab, max_vocab, special, wanted, options, say)
+        return shards, opened, count_settings(opened, **wanted)
+
+    shards, opened, chosen = agreed(prepared)
     with _profile(trace) if trace else contextlib.nullcontext():
         return count_shards(shards, out, tokenizer=opened, settings=chosen, say=say, **options)
+
+
+def _check_trace(folder: Path) -> None:
+    """Profiles are written at the end, which is late to find out that they cannot be."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) if folder.exists() else contextlib.nullcontext():
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--trace {folder}: {error.strerror}; pass a folder that you may write to"
+        ) from error
 
 
 def _profile(folder: Path) -> contextlib.AbstractContextManager[None]:
@@ -70,91 +96,140 @@ def _tokenizer(
     if vocab is not None:
         if max_vocab is not None:
             raise InputError("vocab is there already; leave max_vocab out")
-        return open_tokenizer(name, special=special, vocabulary=_read_vocabulary(vocab)["tokens"])
+        return open_tokenizer(name, special=special, vocabulary=_read_vocabulary(vocab))
     # What is wrong with the options is told before the first pass.
     count_settings(open_tokenizer(name, special=special, vocabulary=[UNKNOWN]), **settings)
-    made = out / _VOCABULARY
-    wanted = {
-        "tokenizer": name,
-        "length": settings["length"],
-        "max_vocab": max_vocab,
-        "text_field": options["text_field"],
-        "shards": [shard.identity for shard in shards],
-    }
-    if not made.is_file() or _read_vocabulary(made) | wanted != _read_vocabulary(made):
-        if is_counted(out):
-            raise InputError(f"{out} holds other counts, of another vocabulary; pass another --out")
-        # Groups are not needed here, but a wrong column is told before the first pass, too.
-        fields = {"text_field": options["text_field"], "group_field": settings["group_field"]}
-        _make_vocabulary(shards, made, wanted, fields, options["skip_unreadable"], say)
-    return open_tokenizer(name, special=special, vocabulary=_read_vocabulary(made)["tokens"])
+    # Groups are not needed here, but a wrong column is told before the first pass, too.
+    fields = {"text_field": options["text_field"], "group_field": settings["group_field"]}
+    wanted = _Vocabulary(name, settings["length"], max_vocab, options["text_field"])
+    tokens = _own_vocabulary(shards, out, wanted, fields, options["skip_unreadable"], say)
+    return open_tokenizer(name, special=special, vocabulary=tokens)
+
+
+class _Vocabulary(NamedTuple):
+    """What a count writes about the vocabulary that it made; without tokens, what it would make.
+
+    - `shards`: hashes of their content, empty where one could not be read.
+    """
+
+    tokenizer: str
+    length: int
+    max_vocab: int | None
+    text_field: str | None
+    shards: list[str] = []  # noqa: RUF012
+    tokens: list[str] = []  # noqa: RUF012
+    seal: str = ""
+
+    def sealed(self) -> "_Vocabulary":
+        """With a checksum of all the rest."""
+        plain = json.dumps(self._replace(seal="")).encode()
+        return self._replace(seal=hashlib.blake2b(plain, digest_size=16).hexdigest())
+
+
+def _own_vocabulary(
+    shards: Sequence[Shard],
+    out: Path,
+    wanted: _Vocabulary,
+    fields: Mapping[str, str | None],
+    skip_unreadable: bool,
+    say: Callable[[str], None],
+) -> list[str]:
+    """The vocabulary that is in the folder already, or one that is made."""
+    path = out / _VOCABULARY
+    if path.exists():
+        made = _made_vocabulary(path)
+        if wanted == made._replace(shards=[], tokens=[], seal="") and _same_shards(made, shards):
+            return made.tokens
+    if is_counted(out):
+        raise InputError(f"{out} holds other counts, of another vocabulary; pass another --out")
+    if jax.process_count() > 1:
+        raise InputError(
+            f"several processes need one vocabulary of {wanted.tokenizer}: make it beforehand, "
+            f"with a count by one process or from a sample, and pass its {_VOCABULARY} as --vocab"
+        )
+    with claimed(out):
+        say(f"first pass, for the vocabulary of {wanted.tokenizer}")
+        made = _make_vocabulary(shards, wanted, fields, skip_unreadable)
+        write_whole(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
+    say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
+    return made.tokens
+
+
+def _made_vocabulary(path: Path) -> _Vocabulary:
+    remedy = "delete it, and it is made anew"
+    made = from_json(_Vocabulary, read_json(path, remedy=remedy), place=str(path))
+    if made.seal != made.sealed().seal:
+        raise InputError(f"{path} is damaged: its seal is not of its values; {remedy}")
+    return made
+
+
+def _same_shards(made: _Vocabulary, shards: Sequence[Shard]) -> bool:
+    """Whether the vocabulary is of the content of these shards."""
+    known = [*zip(made.shards, shards, strict=False)]
+    return len(made.shards) == len(shards) and all(
+        not digest or digest == shard.digest() for digest, shard in known
+    )
 
 
 def _make_vocabulary(
     shards: Sequence[Shard],
-    path: Path,
-    wanted: Mapping[str, Any],
+    wanted: _Vocabulary,
     fields: Mapping[str, str | None],
     skip_unreadable: bool,
-    say: Callable[[str], None],
-) -> None:
+) -> _Vocabulary:
     """A pass over the documents, for the words in them."""
-    name = wanted["tokenizer"]
-    if jax.process_count() > 1:
-        raise InputError(
-            f"several processes need one vocabulary of {name}: make it beforehand, with a count "
-            f"by one process or from a sample, and pass its {_VOCABULARY} as --vocab"
-        )
-    say(f"first pass, for the vocabulary of {name}")
-    readable = (_readable(shard, fields, skip_unreadable) for shard in shards)
-    documents = itertools.chain.from_iterable(readable)
-    sizes = {"length": wanted["length"], "max_vocab": wanted["max_vocab"]}
-    found = vocabulary_of(documents, tokenizer=name, **sizes)
+    digests: list[str] = []
+
+    def texts(shard: Shard) -> Iterator[str]:
+        """Of a shard; up to where it breaks, where it will be left out."""
+        content = content_hash()
+        try:
+            for document in shard.documents(**fields, content=content):
+                yield document.text
+            digests.append(content.hexdigest())
+        except InputError:
+            if not skip_unreadable:
+                raise
+            digests.append("")
+
+    found = vocabulary_of(
+        itertools.chain.from_iterable(map(texts, shards)),
+        tokenizer=wanted.tokenizer,
+        length=wanted.length,
+        max_vocab=wanted.max_vocab,
+    )
     if not found:
-        raise InputError(f"no {name} in {len(shards)} shards; pass files with text")
+        raise InputError(f"no {wanted.tokenizer} in {len(shards)} shards; pass files with text")
+    return wanted._replace(shards=digests, tokens=found)
+
+
+def _read_vocabulary(path: Path) -> list[str]:
+    """The tokens of what `jaxpe count` wrote, or just tokens: a JSON list, or one a line."""
+    remedy = f"pass the {_VOCABULARY} of a count, a JSON list of strings, or one token a line"
+    content = read_small(path, remedy=remedy)
+    if path.suffix != ".json":
+        return _lines(content, path, remedy)
+    value = parse_json(content, place=path, remedy=remedy)
+    if isinstance(value, list):
+        return from_json(list[str], value, place=str(path))
+    if isinstance(value, dict) and "seal" in value:
+        return _made_vocabulary(path).tokens
+    raise InputError(f"{path} is no vocabulary; {remedy}")
+
+
+def _lines(content: bytes, path: Path, remedy: str) -> list[str]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps({**wanted, "tokens": found}, indent=0), encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path} ({error.strerror}): pass another --out") from error
-    say(f"{len(found):,} {name}: {path}")
-
-
-def _readable(
-    shard: Shard, fields: Mapping[str, str | None], skip_unreadable: bool
-) -> Iterator[str]:
-    """The texts of a shard; up to where it breaks, where it will be left out."""
-    try:
-        for document in shard.documents(**fields):
-            yield document.text
-    except InputError:
-        if not skip_unreadable:
-            raise
-
-
-def _read_vocabulary(path: Path) -> dict[str, Any]:
-    """What `jaxpe count` wrote, or just tokens: a JSON list, or text with one a line."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
         # Not splitlines, which splits at characters that are tokens, such as U+2028.
-        value = json.loads(text) if path.suffix == ".json" else [*filter(None, text.split("\n"))]
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path} is no vocabulary ({error}); pass the {_VOCABULARY} of a count, or text with "
-            "one token a line"
-        ) from error
-    value = {"tokens": value} if isinstance(value, list) else value
-    tokens = value.get("tokens") if isinstance(value, dict) else None
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        raise InputError(f"{path} is no vocabulary; pass a JSON list of strings")
-    return value
+        return [*filter(None, content.decode("utf-8-sig").replace("\r\n", "\n").split("\n"))]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no vocabulary ({error}); {remedy}") from error
 
 
 def _edges(length: int, bins: int, spacing: Literal["equal", "log"]) -> tuple[int, ...]:
-    try:
-        edges = jaxpe.position_bins(length, bins=bins, spacing=spacing)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    return tuple(int(edge) for edge in edges)
+    if not 1 <= bins <= length <= INT32_MAX:
+        raise InputError(
+            f"--bins is {in_short(bins)} and --length {in_short(length)}; pass at least 1 bin, no "
+            f"more than the length, and no length beyond {INT32_MAX:,}"
+        )
+    check_bytes(_EDGE_BYTES * bins, what=f"--bins {bins}", remedy="pass fewer")
+    return tuple(jaxpe.position_bins(length, bins=bins, spacing=spacing).tolist())

@@ -1,12 +1,15 @@
 """`jaxpe count`, `jaxpe merge` and `jaxpe report --counts` as a person types them."""
 
 import json
+import os
+import resource
 
 import numpy as np
 import pytest
 
 import jaxpe
 from jaxpe import counting
+from jaxpe._folders import claimed
 from jaxpe.data import containment_groups, find_shards, load_tokens, open_tokenizer
 from jaxpe.report import _analyse, _scores, _write, analyse, analyse_counts
 
@@ -81,7 +84,7 @@ def test_a_vocabulary_cut_and_handed_on_makes_counts_that_merge(command, poems, 
         ((a, a, "--out", tmp_path / "x"), "a.txt, "),
         ((a, "--out", tmp_path / "x"), "1 counts; pass at least two"),
         ((a, b, "--out", merged), "holds counts already; pass another folder"),
-        ((a, poems, "--out", tmp_path / "x"), "holds no counts"),
+        ((a, poems, "--out", tmp_path / "x"), "counts.json cannot be read"),
     ):
         code, printed, errors = command("merge", *words)
         assert (code, printed) == (2, "")
@@ -127,6 +130,7 @@ def test_an_unreadable_shard_is_left_out_on_request(command, poems, tmp_path):
     assert "broken.txt, 7 bytes" in " ".join(printed.split())
 
 
+BYTES = ("--tokenizer", "bytes")
 BAD = {
     "no source": ((), "no shards; pass paths or globs"),
     "no such file": (("none.txt",), "no such file: none.txt"),
@@ -138,13 +142,42 @@ BAD = {
     "one fold": (("A", "--folds", 2), "folds is 2; pass an even number, at least 4"),
     "one null": (("A", "--nulls", 1), "nulls is 1; pass 0 for none, or at least 2"),
     "seed": (("A", "--seed", -1), "seed is -1"),
-    "no bins": (("A", "--bins", 0), "bins"),
-    "more bins than positions": (("A", "--length", 8, "--bins", 9), "bins"),
-    "batch size": (("A", "--tokenizer", "bytes", "--batch-size", 0), "batch_size is 0"),
+    "huge length": (("A", "--length", 10**9, *BYTES), "of memory and there are"),
+    "endless length": (("A", "--length", 10**30, *BYTES), "length is 10000"),
+    "huge folds": (("A", "--folds", 10**9, *BYTES), "of memory and there are"),
+    "negative folds": (("A", "--folds", -4), "folds is -4"),
+    "odd folds": (("A", "--folds", 7), "folds is 7"),
+    "huge nulls": (("A", "--nulls", 10**9, *BYTES), "of memory and there are"),
+    "huge seed": (("A", "--seed", 2**32), "seed is 4294967296"),
+    "no bins": (("A", "--bins", 0), "--bins is 0"),
+    "negative bins": (("A", "--bins", -1), "--bins is -1"),
+    "huge bins": (("A", "--bins", 10**30), "--bins is 10000"),
+    "more bins than positions": (("A", "--length", 8, "--bins", 9), "--bins is 9"),
+    "as many bins as memory": (("A", "--length", 2 * 10**9, "--bins", 2 * 10**9), "of memory"),
+    "few bins of a huge length": (("A", *BYTES, "--length", 10**9, "--bins", 4), "of memory"),
+    "batch size": (("A", *BYTES, "--batch-size", 0), "batch_size is 0"),
+    "huge batches": (("A", *BYTES, "--batch-size", 10**11), "batch_size is 100000000000"),
+    "large batches": (("A", *BYTES, "--batch-size", 10**9), "of memory and there are"),
+    "endless saves": (("A", *BYTES, "--save-every", 10**30), "save_every is 10000"),
+    "trace into a file": (("A", *BYTES, "--trace", "A"), "a.txt: Not a directory; pass a folder"),
+    "trace into nothing": (("A", *BYTES, "--trace", "/dev/null/x"), "--trace /dev/null/x: "),
+    "endless vocabulary": (("A", "--vocab", "/dev/zero"), "/dev/zero is not a regular file"),
+    "vocabulary a folder": (("A", "--vocab", "FOLDER"), "is not a regular file"),
+    "vocabulary of a pipe": (("A", "--vocab", "PIPE"), "is not a regular file"),
+    "vocabulary of numbers": (("A", "--vocab", "[1]"), "[0] is 1, not a string"),
+    "vocabulary too deep": (("A", "--vocab", "[" * 10**5), "nested too deeply"),
+    "vocabulary an object": (("A", "--vocab", "{}"), "is no vocabulary"),
+    "vocabulary a number": (("A", "--vocab", "7"), "is no vocabulary"),
+    "empty vocabulary": (("A", "--vocab", "[]"), "the vocabulary is empty"),
+    "unsealed vocabulary": (("A", "--vocab", '{"tokens": ["a"], "seal": ""}'), "lacks 'length'"),
     "saves": (("A", "--tokenizer", "bytes", "--save-every", 0), "save_every is 0"),
     "memory": (("A", "--tokenizer", "bytes", "--memory", 0.1), "of memory and there are 0.1 GB"),
     "memory of NaN": (("A", "--memory", "nan"), "--memory is nan; pass gigabytes"),
-    "no vocabulary": (("A", "--vocab", "none.json"), "none.json is no vocabulary"),
+    "memory of infinity": (("A", "--memory", "inf"), "--memory is inf; pass gigabytes"),
+    "memory of negatives": (("A", "--memory", "-1"), "--memory is -1.0; pass gigabytes"),
+    "memory beyond": (("A", "--memory", "1e300"), "--memory is 1e+300; pass gigabytes"),
+    "memory of nothing": (("A", *BYTES, "--memory", "1e-300"), "there are 0.0 GB"),
+    "no vocabulary": (("A", "--vocab", "none.json"), "none.json cannot be read"),
     "vocabulary twice": (("A", "--vocab", "A", "--max-vocab", 9), "leave max_vocab out"),
     "vocabulary of bytes": (("A", "--tokenizer", "bytes", "--max-vocab", 9), "of its own"),
     "special": (("A", "--special"), "no special tokens"),
@@ -160,6 +193,12 @@ BAD = {
 def test_bad_input_is_one_line_and_exit_2(command, poems, tmp_path, words, message):
     (tmp_path / "t.tsv").write_text("n\ttext\n1\ta\n")
     stands_for = {"A": poems / "a.txt", "T": tmp_path / "t.tsv", "FOLDER": poems}
+    if "PIPE" in words:
+        os.mkfifo(tmp_path / "pipe.json")
+        stands_for["PIPE"] = tmp_path / "pipe.json"
+    if "--vocab" in words and str(words[2])[0] in "[{7":
+        (tmp_path / "v.json").write_text(words[2])
+        stands_for[words[2]] = tmp_path / "v.json"
     out = tmp_path / "out"
     code, printed, errors = command(
         "count", *(stands_for.get(word, word) for word in words), "--out", out
@@ -170,6 +209,94 @@ def test_bad_input_is_one_line_and_exit_2(command, poems, tmp_path, words, messa
     assert message in last
     assert all("first pass" in line for line in before)
     assert not (out / "counts.json").exists()
+
+
+def test_two_at_once_into_one_folder(command, poems, tmp_path):
+    out = tmp_path / "out"
+    words = ("count", poems / "a.txt", *SMALL)
+    with claimed(out):
+        for tokenizer in ("words", "bytes"):
+            code, _, errors = command(*words, "--tokenizer", tokenizer, "--out", out)
+            assert code == 2
+            assert f"another run is writing into {out}" in errors
+        assert [path.name for path in out.iterdir()] == [".lock"]
+    parts = [tmp_path / name for name in "ab"]
+    for name, part in zip("ab", parts, strict=True):
+        code, _, errors = command(
+            "count", poems / f"{name}.txt", *SMALL, "--tokenizer", "bytes", "--out", part
+        )
+        assert code == 0, errors
+    with claimed(out):
+        code, printed, errors = command("merge", *parts, "--out", out)
+    assert (code, printed) == (2, "")
+    assert f"another run is writing into {out}" in errors
+    assert command("merge", *parts, "--out", out)[0] == 0
+
+
+def test_merge_on_a_full_disk_is_one_line(command, poems, tmp_path):
+    parts = [tmp_path / name for name in "ab"]
+    for name, part in zip("ab", parts, strict=True):
+        words = ("count", poems / f"{name}.txt", *SMALL, "--tokenizer", "bytes", "--out", part)
+        assert command(*words)[0] == 0
+    whole, limits = (
+        (parts[0] / "counts.npz").stat().st_size,
+        resource.getrlimit(resource.RLIMIT_FSIZE),
+    )
+    resource.setrlimit(resource.RLIMIT_FSIZE, (whole // 2, limits[1]))
+    try:
+        code, printed, errors = command("merge", *parts, "--out", tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (code, printed) == (2, "")
+    assert errors.startswith(
+        f"jaxpe: cannot write {tmp_path / 'out' / 'counts.npz'} (File too large)"
+    )
+    assert len(errors.splitlines()) == 1
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+
+
+def test_a_vocabulary_that_was_changed_is_not_used(command, poems, tmp_path):
+    out, made = tmp_path / "out", tmp_path / "out" / "vocabulary.json"
+    words = ("count", poems / "*.txt", *SMALL, "--out", out)
+    assert command(*words)[0] == 0
+    whole = made.read_text()
+    made.write_text(whole.replace("word11", "word99"))
+    code, _, errors = command("count", poems / "a.txt", *SMALL, "--vocab", made, "--out", out / "x")
+    assert code == 2
+    assert "vocabulary.json is damaged" in errors
+    code, _, errors = command(*words)
+    assert code == 2
+    assert "vocabulary.json is damaged" in errors
+
+
+def test_a_shard_changed_in_its_middle_is_another(command, tmp_path):
+    """At equal length, far from both ends."""
+    rows = [f"{number:05} to be or not to be" for number in range(12_000)]
+    (tmp_path / "a.txt").write_text("\n".join(rows))
+    for row, tokenizer in ((6000, "words"), (6001, "bytes")):
+        words = ("count", tmp_path / "a.txt", "--length", 4, "--folds", 4, "--nulls", 0)
+        words = (*words, "--tokenizer", tokenizer, "--out", tmp_path / tokenizer)
+        assert command(*words)[0] == 0
+        rows[row] = rows[row].replace("not", "NOT")
+        (tmp_path / "a.txt").write_text("\n".join(rows))
+        code, _, errors = command(*words)
+        assert code == 2
+        assert "holds other counts" in errors
+    # Under another name it is what it was.
+    (tmp_path / "b.txt").write_text("\n".join(rows))
+    words = ("--length", 4, "--folds", 4, "--nulls", 0, *BYTES)
+    for name in "ab":
+        out = tmp_path / f"of {name}"
+        assert command("count", tmp_path / f"{name}.txt", *words, "--out", out)[0] == 0
+    code, _, errors = command(
+        "merge", tmp_path / "of a", tmp_path / "of b", "--out", tmp_path / "both"
+    )
+    assert code == 2
+    assert "b.txt, " in errors
+    assert f"is counted in {tmp_path / 'of a'} (as a.txt)" in errors
+    code, _, errors = command("count", tmp_path / "b.txt", *words, "--out", tmp_path / "of a")
+    assert code == 0
+    assert "holds these counts already" in " ".join(errors.split())
 
 
 def test_a_file_in_the_way(command, poems, tmp_path):
@@ -298,7 +425,7 @@ def test_counts_tell_what_the_documents_tell(poems, tmp_path, monkeypatch):
         documents=300,
         settings=counting.CountSettings("words", "", 14, None, corpus.vocab_size, (), 16, 0, 4, 0),
         tokens=corpus.tokens,
-        shards=(counting.CountedShard("all.txt, 1 bytes, CRC-32 0", 300),),
+        shards=(counting.CountedShard("all.txt", 1, "0" * 32, 300),),
     )
     options = {"dim": 8, "splits": 4, "seed": 5}
     of_counts, of_documents = (

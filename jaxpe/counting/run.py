@@ -1,11 +1,14 @@
 """From shards to counts: read, tokenize, count on the devices, save, go on after a kill."""
 
 import contextlib
+import secrets
 import shutil
+import sys
 import time
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,11 +16,16 @@ from jax import Array
 from jax.profiler import StepTraceAnnotation
 from jax.sharding import Mesh
 
+import jaxpe
 from jaxpe._checkpoints import Checkpoints
 from jaxpe._errors import InputError, require
+from jaxpe._folders import claimed
+from jaxpe._json import from_json
+from jaxpe.counting.base import CountedShard, StoredCounts
+from jaxpe.counting.checking import check
 from jaxpe.counting.memory import check_memory
-from jaxpe.counting.processes import from_all
-from jaxpe.counting.settings import CountSettings, differences
+from jaxpe.counting.processes import agreed, from_all, refuse_differences
+from jaxpe.counting.settings import INT32_MAX, CountSettings, differences, in_short
 from jaxpe.counting.state import (
     DOCUMENTS,
     CountState,
@@ -27,14 +35,7 @@ from jaxpe.counting.state import (
     total,
     zero_state,
 )
-from jaxpe.counting.stored import (
-    INT32_MAX,
-    CountedShard,
-    StoredCounts,
-    is_counted,
-    read_counts,
-    write_counts,
-)
+from jaxpe.counting.stored import is_counted, read_counts, write_counts
 from jaxpe.data import Shard, TokenBatch, Tokenizer
 
 
@@ -90,50 +91,107 @@ def count_shards(
     [[2, 0, 1], [0, 2, 1]]
     """
     require("grain", extra="data")
-    mesh = count_mesh() if mesh is None else mesh
-    _check(batch_size, save_every, mesh)
-    check_memory(settings, limit=memory)
-    directory = Path(directory)
-    if is_counted(directory):
-        stored = _same(read_counts(directory), settings, shards, text_field, directory)
-        say(f"{directory} holds these counts already")
-        _forget_state(directory)
-        return stored
-    from jaxpe.data._batches import Reading, empty_batch, token_batches  # brings Grain
+    from jaxpe.data._batches import Reading  # brings Grain
 
+    mesh = count_mesh() if mesh is None else mesh
     part, parts = jax.process_index(), jax.process_count()
     fields = text_field, settings.group_field
     reading = Reading(shards, *fields, batch_size, part, parts, skip_unreadable)
+
+    def prepared() -> None:
+        _check(batch_size, save_every, mesh)
+        check_memory(settings, batch_size=batch_size, limit=memory)
+
+    agreed(prepared)
+    _refuse_differences(settings, reading, mesh, save_every)
+    directory = Path(directory)
+    with contextlib.ExitStack() as stack:
+        agreed(lambda: None if part else stack.enter_context(claimed(directory)))
+        _refuse_other_folders(directory)
+        if any(from_all(is_counted(directory))):
+            stored = agreed(lambda: _same(read_counts(directory), settings, reading, directory))
+            say(f"{directory} holds these counts already")
+        else:
+            stored = _counted(directory, tokenizer, settings, reading, mesh, save_every, say)
+            agreed(lambda: None if part else write_counts(stored, directory))
+        if part == 0:
+            shutil.rmtree(directory / "state", ignore_errors=True)
+        return stored
+
+
+def _counted(
+    directory: Path,
+    tokenizer: Tokenizer,
+    settings: CountSettings,
+    reading: Any,
+    mesh: Mesh,
+    save_every: int,
+    say: Callable[[str], None],
+) -> StoredCounts:
+    """The counts, from the beginning or from what is saved in the folder."""
+    from jaxpe.data._batches import empty_batch, token_batches
+
     batches = contextlib.closing(iter(token_batches(reading, tokenizer, length=settings.length)))
     config = _config(settings, reading, mesh)
     with batches as stream, Checkpoints(directory / "state", config=config) as checkpoints:
         found = checkpoints.restore(abstract_state(settings, mesh), stream)
         state, step = found if found else (zero_state(settings, mesh), 0)
+        refuse_differences({"step": step})
         if found:
+            agreed(lambda: _check_place(stream.get_state(), state, reading, directory))
             say(f"going on from step {step:,}")
         feed = _Feed(stream, empty_batch(reading, length=settings.length))
         adder = batch_adder(settings, mesh)
         while not _all_read(feed, settings, say):
             if feed.began:
-                _save(checkpoints, step, state, stream)
+                checkpoints.save(step, state, stream)
             state, step = _add(state, step, feed, adder, save_every)
     table, nulls, documents = total(state, settings, mesh)
     del state
-    read = _counted(shards, from_all(feed.place))
-    stored = StoredCounts(table, nulls, documents, settings, tokenizer.tokens, read, text_field)
+    read = _shards_read(reading.shards, from_all(feed.place))
     if not table.any():
         what = "tokens" if documents else "documents"
-        raise InputError(f"no {what} in {len(shards)} shards; pass files with text")
-    if part == 0:
-        write_counts(stored, directory)
-    from_all("written")
-    _forget_state(directory)
-    return stored
+        raise InputError(f"no {what} in {len(reading.shards)} shards; pass files with text")
+    return StoredCounts(
+        table, nulls, documents, settings, tokenizer.tokens, read, reading.text_field
+    )
 
 
-def _forget_state(directory: Path) -> None:
+def _refuse_differences(settings: CountSettings, reading: Any, mesh: Mesh, save_every: int) -> None:
+    """Processes that read other shards, or count them otherwise, would make one wrong count."""
+    refuse_differences({f"version of {name}": found for name, found in _versions().items()})
+    identities = [shard.identity for shard in reading.shards]
+    facts = {**_options(settings, reading, mesh), "save_every": save_every, "shards": identities}
+    facts["vocabulary"] = facts.pop("checksum")
+    refuse_differences(facts)
+
+
+def _versions() -> dict[str, Any]:
+    """Of what decides which tokens a text has and how they are counted."""
+    tokenizers = sys.modules.get("tokenizers")  # where it was needed
+    return {
+        "jaxpe": jaxpe.__version__,
+        "jax": jax.__version__,
+        "Unicode": unicodedata.unidata_version,
+        "tokenizers": getattr(tokenizers, "__version__", None),
+    }
+
+
+def _refuse_other_folders(directory: Path) -> None:
+    """All processes must see the folder that the first one writes into."""
+    if jax.process_count() == 1:
+        return
+    mark = directory / f".seen-{from_all(secrets.token_hex(8))[0]}"
+    agreed(lambda: None if jax.process_index() else mark.touch())
+    seen = from_all(mark.exists())
     if jax.process_index() == 0:
-        shutil.rmtree(directory / "state", ignore_errors=True)
+        mark.unlink(missing_ok=True)
+    if not all(seen):
+        process = seen.index(False)
+        raise InputError(
+            f"{directory} of process {process} is not that of process 0; pass a folder that all "
+            "processes see"
+        )
 
 
 class _Feed:
@@ -194,14 +252,14 @@ def _all_read(feed: _Feed, settings: CountSettings, say: Callable[[str], None]) 
     Raises:
         InputError: one of them could not, or there are more than an int32 counts.
     """
-    about = {name: getattr(feed, name) for name in ("place", "finished", "problem", "read")}
-    everyone = from_all(about)
+    about: dict[str, Any] = {name: getattr(feed, name) for name in ("finished", "problem", "read")}
+    everyone = from_all({**about, "documents": sum(feed.place["documents"])})
     for problem in filter(None, (one["problem"] for one in everyone)):
         raise InputError(
             f"{problem}. What was counted is kept: mend it and run the same again, or start anew "
             "in another folder with --skip-unreadable, which leaves out shards that cannot be read"
         )
-    documents = sum(sum(one["place"]["documents"]) for one in everyone)
+    documents = sum(one["documents"] for one in everyone)
     if documents * settings.widest > INT32_MAX:
         raise InputError(
             f"{documents:,} documents in bins of up to {settings.widest:,} positions may exceed "
@@ -213,22 +271,17 @@ def _all_read(feed: _Feed, settings: CountSettings, say: Callable[[str], None]) 
     return all(one["finished"] for one in everyone)
 
 
-def _save(checkpoints: Checkpoints, step: int, state: CountState, stream: Any) -> None:
-    try:
-        checkpoints.save(step, state, stream)
-    except (OSError, ValueError) as error:  # the latter from the writer of arrays
-        raise InputError(
-            f"cannot save into {checkpoints.directory} ({str(error).splitlines()[-1]}): make "
-            "room and run the same again; what was saved before is kept"
-        ) from error
-
-
 def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
-    """What a state depends on, beyond the documents."""
+    """What a state depends on, beyond the documents, whose content is checked where it is read."""
+    names = {f"shard {number}": shard.name for number, shard in enumerate(reading.shards)}
+    return {**_options(settings, reading, mesh), "shards": len(reading.shards), **names}
+
+
+def _options(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
     return {
         **settings.to_json(),
-        "shards": len(reading.shards),  # which they are is checked where they are read
         "batch_size": reading.batch_size,
+        "skip_unreadable": reading.skip_unreadable,
         "processes": reading.parts,
         "text_field": reading.text_field,
         "mesh": dict(mesh.shape),
@@ -236,38 +289,92 @@ def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]
 
 
 def _same(
-    stored: StoredCounts,
-    settings: CountSettings,
-    shards: Sequence[Shard],
-    text_field: str | None,
-    directory: Path,
+    stored: StoredCounts, settings: CountSettings, reading: Any, directory: Path
 ) -> StoredCounts:
     """Counts that are there already, refused where they are not those that are asked for."""
     found = differences(stored.settings, settings)
-    if [shard.identity for shard in stored.shards] != [shard.identity for shard in shards]:
-        found.append("the shards differ")
-    if stored.text_field != text_field:
-        found.append(f"text_field is {stored.text_field} and {text_field}")
+    if stored.text_field != reading.text_field:
+        found.append(f"text_field is {stored.text_field} and {reading.text_field}")
+    if not found and jax.process_index() == 0:  # which hashes the shards for all
+        found += _other_shards(stored.shards, reading.shards)
     if found:
         raise InputError(f"{directory} holds other counts: {'; '.join(found)}; pass another folder")
     return stored
 
 
-def _counted(shards: Sequence[Shard], places: Sequence[dict[str, Any]]) -> tuple[CountedShard, ...]:
+def _other_shards(stored: Sequence[CountedShard], shards: Sequence[Shard]) -> list[str]:
+    """The first shard that is not the one that was counted, or left out, in words."""
+    if len(stored) != len(shards):
+        return [f"shards are {len(stored)} and {len(shards)}"]
+    for number, (was, now) in enumerate(zip(stored, shards, strict=True)):
+        if was.unreadable is None:
+            same = was.bytes == now.bytes and was.digest == now.digest()
+        else:
+            same = (was.name, was.bytes) == (now.name, now.bytes)
+        if not same:
+            names = f"{was.identity}, and {now.name}, {now.bytes:,} bytes"
+            return [f"shard {number} is {names}, of another content"]
+    return []
+
+
+def _shards_read(
+    shards: Sequence[Shard], places: Sequence[dict[str, Any]]
+) -> tuple[CountedShard, ...]:
     """What became of each shard, from what the processes read."""
     unreadable: dict[str, str] = {}
     for place in places:
         unreadable |= place["unreadable"]
     documents = np.sum([place["documents"] for place in places], axis=0, dtype=int)
-    return tuple(
-        CountedShard(shard.identity, int(number), unreadable.get(str(index)))
-        for index, (shard, number) in enumerate(zip(shards, documents, strict=True))
-    )
+    counted = []
+    for number, shard in enumerate(shards):
+        why = unreadable.get(str(number))
+        digests = {place["digests"][number] for place in places} - {""}
+        if len(digests) > 1:
+            raise InputError(
+                f"{shard.path} is not the same for all processes, or changed while it was counted; "
+                "start anew in another folder"
+            )
+        digest = "" if why is not None else digests.pop()
+        counted.append(CountedShard(shard.name, shard.bytes, digest, int(documents[number]), why))
+    return tuple(counted)
+
+
+class _Place(NamedTuple):
+    """Where a process is in the documents; one item of a list for every shard."""
+
+    shard: int
+    checksum: int
+    documents: list[int]
+    digests: list[str]
+    unreadable: dict[str, str]
+
+
+def _check_place(values: Any, state: CountState, reading: Any, directory: Path) -> None:
+    """Refuse a place in the documents that is not one, or not where the counts end."""
+    own = [part for part in state.documents.addressable_shards if part.replica_id == 0]
+    counted, shards = sum(int(part.data.sum()) for part in own), len(reading.shards)
+    try:
+        place = from_json(_Place, values, place="the place")
+        fine = (
+            len(place.documents) == len(place.digests) == shards
+            and 0 <= place.shard < max(1, shards)
+            and all(0 <= number <= counted for number in place.documents)
+            and sum(place.documents) == counted
+            and place.unreadable.keys() <= {str(number) for number in range(shards)}
+        )
+        check(fine, f"{counted:,} documents were counted, and the place is not after them")
+    except InputError as error:
+        raise InputError(
+            f"{directory / 'state'} was changed: {error}; start anew in another folder"
+        ) from error
 
 
 def _check(batch_size: int, save_every: int, mesh: Mesh) -> None:
     own = mesh.shape[DOCUMENTS] // jax.process_count()
-    if batch_size < 1 or batch_size % own:
-        raise InputError(f"batch_size is {batch_size}; pass a multiple of {own}, at least 1")
-    if save_every < 1:
-        raise InputError(f"save_every is {save_every}; pass at least 1")
+    if not 1 <= batch_size <= INT32_MAX or batch_size % own:
+        raise InputError(
+            f"batch_size is {in_short(batch_size)}; pass a multiple of {own}, at least 1 and at "
+            f"most {INT32_MAX:,}"
+        )
+    if not 1 <= save_every <= INT32_MAX:
+        raise InputError(f"save_every is {in_short(save_every)}; pass 1 to {INT32_MAX:,}")

@@ -2,13 +2,13 @@
 
 import itertools
 import zlib
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jaxpe._errors import InputError
 from jaxpe.data import Tokenizer
 
 CELL_BYTES = 4  # int32
+INT32_MAX = 2**31 - 1  # of a count; of positions and tables, which is beyond any memory
 
 
 class CountSettings(NamedTuple):
@@ -59,15 +59,6 @@ class CountSettings(NamedTuple):
             for name, value in self._asdict().items()
         }
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "CountSettings":
-        """From plain values."""
-        plain: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
-        return cls(**plain)
-
 
 def count_settings(
     tokenizer: Tokenizer,
@@ -104,23 +95,9 @@ def count_settings(
     >>> settings.rows, settings.vocab_size, settings.null_folds
     (32, 256, 4)
     """
-    added = len(tokenizer.prefix) + len(tokenizer.suffix)
-    _check(length >= max(2, added + 1), f"length is {length}", f"at least {max(2, added + 1)}")
-    # A jackknife leaves out one fold, and the others are halved.
-    _check(folds >= 4 and folds % 2 == 0, f"folds is {folds}", "an even number, at least 4")
-    null_folds = (2 if folds % 4 else 4) if null_folds is None else null_folds
-    _check(nulls == 0 or nulls >= 2, f"nulls is {nulls}", "0 for none, or at least 2")
-    _check(
-        null_folds >= 2 and null_folds % 2 == 0 and folds % null_folds == 0,
-        f"null_folds is {null_folds}",
-        f"an even divisor of folds, which is {folds}",
-    )
-    _check(0 <= seed < 2**32, f"seed is {seed}", "a number in [0, 2**32)")
-    if edges is not None:
-        ascend = all(a < b for a, b in itertools.pairwise(edges))
-        ends = (edges[0], edges[-1]) if edges else None
-        _check(ascend and ends == (0, length), f"edges are {edges}", f"0, ascending to {length}")
-    return CountSettings(
+    least = max(2, 1 + len(tokenizer.prefix) + len(tokenizer.suffix))
+    _check(length >= least, f"length is {in_short(length)}", f"at least {least}")
+    settings = CountSettings(
         tokenizer.name,
         tokenizer.checksum,
         length,
@@ -129,10 +106,53 @@ def count_settings(
         tokenizer.exclude,
         folds,
         nulls,
-        null_folds,
+        (2 if folds % 4 else 4) if null_folds is None else null_folds,
         seed,
         group_field,
     )
+    check_settings(settings)
+    return settings
+
+
+def check_settings(settings: CountSettings) -> None:
+    """Refuse settings out of range, made by hand or read from a file.
+
+    Raises:
+        InputError: a setting out of range.
+
+    >>> from jaxpe.data import open_tokenizer
+    >>> settings = count_settings(open_tokenizer("bytes"), length=32)
+    >>> check_settings(settings._replace(folds=3))
+    Traceback (most recent call last):
+    jaxpe._errors.InputError: folds is 3; pass an even number, at least 4
+    """
+    length, edges, folds, nulls = settings.length, settings.edges, settings.folds, settings.nulls
+    for name in ("length", "folds", "nulls", "null_folds", "vocab_size"):
+        value = getattr(settings, name)
+        _check(abs(value) <= INT32_MAX, f"{name} is {in_short(value)}", f"at most {INT32_MAX:,}")
+    _check(length >= 2, f"length is {length}", "at least 2")
+    # A jackknife leaves out one fold, and the others are halved.
+    _check(folds >= 4 and folds % 2 == 0, f"folds is {folds}", "an even number, at least 4")
+    _check(nulls == 0 or nulls >= 2, f"nulls is {nulls}", "0 for none, or at least 2")
+    _check(
+        settings.null_folds >= 2 and settings.null_folds % 2 == 0 == folds % settings.null_folds,
+        f"null_folds is {settings.null_folds}",
+        f"an even divisor of folds, which is {folds}",
+    )
+    _check(
+        0 <= settings.seed < 2**32, f"seed is {in_short(settings.seed)}", "a number in [0, 2**32)"
+    )
+    _check(settings.vocab_size >= 1, f"vocab_size is {settings.vocab_size}", "at least 1")
+    inside = all(0 <= token < settings.vocab_size for token in settings.exclude)
+    _check(inside, f"exclude is {in_short(settings.exclude)}", f"ids in [0, {settings.vocab_size})")
+    if edges is not None:
+        ascend = all(a < b for a, b in itertools.pairwise(edges))
+        ends = (edges[0], edges[-1]) if edges else None
+        _check(
+            ascend and ends == (0, length),
+            f"edges are {in_short(edges)}",
+            f"0, ascending to {length}",
+        )
 
 
 def _check(fine: bool, found: str, wanted: str) -> None:
@@ -143,12 +163,14 @@ def _check(fine: bool, found: str, wanted: str) -> None:
 def differences(one: CountSettings, other: CountSettings) -> list[str]:
     """The settings that two counts do not share, in words."""
     return [
-        f"{name} is {_short(a)} and {_short(b)}"
+        f"{name} is {in_short(a)} and {in_short(b)}"
         for name, a, b in zip(CountSettings._fields, one, other, strict=True)
         if a != b
     ]
 
 
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:40]}... (CRC-32 {zlib.crc32(text.encode()):08x})"
+def in_short(value: Any) -> str:
+    """A value in an error message: its beginning, and what tells it from others."""
+    text = str(value) if str(value).isprintable() else ascii(value)
+    short = f"{text[:40]}... (CRC-32 {zlib.crc32(text.encode(errors='surrogatepass')):08x})"
+    return text if len(text) <= 60 else short

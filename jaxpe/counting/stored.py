@@ -1,65 +1,41 @@
 """Counts on disk, to be added to and reported on; written whole or not at all."""
 
-import contextlib
+import hashlib
 import json
 import os
-import zlib
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, Int32
 
 from jaxpe._errors import InputError
-from jaxpe.counting.settings import CountSettings, differences
-from jaxpe.geometry import PositionCounts
+from jaxpe._folders import write_whole, writing
+from jaxpe._json import from_json, read_json
+from jaxpe._memory import check_bytes
+from jaxpe.counting.base import CountedShard, StoredCounts
+from jaxpe.counting.checking import check, check_about, check_tables
+from jaxpe.counting.settings import CountSettings, in_short
+from jaxpe.counting.tables import READING_BYTES, Tables, read_tables, write_tables
 
-_COUNTS, _ABOUT = "counts.npz", "counts.json"
-_FORMAT = 1
-INT32_MAX = 2**31 - 1
+_TABLES, _ABOUT = "counts.npz", "counts.json"
+_FORMAT = 2
 _CHUNK = 2**20
+_REMEDY = "pass a folder that jaxpe count wrote, or count again"
 
 
-class CountedShard(NamedTuple):
-    """A shard and how many of its documents were counted, or why it was left out."""
+class _About(NamedTuple):
+    """What stands beside the tables: `tables` is a hash of their file, `seal` of all the rest."""
 
-    identity: str
-    documents: int
-    unreadable: str | None = None
-
-
-class StoredCounts(NamedTuple):
-    """Counts of a corpus with all that is needed to add to them and to report on them.
-
-    - `table`: int32 `[folds, rows, vocab]`.
-    - `nulls`: int32 `[nulls, null_folds, rows, vocab]`, positions shuffled inside documents.
-    - `documents`: how many were counted.
-    - `settings`: how it was counted.
-    - `tokens`: the text of each id.
-    - `shards`: what was read.
-    - `text_field`: the column or key that held the text.
-    """
-
-    table: Int32[np.ndarray, "folds rows vocab"]
-    nulls: Int32[np.ndarray, "nulls null_folds rows vocab"]
+    format: int
     documents: int
     settings: CountSettings
-    tokens: list[str]
+    text_field: str | None
     shards: tuple[CountedShard, ...]
-    text_field: str | None = None
-
-    @property
-    def counts(self) -> PositionCounts:
-        """The counts in folds, for the geometry."""
-        zero = jnp.zeros((), jnp.int32)
-        return PositionCounts(jnp.asarray(self.table), jnp.int32(self.documents), zero)
-
-    @property
-    def unreadable(self) -> list[CountedShard]:
-        """The shards that were left out."""
-        return [shard for shard in self.shards if shard.unreadable is not None]
+    tokens: list[str]
+    tables: str
+    seal: str
 
 
 def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Path:
@@ -68,7 +44,8 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
     Cells that hold nothing take no room: most are empty where positions and words are many.
 
     Raises:
-        InputError: no room or no permission; what was there before is still there.
+        InputError: no room or no permission, and what was there before is still there; or numbers
+            that contradict each other.
 
     >>> import tempfile
     >>> from jaxpe.counting import count_settings
@@ -77,20 +54,23 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
     >>> settings = count_settings(words, length=2, folds=4, nulls=0)
     >>> table = np.ones((4, 2, 2), np.int32)
     >>> nulls = np.zeros((0, 4, 2, 2), np.int32)
-    >>> stored = StoredCounts(table, nulls, 8, settings, words.tokens, ())
+    >>> shards = (CountedShard("a.txt", 40, "5f" * 16, 8),)
+    >>> stored = StoredCounts(table, nulls, 8, settings, words.tokens, shards)
     >>> folder = write_counts(stored, tempfile.mkdtemp())
     >>> read_counts(folder).counts.documents.item()
     8
     """
     directory = Path(directory)
-    tables = {f"fold_{i}": table for i, table in enumerate(stored.table)}
-    for number, null in enumerate(stored.nulls):
-        tables |= {f"null_{number}_fold_{i}": table for i, table in enumerate(null)}
-    with _writing(directory, _COUNTS) as part:
-        with open(part, "wb") as file:
-            arrays: dict[str, Any] = _sparse(tables)
-            np.savez_compressed(file, **arrays)
-        checksum = _checksum(part)
+    try:
+        check_about(stored)
+        check_tables(stored)
+    except InputError as error:
+        raise InputError(
+            f"these counts contradict each other: {error}; count again, in another folder"
+        ) from error
+    with writing(directory / _TABLES) as part:
+        write_tables(part, _named(stored))
+        tables = _hash_of_file(part)
     about = {
         "format": _FORMAT,
         "documents": stored.documents,
@@ -98,10 +78,10 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
         "text_field": stored.text_field,
         "shards": [shard._asdict() for shard in stored.shards],
         "tokens": stored.tokens,
-        "checksum": checksum,
+        "tables": tables,
     }
-    with _writing(directory, _ABOUT) as part:
-        part.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    sealed = {**about, "seal": _seal(about)}
+    write_whole(directory / _ABOUT, json.dumps(sealed, indent=1) + "\n")
     return directory
 
 
@@ -109,40 +89,32 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
     """Counts that `write_counts` wrote.
 
     Raises:
-        InputError: none there, not whole, or of another version.
+        InputError: none there, not whole, changed, of another version, more than memory holds, or
+            numbers that contradict each other.
 
     >>> import tempfile
-    >>> read_counts(tempfile.mkdtemp())  # doctest: +ELLIPSIS
+    >>> read_counts(tempfile.mkdtemp())
     Traceback (most recent call last):
-    jaxpe._errors.InputError: ... holds no counts ...; pass a folder that jaxpe count wrote
+    jaxpe._errors.InputError: .../counts.json cannot be read: No such file ...; pass a folder ...
     """
     directory = Path(directory)
-    about = _about(directory)
-    settings = about["settings"]
-    shape = settings.rows, settings.vocab_size
-    try:
-        if _checksum(directory / _COUNTS) != about["checksum"]:
-            raise ValueError("its checksum is not that of counts.json")
-        with np.load(directory / _COUNTS) as file:
-            tokens = [_dense(file, f"fold_{i}", shape) for i in range(settings.folds)]
-            nulls = [
-                _dense(file, f"null_{number}_fold_{i}", shape)
-                for number in range(settings.nulls)
-                for i in range(settings.null_folds)
-            ]
-    except (OSError, ValueError, KeyError, zlib.error) as error:
+    values = read_json(directory / _ABOUT, remedy=_REMEDY)
+    if values.get("format") != _FORMAT:
         raise InputError(
-            f"{directory / _COUNTS} cannot be read: {error}; count again, or copy it again"
-        ) from error
-    return StoredCounts(
-        np.stack(tokens),
-        np.reshape(nulls, (settings.nulls, settings.null_folds, *shape)).astype(np.int32),
-        about["documents"],
-        settings,
-        about["tokens"],
-        about["shards"],
-        about.get("text_field"),
-    )
+            f"{directory} holds counts of format {in_short(values.get('format'))}, not {_FORMAT}; "
+            f"{_REMEDY}"
+        )
+    try:
+        about = from_json(_About, values, place=_ABOUT)
+        sealed = {name: value for name, value in values.items() if name != "seal"}
+        check(_seal(sealed) == about.seal, f"the seal of {_ABOUT} is not of its values")
+        stored = _empty(about)
+        _check_file(directory / _TABLES, about.tables)
+        read_tables(directory / _TABLES, _named(stored))
+        check_tables(stored)
+    except InputError as error:
+        raise InputError(f"{directory} holds no counts: {error}; {_REMEDY}") from error
+    return stored
 
 
 def is_counted(directory: str | os.PathLike[str]) -> bool:
@@ -152,133 +124,55 @@ def is_counted(directory: str | os.PathLike[str]) -> bool:
     >>> is_counted(tempfile.mkdtemp())
     False
     """
-    return (Path(directory) / _ABOUT).is_file()
+    return (Path(directory) / _ABOUT).exists()
 
 
-def merge_counts(parts: Sequence[StoredCounts], *, names: Sequence[str] = ()) -> StoredCounts:
-    """The counts of disjoint sets of documents as one.
-
-    Args:
-        parts: counts of like settings.
-        names: what error messages call them.
-
-    Raises:
-        InputError: another tokenizer or setting, a shard that two of them counted, or more
-            documents than int32 holds.
-
-    >>> from jaxpe.counting import count_settings
-    >>> from jaxpe.data import open_tokenizer
-    >>> words = open_tokenizer(vocabulary=["to", "be"])
-    >>> settings = count_settings(words, length=2, folds=4, nulls=0)
-    >>> table = np.ones((4, 2, 2), np.int32)
-    >>> nulls = np.zeros((0, 4, 2, 2), np.int32)
-    >>> shards = [(CountedShard(name, 8),) for name in ("a", "b")]
-    >>> parts = [StoredCounts(table, nulls, 8, settings, words.tokens, read) for read in shards]
-    >>> merge_counts(parts).counts.per_position[0].tolist()
-    [4, 4]
-    """
-    names = list(names) or [f"part {number}" for number in range(len(parts))]
-    if len(parts) < 2:
-        raise InputError(f"{len(parts)} counts; pass at least two to merge")
-    first, *others = parts
-    for part, name in zip(others, names[1:], strict=True):
-        found = differences(first.settings, part.settings)
-        if not found and first.tokens != part.tokens:
-            found = ["the vocabularies differ"]
-        if found:
-            raise InputError(
-                f"{names[0]} and {name} were counted differently: {'; '.join(found)}; count both "
-                "with the same tokenizer and settings"
-            )
-    _refuse_twice(parts, names)
-    documents, most = sum(part.documents for part in parts), INT32_MAX // first.settings.widest
-    if documents > most:
-        raise InputError(f"{documents:,} documents; these counts hold at most {most:,}")
-    table, nulls = first.table.copy(), first.nulls.copy()
-    for part in others:
-        table += part.table
-        nulls += part.nulls
-    return first._replace(
-        table=table,
-        nulls=nulls,
-        documents=documents,
-        shards=tuple(shard for part in parts for shard in part.shards),
+def _empty(about: _About) -> StoredCounts:
+    """The counts with tables of zeros, once it is sure that there is room for them."""
+    settings, shape = about.settings, (about.settings.rows, about.settings.vocab_size)
+    empty = StoredCounts(
+        np.zeros((0, 0, 0), np.int32),
+        np.zeros((0, 0, 0, 0), np.int32),
+        about.documents,
+        settings,
+        about.tokens,
+        about.shards,
+        about.text_field,
+    )
+    check_about(empty)
+    needed = settings.bytes + READING_BYTES * settings.rows * settings.vocab_size
+    check_bytes(needed, what="their table", remedy="read them where there is more memory")
+    return empty._replace(
+        table=np.zeros((settings.folds, *shape), np.int32),
+        nulls=np.zeros((settings.nulls, settings.null_folds, *shape), np.int32),
     )
 
 
-def _refuse_twice(parts: Sequence[StoredCounts], names: Sequence[str]) -> None:
-    """No shard may count in two parts; one that was left out in one may count in the other."""
-    seen: dict[str, str] = {}
-    for part, name in zip(parts, names, strict=True):
-        counted = {shard.identity for shard in part.shards if shard.documents}
-        for identity in sorted(counted & seen.keys()):
-            raise InputError(
-                f"{identity} is counted in {seen[identity]} and in {name}; leave one of them out"
-            )
-        seen |= dict.fromkeys(counted, name)
+def _named(stored: StoredCounts) -> Tables:
+    """Each table under its name in the file."""
+    tables = {f"fold_{fold}": table for fold, table in enumerate(stored.table)}
+    for number, null in enumerate(stored.nulls):
+        tables |= {f"null_{number}_fold_{fold}": table for fold, table in enumerate(null)}
+    return tables
 
 
-def _sparse(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Of each table the steps between cells that hold something, and what they hold."""
-    arrays = {}
-    for name, table in tables.items():
-        flat = np.asarray(table).reshape(-1)
-        cells = np.flatnonzero(flat)
-        values = flat[cells]
-        smallest = np.min_scalar_type(values.max(initial=0))
-        steps = np.diff(cells, prepend=0)
-        arrays[f"{name}_steps"] = steps.astype(np.min_scalar_type(steps.max(initial=0)))
-        arrays[f"{name}_counts"] = values.astype(smallest)
-    return arrays
+def _seal(about: Mapping[str, Any]) -> str:
+    """A hash of values however their JSON is laid out."""
+    text = json.dumps(about, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _dense(file: Any, name: str, shape: tuple[int, int]) -> Int[np.ndarray, "rows vocab"]:
-    table = np.zeros(shape[0] * shape[1], np.int32)
-    table[np.cumsum(file[f"{name}_steps"], dtype=np.int64)] = file[f"{name}_counts"]
-    return table.reshape(shape)
-
-
-def _about(directory: Path) -> dict[str, Any]:
+def _check_file(path: Path, known: str) -> None:
     try:
-        about = json.loads((directory / _ABOUT).read_text(encoding="utf-8"))
-        if about["format"] != _FORMAT:
-            raise InputError(
-                f"{directory} holds counts of format {about['format']}, not {_FORMAT}; count again"
-            )
-        settings = CountSettings.from_json(about["settings"])
-        shards = tuple(CountedShard(**shard) for shard in about["shards"])
-        return about | {"settings": settings, "shards": shards}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{directory} holds no counts ({error}); pass a folder that jaxpe count wrote"
-        ) from error
+        check(stat.S_ISREG(os.stat(path).st_mode), f"{path.name} is not a regular file")
+        check(_hash_of_file(path) == known, f"{path.name} is not what {_ABOUT} stands for")
+    except OSError as error:
+        raise InputError(f"{path.name} cannot be read: {error.strerror or error}") from error
 
 
-def _checksum(path: Path) -> str:
-    checksum = 0
+def _hash_of_file(path: Path) -> str:
+    found = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):
-            checksum = zlib.crc32(chunk, checksum)
-    return f"{checksum:08x}"
-
-
-@contextlib.contextmanager
-def _writing(directory: Path, name: str) -> Iterator[Path]:
-    """A file that takes its name only once it is whole and on the disk."""
-    part = directory / f".{name}.part"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        yield part
-        with open(part, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, directory / name)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {name} into {directory} ({error.strerror or error}): make room, or pass "
-            "a folder that you may write to"
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+            found.update(chunk)
+    return found.hexdigest()

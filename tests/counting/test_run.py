@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zlib
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import jaxpe
+from jaxpe import _checkpoints
 from jaxpe._checkpoints import Checkpoints
 from jaxpe._errors import InputError
 from jaxpe.counting import (
@@ -25,6 +27,7 @@ from jaxpe.counting import (
     read_counts,
     run,
 )
+from jaxpe.counting.state import abstract_state
 from jaxpe.data import Shard, find_shards, open_tokenizer
 from tests.counting.test_stored import equal
 
@@ -132,7 +135,7 @@ def test_null_counts_are_those_of_documents_shuffled_by_hand(with_nulls, whole):
 def test_batches_and_saves_change_nothing(shards, counted, tmp_path, batch_size, save_every):
     count(shards, tmp_path, batch_size=batch_size, save_every=save_every)
     assert same_files(tmp_path, counted)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", *sorted(FILES)]
 
 
 def test_the_cut_into_shards_and_their_order_change_nothing(counted, tmp_path):
@@ -208,12 +211,95 @@ def half_done(shards, tmp_path, pull_the_plug, monkeypatch):
         ({"batch_size": 2}, "setting batch_size was 4 and now is 2; pass another directory"),
         ({"settings": FEW._replace(seed=1)}, "setting seed was 0 and now is 1"),
         ({"settings": FEW._replace(length=13)}, "setting length was 12 and now is 13"),
-        ({"text_field": "x"}, "setting text_field was None and now is x"),
+        ({"skip_unreadable": True}, "setting skip_unreadable was False and now is True"),
     ],
 )
 def test_other_settings_do_not_go_on(shards, half_done, options, message):
     with pytest.raises(InputError, match=message):
         count(shards, half_done, **{"batch_size": 4, **options})
+
+
+def resealed(state, change):
+    """Every checkpoint with other content, by one who knows how it is sealed."""
+    for step in state.iterdir():
+        change(step)
+        seal = json.loads((step / "seal.json").read_text())
+        seal["files"] = _checkpoints._checksums(step)
+        del seal["checksum"]
+        seal["checksum"] = _checkpoints._checksum(seal)
+        (step / "seal.json").write_text(json.dumps(seal))
+
+
+def place(**changes):
+    def change(step):
+        (path,) = (step / "data").glob("process_0*")
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+PLACES = {
+    "shard beyond": {"shard": 3},
+    "negative shard": {"shard": -1},
+    "shard of text": {"shard": "0"},
+    "endless shard": {"shard": 10**400},
+    "fewer documents": {"documents": [8, 0, 0]},
+    "more documents": {"documents": [45, 0, 25]},
+    "negative documents": {"documents": [45, 0, -5]},
+    "documents of nothing": {"documents": None},
+    "documents of no shard": {"documents": [40]},
+    "no digests": {"digests": []},
+    "digests of numbers": {"digests": [1, 2, 3]},
+    "left out beyond": {"unreadable": {"3": "x"}},
+    "left out without a reason": {"unreadable": {"0": None}},
+    "checksum of text": {"checksum": "x"},
+    "unknown": {"x": 1},
+}
+
+
+@pytest.mark.parametrize("changes", PLACES.values(), ids=PLACES.keys())
+def test_a_crafted_place_is_refused(shards, half_done, changes):
+    resealed(half_done / "state", place(**changes))
+    with pytest.raises(InputError, match=r"state was changed: .*; start anew") as caught:
+        count(shards, half_done, batch_size=4)
+    assert len(str(caught.value).splitlines()) == 1
+    assert not is_counted(half_done)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"checksum": 1}, r"a\.txt: its first \d+ documents are not those that were counted"),
+        ({"digests": ["0" * 32, "", ""], "shard": 1}, r"a\.txt was counted and has changed since"),
+    ],
+)
+def test_a_crafted_place_of_other_documents_is_refused(shards, half_done, changes, message):
+    resealed(half_done / "state", place(**changes))
+    with pytest.raises(InputError, match=message):
+        count(shards, half_done, batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [(-1, "a count is -.*, not at least 0"), (9, "row 0 holds .* tokens, more than the 70")],
+)
+def test_crafted_counts_are_refused(shards, half_done, tmp_path, factor, message):
+    state = half_done / "state"
+
+    def change(step):
+        config = json.loads((step / "seal.json").read_text())["config"]
+        like = abstract_state(FEW, count_mesh())
+        with Checkpoints(state, config=config, read_only=True) as old:
+            arrays, number = old.restore(like)
+        with Checkpoints(tmp_path / step.name, config=config) as new:
+            new.save(number, arrays._replace(tokens=factor * arrays.tokens))
+        shutil.rmtree(step / "state")
+        shutil.copytree(tmp_path / step.name / str(number) / "state", step / "state")
+
+    resealed(state, change)
+    with pytest.raises(InputError, match=message):
+        count(shards, half_done, batch_size=4)
+    assert not is_counted(half_done)
 
 
 def test_other_shards_do_not_go_on(shards, half_done, tmp_path):
@@ -223,10 +309,13 @@ def test_other_shards_do_not_go_on(shards, half_done, tmp_path):
 
     (tmp_path / "d.txt").write_text("new")
     (new,) = find_shards([tmp_path / "d.txt"])
-    refused([*shards, new], "setting shards was 3 and now is 4; pass another directory")
-    refused(shards[:2], "setting shards was 3 and now is 2")
-    message = r"c\.txt: its first \d+ documents are not those that were counted; put back what"
-    refused(shards[::-1], message)
+    refused([*shards, new], r"setting shard 3 was absent and now is d\.txt; pass another directory")
+    refused(shards[:2], r"setting shard 2 was c\.txt and now is absent")
+    refused(shards[::-1], r"setting shard 0 was a\.txt and now is c\.txt")
+    (tmp_path / "a.txt").write_text("another\n" * 45)
+    other = find_shards([tmp_path / "a.txt"])
+    message = r"a\.txt: its first \d+ documents are not those that were counted; put back what"
+    refused([*other, *shards[1:]], message)
 
 
 def test_a_shard_read_to_its_end_must_stay(shards, tmp_path, pull_the_plug, monkeypatch):
@@ -236,7 +325,7 @@ def test_a_shard_read_to_its_end_must_stay(shards, tmp_path, pull_the_plug, monk
     monkeypatch.undo()
     (tmp_path / "a.txt").write_text("edited")
     changed = [*find_shards([tmp_path / "a.txt"]), *shards[1:]]
-    with pytest.raises(InputError, match=r"a\.txt was counted and has changed since \(a\.txt, "):
+    with pytest.raises(InputError, match=r"a\.txt was counted and has changed since"):
         count(changed, tmp_path / "counts", batch_size=4)
 
 
@@ -301,7 +390,7 @@ def test_a_finished_folder_is_what_it_is(shards, counted):
     assert equal(stored, read_counts(counted))
     with pytest.raises(InputError, match="holds other counts: seed is 0 and 1; pass another"):
         count(shards, counted, settings=FEW._replace(seed=1))
-    with pytest.raises(InputError, match="holds other counts: the shards differ"):
+    with pytest.raises(InputError, match="holds other counts: shards are 3 and 1"):
         count(shards[:1], counted)
     with pytest.raises(InputError, match="holds other counts: text_field is None and x"):
         count(shards, counted, text_field="x")
@@ -311,7 +400,7 @@ def test_a_finished_folder_is_what_it_is(shards, counted):
 def test_what_does_not_fit_is_refused_before_anything_is_written(shards, tmp_path, monkeypatch):
     big = FEW._replace(length=10**6)
     assert needed_bytes(big) > 2 * 4 * 4 * 10**6 * 256
-    with pytest.raises(InputError, match=r"need 12\.8 GB of memory and there are 1\.0 GB: 4 t"):
+    with pytest.raises(InputError, match=r"need 14\.0 GB of memory and there are 1\.0 GB: 4 t"):
         count(shards, tmp_path / "counts", settings=big, memory=10**9)
     with pytest.raises(InputError, match=r"there are 0\.0 GB"):
         check_memory(FEW, limit=0)
@@ -333,7 +422,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(shards, tmp_pat
     [
         ({"batch_size": 0}, "batch_size is 0; pass a multiple of 1, at least 1"),
         ({"batch_size": -4}, "batch_size is -4"),
-        ({"save_every": 0}, "save_every is 0; pass at least 1"),
+        ({"save_every": 0}, "save_every is 0; pass 1 to"),
     ],
 )
 def test_options_out_of_range(shards, tmp_path, options, message):
@@ -393,7 +482,7 @@ def test_a_full_disk_is_told(shards, tmp_path, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Checkpoints, "save", full)
+    monkeypatch.setattr(Checkpoints, "_seal", full)
     with pytest.raises(InputError, match=r"cannot save into .*state .*No space left.*make room"):
         count(shards, tmp_path, batch_size=4, save_every=1)
 

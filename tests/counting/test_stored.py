@@ -1,8 +1,10 @@
 """Counts on disk: back to the bit, whole or not at all; merged where they are alike."""
 
 import errno
+import hashlib
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +26,32 @@ WORDS = open_tokenizer(vocabulary=["to", "be", "or", "not", "naï\n\u2028"])
 SETTINGS = count_settings(WORDS, length=3, folds=4, nulls=2)
 
 
-def stored(*, shard="a.txt", settings=SETTINGS, seed=0, documents=9, unreadable=None):
+def digest(content):
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+def counted(shard="a.txt", documents=9, *, unreadable=None):
+    own, found = (0, "") if unreadable else (documents, digest(shard))
+    return CountedShard(shard, 100 * documents, found, own, unreadable)
+
+
+def stored(*, shard="a.txt", settings=SETTINGS, seed=0, documents=9, copies=1, unreadable=None):
+    """Counts of random documents, each that many times."""
     rng = np.random.default_rng(seed)
-    shape = settings.rows, settings.vocab_size
-    table = rng.integers(0, 70_000, (settings.folds, *shape), dtype=np.int32)
-    nulls = rng.integers(0, 3, (settings.nulls, settings.null_folds, *shape), dtype=np.int32)
-    shards = (CountedShard(shard, 0 if unreadable else documents, unreadable),)
-    return StoredCounts(table, nulls, documents, settings, WORDS.tokens, shards, "text")
+    documents = 0 if unreadable else documents
+    ids = rng.integers(0, settings.vocab_size, (documents, settings.length))
+    folds = rng.integers(0, settings.folds, documents)
+    edges = range(settings.length + 1) if settings.edges is None else settings.edges
+    row = np.searchsorted(edges, np.arange(settings.length), side="right") - 1
+    table = np.zeros((settings.folds, settings.rows, settings.vocab_size), np.int32)
+    nulls = np.zeros((settings.nulls, settings.null_folds, *table.shape[1:]), np.int32)
+    np.add.at(table, (folds[:, None], row, ids), copies)
+    for null in nulls:
+        moved = rng.permuted(ids, axis=1)
+        np.add.at(null, (folds[:, None] % settings.null_folds, row, moved), copies)
+    shards = (counted(shard, documents * copies, unreadable=unreadable),)
+    total = documents * copies
+    return StoredCounts(table, nulls, total, settings, WORDS.tokens, shards, "text")
 
 
 def equal(a, b):
@@ -46,13 +67,12 @@ def written(tmp_path):
 
 
 CORNERS = {
-    "full": stored(),
+    "few": stored(),
+    "wide numbers": stored(copies=70_000),
     "without nulls": stored(settings=SETTINGS._replace(nulls=0)),
     "bins": stored(settings=SETTINGS._replace(edges=(0, 1, 3))),
-    "empty": stored()._replace(table=np.zeros((4, 3, 5), np.int32)),
-    "one cell, the last": stored()._replace(
-        table=np.pad(np.full((1, 1, 1), 2**31 - 1, np.int32), ((3, 0), (2, 0), (4, 0)))
-    ),
+    "nothing": stored(documents=0),
+    "all there can be": stored(documents=1, copies=2**31 - 1),
     "left out": stored(unreadable="x cannot be read"),
 }
 
@@ -73,12 +93,86 @@ def test_the_same_counts_are_the_same_bytes(written, tmp_path):
         assert (written / name).read_bytes() == (again / name).read_bytes()
 
 
-def edited(**changes):
-    def edit(folder):
-        about = json.loads((folder / "counts.json").read_text())
-        (folder / "counts.json").write_text(json.dumps(about | changes))
+def read_about(folder):
+    return json.loads((folder / "counts.json").read_text())
 
-    return edit
+
+def resealed(folder, **changes):
+    """As of one who knows how it is sealed."""
+    about = read_about(folder) | changes
+    about["tables"] = digest_of((folder / "counts.npz").read_bytes())
+    about.pop("seal", None)
+    text = json.dumps(about, sort_keys=True, separators=(",", ":"))
+    about["seal"] = digest_of(text.encode())
+    (folder / "counts.json").write_text(json.dumps(about))
+
+
+def digest_of(content):
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def edited(**changes):
+    return lambda folder: (folder / "counts.json").write_text(
+        json.dumps(read_about(folder) | changes)
+    )
+
+
+def crafted(**changes):
+    return lambda folder: resealed(folder, **changes)
+
+
+def setting(**changes):
+    return lambda folder: resealed(folder, settings=SETTINGS.to_json() | changes)
+
+
+def a_shard(**changes):
+    return lambda folder: resealed(folder, shards=[counted()._asdict() | changes])
+
+
+def array(name, values):
+    """Another array of the same name, in a file of NumPy's making, with its checksum."""
+
+    def craft(folder):
+        with np.load(folder / "counts.npz") as file:
+            arrays = dict(file)
+        assert name in arrays
+        arrays[name] = values if isinstance(values, np.ndarray) else values(arrays[name])
+        np.savez_compressed(folder / "counts.npz", **arrays)
+        resealed(folder)
+
+    return craft
+
+
+def member(content, *, name="fold_0_counts.npy", **how):
+    """Other bytes in place of an array."""
+
+    def craft(folder):
+        path = folder / "counts.npz"
+        with zipfile.ZipFile(path) as file:
+            members = {each: file.read(each) for each in file.namelist()}
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            for each, own in (members | {name: content}).items():
+                file.writestr(each, own)
+        resealed(folder)
+
+    return craft
+
+
+def npy(dtype, shape, values=b""):
+    head = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + values
+
+
+def content(change):
+    """The bytes of both files changed, with their checksum."""
+
+    def craft(folder):
+        path = folder / "counts.npz"
+        path.write_bytes(change(path.read_bytes()))
+        resealed(folder)
+
+    return craft
 
 
 def cut(name, to):
@@ -97,26 +191,143 @@ def other_counts(folder):
     (newer / "counts.npz").replace(folder / "counts.npz")
 
 
+def a_fifo(name):
+    def craft(folder):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return craft
+
+
+def gone(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def a_link_to_zeros(folder):
+    (folder / "counts.json").unlink()
+    (folder / "counts.json").symlink_to("/dev/zero")
+
+
+def text(content):
+    return lambda folder: (folder / "counts.json").write_text(content)
+
+
 DAMAGE = {
-    "cut": (cut("counts.npz", 100), "its checksum is not that of counts.json; count again"),
-    "emptied": (cut("counts.npz", 0), "its checksum is not"),
-    "a bit": (flipped, "its checksum is not"),
-    "of other counts": (other_counts, "its checksum is not"),
-    "gone": (lambda folder: (folder / "counts.npz").unlink(), "No such file.*count again"),
-    "about cut": (cut("counts.json", 30), "holds no counts .*pass a folder that jaxpe count wrote"),
-    "about gone": (lambda folder: (folder / "counts.json").unlink(), "holds no counts"),
-    "a list": (lambda folder: (folder / "counts.json").write_text("[]"), "holds no counts"),
-    "other version": (edited(format=2), "holds counts of format 2, not 1; count again"),
-    "no settings": (edited(settings={}), "holds no counts"),
-    "an unknown setting": (edited(settings={"x": 1}), "holds no counts"),
-}
+    "cut": (cut("counts.npz", 100), r"counts\.npz is not what"),
+    "emptied": (cut("counts.npz", 0), r"counts\.npz is not what"),
+    "a bit": (flipped, r"counts\.npz is not what"),
+    "of other counts": (other_counts, r"counts\.npz is not what"),
+    "gone": (gone("counts.npz"), r"counts\.npz cannot .* No such file"),
+    "a pipe": (a_fifo("counts.npz"), r"counts\.npz is not a regular file"),
+    "about cut": (cut("counts.json", 30), r"counts\.json is not JSON"),
+    "about gone": (gone("counts.json"), r"counts\.json .*No such file"),
+    "about a pipe": (a_fifo("counts.json"), r"counts\.json is not a regular file"),
+    "about without end": (a_link_to_zeros, r"counts\.json is not a regular file"),
+    "about too deep": (text("[" * 10**5), "nested too deeply"),
+    "a list": (text("[]"), "a list"),
+    "other version": (edited(format=1), "format 1, not 2"),
+    "other format": (edited(format="x" * 99), "format x{40}.*not 2"),
+    "no seal": (edited(seal=""), "the seal of"),
+    "unsealed change": (edited(documents=8), "the seal of"),
+    "no settings": (crafted(settings={}), "settings lacks"),
+    "unknown": (crafted(x=1), "unknown fields 'x'"),
+    "unknown setting": (setting(x=1), "settings has unknown fields 'x'"),
+    "documents of text": (crafted(documents="9"), "documents is '9', not an integer"),
+    "documents of truth": (crafted(documents=True), "documents is True, not an integer"),
+    "half a document": (crafted(documents=9.5), r"documents is 9\.5, not an integer"),
+    "negative documents": (crafted(documents=-9), "documents is -9"),
+    "endless documents": (crafted(documents=10**400), r"documents is 10*\.\.\. .*not in"),
+    "other documents": (crafted(documents=8), "documents is 8, and of the shards 9|not in"),
+    "no shards": (crafted(shards=[]), "documents is 9, and of the shards 0"),
+    "negative shard": (a_shard(documents=-1), r"documents of a\.txt is -1"),
+    "endless shard": (a_shard(documents=10**400), r"documents of a\.txt is 10*\.\.\. "),
+    "negative bytes": (a_shard(bytes=-1), r"bytes of a\.txt is -1"),
+    "no digest": (a_shard(digest=""), r"digest of a\.txt is "),
+    "other digest": (a_shard(digest="X" * 32), r"digest of a\.txt is X{32}"),
+    "left out and counted": (a_shard(unreadable="why"), r"documents of a\.txt is 9"),
+    "lines in a name": (a_shard(name="a\nb", documents=-1), r"documents of 'a\\nb' is -1"),
+    "fewer tokens": (crafted(tokens=WORDS.tokens[1:]), "4 tokens, and vocab_size is 5"),
+    "other tokens": (crafted(tokens=[*"abcde"]), "the tokens have checksum"),
+    "a token twice": (crafted(tokens=[*"aabcd"]), "a token twice"),
+    "tokens of numbers": (crafted(tokens=[1] * 5), r"tokens\[0\] is 1, not a string"),
+    "folds": (setting(folds=3), "folds is 3"),
+    "no folds": (setting(folds=0), "folds is 0"),
+    "negative folds": (setting(folds=-4), "folds is -4"),
+    "null folds": (setting(null_folds=3), "null_folds is 3"),
+    "zero null folds": (setting(null_folds=0), "null_folds is 0"),
+    "negative nulls": (setting(nulls=-2), "nulls is -2"),
+    "more nulls": (setting(nulls=3), "other arrays than the settings name"),
+    "endless nulls": (setting(nulls=2**31 - 2, length=2**30), "their table needs .* of memory"),
+    "too many nulls": (setting(nulls=2**31), "nulls is 2147483648; pass at most"),
+    "length": (setting(length=1), "length is 1"),
+    "endless length": (setting(length=2**31 - 1, folds=2**30), "their table needs .* of memory"),
+    "bins": (setting(edges=[0, 3, 2, 3]), "edges are"),
+    "no bins": (setting(edges=[]), "edges are"),
+    "negative words": (setting(vocab_size=-5), "vocab_size is -5"),
+    "excluded beyond": (setting(exclude=[5]), r"exclude is \(5,\)"),
+    "excluded and there": (setting(exclude=[0]), "excluded have counts"),
+    "seed": (setting(seed=-1), "seed is -1"),
+    "negative count": (array("fold_0_counts", lambda a: -a.astype("i1")), "no array of unsigned"),
+    "floats": (array("fold_0_counts", lambda a: a.astype(float)), "no array of unsigned"),
+    "zero count": (array("fold_0_counts", lambda a: a * 0), "fold_0 has a count out of range"),
+    "large count": (array("fold_0_counts", lambda a: a + np.uint32(2**31)), "count out of range"),
+    "huge count": (array("fold_0_counts", lambda a: a + np.uint64(2**63)), "count out of range"),
+    "more than documents": (array("fold_0_counts", lambda a: a + np.uint8(9)), "row 0 holds"),
+    "other null": (array("null_1_fold_0_counts", lambda a: a[::-1] + np.uint8(1)), "null 1 holds"),
+    "a cell twice": (array("fold_0_steps", lambda a: a * 0), "fold_0 has a cell twice"),
+    "a cell beyond": (array("fold_0_steps", lambda a: a + np.uint8(15)), "fold_0 has a cell"),
+    "a cell around": (array("fold_0_steps", lambda a: a - np.uint64(9)), "fold_0 has a cell"),
+    "fewer cells": (array("fold_0_steps", lambda a: a[1:]), "fold_0 has . cells and . counts"),
+    "two axes": (array("fold_0_steps", lambda a: a[None]), "no array of unsigned"),
+    "objects": (array("fold_0_steps", np.array([{}], object)), "no array of unsigned"),
+    "a huge head": (member(npy("<u8", (2**40,))), "names 1,099,511,627,776 numbers"),
+    "an expression": (member(npy("<u8", f"({'(' * 5000})")), "fold_0_counts.npy has|no array"),
+    "no array": (member(b"PK" * 99), "no array of unsigned"),
+    "a bomb": (member(bytes(10**8)), "fold_0_counts.npy has 100,000,000 bytes"),
+    "one more": (member(b"", name="../evil"), "other arrays than the settings name"),
+    "cut and sealed": (content(lambda all: all[: len(all) // 2]), "cannot be read"),
+    "no zip": (content(lambda all: b"PK\x03\x04" * 9), "cannot be read"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE.keys())
 def test_damage_is_noticed(written, damage, message):
     damage(written)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as caught:
         read_counts(written)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_crafted_counts_that_agree_are_counts(written):
+    """What the cases above change from."""
+    member(npy("|u1", "(0,)"))  # as they are written
+    resealed(written)
+    assert equal(read_counts(written), stored())
+
+
+@pytest.mark.parametrize("name", ["counts.json", "counts.npz"])
+def test_no_flip_of_a_byte_reads_as_other_values(written, name):
+    rng, path, noticed = np.random.default_rng(0), written / name, 0
+    whole = path.read_bytes()
+    for _ in range(400):
+        changed = bytearray(whole)
+        changed[rng.integers(len(whole))] ^= rng.integers(1, 256)
+        path.write_bytes(changed)
+        try:
+            assert equal(read_counts(written), stored())
+        except InputError:
+            noticed += 1
+    # The rest are spaces in JSON, and letters of an escape.
+    assert noticed == 400 if name == "counts.npz" else noticed > 350
+
+
+@pytest.mark.parametrize("bad", ["table", "documents", "nulls"])
+def test_what_contradicts_itself_is_not_written(tmp_path, bad):
+    counts = stored()
+    wrong = {"table": counts.table * -1, "documents": 10, "nulls": counts.nulls + 1}
+    with pytest.raises(InputError):
+        write_counts(counts._replace(**{bad: wrong[bad]}), tmp_path / "counts")
+    assert not (tmp_path / "counts").exists()
 
 
 def test_a_full_disk_leaves_what_was_there(written, monkeypatch):
@@ -125,7 +336,7 @@ def test_a_full_disk_leaves_what_was_there(written, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(np, "savez_compressed", full)
-    with pytest.raises(InputError, match=r"cannot write counts\.npz into .*No space.*make room"):
+    with pytest.raises(InputError, match=r"cannot write .*counts\.npz .*No space.*make room"):
         write_counts(stored(seed=1), written)
     assert equal(read_counts(written), stored())
     assert sorted(path.name for path in written.iterdir()) == ["counts.json", "counts.npz"]
@@ -135,8 +346,8 @@ def test_a_full_disk_at_the_second_file_leaves_no_counts(tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(InputError, match=r"cannot write counts\.json"):
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match=r"cannot write .*counts\.json"):
         write_counts(stored(), tmp_path)
     assert not is_counted(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["counts.npz"]
@@ -154,7 +365,7 @@ def test_merged_is_the_sum():
     np.testing.assert_array_equal(merged.table, sum(part.table for part in parts))
     np.testing.assert_array_equal(merged.nulls, sum(part.nulls for part in parts))
     assert merged.documents == int(merged.counts.documents) == 27
-    assert [shard.identity for shard in merged.shards] == ["a", "b", "c"]
+    assert [shard.name for shard in merged.shards] == ["a", "b", "c"]
     assert equal(parts[0], stored(shard="a"))  # as it was
     assert equal(merge_counts([merge_counts(parts[:2]), parts[2]]), merged)
 
@@ -194,13 +405,20 @@ def test_long_settings_are_told_in_short():
         merge_counts(parts)
 
 
-def test_a_shard_counts_once():
-    with pytest.raises(InputError, match="b is counted in there and in then; leave one of them"):
+def test_a_content_counts_once():
+    with pytest.raises(InputError, match=r"b, 900 bytes, is counted in there .* then; l"):
         merge_counts(
             [stored(), stored(shard="b"), stored(shard="b")], names=["here", "there", "then"]
         )
-    counted, left_out = stored(), stored(unreadable="x cannot be read")
-    for parts in ([counted, left_out], [left_out, counted], [left_out, left_out]):
+    renamed = stored()._replace(shards=(counted()._replace(name="other.txt"),))
+    with pytest.raises(
+        InputError, match=r"other\.txt, 900 bytes, is counted in here .as a\.txt. and"
+    ):
+        merge_counts([stored(), renamed], names=["here", "there"])
+    same_name = stored()._replace(shards=(counted()._replace(digest=digest("other")),))
+    assert merge_counts([stored(), same_name]).documents == 18
+    left_out = stored(unreadable="x cannot be read")
+    for parts in ([stored(), left_out], [left_out, stored()], [left_out, left_out]):
         assert len(merge_counts(parts).shards) == 2
 
 
@@ -210,12 +428,11 @@ def test_copies_inside_of_a_count_are_its_own_affair():
 
 
 def test_too_many_documents():
-    many = stored(documents=2**30)
+    many = stored(documents=2, copies=2**29)
     with pytest.raises(InputError, match=r"2,147,483,648 documents; .* at most 2,147,483,647"):
         merge_counts([many, many._replace(shards=())])
     # A document adds as much to a bin as it is wide.
-    settings = SETTINGS._replace(edges=(0, 1, 3))
-    binned = stored(documents=2**29, settings=settings)
+    binned = stored(documents=2, copies=2**28, settings=SETTINGS._replace(edges=(0, 1, 3)))
     with pytest.raises(InputError, match=r"1,073,741,824 documents; .* at most 1,073,741,823"):
         merge_counts([binned, binned._replace(shards=())])
 
@@ -242,6 +459,9 @@ def test_one_alone_is_nothing_to_merge(parts):
         ({"edges": (1, 128)}, "edges are"),
         ({"edges": (0, 127)}, "edges are"),
         ({"edges": ()}, "edges are"),
+        ({"length": 2**31}, "length is 2147483648; pass at most"),
+        ({"folds": 10**40}, r"folds is 10*; pass at most"),
+        ({"nulls": 10**400}, r"nulls is 10*\.\.\. .*pass at most"),
     ],
 )
 def test_settings_out_of_range(options, message):
