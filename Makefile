@@ -7,8 +7,10 @@ SOURCE ?= stdlib
 OUT ?= report
 ARGS ?=
 WORKERS ?= 2
+TESTS ?=
+CONSTRAINTS ?= constraints.txt
 
-.PHONY: report test lint types unit notebooks distributed-test clean
+.PHONY: report test lint types unit notebooks distributed-test test-minimum clean
 
 # Tests compile much of the same, in several processes and from one run to the next.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/$(VENV)/compiled
@@ -37,7 +39,7 @@ types: $(VENV)/.installed-test
 	$(BIN)/pyrefly check
 
 unit: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 notebooks: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --nbmake --nbmake-timeout=600 notebooks
@@ -46,13 +48,20 @@ notebooks: $(VENV)/.installed-test
 distributed-test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/counting/test_processes.py
 
+# The lowest versions that pyproject.toml declares, in an environment of their own. Old packages may
+# warn of what changed since: here alone warnings are no errors.
+test-minimum:
+	$(MAKE) unit VENV=$(VENV)-minimum CONSTRAINTS=constraints-minimum.txt \
+	  JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)-minimum/compiled \
+	  TESTS='-W default tests/test_minimum.py tests/geometry'
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxpe needs Python >= 3.11, not " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$*]'
+$(VENV)/.installed-%: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[$*]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) report
+	rm -rf $(VENV) $(VENV)-minimum report

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
+from jaxpe._jaxprs import inner_jaxprs
 from jaxpe.ntk._checks import Apply, Inputs, Params
 
 # A weight is still the same numbers after these, so inner products of its Jacobians are too; after
@@ -111,13 +112,13 @@ def numbers_made(jaxpr: Jaxpr) -> int:
 
 def largest_result(jaxpr: Jaxpr) -> int:
     """Numbers in the largest intermediate result."""
-    inner = [largest_result(j) for eqn in jaxpr.eqns for j in jaxprs_in_params(eqn.params)]
+    inner = [largest_result(j) for eqn in jaxpr.eqns for j in inner_jaxprs(eqn)]
     return max([*inner, *map(_made, jaxpr.eqns)], default=0)
 
 
 def _sum_over(jaxpr: Jaxpr, count: Callable[[JaxprEqn], int]) -> int:
     def of(eqn):
-        inner = [_sum_over(j, count) for j in jaxprs_in_params(eqn.params)]
+        inner = [_sum_over(j, count) for j in inner_jaxprs(eqn)]
         return max(inner) * eqn.params.get("length", 1) if inner else count(eqn)
 
     return sum(of(eqn) for eqn in jaxpr.eqns)
@@ -201,9 +202,9 @@ def _bind(eqn: JaxprEqn, values: Sequence[Any], inside: Jaxpr) -> list[Any]:
     """What an equation of a jaxpr makes of values, by a jaxpr of nothing else."""
     given = [(v, value) for v, value in zip(eqn.invars, values, strict=True) if isinstance(v, Var)]
     operands = dict(given)  # an operand may come twice
-    unnamed = inside.debug_info._replace(arg_names=None, result_paths=None)
-    alone = Jaxpr((), list(operands), eqn.outvars, [eqn], eqn.effects, unnamed)
-    return jax.core.eval_jaxpr(alone, (), *map(_plain, operands.values()))
+    own = {"invars": list(operands), "outvars": eqn.outvars, "effects": eqn.effects}
+    alone = ClosedJaxpr(inside.replace(constvars=[], eqns=[eqn], **own), [])
+    return jaxpr_as_fun(alone)(*map(_plain, operands.values()))
 
 
 def _shape(v: Var | Literal) -> tuple[int, ...]:
