@@ -104,6 +104,7 @@ def _attention(rng):
     return q, k, v, rng.integers(0, 99, N, dtype=np.int32)
 
 
+XPOS = encodings.xpos(head_dim=4)
 ROPE_AND_ALIBI = encodings.chain(encodings.rope(head_dim=4), encodings.alibi(num_heads=2))
 
 
@@ -118,7 +119,7 @@ def _attend(q, k, v, i):
 
 
 def _induced(i):
-    return encodings.encoding_distances(encodings.xpos(head_dim=4), (), i, num_heads=1, head_dim=4)
+    return encodings.encoding_distances(XPOS, (), i, num_heads=1, head_dim=4)
 
 
 def _counts(ids, **kwargs):

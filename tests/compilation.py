@@ -10,7 +10,7 @@ import jax
 @contextlib.contextmanager
 def quick_compilation() -> Iterator[None]:
     """Compile with few optimisations."""
-    before = jax.config.values["jax_disable_most_optimizations"]
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
@@ -25,3 +25,19 @@ def counted(f: Callable[..., Any]) -> tuple[Callable[..., Any], list[None]]:
         return f(*args, **options)
 
     return run, runs
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[str]]:
+    """Names of the programs that are asked of the compiler, those in the cache on disk too."""
+    names: list[str] = []
+
+    def listen(event: str, duration: float, **about: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(str(about.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield names
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

@@ -19,6 +19,12 @@ with claimed(sys.argv[1]):
 """
 
 
+def _written_halfway(path):
+    with writing(path) as part:
+        part.write_text("ne")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_a_folder_is_claimed_by_one_process_and_free_once_that_is_killed(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", _HOLD, tmp_path], stdout=subprocess.PIPE, text=True
@@ -48,9 +54,8 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path):
     path = tmp_path / "numbers.json"
     write_whole(path, "old")
-    with pytest.raises(InputError, match=r"numbers\.json.*No space left"), writing(path) as part:
-        part.write_text("ne")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(InputError, match=r"numbers\.json.*No space left"):
+        _written_halfway(path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
     write_whole(path, "new")

@@ -9,11 +9,15 @@ from jaxpe._types import ArrayLike
 from jaxpe.encodings.base import (
     Encoding,
     Params,
+    as_floats,
     as_mask,
+    check_queries_and_keys,
     compute_dtype,
+    from_middle,
     repeat_heads,
     with_axes,
 )
+from jaxpe.geometry.distances import floating
 
 Queries = Float[ArrayLike, "... n_q heads head_dim"]
 Keys = Float[ArrayLike, "... n_k groups head_dim"]
@@ -48,9 +52,14 @@ def attention_logits(
     >>> attention_logits(far, (), x, x, q_positions=i, k_positions=i)[0, 0].tolist()
     [0.0, -1.0, -2.0]
     """
-    dtype = compute_dtype(jnp.asarray(q))
-    q = encoding.query(params, jnp.asarray(q), q_positions)
-    k = jnp.asarray(k) if encoded_keys else encoding.key(params, jnp.asarray(k), k_positions)
+    q, k = as_floats(q, "q"), as_floats(k, "k")
+    check_queries_and_keys(q, k)
+    dtype = compute_dtype(q)
+    i, j = q_positions, k_positions
+    if not encoded_keys:
+        i, j = from_middle(encoding, i, j)
+    q = encoding.query(params, q, i)
+    k = k if encoded_keys else encoding.key(params, k, j)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
     scale = jnp.asarray(q.shape[-1] ** -0.5 if scale is None else scale, dtype)
     k = repeat_heads(k, q.shape[-2])
@@ -76,12 +85,17 @@ def attention_weights(
     >>> attention_weights(jnp.zeros((1, 1, 2)), np.array([[True, False]])).tolist()
     [[[1.0, 0.0]]]
     """
-    logits = jnp.asarray(logits)
+    logits = floating(logits, "logits")
+    if logits.ndim < 1 or not logits.shape[-1]:
+        raise ValueError(f"logits have shape {logits.shape}: pass [..., n_q, n_k] of some keys")
     if mask is None:
         return jax.nn.softmax(logits, axis=-1)
     mask = as_mask(mask)
     if mask.ndim > logits.ndim:
         raise ValueError(f"mask has shape {mask.shape}, more axes than logits of {logits.shape}")
+    sizes = zip(reversed(mask.shape), reversed(logits.shape), strict=False)
+    if any(1 != own != whole != 1 for own, whole in sizes):
+        raise ValueError(f"mask has shape {mask.shape}, which does not fit logits {logits.shape}")
     mask = with_axes(mask, logits.ndim)
     weights = jax.nn.softmax(jnp.where(mask, logits, jnp.finfo(logits.dtype).min), axis=-1)
     return jnp.where(mask, weights, 0.0)
@@ -111,7 +125,14 @@ def attention_output(
     >>> attention_output(identity(), (), weights, v, q_positions=i[1:], k_positions=i).item()
     2.0
     """
-    weights, v = jnp.asarray(weights), jnp.asarray(v)
+    weights, v = floating(weights, "weights"), as_floats(v, "v")
+    leading = zip(weights.shape[:-3], v.shape[:-3], strict=False)
+    fits = 3 <= weights.ndim == v.ndim and weights.shape[-1] == v.shape[-3]
+    if not fits or any(1 != a != b != 1 for a, b in leading):
+        raise ValueError(
+            f"weights have shape {weights.shape} and v {v.shape}: pass [..., heads, n_q, n_k] and "
+            "[..., n_k, heads, head_dim], with as many axes"
+        )
     values = repeat_heads(v, weights.shape[-3]).astype(weights.dtype)
     out = jnp.einsum("...hqk,...khd->...qhd", weights, values)
     term = encoding.value(params, weights, q_positions, k_positions)

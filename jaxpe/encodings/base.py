@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from jaxpe._types import ArrayLike, is_traced
+from jaxpe.geometry.distances import floating
 
 Params = Any
 
@@ -63,6 +64,9 @@ class Encoding(NamedTuple):
             `[..., n_q, heads, head_dim]`, from the weights `[..., heads, n_q, n_k]`; or None.
         vectors: `(params, positions) -> [n, d]`, the points whose distances the stress measures;
             every encoding documents its map.
+        from_middle: whether factors of `query` and `key` grow with position but cancel in products,
+            which depend on offsets alone. Attention that encodes queries and keys together then
+            counts both from the middle of their positions, where such factors fit the floats.
 
     >>> halve = Encoding(query=lambda params, q, positions: q / 2)
     >>> halve.query(halve.init(jax.random.key(0)), jnp.ones((3, 1, 2)), jnp.arange(3)).max().item()
@@ -78,6 +82,7 @@ class Encoding(NamedTuple):
     bias: Callable[[Params, ArrayLike, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_bias
     value: Callable[[Params, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_value
     vectors: Callable[[Params, ArrayLike], Array] = _no_vectors
+    from_middle: bool = False
 
     def defines(self, hook: str) -> bool:
         """Whether the encoding does anything at `hook`."""
@@ -248,6 +253,26 @@ def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
     return Encoding(**_defined(hooks, [encoding]))
 
 
+def from_middle(
+    encoding: Encoding, q_positions: ArrayLike, k_positions: ArrayLike
+) -> tuple[ArrayLike, ArrayLike]:
+    """Positions for `query` and `key`, where both are called: as given, or from their middle.
+
+    >>> i, j = from_middle(jaxpe.xpos(head_dim=2), jnp.asarray([40_006]), jnp.asarray([40_000]))
+    >>> i.item(), j.item()
+    (3, -3)
+    """
+    if not encoding.from_middle or not (np.size(q_positions) and np.size(k_positions)):
+        return q_positions, k_positions
+    i, j = as_positions(q_positions), as_positions(k_positions)
+    dtype = _wider(i, j)
+    i, j = i.astype(dtype), j.astype(dtype)
+    low = jnp.minimum(jnp.min(i), jnp.min(j))
+    high = jnp.maximum(jnp.max(i), jnp.max(j))
+    middle = low // 2 + high // 2  # their sum may exceed int32
+    return i - middle, j - middle
+
+
 def as_positions(positions: ArrayLike) -> Array:
     """Positions as int32, float32 or float64.
 
@@ -334,9 +359,13 @@ def weight_offsets(weights: ArrayLike, q_positions: ArrayLike, k_positions: Arra
 
 
 def _differences(i: Array, j: Array) -> Array:
-    # Of int32, float32 and float64 the later; jnp.promote_types refuses when promotion is strict.
-    dtype = max(i.dtype, j.dtype, key=lambda dtype: (dtype.kind == "f", dtype.itemsize))
+    dtype = _wider(i, j)
     return j.astype(dtype)[..., None, None, :] - i.astype(dtype)[..., None, :, None]
+
+
+def _wider(i: Array, j: Array) -> jnp.dtype:
+    # Of int32, float32 and float64 the later; jnp.promote_types refuses when promotion is strict.
+    return max(i.dtype, j.dtype, key=lambda dtype: (dtype.kind == "f", dtype.itemsize))
 
 
 def neighbours(places: Array, length: int) -> tuple[Array, Array, Array]:
@@ -369,6 +398,25 @@ def as_mask(mask: ArrayLike) -> Array:
             "mask == 0 for an additive one of 0 and large negative numbers"
         )
     return mask
+
+
+def broadcast_mask(mask: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """`as_mask`, broadcast to a shape.
+
+    Raises:
+        ValueError: where it does not broadcast, or is not boolean.
+    """
+    mask = as_mask(mask)
+    sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
+    if mask.ndim > len(shape) or any(own not in (1, whole) for own, whole in sizes):
+        raise ValueError(f"mask has shape {mask.shape}, which does not broadcast to {shape}")
+    return jnp.broadcast_to(with_axes(mask, len(shape)), shape)
+
+
+def as_floats(x: ArrayLike, name: str) -> Array:
+    """Floats as they are, also of 16 bits; integers as JAX's default float."""
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else floating(x, name)
 
 
 def compute_dtype(x: ArrayLike) -> jnp.dtype:
@@ -407,6 +455,17 @@ def check_sizes(**sizes: int) -> None:
             raise ValueError(f"{name} must be at least 1, not {size}")
 
 
+def check_queries_and_keys(q: Array, k: Array) -> None:
+    """Raise where queries and keys `[..., n, heads, head_dim]` have no products."""
+    leading = zip(q.shape[:-3], k.shape[:-3], strict=False)
+    fits = 3 <= q.ndim == k.ndim and 1 <= q.shape[-1] == k.shape[-1]
+    if not fits or any(1 != a != b != 1 for a, b in leading):
+        raise ValueError(
+            f"q has shape {q.shape} and k {k.shape}: pass [..., n_q, heads, head_dim] and "
+            "[..., n_k, heads, head_dim], of one width and with as many axes"
+        )
+
+
 def repeat_heads(k: ArrayLike, num_heads: int) -> Array:
     """Keys or values `[..., n, groups, d]` repeated for the query heads that share them.
 
@@ -417,7 +476,7 @@ def repeat_heads(k: ArrayLike, num_heads: int) -> Array:
     groups = k.shape[-2]
     if groups == num_heads:
         return k
-    if num_heads % groups:
+    if not groups or num_heads % groups:
         raise ValueError(f"{num_heads} query heads cannot share {groups} key heads evenly")
     return jnp.repeat(k, num_heads // groups, axis=-2)
 
@@ -432,13 +491,15 @@ def _init_each(encodings: Sequence[Encoding]) -> Callable[[Array], Params]:
     return init
 
 
-def _defined(hooks: dict[str, Callable], parts: Sequence[Encoding]) -> dict[str, Callable]:
+def _defined(hooks: dict[str, Callable], parts: Sequence[Encoding]) -> dict[str, Any]:
     """The hooks that some part defines; always init, whose shape follows from the parts."""
-    return {
+    defined: dict[str, Any] = {
         name: hook
         for name, hook in hooks.items()
         if name == "init" or any(part.defines(name) for part in parts)
     }
+    acting = [part.from_middle for part in parts if part.defines("query") or part.defines("key")]
+    return defined | {"from_middle": bool(acting) and all(acting)}
 
 
 def _sum(terms: list[Array | None]) -> Array | None:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from jaxpe._jaxprs import inner_jaxprs
 from jaxpe.encodings._hooks import hooks_program, line_of_positions
 from jaxpe.encodings.catalogue import CatalogueEntry, EncodingSizes
 
@@ -222,8 +223,5 @@ def _loops(jaxpr: core.Jaxpr) -> Iterator[tuple[core.ClosedJaxpr, int]]:
         if equation.primitive.name == "scan":
             yield equation.params["jaxpr"], equation.params["length"]
             continue
-        for inner in equation.params.values():
-            if isinstance(inner, core.ClosedJaxpr):
-                yield from _loops(inner.jaxpr)
-            elif isinstance(inner, core.Jaxpr):
-                yield from _loops(inner)
+        for inner in inner_jaxprs(equation):
+            yield from _loops(inner)

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
-from jaxpe.encodings.base import Encoding, Params
+from jaxpe.encodings.base import Encoding, Params, from_middle
 from jaxpe.geometry.distances import Distances, as_present, euclidean_distances, safe_sqrt
 
 
@@ -80,12 +81,19 @@ def _moved_keys(
         return jnp.zeros((n, n), dtype)
     basis = jnp.broadcast_to(jnp.eye(dim, dtype=dtype)[:, None, None, :], (dim, *shape))
     zero = jnp.zeros(shape, dtype)
+    places, _ = from_middle(encoding, positions, positions)
 
     def images(hook) -> Array:
-        turned = jax.vmap(lambda x: hook(params, x, positions))(basis)
-        return turned - hook(params, zero, positions)[None]
+        turned = jax.vmap(lambda x: hook(params, x, places))(basis)
+        return turned - hook(params, zero, places)[None]
 
-    q, k = images(encoding.query), images(encoding.key)
+    return _moved_by_row(images(encoding.query), images(encoding.key))
+
+
+@compiled()
+def _moved_by_row(q: Array, k: Array) -> Array:
+    """Σ_heads ‖M_ij − M_ii‖² / head_dim, from images `[head_dim, n, heads, head_dim]`."""
+    dim, n, *_ = q.shape
 
     def row(i: Array) -> Array:
         """Differences of the keys first: expanding the square would cost the small distances."""
@@ -101,28 +109,43 @@ def _moved_rest(
     encoding: Encoding, params: Params, positions: Array, shape: tuple[int, int, int]
 ) -> Array:
     """Σ_heads ‖Δα‖² + ‖Δβ‖² + Δγ², from the logits at 0 and at a basis of q or of k."""
-    n, heads, dim = shape
+    n, *_ = shape
     dtype = jnp.result_type(float)
     if not any(encoding.defines(hook) for hook in ("query", "key", "bias")):
         return jnp.zeros((n, n), dtype)
     zero = jnp.zeros(shape, dtype)
-    q_0, k_0 = (hook(params, zero, positions) for hook in (encoding.query, encoding.key))
+    places, _ = from_middle(encoding, positions, positions)
+    q_0, k_0 = (hook(params, zero, places) for hook in (encoding.query, encoding.key))
+    constant = _logits_moved(encoding, params, positions, q_0, k_0)
+    return _over_directions(params, positions, q_0, k_0, constant, encoding=encoding)
 
-    def moved(q: Array, k: Array) -> Array:
-        """L_ij − L_ii, `[heads, n, n]`."""
-        bias = encoding.bias(params, q, k, positions, positions)
-        bias = jnp.zeros((1, 1, 1)) if bias is None else bias
-        products = jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST)
-        logits = products * dim**-0.5 + jnp.broadcast_to(bias, (heads, n, n)).astype(dtype)
-        return logits - jnp.diagonal(logits, axis1=1, axis2=2)[:, :, None]
 
-    constant = moved(q_0, k_0)
+def _logits_moved(
+    encoding: Encoding, params: Params, positions: Array, q: Array, k: Array
+) -> Array:
+    """L_ij − L_ii, `[heads, n, n]`."""
+    n, heads, dim = q.shape
+    bias = encoding.bias(params, q, k, positions, positions)
+    bias = jnp.zeros((1, 1, 1)) if bias is None else bias
+    products = jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST)
+    logits = products * dim**-0.5 + jnp.broadcast_to(bias, (heads, n, n)).astype(q.dtype)
+    return logits - jnp.diagonal(logits, axis1=1, axis2=2)[:, :, None]
+
+
+@compiled("encoding")
+def _over_directions(
+    params: Params, positions: Array, q_0: Array, k_0: Array, constant: Array, *, encoding: Encoding
+) -> Array:
+    """Σ_heads of the squares of the constant and of what each direction of q and of k adds."""
+
+    places, _ = from_middle(encoding, positions, positions)
 
     def add(total: Array, direction: Array) -> tuple[Array, None]:
-        probe = jnp.broadcast_to(direction[None, None, :], shape)
-        to_q = moved(encoding.query(params, probe, positions), k_0) - constant
-        to_k = moved(q_0, encoding.key(params, probe, positions)) - constant
+        probe = jnp.broadcast_to(direction[None, None, :], q_0.shape)
+        q, k = encoding.query(params, probe, places), encoding.key(params, probe, places)
+        to_q = _logits_moved(encoding, params, positions, q, k_0) - constant
+        to_k = _logits_moved(encoding, params, positions, q_0, k) - constant
         return total + jnp.sum(to_q**2 + to_k**2, axis=0), None
 
-    total = jnp.sum(constant**2, axis=0)
-    return lax.scan(add, total, jnp.eye(dim, dtype=dtype))[0]
+    directions = jnp.eye(q_0.shape[-1], dtype=constant.dtype)
+    return lax.scan(add, jnp.sum(constant**2, axis=0), directions)[0]

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
+from jaxpe._compiled import compiled
 from jaxpe._errors import require
 from jaxpe._types import ArrayLike
 from jaxpe.encodings._phases import phases
@@ -277,17 +278,22 @@ def _split(x: Array) -> tuple[Array, Array]:
 # which does not lose rest where it is small (Reinsch). Then P_k(−x) = (−1)^k P_k(x).
 def _recurrence(sign: Array, rest: Array, a: np.ndarray) -> Array:
     """Polynomials P_0..P_{len(a)} at sign·(1 − rest), one more axis behind."""
+    values = _at_magnitudes(rest, jnp.asarray(a, rest.dtype))
+    values = jnp.moveaxis(jnp.concatenate([jnp.ones_like(rest)[None], values]), 0, -1)
+    odd = with_axes(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
+    return jnp.where(odd, sign[..., None] * values, values)
+
+
+@compiled()
+def _at_magnitudes(rest: Array, a: Array) -> Array:
+    """P_1..P_{len(a)} at 1 − rest, in front."""
 
     def step(carry, a_k):
         d, p = carry
         d = a_k * d - (1 + a_k) * rest * p
         return (d, p + d), p + d
 
-    one = jnp.ones_like(rest)
-    _, values = lax.scan(step, (jnp.zeros_like(rest), one), jnp.asarray(a, rest.dtype))
-    values = jnp.moveaxis(jnp.concatenate([one[None], values]), 0, -1)
-    odd = with_axes(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
-    return jnp.where(odd, sign[..., None] * values, values)
+    return lax.scan(step, (jnp.zeros_like(rest), jnp.ones_like(rest)), a)[1]
 
 
 def _legendre_coefficients(dim: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._types import ArrayLike
+from jaxpe._types import ArrayLike, is_traced
 from jaxpe.encodings._phases import phases
 from jaxpe.encodings._rotation import rotate
 from jaxpe.encodings.absolute import Positions, inverse_frequencies
@@ -107,8 +107,15 @@ def xpos(
     """Rotary encoding whose logits decay: q·ζ^((i−c)/b) and k·ζ^(−(j−c)/b). Sun et al. (2022).
 
     ζ_k = (2k + γd)/((1 + γ)d) lies in (0, 1), so products carry ζ^((i−j)/b), at most 1 where j ≤ i:
-    meant for causal attention. They depend on i − j alone; c only keeps the two factors in range
-    (float32 holds |i − c| up to about 35,000). No position vectors.
+    meant for causal attention. They depend on i − j alone; c only keeps the two factors in range.
+    No position vectors.
+
+    Floats hold the factors of |i − c| up to log(largest)·b/|log ζ_0|: 36,000 positions in float32
+    and bfloat16 with the defaults, 4,500 in float16. Beyond, each hook raises ValueError where
+    positions are known and gives NaN where they are traced. Attention that encodes queries and keys
+    together counts from the middle of their positions: only their span is limited, to twice that,
+    and logits of keys as far ahead of their query, which are no float, are NaN. Keys in a cache are
+    encoded alone: give the middle of what the cache will hold as `center`.
 
     >>> e = xpos(head_dim=2, scale_base=1.0, gamma=1.0)
     >>> q = e.query((), jnp.asarray([[[1.0, 0.0]]]), jnp.asarray([2]))
@@ -123,14 +130,20 @@ def xpos(
     frequencies = _frequencies(head_dim, base, None, None)
     zeta = (np.arange(0, head_dim, 2) + gamma * head_dim) / ((1 + gamma) * head_dim)
 
+    rate = np.log(zeta) / scale_base  # of a position
+
     def decay(sign: int):
-        def size(positions: Array, dtype: jnp.dtype) -> Array:
-            power = sign * (positions.astype(dtype) - center) / scale_base
-            return jnp.exp(power[..., None] * with_axes(np.log(zeta), power.ndim + 1, dtype))
+        def size(positions: Array, dtype: jnp.dtype, held: jnp.dtype) -> Array:
+            reach = float(np.log(float(jnp.finfo(held).max)) / np.abs(rate).max())
+            _check_reach(positions, center, reach, held)
+            away = positions.astype(dtype) - center
+            # Neither inf nor 0, which would make NaN or 0 of products that are neither.
+            away = jnp.where(jnp.abs(away) <= reach, away, jnp.nan)
+            return jnp.exp(away[..., None] * with_axes(sign * rate, away.ndim + 1, dtype))
 
         return _turn(head_dim, head_dim, layout, frequencies, size=size)
 
-    return Encoding(query=decay(1), key=decay(-1))
+    return Encoding(query=decay(1), key=decay(-1), from_middle=True)
 
 
 def axial_rope(
@@ -370,7 +383,7 @@ def rotary_orbit(
     if np.shape(reference) != (dim,):
         raise ValueError(f"reference has shape {np.shape(reference)}, not [dim] = {(dim,)}")
     q = jnp.asarray(reference, jnp.result_type(float))
-    n = jnp.shape(positions)[0]
+    n = _rows(positions)
     return encoding.query((), jnp.broadcast_to(q[None, None, :], (n, 1, dim)), positions)[:, 0]
 
 
@@ -382,7 +395,7 @@ def _turn(
     *,
     axes: int = 0,
     axis_of: np.ndarray | None = None,
-    size: Callable[[Array, jnp.dtype], Array] | None = None,
+    size: Callable[[Array, jnp.dtype, jnp.dtype], Array] | None = None,
 ) -> Turn:
     """The hook that turns `[..., n, heads, head_dim]`; axis_of maps frequencies to coordinates."""
     _check_layout(layout)
@@ -404,7 +417,7 @@ def _turn(
         dtype = compute_dtype(x)
         omega, factor = frequencies(positions)
         angles = _angles(positions, omega, axis_of, dtype)
-        amplitude = factor if size is None else factor * size(positions, dtype)
+        amplitude = factor if size is None else factor * size(positions, dtype, x.dtype)
         cos, sin = (f(angles) * amplitude for f in (jnp.cos, jnp.sin))
         cos, sin = cos[..., None, :], sin[..., None, :]
         turned = rotate(x[..., :rotary_dim], cos, sin, interleaved=layout == "interleaved")
@@ -460,7 +473,7 @@ def _orbit(turn: Turn, head_dim: int, layout: Layout, rotary_dim: int):
 
     def vectors(params, positions: ArrayLike) -> Array:
         x = jnp.asarray(reference, jnp.result_type(float))
-        n = jnp.shape(positions)[0]
+        n = _rows(positions)
         return turn(params, jnp.broadcast_to(x[None, None, :], (n, 1, head_dim)), positions)[:, 0]
 
     return vectors
@@ -501,6 +514,27 @@ def _check_width(head_dim: int, rotary_dim: int) -> None:
         raise ValueError(
             f"{rotary_dim} of {head_dim} entries would turn: it must be an even number of at least "
             "2, since rotations act on pairs; change head_dim or fraction"
+        )
+
+
+def _rows(positions: ArrayLike) -> int:
+    """How many positions an orbit is asked for."""
+    if not np.ndim(positions):
+        raise ValueError("positions is a single number: pass an array, [n]")
+    return np.shape(positions)[0]
+
+
+def _check_reach(positions: Array, center: float, reach: float, dtype: jnp.dtype) -> None:
+    """Refuse positions whose factors no float holds, where they can be looked at."""
+    if is_traced(positions) or not positions.size:
+        return
+    known = np.asarray(positions, np.float64)
+    furthest = known.ravel()[np.argmax(np.abs(known - center))]
+    if abs(furthest - center) > reach:
+        raise ValueError(
+            f"position {furthest:g} is further from center={center:g} than the {reach:,.0f} "
+            f"positions that {dtype} holds factors for: pass center={np.median(known):g} for "
+            "queries and keys alike, or encode them together by attention_logits"
         )
 
 

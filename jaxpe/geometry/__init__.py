@@ -1,4 +1,8 @@
-"""Tokens to counts, distributions, distances, coordinates and stress. No Flax, no files."""
+"""Tokens to counts, distributions, distances, coordinates and stress. No Flax, no files.
+
+Arrays are real, of any width: 16 bits and integers are computed with in float32 or wider. NaN and
+inf give NaN or inf, and so do numbers whose squares are no float (beyond 1e18 in float32).
+"""
 
 from jaxpe.geometry.binning import bin_counts as bin_counts
 from jaxpe.geometry.binning import bin_positions as bin_positions

@@ -48,7 +48,7 @@ def bin_positions(
     >>> bin_positions(np.array([0, 4, 9]), np.array([0, 1, 5, 10])).tolist()
     [0, 1, 2]
     """
-    edges, positions = _checked(edges), jnp.asarray(positions).astype(int)
+    edges, positions = _checked(edges), _integers("positions", positions)
     if not is_traced(edges, positions) and positions.size:
         least, most = int(jnp.min(positions)), int(jnp.max(positions))
         if least < edges[0] or most >= edges[-1]:
@@ -75,7 +75,7 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     Raises:
         ValueError: other edges.
         OverflowError: a bin with more tokens than its integers hold (2³¹ − 1). Both eagerly only:
-            under `jit` edges are taken as they are, and integers wrap.
+            under `jit` edges are taken as they are, and a cell with more stays at 2³¹ − 1.
 
     >>> counts = count_tokens(np.array([[0, 1, 1], [0, 0, 1]]), vocab_size=2)
     >>> bin_counts(counts, np.array([0, 1, 3])).tokens.tolist()
@@ -90,8 +90,16 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     bins = len(edges) - 1
     number = jnp.searchsorted(edges, jnp.arange(n), side="right") - 1
 
-    def binned(tokens: Array) -> Array:
+    def summed(tokens: Array) -> Array:
         return jax.ops.segment_sum(tokens, number, bins, indices_are_sorted=True)
+
+    def binned(tokens: Array) -> Array:
+        wrapped, most = summed(tokens), jnp.iinfo(tokens.dtype).max
+        if not is_traced(wrapped):  # it was refused where it could wrap
+            return wrapped
+        # Between the largest integer and twice as much a sum is negative; beyond, about right.
+        about = summed(tokens.astype(float))
+        return jnp.where((wrapped < 0) | (about > 1.5 * most), most, wrapped)
 
     tokens = counts.tokens
     return counts._replace(tokens=binned(tokens) if tokens.ndim == 2 else jax.vmap(binned)(tokens))
@@ -111,12 +119,19 @@ def _geometric_edges(n: int, bins: int) -> np.ndarray:
 
 
 def _checked(edges: Integer[ArrayLike, " edges"]) -> Array:
-    edges = jnp.asarray(edges).astype(int)
+    edges = _integers("edges", edges)
     if edges.ndim != 1 or len(edges) < 2:
         raise ValueError(f"edges have shape {edges.shape}: pass [bins + 1], two or more")
     if not is_traced(edges) and jnp.any(edges[1:] <= edges[:-1]):
         raise ValueError("edges do not rise: every bin needs a position")
     return edges
+
+
+def _integers(name: str, values: ArrayLike) -> Array:
+    values = jnp.asarray(values)
+    if not jnp.issubdtype(values.dtype, jnp.integer):
+        raise ValueError(f"{name} are {values.dtype}, not integers: pass whole positions")
+    return values.astype(int)
 
 
 def _refuse_overflow(counts: PositionCounts, edges: np.ndarray) -> None:

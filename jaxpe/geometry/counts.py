@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._types import ArrayLike, is_traced
@@ -26,11 +26,12 @@ class PositionCounts(NamedTuple):
         tokens: int32 `[n, vocab]`, or `[folds, n, vocab]` when documents are kept in folds.
         documents: int32 scalar, the documents counted (repeats included).
         dropped: int32 scalar, the tokens left out because their id is outside the vocabulary.
-            Always 0 for counts made eagerly, where such an id is an error; otherwise modulo 2³².
+            Always 0 for counts made eagerly, where such an id is an error.
 
     `a + b` merges the counts of two disjoint sets of documents. A cell never exceeds `documents`,
-    so int32 holds until 2³¹ − 1 documents; a sum beyond raises `OverflowError` (eagerly; under
-    `jit`, where nothing can be raised, `documents` turns negative).
+    so int32 holds 2³¹ − 1 documents. No count wraps: eagerly what is beyond raises `OverflowError`;
+    under `jit`, where nothing can be raised, sums stay at 2³¹ − 1 and documents beyond that many
+    are not counted.
     """
 
     tokens: Int[Array, "*folds n vocab"]
@@ -43,13 +44,10 @@ class PositionCounts(NamedTuple):
                 f"counts of shape {self.tokens.shape} and {other.tokens.shape} do not add: "
                 "count both with the same length, vocab_size and folds"
             )
-        documents = self.documents + other.documents
-        if not is_traced(documents) and jnp.any(documents < 0):
-            raise OverflowError(
-                f"more than {_INT32_MAX} documents in one int32 count; convert tokens and "
-                "documents to int64 (jax.enable_x64) before adding"
-            )
-        return PositionCounts(self.tokens + other.tokens, documents, self.dropped + other.dropped)
+        documents = add_counts(self.documents, other.documents, "documents")
+        tokens = add_counts(self.tokens, other.tokens, "tokens of a cell")
+        dropped = add_counts(self.dropped, other.dropped, "dropped tokens")
+        return PositionCounts(tokens, documents, dropped)
 
     def __radd__(self, other: int) -> "PositionCounts":  # pyrefly: ignore
         if other != 0:
@@ -59,13 +57,13 @@ class PositionCounts(NamedTuple):
     @property
     def per_position(self) -> Int[Array, "*folds n"]:
         """Documents with a counted token at each position (one token a document and position)."""
-        return jnp.sum(self.tokens, axis=-1, dtype=self.tokens.dtype)
+        return sum_counts(self.tokens, -1, "tokens of a position")
 
     def merged(self) -> "PositionCounts":
         """The same counts with the folds summed: tokens `[n, vocab]`."""
         if self.tokens.ndim == 2:
             return self
-        return self._replace(tokens=jnp.sum(self.tokens, axis=0, dtype=self.tokens.dtype))
+        return self._replace(tokens=sum_counts(self.tokens, 0, "tokens of a cell in all folds"))
 
 
 def count_tokens(
@@ -90,11 +88,14 @@ def count_tokens(
             content, so equal documents share a fold and the folds do not depend on order.
         groups: with `folds`, documents of one group (the same author, the same source) share a
             fold: use it where documents are not independent.
-        repeats: how often each document counts (a bootstrap resample); once when absent.
+        repeats: how often each document counts (a bootstrap resample), at least 0; once when
+            absent.
 
     Returns:
-        `PositionCounts`. Ids outside the vocabulary raise `ValueError` eagerly. Under `jit` or
-        `vmap`, where values cannot be looked at, they are left out and counted in `dropped`.
+        `PositionCounts`. Ids outside the vocabulary and negative repeats raise `ValueError`
+        eagerly, more than 2³¹ − 1 documents `OverflowError`. Under `jit` or `vmap`, where values
+        cannot be looked at, such ids are left out and counted in `dropped`, negative repeats are 0,
+        and documents beyond 2³¹ − 1 are left out.
 
     >>> counts = count_tokens(np.array([[0, 1], [0, 2]]), vocab_size=3)
     >>> counts.tokens.tolist()
@@ -115,6 +116,12 @@ def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> P
     >>> empty_counts(length=4, vocab_size=3).tokens.shape
     (4, 3)
     """
+    if length < 0 or vocab_size < 1:
+        raise ValueError(
+            f"length must be at least 0 and vocab_size at least 1, not {length} and {vocab_size}"
+        )
+    if folds is not None:
+        _check_folds(folds)
     shape = (length, vocab_size) if folds is None else (folds, length, vocab_size)
     # Three arrays: one that stood for two leaves could not be given away.
     return PositionCounts(*(jnp.zeros(own, jnp.int32) for own in (shape, (), ())))
@@ -162,20 +169,119 @@ def _added(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
     counted = mask & inside & ~_is_excluded(ids, exclude)
     # Left out means sent past the end, where mode="drop" ignores it; a negative index would wrap.
     token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
-    weight = jnp.ones(len(ids), jnp.int32) if repeats is None else jnp.asarray(repeats, jnp.int32)
-    for name, given in (("repeats", repeats), ("groups", groups)):
-        if given is not None and np.shape(given) != (len(ids),):
-            raise ValueError(
-                f"{name} has shape {np.shape(given)}, but there are {len(ids)} documents"
-            )
+    counts = jax.tree.map(jnp.asarray, counts)
+    weight = _weights(counts.documents, len(ids), repeats)
     row = jnp.arange(length, dtype=jnp.int32)[None, :]
     if counts.tokens.ndim == 3:
         fold = fold_of_documents(ids, mask, folds=counts.tokens.shape[0], groups=groups)
         row = fold[:, None] * length + row
-    tokens = scatter_add(counts.tokens, row, token, weight[:, None])
-    dropped = jnp.sum(jnp.where(mask & ~inside, weight[:, None], 0), dtype=jnp.int32)
-    documents = counts.documents + jnp.sum(weight, dtype=jnp.int32)
-    return PositionCounts(tokens, documents, counts.dropped + dropped)
+    tokens = scatter_add(counts.tokens, row, token, weight[:, None].astype(counts.tokens.dtype))
+    outside = jnp.where(mask & ~inside, weight[:, None], 0)
+    return PositionCounts(
+        tokens,
+        counts.documents + jnp.sum(weight, dtype=weight.dtype),
+        add_counts(counts.dropped, sum_counts(outside, (0, 1), "dropped tokens"), "dropped tokens"),
+    )
+
+
+def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"]:
+    """How often each document counts, as far as there is room beside those counted already."""
+    most = int(jnp.iinfo(counted.dtype).max)
+    total = 0 if is_traced(counted) else int(counted)
+    if repeats is None:
+        total, weight = total + documents, jnp.ones(documents, counted.dtype)
+    else:
+        repeats = _checked_repeats(repeats, documents)
+        total += 0 if is_traced(repeats) else _exact_sum(np.asarray(repeats))
+        largest = min(most, int(jnp.iinfo(repeats.dtype).max))
+        repeats = jnp.asarray(repeats)
+        limits = (jnp.asarray(limit, repeats.dtype) for limit in (0, largest))
+        weight = jnp.clip(repeats, *limits).astype(counted.dtype)
+    if total > most:
+        raise OverflowError(
+            f"{total} documents, repeats included, are more than {counted.dtype} counts hold, "
+            f"{most}: count in parts and keep them apart"
+        )
+    if not is_traced(counted, weight):
+        return weight
+    return _cut(weight, jnp.asarray(most, counted.dtype) - counted)
+
+
+def _exact_sum(values: np.ndarray) -> int:
+    if values.size and int(values.max()) > 2**63 // values.size:
+        return sum(map(int, values))
+    return int(values.sum(dtype=np.uint64))
+
+
+def _checked_repeats(repeats, documents: int) -> ArrayLike:
+    """Integers, one for each document, and none negative where they can be looked at."""
+    _check_labels("repeats", repeats, documents)
+    if is_traced(repeats):
+        return repeats
+    values = np.asarray(repeats)
+    if values.min(initial=0) < 0:
+        raise ValueError(f"repeats must be at least 0; one is {values.min()}")
+    return values
+
+
+def _cut(weight: Int[Array, " documents"], room: Array) -> Int[Array, " documents"]:
+    """Weights whose sum is at most `room`: the last ones are cut, then 0."""
+    unsigned = jnp.dtype(f"uint{8 * weight.dtype.itemsize}")
+    before = jnp.cumsum(weight.astype(unsigned), dtype=unsigned) - weight.astype(unsigned)
+    left = room.astype(unsigned)
+    # A sum passes `room` before it wraps around, since every weight is less than half of the range.
+    full = lax.cummax((before > left).astype(jnp.int32)) > 0
+    return jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), left - before)).astype(
+        weight.dtype
+    )
+
+
+def add_counts(a: ArrayLike, b: ArrayLike, what: str) -> Array:
+    """a + b of counts that are not negative; what is too much is refused, or stays at the most.
+
+    Raises:
+        OverflowError: eagerly, for a sum beyond the integers. When traced it is their largest.
+    """
+    a, b = _integers(a, what), _integers(b, what)
+    total = a + b
+    if is_traced(total):
+        return _saturating_add(a, b)
+    if jnp.any(total < a):  # it wrapped around
+        at = np.unravel_index(np.argmax(total < a), total.shape)
+        _refuse(int(a[at]) + int(b[at]), what, total.dtype)
+    return total
+
+
+def sum_counts(counts: ArrayLike, axis: int | tuple[int, ...], what: str) -> Array:
+    """The sum of counts that are not negative over some axes, as careful as `add_counts`."""
+    counts = _integers(counts, what)
+    axes = tuple(i % counts.ndim for i in ((axis,) if isinstance(axis, int) else axis))
+    total = lax.reduce(counts, np.zeros((), counts.dtype), _saturating_add, axes)
+    most = int(jnp.iinfo(counts.dtype).max)
+    if not is_traced(total) and jnp.any(total == jnp.asarray(most, counts.dtype)):
+        largest = int(np.asarray(counts).sum(axis=axes, dtype=np.uint64).max())
+        if largest > most:
+            _refuse(largest, what, counts.dtype)
+    return total
+
+
+def _integers(counts: ArrayLike, what: str) -> Array:
+    counts = jnp.asarray(counts)
+    if not jnp.issubdtype(counts.dtype, jnp.integer):
+        raise ValueError(f"{what} are counted in {counts.dtype}: pass integers")
+    return counts
+
+
+def _saturating_add(a: Array, b: Array) -> Array:
+    total = a + b
+    return jnp.where(total < a, jnp.asarray(jnp.iinfo(total.dtype).max, total.dtype), total)
+
+
+def _refuse(number: int, what: str, dtype: jnp.dtype) -> None:
+    raise OverflowError(
+        f"{number} {what} are more than {dtype} holds, {jnp.iinfo(dtype).max}: keep the parts "
+        "apart, or convert the counts to int64 (jax.enable_x64) before adding"
+    )
 
 
 def fold_of_documents(
@@ -192,8 +298,7 @@ def fold_of_documents(
     >>> fold_of_documents(np.array([[5, 7], [5, 7]]), folds=4).tolist()
     [1, 1]
     """
-    if folds < 1:
-        raise ValueError(f"folds must be at least 1, not {folds}")
+    _check_folds(folds)
     hashed = _labels(ids, mask, groups)
     for shift, multiplier in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         hashed = (hashed ^ (hashed >> np.uint32(shift))) * np.uint32(multiplier)
@@ -209,9 +314,9 @@ def content_labels(
     >>> bool(labels[0] == labels[1]), bool(labels[0] == labels[2])
     (True, False)
     """
+    ids, present = _ids_and_mask(ids, mask)
     rng = np.random.default_rng(0x6A617870)
-    odd = rng.integers(0, 2**31, np.shape(ids)[1], dtype=np.uint32) * np.uint32(2) + np.uint32(1)
-    present = jnp.ones(np.shape(ids), bool) if mask is None else jnp.asarray(mask)
+    odd = rng.integers(0, 2**31, ids.shape[1], dtype=np.uint32) * np.uint32(2) + np.uint32(1)
     words = jnp.where(present, jnp.asarray(ids).astype(jnp.uint32) + np.uint32(1), np.uint32(0))
     return jnp.sum(words * jnp.asarray(odd)[None, :], axis=1, dtype=jnp.uint32)
 
@@ -220,6 +325,7 @@ def _labels(ids, mask, groups) -> Array:
     """uint32 labels of the documents: their groups, else their content."""
     if groups is None:
         return content_labels(ids, mask)
+    _check_labels("groups", groups, len(ids))
     return jnp.asarray(groups).astype(jnp.uint32) * np.uint32(0x9E3779B1)
 
 
@@ -267,8 +373,7 @@ def permute_within_documents(
     >>> sorted(permute_within_documents(key, np.array([[3, 1, 2]]))[0].tolist())
     [1, 2, 3]
     """
-    ids = jnp.asarray(ids)
-    moves = jnp.ones(ids.shape, bool) if mask is None else jnp.asarray(mask)
+    ids, moves = map(jnp.asarray, _ids_and_mask(ids, mask))
     moves = moves & ~_is_excluded(ids, exclude)
     # One sort of words [noise | place] orders a document's places at random, those that stay
     # last; sorting single words is several times faster on CPU than an argsort. Equal noise (odds
@@ -289,6 +394,14 @@ def _checked_ids(ids, mask, vocab_size: int) -> tuple[Array, Array]:
     """Ids and mask as arrays of one shape, refused when they cannot be what the caller meant."""
     if vocab_size < 1:
         raise ValueError(f"vocab_size must be at least 1, not {vocab_size}")
+    ids, mask = _ids_and_mask(ids, mask)
+    if not is_traced(ids, mask):
+        _refuse_outside(ids, mask, vocab_size)
+    return _widened(ids), jnp.asarray(mask)
+
+
+def _ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
+    """Integers `[documents, n]` and booleans of that shape, all True for None."""
     if isinstance(ids, list | tuple):
         try:
             ids = np.asarray(ids)
@@ -308,9 +421,21 @@ def _checked_ids(ids, mask, vocab_size: int) -> tuple[Array, Array]:
         raise ValueError(f"mask is {mask.dtype}, not bool: pass mask.astype(bool)")
     if mask.shape != ids.shape:
         raise ValueError(f"mask has shape {mask.shape}, ids have {ids.shape}: they must agree")
-    if not is_traced(ids, mask):
-        _refuse_outside(ids, mask, vocab_size)
-    return _widened(ids), jnp.asarray(mask)
+    return ids, mask
+
+
+def _check_labels(name: str, values: ArrayLike, documents: int) -> None:
+    values = values if hasattr(values, "dtype") else np.asarray(values)
+    if values.shape != (documents,) or not jnp.issubdtype(values.dtype, jnp.integer):
+        raise ValueError(
+            f"{name} is {values.dtype} of shape {values.shape}: pass one integer for each of "
+            f"{documents} documents"
+        )
+
+
+def _check_folds(folds: int) -> None:
+    if folds < 1:
+        raise ValueError(f"folds must be at least 1, not {folds}")
 
 
 def _refuse_outside(ids, mask, vocab_size: int) -> None:
@@ -354,6 +479,8 @@ def _widened(ids: ArrayLike) -> Array:
 def _is_excluded(ids: Array, exclude: Sequence[int]) -> Array:
     """Whether each id is one of a few excluded ones."""
     ids, excluded = _widened(ids), jnp.zeros(ids.shape, bool)
+    limits = jnp.iinfo(ids.dtype)
     for token in exclude:
-        excluded = excluded | (ids == jnp.asarray(token, ids.dtype))
+        if limits.min <= token <= limits.max:  # others are no id
+            excluded = excluded | (ids == jnp.asarray(token, ids.dtype))
     return excluded

@@ -59,13 +59,12 @@ def position_decodability(
     >>> [round(probe(x).r2.item(), 1) for x in (noise, clock)]
     [0.0, 1.0]
     """
-    hidden = floating(hidden)
-    if hidden.ndim != 3 or hidden.shape[0] < 2:
+    hidden = floating(hidden, "hidden")
+    if hidden.ndim != 3 or hidden.shape[0] < 2 or not hidden.size:
         raise ValueError(
             f"hidden has shape {hidden.shape}: pass [rows, n, d] with at least two rows, one half "
-            "to fit the probe to and one to judge it"
+            "to fit the probe to and one to judge it, and at least one position and entry"
         )
-    hidden = hidden.astype(jnp.float32) if hidden.dtype.itemsize < 4 else hidden
     least = float(jnp.finfo(hidden.dtype).eps) / 100
     if not ridge >= least:
         raise ValueError(

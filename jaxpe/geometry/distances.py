@@ -1,13 +1,15 @@
 """Distances between positions, zero-safe and without cancellation, and their Gram matrix.
 
 Distances are squared and summed: float32 holds the squares of 1e-18 to 1e18, smaller ones are 0
-and larger ones inf. Bring coordinates of another size to about 1 first.
+and larger ones inf, of which other functions make inf or NaN. Bring coordinates of another size to
+about 1 first.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
@@ -46,8 +48,8 @@ def hellinger_distances(
     """
     if isinstance(mu, SparseCounts):
         return distances_from_gram(hellinger_gram(mu), present=mu.merged().per_position > 0)
-    mu = as_distributions(mu)
-    return euclidean_distances(safe_sqrt(mu.probabilities), present=mu.present)
+    roots, present = hellinger_roots(mu)
+    return euclidean_distances(roots, present=present)
 
 
 def fisher_rao_distances(
@@ -61,7 +63,7 @@ def fisher_rao_distances(
     >>> fisher_rao_distances(np.eye(2)).values.round(4).tolist()
     [[0.0, 3.1416], [3.1416, 0.0]]
     """
-    mu = as_distributions(mu)
+    mu = checked_distributions(mu)
     chord, present = hellinger_distances(mu)
     radius2 = jnp.sum(mu.probabilities, axis=-1)
     # ‖x + y‖² = 2‖x‖² + 2‖y‖² − ‖x − y‖²
@@ -83,13 +85,13 @@ def euclidean_distances(
     >>> euclidean_distances(np.array([[0.0, 3.0], [4.0, 0.0]])).values.tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
-    points = floating(points)
+    points = matrix(points, "points", "[n, d]")
     present = as_present(present, points.shape[0])
-    centred = centre_rows(points, present)
     n, d = points.shape
     if n * n * d > _DIFFERENCES:
-        return distances_from_gram(inner_products(centred), present=present)
-    return Distances(jnp.where(pair_mask(present), safe_sqrt(_differenced(centred)), 0.0), present)
+        return distances_from_gram(inner_products(centre_rows(points, present)), present=present)
+    points = jnp.where(present[:, None], points, 0.0)
+    return Distances(jnp.where(pair_mask(present), safe_sqrt(_differenced(points)), 0.0), present)
 
 
 def distances_from_gram(
@@ -102,7 +104,7 @@ def distances_from_gram(
     >>> distances_from_gram(np.array([[1.0, -1.0], [-1.0, 1.0]])).values.tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    B = floating(B)
+    B = square_matrix(B, "the Gram matrix")
     present = as_present(present, B.shape[0])
     norms = jnp.diagonal(B)
     return Distances(distances_from_products(B, norms, norms, pair_mask(present)), present)
@@ -167,8 +169,7 @@ def hellinger_gram(
     """
     if isinstance(mu, SparseCounts):
         return _gram_of_counts(mu)
-    mu = as_distributions(mu)
-    return inner_products(centre_rows(safe_sqrt(mu.probabilities), mu.present))
+    return inner_products(centre_rows(*hellinger_roots(mu)))
 
 
 @jax.jit
@@ -191,12 +192,11 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     [True, True]
     """
     if isinstance(D, Distances):
-        present = jnp.asarray(D.present)
-        taking_part = present[..., :, None] & present[..., None, :]
-        return Distances(jnp.where(taking_part, floating(D.values), 0.0), present)
-    D = floating(D)
-    if D.ndim != 2 or D.shape[0] != D.shape[1]:
-        raise ValueError(f"distances have shape {D.shape}, not [n, n]")
+        values = square_matrix(D.values, "the matrix of distances")
+        present = as_present(D.present, len(values))
+        taking_part = present[:, None] & present[None, :]
+        return Distances(jnp.where(taking_part, values, 0.0), present)
+    D = square_matrix(D, "the matrix of distances")
     return Distances(D, as_present(None, D.shape[0]))
 
 
@@ -226,14 +226,58 @@ def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:
     return both & ~jnp.eye(present.shape[0], dtype=bool)
 
 
+def hellinger_roots(
+    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
+) -> tuple[Float[Array, "n vocab"], Bool[Array, " n"]]:
+    """The points √μ_i and who is present; 0 in absent rows.
+
+    Probabilities are quotients, known to a few units in the last place. A column of √μ that varies
+    by no more is made constant: of equal distributions all that is left would be that rounding, and
+    a rank or a stress would be one of it.
+    """
+    mu = checked_distributions(mu)
+    present = mu.present[:, None]
+    roots = jnp.where(present, safe_sqrt(mu.probabilities), 0.0)
+    rounding = 4.0 * float(jnp.finfo(roots.dtype).eps)
+    constant, first = _constant_columns(roots, mu.present, tolerance=rounding)
+    # Added, so that derivatives stay what they are.
+    moved = jax.lax.stop_gradient(jnp.where(present & constant, first - roots, 0.0))
+    return roots + moved, mu.present
+
+
+def checked_distributions(
+    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
+) -> PositionalDistributions:
+    """`as_distributions`, in 32 bits or more, of arrays that fit each other."""
+    mu = as_distributions(mu)
+    probabilities = matrix(mu.probabilities, "mu", "[n, vocab]")
+    return PositionalDistributions(probabilities, as_present(mu.present, len(probabilities)))
+
+
 def centre_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Float[Array, "n d"]:
     """Rows minus the mean of the rows present; absent rows become 0."""
     points = jnp.where(present[:, None], points, 0.0)
+    # A column that is constant counts from there: it then is 0 exactly, where its mean, rounded,
+    # would leave rounding errors of which ranks and shares would be judged. Derivatives stay.
+    constant, first = _constant_columns(points, present)
+    points = jnp.where(present[:, None], points - jnp.where(constant, first, 0.0), 0.0)
     weight = present.astype(points.dtype)
     share = weight / jnp.maximum(jnp.sum(weight), 1.0)
     # As a product: XLA sums over rows ten times more slowly on CPU.
     mean = jnp.matmul(share[None, :], points, precision="highest")
     return jnp.where(present[:, None], points - mean, 0.0)
+
+
+def _constant_columns(
+    points: Float[Array, "n d"], present: Bool[Array, " n"], *, tolerance: float = 0.0
+) -> tuple[Bool[Array, "1 d"], Float[Array, "1 d"]]:
+    """Which columns are constant over the rows present, to a share of themselves, and at what."""
+    if not len(points):
+        return jnp.ones((1, points.shape[1]), bool), jnp.zeros((1, points.shape[1]), points.dtype)
+    points = jax.lax.stop_gradient(points)
+    first = points[jnp.argmax(present)][None, :]
+    near = jnp.abs(points - first) <= tolerance * jnp.abs(first)  # False for NaN
+    return jnp.all(near | ~present[:, None], axis=0, keepdims=True), first
 
 
 def inner_products(points: Float[Array, "n d"]) -> Float[Array, "n n"]:
@@ -247,10 +291,42 @@ def safe_sqrt(x: Array) -> Array:
     return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, x)))
 
 
-def floating(x: ArrayLike) -> Array:
-    """An array of a floating dtype: integers, which would truncate what meets them, are cast."""
+def floating(x: ArrayLike, name: str = "the array") -> Array:
+    """A real array as floats of 32 bits or more, which is what everything here computes in.
+
+    Integers, which would truncate what meets them, become the default float. float16 would overflow
+    in sums, bfloat16 has no digits to spare, and neither has a decomposition.
+
+    Raises:
+        ValueError: for an array that is not real.
+
+    >>> floating(np.float16([2.0])).dtype == np.float32
+    True
+    """
+    if isinstance(x, np.ndarray) and x.dtype.kind in "iu":
+        x = x.astype(float)  # before JAX cuts them to 32 bits
     x = jnp.asarray(x)
-    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return x if x.dtype.itemsize >= 4 else x.astype(jnp.float32)
+    if not (jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool):
+        raise ValueError(f"{name} is {x.dtype}: pass real numbers")
+    return x.astype(float)
+
+
+def matrix(x: ArrayLike, name: str, shape: str) -> Float[Array, "n d"]:
+    """`floating` of an array that must have two axes, such as points `[n, d]`."""
+    x = floating(x, name)
+    if x.ndim != 2:
+        raise ValueError(f"{name} has shape {x.shape}: pass {shape}, two axes")
+    return x
+
+
+def square_matrix(x: ArrayLike, name: str) -> Float[Array, "n n"]:
+    """`floating` of an array that must be `[n, n]`."""
+    x = floating(x, name)
+    if x.ndim != 2 or x.shape[0] != x.shape[1]:
+        raise ValueError(f"{name} has shape {x.shape}, not [n, n]")
+    return x
 
 
 def _differenced(x: Array) -> Array:

@@ -51,7 +51,9 @@ def positional_distributions(
         raise ValueError(f"empty is {empty!r}: pass 'drop', 'uniform', 'zero' or 'error'")
     if not is_traced(smoothing) and smoothing < 0:
         raise ValueError(f"smoothing must be at least 0, not {smoothing}")
-    cells = counts.merged().tokens if isinstance(counts, PositionCounts) else jnp.asarray(counts)
+    cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
+    if not is_traced(cells) and jnp.any(cells < 0):
+        raise ValueError(f"counts must be at least 0; one is {jnp.min(cells)}")
     occupied = jnp.any(cells > 0, axis=-1)
     if empty == "error":
         _refuse_empty(occupied)
@@ -70,6 +72,18 @@ def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistr
         return mu
     mu = jnp.asarray(mu)
     return PositionalDistributions(mu, jnp.ones(mu.shape[:-1], bool))
+
+
+def _as_cells(counts: ArrayLike) -> Array:
+    if isinstance(counts, np.ndarray) and counts.dtype.kind in "iu":
+        counts = counts.astype(float)  # before JAX cuts 64 bits to 32
+    cells = jnp.asarray(counts)
+    real = jnp.issubdtype(cells.dtype, jnp.integer) or jnp.issubdtype(cells.dtype, jnp.floating)
+    if cells.ndim != 2 or not real:
+        raise ValueError(
+            f"counts has shape {cells.shape} and is {cells.dtype}: pass numbers [n, vocab]"
+        )
+    return cells
 
 
 def _refuse_empty(occupied: Array) -> None:

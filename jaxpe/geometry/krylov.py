@@ -1,13 +1,15 @@
 """The leading eigenpairs of a symmetric operator, from products with blocks of vectors alone."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
+
+from jaxpe._compiled import compiled
 
 # Columns of a block: few, so that a product goes a long way; enough for a matrix product to be
 # worth its name. On two cores 16 columns ran at four fifths of the speed of 64.
@@ -54,7 +56,8 @@ def principal_eigenpairs(
 
     Args:
         apply: the operator, on the columns of `[n, b]` for any b. The result is as good as its
-            arithmetic: ask for `precision="highest"` in matrix products.
+            arithmetic: ask for `precision="highest"` in matrix products. Compiled once for the same
+            function.
         n: rows.
         dim: eigenpairs wanted, at least 1.
         tolerance: of the residuals, relative to |λ_1|; not below 16 eps of the dtype.
@@ -67,20 +70,31 @@ def principal_eigenpairs(
     >>> pairs.eigenvalues.round(6).tolist(), pairs.converged.item()
     ([8.0, 7.0], True)
     """
-
-    def draw(key: Array, columns: int) -> Array:
-        return jax.random.normal(key, (n, columns), dtype or float)
-
-    wide = leading_pairs(
-        apply,
-        draw,
+    check_dim(dim, oversample)
+    dtype = jnp.dtype(dtype or jnp.result_type(float))
+    if n < 1 or not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 4:
+        raise ValueError(f"n is {n} and dtype {dtype}: pass at least one row of float32 or float64")
+    wide = _pairs_of(
+        jax.random.key(0) if key is None else key,
+        apply=apply,
+        n=n,
         dim=dim,
         tolerance=tolerance,
         max_products=max_products,
         oversample=oversample,
-        key=key,
+        dtype=dtype,
     )
     return wide._replace(vectors=wide.vectors[:, :dim], eigenvalues=wide.eigenvalues[:dim])
+
+
+@compiled("apply", static=("n", "dim", "tolerance", "max_products", "oversample", "dtype"))
+def _pairs_of(
+    key: Array, *, apply: Callable[[Array], Array], n: int, dtype: DTypeLike, **options: Any
+) -> Eigenpairs:
+    def draw(key: Array, columns: int) -> Array:
+        return jax.random.normal(key, (n, columns), dtype)
+
+    return leading_pairs(apply, draw, key=key, **options)
 
 
 class _Search(NamedTuple):

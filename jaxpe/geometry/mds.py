@@ -17,10 +17,11 @@ from jaxpe.geometry.distances import (
     as_distances,
     as_present,
     distances_from_gram,
-    floating,
     gram_matrix,
     hellinger_gram,
+    matrix,
     safe_sqrt,
+    square_matrix,
 )
 from jaxpe.geometry.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.stress import stress
@@ -101,10 +102,10 @@ def classical_mds_from_gram(
     """
     if dim < 1:
         raise ValueError(f"dim must be at least 1, not {dim}")
-    B = floating(B)
-    if B.ndim != 2 or B.shape[0] != B.shape[1]:
-        raise ValueError(f"the Gram matrix has shape {B.shape}, not [n, n]")
+    B = square_matrix(B, "the Gram matrix")
     n = B.shape[0]
+    if not n:
+        raise ValueError("the Gram matrix has shape (0, 0): pass that of at least one position")
     kept = min(dim, n)
     present = as_present(present, n)
     coordinates, eigenvalues = principal_coordinates(B, kept)
@@ -162,7 +163,7 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     >>> low_rank_factors(np.ones((32, 128)), rank=3).parameters
     480
     """
-    P = floating(P)
+    P = matrix(P, "P", "[n, d]")
     n, d = P.shape
     if not 1 <= rank <= min(n, d):
         raise ValueError(f"rank must lie in [1, {min(n, d)}] for shape {P.shape}, not {rank}")

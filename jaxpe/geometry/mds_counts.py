@@ -62,6 +62,7 @@ def _principal(
     counts: SparseCounts, key: Array | None, *, dim: int, **options
 ) -> tuple[Eigenpairs, Array, Array]:
     """Eigenpairs, coordinates and the trace."""
+    counts = _without_constant_words(counts)
     present = counts.per_position > 0
 
     def draw(key: Array, columns: int) -> Array:
@@ -88,6 +89,30 @@ def _gram_product(counts: SparseCounts, Y: Float[Array, "n b"]) -> Float[Array, 
 
     total, _ = jax.lax.scan(add, jnp.zeros_like(Y), (counts.cells, counts.counts))
     return centre_rows(total * scale[:, None], present)
+
+
+def _without_constant_words(counts: SparseCounts) -> SparseCounts:
+    """The same without the words that are equally frequent at all positions, to rounding.
+
+    They are no part of B, but for the rounding that the products would leave of them.
+    """
+    present, scale = _scale(counts)
+    positions = jnp.sum(present, dtype=jnp.int32)
+    tolerance = 4.0 * float(jnp.finfo(scale.dtype).eps)
+
+    def of_block(block: tuple[Array, Array]) -> Array:
+        cells, values = block
+        row, column = jnp.divmod(cells, counts.width)
+        there = values > 0
+        root = jnp.sqrt(values.astype(scale.dtype)) * scale[row]
+        empty = jnp.zeros(counts.width, scale.dtype)
+        largest = empty.at[column].max(jnp.where(there, root, 0.0))
+        below = empty.at[column].max(jnp.where(there, largest[column] - root, 0.0))
+        occupied = jnp.zeros(counts.width, jnp.int32).at[column].add(there.astype(jnp.int32))
+        constant = (occupied == positions) & (below <= tolerance * largest)
+        return jnp.where(constant[column], 0, values)
+
+    return counts._replace(counts=jax.lax.map(of_block, (counts.cells, counts.counts)))
 
 
 def _trace(counts: SparseCounts) -> Float[Array, ""]:

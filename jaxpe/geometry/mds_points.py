@@ -112,7 +112,11 @@ def classical_mds_from_points(
     """
     check_dim(dim, oversample)
     cloud = as_points(points)
+    if not cloud.points.shape[1]:  # a column of 0, so that there is an eigenvalue
+        cloud = cloud._replace(points=jnp.pad(cloud.points, ((0, 0), (0, 1))))
     n, k = cloud.points.shape
+    if not n:
+        raise ValueError(f"points have shape {(n, k)}: pass those of at least one position")
     chosen, reason = _choose(n, k, dim) if method == "auto" else (method, "asked for")
     if chosen not in get_args(Method):
         raise ValueError(f"unknown method {method!r}: pass 'auto', 'dense', 'krylov' or 'landmark'")

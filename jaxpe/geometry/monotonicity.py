@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, PyTree, Real
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import Distances, as_distances, as_present, euclidean_distances
 from jaxpe.geometry.pairs import DENSE, rows_by_differences
@@ -24,8 +25,8 @@ from jaxpe.geometry.sampling import (
 _TOLERANCE = 1e-5
 
 Encoded = Distances | PointCloud | Real[ArrayLike, "n d"]
-# Of the distances of one position to all, and its number.
-RowFunction = Callable[[Array, Array], PyTree]
+# Of the distances of one position to all, its number, and more arrays.
+RowFunction = Callable[..., PyTree]
 
 
 class SampledRate(NamedTuple):
@@ -72,9 +73,9 @@ def monotonicity_violation_rate(
     >>> monotonicity_violation_rate(np.array([[0.0], [1.0], [2.0]])).item()
     0.0
     """
-    rows, present, largest = _rows_of(encoding, present)
-    slack = tolerance * largest
-    inversions, triples = rows(lambda delta, i: _inversions_of_row(delta, i, present, slack))
+    encoding = _rows_of(encoding, present)
+    present, slack = encoding.present, tolerance * _largest(encoding)
+    inversions, triples = _by_row(encoding, present, slack, f=_inversions_of_row)
     # Integers hold each row exactly; their sum over rows may need more than int32 has.
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
     triples = jnp.sum(jnp.where(present, triples, 0).astype(slack.dtype))
@@ -151,19 +152,10 @@ def is_monotone(
     >>> bool(is_monotone(np.arange(4.0)[:, None])), bool(is_monotone(np.arange(4.0)[:, None] ** 2))
     (True, False)
     """
-    rows, present, largest = _rows_of(encoding, present)
-    positions = jnp.arange(len(present))
-    slack = tolerance * largest
-
-    def monotone(delta: Array, i: Array) -> Array:
-        # Largest and smallest distance at each offset; then a running maximum along offsets.
-        offset, both = jnp.abs(positions - i), present & present[i]
-        unmet = jnp.full(len(present), jnp.inf, delta.dtype)
-        greatest = jnp.zeros_like(delta).at[offset].max(jnp.where(both, delta, 0.0))
-        smallest = unmet.at[offset].min(jnp.where(both, delta, jnp.inf))
-        return jnp.all(jax.lax.cummax(greatest) <= smallest + slack)
-
-    return jnp.all(rows(monotone)) & jnp.isfinite(largest)
+    encoding = _rows_of(encoding, present)
+    largest = _largest(encoding)
+    monotone = _by_row(encoding, encoding.present, tolerance * largest, f=_is_monotone_row)
+    return jnp.all(monotone) & jnp.isfinite(largest)
 
 
 def _taking_part(
@@ -175,14 +167,20 @@ def _taking_part(
     return as_distances(encoding) if isinstance(encoding, Distances) else encoding
 
 
-def _rows_of(
-    encoding: Encoded, present: Bool[ArrayLike, " n"] | None
-) -> tuple[Callable[[RowFunction], PyTree[Array]], Array, Array]:
-    """How a function of rows of distances is applied, who is present, and the largest distance."""
-    few = not isinstance(encoding, Distances | PointCloud) and len(encoding) <= DENSE
+def _rows_of(encoding: Encoded, present: Bool[ArrayLike, " n"] | None) -> Distances | PointCloud:
+    """What rows of distances are read off: of few points the matrix of all."""
+    plain = not isinstance(encoding, Distances | PointCloud)
     encoding = _taking_part(encoding, present)
-    if few and isinstance(encoding, PointCloud):
-        encoding = euclidean_distances(encoding.points, present=encoding.present)
+    if not len(encoding.present):  # one that is absent, so that there is a row
+        return Distances(jnp.zeros((1, 1)), jnp.zeros(1, bool))
+    if plain and isinstance(encoding, PointCloud) and len(encoding.present) <= DENSE:
+        return euclidean_distances(encoding.points, present=encoding.present)
+    return encoding
+
+
+@compiled(static=("f",))
+def _by_row(encoding: Distances | PointCloud, *others: Array, f: RowFunction) -> PyTree[Array]:
+    """f(δ_i, i, *others) of the distances of every position i, some rows at a time."""
 
     def distances(i: Array) -> Array:
         if isinstance(encoding, Distances):
@@ -194,27 +192,44 @@ def _rows_of(
     number = -(-n // together)
     # The last row fills up the last batch.
     batches = jnp.minimum(jnp.arange(number * together), n - 1).reshape(number, together)
+    each = jax.vmap(lambda delta, i: f(delta, i, *others))
+    found = jax.lax.map(lambda i: each(distances(i), i), batches)
+    return jax.tree.map(lambda x: x.reshape(-1)[:n], found)
 
-    def rows(f: RowFunction) -> PyTree[Array]:
-        found = jax.lax.map(lambda i: jax.vmap(f)(distances(i), i), batches)
-        return jax.tree.map(lambda x: x.reshape(-1)[:n], found)
 
-    return rows, encoding.present, jnp.max(rows(lambda delta, i: jnp.max(delta)))
+def _largest(encoding: Distances | PointCloud) -> Array:
+    return jnp.max(_by_row(encoding, f=_largest_of_row))
+
+
+def _largest_of_row(delta: Array, i: Array) -> Array:
+    return jnp.max(delta)
+
+
+def _is_monotone_row(delta: Array, i: Array, present: Array, slack: Array) -> Array:
+    # Largest and smallest distance at each offset; then a running maximum along offsets.
+    offset, both = jnp.abs(jnp.arange(len(present)) - i), present & present[i]
+    unmet = jnp.full(len(present), jnp.inf, delta.dtype)
+    greatest = jnp.zeros_like(delta).at[offset].max(jnp.where(both, delta, 0.0))
+    smallest = unmet.at[offset].min(jnp.where(both, delta, jnp.inf))
+    return jnp.all(jax.lax.cummax(greatest) <= smallest + slack)
 
 
 def _draw_triples(
     encoding: Distances | PointCloud, key: Array, triples: int
 ) -> tuple[Array, Array, Array]:
     """Distances to the nearer and the farther of two positions, and whether these compare."""
+    width = width_of(encoding)
+    return draw_in_parts(key, encoding, draw=_draw_part, number=triples, width=width)
 
-    def draw(key: Array, part: int) -> tuple[Array, Array, Array]:
-        i, j, k = draw_positions(key, encoding.present, (3, part))
-        swapped = jnp.abs(i - j) > jnp.abs(i - k)
-        j, k = jnp.where(swapped, k, j), jnp.where(swapped, j, k)
-        comparable = (i != j) & (jnp.abs(i - j) < jnp.abs(i - k)) & encoding.present[i]
-        return distances_at(encoding, i, j), distances_at(encoding, i, k), comparable
 
-    return draw_in_parts(draw, key, number=triples, width=width_of(encoding))
+def _draw_part(
+    key: Array, part: int, encoding: Distances | PointCloud
+) -> tuple[Array, Array, Array]:
+    i, j, k = draw_positions(key, encoding.present, (3, part))
+    swapped = jnp.abs(i - j) > jnp.abs(i - k)
+    j, k = jnp.where(swapped, k, j), jnp.where(swapped, j, k)
+    comparable = (i != j) & (jnp.abs(i - j) < jnp.abs(i - k)) & encoding.present[i]
+    return distances_at(encoding, i, j), distances_at(encoding, i, k), comparable
 
 
 def _wilson(rate: Array, count: Array, confidence: float) -> tuple[Array, Array]:

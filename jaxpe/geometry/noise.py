@@ -9,7 +9,6 @@ expectation.
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,14 +17,24 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Integer, PyTree
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.geometry.counts import (
     PositionCounts,
     content_labels,
     count_tokens,
     permute_within_documents,
+    sum_counts,
 )
-from jaxpe.geometry.distances import Distances, gram_from_squared, pair_mask, safe_sqrt
+from jaxpe.geometry.distances import (
+    Distances,
+    centre_rows,
+    floating,
+    gram_from_squared,
+    pair_mask,
+    safe_sqrt,
+    square_matrix,
+)
 from jaxpe.geometry.sparse import SparseCounts, column_totals, fold_tables, root_frequencies
 
 DEFAULT_FOLDS = 16
@@ -79,7 +88,8 @@ class EffectiveRank(NamedTuple):
     """Dimensions of the split-half geometry that stand above a null without positional order.
 
     Attributes:
-        rank: int, leading eigenvalues above the threshold; −1 where these are NaN.
+        rank: int, leading eigenvalues above the threshold, by more than rounding; −1 where these
+            are NaN.
         eigenvalues: float `[n]`, of the corpus' weighted Gram matrix less the null's mean.
         null_eigenvalues: float `[nulls, n]`, of each null corpus less the mean of the others.
         threshold: the `level` quantile of the null's largest eigenvalue.
@@ -154,26 +164,10 @@ def split_half_geometry(
     folds = _folds_of(counts)
     if splits < 1:
         raise ValueError(f"splits must be at least 1, not {splits}")
-    halves = jax.lax.map(
-        lambda split_key: jax.random.permutation(split_key, folds) < folds // 2,
-        jax.random.split(key, splits),
-    )
+    halves = _halves(key, folds=folds, splits=splits)
     if isinstance(counts, SparseCounts):
         return _geometry_of_products(*_products_of_sparse_halves(counts, halves))
-    centre = jnp.sqrt(_pooled(counts))
-    whole = counts.merged().tokens
-
-    def halve(chosen: Array) -> tuple[Array, Array]:
-        # In integers: a rounded half, subtracted from the whole, would leave negative counts.
-        half = jnp.sum(counts.tokens, axis=0, where=chosen[:, None, None], dtype=whole.dtype)
-        A, in_A = _root_frequencies(half)
-        B, in_B = _root_frequencies(whole - half)
-        # Any fixed vector may be subtracted, centring removes it again; this one keeps the
-        # products small, so that float32 has digits left for them.
-        product = jnp.matmul(A - centre[None, :], (B - centre[None, :]).T, precision="highest")
-        return 0.5 * (product + product.T), in_A & in_B
-
-    products, occupied = jax.lax.map(halve, halves)
+    products, occupied = _products_of_halves(counts.tokens, counts.merged().tokens, halves)
     present = jnp.all(occupied, axis=0)
     return _geometry_of_products(jnp.mean(products, axis=0), present)
 
@@ -200,13 +194,7 @@ def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
     size = merged.per_position.astype(float)
     pooled = _pooled(merged)
     safe = jnp.maximum(size, 1.0)
-
-    def of_position(n_i: Array) -> tuple[Array, Array]:
-        full = _variance_of_root_poisson(n_i * pooled)
-        half = _variance_of_root_poisson(0.5 * n_i * pooled)
-        return jnp.sum(full), jnp.sum(half**2)
-
-    variance, squares = jax.lax.map(of_position, safe)
+    variance, squares = _variances(safe, pooled)
     present = size > 0
     per_position = jnp.where(present, variance / safe, 0.0)
     pairs = jnp.where(pair_mask(present), per_position[:, None] + per_position[None, :], 0.0)
@@ -254,22 +242,21 @@ def effective_rank(
     >>> effective_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
     1
     """
+    if nulls < 2:
+        raise ValueError(f"nulls must be at least 2, to see how they vary, not {nulls}")
     # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
     groups = content_labels(ids, mask) if groups is None else groups
-    count = partial(
-        count_tokens, vocab_size=vocab_size, mask=mask, exclude=exclude, folds=folds, groups=groups
-    )
+    options: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "exclude": tuple(map(int, exclude)),
+        "folds": folds,
+        "splits": splits,
+    }
     halving, *keys = jax.random.split(key, nulls + 1)
-
-    def gram(documents: ArrayLike) -> Array:
-        counts = count(documents)
-        return weighted_gram(split_half_geometry(counts, key=halving, splits=splits), counts)
-
-    def null_gram(null_key: Array) -> Array:
-        shuffled = permute_within_documents(null_key, ids, mask, exclude=exclude, groups=groups)
-        return gram(shuffled)
-
-    return rank_above_null(gram(ids), jax.lax.map(null_gram, jnp.stack(keys)), level=level)
+    gram = _weighted_gram_of(halving, ids, mask, groups, **options)
+    ids, mask = jnp.asarray(ids), None if mask is None else jnp.asarray(mask)
+    null_grams = _null_grams(jnp.stack(keys), halving, ids, mask, groups, **options)
+    return rank_above_null(gram, null_grams, level=level)
 
 
 def weighted_gram(
@@ -302,11 +289,19 @@ def rank_above_null(
 ) -> EffectiveRank:
     """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 
+    An eigenvalue counts that is above the threshold by more than the rounding of the matrices:
+    where shuffling changes nothing, differences are nothing else.
+
     >>> null = np.array([[[0.1, 0.0], [0.0, 0.0]], [[0.2, 0.0], [0.0, 0.0]]])
     >>> rank_above_null(np.diag([3.0, 0.05]), null).rank.item()
     1
     """
-    gram, null_grams = jnp.asarray(gram), jnp.asarray(null_grams)
+    gram, null_grams = square_matrix(gram, "gram"), floating(null_grams, "null_grams")
+    if null_grams.ndim != 3 or null_grams.shape[1:] != gram.shape or not gram.size:
+        raise ValueError(
+            f"gram has shape {gram.shape}, null_grams {null_grams.shape}: pass [n, n] of at least "
+            "one position and [nulls, n, n]"
+        )
     nulls = null_grams.shape[0]
     if not 0.0 <= level <= 1.0:
         raise ValueError(f"level must lie in [0, 1], not {level}")
@@ -318,7 +313,9 @@ def rank_above_null(
     eigenvalues = jnp.linalg.eigvalsh(gram - mean)[::-1]
     null_eigenvalues = jnp.linalg.eigvalsh(contrasts)[:, ::-1]
     threshold = jnp.quantile(null_eigenvalues[:, 0], level)
-    rank = jnp.sum(eigenvalues > threshold)
+    largest = jnp.maximum(jnp.linalg.norm(gram), jnp.linalg.norm(mean))
+    rounding = 16.0 * float(jnp.finfo(gram.dtype).eps) * largest
+    rank = jnp.sum(eigenvalues > threshold + rounding)
     rank = jnp.where(jnp.isnan(eigenvalues[0]) | jnp.isnan(threshold), -1, rank)
     return EffectiveRank(rank, eigenvalues, null_eigenvalues, threshold)
 
@@ -357,19 +354,20 @@ def bootstrap(
     >>> bool(interval.low < 0.5 < interval.high), round(interval.standard_error.item(), 2)
     (True, 0.02)
     """
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, not {confidence}")
-    count = partial(count_tokens, vocab_size=vocab_size, mask=mask, exclude=exclude)
-    if folds is not None:
-        count = partial(count, folds=folds, groups=groups)
-
-    def resampled(sample_key: Array) -> Any:
-        return statistic(
-            count(ids, repeats=resample_documents(sample_key, len(ids), groups=groups))
-        )
-
-    draws = jax.lax.map(resampled, jax.random.split(key, samples))
-    return normal_interval(statistic(count(ids)), draws, confidence=confidence)
+    _check_confidence(confidence)
+    if groups is not None:
+        _refuse_foreign_groups(groups, len(ids))
+    options: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "exclude": tuple(map(int, exclude)),
+        "folds": folds,
+    }
+    grouping = None if folds is None else groups
+    counts = count_tokens(ids, mask=mask, groups=grouping, **options)
+    arrays = (None if x is None else jnp.asarray(x) for x in (ids, mask, groups))
+    keys = jax.random.split(key, samples)
+    draws = _of_resamples(keys, *arrays, statistic=statistic, **options)
+    return normal_interval(statistic(counts), draws, confidence=confidence)
 
 
 def resample_documents(
@@ -384,16 +382,13 @@ def resample_documents(
     >>> resample_documents(jax.random.key(0), 4, groups=np.array([0, 0, 2, 2])).tolist()
     [0, 0, 1, 1]
     """
+    if documents < 0:
+        raise ValueError(f"documents must be at least 0, not {documents}")
     drawn = jax.random.poisson(key, 1.0, (documents,), dtype=jnp.int32)
     if groups is None:
         return drawn
-    groups = jnp.asarray(groups)
-    if not is_traced(groups) and not jnp.all((groups >= 0) & (groups < documents)):
-        raise ValueError(
-            f"groups have labels outside [0, {documents}): label each group by the index of one "
-            "of its documents"
-        )
-    return drawn[groups]
+    _refuse_foreign_groups(groups, documents)
+    return drawn[jnp.asarray(groups)]
 
 
 def jackknife(
@@ -424,22 +419,14 @@ def jackknife(
     >>> round(interval.standard_error.item(), 2)                     # √(0.5 · 0.5 / 500) = 0.022
     0.02
     """
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, not {confidence}")
+    _check_confidence(confidence)
     folds = _folds_of(counts)
     if folds < 3:
         raise ValueError(f"counts have {folds} folds: a jackknife needs at least three")
-    fewer = counts.documents - counts.documents // folds  # a product may exceed int32
-
-    def without(fold: Array) -> Any:
-        kept = jnp.arange(folds - 1)
-        kept = jnp.where(kept >= fold, kept + 1, kept)
-        return statistic(counts._replace(tokens=counts.tokens[kept], documents=fewer))
-
     estimate = statistic(counts)
-    samples = jax.lax.map(without, jnp.arange(folds))
+    samples = _without_each_fold(counts, statistic=statistic)
     spread = math.sqrt(folds - 1)  # of θ_f about their mean: (F − 1)/F · Σ is (F − 1) · variance
-    error = jax.tree.map(lambda draws: spread * jnp.std(draws, axis=0), samples)
+    error = jax.tree.map(lambda draws: spread * _deviation(draws), samples)
     t = _student_quantile(0.5 * (1.0 + confidence), folds - 1)
     return Jackknife(estimate, *_around(estimate, error, t), error, samples)
 
@@ -463,9 +450,31 @@ def normal_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.
     >>> round(interval.low.item(), 2), round(interval.high.item(), 2)
     (-0.96, 2.96)
     """
+    _check_confidence(confidence)
+    estimate, samples = _in_floats(estimate, samples)
     z = statistics.NormalDist().inv_cdf(0.5 * (1.0 + confidence))
-    error = jax.tree.map(lambda draws: jnp.std(draws, axis=0), samples)
+    error = jax.tree.map(_deviation, samples)
     return Bootstrap(estimate, *_around(estimate, error, z), error, samples)
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, not {confidence}")
+
+
+def _in_floats(estimate: PyTree, samples: PyTree) -> tuple[PyTree, PyTree]:
+    """Both as floats of 32 bits or more, of which every statistic has a sample."""
+    estimate = jax.tree.map(lambda x: floating(x, "estimate"), estimate)
+    samples = jax.tree.map(lambda x: floating(x, "samples"), samples)
+    for leaf in jax.tree.leaves(samples):
+        if not leaf.shape[:1] or not leaf.shape[0]:
+            raise ValueError(f"samples have shape {leaf.shape}: pass [samples, ...], at least one")
+    return estimate, samples
+
+
+def _deviation(draws: Float[Array, "samples ..."]) -> Float[Array, "..."]:
+    """The standard deviation, with derivative 0 where all draws are equal."""
+    return safe_sqrt(jnp.var(draws, axis=0))
 
 
 def _around(estimate: PyTree, error: PyTree, width: float) -> tuple[PyTree, PyTree]:
@@ -482,6 +491,8 @@ def basic_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.9
     >>> round(interval.low.item(), 2), round(interval.high.item(), 2)
     (-0.96, 1.98)
     """
+    _check_confidence(confidence)
+    estimate, samples = _in_floats(estimate, samples)
     tail = 0.5 * (1.0 - confidence)
 
     def reflected(level: float) -> PyTree:
@@ -489,14 +500,130 @@ def basic_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.9
             lambda theta, draws: 2.0 * theta - jnp.quantile(draws, level, axis=0), estimate, samples
         )
 
-    error = jax.tree.map(lambda draws: jnp.std(draws, axis=0), samples)
+    error = jax.tree.map(_deviation, samples)
     return Bootstrap(estimate, reflected(1.0 - tail), reflected(tail), error, samples)
+
+
+@compiled(static=("folds", "splits"))
+def _halves(key: Array, *, folds: int, splits: int) -> Bool[Array, "splits folds"]:
+    """Random halves of the folds."""
+
+    def half(split_key: Array) -> Array:
+        return jax.random.permutation(split_key, folds) < folds // 2
+
+    return jax.lax.map(half, jax.random.split(key, splits))
+
+
+@compiled()
+def _products_of_halves(tokens: Array, whole: Array, halves: Array) -> tuple[Array, Array]:
+    """Cross-half products [splits, n, n], and the positions in both halves."""
+
+    def halve(chosen: Array) -> tuple[Array, Array]:
+        # In integers: a rounded half, subtracted from the whole, would leave negative counts.
+        half = sum_counts(jnp.where(chosen[:, None, None], tokens, 0), 0, "tokens of a cell")
+        A, in_A = _root_frequencies(half)
+        B, in_B = _root_frequencies(whole - half)
+        # Any vector may be subtracted, centring removes it again; the mean keeps the products
+        # small, so that float32 has digits left for them, and 0 where all positions are alike.
+        A, B = centre_rows(A, in_A), centre_rows(B, in_B)
+        product = jnp.matmul(A, B.T, precision="highest")
+        return 0.5 * (product + product.T), in_A & in_B
+
+    return jax.lax.map(halve, halves)
+
+
+@compiled()
+def _variances(sizes: Array, pooled: Array) -> tuple[Array, Array]:
+    """Σ_v Var √X for so many tokens of frequencies `pooled`, and Σ_v (Var √X)² for half as many."""
+
+    def of_position(n_i: Array) -> tuple[Array, Array]:
+        full = _variance_of_root_poisson(n_i * pooled)
+        half = _variance_of_root_poisson(0.5 * n_i * pooled)
+        return jnp.sum(full), jnp.sum(half**2)
+
+    return jax.lax.map(of_position, sizes)
+
+
+def _weighted_gram_of(
+    halving: Array, ids: ArrayLike, mask: Any, groups: Any, *, splits: int, **options: Any
+) -> Array:
+    """The Gram matrix that `effective_rank` judges, of documents."""
+    counts = count_tokens(ids, mask=mask, groups=groups, **options)
+    return weighted_gram(split_half_geometry(counts, key=halving, splits=splits), counts)
+
+
+@compiled(static=("vocab_size", "exclude", "folds", "splits"))
+def _null_grams(
+    keys: Array, halving: Array, ids: Array, mask: Any, groups: ArrayLike, **options: Any
+) -> Float[Array, "nulls n n"]:
+    """The same of permuted documents."""
+
+    def null_gram(null_key: Array) -> Array:
+        shuffled = permute_within_documents(
+            null_key, ids, mask, exclude=options["exclude"], groups=groups
+        )
+        return _weighted_gram_of(halving, shuffled, mask, groups, **options)
+
+    return jax.lax.map(null_gram, keys)
+
+
+@compiled("statistic", static=("vocab_size", "exclude", "folds"))
+def _of_resamples(
+    keys: Array,
+    ids: Any,
+    mask: Any,
+    groups: Any,
+    *,
+    statistic: Callable[[PositionCounts], Any],
+    folds: int | None,
+    **options: Any,
+) -> Any:
+    """A statistic of every resample."""
+    grouping = None if folds is None else groups
+
+    def resampled(sample_key: Array) -> Any:
+        repeats = resample_documents(sample_key, len(ids), groups=groups)
+        return statistic(
+            count_tokens(ids, mask=mask, groups=grouping, repeats=repeats, folds=folds, **options)
+        )
+
+    return jax.lax.map(resampled, keys)
+
+
+@compiled("statistic")
+def _without_each_fold(
+    counts: PositionCounts, *, statistic: Callable[[PositionCounts], Any]
+) -> Any:
+    """A statistic of the counts without each of their folds."""
+    folds = counts.tokens.shape[0]
+    fewer = counts.documents - counts.documents // folds  # a product may exceed int32
+
+    def without(fold: Array) -> Any:
+        kept = jnp.arange(folds - 1)
+        kept = jnp.where(kept >= fold, kept + 1, kept)
+        return statistic(counts._replace(tokens=counts.tokens[kept], documents=fewer))
+
+    return jax.lax.map(without, jnp.arange(folds))
+
+
+def _refuse_foreign_groups(groups: ArrayLike, documents: int) -> None:
+    """Raise for labels that are the index of no document."""
+    groups = jnp.asarray(groups)
+    if groups.shape != (documents,) or not jnp.issubdtype(groups.dtype, jnp.integer):
+        raise ValueError(
+            f"groups is {groups.dtype} of shape {groups.shape}: pass one integer for each of "
+            f"{documents} documents"
+        )
+    if not is_traced(groups) and not jnp.all((groups >= 0) & (groups < documents)):
+        raise ValueError(
+            f"groups have labels outside [0, {documents}): label each group by the index of one "
+            "of its documents"
+        )
 
 
 @jax.jit
 def _products_of_sparse_halves(counts: SparseCounts, halves: Array) -> tuple[Array, Array]:
     """Cross-half products [n, n], averaged over the halvings, and the positions in all of them."""
-    centre = jnp.sqrt(_pooled(counts))
     n = counts.per_position.shape[-1]
 
     def split(carry: tuple[Array, Array], chosen: Array) -> tuple[tuple[Array, Array], None]:
@@ -504,11 +631,14 @@ def _products_of_sparse_halves(counts: SparseCounts, halves: Array) -> tuple[Arr
         part = chosen.astype(jnp.int32)
         totals = jnp.zeros((2, n), jnp.int32).at[part].add(counts.per_position)
 
-        def add(products: Array, table: Array, centre: Array) -> Array:
-            A, B = (root_frequencies(*half) - centre for half in zip(table, totals, strict=True))
+        def add(products: Array, table: Array) -> Array:
+            A, B = (
+                centre_rows(root_frequencies(half, total), total > 0)
+                for half, total in zip(table, totals, strict=True)
+            )
             return products + jnp.matmul(A, B.T, precision="highest")
 
-        products = fold_tables(add, products, counts, centre[:, None, :], part=part, parts=2)
+        products = fold_tables(add, products, counts, part=part, parts=2)
         return (products, present & jnp.all(totals > 0, axis=0)), None
 
     start = jnp.zeros((n, n)), jnp.ones(n, bool)

@@ -1,7 +1,7 @@
 """The one loop over pairs of positions: sums over all of them without a matrix of them."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float, Int, Integer, PyTree, Real
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.geometry.distances import (
     centre_rows,
@@ -22,7 +23,8 @@ from jaxpe.geometry.points import PointCloud, as_points
 DENSE = 4096
 
 Cloud = PointCloud | Real[ArrayLike, "n _"]
-# Elementwise: an array of distances for each cloud in; a number, an array or a pytree of them out.
+# Elementwise: an array of distances for each cloud and `args` in; a number, an array or a pytree of
+# them out.
 Term = Callable[..., PyTree]
 
 
@@ -46,6 +48,7 @@ class _Blocks(NamedTuple):
 def sum_over_pairs(
     term: Term,
     *clouds: Cloud,
+    args: tuple[Any, ...] = (),
     weights: Real[ArrayLike, " n"] | None = None,
     per_position: bool = False,
     block: int | None = None,
@@ -60,8 +63,10 @@ def sum_over_pairs(
 
     Args:
         term: elementwise function of the distances, one array for each cloud. Returns an array, a
-            number or a pytree of them. Where there is no pair it sees distances of 1.
+            number or a pytree of them. Where there is no pair it sees distances of 1. Compiled
+            once for the same function, so pass arrays that change as `args`.
         clouds: points `[n, k]`, or a `PointCloud` where positions are absent.
+        args: more arguments of `term`, after the distances.
         weights: documents per position N ≥ 0, such as `counts.per_position`; a pair then weighs
             what `pair_weights` gives it. 1 when absent.
         per_position: sum over the partners j ≠ i of each position i instead, `[n]`; takes twice
@@ -84,7 +89,7 @@ def sum_over_pairs(
             "axis_types=(jax.sharding.AxisType.Auto,))"
         )
     blocks = _cut(clouds, weights, block)
-    rows = _fold(term, blocks, jnp.sum, 0.0, ordered=per_position, mesh=mesh)
+    rows = _fold(blocks, *args, term=term, fold=jnp.sum, ordered=per_position, mesh=mesh)
     if per_position:
         n = len(as_points(clouds[0]).present)
         return jax.tree.map(lambda x: x.reshape(-1)[:n], rows)
@@ -101,7 +106,8 @@ def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array,
         return jnp.full((), jnp.inf, points.dtype)
     fixed = PointCloud(jax.lax.stop_gradient(points), present)
     blocks = _cut((fixed,), None, block)
-    nearest = _fold(lambda d: d, blocks, jnp.min, jnp.inf, distances=_by_differences).reshape(-1)
+    options = {"fold": jnp.min, "neutral": jnp.inf, "distances": _by_differences}
+    nearest = _fold(blocks, term=_itself, **options).reshape(-1)
     i = jnp.argmin(nearest)
     others = present & (jnp.arange(len(present)) != i)
     row = rows_by_differences(fixed, i[None])[0]
@@ -120,7 +126,10 @@ def distance_rows(points: Cloud, rows: Integer[ArrayLike, " rows"]) -> Float[Arr
     [[5.0, 0.0]]
     """
     points, present = as_points(points)
-    rows, n = jnp.asarray(rows).astype(int), len(present)
+    rows, n = jnp.asarray(rows), len(present)
+    if rows.ndim != 1 or not jnp.issubdtype(rows.dtype, jnp.integer):
+        raise ValueError(f"rows is {rows.dtype} of shape {rows.shape}: pass positions, int [rows]")
+    rows = rows.astype(int)
     if not is_traced(rows) and jnp.any((rows < 0) | (rows >= n)):
         raise ValueError(f"rows lie in [{jnp.min(rows)}, {jnp.max(rows)}], not in [0, {n})")
     x = centre_rows(points, present)
@@ -142,12 +151,17 @@ def trust_in_pairs(a: Array, b: Array) -> Array:
     return a * b / jnp.where(total > 0, total, 1.0)
 
 
+def _itself(distance: Array) -> Array:
+    return distance
+
+
+@compiled("term", static=("fold", "neutral", "distances", "ordered", "mesh"))
 def _fold(
-    term: Term,
     blocks: _Blocks,
+    *args: Any,
+    term: Term,
     fold: Callable[..., Array],
-    neutral: float,
-    *,
+    neutral: float = 0.0,
     distances: Callable[[_Blocks, _Blocks, Array], list[Array]] | None = None,
     ordered: bool = False,
     mesh: Mesh | None = None,
@@ -177,7 +191,7 @@ def _fold(
                 x = jnp.broadcast_to(jnp.asarray(x, found[0].dtype), counted.shape)
                 return fold(jnp.where(counted, x * _weights(rows, columns), neutral), axis=1)
 
-            return jax.tree.map(folded, term(*found))
+            return jax.tree.map(folded, term(*found, *args))
 
         steps = jnp.arange(partners)
         met = (steps, blocks.following(a, number=partners))
@@ -260,6 +274,7 @@ def _by_differences(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Arr
     return [jnp.where(counted, safe_sqrt(_squared_differences(x, y)), 1.0) for x, y in sides]
 
 
+@compiled()
 def _squared_differences(x: Float[Array, "n k"], y: Float[Array, "m k"]) -> Float[Array, "n m"]:
     """‖x_i − y_j‖², one column after the other."""
 
@@ -274,10 +289,11 @@ def _products(x: Array, y: Array) -> Array:
     return jnp.matmul(x, y.T, precision="highest")
 
 
+@compiled()
 def _squared_norms(x: Float[Array, "n k"]) -> Float[Array, " n"]:
     """‖x_i‖², rounded as the inner products are: of equal points, all the digits must cancel."""
     n, size = x.shape[0], max(1, min(x.shape[0], 128))
-    blocks = jnp.pad(x, ((0, -n % size), (0, 0))).reshape(-1, size, x.shape[1])
+    blocks = jnp.pad(x, ((0, -n % size), (0, 0))).reshape(-(-n // size), size, x.shape[1])
     own = jnp.eye(size, dtype=bool)
     norms = jax.lax.map(lambda y: jnp.sum(jnp.where(own, inner_products(y), 0.0), axis=1), blocks)
     return norms.reshape(-1)[:n]

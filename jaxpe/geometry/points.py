@@ -2,13 +2,12 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._types import ArrayLike
-from jaxpe.geometry.distances import as_present, floating, safe_sqrt
-from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
+from jaxpe.geometry.distances import as_present, hellinger_roots, matrix
+from jaxpe.geometry.distributions import PositionalDistributions
 
 
 class PointCloud(NamedTuple):
@@ -34,8 +33,7 @@ def hellinger_points(
     >>> hellinger_points(np.eye(2)).points.tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    mu = as_distributions(mu)
-    return PointCloud(safe_sqrt(mu.probabilities), mu.present)
+    return PointCloud(*hellinger_roots(mu))
 
 
 def as_points(points: PointCloud | Real[ArrayLike, "n k"]) -> PointCloud:
@@ -48,13 +46,5 @@ def as_points(points: PointCloud | Real[ArrayLike, "n k"]) -> PointCloud:
         points, present = points
     else:
         present = None
-    points = _wide(points)
-    if points.ndim != 2:
-        raise ValueError(f"points have shape {points.shape}, not [n, k]")
+    points = matrix(points, "points", "[n, k]")
     return PointCloud(points, as_present(present, points.shape[0]))
-
-
-def _wide(x: ArrayLike) -> Array:
-    """At least 32 bits: sums over pairs overflow float16, and have no digits in bfloat16."""
-    x = floating(x)
-    return x if jnp.finfo(x.dtype).bits >= 32 else x.astype(jnp.float32)

@@ -54,24 +54,19 @@ def procrustes(
     >>> bool(procrustes(P, turned).residual < 1e-12)
     True
     """
-    P, Q = floating(P), floating(Q)
+    P, Q = floating(P, "P"), floating(Q, "Q")
     if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
         raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
     present = as_present(present, P.shape[0])
     width = max(P.shape[1], Q.shape[1])
     P, Q = (jnp.pad(X, ((0, 0), (0, width - X.shape[1]))) for X in (P, Q))
     P, Q = (jnp.where(present[:, None], X, 0.0) for X in (P, Q))
-    moved, target = (_centred(X, present) if translate else X for X in (P, Q))
+    moved, target = (centre_rows(X, present) if translate else X for X in (P, Q))
     R, s = _rotation(moved, target, scale)
     moved = s * jnp.matmul(moved, R, precision="highest")
     missed, size = jnp.sum((moved - target) ** 2), jnp.sum(target**2)
     aligned = jnp.where(present[:, None], moved + (Q - target), 0.0)
     return Procrustes(aligned, R, s, missed / jnp.where(size == 0, 1.0, size))
-
-
-def _centred(X: Array, present: Array) -> Array:
-    # From the first point on: points that coincide then lie at 0 exactly, not near it.
-    return centre_rows(X - X[jnp.argmax(present)][None, :], present)
 
 
 def _rotation(P: Array, Q: Array, scale: bool) -> tuple[Array, Array]:

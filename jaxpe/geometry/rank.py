@@ -5,7 +5,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._types import ArrayLike
-from jaxpe.geometry.distances import Distances, as_present, centre_rows, floating
+from jaxpe.geometry.distances import Distances, as_present, centre_rows, matrix
 from jaxpe.geometry.mds import classical_mds
 from jaxpe.geometry.stress import Encoded
 
@@ -32,6 +32,8 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
     1.0
     """
     centred = _centred(P, present)
+    if not centred.size:
+        return jnp.zeros((), centred.dtype)
     s = jnp.linalg.svd(centred, compute_uv=False)
     # Compared this way round, so that NaN stays.
     negligible = s <= max(centred.shape) * jnp.finfo(s.dtype).eps * jnp.max(s)
@@ -56,7 +58,5 @@ def _centred(P: Encoded, present: Bool[ArrayLike, " n"] | None) -> Float[Array, 
     if isinstance(P, Distances):
         P = Distances(P.values, P.present & as_present(present, len(P.present)))
         return classical_mds(P, dim=P.values.shape[0]).coordinates
-    points = floating(P)
-    present = as_present(present, points.shape[0])
-    # From the first point on: points that coincide then lie at 0 exactly, not near it.
-    return centre_rows(points - points[jnp.argmax(present)][None, :], present)
+    points = matrix(P, "P", "points [n, d]")
+    return centre_rows(points, as_present(present, points.shape[0]))

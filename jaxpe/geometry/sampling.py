@@ -1,12 +1,14 @@
 """Random positions, a part at a time, so that many draws take little memory."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, PyTree
 
+from jaxpe._compiled import compiled
 from jaxpe.geometry.distances import Distances, safe_sqrt
 from jaxpe.geometry.points import PointCloud
 
@@ -14,20 +16,27 @@ from jaxpe.geometry.points import PointCloud
 TOGETHER = 2**20
 
 
+@compiled(static=("draw", "number", "width"))
 def draw_in_parts(
-    draw: Callable[[Array, int], PyTree[Array]], key: Array, *, number: int, width: int
+    key: Array, *sources: Any, draw: Callable[..., PyTree[Array]], number: int, width: int
 ) -> PyTree[Array]:
-    """So many draws of `draw(key, part)`, in parts of about `TOGETHER / width` draws."""
+    """So many draws of `draw(key, part, *sources)`, in parts of about `TOGETHER / width` draws."""
     part = min(number, max(1, TOGETHER // width))
     keys = jax.random.split(key, -(-number // part))
-    drawn = jax.lax.map(lambda key: draw(key, part), keys)
+    drawn = jax.lax.map(lambda key: draw(key, part, *sources), keys)
     return jax.tree.map(lambda x: x.reshape(-1)[:number], drawn)
 
 
 def draw_positions(
     key: Array, present: Bool[Array, " n"], shape: tuple[int, ...]
 ) -> Int[Array, "..."]:
-    """Independent positions, uniform over those present; where there are none, any."""
+    """Independent positions, uniform over those present; where none is, any.
+
+    Raises:
+        ValueError: for no positions at all.
+    """
+    if not len(present):
+        raise ValueError("there are no positions to draw: pass at least one")
     first = jnp.argsort(~present).astype(jnp.int32)
     count = jnp.maximum(jnp.sum(present), 1)
     return first[jax.random.randint(key, shape, 0, count, dtype=jnp.int32)]
@@ -45,5 +54,5 @@ def distances_at(
 
 
 def width_of(D: Distances | PointCloud) -> int:
-    """Numbers behind one distance."""
-    return 1 if isinstance(D, Distances) else D.points.shape[1]
+    """Numbers behind one distance, at least 1."""
+    return 1 if isinstance(D, Distances) else max(D.points.shape[1], 1)

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import (
     Distances,
@@ -91,6 +92,17 @@ def smacof(
     """
     D = as_points(D) if isinstance(D, PointCloud) else as_distances(D)
     start = first_configuration(D, dim, init)
+    return _iterated(start, D, weights, max_iterations, tolerance)
+
+
+@compiled()
+def _iterated(
+    start: Array,
+    D: Distances | PointCloud,
+    weights: Real[ArrayLike, "n n"] | None,
+    max_iterations: int | Array,
+    tolerance: float | Array,
+) -> Smacof:
     by_tiles = isinstance(D, PointCloud)
     evaluate = _by_tiles(D, weights) if by_tiles else _by_matrix(D, weights, start.dtype)
 

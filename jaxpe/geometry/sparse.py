@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int, Integer, Shaped
+from jaxtyping import Float, Int, Integer
 
 from jaxpe._types import ArrayLike, is_traced
-from jaxpe.geometry.counts import PositionCounts, scatter_add
+from jaxpe.geometry.counts import PositionCounts, scatter_add, sum_counts
 
 _INT32_MAX = 2**31 - 1
 # Columns that are made dense together: enough for a matrix product to run at full speed.
@@ -27,7 +27,8 @@ class SparseCounts(NamedTuple):
     and `sparse_counts_from_cells` make them, eagerly; `dense()` goes back.
 
     `a + b` merges the counts of two disjoint sets of documents. The number of occupied cells is a
-    shape, so this is done eagerly, too; equal cells become one.
+    shape, so this is done eagerly, too; equal cells become one. What int32 does not hold, at any
+    position over all folds, raises `OverflowError`.
 
     Attributes:
         cells: int32 `[blocks, m]`, (fold·n + position)·width + column; sorted by position, column
@@ -97,7 +98,7 @@ class SparseCounts(NamedTuple):
         if not is_traced(used):
             m = max(int(jnp.max(used)), 1)
             cells, counts = cells[:, :m], counts[:, :m]
-        sizes = jnp.sum(self.per_position, axis=0, dtype=jnp.int32)
+        sizes = sum_counts(self.per_position, 0, "tokens of a position in all folds")
         return self._replace(cells=cells, counts=counts, per_position=sizes)
 
 
@@ -116,6 +117,8 @@ def sparse_counts(counts: PositionCounts, *, block: int = _BLOCK) -> SparseCount
     if is_traced(*counts):
         raise ValueError("sparse counts are made eagerly: their size depends on the counts")
     tokens = np.asarray(counts.tokens)
+    if tokens.ndim not in (2, 3):
+        raise ValueError(f"counts have tokens of shape {tokens.shape}: pass [n, vocab] or in folds")
     flat = np.flatnonzero(tokens)
     return _laid_out(
         flat,
@@ -164,11 +167,17 @@ def sparse_counts_from_cells(
     index = given if fold is None else {"fold": fold, **given}
     if is_traced(counts, *index.values()):
         raise ValueError("sparse counts are made eagerly: their size depends on the counts")
-    counts = np.asarray(counts, np.int64)
+    counts = np.asarray(counts)
+    _check_integers("counts", counts)
     for (name, values), size in zip(index.items(), shape, strict=True):
         _refuse_foreign(name, np.asarray(values), counts.shape, size)
     if counts.min(initial=0) < 0:
         raise ValueError(f"counts must be at least 0; one is {counts.min()}")
+    if documents < 0:
+        raise ValueError(f"documents must be at least 0, not {documents}")
+    if counts.max(initial=0) > _INT32_MAX:
+        _refuse_more(int(counts.max()), "tokens of a cell")
+    counts = counts.astype(np.int64)
     axes = [np.asarray(values, np.int64) for values in index.values()]
     return _laid_out(np.ravel_multi_index(axes, shape), counts, shape, documents, 0, block)
 
@@ -177,26 +186,26 @@ def fold_tables(
     step: Callable[..., Any],
     start: Any,
     counts: SparseCounts,
-    *along: Shaped[Array, "blocks ..."],
+    *,
     part: Int[Array, " folds"] | None = None,
     parts: int = 1,
 ) -> Any:
-    """What step(carry, table, ...) makes of all blocks of the vocabulary, each dense in its turn.
+    """What step(carry, table) makes of all blocks of the vocabulary, each dense in its turn.
 
     A table is int32 `[parts, n, width]`: the folds are summed into as many as `part` says, into one
-    when absent. Step is given what belongs to the block of the arrays `along`, too.
+    when absent.
     """
     *folds, n = counts.per_position.shape
     size = n * counts.width
     part = jnp.zeros(folds or 1, jnp.int32) if part is None else part
 
-    def body(carry: Any, block: tuple[Array, ...]) -> tuple[Any, None]:
-        cells, values, *others = block
+    def body(carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
+        cells, values = block
         fold, cell = jnp.divmod(cells, size)
         table = jnp.zeros(parts * size, jnp.int32).at[part[fold] * size + cell].add(values)
-        return step(carry, table.reshape(parts, n, counts.width), *others), None
+        return step(carry, table.reshape(parts, n, counts.width)), None
 
-    return jax.lax.scan(body, start, (counts.cells, counts.counts, *along))[0]
+    return jax.lax.scan(body, start, (counts.cells, counts.counts))[0]
 
 
 def column_totals(counts: SparseCounts) -> Float[Array, "blocks width"]:
@@ -214,7 +223,21 @@ def root_frequencies(
     return jnp.sqrt(table.astype(float) / size[:, None])
 
 
+def _check_integers(name: str, values: np.ndarray) -> None:
+    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
+        raise ValueError(
+            f"{name} is {values.dtype} of shape {values.shape}: pass one integer for each cell"
+        )
+
+
+def _refuse_more(number: int, what: str) -> None:
+    raise OverflowError(
+        f"{number} {what} are more than int32 holds, {_INT32_MAX}: keep parts apart"
+    )
+
+
 def _refuse_foreign(name: str, values: np.ndarray, shape: tuple[int, ...], size: int) -> None:
+    _check_integers(name, values)
     if values.shape != shape:
         raise ValueError(f"{name} has shape {values.shape}, counts have {shape}: one for each cell")
     if values.size and (values.min() < 0 or values.max() >= size):
@@ -242,16 +265,19 @@ def _laid_out(
 ) -> SparseCounts:
     """Sparse counts from flat indices into the dense table, in any order."""
     *folds, n, vocab = shape
+    if vocab < 1:
+        raise ValueError(f"counts have shape {shape}: pass those of at least one token")
     tables = int(np.prod(folds, dtype=np.int64))
     blocks = _blocks(tables * n, vocab, block)
     width = -(-vocab // blocks)
     flat, counts = _without_repeats(flat[counts > 0], counts[counts > 0])
     row, token = np.divmod(flat, vocab)
     per_position = np.bincount(row, weights=counts, minlength=tables * n)  # each cell is less
-    if max(per_position.max(initial=0), documents) > _INT32_MAX:
-        raise OverflowError(
-            f"more than {_INT32_MAX} documents in one int32 count: keep parts apart"
-        )
+    largest = int(per_position.reshape(-1, n).sum(axis=0).max(initial=0))
+    given = {"tokens of a position": largest, "documents": documents, "dropped tokens": dropped}
+    for what, number in given.items():
+        if number > _INT32_MAX:
+            _refuse_more(number, what)
     columns = _dealt(np.bincount(token, minlength=vocab), blocks, width)
     number, column = np.divmod(columns[token], width)
     fold, position = np.divmod(row, n)

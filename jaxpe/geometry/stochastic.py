@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Real
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import Distances, as_distances, centre_rows, safe_sqrt
 from jaxpe.geometry.points import PointCloud, as_points
@@ -92,12 +93,7 @@ def stochastic_mds(
         init = _random_start(D, starting, dim)
     start = first_configuration(D, dim, init)
     rates = rate * (1.0 - jnp.arange(steps, dtype=start.dtype) / steps) ** 2
-
-    def step(X: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
-        return _move_pairs(X, D, *now), None
-
-    end, _ = jax.lax.scan(step, start, (jax.random.split(moving, steps), rates))
-    end = centre_rows(end, D.present)
+    end = centre_rows(_moved(start, D, jax.random.split(moving, steps), rates), D.present)
     judge = partial(sampled_stress, D=D, key=judging, pairs=pairs, confidence=confidence)
     before, after = judge(start), judge(end)
     pick = partial(jnp.where, after.stress < before.stress)
@@ -132,21 +128,24 @@ def sampled_stress(
             f"the encoding has {len(P.present)} positions and the targets {len(D.present)}: pass "
             "as many of each"
         )
-
-    def draw(key: Array, part: int) -> tuple[Array, Array]:
-        i, j = draw_positions(key, P.present & D.present, (2, part))
-        delta = distances_at(P, i, j)
-        d = distances_at(D, i, j).astype(delta.dtype)
-        return (delta - d) ** 2, d**2
-
     width = width_of(P) + width_of(D)
-    residuals, targets = draw_in_parts(draw, key, number=pairs, width=width)
+    residuals, targets = draw_in_parts(key, P, D, draw=_draw_terms, number=pairs, width=width)
     size = jnp.sum(targets)
     value = ratio_of_sums(jnp.sum(residuals), size)
     z = statistics.NormalDist().inv_cdf(0.5 * (1.0 + confidence))
     spread = safe_sqrt(jnp.sum((residuals - jnp.where(size > 0, value, 0.0) * targets) ** 2))
     half = jnp.where(size == 0, 0.0, z * ratio_of_sums(spread, size))
     return SampledStress(value, jnp.maximum(value - half, 0.0), value + half)
+
+
+def _draw_terms(
+    key: Array, part: int, P: Distances | PointCloud, D: Distances | PointCloud
+) -> tuple[Array, Array]:
+    """(δ − d)² and d² of random pairs."""
+    i, j = draw_positions(key, P.present & D.present, (2, part))
+    delta = distances_at(P, i, j)
+    d = distances_at(D, i, j).astype(delta.dtype)
+    return (delta - d) ** 2, d**2
 
 
 def _source(D: Targets | Encoded, otherwise) -> Distances | PointCloud:
@@ -165,6 +164,16 @@ def _random_start(D: Distances | PointCloud, key: Array, dim: int) -> Array:
         mean2 = 2.0 * jnp.sum(centre_rows(D.points, D.present) ** 2) / count.astype(D.points.dtype)
     points = jax.random.normal(key, (len(D.present), dim), mean2.dtype)
     return jnp.where(D.present[:, None], jnp.sqrt(mean2 / (2.0 * dim)) * points, 0.0)
+
+
+@compiled()
+def _moved(X: Array, D: Distances | PointCloud, keys: Array, rates: Array) -> Array:
+    """Where all steps lead."""
+
+    def step(X: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
+        return _move_pairs(X, D, *now), None
+
+    return jax.lax.scan(step, X, (keys, rates))[0]
 
 
 def _move_pairs(X: Array, D: Distances | PointCloud, key: Array, rate: Array) -> Array:

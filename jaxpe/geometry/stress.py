@@ -7,7 +7,7 @@ through tile by tile, in O(n·k) memory (`sum_over_pairs`).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +75,7 @@ def stress(
     0.25
     """
     total = _sums(P, D, weights, mesh)
-    return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
+    return ratio_of_sums(*total(_error_and_target))
 
 
 def scaled_stress(
@@ -96,11 +96,11 @@ def scaled_stress(
     (0.0, 2.0)
     """
     total = _sums(P, D, weights, mesh)
-    cross, own, target = total(lambda delta, d: (delta * d, delta**2, d**2))
+    cross, own, target = total(_products)
     scale = jnp.where(own == 0, 0.0, cross / jnp.where(own == 0, 1.0, own))
     best = _minimiser(scale)
     # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
-    residual = total(lambda delta, d: (best * delta - d) ** 2)
+    residual = total(_error_at_scale, best)
     return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
 
 
@@ -121,7 +121,7 @@ def kruskal_stress1(
     0.5
     """
     total = _sums(P, D, weights, mesh)
-    return safe_sqrt(ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, delta**2))))
+    return safe_sqrt(ratio_of_sums(*total(_error_and_own)))
 
 
 def stress_per_position(
@@ -139,7 +139,7 @@ def stress_per_position(
     [0.25, 0.25]
     """
     total = _sums(P, D, weights, mesh, per_position=True)
-    return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
+    return ratio_of_sums(*total(_error_and_target))
 
 
 def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
@@ -168,13 +168,13 @@ def min_separation(
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
     """
-    few = not isinstance(P, Distances | PointCloud) and len(P) <= DENSE
+    plain = not isinstance(P, Distances | PointCloud)
     P = P if isinstance(P, Distances) else as_points(P)
     P = P._replace(present=P.present & as_present(present, len(P.present)))
-    if isinstance(P, PointCloud) and not few:
+    if isinstance(P, PointCloud) and not (plain and len(P.present) <= DENSE):
         return smallest_distance(P)
     delta, present = _dense(P)
-    return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf))
+    return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf), initial=jnp.inf)
 
 
 def distance_correlation_pearson(
@@ -189,23 +189,46 @@ def distance_correlation_pearson(
     1.0
     """
     total = _sums(P, D, None, mesh)
-    count, *sums = total(lambda *pair: (1.0, *pair))
+    count, *sums = total(_one_and_both)
     means = [x / jnp.maximum(count, 1.0) for x in sums]
-
-    def centred(*pair: Array) -> list[Array]:
-        return [x - mean for x, mean in zip(pair, means, strict=True)]
-
-    norms2, sizes2 = total(lambda *pair: ([x**2 for x in centred(*pair)], [x**2 for x in pair]))
+    norms2, sizes2 = total(_squares, means)
     # Rounding leaves equal distances a tiny variance; that must not pass for a correlation.
     least = (64.0 * jnp.finfo(means[0].dtype).eps) ** 2
     constant = [norm2 <= least * size2 for norm2, size2 in zip(norms2, sizes2, strict=True)]
     norms = [jnp.sqrt(jnp.where(c, 1.0, norm2)) for c, norm2 in zip(constant, norms2, strict=True)]
+    return jnp.where(constant[0] | constant[1], 0.0, total(_correlated, means, norms))
 
-    def product(*pair: Array) -> Array:
-        x, y = (z / norm for z, norm in zip(centred(*pair), norms, strict=True))
-        return x * y
 
-    return jnp.where(constant[0] | constant[1], 0.0, total(product))
+# Terms of the sums over pairs, each a function of its own and of nothing else: what they are
+# compiled to stays.
+def _error_and_target(delta: Array, d: Array) -> tuple[Array, Array]:
+    return (delta - d) ** 2, d**2
+
+
+def _error_and_own(delta: Array, d: Array) -> tuple[Array, Array]:
+    return (delta - d) ** 2, delta**2
+
+
+def _products(delta: Array, d: Array) -> tuple[Array, Array, Array]:
+    return delta * d, delta**2, d**2
+
+
+def _error_at_scale(delta: Array, d: Array, scale: Array) -> Array:
+    return (scale * delta - d) ** 2
+
+
+def _one_and_both(delta: Array, d: Array) -> tuple[float, Array, Array]:
+    return 1.0, delta, d
+
+
+def _squares(delta: Array, d: Array, means: list[Array]) -> tuple[list[Array], list[Array]]:
+    """Squares of both less their means, and of both."""
+    centred = (delta - means[0], d - means[1])
+    return [x**2 for x in centred], [x**2 for x in (delta, d)]
+
+
+def _correlated(delta: Array, d: Array, means: list[Array], norms: list[Array]) -> Array:
+    return ((delta - means[0]) / norms[0]) * ((d - means[1]) / norms[1])
 
 
 # Where a function is at its least in s, its derivative does not depend on that of s (the envelope
@@ -228,8 +251,8 @@ def _sums(
     mesh: Mesh | None,
     *,
     per_position: bool = False,
-) -> Callable[[Term], PyTree[Array]]:
-    """Σ w·term(δ, d) over all pairs, or over those of each position, as a function of the term.
+) -> Callable[..., PyTree[Array]]:
+    """Σ w·term(δ, d, *args) over all pairs, or over those of each position, of the term and args.
 
     Only ratios of sums mean something: a matrix has every pair twice.
     """
@@ -237,7 +260,7 @@ def _sums(
         P = as_points(P)
         _check_positions(P.points.shape, D.points.shape)
         options = {"weights": weights, "per_position": per_position, "mesh": mesh}
-        return lambda term: sum_over_pairs(term, P, D, **options)
+        return lambda term, *args: sum_over_pairs(term, P, D, args=args, **options)
     if mesh is not None:
         raise ValueError(
             "a mesh shares the pairs of points: pass the targets as a PointCloud and the encoding "
@@ -245,7 +268,11 @@ def _sums(
         )
     delta, d, w = _pairs(P, D, weights)
     axis = 1 if per_position else None
-    return lambda term: jax.tree.map(lambda x: jnp.sum(w * x, axis=axis), term(delta, d))
+
+    def total(term: Term, *args: Any) -> PyTree[Array]:
+        return jax.tree.map(lambda x: jnp.sum(w * x, axis=axis), term(delta, d, *args))
+
+    return total
 
 
 def _pairs(

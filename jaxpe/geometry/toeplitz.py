@@ -6,7 +6,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._types import ArrayLike
-from jaxpe.geometry.distances import floating
+from jaxpe.geometry.distances import floating, square_matrix
 
 
 def toeplitz_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
@@ -15,7 +15,7 @@ def toeplitz_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     >>> toeplitz_projection(np.array([[1.0, 4.0], [0.0, 3.0]])).tolist()
     [[2.0, 4.0], [0.0, 2.0]]
     """
-    A = _square(A)
+    A = square_matrix(A, "the matrix")
     n = A.shape[0]
     label = diagonal_labels(n)
     return class_means(A, label, 2 * n - 1)[label]
@@ -31,7 +31,7 @@ def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     >>> circulant_projection(np.array([[1.0, 4.0], [0.0, 3.0]])).tolist()
     [[2.0, 2.0], [2.0, 2.0]]
     """
-    A = _square(A)
+    A = square_matrix(A, "the matrix")
     n = A.shape[0]
     label = _offsets(n) % n
     return class_means(A, label, n)[label]
@@ -86,13 +86,6 @@ def unexplained_share(A: Real[ArrayLike, "n n"], projection: Float[Array, "n n"]
     A = floating(A)
     missed, whole = jnp.sum((A - projection) ** 2), jnp.sum(A**2)
     return missed / jnp.where(whole == 0, 1.0, whole)
-
-
-def _square(A: ArrayLike) -> Array:
-    A = floating(A)
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ValueError(f"the matrix has shape {A.shape}, not [n, n]")
-    return A
 
 
 def _offsets(n: int) -> Array:

@@ -23,7 +23,7 @@ from jaxpe.encodings import (
     chain,
     identity,
 )
-from jaxpe.encodings.base import Params, repeat_heads, with_axes
+from jaxpe.encodings.base import Params, from_middle, repeat_heads, with_axes
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import dense, dropout, norm
 
@@ -133,11 +133,15 @@ class _Attention(nnx.Module):
         x = jnp.asarray(x)
         source = x if source is None else jnp.asarray(source)
         bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
-        k_positions = context.k_positions if cache is None else context.q_positions
+        q_positions = k_positions = context.q_positions
+        if cache is None:  # nothing was encoded before
+            q_positions, k_positions = from_middle(
+                bound.encoding, context.q_positions, context.k_positions
+            )
         kept = self._kept(source, bound, k_positions)
         if cache is not None:
             kept = cache = _appended(cache, kept, context.slot)
-        heads = _Heads(self._queries(x, bound, context.q_positions), *self._expanded(kept))
+        heads = _Heads(self._queries(x, bound, q_positions), *self._expanded(kept))
         mixed = _mix(self.config, bound, heads, context, dropout_key)
         return _finished(self.output, mixed, gates, cache)
 

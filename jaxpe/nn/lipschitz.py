@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array, lax
-from jax.interpreters import partial_eval
 from jaxtyping import Float
 
+from jaxpe._compiled import compiled
+from jaxpe._jaxprs import used_arguments
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.encodings.base import compute_dtype, repeat_heads
 from jaxpe.nn.attention import Bound, Context, MultiHeadAttention, _both
@@ -110,7 +111,13 @@ def lipschitz_bounds(
     extra = tuple(_norm(x, dtype, "relative") for x in _checked_relative(transformer, n, relative))
     R = _norm(radius, dtype, "radius")
     graphdef, layers = nnx.split(transformer.layers)
+    return _over_layers(R, layers, extra, graphdef=graphdef, n=n)
 
+
+@compiled(static=("graphdef", "n"))
+def _over_layers(
+    R: Array, layers: Any, extra: tuple[Array, ...], *, graphdef: Any, n: int
+) -> LipschitzBounds:
     def layer(R: Array, params: Any) -> tuple[Array, tuple[Array, Array, Array]]:
         block = nnx.merge(graphdef, params)
         assert isinstance(block.attention, MultiHeadAttention)  # it was checked
@@ -293,12 +300,6 @@ def _looks_at_content(bound: Bound, transformer: Transformer, n: int) -> tuple[b
     def derivative(q: Array, k: Array, dq: Array) -> Array:
         return jax.jvp(lambda q: bias(q, k), (q,), (dq,))[1]
 
-    by_query, by_key = _used(bias, heads, heads)
-    curved, *_ = _used(derivative, heads, heads, heads)
+    by_query, by_key = used_arguments(bias, heads, heads)
+    curved, *_ = used_arguments(derivative, heads, heads, heads)
     return by_query, by_key or curved
-
-
-def _used(f: Callable[..., Array], *shapes: jax.ShapeDtypeStruct) -> list[bool]:
-    """Which arguments the result is computed from."""
-    jaxpr = jax.make_jaxpr(f)(*shapes).jaxpr
-    return partial_eval.dce_jaxpr(jaxpr, [True])[1]

@@ -15,11 +15,11 @@ from flax import nnx
 from jax import Array, lax
 from jaxtyping import Float, Int
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.encodings import Encoding, chain
 from jaxpe.encodings.base import Params, compute_dtype, repeat_heads, with_axes
 from jaxpe.nn.attention import LatentAttention, MultiHeadAttention
-from jaxpe.nn.functional import functional
 from jaxpe.nn.layers import NoNorm
 from jaxpe.nn.masks import checked_valid
 from jaxpe.nn.transformer import Transformer
@@ -301,9 +301,13 @@ def position_means(
 
 
 def _compiled(model: nnx.Module) -> Callable[..., HiddenSums]:
-    apply, params = functional(model, method=sum_hidden)
-    run = jax.jit(apply)
-    return lambda ids, **options: run(params, ids, **options)
+    graphdef, params = nnx.split(model, nnx.Param)
+    return lambda ids, **options: _sums(params, ids, options, graphdef=graphdef)
+
+
+@compiled(static=("graphdef",))
+def _sums(params: Any, ids: Array, options: dict[str, ArrayLike], *, graphdef: Any) -> HiddenSums:
+    return sum_hidden(nnx.merge(graphdef, params), ids, **options)
 
 
 def _transformer(model: Any) -> Any:
@@ -418,7 +422,7 @@ def _on_last(encoding: Encoding, width: int) -> Encoding:
 
         return apply
 
-    hooks = {
+    hooks: dict[str, Any] = {
         name: last(getattr(encoding, name)) for name in ("query", "key") if encoding.defines(name)
     }
     return encoding._replace(**hooks)

@@ -1,5 +1,6 @@
 """Encoder and decoder: embeddings, positions, and a stack of blocks."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ from flax import nnx
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Int32
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike, is_traced
 from jaxpe.encodings import Encoding, identity
 from jaxpe.encodings.base import as_positions
@@ -215,28 +217,68 @@ class Transformer(nnx.Module):
     ) -> TransformerOutput:
         """Through all blocks; what is traced comes back stacked over layers."""
         graphdef, params = nnx.split(self.layers)
-        num_layers = self.config.num_layers
-        keys = None if key is None else jax.random.split(key, num_layers)
+        keys = None if key is None else jax.random.split(key, self.config.num_layers)
         caches = None if cache is None else cache.layers
-
-        def step(x, layer):
-            own, cache, gates, key = layer
-            attended = nnx.merge(graphdef, own)(
-                x, context, cache=cache, gates=gates, dropout_key=key
-            )
-            entered = x if context.trace else None
-            return attended.output, (entered, *attended[1:])
-
-        if self.config.remat:
-            step = jax.checkpoint(step)
-        unroll = 1 if self.config.scan else num_layers
         layers = (params, caches, gates, keys)
-        x, seen = lax.scan(step, x, layers, num_layers, unroll=unroll)
+        if not is_traced(x, context.q_positions, context.k_positions):
+            # The hooks of an encoding refuse positions that they know; the program knows none.
+            first = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), layers)
+            jax.eval_shape(partial(_block, graphdef, context), x, first)
+        x, seen = _through_blocks(
+            x,
+            layers,
+            _arrays_of(context),
+            # Blocks do not embed; another hook there would be another program.
+            encoding=context.shared.encoding._replace(embed=Encoding().embed),
+            graphdef=graphdef,
+            config=self.config,
+            trace=context.trace,
+        )
         entered, logits, weights, heads, caches = seen
         states = None if entered is None else jnp.concatenate([entered, x[None]])
         if cache is not None and caches is not None:
             cache = cache._replace(layers=caches)
         return TransformerOutput(x, states, logits, weights, heads, cache)
+
+
+@compiled("encoding", static=("graphdef", "config", "trace"))
+def _through_blocks(
+    x: Array,
+    layers: tuple[Any, ...],
+    context: Any,
+    *,
+    encoding: Encoding,
+    graphdef: Any,
+    config: TransformerConfig,
+    trace: bool,
+) -> tuple[Array, tuple[Any, ...]]:
+    """What leaves the last block, and what is kept of each; the context has arrays alone."""
+    context = context._replace(shared=Bound(encoding, context.shared), trace=trace)
+    step = partial(_block, graphdef, context)
+    if config.remat:
+        step = jax.checkpoint(step)
+    unroll = 1 if config.scan else config.num_layers
+    return lax.scan(step, x, layers, config.num_layers, unroll=unroll)
+
+
+def _arrays_of(context: Context) -> Any:
+    """The context with the parameters alone of the encoding, and without `trace`."""
+    fields = context._asdict() | {
+        "shared": context.shared.params,
+        "slot": jnp.asarray(context.slot, jnp.int32),
+        "trace": None,
+    }
+    return Context(**fields)
+
+
+def _block(
+    graphdef: Any, context: Context, x: Array, layer: tuple[Any, ...]
+) -> tuple[Array, tuple[Any, ...]]:
+    """Through one block: what leaves it, and what is kept of it."""
+    own, cache, gates, key = layer
+    block = nnx.merge(graphdef, own)
+    attended = block(x, context, cache=cache, gates=gates, dropout_key=key)
+    return attended.output, (x if context.trace else None, *attended[1:])
 
 
 class Encoder(Transformer):

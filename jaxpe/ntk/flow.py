@@ -9,8 +9,10 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int32
 
+from jaxpe._compiled import compiled
 from jaxpe._errors import require
 from jaxpe._types import ArrayLike, is_traced
+from jaxpe.geometry.distances import floating, safe_sqrt
 from jaxpe.ntk._dot import dot
 from jaxpe.ntk._relaxation import relaxed
 from jaxpe.ntk.linear import linearize
@@ -132,7 +134,9 @@ def gradient_flow(
     >>> end.positions.ravel().tolist(), end.singular.item(), round(end.residual.item(), 3)
     ([1.0, 0.0], True, 0.707)
     """
-    alpha, b, P_0 = (jnp.asarray(x) for x in (alpha, b, P_0))
+    alpha, b, P_0 = (floating(x, name) for x, name in ((alpha, "alpha"), (b, "b"), (P_0, "P_0")))
+    if P_0.ndim != 2 or not P_0.size:
+        raise ValueError(f"P_0 has shape {P_0.shape}: pass [n, d] of at least one number")
     whole = (*P_0.shape, *P_0.shape)
     if b.shape != P_0.shape or alpha.shape not in (whole, (P_0.shape[0],) * 2):
         raise ValueError(
@@ -182,7 +186,7 @@ def solve_flow(
     P_0, times = jnp.asarray(P_0), jnp.asarray(times)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(lambda t, P, args: velocity(P)),
+            diffrax.ODETerm(jax.tree_util.Partial(_at_any_time, velocity)),
             diffrax.Tsit5(),
             t0=0.0,
             t1=times[-1],
@@ -193,6 +197,11 @@ def solve_flow(
             max_steps=max_steps,
         )
     return solution.ys
+
+
+# With a function of its own, diffrax compiles once for the same velocity.
+def _at_any_time(velocity: Callable[[Array], Array], t: Array, P: Array, args: None) -> Array:
+    return velocity(P)
 
 
 def _check_times(times: np.ndarray) -> None:
@@ -239,7 +248,7 @@ def linearised_training(
         loss: `outputs -> scalar`.
         params: where both start, and where the second is linearised.
         x: the whole batch.
-        optimizer: of Optax.
+        optimizer: of Optax; f, the loss and it are compiled once for the same objects.
         steps: updates.
 
     >>> import optax
@@ -250,6 +259,20 @@ def linearised_training(
     >>> bool(gap.losses[-1] < gap.losses[0]), gap.output_distance[0].item()
     (True, 0.0)
     """
+    return _trained(params, x, f=f, loss=loss, optimizer=tuple(optimizer), steps=steps)
+
+
+@compiled("f", "loss", "optimizer", static=("steps",))
+def _trained(
+    params: Any,
+    x: Any,
+    *,
+    f: Callable[[Any, Any], Array],
+    loss: Callable[[Array], Array],
+    optimizer: tuple[Callable[..., Any], Callable[..., Any]],
+    steps: int,
+) -> TrainingGap:
+    init, update = optimizer
     models = (f, linearize(f, params))
     outputs_0, size = (_one_for_zero(_norm(tree)) for tree in (f(params, x), params))
 
@@ -257,7 +280,7 @@ def linearised_training(
         params, opt_state = state
         gradient = jax.grad(lambda p: loss(model(p, x)))(params)
         with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
-            updates, opt_state = optimizer.update(gradient, opt_state, params)
+            updates, opt_state = update(gradient, opt_state, params)
         return jax.tree.map(lambda p, u: (p + u).astype(p.dtype), params, updates), opt_state
 
     def look(states):
@@ -269,13 +292,13 @@ def linearised_training(
         seen = look(states)
         return tuple(one(m, s) for m, s in zip(models, states, strict=True)), seen
 
-    start = (params, optimizer.init(params))
+    start = (params, init(params))
     states, seen = lax.scan(step, (start, start), length=steps)
     return jax.tree.map(lambda a, b: jnp.append(a, b), seen, look(states))
 
 
 def _norm(tree: Any) -> Array:
-    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
+    return safe_sqrt(jnp.asarray(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree))))
 
 
 def _one_for_zero(norm: Array) -> Array:

@@ -10,6 +10,7 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float
 
+from jaxpe._compiled import compiled
 from jaxpe._types import is_traced
 from jaxpe.ntk import _blocks
 from jaxpe.ntk._checks import (
@@ -56,8 +57,8 @@ def empirical_ntk(
     Examples must not see each other in f: a batch normalisation that does gives wrong numbers. f is
     traced with a batch of one example, and must not fix the size of its batch.
     Memory is bounded by blocks of examples, of which two exist at a time; Jacobians of x2 are
-    formed again for every block of x1. The result does not depend on it. Call it inside `jax.jit`;
-    gradients go through all implementations, and `vmap` over params is an ensemble.
+    formed again for every block of x1. The result does not depend on it. It is compiled, once for
+    the same f; gradients go through all implementations, and `vmap` over params is an ensemble.
 
     Args:
         f: `(params, x) -> [batch, ...]`, one floating array; `jaxpe.nn.functional(model)` gives
@@ -102,11 +103,34 @@ def empirical_ntk(
         raise ValueError(f"block_size must be at least 1, not {block_size}")
     if warn and not is_traced(*jax.tree.leaves((x1, params))):
         warn_of_dead_parameters(f, params, x1)
-    kernel = partial(_kernel, f, axes, implementation, block_size)
-    values = (
-        kernel(params, x1, x2) if mesh is None else _on_mesh(kernel, mesh, params, x1, x2, axes)
+    return _compiled_kernel(
+        params,
+        x1,
+        x2,
+        f=f,
+        axes=axes,
+        implementation=implementation,
+        block_size=block_size,
+        mesh=mesh,
     )
-    return _in_order(values, axes)
+
+
+@compiled("f", static=("axes", "implementation", "block_size", "mesh"))
+def _compiled_kernel(
+    params: Params,
+    x1: Inputs,
+    x2: Inputs | None,
+    *,
+    f: Apply,
+    axes: OutputAxes,
+    implementation: Choice,
+    block_size: int | None,
+    mesh: Mesh | None,
+) -> Array:
+    kernel = partial(_kernel, f, axes, implementation, block_size)
+    if mesh is None:
+        return _in_order(kernel(params, x1, x2), axes)
+    return _in_order(_on_mesh(kernel, mesh, params, x1, x2, axes), axes)
 
 
 def _checked(f, x1, x2, params, trace_axes, diagonal_axes) -> OutputAxes:

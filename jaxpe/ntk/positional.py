@@ -2,7 +2,8 @@
 
 A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`, both of one
 example; P `[n, d]` holds the position vectors, and `examples` is a pytree of arrays with a leading
-axis of examples. The expected loss is the mean over the examples.
+axis of examples. The expected loss is the mean over the examples. Both are compiled once for the
+same functions.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float, Shaped
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.ntk.examples import expectation
 
@@ -62,6 +64,13 @@ def positional_ntk(
     P, examples = _checked(f, loss, P, examples)
     if blocks not in get_args(Blocks):
         raise ValueError(f"blocks is {blocks!r}, not one of {get_args(Blocks)}")
+    return _alpha(P, examples, f=f, loss=loss, blocks=blocks, batch_size=batch_size)
+
+
+@compiled("f", "loss", static=("blocks", "batch_size"))
+def _alpha(
+    P: Array, examples: Any, *, f: Model, loss: Loss, blocks: Blocks, batch_size: int
+) -> Array:
     n, d = P.shape
     subscripts = {"trace": "oic,ojc->ij", "full": "oic,oje->icje"}[blocks]
 
@@ -94,17 +103,23 @@ def positional_ntk_product(
     def product(V: Float[ArrayLike, "..."]) -> Float[Array, "n d"]:
         if jnp.shape(V) != P.shape:
             raise ValueError(f"V has shape {jnp.shape(V)}, but P has {P.shape}: pass one like P")
-
-        def of(example: Any) -> Array:
-            outputs, back = jax.vjp(lambda P: f(P, example), P)
-            _, moved = jax.jvp(lambda P: f(P, example), (P,), (V,))
-            gradient = jax.grad(lambda y: loss(y, example))
-            _, curved = jax.jvp(gradient, (outputs,), (moved,))
-            return back(curved)[0]
-
-        return expectation(of, examples, batch_size)
+        return _product(P, examples, jnp.asarray(V), f=f, loss=loss, batch_size=batch_size)
 
     return product
+
+
+@compiled("f", "loss", static=("batch_size",))
+def _product(P: Array, examples: Any, V: Array, *, f: Model, loss: Loss, batch_size: int) -> Array:
+    """αV."""
+
+    def of(example: Any) -> Array:
+        outputs, back = jax.vjp(lambda P: f(P, example), P)
+        _, moved = jax.jvp(lambda P: f(P, example), (P,), (V,))
+        gradient = jax.grad(lambda y: loss(y, example))
+        _, curved = jax.jvp(gradient, (outputs,), (moved,))
+        return back(curved)[0]
+
+    return expectation(of, examples, batch_size)
 
 
 def positional_ntk_probes(
@@ -134,15 +149,23 @@ def positional_ntk_probes(
     P, examples = _checked(f, loss, P, examples)
     if probes < 1:
         raise ValueError(f"probes must be at least 1, not {probes}")
-    product = positional_ntk_product(f, loss, P, examples, batch_size=batch_size)
+    keys = jax.random.split(key, probes)
+    total = _probed(P, examples, keys, f=f, loss=loss, batch_size=batch_size)
+    return (total + total.T) / (2 * probes * P.shape[1])
+
+
+@compiled("f", "loss", static=("batch_size",))
+def _probed(
+    P: Array, examples: Any, keys: Array, *, f: Model, loss: Loss, batch_size: int
+) -> Array:
+    """Σ (αR)Rᵀ."""
 
     def add(total: Array, key: Array) -> tuple[Array, None]:
         R = jax.random.rademacher(key, P.shape, P.dtype)
-        return total + jnp.einsum("ic,jc->ij", product(R), R, precision=lax.Precision.HIGHEST), None
+        moved = _product(P, examples, R, f=f, loss=loss, batch_size=batch_size)
+        return total + jnp.einsum("ic,jc->ij", moved, R, precision=lax.Precision.HIGHEST), None
 
-    n, d = P.shape
-    total, _ = lax.scan(add, jnp.zeros((n, n), P.dtype), jax.random.split(key, probes))
-    return (total + total.T) / (2 * probes * d)
+    return lax.scan(add, jnp.zeros((len(P), len(P)), P.dtype), keys)[0]
 
 
 def positional_fisher(
@@ -174,7 +197,14 @@ def positional_fisher(
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
     count = jax.tree.leaves(examples)[0].shape[0]
+    keys = jax.random.split(key, count)
+    return _fisher(P, examples, keys, f=f, samples=samples, batch_size=batch_size)
 
+
+@compiled("f", static=("samples", "batch_size"))
+def _fisher(
+    P: Array, examples: Any, keys: Array, *, f: Model, samples: int, batch_size: int
+) -> Array:
     def of(row: tuple[Any, Array]) -> Array:
         example, key = row
         logits, back = jax.vjp(lambda P: f(P, example), P)
@@ -187,7 +217,7 @@ def positional_fisher(
 
         return jnp.mean(jax.vmap(outer)(jax.random.split(key, samples)), axis=0)
 
-    return expectation(of, (examples, jax.random.split(key, count)), batch_size) / P.shape[1]
+    return expectation(of, (examples, keys), batch_size) / P.shape[1]
 
 
 def positional_forcing(
@@ -203,7 +233,11 @@ def positional_forcing(
     [[2.0], [1.0]]
     """
     P, examples = _checked(f, loss, P, examples)
+    return _forcing(P, examples, f=f, loss=loss, batch_size=batch_size)
 
+
+@compiled("f", "loss", static=("batch_size",))
+def _forcing(P: Array, examples: Any, *, f: Model, loss: Loss, batch_size: int) -> Array:
     def of(example: Any) -> Array:
         return -jax.grad(lambda P: loss(f(P, example), example))(P)
 
@@ -212,10 +246,10 @@ def positional_forcing(
 
 def _checked(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> tuple[Array, Any]:
     P, examples = jnp.asarray(P), jax.tree.map(jnp.asarray, examples)
-    if P.ndim != 2 or not jnp.issubdtype(P.dtype, jnp.floating):
+    if P.ndim != 2 or not P.size or not jnp.issubdtype(P.dtype, jnp.floating):
         raise ValueError(
             f"P is {P.dtype}{list(P.shape)}: pass position vectors [n, d] of floats, which have "
-            "gradients"
+            "gradients, and at least one number"
         )
     sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(examples)}
     if len(sizes) != 1 or sizes <= {(), (0,)}:

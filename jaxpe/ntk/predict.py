@@ -11,6 +11,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._types import ArrayLike, is_traced
+from jaxpe.geometry.distances import floating
 from jaxpe.ntk._checks import Axes, output_axes
 from jaxpe.ntk._dot import dot
 from jaxpe.ntk._relaxation import relaxed
@@ -79,8 +80,10 @@ def predict_mse(
     >>> end.train.ravel().tolist(), end.condition.item()
     ([1.0, 2.0], 1.0)
     """
-    y_train = jnp.asarray(y_train)
-    kernel = jnp.asarray(kernel_train_train)
+    y_train = floating(y_train, "y_train")
+    kernel = floating(kernel_train_train, "kernel_train_train")
+    if not y_train.size:
+        raise ValueError(f"y_train has shape {y_train.shape}: pass at least one number")
     if ridge < 0:
         raise ValueError(f"ridge must be at least 0, not {ridge}")
     layout = _Layout.of(y_train.shape, trace_axes)
@@ -90,7 +93,7 @@ def predict_mse(
     symmetric = 0.5 * (matrix + matrix.T) + ridge * jnp.eye(len(matrix), dtype=matrix.dtype)
     eigenvalues, V = jnp.linalg.eigh(jax.lax.stop_gradient(symmetric))
     rank, kept, condition = _conditioning(eigenvalues)
-    size = max(y_train.size, 1)
+    size = y_train.size
 
     def predict(
         t: float | int | ArrayLike | None,
@@ -149,10 +152,10 @@ def max_learning_rate(
     >>> max_learning_rate(np.diag([4.0, 1.0])).item()
     1.0
     """
-    kernel = jnp.asarray(kernel)
+    kernel = floating(kernel, "kernel")
     if not 0 <= momentum < 1:
         raise ValueError(f"momentum must lie in [0, 1), not {momentum}")
-    if kernel.ndim % 2 or kernel.shape[::2] != kernel.shape[1::2]:
+    if kernel.ndim % 2 or kernel.shape[::2] != kernel.shape[1::2] or not kernel.size:
         raise ValueError(f"kernel has shape {kernel.shape}: pass each axis twice, [n, n, ...]")
     order = (*range(0, kernel.ndim, 2), *range(1, kernel.ndim, 2))
     rows = int(np.prod(kernel.shape[::2]))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
+from jaxpe._compiled import compiled
 from jaxpe.ntk._checks import (
     Apply,
     Inputs,
@@ -63,15 +64,27 @@ def ntk_vector_product(
     check_alike(*jax.tree.map(jnp.asarray, (x1, x2)))
     output_of(f, params, x1)
     out = output_of(f, params, x2)
-    _, pull = jax.vjp(lambda params: f(params, x2), params)
-    _, push = jax.linearize(lambda params: f(params, x1), params)
+    push, pull = _linearised(params, x1, x2, f=f)
 
     def matvec(v: Array) -> Array:
         if jnp.shape(v) != out.shape:
             raise ValueError(f"v has shape {jnp.shape(v)}, but outputs at x2 have {out.shape}")
-        return push(*pull(jnp.asarray(v, out.dtype)))
+        return _pushed(push, pull, jnp.asarray(v, out.dtype))
 
     return matvec
+
+
+@compiled("f")
+def _linearised(params: Params, x1: Inputs, x2: Inputs, *, f: Apply) -> tuple[Any, Any]:
+    """The derivative of f at x1 and its transpose at x2: pytrees of what they keep."""
+    _, pull = jax.vjp(lambda params: f(params, x2), params)
+    _, push = jax.linearize(lambda params: f(params, x1), params)
+    return push, pull
+
+
+@compiled()
+def _pushed(push: Any, pull: Any, v: Array) -> Array:
+    return push(*pull(v))
 
 
 def lanczos_eigenvalues(
@@ -89,7 +102,8 @@ def lanczos_eigenvalues(
     rows all eigenvalues are exact. Golub & Van Loan (2013), Section 10.3.
 
     Args:
-        matvec: v to A v, of the shape of `example`, for a symmetric A.
+        matvec: v to A v, of the shape of `example`, for a symmetric A; compiled once for the same
+            function.
         example: an array or `jax.ShapeDtypeStruct` with the shape of v and float32 or float64.
         num: eigenvalues wanted.
         key: of the random start: the same key, the same numbers.
@@ -107,14 +121,15 @@ def lanczos_eigenvalues(
     size = jax.ShapeDtypeStruct(shape, dtype).size
     steps = min(size, 2 * num + 20) if steps is None else steps
     _check_lanczos(matvec, jax.ShapeDtypeStruct(shape, dtype), num, steps)
-    product = lambda v: matvec(v.reshape(shape)).ravel()  # noqa: E731
-    T, last = _tridiagonal(product, jax.random.normal(key, (steps, size), dtype))
+    starts = jax.random.normal(key, (steps, size), dtype)
+    T, last = _tridiagonal(starts, matvec=matvec, shape=shape)
     eigenvalues, vectors = jnp.linalg.eigh(T)
     return Lanczos(eigenvalues[::-1][:num], last * jnp.abs(vectors[-1, ::-1][:num]))
 
 
+@compiled("matvec", static=("shape",))
 def _tridiagonal(
-    product: Callable[[Array], Array], starts: Float[Array, "steps size"]
+    starts: Float[Array, "steps size"], *, matvec: Callable[[Array], Array], shape: tuple[int, ...]
 ) -> tuple[Float[Array, "steps steps"], Float[Array, ""]]:
     """T with A Q = Q T + β q eᵀ, and that β; row j of `starts` is taken where no q is left at j."""
     steps, dtype = len(starts), starts.dtype
@@ -129,7 +144,7 @@ def _tridiagonal(
         q = _orthogonal(Q, q)
         Q = Q.at[j].set(q / jnp.linalg.norm(q))
         betas = betas.at[j].set(jnp.where(closed, 0.0, beta))
-        Aq = product(Q[j])
+        Aq = matvec(Q[j].reshape(shape)).ravel()
         alphas = alphas.at[j].set(dot(Q[j], Aq))
         w = _orthogonal(Q, Aq)
         scale = jnp.maximum(scale, jnp.linalg.norm(Aq))

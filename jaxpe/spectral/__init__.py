@@ -1,4 +1,8 @@
-"""Spectra of attention logits: Toeplitz structure, contraction, parts of content and position."""
+"""Spectra of attention logits: Toeplitz structure, contraction, parts of content and position.
+
+16 bits and integers are computed with in float32 or wider. NaN and inf give NaN or inf, and so do
+numbers whose products are no float (beyond 1e18 in float32).
+"""
 
 from jaxpe.geometry.toeplitz import circulant_projection as circulant_projection
 from jaxpe.geometry.toeplitz import circulant_residual as circulant_residual

@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Float, Int32
 
+from jaxpe._compiled import compiled
+from jaxpe._jaxprs import used_arguments
 from jaxpe._types import ArrayLike
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
+from jaxpe.geometry.counts import add_counts
+from jaxpe.geometry.distances import floating
 
 
 class Ablation(NamedTuple):
@@ -59,14 +62,16 @@ class HeadSums(NamedTuple):
 
     Attributes:
         total: `[layers, heads, width]`, or `[layers, n, heads, width]` by position.
-        count: tokens behind it, `[]` or `[n]`.
+        count: tokens behind it, `[]` or `[n]`, int32. More than it holds raise `OverflowError`
+            where sums are added eagerly; under `jit` it stays at 2³¹ − 1.
     """
 
     total: Float[Array, "layers *n heads width"]
     count: Int32[Array, "*n"]
 
     def __add__(self, other: "HeadSums") -> "HeadSums":  # pyrefly: ignore
-        return HeadSums(self.total + other.total, self.count + other.count)
+        count = add_counts(self.count, other.count, "tokens")
+        return HeadSums(self.total + other.total, count)
 
     def __radd__(self, other: Any) -> "HeadSums":
         """`sum` of sums, which starts from 0."""
@@ -89,8 +94,8 @@ def ablate_heads(
     """The score without each head, all heads in one vmapped pass.
 
     Args:
-        score: `gates [layers, heads] -> array`, pure; gates of 1 are the whole model. Close over
-            `gate_fill` for mean ablation.
+        score: `gates [layers, heads] -> array`, pure, compiled once for the same function; gates
+            of 1 are the whole model. Close over `gate_fill` for mean ablation.
         layers: of the model.
         heads: of each layer.
         batch_size: heads at once, where all together do not fit memory.
@@ -110,12 +115,16 @@ def ablate_heads(
     _check_gated(score, whole)
     closed = 1 - jnp.eye(layers * heads, dtype=dtype).reshape(-1, layers, heads)
     gates = jnp.concatenate([whole[None], closed])
-    if batch_size is None:
-        scores = jax.vmap(score)(gates)
-    else:
-        scores = jax.lax.map(score, gates, batch_size=batch_size)
+    scores = _scores(gates, score=score, batch_size=batch_size)
     ablated = scores[1:].reshape(layers, heads, *scores.shape[1:])
     return Ablation(scores[0], ablated, scores[0][None, None] - ablated)
+
+
+@compiled("score", static=("batch_size",))
+def _scores(gates: Array, *, score: Callable[[Array], Array], batch_size: int | None) -> Array:
+    if batch_size is None:
+        return jax.vmap(score)(gates)
+    return jax.lax.map(score, gates, batch_size=batch_size)
 
 
 def head_gates(
@@ -158,11 +167,11 @@ def deposit(drop: Float[ArrayLike, "..."], *, noise: float = 0.0) -> Deposit:
     >>> round(found.largest_share.item(), 2), found.layer.item(), found.head.item()
     (0.75, 0, 0)
     """
-    drop = jnp.asarray(drop)
-    if drop.ndim < 2:
-        raise ValueError(f"drop has shape {drop.shape}: pass [..., layers, heads]")
+    drop = floating(drop, "drop")
+    if drop.ndim < 2 or 0 in drop.shape[-2:]:
+        raise ValueError(f"drop has shape {drop.shape}: pass [..., layers, heads], of some heads")
     heads = drop.shape[-1]
-    flat = drop.reshape(*drop.shape[:-2], -1)
+    flat = drop.reshape(*drop.shape[:-2], drop.shape[-2] * heads)
     costs = jnp.where(flat <= max(noise, 0.0), 0, flat)
     total = jnp.sum(costs, axis=-1)
     nothing = total == 0
@@ -213,9 +222,7 @@ def sum_heads(
 
 def _check_gated(score: Callable[[Array], Array], gates: Array) -> None:
     """A score that forgets its gates would find that no head matters."""
-    jaxpr = jax.make_jaxpr(score)(gates).jaxpr
-    (used,) = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[1]
-    if not used:
+    if not any(used_arguments(score, gates)):
         raise ValueError(
             "the score does not look at its gates: pass them to the model, as "
             "apply(params, ids, gates=gates); a model without gates cannot be ablated here"

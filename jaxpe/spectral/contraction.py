@@ -33,7 +33,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Inexact, Num
 
 from jaxpe._types import ArrayLike
-from jaxpe.encodings.base import as_mask
+from jaxpe.encodings.base import broadcast_mask
 from jaxpe.geometry.rank import effective_number
 from jaxpe.spectral.toeplitz import (
     Kind,
@@ -128,8 +128,7 @@ def spectrum(
     """
     L = inexact(square(L))
     if mask is not None:
-        mask = jnp.broadcast_to(as_mask(mask), L.shape)
-        L = jnp.where(mask, L, jnp.zeros((), L.dtype))
+        L = jnp.where(broadcast_mask(mask, L.shape), L, jnp.zeros((), L.dtype))
     values = descending_values(L, kind)
     size = jnp.abs(values)
     largest = jnp.max(size, axis=-1)

@@ -19,13 +19,16 @@ from jaxpe.encodings.base import (
     Encoding,
     Params,
     as_mask,
+    check_queries_and_keys,
     compute_dtype,
+    from_middle,
     position_offsets,
     repeat_heads,
     with_axes,
 )
 from jaxpe.encodings.rope_scaling import RopeFrequencies
 from jaxpe.encodings.rotary import Layout, rotary_permutation
+from jaxpe.geometry.counts import add_counts
 from jaxpe.geometry.toeplitz import unexplained_share
 from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix
 
@@ -121,7 +124,8 @@ class PartSums(NamedTuple):
         parts: sum of each part.
         squares: sum of squares of each part.
         total_squares: sum of squares of the logits.
-        counts: int32, documents with a token at both positions.
+        counts: int32, documents with a token at both positions; more than it holds raise
+            `OverflowError` where sums are added eagerly, and stay at 2³¹ − 1 under `jit`.
     """
 
     parts: LogitParts
@@ -135,7 +139,8 @@ class PartSums(NamedTuple):
                 f"sums of shape {self.total_squares.shape} and {other.total_squares.shape} do not "
                 "add: make both of logits with the same heads and length"
             )
-        return jax.tree.map(jnp.add, self, other)
+        counts = add_counts(self.counts, other.counts, "documents of a pair")
+        return jax.tree.map(jnp.add, self, other)._replace(counts=counts)
 
     def __radd__(self, other: int) -> "PartSums":  # pyrefly: ignore
         if other != 0:
@@ -216,8 +221,10 @@ def logit_parts(
     >>> [part.item() for part in parts], parts.total.item()
     ([3.0, 1.0, 6.0, 2.0, 0.0], 12.0)
     """
-    q, *q_parts = _hooked(encoding.query, params, "q", q_content, q_position, q_positions)
-    k, *k_parts = _hooked(encoding.key, params, "k", k_content, k_position, k_positions)
+    i, j = from_middle(encoding, q_positions, k_positions)
+    check_queries_and_keys(jnp.asarray(q_content), jnp.asarray(k_content))
+    q, *q_parts = _hooked(encoding.query, params, "q", q_content, q_position, i)
+    k, *k_parts = _hooked(encoding.key, params, "k", k_content, k_position, j)
     k_parts = [repeat_heads(part, q.shape[-2]) for part in k_parts]
     scale = _scale(scale, q)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
@@ -266,6 +273,7 @@ def rotary_parts(
     if jnp.ndim(omega) != 1:
         raise ValueError(f"frequencies have shape {jnp.shape(omega)}: pass one for each pair")
     q, k = _widened(q), _widened(k)
+    check_queries_and_keys(q, k)
     scale = _scale(scale, q)
     gram, rest = _paired(q, k, 2 * len(omega), layout)
     offsets = -position_offsets(q, k, q_positions, k_positions)  # m − n, of query and key
@@ -307,8 +315,10 @@ def pair_logits(
     >>> parts.logits[0, :, 0, 1].tolist(), parts.total[0, 0, 1].item()
     ([1.0, 1.0], 2.0)
     """
-    q = encoding.query(params, _widened(q), q_positions)
-    k = encoding.key(params, _widened(k), k_positions)
+    q, k = _widened(q), _widened(k)
+    check_queries_and_keys(q, k)
+    i, j = from_middle(encoding, q_positions, k_positions)
+    q, k = encoding.query(params, q, i), encoding.key(params, k, j)
     scale = _scale(scale, q)
     gram, rest = _paired(q, k, q.shape[-1] if rotary_dim is None else rotary_dim, layout)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
@@ -430,6 +440,7 @@ def _scale(scale: float | ArrayLike | None, q: Array) -> Array:
 
 
 def _products(q: Array, k: Array) -> Float[Array, "... heads n_q n_k"]:
+    """Those of entries that may be none."""
     return jnp.einsum("...qhd,...khd->...hqk", q, k, precision="highest")
 
 

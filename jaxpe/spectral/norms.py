@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import safe_sqrt
 from jaxpe.spectral.toeplitz import inexact
@@ -83,6 +84,7 @@ def _largest_and_gradient(A: Array) -> tuple[Array, Array]:
     return jnp.where(infinite, jnp.inf, value), gradient
 
 
+@compiled()
 def _dominant(G: Array) -> tuple[Array, Array]:
     """√(tr G^p)^{1/p}, and G^p / tr G^p, for symmetric G ⪰ 0 and a large p."""
 
@@ -137,7 +139,7 @@ def operator_norm(
     all run until the last is done.
 
     Args:
-        f: of one array, to one array.
+        f: of one array, to one array; compiled once for the same function.
         x: where; float32 or float64.
         key: of the start.
         tolerance: of the residual, at least.
@@ -156,6 +158,18 @@ def operator_norm(
         raise ValueError(f"x is {x.dtype}: pass float32 or float64")
     if max_iterations < 1:
         raise ValueError(f"max_iterations is {max_iterations}: pass at least 1")
+    return _by_power_method(x, key, tolerance, max_iterations, f=f)
+
+
+@compiled("f")
+def _by_power_method(
+    x: Array,
+    key: Array,
+    tolerance: float | Array,
+    max_iterations: int | Array,
+    *,
+    f: Callable[[Array], Array],
+) -> OperatorNorm:
     _, push = jax.linearize(f, x)
     pull = jax.linear_transpose(push, x)
 

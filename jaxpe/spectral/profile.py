@@ -7,7 +7,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._types import ArrayLike
-from jaxpe.encodings.base import as_mask, as_positions, compute_dtype, with_axes
+from jaxpe.encodings.base import as_positions, broadcast_mask, compute_dtype, with_axes
 
 Weights = Float[ArrayLike, "... heads n_q n_k"]
 PerQuery = Float[Array, "... heads n_q"]
@@ -191,13 +191,7 @@ def _wide(weights: ArrayLike) -> Array:
 
 def _mask_of(weights: ArrayLike, mask: ArrayLike | None) -> Bool[Array, "... heads n_q n_k"]:
     shape = jnp.shape(weights)
-    if mask is None:
-        return jnp.ones(shape, bool)
-    mask = as_mask(mask)
-    sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
-    if mask.ndim > len(shape) or any(own not in (1, whole) for own, whole in sizes):
-        raise ValueError(f"mask has shape {mask.shape}, which does not broadcast to {shape}")
-    return jnp.broadcast_to(with_axes(mask, len(shape)), shape)
+    return jnp.ones(shape, bool) if mask is None else broadcast_mask(mask, shape)
 
 
 def _distances(

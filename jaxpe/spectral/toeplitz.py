@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Complex, Float, Inexact, Num, Real
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
 from jaxpe.geometry.distances import floating
@@ -58,7 +59,8 @@ def diagonal_means(
     A = floating(square(A))
     n = A.shape[-1]
     counted = jnp.ones((n, n), bool) if mask is None else as_mask(mask)
-    if counted.shape[-2:] != (n, n):
+    leading = zip(reversed(counted.shape[:-2]), reversed(A.shape[:-2]), strict=False)
+    if counted.shape[-2:] != (n, n) or any(1 != a != b != 1 for a, b in leading):
         raise ValueError(f"mask has shape {counted.shape}, but the matrix {A.shape}: pass [n, n]")
     A, counted = jnp.broadcast_arrays(A, counted)
     label = diagonal_labels(n)
@@ -190,14 +192,20 @@ def descending_values(A: Inexact[Array, "... n n"], kind: str) -> Float[Array, "
     """Eigenvalues of the symmetric part, or singular values."""
     check_kind(kind)
     if kind == "singular":
-        return _one_by_one(lambda A: jnp.linalg.svd(A, compute_uv=False), A)
-    values = _one_by_one(
-        lambda A: jnp.linalg.eigvalsh(A, symmetrize_input=False), symmetric_part(A)
-    )
-    return values[..., ::-1]
+        return _one_by_one(A, values=_singular)
+    return _one_by_one(symmetric_part(A), values=_eigenvalues)[..., ::-1]
 
 
-def _one_by_one(values: Callable[[Array], Array], A: Array) -> Array:
+def _singular(A: Array) -> Array:
+    return jnp.linalg.svd(A, compute_uv=False)
+
+
+def _eigenvalues(A: Array) -> Array:
+    return jnp.linalg.eigvalsh(A, symmetrize_input=False)
+
+
+@compiled(static=("values",))
+def _one_by_one(A: Array, *, values: Callable[[Array], Array]) -> Array:
     """The values of every matrix; on a CPU of one matrix after another.
 
     LAPACK's batches are shared out among the threads that run the program. Two decompositions of

@@ -11,6 +11,7 @@ from jax import Array
 from jax.scipy.special import gammaln, xlogy
 from jaxtyping import Bool, Float, Int, Real
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import Distances, as_distances, euclidean_distances, floating
@@ -168,12 +169,22 @@ def monotonicity_test(
         )
     if not (0.0 < level < 0.5 and 0.0 < least <= 1.0):
         raise ValueError(f"level is {level} and least {least}: pass values in (0, 0.5) and (0, 1]")
-    folds, n, _ = counts.tokens.shape
     size = counts.merged().per_position.astype(float)
     present = jnp.all(counts.per_position > 0, axis=0) & (size >= least * jnp.max(size))
     smallest = jnp.min(jnp.where(present, size, jnp.inf))
     K = _cross_fold_squares(counts.tokens, jnp.where(present, smallest / size, 1.0))
     z = statistics.NormalDist().inv_cdf(1.0 - level)
+    sums = jnp.sum(_events_by_row(K, present, z, folds=counts.tokens.shape[0]), axis=0)
+    violated, significant, upheld = sums[:3] / jnp.maximum(sums[3], 1.0)
+    return MonotonicityTest(violated, significant, upheld, present)
+
+
+@compiled(static=("folds",))
+def _events_by_row(
+    K: Float[Array, "pairs n n"], present: Bool[Array, " n"], z: float | Array, *, folds: int
+) -> Float[Array, "n 4"]:
+    """Triples around i that are violated, significantly so or upheld, and all."""
+    n = len(present)
 
     def of_row(i: Array) -> Array:
         U, error = _triples_of_row(K[:, i, :], folds)
@@ -183,9 +194,7 @@ def monotonicity_test(
         events = (U > 0, z * error < U, z * error < -U, jnp.ones_like(compared))
         return jnp.stack([jnp.sum(compared & event) for event in events]).astype(U.dtype)
 
-    sums = jnp.sum(jax.lax.map(of_row, jnp.arange(n)), axis=0)
-    violated, significant, upheld = sums[:3] / jnp.maximum(sums[3], 1.0)
-    return MonotonicityTest(violated, significant, upheld, present)
+    return jax.lax.map(of_row, jnp.arange(n))
 
 
 def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], Array, Array]:
@@ -217,6 +226,7 @@ def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], 
     return forms, rate, asymmetry
 
 
+@compiled()
 def _cross_fold_squares(
     cells: Int[Array, "folds n vocab"], kept: Float[Array, " n"]
 ) -> Float[Array, "pairs n n"]:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import floating
 from jaxpe.geometry.distributions import as_distributions
@@ -64,7 +65,8 @@ def position_gradients(
     product: exact for every model, whatever stands before the logits.
 
     Args:
-        loss: `(P, shift, example) -> scalar`.
+        loss: `(P, shift, example) -> scalar`; it and `attention` are compiled once for the same
+            functions.
         attention: `(P, example) -> (logits, weights)` of the first layer, for the tokens that the
             loss sees (those with masked words, in a masked language model).
         P: where to differentiate; 0 for what the paper calls initialisation.
@@ -85,9 +87,24 @@ def position_gradients(
     >>> found.delta.sum(axis=-1).round(12).tolist()    # softmax ignores a shift of a row
     [[0.0, 0.0]]
     """
-    P = jnp.asarray(P)
+    P, examples = jnp.asarray(P), jax.tree.map(jnp.asarray, examples)
     count = jax.tree.leaves(examples)[0].shape[0]
     occupied = jnp.ones((count, P.shape[0]), bool) if occupied is None else jnp.asarray(occupied)
+    return _expected_gradients(
+        P, examples, occupied, loss=loss, attention=attention, batch_size=batch_size
+    )
+
+
+@compiled("loss", "attention", static=("batch_size",))
+def _expected_gradients(
+    P: Array,
+    examples: Any,
+    occupied: Array,
+    *,
+    loss: Loss,
+    attention: Attention,
+    batch_size: int,
+) -> PositionGradients:
     no_shift = jnp.zeros(_shape(attention, P, examples), P.dtype)
     rows = (examples, occupied)
 

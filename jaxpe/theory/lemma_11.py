@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.stats import rankdata
 
+from jaxpe._compiled import compiled
 from jaxpe.geometry.distances import pair_mask
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
@@ -130,6 +131,7 @@ def _insufficiency(weights: Array, mu: PositionalDistributions, there: Array) ->
     return jnp.max(jnp.where(there[None], jnp.abs(weights - agreement[None]), 0.0))
 
 
+@compiled()
 def _likeness(delta: Array, kl: Array, where: Array) -> dict[str, Array]:
     """How δ of each head goes with D_KL over some pairs."""
     ranks = rankdata(jnp.where(where, kl, jnp.inf), axis=None).reshape(kl.shape)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry import hellinger_distances
 from jaxpe.geometry.distances import pair_mask
@@ -114,6 +115,7 @@ def _least(mu: PositionalDistributions) -> Array:
     return jnp.min(jnp.where(mu.present[:, None] & occurs[None, :], rows, jnp.inf))
 
 
+@compiled()
 def _largest_differences(kl: Array) -> Array:
     """max_k |D_KL(i‖k) − D_KL(j‖k)| for all i and j."""
 
@@ -128,14 +130,19 @@ def _largest_differences(kl: Array) -> Array:
 def _by_ratio(mu: PositionalDistributions, d: Array) -> Array:
     """g(max_v μ_i(v)/μ_j(v)) d_ij²."""
     rows = jnp.asarray(mu.probabilities)
+    bound = kl_ratio(_largest_ratios(rows)) * jnp.where(d > 0, d, 1.0) ** 2
+    return jnp.where(d > 0, bound, 0.0)
+
+
+@compiled()
+def _largest_ratios(rows: Array) -> Array:
+    """max_v μ_i(v)/μ_j(v)."""
 
     def largest(row: Array) -> Array:
         ratio = jnp.where(rows > 0, row[None, :] / jnp.where(rows > 0, rows, 1.0), jnp.inf)
         return jnp.max(jnp.where(row[None, :] > 0, ratio, 0.0), axis=1)
 
-    ratio = jax.lax.map(largest, rows)
-    bound = kl_ratio(ratio) * jnp.where(d > 0, d, 1.0) ** 2
-    return jnp.where(d > 0, bound, 0.0)
+    return jax.lax.map(largest, rows)
 
 
 def _capped(kl: Array) -> Array:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.distances import pair_mask
@@ -150,6 +151,7 @@ def lemma_16(
     return Audit({}, conclusions, measured, instead)
 
 
+@compiled()
 def _radius(mu: PositionalDistributions, embeddings: Array) -> Array:
     """max ‖E(v) − c‖ over words that occur, c near the best centre (Bădoiu and Clarkson 2003)."""
     rows = jnp.asarray(mu.probabilities)

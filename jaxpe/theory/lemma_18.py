@@ -5,10 +5,11 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
 from jaxpe.geometry.distances import pair_mask
-from jaxpe.ntk.flow import gradient_flow
+from jaxpe.ntk.flow import GradientFlow, gradient_flow
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
 from jaxpe.theory.lipschitz import entry_slope, largest_ratio
 from jaxpe.theory.monotone_fit import monotone_fit
@@ -176,8 +177,13 @@ def _largest_orbit(flow, end: Array) -> Array:
     fastest = jnp.where(fastest > 0, fastest, 1.0)
     slowest = jnp.where(slowest > 0, slowest, 1.0)
     times = jnp.geomspace(0.01 / fastest, 100.0 / slowest, 64).astype(size.dtype)
-    along = jax.lax.map(lambda t: jnp.max(jnp.linalg.norm(flow.at(t), axis=1)), times)
+    along = _largest_along(flow, times)
     return jnp.maximum(jnp.max(along), jnp.max(jnp.linalg.norm(end, axis=1)))
+
+
+@compiled()
+def _largest_along(flow: GradientFlow, times: Array) -> Array:
+    return jax.lax.map(lambda t: jnp.max(jnp.linalg.norm(flow.at(t), axis=1)), times)
 
 
 def _times(constant: Array, d: Array) -> Array:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry import Distances, as_distances, euclidean_distances
 from jaxpe.geometry.distances import pair_mask
@@ -51,8 +52,11 @@ def entry_slope(
     >>> entry_slope(K, d, where=d > 0).item()
     0.5
     """
-    rows, d, where = jnp.asarray(rows), jnp.asarray(d), jnp.asarray(where)
+    return _entry_slope(jnp.asarray(rows), jnp.asarray(d), jnp.asarray(where), negligible)
 
+
+@compiled()
+def _entry_slope(rows: Array, d: Array, where: Array, negligible: ArrayLike | float) -> Array:
     def of(one: tuple[Array, Array, Array]) -> Array:
         row, d_i, where_i = one
         change = jnp.max(jnp.abs(row[None, :] - rows), axis=1)
@@ -94,6 +98,11 @@ def head_slopes(
     K = jnp.swapaxes(K, 1, 2) if columns else K
     K = jnp.where((D.present[:, None] & D.present[None, :])[None], K, 0.0)
     d, where = D.values.astype(K.dtype), pair_mask(D.present)
+    return _head_slopes(K, d, where)
+
+
+@compiled()
+def _head_slopes(K: Array, d: Array, where: Array) -> Array:
     return jax.lax.map(lambda head: entry_slope(head, d, where=where, negligible=rounding(K)), K)
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float, Shaped
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import floating
 
@@ -96,16 +97,21 @@ def explained_by_chance(
         raise ValueError(f"x has shape {x.shape} and y {y.shape}: pass two of the same [n, n]")
     if not (0.0 < level < 1.0 and orders >= 1):
         raise ValueError(f"level is {level} and orders {orders}: pass (0, 1) and 1 or more")
-    distances = pairs(x)
+    shares = _shares(pairs(x), y, jax.random.split(key, orders))
+    up, down = jnp.quantile(shares, 1.0 - level, axis=0)
+    return up, down
+
+
+@compiled()
+def _shares(distances: Array, y: Array, keys: Array) -> Float[Array, "orders 2"]:
+    """What monotone functions of distances explain of y in random orders."""
 
     def one(key: Array) -> Array:
         order = jax.random.permutation(key, y.shape[0])
         fit = monotone_fit(distances, pairs(y[order[:, None], order]))
         return jnp.stack([fit.explained_increasing, fit.explained_decreasing])
 
-    shares = lax.map(one, jax.random.split(key, orders))
-    up, down = jnp.quantile(shares, 1.0 - level, axis=0)
-    return up, down
+    return lax.map(one, keys)
 
 
 def _explained(y: Array, fitted: Array, counts: Array) -> Array:
@@ -132,6 +138,7 @@ def _increasing(x: Array, y: Array, counts: Array) -> Array:
     return jnp.zeros_like(y).at[order].set(fitted)
 
 
+@compiled()
 def _pooled(y: Array) -> tuple[Array, Array, Array]:
     """Sums and sizes of the blocks with increasing means, a stack, and the index of its top."""
     eps = jnp.finfo(y.dtype).eps

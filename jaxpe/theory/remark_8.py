@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Real
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry.distances import (
     Distances,
@@ -149,8 +150,20 @@ def low_rank_descent(
     True
     """
     D = as_distances(D)
-    loss, step = _criterion(criterion, D)
     start = tuple(floating(X).astype(D.values.dtype) for X in (A, B))
+    return _descended(start, D, momentum, criterion=criterion, steps=steps)
+
+
+@compiled(static=("criterion", "steps"))
+def _descended(
+    start: tuple[Array, ...],
+    D: Distances,
+    momentum: float | Array,
+    *,
+    criterion: str,
+    steps: int,
+) -> LowRankDescent:
+    loss, step = _criterion(criterion, D)
 
     def update(carry: tuple, _: None) -> tuple[tuple, Array]:
         factors, velocity = carry

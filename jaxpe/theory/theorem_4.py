@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
+from jaxpe._compiled import compiled
 from jaxpe._types import ArrayLike
 from jaxpe.geometry import euclidean_distances, min_separation
 from jaxpe.geometry.distances import as_present, pair_mask
@@ -75,7 +76,7 @@ def theorem_4(
     Σ_h M_h, where heads are not told apart).
 
     Args:
-        loss: `(P, example) -> scalar`.
+        loss: `(P, example) -> scalar`; compiled once for the same function.
         P: of a trained model.
         examples: pytree of `[examples, ...]`.
         means: ē of `mean_embeddings`.
@@ -103,20 +104,11 @@ def theorem_4(
     means, query, key = (jnp.asarray(x).astype(P.dtype) for x in (means, query, key))
     swaps = jnp.asarray(swaps)
     present = as_present(present, P.shape[0])
-
-    def expected(P: Array, order: Array | None = None) -> Array:
-        def of(example: Any) -> Array:
-            if order is None:
-                return loss(P, example)
-            return loss(P[order], example) if swap is None else loss(P, swap(example, order))
-
-        return expectation(of, examples, batch_size)
-
-    at_P, gradient = jax.value_and_grad(expected)(P)
-    changes = jax.lax.map(lambda pair: expected(P, _exchanged(pair, len(P))), swaps) - at_P
-    ray = jnp.where(jnp.any(P != 0), P, 1.0)
     factors = jnp.asarray((*scales, scales[-1] ** 0.5), P.dtype)
-    losses = jax.lax.map(lambda t: expected(t * ray), factors)
+    examples = jax.tree.map(jnp.asarray, examples)
+    (at_P, gradient), changes, losses = _expected_losses(
+        P, examples, swaps, factors, loss=loss, swap=swap, batch_size=batch_size
+    )
     degeneracy = _non_degeneracy(means, query, key, present)
     eps = float(jnp.finfo(P.dtype).eps)
     hypotheses = {
@@ -132,6 +124,33 @@ def theorem_4(
     }
     separation = _above(min_separation(P, present=present), rounding(P))
     return Audit(hypotheses, {"separated": separation}, measured | degeneracy)
+
+
+@compiled("loss", "swap", static=("batch_size",))
+def _expected_losses(
+    P: Array,
+    examples: Any,
+    swaps: Array,
+    factors: Array,
+    *,
+    loss: Callable[[Array, Any], Array],
+    swap: Callable[[Any, Array], Any] | None,
+    batch_size: int,
+) -> tuple[tuple[Array, Array], Array, Array]:
+    """The loss at P with its gradient, what each swap adds to it, and the losses of t·P."""
+
+    def expected(P: Array, order: Array | None = None) -> Array:
+        def of(example: Any) -> Array:
+            if order is None:
+                return loss(P, example)
+            return loss(P[order], example) if swap is None else loss(P, swap(example, order))
+
+        return expectation(of, examples, batch_size)
+
+    at_P, gradient = jax.value_and_grad(expected)(P)
+    changes = jax.lax.map(lambda pair: expected(P, _exchanged(pair, len(P))), swaps) - at_P
+    ray = jnp.where(jnp.any(P != 0), P, 1.0)
+    return (at_P, gradient), changes, jax.lax.map(lambda t: expected(t * ray), factors)
 
 
 def _exchanged(pair: Array, n: int) -> Array:
@@ -152,6 +171,7 @@ def _coercive(losses: Array) -> Comparison:
     return Comparison(before, after, after - before, after > before)
 
 
+@compiled()
 def _non_degeneracy(means: Array, query: Array, key: Array, present: Array) -> dict[str, Array]:
     """The least ‖MΔ‖/(‖M‖‖Δ‖) and ‖ΔM‖/(‖M‖‖Δ‖) over differences Δ of means; 0 where ΔM is 0."""
     between = euclidean_distances(means, present=present).values

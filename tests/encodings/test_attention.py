@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxpe import Encoding, alibi, attend, attention_logits, chain, identity, rope, shaw, t5
+from jaxpe import (
+    Encoding,
+    alibi,
+    attend,
+    attention_logits,
+    attention_weights,
+    chain,
+    identity,
+    rope,
+    shaw,
+    t5,
+)
+from tests.unchecked import unchecked
 
 N, HEADS, DIM = 5, 4, 8
 PLACES = np.array([3, 4, 0, 9, 11])
@@ -200,3 +212,38 @@ def test_masks_that_are_refused():
         attend(identity(), (), q, k, v, **WHERE, mask=np.where(CAUSAL, 0.0, -1e9))
     with pytest.raises(ValueError, match=r"mask has shape \(1, 1, 5, 5\), more axes than logits"):
         attend(identity(), (), q, k, v, **WHERE, mask=CAUSAL[None, None])
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "v", "message"),
+    [
+        ((3, 2, 4), (3, 2, 5), (3, 2, 4), r"q has shape \(3, 2, 4\) and k \(3, 2, 5\)"),
+        ((2, 4), (3, 2, 4), (3, 2, 4), r"q has shape \(2, 4\)"),
+        ((3, 2, 4), (1, 3, 2, 4), (3, 2, 4), r"k \(1, 3, 2, 4\)"),
+        ((3, 2, 0), (3, 2, 0), (3, 2, 4), r"q has shape \(3, 2, 0\)"),
+        ((2, 3, 2, 4), (5, 3, 2, 4), (3, 2, 4), r"k \(5, 3, 2, 4\)"),
+        ((3, 2, 4), (3, 0, 4), (3, 2, 4), "2 query heads cannot share 0 key heads"),
+        ((3, 2, 4), (3, 2, 4), (4, 2, 4), r"v \(4, 2, 4\)"),
+        ((3, 2, 4), (3, 2, 4), (2, 4), r"v \(2, 4\)"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(q, k, v, message):
+    i = np.arange(3)
+    with unchecked(), pytest.raises(ValueError, match=message):
+        attend(identity(), (), *map(jnp.zeros, (q, k, v)), q_positions=i, k_positions=i)
+
+
+def test_a_mask_that_does_not_fit_the_logits_is_refused():
+    with unchecked(), pytest.raises(ValueError, match=r"mask has shape \(2, 2\)"):
+        attention_weights(jnp.zeros((1, 3, 3)), np.ones((2, 2), bool))
+    with unchecked(), pytest.raises(ValueError, match=r"logits have shape \(1, 3, 0\)"):
+        attention_weights(jnp.zeros((1, 3, 0)))
+
+
+def test_integer_queries_are_floats():
+    q, i = jnp.arange(6, dtype=jnp.int32).reshape(3, 1, 2), np.arange(3)
+    with unchecked():
+        found = attend(identity(), (), q, q, q, q_positions=i, k_positions=i)
+        floats = q.astype(float)
+        expected = attend(identity(), (), floats, floats, floats, q_positions=i, k_positions=i)
+    np.testing.assert_array_equal(found, expected)

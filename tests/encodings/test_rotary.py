@@ -23,8 +23,11 @@ from jaxpe import (
     ProportionalScaling,
     YarnScaling,
     axial_rope,
+    chain,
+    identity,
     inverse_frequencies,
     mrope,
+    per_head,
     rope,
     scale_positions,
     xpos,
@@ -109,7 +112,7 @@ def turned_slowly(x, angles, interleaved=False):
 def test_logits_depend_on_offsets_alone(name):
     q, k, _ = qkv()
     rng = np.random.default_rng(1)
-    far = 10**4 if name.startswith("xpos") else 10**6  # beyond, the decay leaves the floats
+    far = 10**6
     here = logits_of(LINE[name], (), q, k, **at(PLACES))
     for shift in (*rng.integers(-far, far, 3), far):
         there = logits_of(LINE[name], (), q, k, **at(PLACES + shift))
@@ -197,6 +200,54 @@ def test_xpos_decays_by_the_published_factor():
         np.testing.assert_allclose(logit, [[[expected]]], rtol=1e-12)
     with pytest.raises(ValueError, match="no position vectors"):
         encoding.vectors((), PLACES)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("start", [4_000, 36_000, 10**6, 2**31 - 60])
+def test_xpos_at_far_positions_is_that_at_near_ones(start, dtype):
+    q, k, _ = qkv(dtype)
+    encoding = xpos(head_dim=DIM)
+
+    @jax.jit
+    def logits(i):
+        return attention_logits(encoding, (), q, k, q_positions=i, k_positions=i)
+
+    near, far = (logits(np.asarray(PLACES + shift, np.int32)) for shift in (0, start))
+    np.testing.assert_allclose(far, near, rtol=1e-6, atol=1e-6)
+    grouped = per_head([encoding, chain(encoding, identity())], heads=[1, 1])
+    again = attention_logits(grouped, ((), ((), ())), q, k, **at(PLACES + start))
+    np.testing.assert_allclose(again, near, rtol=1e-2 if dtype == np.float16 else 1e-5, atol=1e-2)
+
+
+def test_xpos_of_far_offsets_is_zero():
+    """Not 0 times infinity: all that is between the ends of a long sequence."""
+    q = jnp.ones((3, 1, 2), np.float32)
+    logits = attention_logits(xpos(head_dim=2), (), q, q, **at(np.array([0, 36_000, 70_000])))
+    assert jnp.isfinite(jnp.tril(logits[0])).all()
+    assert logits[0, 2, 0] == 0
+
+
+def test_xpos_keys_in_a_cache_meet_queries_of_any_later_call():
+    q, k, _ = qkv(np.float32)
+    i = PLACES + 50_000
+    together = attention_logits(xpos(head_dim=DIM), (), q, k, **at(i))
+    encoding = xpos(head_dim=DIM, center=50_000.0)
+    cached = jnp.concatenate([encoding.key((), k[j : j + 1], i[j : j + 1]) for j in range(N)])
+    for row in range(N):
+        where = {"q_positions": i[row : row + 1], "k_positions": i}
+        alone = attention_logits(encoding, (), q[row : row + 1], cached, encoded_keys=True, **where)
+        np.testing.assert_allclose(alone[:, 0], together[:, row], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "place"), [(np.float32, 40_000), (np.float16, 5_000)])
+def test_xpos_refuses_what_its_factors_do_not_fit(dtype, place):
+    q, encoding = jnp.ones((2, 1, DIM), dtype), xpos(head_dim=DIM)
+    for hook in (encoding.query, encoding.key):
+        with pytest.raises(ValueError, match=f"position {place} .* center=0"):
+            hook((), q, np.array([0, place]))
+        traced = jax.jit(lambda i, hook=hook: hook((), q, i))(np.array([0, place]))
+        assert jnp.isfinite(traced[0]).all()
+        assert jnp.isnan(traced[1]).all()
 
 
 def test_text_turns_under_mrope_as_under_rope():

@@ -96,6 +96,13 @@ def test_a_bin_of_too_many_tokens_is_refused():
     assert bin_counts(counts, np.arange(5)).tokens.shape == (2, 4, 3)
 
 
+@pytest.mark.parametrize(("cells", "expected"), [(3, 3 * 2**29), (4, 2**31 - 1), (9, 2**31 - 1)])
+def test_under_jit_a_cell_stays_at_the_most(cells, expected):
+    counts = PositionCounts(jnp.full((cells, 1), 2**29, jnp.int32), jnp.int32(1), jnp.int32(0))
+    found = jax.jit(lambda counts: bin_counts(counts, np.array([0, cells])))(counts)
+    assert found.tokens.tolist() == [[expected]]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -19,6 +19,7 @@ from jaxpe import (
     permute_within_documents,
     positional_distributions,
 )
+from tests.unchecked import unchecked
 
 VOCAB = 7
 # Without the type checks of the tests, as users call it.
@@ -147,9 +148,6 @@ def test_counts_that_do_not_fit_are_refused(corpus):
     ids, _ = corpus
     with pytest.raises(ValueError, match=r"shape \(6, 7\) and \(6, 8\) do not add"):
         count_tokens(ids, vocab_size=7) + count_tokens(ids, vocab_size=8)
-    full = PositionCounts(jnp.ones((1, 1), jnp.int32), jnp.int32(2**31 - 1), jnp.int32(0))
-    with pytest.raises(OverflowError, match="more than 2147483647 documents"):
-        full + full
 
 
 @pytest.mark.parametrize(
@@ -266,7 +264,7 @@ def test_copies_and_groups_are_shuffled_alike():
 
 def test_one_entry_for_each_document(corpus):
     for name in ("repeats", "groups"):
-        with pytest.raises(ValueError, match=f"{name} has shape"):
+        with unchecked(), pytest.raises(ValueError, match=rf"{name} is int64 of shape \(1,\)"):
             count_unchecked(corpus[0], vocab_size=VOCAB, folds=4, **{name: np.array([2])})
 
 
@@ -301,3 +299,133 @@ def test_documents_that_do_not_fit_the_counts_are_refused(corpus):
         add_documents(counts, ids)
     with pytest.raises(ValueError, match=r"outside \[0, 3\): raise vocab_size"):
         add_documents(empty_counts(length=6, vocab_size=3), ids)
+
+
+MOST = 2**31 - 1
+
+
+def counts_of(tokens, documents=1, dropped=0):
+    return PositionCounts(jnp.asarray(tokens, jnp.int32), jnp.int32(documents), jnp.int32(dropped))
+
+
+@pytest.mark.parametrize(
+    ("counts", "number"),
+    [
+        (counts_of([[1]], documents=MOST), "4294967294 documents"),
+        (counts_of([[2**30, 7]]), "2147483648 tokens of a cell"),
+        (counts_of([[1]], dropped=2**30), "2147483648 dropped tokens"),
+    ],
+)
+def test_counts_that_do_not_fit_are_refused_and_stay_at_the_most_under_jit(counts, number):
+    with pytest.raises(OverflowError, match=number):
+        counts + counts
+    with pytest.raises(OverflowError, match=number):
+        sum([counts, counts])
+    found = jax.jit(lambda a, b: a + b)(counts, counts)
+    for before, after in zip(counts, found, strict=True):
+        exact = 2 * np.asarray(before, np.int64)
+        np.testing.assert_array_equal(after, np.minimum(exact, MOST))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint32])
+def test_other_integers_do_not_wrap_either(dtype):
+    most = np.iinfo(dtype).max
+    counts = PositionCounts(jnp.full((1, 3), most // 2 + 1, dtype), jnp.int32(1), jnp.int32(0))
+    with unchecked(), pytest.raises(OverflowError, match=f"{2 * (most // 2 + 1)} tokens of a cell"):
+        counts + counts
+    with unchecked():
+        assert (jax.jit(lambda a, b: (a + b).tokens)(counts, counts) == most).all()
+        assert jax.jit(lambda a: a.per_position)(counts).tolist() == [most]
+
+
+def test_counts_at_the_limit_are_no_overflow():
+    half = counts_of([[2**30 - 1, 0]], documents=2**30 - 1)
+    one = counts_of([[1, 0]])
+    counts = sum([half, half, one])
+    assert counts.documents == MOST
+    assert counts.tokens.tolist() == [[MOST, 0]]
+    assert counts.per_position.tolist() == counts.merged().per_position.tolist() == [MOST]
+
+
+@pytest.mark.parametrize(
+    ("property_", "tokens", "number"),
+    [
+        ("merged", np.full((3, 1, 2), 2**30), "3221225472 tokens of a cell in all folds"),
+        ("per_position", np.full((2, 5), 2**30), "5368709120 tokens of a position"),
+    ],
+)
+def test_sums_over_folds_and_words_do_not_wrap(property_, tokens, number):
+    def summed(counts):
+        found = getattr(counts, property_)
+        return found().tokens if callable(found) else found
+
+    with pytest.raises(OverflowError, match=number):
+        summed(counts_of(tokens))
+    assert (jax.jit(summed)(counts_of(tokens)) == MOST).all()
+
+
+@pytest.mark.parametrize(
+    ("repeats", "error", "message"),
+    [
+        ([MOST, 1], OverflowError, "2147483648 documents"),
+        ([2**32 + 1, 1], OverflowError, "4294967298 documents"),
+        ([2**63 - 1, 2**63 - 1], OverflowError, "18446744073709551614 documents"),
+        ([-3, 1], ValueError, "repeats must be at least 0; one is -3"),
+        ([0.5, 1.0], ValueError, "repeats is float64"),
+        ([[1, 1]], ValueError, r"repeats is int64 of shape \(1, 2\)"),
+    ],
+)
+def test_repeats_that_cannot_be_counted_are_refused(repeats, error, message):
+    with pytest.raises(error, match=message):
+        count_unchecked(np.array([[0], [0]]), vocab_size=1, repeats=np.array(repeats))
+
+
+def test_documents_beyond_the_most_are_refused_when_known():
+    with pytest.raises(OverflowError, match="2147483649 documents"):
+        add_documents(counts_of([[1]], documents=MOST - 1), np.zeros((3, 1), int))
+
+
+@pytest.mark.parametrize(
+    ("repeats", "kept"),
+    [
+        ([5, MOST, MOST, MOST, 7], [5, MOST - 105, 0, 0, 0]),
+        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]),
+        ([-4, 0, MOST - 100, 1, -1], [0, 0, MOST - 100, 0, 0]),
+        ([MOST] * 5, [MOST - 100, 0, 0, 0, 0]),
+    ],
+)
+def test_under_jit_documents_beyond_the_most_are_not_counted(repeats, kept):
+    ids = np.arange(5)[:, None]
+    start = counts_of(np.zeros((1, 5)), documents=100)
+
+    def added(repeats):
+        return add_documents(start, ids, repeats=repeats)
+
+    found = jax.jit(added)(np.array(repeats))
+    assert found.tokens.tolist() == [kept]
+    assert found.documents == 100 + sum(kept)
+
+
+@pytest.mark.parametrize("folds", [-1, 0])
+def test_folds_below_one_are_refused(folds):
+    with pytest.raises(ValueError, match=f"folds must be at least 1, not {folds}"):
+        count_tokens(np.array([[0]]), vocab_size=1, folds=folds)
+    with pytest.raises(ValueError, match=f"folds must be at least 1, not {folds}"):
+        empty_counts(length=1, vocab_size=1, folds=folds)
+
+
+@pytest.mark.parametrize("ids", [np.array([0, 1]), np.zeros((2, 2, 2), int), np.zeros((2, 2))])
+@pytest.mark.parametrize("name", ["content_labels", "fold_of_documents", "permute"])
+def test_labels_and_shuffles_ask_for_ids(ids, name):
+    functions = {
+        "content_labels": lambda ids: jaxpe.content_labels(ids),
+        "fold_of_documents": lambda ids: fold_of_documents(ids, folds=2),
+        "permute": lambda ids: permute_within_documents(jax.random.key(0), ids),
+    }
+    with pytest.raises(ValueError, match=r"ids (are float64|have shape)"), unchecked():
+        functions[name](ids)
+
+
+def test_what_is_excluded_need_not_be_an_id():
+    ids = np.array([[0, 1]], np.uint8)
+    assert count_tokens(ids, vocab_size=2, exclude=(-1, 2**40)).per_position.tolist() == [1, 1]

@@ -185,5 +185,5 @@ def test_integer_points_are_not_truncated():
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 2)])
 def test_distances_of_a_wrong_shape_are_refused(shape):
-    with pytest.raises(ValueError, match=r"distances have shape .* not \[n, n\]"):
+    with pytest.raises(ValueError, match=r"matrix of distances has shape .* not \[n, n\]"):
         as_distances(np.ones(shape))

@@ -221,6 +221,15 @@ def test_bad_input_is_refused(regimes):
 def test_group_labels_outside_the_documents_are_refused(label):
     with pytest.raises(ValueError, match="label each group by the index"):
         resample_documents(KEY, 5, groups=np.array([0, 0, label, 3, 3]))
+    with pytest.raises(ValueError, match="outside \\[0, 5\\)"):
+        bootstrap(
+            lambda counts: counts.documents.astype(float),
+            np.zeros((5, 2), np.int32),
+            vocab_size=1,
+            key=KEY,
+            groups=np.array([0, 0, label, 3, 3]),
+            samples=2,
+        )
 
 
 def test_options_out_of_range_are_refused(regimes):

@@ -28,6 +28,7 @@ from jaxpe import (
     sum_over_pairs,
 )
 from jaxpe.geometry import PositionCounts
+from tests.compilation import compilations
 
 RNG = np.random.default_rng(0)
 P = RNG.standard_normal((13, 3))
@@ -321,7 +322,7 @@ def test_devices_share_the_tiles():
             r"pass documents per position",
         ),
         (lambda: sum_over_pairs(term, P, X, weights=np.ones(4)), r"weights have shape \(4,\)"),
-        (lambda: sum_over_pairs(term, P[0]), r"points have shape \(3,\), not \[n, k\]"),
+        (lambda: sum_over_pairs(term, P[0]), r"points has shape \(3,\): pass \[n, k\]"),
         (lambda: sum_over_pairs(term, P, X, block=0), "block must be at least 1, not 0"),
         (lambda: stress(P[:5], cloud(X)), r"pass an encoding \[13, d\]"),
         (lambda: stress(P, cloud(X), weights=np.ones((13, 13))), "need Distances as targets"),
@@ -343,6 +344,20 @@ def test_bad_input_is_refused(call, message, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def scaled_error(delta, d, scale):
+    return (scale * delta - d) ** 2
+
+
+def test_arrays_of_a_term_may_change_without_another_program():
+    ours = [sum_over_pairs(scaled_error, P, X, args=(np.array(s),)) for s in (0.5, 2.0)]
+    with compilations() as names:
+        third = sum_over_pairs(scaled_error, P, X, args=(np.array(3.0),))
+    assert not names
+    for scale, found in zip((0.5, 2.0, 3.0), [*ours, third], strict=True):
+        expected = sum_over_pairs(lambda delta, d, s=scale: (s * delta - d) ** 2, P, X)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_no_positions_and_nan_where_a_position_is_absent():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxpe import (
+    PositionCounts,
     SparseCounts,
     classical_mds_from_counts,
     classical_mds_from_gram,
@@ -21,6 +22,7 @@ from jaxpe import (
     split_half_geometry,
     weighted_gram,
 )
+from tests.unchecked import unchecked
 
 VOCAB, LENGTH, FOLDS = 37, 12, 4
 KEY = jax.random.key(3)
@@ -208,8 +210,31 @@ def test_bad_cells_are_refused(change, message):
 
 def test_too_many_documents_are_refused():
     ones = np.zeros(2, int), np.arange(2), np.full(2, 2**30)
-    with pytest.raises(OverflowError, match="keep parts apart"):
+    with pytest.raises(OverflowError, match="2147483648 tokens of a position"):
         sparse_counts_from_cells(*ones, length=1, vocab_size=2, documents=2)
+    one = (np.zeros(1, int), np.zeros(1, int), np.ones(1, int))
+    with pytest.raises(OverflowError, match="4294967296 documents"):
+        sparse_counts_from_cells(*one, length=1, vocab_size=2, documents=2**32)
+    with pytest.raises(OverflowError, match="9223372036854775813 tokens of a cell"):
+        sparse_counts_from_cells(
+            *one[:2], np.array([2**63 + 5], np.uint64), length=1, vocab_size=2, documents=1
+        )
+
+
+def test_what_the_folds_hold_together_must_fit():
+    folds = PositionCounts(jnp.full((3, 1, 1), 2**30, jnp.int32), jnp.int32(5), jnp.int32(0))
+    with pytest.raises(OverflowError, match="3221225472 tokens of a position"):
+        sparse_counts(folds)
+    dropped = sparse_counts(COUNTS._replace(dropped=jnp.int32(2**31 - 1)))
+    with pytest.raises(OverflowError, match="4294967294 dropped tokens"):
+        dropped + dropped
+
+
+def test_cells_are_integers():
+    with unchecked(), pytest.raises(ValueError, match="counts is float64"):
+        sparse_counts_from_cells(
+            np.zeros(1, int), np.zeros(1, int), np.array([0.5]), length=1, vocab_size=2, documents=1
+        )
 
 
 def test_bad_counts_are_refused():

@@ -169,3 +169,10 @@ def test_bad_input(model, batch):
         spectral.deposit(np.ones(3))
     with pytest.raises(ValueError, match=r"mask has shape \(5,\), the heads are those of tokens"):
         spectral.sum_heads(jnp.ones((2, 4, 3, 2, 2)), np.ones(5, bool))
+
+
+def test_counts_of_tokens_do_not_wrap():
+    many = spectral.HeadSums(jnp.ones((1, 2, 3)), jnp.int32(2**30))
+    with pytest.raises(OverflowError, match="2147483648 tokens"):
+        many + many
+    assert jax.jit(lambda a, b: (a + b).count)(many, many) == 2**31 - 1

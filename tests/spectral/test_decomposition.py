@@ -489,3 +489,12 @@ def test_what_is_refused():
         sums + sum_parts(jax.tree.map(lambda x: x[:, :1], parts))
     with pytest.raises(TypeError, match="cannot add sums of logits to 1"):
         1 + sums
+
+
+def test_counts_of_documents_do_not_wrap():
+    x, i = jnp.ones((1, 2, 1, 1)), jnp.arange(2)
+    parts = logit_parts(Encoding(), (), x, x, x, x, q_positions=i, k_positions=i)
+    many = sum_parts(parts)._replace(counts=jnp.full((2, 2), 2**30, jnp.int32))
+    with pytest.raises(OverflowError, match="2147483648 documents of a pair"):
+        many + many
+    assert (jax.jit(lambda a, b: (a + b).counts)(many, many) == 2**31 - 1).all()

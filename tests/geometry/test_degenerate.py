@@ -1,0 +1,285 @@
+"""Positions that are all alike, 16-bit numbers, and shapes that hold hardly anything."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import geometry
+from jaxpe.geometry.distances import centre_rows, floating, hellinger_roots
+from tests.unchecked import unchecked
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+POINTS = RNG.standard_normal((6, 3))
+SAME = RNG.standard_normal((1, 3)).repeat(6, axis=0)
+MU = RNG.dirichlet(np.ones(9))[None, :].repeat(6, axis=0)
+IDS = RNG.integers(0, 9, (50, 1)).repeat(6, axis=1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_of_equal_points_nothing_is_left(dtype):
+    """Not even rounding: a mean of seven tenths is not seven tenths."""
+    points = np.full((7, 3), 0.7, dtype) * np.array([[1, 3, 1e6]], dtype)
+    assert not centre_rows(jnp.asarray(points), jnp.ones(7, bool)).any()
+    assert not geometry.euclidean_distances(points).values.any()
+    assert geometry.entropy_rank(points) == 0
+    assert geometry.procrustes(points, points).residual == 0
+    found = geometry.classical_mds_from_points(points, dim=2)
+    assert not found.coordinates.any()
+    assert found.trace == 0
+
+
+def test_constant_columns_have_their_derivative():
+    """They are moved to 0 exactly, by a constant."""
+    points, present = jnp.asarray(SAME), jnp.ones(6, bool)
+    jacobian = jax.jacobian(lambda x: centre_rows(x, present))(points)
+    centring = np.eye(6) - 1 / 6
+    np.testing.assert_allclose(jacobian[:, 0, :, 0], centring, atol=1e-15)
+    by_mu = jax.jacobian(lambda mu: geometry.hellinger_points(mu).points)(jnp.asarray(MU))
+    np.testing.assert_allclose(by_mu[2, 4, 2, 4], 0.5 / np.sqrt(MU[2, 4]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_equal_positions_have_rank_and_stress_zero(wide):
+    with jax.enable_x64(wide):
+        found = geometry.information_optimal_encoding(IDS, vocab_size=9, dim=3)
+        assert found.stress == 0
+        assert found.mds.rank == 0
+        assert found.mds.negative_mass == 0
+        assert not found.coordinates.any()
+        counts = geometry.count_tokens(IDS, vocab_size=9, folds=4)
+        for given in (counts, geometry.sparse_counts(counts)):
+            geometry_ = geometry.split_half_geometry(given, key=KEY, splits=3)
+            assert not geometry_.gram.any()
+            assert not geometry_.squared_distances.any()
+        sparse = geometry.classical_mds_from_counts(geometry.sparse_counts(counts), dim=2)
+        assert sparse.converged
+        assert sparse.trace == 0
+        assert not sparse.coordinates.any()
+        rank = geometry.effective_rank(IDS, vocab_size=9, key=KEY, splits=2, nulls=3)
+        assert rank.rank == 0
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_distributions_equal_up_to_rounding_are_equal(wide):
+    with jax.enable_x64(wide):
+        mu = jnp.asarray(MU)
+        mu = mu * (
+            1 + jnp.finfo(mu.dtype).eps * jnp.asarray(RNG.integers(-2, 3, MU.shape), mu.dtype)
+        )
+        assert len(set(np.asarray(mu[:, 0]).tolist())) > 1
+        roots, _ = hellinger_roots(mu)
+        np.testing.assert_array_equal(roots, roots[:1].repeat(6, axis=0))
+        gram = geometry.hellinger_gram(mu)
+        assert geometry.classical_mds_from_gram(gram, dim=2).rank == 0
+        apart = mu.at[0, 0].multiply(1 + 100 * jnp.finfo(mu.dtype).eps)
+        assert geometry.hellinger_distances(apart).values[0, 1] > 0
+
+
+def test_words_that_differ_keep_their_digits_beside_one_that_does_not():
+    ids = np.concatenate([IDS, RNG.integers(0, 9, (50, 6))])
+    ids[:50] = 9
+    counts = geometry.sparse_counts(geometry.count_tokens(ids, vocab_size=10))
+    exact = np.linalg.eigvalsh(geometry.hellinger_gram(counts))[::-1]
+    found = geometry.classical_mds_from_counts(counts, dim=3, tolerance=1e-12)
+    np.testing.assert_allclose(found.eigenvalues, exact[:3], rtol=1e-9)
+    np.testing.assert_allclose(found.trace, exact.sum(), rtol=1e-12)
+
+
+def test_where_the_null_is_the_corpus_no_dimension_is_above_it():
+    gram = POINTS @ POINTS.T
+    null = np.stack([gram] * 7) * (1 + 1e-16 * RNG.standard_normal((7, 1, 1)))
+    assert geometry.rank_above_null(gram, null).rank == 0
+    assert geometry.rank_above_null(1.001 * gram, null).rank == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (geometry.stress, 0),
+        (lambda P, D: geometry.scaled_stress(P, D).stress, 0),
+        (geometry.kruskal_stress1, 0),
+        (lambda P, D: geometry.stress_per_position(P, D).max(), 0),
+        (geometry.distance_correlation_pearson, 0),
+        (lambda P, D: geometry.sampled_stress(P, D, key=KEY, pairs=20).stress, 0),
+    ],
+)
+def test_nothing_to_fit_is_fitted(function, expected):
+    D = geometry.euclidean_distances(SAME)
+    assert function(SAME, D) == expected
+    assert jnp.isfinite(jax.grad(lambda P: function(P, D))(jnp.asarray(SAME))).all()
+
+
+NARROW = {
+    "entropy_rank": geometry.entropy_rank,
+    "procrustes": lambda x: geometry.procrustes(x, 2 * x[::-1]).aligned,
+    "classical_mds": lambda x: (
+        geometry.classical_mds(
+            geometry.euclidean_distances(x).values.astype(x.dtype), dim=2
+        ).eigenvalues
+    ),
+    "low_rank_factors": lambda x: geometry.low_rank_factors(x, rank=2).relative_error,
+    "euclidean_distances": lambda x: geometry.euclidean_distances(200 * x).values,
+    "gram_matrix": lambda x: geometry.gram_matrix(jnp.abs(x[:3])),
+    "hellinger_distances": lambda x: geometry.hellinger_distances(jnp.abs(x)).values,
+    "fisher_rao_distances": lambda x: geometry.fisher_rao_distances(jnp.abs(x)).values,
+    "toeplitz_residual": lambda x: geometry.toeplitz_residual(300 * x[:3]),
+    "spectrum": lambda x: jaxpe.spectral.spectrum(300 * x[:3]).values,
+    "spectral_norm": lambda x: jaxpe.spectral.spectral_norm(300 * x),
+    "schur_bounds": lambda x: jaxpe.spectral.schur_bounds(x[:3], x[:3]).values,
+    "deposit": lambda x: jaxpe.spectral.deposit(x).entropy,
+    "gradient_flow": lambda x: jaxpe.ntk.gradient_flow(x[:3], x[:3], x[:3]).at(1.0),
+    "max_learning_rate": lambda x: jaxpe.ntk.max_learning_rate(x[:3]),
+    "stress": lambda x: geometry.stress(x, geometry.euclidean_distances(2 * x)),
+    "monotonicity": lambda x: geometry.monotonicity_violation_rate(200 * x),
+    "decodability": lambda x: geometry.position_decodability(x[None].repeat(4, axis=0)).error,
+}
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+@pytest.mark.parametrize("name", NARROW)
+def test_16_bit_numbers_are_computed_with_in_32(name, dtype):
+    """The same as of the same numbers in float32: nothing overflows, nothing is not implemented."""
+    x = jnp.asarray(POINTS, dtype)
+    with unchecked(), jax.numpy_dtype_promotion("standard"):
+        found = jax.jit(NARROW[name])(x)
+        assert found.dtype == jnp.float32
+        # What the case itself multiplies is rounded, so not to the last digit.
+        exact = jax.jit(NARROW[name])(x.astype(jnp.float32))
+    np.testing.assert_allclose(found, exact, rtol=0.03, atol=0.03 * float(jnp.abs(exact).max()))
+
+
+def test_floating_takes_any_real_numbers_and_no_other():
+    large = np.array([2**40 + 1, 7], np.uint64)
+    with jax.enable_x64(False):
+        assert floating(large).tolist() == [2.0**40, 7.0]  # JAX would have cut it to 1
+    assert floating(np.array([True])).tolist() == [1.0]
+    assert floating(np.ones(2, ml_dtypes.bfloat16)).dtype == jnp.float32
+    with unchecked(), pytest.raises(ValueError, match="P is complex128: pass real numbers"):
+        geometry.low_rank_factors(np.ones((2, 2), complex), rank=1)
+
+
+FLAT = np.arange(3.0)
+WRONG = {
+    "euclidean_distances": (lambda: geometry.euclidean_distances(FLAT), r"points has shape \(3,\)"),
+    "hellinger_gram": (lambda: geometry.hellinger_gram(FLAT), r"mu has shape \(3,\)"),
+    "hellinger_distances": (lambda: geometry.hellinger_distances(FLAT), r"mu has shape \(3,\)"),
+    "positional_distributions": (
+        lambda: geometry.positional_distributions(np.arange(3)),
+        r"counts has shape \(3,\)",
+    ),
+    "negative counts": (
+        lambda: geometry.positional_distributions(np.array([[1, -2]])),
+        "counts must be at least 0; one is -2",
+    ),
+    "entropy_rank": (lambda: geometry.entropy_rank(FLAT), r"P has shape \(3,\)"),
+    "low_rank_factors": (lambda: geometry.low_rank_factors(FLAT, rank=1), r"P has shape \(3,\)"),
+    "gram_matrix": (lambda: geometry.gram_matrix(FLAT), r"distances has shape \(3,\)"),
+    "distances_from_gram": (lambda: geometry.distances_from_gram(FLAT), r"shape \(3,\)"),
+    "stress": (lambda: geometry.stress(FLAT, np.zeros((3, 3))), r"points has shape \(3,\)"),
+    "monotonicity": (lambda: geometry.monotonicity_violation_rate(FLAT), r"shape \(3,\)"),
+    "no positions": (lambda: geometry.classical_mds(np.zeros((0, 0)), dim=1), r"shape \(0, 0\)"),
+    "none to draw": (
+        lambda: geometry.sampled_stress(np.zeros((0, 2)), np.zeros((0, 0)), key=KEY),
+        "no positions",
+    ),
+    "no samples": (
+        lambda: geometry.normal_interval(jnp.zeros(()), jnp.zeros(0)),
+        r"samples have shape \(0,\)",
+    ),
+    "confidence": (
+        lambda: geometry.basic_interval(jnp.zeros(()), jnp.zeros(2), confidence=1.5),
+        "confidence must lie strictly between 0 and 1, not 1.5",
+    ),
+    "null_grams": (
+        lambda: geometry.rank_above_null(np.eye(2), np.eye(2)),
+        r"null_grams \(2, 2\)",
+    ),
+    "nulls": (
+        lambda: geometry.effective_rank(IDS, vocab_size=9, key=KEY, nulls=1),
+        "nulls must be at least 2, .* not 1",
+    ),
+    "documents": (lambda: geometry.resample_documents(KEY, -1), "documents must be .* not -1"),
+    "edges": (
+        lambda: geometry.bin_positions(np.arange(3), np.array([0.0, 2.5])),
+        "edges are float64",
+    ),
+    "positions": (
+        lambda: geometry.bin_positions(np.array([0.5]), np.array([0, 2])),
+        "positions are float64",
+    ),
+    "mask of a spectrum": (
+        lambda: jaxpe.spectral.spectrum(np.eye(3), mask=np.ones((1, 3, 3), bool)),
+        r"mask has shape \(1, 3, 3\)",
+    ),
+    "mask of diagonals": (
+        lambda: jaxpe.spectral.diagonal_means(np.ones((2, 3, 3)), mask=np.ones((4, 3, 3), bool)),
+        r"mask has shape \(4, 3, 3\)",
+    ),
+    "a deposit in no head": (
+        lambda: jaxpe.spectral.deposit(np.zeros((2, 0))),
+        r"drop has shape \(2, 0\)",
+    ),
+    "a flow of nothing": (
+        lambda: jaxpe.ntk.gradient_flow(np.zeros((0, 0)), np.zeros((0, 2)), np.zeros((0, 2))),
+        r"P_0 has shape \(0, 2\)",
+    ),
+    "no kernel": (lambda: jaxpe.ntk.max_learning_rate(np.zeros((0, 0))), r"shape \(0, 0\)"),
+    "hidden": (
+        lambda: geometry.position_decodability(np.zeros((4, 3, 0))),
+        r"hidden has shape \(4, 3, 0\)",
+    ),
+    "rows": (
+        lambda: geometry.distance_rows(POINTS, np.array([[0]])),
+        r"rows is int64 of shape \(1, 1\)",
+    ),
+    "counts": (
+        lambda: geometry.PositionCounts(np.ones((2, 3)), np.int32(1), np.int32(0)).per_position,
+        "tokens of a position are counted in float64",
+    ),
+    "groups": (
+        lambda: geometry.resample_documents(KEY, 2, groups=np.zeros(2)),
+        "groups is float64",
+    ),
+    "dtype": (
+        lambda: geometry.principal_eigenpairs(lambda Y: Y, 3, dim=1, dtype=bool),
+        "dtype bool",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arrays_are_refused_by_name(name):
+    call, message = WRONG[name]
+    with unchecked(), pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 3), (2, 3), (6, 0), (1, 0)])
+def test_few_positions_or_columns_have_finite_answers(shape):
+    points = POINTS[: shape[0], : shape[1]]
+    D = geometry.euclidean_distances(points)
+    assert D.values.shape == (shape[0],) * 2
+    numbers = [
+        geometry.entropy_rank(points),
+        geometry.stress(points, D),
+        geometry.scaled_stress(points, D).stress,
+        geometry.distance_correlation_pearson(points, D),
+        geometry.monotonicity_violation_rate(points),
+        geometry.is_monotone(points),
+        geometry.procrustes(points, points).residual,
+        geometry.toeplitz_residual(D.values),
+        geometry.sum_over_pairs(lambda d: d, points),
+        *geometry.distance_rows(points, np.arange(shape[0])).ravel(),
+    ]
+    assert np.isfinite(np.asarray(list(map(float, numbers)))).all()
+    assert geometry.is_monotone(np.zeros(shape))
+
+
+def test_intervals_of_equal_draws_have_a_derivative():
+    for interval in (geometry.normal_interval, geometry.basic_interval):
+        slope = jax.grad(lambda x, f=interval: f(jnp.zeros(()), x).standard_error)(jnp.ones(4))
+        assert not slope.any()

@@ -1,0 +1,842 @@
+"""No public function compiles anything at its second call with arrays of the same shapes.
+
+Eager calls, as a docstring has them: once for the shapes, and once more with other values. A
+program found in the cache on disk counts as compiled, too. Functions and encodings that a caller
+passes are the same objects in both calls, as in a script that defines them once.
+"""
+
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe import encodings, geometry, nn, ntk, spectral, theory, training
+from jaxpe.theory import PositionGradients
+from tests.cases import CASES, constructors
+from tests.compilation import compilations
+from tests.nn import models
+
+N, VOCAB, HEADS, WIDTH = 5, 7, 2, 4
+SIZES = encodings.EncodingSizes(dim=8, num_heads=HEADS, head_dim=WIDTH, length=8)
+KEY = jax.random.key(0)
+ROPE = encodings.rope(head_dim=WIDTH)
+ALIBI = encodings.alibi(num_heads=HEADS)
+LINE = np.arange(N, dtype=np.int32)
+
+
+def counts(rng, **options):
+    ids = rng.integers(0, VOCAB, (40, N), dtype=np.int32)
+    return geometry.count_tokens(ids, vocab_size=VOCAB, **options)
+
+
+def normal(rng, *shape):
+    return rng.standard_normal(shape)
+
+
+def symmetric(rng):
+    A = normal(rng, N, N)
+    return A @ A.T + N * np.eye(N)
+
+
+def distances(rng):
+    return np.asarray(geometry.euclidean_distances(normal(rng, N, 3)).values)
+
+
+def mu(rng):
+    return rng.dirichlet(np.full(VOCAB, 5.0), size=N)
+
+
+def heads(rng, count=HEADS):
+    return normal(rng, N, count, WIDTH)
+
+
+def logits(rng):
+    return normal(rng, HEADS, N, N)
+
+
+def weights(rng):
+    return np.asarray(jax.nn.softmax(logits(rng)))
+
+
+# Functions of a caller, defined once.
+
+
+def network(params, x):
+    return jnp.tanh(x @ params["w"]) @ params["v"]
+
+
+def _network_args(rng):
+    params = {"w": jnp.asarray(normal(rng, 3, 4)), "v": jnp.asarray(normal(rng, 4, 2))}
+    return normal(rng, 6, 3), params
+
+
+def squared(outputs):
+    return jnp.mean((outputs - 1) ** 2)
+
+
+def of_positions(P, x):
+    return jnp.tanh(x @ P)
+
+
+def loss_of_outputs(outputs, x):
+    return 0.5 * jnp.sum(outputs**2) + jnp.sum(jnp.cos(outputs)) * x[0]
+
+
+def loss_at(P, x):
+    return loss_of_outputs(of_positions(P, x), x)
+
+
+def one_row(P, tokens):
+    x = tokens[:, None] + P
+    return (x @ x.T)[None]
+
+
+def attention(P, tokens):
+    return one_row(P, tokens), jax.nn.softmax(one_row(P, tokens))
+
+
+def shifted_loss(P, shift, tokens):
+    x = tokens[:, None] + P
+    return jnp.sum((jax.nn.softmax(one_row(P, tokens) + shift) @ x) ** 2)
+
+
+def velocity(P):
+    return -P
+
+
+def score(gates):
+    return jnp.sum(gates * jnp.arange(4.0).reshape(2, 2))
+
+
+def error(delta, d):
+    return (delta - d) ** 2
+
+
+OPERATOR = np.random.default_rng(0).standard_normal((N, N))
+
+
+def apply_operator(x):
+    return jnp.matmul(OPERATOR + OPERATOR.T, x)
+
+
+def running_sums(ids):
+    return jnp.cumsum(ids.astype(float))[:, None]
+
+
+def swap_tokens(tokens, order):
+    return tokens[order]
+
+
+ADAM = optax.adam(0.1)
+
+
+def train_loss(params, batch, key):
+    out = batch["x"] @ params["w"]
+    return training.Tally(jnp.sum((out - 1) ** 2), jnp.asarray(6.0)), {}
+
+
+STEP, PLAIN_STEP = (f(train_loss, ADAM) for f in (training.train_step, training.step_function))
+
+
+def state(rng):
+    return training.init_state({"w": jnp.asarray(normal(rng, 3))}, ADAM, key=KEY)
+
+
+def batch(rng):
+    return {"x": normal(rng, 6, 3)}
+
+
+def position_gradients(rng):
+    shapes = ((HEADS, N, N), (HEADS, N, N), (N, 3), (N, 3), (N, 3))
+    return PositionGradients(*(jnp.asarray(normal(rng, *shape)) for shape in shapes))
+
+
+def projections(rng, count, dim=3):
+    return [normal(rng, dim, HEADS, WIDTH) for _ in range(count)]
+
+
+def reference(rng):
+    return training.reference_geometry(counts(rng, folds=4), key=KEY, splits=2)
+
+
+@functools.cache
+def model(kind, **changes):
+    """Small models, built once."""
+    config = models.config(**changes)
+    of = nn.Decoder if kind in ("decoder", "lm") else nn.Encoder
+    encoding = encodings.sinusoidal(dim=models.DIM) if of is nn.Encoder else ROPE
+    below = of(config, encoding=encoding, rngs=nnx.Rngs(0))
+    if kind == "lm":
+        return nn.CausalLM(below, rngs=nnx.Rngs(1))
+    if kind == "classifier":
+        return nn.Classifier(below, num_classes=2, rngs=nnx.Rngs(1))
+    return below
+
+
+def token_ids(rng, *shape):
+    return rng.integers(0, models.VOCAB, shape, dtype=np.int32)
+
+
+@functools.cache
+def function_of_positions():
+    return nn.functions_of_positions(model("classifier"), length=N)
+
+
+@functools.cache
+def maps_of_layers():
+    return nn.layer_maps(model("encoder", norm="none"), n=N)
+
+
+@functools.cache
+def made_nope():
+    sizes = {"vocab_size": 9, "dim": 4, "num_layers": 2, "num_heads": 1, "length": N}
+    return nn.nope_decoder(**sizes, key=KEY, dtype=jnp.float64, param_dtype=jnp.float64)
+
+
+class Logits(NamedTuple):
+    logits: jax.Array
+
+
+def of_first_token(params, ids, **options):
+    return Logits(params[ids[:, 0]])
+
+
+def of_each_token(params, ids, **options):
+    return Logits(params[ids])
+
+
+def at_places(params, ids, places, **options):
+    return jnp.take_along_axis(params[ids], places[..., None], axis=1)
+
+
+LOSSES = {
+    "causal_lm": training.causal_lm(of_each_token),
+    "classification": training.classification(of_first_token),
+    "masked_lm": training.masked_lm(at_places, vocab_size=VOCAB, mask_id=1),
+    "regression": training.regression(lambda params, ids, **options: Logits(params[ids[:, :1], 0])),
+}
+
+
+def task(name):
+    def call(rng):
+        ids = rng.integers(0, VOCAB, (6, N), dtype=np.int32)
+        rows = {"ids": ids, "mask": np.ones_like(ids, bool), "labels": ids[:, 1]}
+        if name == "regression":
+            rows["labels"] = normal(rng, 6)
+        return LOSSES[name](jnp.asarray(normal(rng, VOCAB, VOCAB)), rows, KEY)
+
+    return call
+
+
+@functools.cache
+def task_of_sequences():
+    return jaxpe.data.sequence_task("copy", vocabulary=5)
+
+
+Call = Callable[[np.random.Generator], Any]
+
+SPECTRAL: dict[str, Call] = {
+    "ablate_heads": lambda rng: spectral.ablate_heads(score, layers=2, heads=2),
+    "ablate_heads in parts": lambda rng: spectral.ablate_heads(
+        score, layers=2, heads=2, batch_size=2
+    ),
+    "amplitude": lambda rng: spectral.amplitude(normal(rng, 9), samples=32),
+    "attention_distance": lambda rng: spectral.attention_distance(weights(rng)),
+    "attention_entropy": lambda rng: spectral.attention_entropy(weights(rng)),
+    "attention_evenness": lambda rng: spectral.attention_evenness(weights(rng)),
+    "attention_profile": lambda rng: spectral.attention_profile(weights(rng), window=2),
+    "contraction_ratio": lambda rng: spectral.contraction_ratio(normal(rng, N, N), symmetric(rng)),
+    "deposit": lambda rng: spectral.deposit(rng.random((2, 3))),
+    "diagonal_means": lambda rng: spectral.diagonal_means(normal(rng, N, N)),
+    "first_share": lambda rng: spectral.first_share(weights(rng)),
+    "head_gates": lambda rng: spectral.head_gates([(0, 1)], layers=2, heads=2),
+    "largest_quotient": lambda rng: spectral.largest_quotient(
+        jnp.abs, normal(rng, 4, 3), normal(rng, 4, 3)
+    ),
+    "logit_parts": lambda rng: spectral.logit_parts(
+        ROPE, (), *(heads(rng) for _ in range(4)), q_positions=LINE, k_positions=LINE
+    ),
+    "near_share": lambda rng: spectral.near_share(weights(rng), window=1),
+    "operator_norm": lambda rng: spectral.operator_norm(apply_operator, normal(rng, N), key=KEY),
+    "pair_logits": lambda rng: spectral.pair_logits(
+        ROPE, (), heads(rng), heads(rng), q_positions=LINE, k_positions=LINE
+    ),
+    "phase_mixing": lambda rng: spectral.phase_mixing(normal(rng, 9), 0.3),
+    "rotary_parts": lambda rng: spectral.rotary_parts(
+        heads(rng), heads(rng), np.array([1.0, 0.1]), q_positions=LINE, k_positions=LINE
+    ),
+    "schur_bounds": lambda rng: spectral.schur_bounds(symmetric(rng), symmetric(rng)),
+    "spectral_norm": lambda rng: spectral.spectral_norm(normal(rng, 2, N, 3)),
+    "spectrum": lambda rng: spectral.spectrum(normal(rng, 2, N, N)),
+    "spectrum singular": lambda rng: spectral.spectrum(normal(rng, 2, N, N), kind="singular"),
+    "sum_heads": lambda rng: spectral.sum_heads(normal(rng, 2, 3, N, HEADS, 4)),
+    "sum_parts": lambda rng: spectral.sum_parts(_parts(rng)),
+    "symbol": lambda rng: spectral.symbol(normal(rng, 9), normal(rng, 3)),
+    "symmetric_part": lambda rng: spectral.symmetric_part(normal(rng, N, N)),
+    "szego": lambda rng: spectral.szego(normal(rng, 2, 9), n=6),
+    "toeplitz_matrix": lambda rng: spectral.toeplitz_matrix(normal(rng, 9)),
+    "toeplitz_matvec": lambda rng: spectral.toeplitz_matvec(normal(rng, 9), normal(rng, 5)),
+    "toeplitz_shares": lambda rng: spectral.toeplitz_shares(
+        spectral.sum_parts(_parts(rng)).means()
+    ),
+}
+
+
+def _parts(rng):
+    content = [normal(rng, 3, N, HEADS, WIDTH) for _ in range(4)]
+    return spectral.logit_parts(ALIBI, (), *content, q_positions=LINE, k_positions=LINE)
+
+
+def _kernel(implementation, **options):
+    def call(rng):
+        x, params = _network_args(rng)
+        return ntk.empirical_ntk(network, x, None, params, implementation=implementation, **options)
+
+    return call
+
+
+def _predicted(rng):
+    predict = ntk.predict_mse(symmetric(rng), normal(rng, N, 2))
+    return predict(np.array([1.0, 2.0]), normal(rng, N, 2), normal(rng, 3, 2), normal(rng, 3, N))
+
+
+def _flow(rng):
+    flow = ntk.gradient_flow(symmetric(rng), normal(rng, N, 2), normal(rng, N, 2))
+    return flow.at(1.5), flow.fixed_point()
+
+
+def _expanded(expand, **options):
+    def call(rng):
+        x, params = _network_args(rng)
+        return expand(network, params, **options)(jax.tree.map(lambda p: 1.1 * p, params), x)
+
+    return call
+
+
+def _of_positions(function, *callables, **options):
+    return lambda rng: function(*callables, normal(rng, 3, 2), normal(rng, 9, 3), **options)
+
+
+def _product(rng):
+    x, P = normal(rng, 9, 3), normal(rng, 3, 2)
+    return ntk.positional_ntk_product(of_positions, loss_of_outputs, P, x)(normal(rng, 3, 2))
+
+
+def _vector_product(rng):
+    x, params = _network_args(rng)
+    return ntk.ntk_vector_product(network, x, None, params)(jnp.asarray(normal(rng, 6, 2)))
+
+
+def _trained(rng):
+    x, params = _network_args(rng)
+    return ntk.linearised_training(network, squared, params, x, optimizer=ADAM, steps=3)
+
+
+def _costs(rng):
+    x, params = _network_args(rng)
+    return ntk.ntk_costs(network, x, None, params)
+
+
+def _sensitivity(rng):
+    x, params = _network_args(rng)
+    return ntk.parameter_sensitivity(network, params, x, key=KEY)
+
+
+NTK: dict[str, Call] = {
+    "empirical_ntk": _kernel("auto"),
+    "empirical_ntk in blocks": _kernel("jacobian_contraction", block_size=2),
+    "empirical_ntk by products": _kernel("ntk_vector_products", block_size=2, warn=False),
+    "empirical_ntk in factors": _kernel("structured_derivatives", trace_axes=()),
+    "gradient_flow": _flow,
+    "lanczos_eigenvalues": lambda rng: ntk.lanczos_eigenvalues(
+        apply_operator, normal(rng, N), num=2, key=jax.random.key(rng.integers(99))
+    ),
+    "linearised_training": _trained,
+    "linearize": _expanded(ntk.linearize),
+    "max_learning_rate": lambda rng: ntk.max_learning_rate(symmetric(rng)),
+    "ntk_costs": _costs,
+    "ntk_vector_product": _vector_product,
+    "parameter_sensitivity": _sensitivity,
+    "positional_fisher": _of_positions(ntk.positional_fisher, of_positions, key=KEY),
+    "positional_forcing": _of_positions(ntk.positional_forcing, of_positions, loss_of_outputs),
+    "positional_ntk": _of_positions(ntk.positional_ntk, of_positions, loss_of_outputs),
+    "positional_ntk_probes": _of_positions(
+        ntk.positional_ntk_probes, of_positions, loss_of_outputs, key=KEY, probes=3
+    ),
+    "positional_ntk_product": _product,
+    "predict_mse": _predicted,
+    "solve_flow": lambda rng: ntk.solve_flow(velocity, normal(rng, 3, 2), np.array([0.5, 1.0])),
+    "taylor_expand": _expanded(ntk.taylor_expand, degree=2),
+}
+
+
+def _theorem_4(rng):
+    given = normal(rng, N, 1), normal(rng, 9, N), normal(rng, N, 3), *projections(rng, 2)
+    swaps = np.array([[0, 1], [2, 3]])
+    return theory.theorem_4(_loss_of_row, *given, swaps=swaps, swap=swap_tokens)
+
+
+def _loss_of_row(P, tokens):
+    return jnp.sum((tokens[:, None] + P) ** 2 * jnp.arange(1.0, N + 1)[:, None])
+
+
+def _low_rank_descent(rng):
+    given = normal(rng, N, 2), normal(rng, 4, 2), distances(rng)
+    return theory.low_rank_descent(*given, steps=3)
+
+
+def _norms(rng):
+    return theory.section_4_norms(
+        normal(rng, N, 4),
+        normal(rng, 6, 4),
+        normal(rng, 5, 4),
+        normal(rng, 3, 2),
+        normal(rng, 9, 2),
+    )
+
+
+def _rademacher(rng):
+    losses = (rng.random(3) for _ in range(4))
+    numbers = {"samples": 100, "largest_loss": 1.0, "loss_lipschitz": 1.0, "trivial_loss": 0.5}
+    return theory.section_4_rademacher(*losses, worst_loss=0.9, **numbers)
+
+
+def _lemma(function, count, *between):
+    def call(rng):
+        arrays = [make(rng) for make in between]
+        return function(position_gradients(rng), *arrays, *projections(rng, count))
+
+    return call
+
+
+def _means(rng):
+    return normal(rng, N, 3)
+
+
+def _lemma_16(rng):
+    q, k, v = projections(rng, 3)
+    output = normal(rng, HEADS, WIDTH, 3)
+    given = position_gradients(rng), mu(rng), normal(rng, VOCAB, 3), q, k, v, output
+    return theory.lemma_16(*given, gradient_bound=1.0)
+
+
+def _gradients(rng):
+    return theory.position_gradients(
+        shifted_loss, attention, normal(rng, N, 1), normal(rng, 9, N), batch_size=4
+    )
+
+
+def _hidden(rng):
+    return normal(rng, 2, N, 3), np.asarray(jax.nn.softmax(normal(rng, 2, N, N)))
+
+
+THEORY: dict[str, Call] = {
+    "all_at_most": lambda rng: theory.all_at_most(normal(rng, N), normal(rng, N)),
+    "at_most": lambda rng: theory.at_most(normal(rng, N), 3.0),
+    "conjecture_5": lambda rng: theory.conjecture_5(distances(rng), normal(rng, N, 2)),
+    "corollary_15": lambda rng: theory.corollary_15(
+        position_gradients(rng), mu(rng), family="agnostic"
+    ),
+    "equation_9": lambda rng: theory.equation_9(
+        normal(rng, 3, 8), np.tile(np.arange(8.0), (3, 1)), slope=0.1, length=4
+    ),
+    "even_positions_loss": lambda rng: theory.even_positions_loss(
+        normal(rng, N, 2), normal(rng, 2)
+    ),
+    "explained_by_chance": lambda rng: theory.explained_by_chance(
+        symmetric(rng), symmetric(rng), key=KEY, orders=3
+    ),
+    "forcing_of_means": lambda rng: theory.forcing_of_means(
+        logits(rng), _means(rng), *projections(rng, 2)
+    ),
+    "kl_constant": lambda rng: theory.kl_constant(rng.random(3), rng.random(3)),
+    "kl_divergences": lambda rng: theory.kl_divergences(mu(rng)),
+    "kl_lower_bound": lambda rng: theory.kl_lower_bound(rng.random(3)),
+    "kl_ratio": lambda rng: theory.kl_ratio(rng.random(3)),
+    "lemma_11": _lemma(theory.lemma_11, 0, mu),
+    "lemma_12": _lemma(theory.lemma_12, 2, mu, _means),
+    "lemma_14": _lemma(theory.lemma_14, 2, distances, _means),
+    "lemma_16": _lemma_16,
+    "lemma_18": lambda rng: theory.lemma_18(symmetric(rng), normal(rng, N, 2), distances(rng)),
+    "low_rank_descent": _low_rank_descent,
+    "mean_embeddings": lambda rng: theory.mean_embeddings(mu(rng), normal(rng, VOCAB, 3)),
+    "met": lambda rng: theory.met(rng.random(3) < 0.5),
+    "monotone_fit": lambda rng: theory.monotone_fit(normal(rng, 9), normal(rng, 9)),
+    "monotonicity_test": lambda rng: theory.monotonicity_test(counts(rng, folds=4)),
+    "nope_theorem_1": lambda rng: theory.nope_theorem_1(
+        *_hidden(rng), rng.integers(0, 5, (2, N), dtype=np.int32)
+    ),
+    "nope_theorem_2": lambda rng: theory.nope_theorem_2(
+        normal(rng, 2, N, N), normal(rng, 2, N, N), normal(rng, 2, N, 3)
+    ),
+    "pairs": lambda rng: theory.pairs(normal(rng, N, N)),
+    "position_gradients": _gradients,
+    "proposition_6": lambda rng: theory.proposition_6(distances(rng), dim=2, max_iterations=5),
+    "remark_20": lambda rng: theory.remark_20(symmetric(rng)),
+    "remark_7": lambda rng: theory.remark_7(distances(rng) ** 2, dim=2),
+    "remark_8": lambda rng: theory.remark_8(
+        distances(rng), width=4, ranks=(1, 2), max_iterations=5
+    ),
+    "section_4_alibi": lambda rng: theory.section_4_alibi(
+        rng.random(3), rng.random(3), rng.random(3), lengths=np.array([8.0, 16.0, 32.0]), slope=0.1
+    ),
+    "section_4_lipschitz": lambda rng: theory.section_4_lipschitz(
+        rng.random((2, 3)), rng.random(3), rng.random((2, 3)), whole=rng.random(2)
+    ),
+    "section_4_norms": _norms,
+    "section_4_rademacher": _rademacher,
+    "section_6_legendre": lambda rng: theory.section_6_legendre(
+        np.sort(rng.choice(np.arange(17, 128), 20, replace=False)), dim=8, length=16
+    ),
+    "section_6_wavelet": lambda rng: theory.section_6_wavelet(
+        np.sort(rng.choice(np.arange(17, 128), 20, replace=False)), dim=8, length=16
+    ),
+    "stationary_squared_distances": lambda rng: theory.stationary_squared_distances(
+        N, scale=rng.random()
+    ),
+    "strain": lambda rng: theory.strain(normal(rng, N, 2), symmetric(rng)),
+    "theorem_1": lambda rng: theory.theorem_1(
+        running_sums,
+        rng.integers(0, 9, (3, N), dtype=np.int32),
+        np.stack([rng.permutation(N) for _ in range(2)]),
+    ),
+    "theorem_4": _theorem_4,
+    "total_variation": lambda rng: theory.total_variation(mu(rng)),
+    "total_variation_bound": lambda rng: theory.total_variation_bound(rng.random(3)),
+    "unexplained_by_offset": lambda rng: theory.unexplained_by_offset(symmetric(rng)),
+    "verdict": lambda rng: theory.verdict(theory.remark_20(symmetric(rng))),
+}
+
+
+def _generated(**options):
+    return lambda rng: nn.generate(model("lm"), token_ids(rng, 2, 3), steps=3, **options)
+
+
+def _moved_positions(rng):
+    of = function_of_positions()
+    return of.apply(jnp.asarray(normal(rng, *of.vectors.shape)), of.no_shift, token_ids(rng, N))
+
+
+def _layers_one_by_one(rng):
+    x = jnp.asarray(normal(rng, N, models.DIM))
+    return [layer(x) for layer in maps_of_layers()]
+
+
+def _content_logits(rng):
+    return nn.content_logits(made_nope(), jnp.asarray(normal(rng, 3, N, 4)))
+
+
+def _split_with_means(rng):
+    means = normal(rng, 2, N, models.DIM)
+    return nn.split_heads(model("encoder"), token_ids(rng, 2, N), means=means)
+
+
+def _called(rng):
+    apply, params = nn.functional(model("decoder"))
+    return apply(params, token_ids(rng, 2, N)).hidden
+
+
+def _traced(rng):
+    return model("encoder")(token_ids(rng, 2, N), mask=np.arange(N) < 4, trace=True)
+
+
+def _cached(rng):
+    decoder, ids = model("decoder"), token_ids(rng, 2, 4)
+    first = decoder(ids[:, :2], cache=decoder.empty_cache(batch=2, slots=4))
+    return decoder(ids[:, 2:], cache=first.cache)
+
+
+NN: dict[str, Call] = {
+    "attention_mask": lambda rng: nn.attention_mask(N, valid=rng.random((2, N)) < 0.5, causal=True),
+    "content_logits": _content_logits,
+    "functional": _called,
+    "functional traced": _traced,
+    "functional with a cache": _cached,
+    "functions_of_positions": _moved_positions,
+    "generate": _generated(),
+    "generate sampled": _generated(key=KEY, temperature=0.7, top_k=3),
+    "head_encoding": lambda rng: nn.head_encoding(model("decoder")).query(
+        ((), ()), heads(rng), LINE
+    ),
+    "layer_maps": _layers_one_by_one,
+    "lipschitz_bounds": lambda rng: nn.lipschitz_bounds(
+        model("encoder", norm="none"), n=N, radius=rng.random()
+    ),
+    "nope_decoder": lambda rng: nn.nope_decoder(
+        vocab_size=9, dim=4, num_layers=1, num_heads=1, length=N, key=KEY
+    ),
+    "packed_positions": lambda rng: nn.packed_positions(np.sort(rng.integers(0, 3, (2, N)))),
+    "padded_positions": lambda rng: nn.padded_positions(rng.random((2, N)) < 0.5),
+    "pooled": lambda rng: nn.pooled(normal(rng, 2, N, 3), rng.random((2, N)) < 0.7),
+    "position_means": lambda rng: nn.position_means(
+        model("encoder"), [{"ids": token_ids(rng, 2, N)} for _ in range(2)]
+    ),
+    "split_heads": lambda rng: nn.split_heads(model("decoder"), token_ids(rng, 2, N)),
+    "split_heads with means": _split_with_means,
+    "sum_hidden": lambda rng: nn.sum_hidden(model("classifier"), token_ids(rng, 2, N)),
+}
+
+
+def _probed(rng):
+    place = np.arange(N, dtype=np.int32)
+    sizes = {"num_heads": HEADS, "head_dim": WIDTH}
+    return training.encoding_probe(ALIBI, (), place, reference(rng), **sizes)
+
+
+def _fitted(rng):
+    data = training.batches(batch(rng), batch_size=2, seed=0)
+    return training.fit(state(rng), STEP, data, steps=2).state
+
+
+def _updated(rng):
+    with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
+        return ADAMW.update({"kernel": jnp.asarray(normal(rng, 3))}, *ADAMW_STATE)
+
+
+TRAINING: dict[str, Call] = {
+    "accuracy": lambda rng: training.accuracy(normal(rng, 6, 3), rng.integers(0, 3, 6)),
+    "adamw": _updated,
+    "as_record": lambda rng: training.as_record(
+        training.probe_geometry(normal(rng, N, 3), reference(rng))
+    ),
+    "causal_lm": task("causal_lm"),
+    "causal_lm_loss": lambda rng: training.causal_lm_loss(
+        normal(rng, 2, N, VOCAB), rng.integers(0, VOCAB, (2, N), dtype=np.int32)
+    ),
+    "classification": task("classification"),
+    "cross_entropy": lambda rng: training.cross_entropy(normal(rng, 6, 3), rng.integers(0, 3, 6)),
+    "encoding_probe": _probed,
+    "evaluate": lambda rng: training.evaluate(train_loss, {"w": normal(rng, 3)}, [batch(rng)] * 2),
+    "fit": _fitted,
+    "init_state": state,
+    "learning_rate_schedule": lambda rng: SCHEDULE(jnp.asarray(rng.integers(0, 9))),
+    "logits_at": lambda rng: training.logits_at(
+        masked_lm(), jnp.asarray(token_ids(rng, 2, N)), jnp.array([[0], [3]])
+    ),
+    "mask_tokens": lambda rng: training.mask_tokens(
+        KEY, rng.integers(2, VOCAB, (3, N), dtype=np.int32), vocab_size=VOCAB, mask_id=1
+    ),
+    "masked_lm": task("masked_lm"),
+    "mean_squared_error": lambda rng: training.mean_squared_error(normal(rng, 6), normal(rng, 6)),
+    "perplexity": lambda rng: training.perplexity(
+        training.cross_entropy(normal(rng, 6, 3), rng.integers(0, 3, 6))
+    ),
+    "probe_geometry": lambda rng: training.probe_geometry(normal(rng, N, 3), reference(rng)),
+    "reference_geometry": reference,
+    "regression": task("regression"),
+    "step_function": lambda rng: PLAIN_STEP(state(rng), batch(rng)),
+    "train_step": lambda rng: STEP(state(rng), batch(rng)),
+}
+SCHEDULE = training.learning_rate_schedule(peak=1.0, steps=10, warmup=2)
+ADAMW = training.adamw(0.1, weight_decay=0.5)
+ADAMW_STATE = ADAMW.init({"kernel": jnp.ones(3)}), {"kernel": jnp.ones(3)}
+
+
+@functools.cache
+def masked_lm():
+    return nn.MaskedLM(model("encoder"), rngs=nnx.Rngs(1))
+
+
+DATA: dict[str, Call] = {
+    "sequence_task": lambda rng: task_of_sequences().sample(
+        jax.random.key(rng.integers(99)), rows=2, length=3
+    ),
+}
+
+
+def _eigenpairs(rng):
+    return geometry.principal_eigenpairs(apply_operator, N, dim=2, tolerance=1e-6)
+
+
+def _many_points(rng):
+    cloud = geometry.PointCloud(jnp.asarray(normal(rng, N, 3)), jnp.arange(N) != 1)
+    return geometry.sum_over_pairs(error, normal(rng, N, 2), cloud, block=2)
+
+
+def _sparse(rng):
+    return geometry.sparse_counts(counts(rng), block=4).merged()
+
+
+GEOMETRY: dict[str, Call] = {
+    name: lambda rng, case=case: case.function(*case.make(rng)) for name, case in CASES.items()
+} | {
+    "empty_counts": lambda rng: geometry.empty_counts(length=3, vocab_size=4),
+    "principal_eigenpairs": _eigenpairs,
+    "smacof of points": lambda rng: geometry.smacof(
+        geometry.PointCloud(jnp.asarray(normal(rng, N, 3)), jnp.ones(N, bool)),
+        dim=2,
+        init=normal(rng, N, 2),
+        max_iterations=3,
+    ),
+    "sum_over_pairs": _many_points,
+}
+
+PACKAGES: dict[str, dict[str, Call]] = {
+    "geometry": GEOMETRY,
+    "encodings": GEOMETRY,
+    "spectral": SPECTRAL | GEOMETRY,
+    "ntk": NTK,
+    "theory": THEORY,
+    "nn": NN,
+    "training": TRAINING,
+    "data": DATA,
+}
+
+# Public functions without a call here, and why.
+HOST = "NumPy or plain Python: nothing is compiled"
+FILES = "reads or writes files; what it computes with has rows of its own"
+BUILDS = "builds an encoding, whose hooks are called below"
+EXEMPT = {
+    "geometry": {
+        "pad_documents": HOST,
+        "position_bins": HOST,
+        "sparse_counts": "how many cells are occupied is a shape, other counts another",
+        "sparse_counts_from_cells": "likewise",
+    },
+    "encodings": {
+        **dict.fromkeys(constructors(), BUILDS),
+        "alibi_slopes": HOST,
+        "catalogue": HOST,
+        "inverse_frequencies": HOST,
+        "rope_frequencies": HOST,
+        "rope_to_hf": HOST,
+        "rotary_permutation": HOST,
+        **dict.fromkeys(
+            (
+                "encoding_cost",
+                "encoding_expressiveness",
+                "encoding_extrapolation",
+                "encoding_generalisation",
+                "encoding_properties",
+            ),
+            "builds an encoding of its own and compiles to look at the programs; takes no arrays",
+        ),
+    },
+    "nn": {
+        "load_classifier": FILES,
+        "load_llama": FILES,
+        "load_masked_lm": FILES,
+        "parameter_count": HOST,
+        "save_huggingface": FILES,
+    },
+    "training": {
+        "batches": HOST,
+        "decayed": HOST,
+        "every": HOST,
+        "in_order": HOST,
+        "load_config": FILES,
+        "load_run": FILES,
+        "read_log": FILES,
+        "train": "a job, of the parts that have rows here",
+    },
+    "data": {
+        **dict.fromkeys(
+            (
+                "containment_groups",
+                "count_triggers",
+                "hold_out",
+                "open_tokenizer",
+                "relative_distance",
+                "three_regimes",
+                "tokenize",
+                "tokens_from_ids",
+                "vocabulary_of",
+                "zipf_drift",
+                "zipf_stationary",
+            ),
+            HOST,
+        ),
+        **dict.fromkeys(
+            (
+                "export_corpus",
+                "find_shards",
+                "load_corpus",
+                "load_labelled",
+                "load_tokens",
+                "open_corpus",
+            ),
+            FILES,
+        ),
+    },
+}
+
+CALLS = {name: call for calls in PACKAGES.values() for name, call in calls.items()}
+
+
+def public_functions(package):
+    module = importlib.import_module(f"jaxpe.{package}")
+    names = (name for name in dir(module) if name[0] != "_")
+    return {name for name in names if inspect.isroutine(inspect.unwrap(getattr(module, name)))}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_function_is_called_here(package):
+    exempt = set(EXEMPT.get(package, ()))
+    rows = PACKAGES[package]
+    called = {name.split(" ")[0] for name in rows}
+    called |= {name for name in public_functions(package) if f"{name}_of_points" in rows}
+    assert public_functions(package) - called == exempt
+
+
+def test_no_package_is_forgotten():
+    """Jobs compile what they need once a run."""
+    jobs = {"auditing", "cli", "counting", "extrapolation", "report"}
+    found = {module.name for module in pkgutil.iter_modules(jaxpe.__path__) if module.ispkg}
+    assert found - jobs == set(PACKAGES)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_second_call_compiles_nothing(name):
+    jax.block_until_ready(jax.tree.leaves(CALLS[name](np.random.default_rng(0))))
+    with compilations() as compiled:
+        CALLS[name](np.random.default_rng(1))
+    assert not compiled
+
+
+@pytest.mark.parametrize("entry", encodings.CATALOGUE, ids=lambda entry: entry.name)
+def test_hooks_of_an_encoding_compile_once(entry):
+    encoding = entry.make(SIZES)
+
+    def call(seed):
+        rng = np.random.default_rng(seed)
+        params = encoding.init(jax.random.key(seed))
+        shape = (N,) if entry.coordinates == 1 else (N, entry.coordinates)
+        i = rng.integers(0, SIZES.length, shape, dtype=np.int32)
+        q, k = heads(rng), heads(rng)
+        encoding.embed(params, normal(rng, N, SIZES.dim), i)
+        encoding.query(params, q, i), encoding.key(params, k, i)
+        encoding.bias(params, q, k, i, i)
+        encoding.value(params, jnp.asarray(weights(rng)), i, i)
+        if encoding.defines("vectors"):
+            encoding.vectors(params, i)
+            encodings.encoding_distances(encoding, params, i)
+        if not encoding.defines("embed"):
+            sizes = {"num_heads": HEADS, "head_dim": WIDTH}
+            encodings.encoding_distances(encoding, params, i, by="logits", **sizes)
+
+    call(0)
+    with compilations() as compiled:
+        call(1)
+    assert not compiled
+
+
+def test_compilations_are_seen_also_where_the_cache_has_them():
+    x = jnp.ones(3)
+    for _ in range(2):
+        with compilations() as compiled:
+            jax.lax.map(lambda value: 2 * value, x)  # a new function each time
+        assert len(compiled) == 1
+    with compilations() as compiled:
+        jax.lax.neg(x)
+        jax.lax.neg(x)
+    assert len(compiled) <= 1
