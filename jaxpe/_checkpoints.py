@@ -3,18 +3,33 @@
 import contextlib
 import itertools
 import json
+import os
+import stat
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.experimental.multihost_utils import sync_global_devices
 
 from jaxpe._errors import InputError, require
+from jaxpe._folders import write_whole
+from jaxpe._json import from_json, read_json
 
 _SEAL = "seal.json"
+_CHUNK = 2**20
+
+
+class _Seal(NamedTuple):
+    """What the last file of a checkpoint says."""
+
+    config: dict[str, Any]
+    leaves: dict[str, str]
+    data: dict[str, Any] | None
+    files: dict[str, int]
+    checksum: int
 
 
 class _UnfinishedError(OSError):
@@ -35,6 +50,7 @@ class Checkpoints:
         keep: newest checkpoints that stay; at least 2, or a damaged one has nothing behind it.
         config: what else the run depends on, JSON values; a run of another configuration is
             refused instead of continued.
+        read_only: leave everything as it is, since a run may be writing there.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory, Checkpoints(directory) as checkpoints:
@@ -50,18 +66,22 @@ class Checkpoints:
         *,
         keep: int = 2,
         config: Mapping[str, Any] | None = None,
+        read_only: bool = False,
     ):
         if keep < 2:
             raise ValueError(f"keep={keep} must be at least 2, in case the newest is damaged")
         ocp = require("orbax.checkpoint", extra="train").v1
         self.directory = Path(directory).resolve()
         self.config = json.loads(json.dumps(dict(config or {})))  # as it will be read back
+        self.read_only = read_only
         self._sealed: set[int] = set()  # saved or read in this process
-        self._orbax = ocp.training.Checkpointer(
-            self.directory,
-            preservation_policy=ocp.training.preservation_policies.LatestN(keep),
-            cleanup_tmp_directories=True,
-        )
+        _check_files(self.directory)
+        with _read_by_orbax(f"{self.directory}: the checkpoints"):
+            self._orbax = ocp.training.Checkpointer(
+                self.directory,
+                preservation_policy=ocp.training.preservation_policies.LatestN(keep),
+                cleanup_tmp_directories=not read_only,
+            )
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -86,22 +106,24 @@ class Checkpoints:
         Raises:
             ValueError: for a leaf that is no array, or whose buffer was given away; nothing is
                 written then.
+            InputError: no room or no permission; what was saved before is kept.
         """
         if step in self._sealed:
             return
         seal = self._describe(state, data)
         parts = {"state": state} if data is None else {"state": state, "data": data}
-        self._orbax.save_checkpointables(step, parts, force=True, overwrite=True)
-        if jax.process_index() == 0:
-            self._seal(step, seal)
+        with self._saving():
+            self._orbax.save_checkpointables(step, parts, force=True, overwrite=True)
+            if jax.process_index() == 0:
+                self._seal(step, seal)
         _together("sealed")
         self._sealed.add(step)
 
     def restore(self, like: Any, data: Any = None) -> tuple[Any, int] | None:
         """The newest whole state and its step; None where none was ever completed.
 
-        Checkpoints that are damaged or were never completed are set aside with a warning, and the
-        one before is taken.
+        Checkpoints that are damaged or were never completed are set aside (where this may be
+        written) with a warning, and the one before is taken.
 
         Args:
             like: a state of the same structure, shapes, dtypes and shardings.
@@ -110,7 +132,7 @@ class Checkpoints:
         Raises:
             InputError: where the checkpoint is of another structure, configuration or data, holds
                 no place in the data although there are some, or there are damaged ones and no
-                other.
+                other; also where what was sealed cannot be read.
         """
         own = self._describe(like, data)
         problems: dict[int, Exception] = {}
@@ -122,9 +144,11 @@ class Checkpoints:
                 continue
             self._compare(seal, own, step)
             self._set_aside(problems, f"going on from step {step}")
-            parts = {"state": jax.tree.map(_abstract, like)}
-            parts |= {} if data is None else {"data": data}
-            state = self._orbax.load_checkpointables(step, parts)["state"]
+            with _read_by_orbax(f"{self.directory}: the checkpoint of step {step}"):
+                # One by one: where one fails, Orbax leaves the others half way.
+                state = self._load(step, "state", jax.tree.map(_abstract, like))
+                if data is not None:
+                    self._load(step, "data", data)
             self._sealed.add(step)
             return state, step
         for step, error in problems.items():
@@ -135,6 +159,9 @@ class Checkpoints:
                 ) from error
         self._set_aside(problems, "starting from the beginning")
         return None
+
+    def _load(self, step: int, part: str, like: Any) -> Any:
+        return self._orbax.load_checkpointables(step, {part: like})[part]
 
     def _steps(self) -> list[int]:
         """Newest first, unfinished ones too."""
@@ -148,18 +175,29 @@ class Checkpoints:
         about_data = None if data is None else fingerprint(data)
         return {"config": self.config, "leaves": _leaves(state), "data": about_data}
 
+    @contextlib.contextmanager
+    def _saving(self) -> Iterator[None]:
+        """Tell in one line what stopped the writers of files and, in threads, of arrays."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"cannot save into {self.directory} ({str(error).splitlines()[-1]}): make room and "
+                "run the same again; what was saved before is kept"
+            ) from error
+
     def _seal(self, step: int, seal: dict[str, Any]) -> None:
         seal = seal | {"files": _checksums(self._place(step))}
-        written = self.directory / "seal.new"
-        written.write_text(json.dumps(seal | {"checksum": _checksum(seal)}), encoding="utf-8")
-        written.replace(self._place(step) / _SEAL)
+        whole = json.dumps(seal | {"checksum": _checksum(seal)})
+        write_whole(self._place(step) / _SEAL, whole)
 
     def _checked_seal(self, step: int) -> dict[str, Any]:
         place = self._place(step)
         if not (place / _SEAL).exists():
             raise _UnfinishedError("its run was killed while writing it")
-        seal = json.loads((place / _SEAL).read_text(encoding="utf-8"))
-        if not isinstance(seal, dict) or seal.pop("checksum", None) != _checksum(seal):
+        seal = read_json(place / _SEAL, remedy="it is not used")
+        from_json(_Seal, seal, place=_SEAL)
+        if seal.pop("checksum") != _checksum(seal):
             raise OSError(f"{_SEAL} is damaged")
         found = _checksums(place)
         for name, checksum in seal["files"].items():
@@ -188,6 +226,8 @@ class Checkpoints:
 
     def _set_aside(self, problems: dict[int, Exception], consequence: str) -> None:
         """Out of Orbax's sight, where they would crowd out whole ones."""
+        if self.read_only:
+            return self._tell_of(problems, consequence)
         _together("looked through")
         for step, error in problems.items() if jax.process_index() == 0 else ():
             aside = next(
@@ -204,6 +244,44 @@ class Checkpoints:
         _together("set aside")
         if problems:
             self._orbax.reload()
+
+    def _tell_of(self, problems: dict[int, Exception], consequence: str) -> None:
+        """An unfinished one may be that of a run that is writing it now."""
+        for step, error in problems.items():
+            if not isinstance(error, _UnfinishedError):
+                warnings.warn(
+                    f"the checkpoint of step {step} cannot be used: {error}; {consequence}",
+                    stacklevel=5,
+                )
+
+
+def _check_files(directory: Path) -> None:
+    """Refuse links and devices: Orbax reads its files to their end, and /dev/zero has none."""
+    for folder, folders, files in os.walk(directory):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            with contextlib.suppress(FileNotFoundError):  # of a run that is writing there
+                mode = path.lstat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise InputError(
+                        f"{path} is no regular file; delete it, or pass another directory"
+                    )
+
+
+@contextlib.contextmanager
+def _read_by_orbax(what: str) -> Iterator[None]:
+    """One error for whatever Orbax and Grain raise of files that they did not write.
+
+    Its kinds are many, and none of them is promised.
+    """
+    try:
+        yield
+    except Exception as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{what} cannot be read ({said:.200}); delete what is damaged to go on from the one "
+            "before, or pass another directory"
+        ) from error
 
 
 def _together(what: str) -> None:
@@ -232,10 +310,18 @@ def fingerprint(data: Any) -> dict[str, Any]:
 def _checksums(directory: Path) -> dict[str, int]:
     """CRC-32 of every file but the seal."""
     return {
-        path.relative_to(directory).as_posix(): zlib.crc32(path.read_bytes())
+        path.relative_to(directory).as_posix(): _checksum_of_file(path)
         for path in sorted(directory.rglob("*"))
         if path.is_file() and path.name != _SEAL
     }
+
+
+def _checksum_of_file(path: Path) -> int:
+    checksum = 0
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):  # arrays may be larger than the memory that is left
+            checksum = zlib.crc32(chunk, checksum)
+    return checksum
 
 
 def _checksum(seal: dict[str, Any]) -> int:

@@ -1,11 +1,12 @@
 """The commands of `jaxpe`: parse, call, print."""
 
+import contextlib
 import json
 import logging
-import math
 import os
 import time
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,9 @@ from tyro.conf import Positional
 import jaxpe
 from jaxpe._cache import cache_directory
 from jaxpe._errors import InputError, nearest, require
+from jaxpe._folders import claimed
 from jaxpe.data import TokenCorpus, export_corpus, load_corpus, load_tokens
+from jaxpe.data._named import check_data_dir
 from jaxpe.report import (
     About,
     analyse,
@@ -30,7 +33,7 @@ from jaxpe.report import (
     encoding_table,
     extrapolation_table,
     findings,
-    prepare_directory,
+    output_folder,
     property_json,
     property_markdown,
     property_rows,
@@ -43,6 +46,8 @@ from jaxpe.report import (
     write_spectral,
 )
 
+_MOST_MEMORY = 1e9  # gigabytes
+
 
 def report(
     source: Positional[str] = "stdlib",
@@ -54,7 +59,7 @@ def report(
     empty: Literal["drop", "uniform", "zero", "error"] | None = None,
     special: bool = False,
     splits: int = 8,
-    bootstrap: int = 40,
+    bootstrap: int | None = None,
     seed: int = 0,
     out: Path = Path("report"),
     text_field: str | None = None,
@@ -74,42 +79,46 @@ def report(
             exceeds every document.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
         splits: halvings of the corpus behind the noise-corrected geometry.
-        bootstrap: resamples behind the intervals; 0 for none.
+        bootstrap: resamples behind the intervals; 40 when absent, 0 for none.
         seed: makes every number reproducible.
         out: folder for report.html, report.json and figures.
         text_field: column or key with the text, in .tsv, .csv and .jsonl.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
     started = time.perf_counter()
-    check_options(length=length, dim=dim, splits=splits, bootstrap=bootstrap, seed=seed)
+    resamples = 40 if bootstrap is None else bootstrap
+    check_options(length=length, dim=dim, splits=splits, bootstrap=resamples, seed=seed)
+    if counts is None:
+        check_data_dir(data_dir, source)
+    else:
+        _refuse_beside_counts(source, tokenizer, length, special, bootstrap, text_field, data_dir)
     require("matplotlib.figure", extra="report")
     require("jinja2", extra="report")
-    prepare_directory(out)
     _remember_compilations()
     progress = _progress(Console(stderr=True))
     options: dict[str, Any] = {"dim": dim, "empty": empty or "drop", "splits": splits, "seed": seed}
-    if counts is not None:
-        _refuse_beside_counts(source, tokenizer, length, special, text_field)
-        from jaxpe.counting import read_counts
+    with output_folder(out):
+        if counts is not None:
+            from jaxpe.counting import read_counts
 
-        stored = read_counts(counts)
-        read = time.perf_counter() - started
-        analysis = analyse_counts(stored, **options, progress=progress)
-    else:
-        corpus = load_tokens(
-            source,
-            tokenizer=tokenizer,
-            length=length,
-            special=special,
-            text_field=text_field,
-            data_dir=data_dir,
-            progress=progress,
-        )
-        _refuse_too_long(corpus, length, empty)
-        read = time.perf_counter() - started
-        analysis = analyse(corpus, **options, bootstrap=bootstrap, progress=progress)
-    analysis.timings.update(read=read)
-    page = write_report(analysis, out)
+            stored = read_counts(counts)
+            read = time.perf_counter() - started
+            analysis = analyse_counts(stored, **options, progress=progress)
+        else:
+            corpus = load_tokens(
+                source,
+                tokenizer=tokenizer,
+                length=length,
+                special=special,
+                text_field=text_field,
+                data_dir=data_dir,
+                progress=progress,
+            )
+            _refuse_too_long(corpus, length, empty)
+            read = time.perf_counter() - started
+            analysis = analyse(corpus, **options, bootstrap=resamples, progress=progress)
+        analysis.timings.update(read=read)
+        page = write_report(analysis, out)
     rich.print(summary_table(analysis))
     rich.print(encoding_table(analysis))
     Console(highlight=False).print(findings(analysis)[0], markup=False)
@@ -182,42 +191,43 @@ def count(
     for module in ("grain", "orbax.checkpoint"):
         require(module, extra="data")
     _remember_compilations()
-    # Orbax logs a traceback for every thread of a save that fails; the error is told once.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    _quiet()
     from jaxpe import _count, counting
 
-    if memory is not None and not 0 < memory < math.inf:
+    if memory is not None and not 0 < memory <= _MOST_MEMORY:
         raise InputError(f"--memory is {memory}; pass gigabytes, such as 16")
-    if distributed or coordinator or processes is not None or process is not None:
-        counting.start_processes(coordinator, processes=processes, process=process)
-    console = Console(stderr=True, quiet=jax.process_index() > 0)
-    stored = _count.run(
-        sources,
-        out,
-        tokenizer=tokenizer,
-        vocab=vocab,
-        max_vocab=max_vocab,
-        special=special,
-        settings={
-            "length": length,
-            "folds": folds,
-            "nulls": nulls,
-            "seed": seed,
-            "group_field": group_field,
-        },
-        bins=bins,
-        spacing=spacing,
-        options={
-            "text_field": text_field,
-            "batch_size": batch_size,
-            "save_every": save_every,
-            "skip_unreadable": skip_unreadable,
-            "memory": None if memory is None else int(memory * 1e9),
-        },
-        data_dir=data_dir,
-        trace=trace,
-        say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
-    )
+    several = distributed or coordinator or processes is not None or process is not None
+    with counting.ending_in_one_line() if several else contextlib.nullcontext():
+        if several:
+            counting.start_processes(coordinator, processes=processes, process=process)
+        console = Console(stderr=True, quiet=jax.process_index() > 0)
+        stored = _count.run(
+            sources,
+            out,
+            tokenizer=tokenizer,
+            vocab=vocab,
+            max_vocab=max_vocab,
+            special=special,
+            settings={
+                "length": length,
+                "folds": folds,
+                "nulls": nulls,
+                "seed": seed,
+                "group_field": group_field,
+            },
+            bins=bins,
+            spacing=spacing,
+            options={
+                "text_field": text_field,
+                "batch_size": batch_size,
+                "save_every": save_every,
+                "skip_unreadable": skip_unreadable,
+                "memory": None if memory is None else int(memory * 1e9),
+            },
+            data_dir=data_dir,
+            trace=trace,
+            say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+        )
     if jax.process_index() == 0:
         rich.print(counts_table(stored))
         print(f"Counts: {out}   ({time.perf_counter() - started:.0f} s)")
@@ -236,11 +246,12 @@ def merge(
     """
     from jaxpe import counting
 
-    if counting.is_counted(out):
-        raise InputError(f"{out} holds counts already; pass another folder")
     parts = [counting.read_counts(folder) for folder in folders]
     merged = counting.merge_counts(parts, names=[str(folder) for folder in folders])
-    counting.write_counts(merged, out)
+    with claimed(out):
+        if counting.is_counted(out):
+            raise InputError(f"{out} holds counts already; pass another folder")
+        counting.write_counts(merged, out)
     rich.print(counts_table(merged))
     print(f"Counts: {out}")
 
@@ -260,6 +271,8 @@ def export(
         text_field: column or key with the text, in .tsv, .csv and .jsonl.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
+    check_data_dir(data_dir, source)
+    _quiet()
     progress = _progress(Console(stderr=True))
     corpus = load_corpus(source, text_field=text_field, data_dir=data_dir, progress=progress)
     print(f"Exported {len(corpus.documents):,} documents: {export_corpus(corpus, directory)}")
@@ -290,7 +303,7 @@ def encodings(
     """
     _remember_compilations()
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=heads, head_dim=head_dim, length=length)
-    check_sizes(sizes)
+    check_sizes(sizes, about=about)
     progress = _progress(Console(stderr=True))
     chosen = _known_encodings(names)
     rows = {
@@ -327,6 +340,7 @@ def train(words: Positional[tuple[str, ...]] = ()) -> None:
         require(module, extra="train")
     require("matplotlib.figure", extra="report")
     _remember_compilations()
+    _quiet()
     from jaxpe import _train
 
     _train.run(words, progress=_progress(Console(stderr=True)))
@@ -337,14 +351,14 @@ def audit(
     *,
     model: str | None = None,
     examples: int = 256,
-    length: int = 64,
+    length: int | None = None,
     steps: int = 40,
     tokenizer: str | None = None,
     task: Literal["classify", "mlm", "causal"] | None = None,
     seed: int = 0,
     out: Path = Path("audit"),
     text_field: str | None = None,
-    label_field: str = "label",
+    label_field: str | None = None,
     data_dir: str | None = None,
 ) -> None:
     """Evaluate every published statement on a corpus and a model: hypotheses and conclusions.
@@ -352,37 +366,40 @@ def audit(
     Args:
         source: as for `jaxpe report`.
         model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet; a
-            small transformer as initialised when absent. A run brings its own length and task.
+            small transformer as initialised when absent. A run brings its own documents, length
+            and task.
         examples: documents that expectations are over.
-        length: positions.
+        length: positions; 64 when absent.
         steps: of gradient descent on positions, real and linearised.
         tokenizer: as for `jaxpe train`.
         task: as for `jaxpe train`; mlm when absent and there are no labels.
         seed: makes every number reproducible.
         out: folder for audit.html, audit.json and figures.
         text_field: column or key with the text, in .tsv, .csv and .jsonl.
-        label_field: column or key with the class.
+        label_field: column or key with the class; label when absent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
     started = time.perf_counter()
-    _prepare_models(out)
-    from jaxpe.auditing import audit_subject, read_subject
+    _prepare_models()
+    from jaxpe.auditing import audit_subject, check_audit, read_subject
 
-    subject = read_subject(
-        source,
-        model=model,
-        examples=examples,
-        length=length,
-        seed=seed,
-        progress=_progress(Console(stderr=True)),
-        tokenizer=tokenizer,
-        task=task,
-        text_field=text_field,
-        label_field=label_field,
-        data_dir=data_dir,
-    )
-    found = audit_subject(subject, steps=steps, seed=seed)
-    page = write_audit(found, out)
+    check_audit(examples=examples, length=length, steps=steps, seed=seed)
+    with output_folder(out):
+        subject = read_subject(
+            source,
+            model=model,
+            examples=examples,
+            length=length,
+            seed=seed,
+            progress=_progress(Console(stderr=True)),
+            tokenizer=tokenizer,
+            task=task,
+            text_field=text_field,
+            label_field=label_field,
+            data_dir=data_dir,
+        )
+        found = audit_subject(subject, steps=steps, seed=seed)
+        page = write_audit(found, out)
     rich.print(audit_table(found))
     print(f"Audit: {page}   ({time.perf_counter() - started:.0f} s)")
 
@@ -392,14 +409,14 @@ def spectral(
     *,
     model: str | None = None,
     examples: int = 64,
-    length: int = 64,
+    length: int | None = None,
     ablate: bool = True,
     tokenizer: str | None = None,
     task: Literal["classify", "mlm", "causal"] | None = None,
     seed: int = 0,
     out: Path = Path("spectral"),
     text_field: str | None = None,
-    label_field: str = "label",
+    label_field: str | None = None,
     data_dir: str | None = None,
 ) -> None:
     """Take a model's attention logits apart into position and content, and ablate its heads.
@@ -410,40 +427,40 @@ def spectral(
             Llama: its directory, a .gguf, or a folder with one and a tokenizer.json. A small
             transformer as initialised when absent. A run brings its own documents, length and task.
         examples: documents.
-        length: positions, special tokens among them.
+        length: positions, special tokens among them; 64 when absent.
         ablate: measure what each head is worth; takes most of the time.
         tokenizer: as for `jaxpe train`; that of the model when absent.
         task: as for `jaxpe train`; that which the model was trained for when absent.
         seed: makes every number reproducible.
         out: folder for spectral.html, spectral.json, mean_logits.npy and figures.
         text_field: column or key with the text, in .tsv, .csv and .jsonl.
-        label_field: column or key with the class.
+        label_field: column or key with the class; label when absent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
     started = time.perf_counter()
-    _prepare_models(out)
-    from jaxpe.auditing import read_spectral_subject, spectra_of
+    _prepare_models()
+    from jaxpe.auditing import check_spectral, read_spectral_subject, spectra_of
 
+    check_spectral(examples=examples, length=length, seed=seed)
     console = Console(stderr=True)
-    subject = read_spectral_subject(
-        source,
-        model=model,
-        examples=examples,
-        length=length,
-        seed=seed,
-        progress=_progress(console),
-        tokenizer=tokenizer,
-        task=task,
-        text_field=text_field,
-        label_field=label_field,
-        data_dir=data_dir,
-    )
-    read = time.perf_counter() - started
-    found = spectra_of(
-        subject, ablate=ablate, say=lambda line: console.print(line, markup=False, highlight=False)
-    )
-    found.seconds.update(read=read)
-    page = write_spectral(found, out)
+    with output_folder(out):
+        subject = read_spectral_subject(
+            source,
+            model=model,
+            examples=examples,
+            length=length,
+            seed=seed,
+            progress=_progress(console),
+            tokenizer=tokenizer,
+            task=task,
+            text_field=text_field,
+            label_field=label_field,
+            data_dir=data_dir,
+        )
+        read = time.perf_counter() - started
+        found = spectra_of(subject, ablate=ablate, say=_line_by_line(console))
+        found.seconds.update(read=read)
+        page = write_spectral(found, out)
     rich.print(spectral_table(found))
     print(f"Spectra: {page}   ({time.perf_counter() - started:.0f} s)")
 
@@ -479,11 +496,10 @@ def extrapolate(
         out: folder for extrapolation.html, extrapolation.json, figures and what was trained.
     """
     started = time.perf_counter()
-    _prepare_models(out)
+    _prepare_models()
     from jaxpe import extrapolation
     from jaxpe.extrapolation.presets import chosen
 
-    console = Console(stderr=True)
     suites = chosen(
         preset,
         tasks=tasks,
@@ -495,22 +511,31 @@ def extrapolate(
         factors=factors,
         seed=seed,
     )
-    found = extrapolation.extrapolate(
-        suites, out, say=lambda line: console.print(line, markup=False, highlight=False)
-    )
-    page = write_extrapolation(found, out)
+    extrapolation.check_memory(suites)
+    with output_folder(out):
+        found = extrapolation.extrapolate(suites, out, say=_line_by_line(Console(stderr=True)))
+        page = write_extrapolation(found, out)
     rich.print(extrapolation_table(found))
     print(f"Extrapolation: {page}   ({time.perf_counter() - started:.0f} s)")
 
 
-def _prepare_models(out: Path) -> None:
-    """What is needed to look at models is installed, and the folder can be written."""
+def _prepare_models() -> None:
+    """What is needed to look at models is installed."""
     for module in ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"):
         require(module, extra="train")
     require("matplotlib.figure", extra="report")
     require("jinja2", extra="report")
-    prepare_directory(out)
     _remember_compilations()
+    _quiet()
+
+
+def _quiet() -> None:
+    """Tell an error once: Orbax logs a traceback for every thread of a save that fails."""
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
+
+
+def _line_by_line(console: Console) -> Callable[[str], None]:
+    return lambda line: console.print(line, markup=False, highlight=False)
 
 
 def _progress(console: Console):
@@ -525,7 +550,13 @@ def _progress(console: Console):
 
 
 def _refuse_beside_counts(
-    source: str, tokenizer: str, length: int | None, special: bool, text_field: str | None
+    source: str,
+    tokenizer: str,
+    length: int | None,
+    special: bool,
+    bootstrap: int | None,
+    text_field: str | None,
+    data_dir: Path | None,
 ) -> None:
     """Counts bring all of these."""
     given = {
@@ -533,7 +564,9 @@ def _refuse_beside_counts(
         "--tokenizer": tokenizer != "words",
         "--length": length is not None,
         "--special": special,
+        "--bootstrap": bootstrap is not None,
         "--text-field": text_field is not None,
+        "--data-dir": data_dir is not None,
     }
     for name, present in given.items():
         if present:
@@ -552,6 +585,8 @@ def _refuse_too_long(corpus: TokenCorpus, length: int | None, empty: str | None)
 
 def _remember_compilations() -> None:
     """Keep compiled programs between runs of the command; the second one starts faster."""
+    # A cache that cannot be written only costs time, and says nothing about the run.
+    warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
     directory = cache_directory()
     if directory is None or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return

@@ -15,6 +15,7 @@ from typing import Any, Literal, Union
 from jaxpe._errors import InputError
 
 _LARGEST_FLOAT = 1e300  # beyond the precision that any number is used in
+_LISTED = 10  # unknown fields that a message names
 LARGEST_FILE = 2**29  # bytes; the vocabularies of large models take a tenth of it
 
 
@@ -158,8 +159,8 @@ def _record(kind: Any, value: Any, place: str) -> Any:
     hints = _hints(kind)
     if unknown := sorted(fields.keys() - hints.keys()):
         raise InputError(
-            f"{place} has unknown fields {', '.join(map(repr, unknown))}; was it written by "
-            "another version of jaxpe?"
+            f"{place} has unknown fields {', '.join(map(reprlib.repr, unknown[:_LISTED]))}; was it "
+            "written by another version of jaxpe?"
         )
     if missing := sorted(_required(kind) - fields.keys()):
         raise InputError(f"{place} lacks {', '.join(map(repr, missing))}")

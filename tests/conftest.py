@@ -1,6 +1,9 @@
-"""Commands as a person types them, and a corpus for them."""
+"""Commands as a person types them, a corpus for them, and a disk that is full."""
 
+import contextlib
+import resource
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -24,6 +27,17 @@ def command(monkeypatch, capsys, tmp_path_factory):
         return code, captured.out, captured.err
 
     return call
+
+
+@contextlib.contextmanager
+def small_disk(size: int) -> Iterator[None]:
+    """No file of this process can grow beyond so many bytes, as where a disk is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))  # Python ignores the signal
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,21 @@
 """The command as a person types it: what it prints, writes, refuses and returns."""
 
 import importlib
+import io
 import json
+import shlex
+import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
 import jaxpe
+from jaxpe import _commands
+from jaxpe._errors import InputError
 from jaxpe.report import _scores, _write
+from tests.conftest import small_disk
 
 
 @pytest.fixture
@@ -127,8 +134,12 @@ BAD = {
     "flat ids": (_write_ids(np.arange(9)), (), "[documents, n]"),
     "zero width": (_write_text("a.txt", LINES), ("--dim", 0), "--dim must be"),
     "odd width": (_write_text("a.txt", LINES), ("--dim", 5), "--dim must be"),
-    "endless length": (_write_text("a.txt", LINES), ("--length", 10**6), "--length is at most"),
-    "seed": (_write_text("a.txt", LINES), ("--seed", 2**65), "--seed must lie in"),
+    "endless length": (
+        _write_text("a.txt", LINES),
+        ("--length", 10**6),
+        "--length is 1000000",
+    ),
+    "seed": (_write_text("a.txt", LINES), ("--seed", 2**65), f"--seed is {2**65}"),
     "file name too long": (lambda folder: "x" * 5000, (), "too long"),
     "no splits": (_write_text("a.txt", LINES), ("--splits", 0), "--splits"),
     "one resample": (_write_text("a.txt", LINES), ("--bootstrap", 1), "--bootstrap"),
@@ -166,7 +177,7 @@ def test_an_unwritable_folder_is_refused_before_the_work(command, poems, tmp_pat
     (tmp_path / "file").write_text("in the way")
     code, _, err = command("report", poems, "--out", tmp_path / "file")
     assert code == 2
-    assert "cannot write the report into" in err
+    assert f"cannot write {tmp_path / 'file'}" in err
     assert "pass a folder" in err
 
 
@@ -243,7 +254,7 @@ def test_encodings_as_json_and_markdown(command):
         (("ropee",), "no encoding ropee; there are none, sinusoidal"),
         (("--dim", 7), "--dim must be even, not 7"),
         (("--head-dim", 6), "--head-dim must be a multiple of 4, not 6"),
-        (("--heads", 0), "--heads must be at least 1, not 0"),
+        (("--heads", 0), "--heads is 0; pass at least 1"),
         (("--length", 16), "--length must be at least 32, not 16"),
     ],
 )
@@ -252,3 +263,162 @@ def test_encodings_refuses(command, words, message):
     assert code == 2
     assert message in err
     assert not out
+
+
+def test_the_version_is_printed(command):
+    assert command("--version") == (0, f"jaxpe {jaxpe.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "no command; the commands are report, encodings"),
+        (("trian",), "no command 'trian'; did you mean 'train'?"),
+        (("extrapolation", "--help"), "did you mean 'extrapolate'?"),
+        (("xyzzy",), "no command 'xyzzy'; The commands are"),
+        (("--versoin",), "no command '--versoin'"),
+        (("",), "no command ''"),
+    ],
+)
+def test_what_is_no_command_is_one_line(command, words, said):
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("jaxpe: ")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (MemoryError("Unable to allocate 119. GiB"), 2, "out of memory (Unable to allocate 119."),
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nat x"), 2, "out of memory"),
+        (jax.errors.JaxRuntimeError("INTERNAL: Out of memory allocating 9 bytes"), 2, "smaller"),
+        (RuntimeError("Unable to initialize backend 'tpu': none"), 2, "backend 'tpu'"),
+        (OSError(28, "No space left on device", "run/log.jsonl"), 2, "run/log.jsonl"),
+        (InputError("two\nlines"), 2, "jaxpe: two lines"),
+        (FloatingPointError("not finite at step 7"), 1, "step 7"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_stops_a_command_is_one_line(command, monkeypatch, error, code, said):
+    def fails(words):
+        raise error
+
+    monkeypatch.setattr(_commands, "train", fails)
+    found, out, err = command("train")
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert said in err
+
+
+def test_a_pipe_whose_reader_has_enough_is_no_fault(command, monkeypatch):
+    def fails(words):
+        raise BrokenPipeError
+
+    def fails_in_rich(words):
+        try:
+            raise BrokenPipeError
+        except BrokenPipeError:
+            sys.exit(1)
+
+    for train in (fails, fails_in_rich):
+        monkeypatch.setattr(_commands, "train", train)
+        assert command("train") == (0, "", "")
+
+
+def test_a_fault_of_the_program_is_not_hidden(command, monkeypatch):
+    def fails(words):
+        raise RuntimeError("INTERNAL: a bug")
+
+    monkeypatch.setattr(_commands, "train", fails)
+    with pytest.raises(RuntimeError, match="a bug"):
+        command("train")
+
+
+def test_an_ascii_terminal(command, monkeypatch):
+    sizes = ("--dim", 16, "--heads", 2, "--head-dim", 8, "--length", 40)
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, "ascii"))
+    for form in ("table", "markdown"):
+        code, _, err = command("encodings", "learned", *sizes, "--form", form)
+        assert (code, err) == (0, "")
+    printed = output.getvalue().decode("ascii")
+    assert "learned" in printed
+    assert "\\" in printed  # before the code of what is not ASCII
+
+
+SHELL = "exec {} -c 'from jaxpe.cli import main; main()' --version {}"
+
+
+@pytest.mark.parametrize(
+    ("streams", "code", "said"),
+    [
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        ("<&- >&- 2>&-", 0, ""),
+        ("> /dev/full", 2, "No space left on device"),
+        ("> /dev/full 2> /dev/full", 2, ""),
+        ("> >(exec true)", 0, ""),
+    ],
+)
+def test_standard_streams_that_cannot_be_written(streams, code, said):
+    line = SHELL.format(shlex.quote(sys.executable), streams)
+    found = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert found.returncode == code, found.stderr
+    assert said in found.stderr
+    assert found.stderr.count("\n") == (1 if said else 0)
+
+
+def test_files_are_not_opened_where_standard_streams_belong(tmp_path):
+    """What libraries print would go into them."""
+    script = (
+        "import os, sys; from jaxpe import cli; cli._open_streams(); "
+        f"file = open({str(tmp_path / 'a')!r}, 'w'); sys.exit(file.fileno())"
+    )
+    line = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(script)} <&- >&- 2>&-"
+    assert subprocess.run(["bash", "-c", line]).returncode > 2
+
+
+HOLD = """
+import sys
+from jaxpe._folders import claimed
+with claimed(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_folder_that_another_process_writes_into_is_refused(command, poems, tmp_path):
+    out = tmp_path / "out"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLD, out], **pipes) as other:
+        assert other.stdout.readline() == "held\n"
+        for words in (
+            ("report", poems, *SMALL),
+            ("audit", poems),
+            ("spectral", poems),
+            ("extrapolate",),
+        ):
+            code, printed, err = command(*words, "--out", out)
+            assert (code, printed, err.count("\n")) == (2, "", 1), err
+            assert f"another run is writing into {out}" in err
+        other.communicate("done\n")
+    assert sorted(path.name for path in out.iterdir()) == [".lock"]
+
+
+def test_an_export_onto_a_full_disk_is_one_line(command, poems, tmp_path):
+    with small_disk(1000):
+        code, out, err = command("export", poems, tmp_path / "dataset")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert str(tmp_path / "dataset") in err
+    assert [path.name for path in tmp_path.iterdir()] == ["poems.txt"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_report_onto_a_full_disk_is_one_line(command, poems, tmp_path):
+    with small_disk(1000):
+        code, out, err = command("report", poems, *SMALL, "--out", tmp_path / "out")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "cannot write" in err
+    files = [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert files == [".lock"]

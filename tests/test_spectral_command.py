@@ -75,8 +75,8 @@ def test_the_page_is_self_contained_and_says_what_was_scored(ran):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--length", 3), "--length is 3: pass at least 4"),
-        (("--examples", 2), "--examples is 2: pass at least 4"),
+        (("--length", 3), "--length is 3; pass at least 4"),
+        (("--examples", 2), "--examples is 2; pass at least 4"),
         (("--model", "nowhere"), "nowhere is not a directory"),
         (("--model", PARITY / "tiny_bert", "--task", "classify"), "no head trained for it"),
         (("--model", PARITY / "tiny_llama"), "no tokenizer.json"),
@@ -120,7 +120,7 @@ def test_a_run_brings_its_documents(films, tmp_path, monkeypatch):
     run, same_as_new = tmp_path / "run", ModelConfig(dim=64, layers=2, heads=4)
     reading = {"source": str(films), "task": "mlm", "length": 6, "held_out": 0.4}
     train(TrainConfig(**reading, model=same_as_new, steps=2, probe_at=(), out=run))
-    options = {"examples": 8, "length": 64, "model": str(run)}
+    options = {"examples": 8, "model": str(run)}
     subject = auditing.read_spectral_subject("stdlib", **options)
     assert (subject.score, subject.source) == ("masked", "films.tsv, held out")
     assert subject.model == "run, trained for 2 steps"
@@ -132,3 +132,9 @@ def test_a_run_brings_its_documents(films, tmp_path, monkeypatch):
     assert not np.isin(masked[0], chosen["targets"])
     with pytest.raises(InputError, match="not on sst2: leave the source out"):
         auditing.read_spectral_subject("sst2", **options)
+    # What it brings is not passed over in silence, by an audit neither.
+    for read in (auditing.read_spectral_subject, auditing.read_subject):
+        for name, value in (("length", 64), ("task", "causal"), ("label_field", "class")):
+            with pytest.raises(InputError, match=f"--{name.replace('_', '-')} {value}: the run"):
+                read("stdlib", **options, **{name: value})
+    assert auditing.read_subject("stdlib", **options, length=6).source == str(films)

@@ -14,6 +14,8 @@ from jaxpe.auditing.audit import audit_subject as audit_subject
 from jaxpe.auditing.kernel import kernel_and_forcing as kernel_and_forcing
 from jaxpe.auditing.kernel import kernel_pairs as kernel_pairs
 from jaxpe.auditing.kernel import train_both as train_both
+from jaxpe.auditing.options import check_audit as check_audit
+from jaxpe.auditing.options import check_spectral as check_spectral
 from jaxpe.auditing.reading import read_spectral_subject as read_spectral_subject
 from jaxpe.auditing.reading import read_subject as read_subject
 from jaxpe.auditing.spectra import spectra_of as spectra_of

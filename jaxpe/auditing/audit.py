@@ -8,7 +8,9 @@ import numpy as np
 
 import jaxpe
 from jaxpe import theory
+from jaxpe._options import check_range, check_seed
 from jaxpe.auditing.kernel import kernel_and_forcing, kernel_pairs, train_both
+from jaxpe.auditing.options import MOST_STEPS
 from jaxpe.auditing.statements import statements_on_corpus, statements_on_model
 from jaxpe.auditing.subject import Geometry, Subject, geometry_of, inner
 from jaxpe.report import Audited, AuditReport, Training
@@ -23,8 +25,11 @@ def audit_subject(subject: Subject, *, steps: int, seed: int = 0) -> AuditReport
         seed: of swaps, orders and sampled targets.
 
     Raises:
-        InputError: where text reaches fewer than three positions.
+        InputError: where text reaches fewer than three positions, and for steps or a seed out of
+            range.
     """
+    check_range("--steps", steps, least=1, most=MOST_STEPS)
+    check_seed("--seed", seed)
     clock = _Clock()
     geometry = geometry_of(subject)
     alpha, b = kernel_and_forcing(subject, seed=seed)

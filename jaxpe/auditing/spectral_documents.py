@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from jaxpe._errors import InputError
+from jaxpe.auditing.options import LEAST_ROWS, check_spectral
 from jaxpe.data import LabelledTokens, TokenCorpus, containment_groups
 from jaxpe.nn import Transformer
 from jaxpe.training.documents import Vocabulary
@@ -16,7 +17,6 @@ from jaxpe.training.documents import Vocabulary
 Score = Literal["accuracy", "masked", "causal", "embedding"]
 
 _MASK_RATE = 0.15
-_LEAST = 4  # positions, and documents
 
 
 class SpectralSubject(NamedTuple):
@@ -80,8 +80,7 @@ def spectral_subject(
         InputError: for a model without heads, or documents that fill fewer than 4 positions.
     """
     transformer_of(module)
-    if examples < _LEAST:
-        raise InputError(f"--examples is {examples}: pass at least {_LEAST}")
+    check_spectral(examples=examples, length=None, seed=seed)
     corpus = documents.corpus
     rows = _full_rows(corpus, examples=examples, seed=seed)
     text = _text_places(rows, corpus, source)
@@ -109,10 +108,10 @@ def transformer_of(module: Any) -> Transformer:
 def _text_places(rows: np.ndarray, corpus: TokenCorpus, source: str) -> slice:
     """Where some row has more than a special token."""
     places = np.flatnonzero(~np.isin(rows, corpus.exclude).all(axis=0))
-    if len(places) < _LEAST:
+    if len(places) < LEAST_ROWS:
         raise InputError(
             f"{source}: {len(rows)} documents have only {len(places)} positions of text in common, "
-            f"and {_LEAST} at least are needed: pass longer documents, or a larger --length"
+            f"and {LEAST_ROWS} at least are needed: pass longer documents, or a larger --length"
         )
     return slice(int(places[0]), int(places[-1]) + 1)
 
@@ -126,10 +125,10 @@ def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
     _, first = np.unique(groups[longest_first], return_index=True)
     own = longest_first[np.sort(first)]
     wanted = min(examples, len(own) // 2) // 4 * 4  # halves, and halves of them
-    if wanted < _LEAST:
+    if wanted < LEAST_ROWS:
         raise InputError(
             f"{corpus.name}: {len(own)} documents are too few to compare positions: pass at least "
-            f"{2 * _LEAST} that are not parts of each other"
+            f"{2 * LEAST_ROWS} that are not parts of each other"
         )
     n = int(lengths[own[wanted - 1]])
     chosen = np.sort(rng.choice(own[lengths[own] >= n], wanted, replace=False))

@@ -10,6 +10,7 @@ from jax import Array
 
 import jaxpe
 from jaxpe._errors import InputError
+from jaxpe.auditing.options import check_audit
 from jaxpe.data import LabelledTokens
 from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
 from jaxpe.nn import PositionFunctions, functions_of_positions
@@ -80,8 +81,10 @@ def subject_of(
         words: the model, in words.
 
     Raises:
-        InputError: for a model that is no function of positions and of shifts of its logits.
+        InputError: for a model that is no function of positions and of shifts of its logits, and
+            for examples or a seed out of range.
     """
+    check_audit(examples=examples, length=None, steps=1, seed=seed)
     try:
         of = functions_of_positions(model, length=documents.corpus.ids.shape[1])
     except ValueError as error:

@@ -1,5 +1,6 @@
 """Length extrapolation: tasks under encodings with equal data, seeds, weights and budgets."""
 
+from jaxpe.extrapolation.memory import check_memory as check_memory
 from jaxpe.extrapolation.presets import PRESETS as PRESETS
 from jaxpe.extrapolation.presets import Suite as Suite
 from jaxpe.extrapolation.presets import preset as preset

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import time
 import zipfile
 import zlib
@@ -14,11 +13,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 import jaxpe
 from jaxpe._errors import InputError
+from jaxpe._folders import write_whole, writing
+from jaxpe._json import from_json, read_json
+from jaxpe.data import SequenceTask
 from jaxpe.extrapolation.lanes import Lanes, judge_lanes, trainer
 from jaxpe.extrapolation.models import METRICS, build, encoding_sizes
 from jaxpe.extrapolation.presets import Suite
@@ -29,7 +32,8 @@ from jaxpe.report import ExtrapolationCell
 Say = Callable[[str], None]
 
 _TUNING_SEED = 1_000_000  # of no model that is tested
-_FORMAT = 1  # of what is kept; another number makes what was kept before of no use
+_FORMAT = 2  # of what is kept; another number makes what was kept before of no use
+_HEADERS = 2**16  # bytes that the names and shapes of arrays take at most
 _LEAF = "params"  # what names of arrays in a file of models begin with
 _LAST = 0.1  # share of the steps whose losses are averaged
 
@@ -52,6 +56,25 @@ class Trained(NamedTuple):
     seconds: float
 
 
+class _Kept(NamedTuple):
+    """A result as JSON: an `ExtrapolationCell`, in which what is not finite is null."""
+
+    stamp: str
+    checksum: int
+    suite: str
+    task: str
+    encoding: str
+    metric: str
+    lengths: tuple[int, ...]
+    scores: dict[str, list[list[float | None]]]
+    defined: list[bool]
+    rate: float
+    rates: tuple[float, ...]
+    tuning: list[float | None]
+    loss: list[float | None]
+    seconds: float
+
+
 def run_cell(
     suite: Suite, data: Streams, name: str, folder: Path, say: Say = lambda line: None
 ) -> ExtrapolationCell:
@@ -64,10 +87,11 @@ def run_cell(
     path = folder / f"{_stem(suite, task, name)}.json"
     stamp = _stamp(suite, task, name, but_for=())
     if path.is_file():
-        return _read_cell(path, stamp)
+        return _read_cell(path, stamp, suite, data.task, name)
     trained = trained_models(suite, data, trained_as(name), folder)
     cell = _tested(suite, data, name, trained)
-    _write(path, json.dumps({"stamp": stamp} | _fields(cell)).encode())
+    fields = {"stamp": stamp} | _fields(cell)
+    write_whole(path, json.dumps(fields | {"checksum": _checksum(fields)}))
     say(f"{task}, {name}: {trained.seconds:.0f} s")
     return cell
 
@@ -82,7 +106,7 @@ def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> Trai
     encoding = VARIANTS[name].trained(encoding_sizes(suite, data.task), data.task.causal)
     if path.is_file():
         shapes = jax.eval_shape(lambda: build(suite, data.task, encoding, jax.random.key(0)))
-        return _read_models(path, stamp, nnx.split(shapes, nnx.Param)[1])
+        return _read_models(path, stamp, suite, nnx.split(shapes, nnx.Param)[1])
     begun = time.perf_counter()
     train = trainer(suite, data, encoding)
     rate, tuning = _tuned(suite, train)
@@ -156,8 +180,9 @@ def _stamp(suite: Suite, task: str, name: str, *, but_for: tuple[str, ...]) -> s
         for name, value in dataclasses.asdict(suite).items()
         if name not in ("tasks", "encodings", *but_for)
     }
-    around = (_FORMAT, jaxpe.__version__, jax.config.values["jax_enable_x64"],
-              jax.config.values["jax_default_prng_impl"])  # fmt: skip
+    wide = jnp.result_type(float).itemsize == 8
+    generator = jax.random.key_impl(jax.random.key(0))
+    around = (_FORMAT, jaxpe.__version__, wide, str(generator))
     text = json.dumps([settings, task, name, around], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -177,59 +202,120 @@ def _fields(cell: ExtrapolationCell) -> dict[str, Any]:
     return plain(cell._asdict())
 
 
-def _read_cell(path: Path, stamp: str) -> ExtrapolationCell:
+def _read_cell(
+    path: Path, stamp: str, suite: Suite, task: SequenceTask, name: str
+) -> ExtrapolationCell:
+    remedy = "delete it to run it again"
+    fields = read_json(path, remedy=f"it is damaged: {remedy}")
+    kept: _Kept = from_json(_Kept, fields, place=str(path))
+    del fields["checksum"]
+    if _checksum(fields) != kept.checksum:
+        raise InputError(f"{path} is damaged: {remedy}")
+    _check_stamp(path, kept.stamp, stamp)
+    values: dict[str, Any] = {field: getattr(kept, field) for field in ExtrapolationCell._fields}
     try:
-        fields = json.loads(path.read_text())
-        found = fields.pop("stamp")
-        fields["scores"] = {name: np.array(x, float) for name, x in fields["scores"].items()}
-        for name, kind in (("defined", bool), ("tuning", float), ("loss", float)):
-            fields[name] = np.array(fields[name], kind)
-        for name in ("lengths", "rates"):
-            fields[name] = tuple(fields[name])
-        cell = ExtrapolationCell(**fields)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is damaged: delete it to run it again") from error
-    _check_stamp(path, found, stamp)
+        values["scores"] = {metric: np.array(x, float) for metric, x in kept.scores.items()}
+        for field, kind in (("defined", bool), ("tuning", float), ("loss", float)):
+            values[field] = np.array(values[field], kind)
+        cell = ExtrapolationCell(**values)
+        _check_cell(cell, suite, task, name)
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}): {remedy}") from error
     return cell
+
+
+def _check_cell(cell: ExtrapolationCell, suite: Suite, task: SequenceTask, name: str) -> None:
+    """Raise where a result is not of the shape that the suite gives it."""
+    shape = (suite.seeds, len(suite.lengths))
+    metrics = METRICS[task.kind]
+    expected = {
+        "suite": suite.name,
+        "task": task.name,
+        "encoding": name,
+        "metric": metrics[0],
+        "lengths": suite.lengths,
+        "rates": suite.rates,
+    }
+    shapes = {"tuning": suite.rates, "loss": range(suite.seeds), "defined": suite.lengths}
+    for field, value in expected.items():
+        _same(field, getattr(cell, field), value)
+    for field, like in shapes.items():
+        _same(f"shape of {field}", getattr(cell, field).shape, (len(like),))
+    _same("metrics", sorted(cell.scores), sorted(metrics))
+    for metric, values in cell.scores.items():
+        _same(f"shape of {metric}", values.shape, shape)
+    _check_rate(cell.rate, cell.seconds, suite)
+
+
+def _check_rate(rate: float, seconds: float, suite: Suite) -> None:
+    if rate not in suite.rates or not 0 <= seconds < math.inf:
+        raise ValueError(f"rate {rate} after {seconds} seconds")
+
+
+def _same(what: str, found: Any, expected: Any) -> None:
+    if found != expected:
+        raise ValueError(f"{what} is {found}, not {expected}")
+
+
+def _checksum(fields: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
 
 
 def _write_models(path: Path, stamp: str, trained: Trained) -> None:
     named = jax.tree_util.tree_leaves_with_path(trained.params)
     leaves = {_LEAF + jax.tree_util.keystr(place): leaf for place, leaf in named}
     numbers = {name: value for name, value in trained._asdict().items() if name != "params"}
-    part = path.with_name(f".{path.stem}.part.npz")
-    np.savez(part, stamp=stamp, **numbers, **leaves)  # pyrefly: ignore
-    os.replace(part, path)
+    with writing(path) as part:
+        np.savez(part, stamp=stamp, **numbers, **leaves)  # pyrefly: ignore
 
 
-def _read_models(path: Path, stamp: str, like: Any) -> Trained:
+def _read_models(path: Path, stamp: str, suite: Suite, like: Any) -> Trained:
     try:
         with zipfile.ZipFile(path) as whole:  # NumPy does not look at the checksums
+            _check_sizes(whole, suite, like)
             if (part := whole.testzip()) is not None:
                 raise zipfile.BadZipFile(part)
         with np.load(path) as file:
-            found = str(file["stamp"])
-            _check_stamp(path, found, stamp)
+            _check_stamp(path, str(file["stamp"]), stamp)
             trained = Trained(
-                jax.tree_util.tree_map_with_path(partial(_leaf, file), like),
-                float(file["rate"]),
-                file["tuning"].tolist(),
-                file["losses"],
-                float(file["seconds"]),
+                jax.tree_util.tree_map_with_path(partial(_leaf, file, suite.seeds), like),
+                float(_numbers(file, "rate", ())),
+                _numbers(file, "tuning", (len(suite.rates),)).tolist(),
+                _numbers(file, "losses", (suite.steps, suite.seeds)),
+                float(_numbers(file, "seconds", ())),
             )
+        _check_rate(trained.rate, trained.seconds, suite)
     except InputError:
         raise
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # NumPy and zipfile raise many kinds of what they did not write
         raise InputError(f"{path} is damaged: delete it to train again") from error
     return trained
 
 
-def _leaf(file: Any, place: Any, like: Any) -> np.ndarray:
+def _check_sizes(whole: zipfile.ZipFile, suite: Suite, like: Any) -> None:
+    """Raise where there is more than the models take, before it is read."""
+    models = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
+    most = suite.seeds * models + 8 * (suite.steps * suite.seeds + len(suite.rates))
+    infos = whole.infolist()
+    if sum(info.file_size for info in infos) > most + _HEADERS * len(infos):
+        raise ValueError("more than the models take")
+
+
+def _leaf(file: Any, seeds: int, place: Any, like: Any) -> np.ndarray:
     """The array of a parameter, `[seeds, ...]`, which must fit the model."""
-    leaf = file[_LEAF + jax.tree_util.keystr(place)]
-    if leaf.shape[1:] != like.shape:
-        raise ValueError(f"{jax.tree_util.keystr(place)} has shape {leaf.shape[1:]}")
+    name = _LEAF + jax.tree_util.keystr(place)
+    leaf = _numbers(file, name, (seeds, *like.shape))
+    if leaf.dtype != like.dtype or not np.isfinite(leaf).all():
+        raise ValueError(f"{name} is {leaf.dtype}, or not finite")
     return leaf
+
+
+def _numbers(file: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of floats, of the shape that the suite gives it."""
+    array = file[name]
+    if array.shape != shape or array.dtype.kind != "f":
+        raise ValueError(f"{name} is {array.dtype}{list(array.shape)}")
+    return array
 
 
 def _check_stamp(path: Path, found: str, wanted: str) -> None:
@@ -238,9 +324,3 @@ def _check_stamp(path: Path, found: str, wanted: str) -> None:
             f"{path} was made with other settings: pass another folder, or delete it to make it "
             "again"
         )
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    os.replace(part, path)

@@ -1,14 +1,16 @@
 """What is compared with what: suites of tasks and encodings, and the presets made of them."""
 
 import dataclasses
+import math
 import re
 from typing import Any, Literal
 
-import numpy as np
-
 from jaxpe._errors import InputError
+from jaxpe._options import LARGEST_SIZE, check_range, check_seed
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
 from jaxpe.extrapolation.variants import VARIANTS, unknown
+
+_MOST_LAYERS = 10_000  # each is a part of the program that is compiled
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,8 +86,8 @@ class Suite:
     def _check_sizes(self) -> None:
         sizes = ("length", "tests", "steps", "batch", "seeds", "dim", "layers", "heads", "hidden")
         for name in sizes:
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; pass at least 1")
+            check_range(name, getattr(self, name), least=1, most=LARGEST_SIZE)
+        check_range("layers", self.layers, most=_MOST_LAYERS)
         if self.dim % (2 * self.heads):
             raise InputError(f"dim={self.dim} does not split into {self.heads} heads of even width")
         if self.steps < 2:
@@ -94,12 +96,15 @@ class Suite:
             raise InputError(f"tests={self.tests}: pass 100 or less, or a multiple of 100")
         if self.rows is not None and self.rows < self.batch:
             raise InputError(f"rows={self.rows} are less than a batch of {self.batch}")
-        if self.factors[:1] != (1,) or any(np.diff(self.factors) < 1):
+        if self.factors[:1] != (1,) or list(self.factors) != sorted(set(self.factors)):
             raise InputError(f"factors are {self.factors}: pass 1 and then larger ones, in order")
-        if not self.rates or min(self.rates) <= 0 or not 0 < self.tuning <= 1:
+        check_range("factors", self.factors[-1], most=LARGEST_SIZE)
+        positive = all(0 < rate < math.inf for rate in self.rates)
+        if not self.rates or not positive or not 0 < self.tuning <= 1:
             raise InputError("pass positive rates, and a share of the steps (0, 1] for tuning")
-        if self.seed < 0:
-            raise InputError(f"seed is {self.seed}; pass 0 or more")
+        if self.init_scale is not None and not 0 <= self.init_scale < math.inf:
+            raise InputError(f"init_scale is {self.init_scale}; pass a number of at least 0")
+        check_seed("seed", self.seed)
 
     @property
     def tuning_steps(self) -> int:

@@ -8,9 +8,10 @@ from pathlib import Path
 from jaxpe._errors import InputError
 from jaxpe.data import sequence_task
 from jaxpe.extrapolation.cells import run_cell
+from jaxpe.extrapolation.memory import check_memory
 from jaxpe.extrapolation.presets import Suite
 from jaxpe.extrapolation.streams import streams
-from jaxpe.report import ExtrapolationReport, prepare_directory
+from jaxpe.report import ExtrapolationReport, output_folder
 
 Say = Callable[[str], None]
 
@@ -29,8 +30,8 @@ def extrapolate(
         say: is told of every cell that was run.
 
     Raises:
-        InputError: for a folder that cannot be written or has cells of other settings, and suites
-            of one name.
+        InputError: for a folder that cannot be written, has cells of other settings or is written
+            by another run, suites of one name, and those that need more memory than there is.
 
     >>> import tempfile
     >>> from jaxpe.extrapolation import Suite, extrapolate
@@ -44,12 +45,13 @@ def extrapolate(
     names = [suite.name for suite in suites]
     if len(set(names)) < len(names):
         raise InputError(f"suites are named {', '.join(names)}: pass each name once")
-    folder = prepare_directory(folder)
+    check_memory(suites)
     begun = time.perf_counter()
     cells = []
-    for suite in suites:
-        for task in suite.tasks:
-            data = streams(suite, sequence_task(task))
-            cells += [run_cell(suite, data, name, folder, say) for name in suite.encodings]
+    with output_folder(folder) as made:
+        for suite in suites:
+            for task in suite.tasks:
+                data = streams(suite, sequence_task(task))
+                cells += [run_cell(suite, data, name, made, say) for name in suite.encodings]
     settings = [dataclasses.asdict(suite) for suite in suites]
     return ExtrapolationReport(settings, cells, time.perf_counter() - begun)

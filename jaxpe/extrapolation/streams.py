@@ -15,7 +15,7 @@ from jaxpe.extrapolation.models import Batch, Params, plain_weights
 from jaxpe.extrapolation.presets import Suite
 
 _TRAINING, _TESTS, _WEIGHTS = 1, 2, 3
-_AT_ONCE = 100  # rows that are tested together
+AT_ONCE = 100  # rows that are tested together
 
 
 class Streams(NamedTuple):
@@ -68,7 +68,7 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
             return fresh(jnp.asarray(steps), keys)
         return of_set(jnp.asarray(_rows_of(suite, steps)), keys)
 
-    rows = min(suite.tests, _AT_ONCE)
+    rows = min(suite.tests, AT_ONCE)
 
     @partial(jax.jit, static_argnames="length")
     def long(parts: Array, keys: Array, *, length: int) -> Batch:

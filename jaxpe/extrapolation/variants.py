@@ -10,6 +10,7 @@ from jax import Array
 import jaxpe
 from jaxpe._errors import nearest
 from jaxpe.encodings import Encoding, EncodingSizes
+from jaxpe.encodings.base import from_middle
 
 Scale = Callable[[float, int], Any]
 
@@ -94,26 +95,27 @@ def trained_as(name: str) -> str:
 
 
 def defined_at(encoding: Encoding, sizes: EncodingSizes, length: int) -> bool:
-    """Whether the encoding says anything about the last of `length` places.
+    """Whether the encoding says anything about the last of `length` places, beside the first.
 
     A learned table ends at its length; for a place that is traced, what it gives beyond is NaN.
     """
-    x = jnp.ones((1, sizes.dim))
-    heads = jnp.ones((1, sizes.num_heads, sizes.head_dim))
+    x = jnp.ones((2, sizes.dim))
+    heads = jnp.ones((2, sizes.num_heads, sizes.head_dim))
 
     @jax.jit
-    def seen(place: Array) -> Array:
+    def seen(places: Array) -> Array:
         params = encoding.init(jax.random.key(0))
+        i, j = from_middle(encoding, places, places)
         values = [
-            encoding.embed(params, x, place),
-            encoding.query(params, heads, place),
-            encoding.key(params, heads, place),
+            encoding.embed(params, x, places),
+            encoding.query(params, heads, i),
+            encoding.key(params, heads, j),
         ]
         if encoding.defines("bias"):
-            values.append(jnp.asarray(encoding.bias(params, heads, heads, place, 0 * place)))
+            values.append(jnp.asarray(encoding.bias(params, heads, heads, places, places)))
         return jnp.all(jnp.stack([jnp.all(jnp.isfinite(y)) for y in values]))
 
-    return bool(seen(jnp.asarray([length - 1], jnp.int32)))
+    return bool(seen(jnp.asarray([0, length - 1], jnp.int32)))
 
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> str:

@@ -46,7 +46,7 @@ from jaxpe.report._table import summary_table as summary_table
 from jaxpe.report._training import pace as pace
 from jaxpe.report._training import training_table as training_table
 from jaxpe.report._training import write_training_figures as write_training_figures
-from jaxpe.report._write import prepare_directory as prepare_directory
+from jaxpe.report._write import output_folder as output_folder
 from jaxpe.report._write import write_report as write_report
 from jaxpe.report.analysis import Analysis as Analysis
 from jaxpe.report.analysis import EncodingScore as EncodingScore

@@ -9,6 +9,8 @@ import numpy as np
 
 import jaxpe
 from jaxpe._errors import InputError
+from jaxpe._memory import check_bytes
+from jaxpe._options import LARGEST_SIZE, check_range, check_seed
 from jaxpe.data import Progress, TokenCorpus
 from jaxpe.geometry import EmptyPolicy, PositionCounts
 from jaxpe.report._clock import Clock
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 4096  # matrices of positions are dense
 MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again at work
+MAX_SPLITS = 10_000  # beyond it only time is spent
+MAX_RESAMPLES = 100_000
+_VECTORS = 16  # tables [n, dim] at once: drawn ones, and the gradients of these
 
 
 def analyse(
@@ -117,7 +122,7 @@ def analyse_counts(
             f"{settings.rows:,} positions are more than the {MAX_LENGTH:,} of a report: count "
             "again with --bins"
         )
-    check_options(dim=dim, splits=splits, bootstrap=0, seed=seed)
+    check_options(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
     progress = progress or (lambda iterable, description, total=None: iterable)
     clock = Clock()
     keys = jax.random.split(jax.random.key(seed), 4)
@@ -201,7 +206,7 @@ def _analysis(
         plug_in_eigenvalues=np.asarray(mds.eigenvalues),
         split_half_eigenvalues=np.asarray(geometry.eigenvalues),
         rank_eigenvalues=np.asarray(noise.rank.eigenvalues),
-        null_eigenvalue=float(noise.rank.threshold),
+        null_eigenvalue=float(noise.rank.threshold) + 0.0,  # no −0
         plug_in_rank=int(mds.rank),
         plug_in_trace=float(jnp.sum(mds.eigenvalues)),
         plug_in_violation_rate=float(violation_rate),
@@ -230,7 +235,7 @@ def _of_words(stored: "StoredCounts", kept: np.ndarray) -> PositionCounts:
 
 
 def _name_of(stored: "StoredCounts") -> str:
-    names = [shard.identity.split(", ")[0] for shard in stored.shards if shard.documents]
+    names = [shard.name for shard in stored.shards if shard.documents]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
@@ -238,16 +243,17 @@ def check_options(
     *, length: int | None = None, dim: int, splits: int, bootstrap: int, seed: int
 ) -> None:
     """Refuse options that cannot work, before any time is spent; raises `InputError`."""
-    if length is not None and length > MAX_LENGTH:
-        raise InputError(f"--length is at most {MAX_LENGTH:,}, not {length:,}")
+    check_range("--length", length, least=1, most=MAX_LENGTH)
+    check_range("--dim", dim, most=LARGEST_SIZE)
     if dim <= 0 or dim % 2:
         raise InputError(f"--dim must be a positive even number, not {dim}: try --dim 64")
-    if splits < 1:
-        raise InputError(f"--splits must be at least 1, not {splits}")
+    needed = 4 * _VECTORS * (length or 2) * dim
+    check_bytes(needed, what=f"--dim {dim}", remedy="pass a smaller one, such as --dim 64")
+    check_range("--splits", splits, least=1, most=MAX_SPLITS)
     if bootstrap < 0 or bootstrap == 1:
         raise InputError(f"--bootstrap must be 0 (no intervals) or at least 2, not {bootstrap}")
-    if not 0 <= seed < 2**32:
-        raise InputError(f"--seed must lie in [0, 2**32), not {seed}")
+    check_range("--bootstrap", bootstrap, most=MAX_RESAMPLES)
+    check_seed("--seed", seed)
 
 
 def _check_size(corpus: TokenCorpus) -> None:

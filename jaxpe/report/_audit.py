@@ -13,7 +13,7 @@ from jaxpe.report._figures import CHANCE, PLUG_IN, SPLIT_HALF, new_figure, rende
 from jaxpe.report._page import template
 from jaxpe.report._table import make_table
 from jaxpe.report._words import number, visible
-from jaxpe.report._write import prepare_directory, write_files
+from jaxpe.report._write import output_folder, write_files
 from jaxpe.theory import Audit, Comparison, Statement, verdict
 
 if TYPE_CHECKING:
@@ -132,10 +132,9 @@ def lines(audit: Audit) -> Iterator[Line]:
 def write_audit(report: AuditReport, directory: str | os.PathLike[str]) -> Path:
     """Write audit.html, audit.json and the figures into `directory`; return the page's path.
 
-    Raises `InputError` where the folder cannot be written, and `MissingExtraError` without the
-    extra `report`.
+    Raises `InputError` where the folder cannot be written or another run writes into it, and
+    `MissingExtraError` without the extra `report`.
     """
-    directory = prepare_directory(directory)
     figures = [
         render(report, "kernel", kernel_figure, _KERNEL),
         render(report, "training", training_figure, _TRAINING),
@@ -146,9 +145,10 @@ def write_audit(report: AuditReport, directory: str | os.PathLike[str]) -> Path:
         report=report, lines=lines, verdict=verdict, figures=figures
     )
     numbers = json.dumps(audit_json(report), indent=2) + "\n"
-    return write_files(
-        directory, figures, {"audit.json": numbers.encode(), "audit.html": page.encode()}
-    )
+    with output_folder(directory) as folder:
+        return write_files(
+            folder, figures, {"audit.json": numbers.encode(), "audit.html": page.encode()}
+        )
 
 
 def audit_json(report: AuditReport) -> dict[str, Any]:

@@ -5,7 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxpe._errors import InputError
+from jaxpe._memory import check_bytes
+from jaxpe._options import LARGEST_SIZE, check_range
 from jaxpe.encodings import CatalogueEntry, EncodingProperties, EncodingSizes
+from jaxpe.encodings.growth import BIAS_SCALES
 from jaxpe.encodings.properties import TRIED
 from jaxpe.report._table import make_table
 
@@ -115,11 +118,10 @@ def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def check_sizes(sizes: EncodingSizes) -> None:
-    """Refuse sizes that some encoding cannot have; raises `InputError`."""
+def check_sizes(sizes: EncodingSizes, *, about: str = "overview") -> None:
+    """Refuse sizes that some encoding cannot have, or that do not fit; raises `InputError`."""
     for option, value in zip(("dim", "heads", "head-dim", "length"), sizes, strict=True):
-        if value < 1:
-            raise InputError(f"--{option} must be at least 1, not {value}")
+        check_range(f"--{option}", value, least=1, most=LARGEST_SIZE)
     if sizes.dim % 2:
         raise InputError(f"--dim must be even, not {sizes.dim}: frequencies come in pairs")
     if sizes.head_dim % 4:
@@ -132,3 +134,20 @@ def check_sizes(sizes: EncodingSizes) -> None:
             f"--length must be at least {2 * TRIED}, not {sizes.length}: properties are tried on "
             f"{TRIED} tokens in it"
         )
+    dim, heads, head_dim, length = sizes
+    check_bytes(
+        _needed_bytes(sizes, about),
+        what=f"--dim {dim}, --heads {heads}, --head-dim {head_dim}, --length {length}",
+        remedy="pass smaller ones",
+    )
+
+
+def _needed_bytes(sizes: EncodingSizes, about: str) -> int:
+    """The least that trying an encoding takes: its table, and what it is tried on."""
+    width = sizes.num_heads * sizes.head_dim
+    tables = 3 * 8 * sizes.length * sizes.dim
+    if about in ("overview", "expressiveness"):
+        return tables + (8 + 4) * 3 * 2 * sizes.dim * width  # projections, drawn and rounded
+    if about == "generalisation":
+        return tables + (8 + 4) * BIAS_SCALES[-1] * sizes.length * width  # keys
+    return tables

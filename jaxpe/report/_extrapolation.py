@@ -24,7 +24,7 @@ from jaxpe.report._page import template
 from jaxpe.report._spectral import _plain
 from jaxpe.report._table import make_table
 from jaxpe.report._words import visible
-from jaxpe.report._write import _writing, prepare_directory, write_files
+from jaxpe.report._write import output_folder, remove_files, write_files
 
 if TYPE_CHECKING:
     import rich.console
@@ -55,10 +55,9 @@ def write_extrapolation(report: ExtrapolationReport, directory: str | os.PathLik
 
     Figures that an earlier report left in the folder go where this one has none of that name.
 
-    Raises `InputError` where the folder cannot be written, and `MissingExtraError` without the
-    extra `report`.
+    Raises `InputError` where the folder cannot be written or another run writes into it, and
+    `MissingExtraError` without the extra `report`.
     """
-    directory = prepare_directory(directory)
     figures = render_extrapolation(report)
     page = template("extrapolation.html.j2").render(
         report=report,
@@ -71,8 +70,10 @@ def write_extrapolation(report: ExtrapolationReport, directory: str | os.PathLik
         "extrapolation.json": _lines(extrapolation_json(report)).encode(),
         "extrapolation.html": page.encode(),
     }
-    _remove_others(directory, figures)
-    return write_files(directory, figures, files)
+    with output_folder(directory) as folder:
+        written = write_files(folder, figures, files)
+        remove_files(folder, _others(folder, figures))
+    return written
 
 
 def extrapolation_json(report: ExtrapolationReport) -> dict[str, Any]:
@@ -129,13 +130,11 @@ def _settings(report: ExtrapolationReport) -> list[list[str]]:
     return [[name.replace("_", " "), *(shown(x[name]) for x in report.suites)] for name in names]
 
 
-def _remove_others(directory: Path, figures: list[Rendered]) -> None:
-    """Take away what an earlier report drew in the folder and this one has no figure for."""
+def _others(directory: Path, figures: list[Rendered]) -> list[str]:
+    """What an earlier report drew in the folder and this one has no figure for."""
     kept = {figure.name for figure in figures}
-    with _writing(directory):
-        for path in (directory / "figures").iterdir():
-            if NAMES.fullmatch(path.name) and path.stem not in kept:
-                path.unlink()
+    drawn = [path for path in (directory / "figures").iterdir() if NAMES.fullmatch(path.name)]
+    return [f"figures/{path.name}" for path in drawn if path.stem not in kept]
 
 
 def _lines(fields: dict[str, Any]) -> str:

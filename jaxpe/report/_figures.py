@@ -381,7 +381,7 @@ def render(subject: Any, name: str, draw: Callable, caption: str) -> Rendered:
 
 def new_figure(
     title: str, *, height: float = 3.6, rows: int = 1, columns: int = 1, **subplots: Any
-) -> tuple["matplotlib.figure.Figure", "list[matplotlib.axes.Axes]"]:
+) -> tuple["matplotlib.figure.Figure", list["matplotlib.axes.Axes"]]:
     figure = require("matplotlib.figure", extra="report").Figure(
         (5.2, height), layout="constrained"
     )

@@ -86,6 +86,11 @@ def judged(analysis: Analysis) -> bool:
     return analysis.effective_rank >= 0
 
 
+def all_alike(analysis: Analysis) -> bool:
+    """Whether all positions with tokens have the same token distribution, to rounding."""
+    return analysis.plug_in_trace <= 0 and bool(np.any(analysis.documents_per_position > 0))
+
+
 def nearness(analysis: Analysis) -> int:
     """+1 if nearer positions are more alike, −1 if less alike, 0 if not told apart from chance.
 
@@ -157,8 +162,18 @@ def _same_shape(a: EncodingScore, b: EncodingScore) -> bool:
 
 
 def _dimensions(analysis: Analysis) -> str:
+    if all_alike(analysis):
+        return (
+            "All positions have the same token distribution: these documents hold no positional "
+            "structure, and there is no variance to explain."
+        )
     null = number(analysis.null_eigenvalue)
     level = f"the level that shuffled positions exceed in 5 % of cases ({null})"
+    if not analysis.judged.any() and analysis.groups < 2:
+        return (
+            "All documents are copies or pieces of one another. They are one piece of evidence, so "
+            "nothing here can be told from noise."
+        )
     if not analysis.judged.any():
         return (
             "No position has enough documents in both halves of every split, so nothing here can "
@@ -186,11 +201,9 @@ def _dimensions(analysis: Analysis) -> str:
 
 
 def _noise(analysis: Analysis) -> str:
-    if not analysis.judged.any():
-        return ""
     share = analysis.noise_share
-    if math.isnan(share):
-        return "All positions have the same token distribution: there is no variance to explain."
+    if not analysis.judged.any() or math.isnan(share):
+        return ""
     if share > 1:
         return (
             "All of the plug-in variance may be noise: the noise-corrected variance came out "
@@ -239,7 +252,7 @@ def _fixed_fit(analysis: Analysis) -> str:
 
 def _fitted_fit(analysis: Analysis) -> str:
     fitted = [score for score in analysis.encodings if score.fitted]
-    if not fitted:
+    if not fitted or all_alike(analysis):
         return ""
     text = (
         f"{_listed([s.name for s in fitted])} {'is' if len(fitted) == 1 else 'are'} fitted to the "
@@ -282,7 +295,7 @@ def _gaps(analysis: Analysis) -> str:
     empties = analysis.documents_per_position == 0
     rare, empty = np.sum(analysis.rare), int(np.sum(empties))
     texts = []
-    if rare:
+    if rare and analysis.judged.any():
         texts.append(
             f"{plural(int(rare), 'position')} ({ranges(analysis.rare)}) "
             f"{'has' if rare == 1 else 'have'} too few documents to judge; "

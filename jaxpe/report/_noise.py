@@ -124,7 +124,8 @@ def _statistics(counts: PositionCounts, geometry: SplitHalfGeometry) -> dict[str
     mu = jaxpe.positional_distributions(counts)._replace(present=geometry.present)
     plug_in_trace = jnp.trace(jaxpe.hellinger_gram(mu))
     rate = jaxpe.monotonicity_violation_rate(geometry.distances)
-    comparable = jnp.sum(geometry.present) > 2  # a triple needs three positions
+    # A triple needs three positions, and an order distances that differ.
+    comparable = (jnp.sum(geometry.present) > 2) & jnp.any(geometry.squared_distances > 0)
     return {
         "split_half_trace": geometry.trace,
         "noise_share": 1.0 - geometry.trace / plug_in_trace,

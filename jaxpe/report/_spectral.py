@@ -25,7 +25,7 @@ from jaxpe.report._spectral_words import (
 )
 from jaxpe.report._table import make_table
 from jaxpe.report._words import number, visible
-from jaxpe.report._write import _writing, prepare_directory, write_files
+from jaxpe.report._write import output_folder, remove_files, write_files
 
 if TYPE_CHECKING:
     import rich.table
@@ -65,10 +65,9 @@ def write_spectral(report: SpectralReport, directory: str | os.PathLike[str]) ->
 
     Figures that an earlier report left in the folder go where this one has none of that name.
 
-    Raises `InputError` where the folder cannot be written, and `MissingExtraError` without the
-    extra `report`.
+    Raises `InputError` where the folder cannot be written or another run writes into it, and
+    `MissingExtraError` without the extra `report`.
     """
-    directory = prepare_directory(directory)
     figures = [render(report, *figure) for figure in shown_figures(report)]
     page = template("spectral.html.j2").render(
         report=report,
@@ -87,16 +86,17 @@ def write_spectral(report: SpectralReport, directory: str | os.PathLike[str]) ->
         "spectral.json": _lines(spectral_json(report)).encode(),
         "spectral.html": page.encode(),
     }
-    _remove_others(directory, figures)
-    return write_files(directory, figures, files)
+    with output_folder(directory) as folder:
+        written = write_files(folder, figures, files)
+        remove_files(folder, _others(figures))
+    return written
 
 
-def _remove_others(directory: Path, figures: list[Rendered]) -> None:
-    """Take away what an earlier report drew in the folder and this one has no figure for."""
+def _others(figures: list[Rendered]) -> list[str]:
+    """What an earlier report may have drawn and this one has no figure for."""
     others = {name for name, *_ in FIGURES} - {figure.name for figure in figures}
-    with _writing(directory):
-        for name, ending in itertools.product(others, ("svg", "png")):
-            (directory / "figures" / f"{name}.{ending}").unlink(missing_ok=True)
+    endings = ("svg", "png")
+    return [f"figures/{name}.{ending}" for name, ending in itertools.product(others, endings)]
 
 
 def spectral_json(report: SpectralReport) -> dict[str, Any]:
@@ -123,11 +123,13 @@ def _plain(value: Any) -> Any:
     """JSON values, numbers to six digits."""
     if isinstance(value, dict):
         return {name: _plain(x) for name, x in value.items()}
-    if isinstance(value, np.ndarray | list | tuple):
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
         return [_plain(x) for x in value]
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float):
         return float(f"{value:.6g}") if np.isfinite(value) else None
-    return value.item() if isinstance(value, np.generic) else value
+    return value
 
 
 def _lines(fields: dict[str, Any]) -> str:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxpe._errors import require
+from jaxpe._folders import write_whole
 from jaxpe.report._figures import ABSENT, PLUG_IN, SPLIT_HALF, STYLE, _legend, _say, new_figure
 from jaxpe.report._table import make_table
 from jaxpe.report._words import number, percent, visible
-from jaxpe.report._write import _replace
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -47,7 +47,8 @@ def write_training_figures(
 ) -> list[Path]:
     """Draw curves.png and, where the encoding was probed, probe.png; return their paths.
 
-    Raises `MissingExtraError` without the extra `report`.
+    Raises `InputError` where the folder cannot be written, and `MissingExtraError` without the
+    extra `report`.
     """
     figures: dict[str, Callable] = {"curves.png": curves_figure}
     if _series(history, "probe/")[0].size:
@@ -58,7 +59,7 @@ def write_training_figures(
         with require("matplotlib", extra="report").rc_context(STYLE):
             draw(history).savefig(png, format="png", dpi=200)
         paths.append(Path(directory) / name)
-        _replace(paths[-1], png.getvalue())
+        write_whole(paths[-1], png.getvalue())
     return paths
 
 
@@ -142,7 +143,7 @@ def _evaluation_rows(evaluation: dict[str, Record], task: str) -> list[tuple[str
     rows.append(("loss, nats", *map(number, losses)))
     if task != "classify":
         rows.append(("perplexity", *(number(_exp(loss)) for loss in losses)))
-    shares = [_value(record["accuracy"]) for record in records]
+    shares = [_value(record.get("accuracy")) for record in records]
     return [*rows, ("accuracy", *map(percent, shares))]
 
 

@@ -6,12 +6,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxpe._errors import InputError, nearest
+from jaxpe._folders import write_whole
+from jaxpe._json import from_json, read_json
+from jaxpe._options import LARGEST_SIZE, MOST_STEPS, check_range, check_seed
 from jaxpe.data._files import STANDARD_INPUT
+from jaxpe.data._named import check_data_dir
+from jaxpe.data._tokenize import vocabulary_occurs
 from jaxpe.encodings.catalogue import CATALOGUE, CatalogueEntry
 
 Task = Literal["classify", "mlm", "causal"]
 
 _FILE = "config.json"
+_LARGEST_FILE = 2**20  # bytes of it
+_LARGEST_FLOAT = 1e30  # beyond it float32 ends
+_MOST_LAYERS = 10_000  # each is a part of the program that is compiled
+_MOST_DROPOUT = 0.999  # as of a `TransformerConfig`
 _NOT_SAVED = ("out", "resume")  # where a run lies and how it was called are not what it is
 
 
@@ -149,6 +158,8 @@ def check_config(config: TrainConfig) -> None:
     """
     encoding_entries(config)
     _check_numbers(config)
+    _check_model(config.model)
+    _check_ignored(config)
     if config.source == STANDARD_INPUT:
         raise InputError("standard input cannot be read again to resume: pass a file")
     if config.epochs is not None and config.steps is not None:
@@ -182,15 +193,14 @@ def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
 
 def save_config(config: TrainConfig) -> None:
     """Write config.json into the folder of the run."""
-    text = json.dumps(as_json(config), indent=2) + "\n"
-    (config.out / _FILE).write_text(text, encoding="utf-8")
+    write_whole(config.out / _FILE, json.dumps(as_json(config), indent=2) + "\n")
 
 
 def load_config(directory: str | Path) -> TrainConfig:
     """The configuration of the run in a folder, to resume it.
 
     Raises:
-        InputError: no run there, or a config.json with fields that are unknown.
+        InputError: no run there, or a config.json that asks for what cannot be.
 
     >>> load_config("nowhere")
     Traceback (most recent call last):
@@ -199,13 +209,12 @@ def load_config(directory: str | Path) -> TrainConfig:
     path = Path(directory) / _FILE
     if not path.is_file():
         raise InputError(f"{directory} holds no run to resume: there is no {_FILE}; pass its --out")
+    fields = read_json(path, remedy="pass another --out to train anew", largest=_LARGEST_FILE)
+    config: TrainConfig = from_json(TrainConfig, fields, place=str(path))
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error})") from error
-    fields["model"] = _made(ModelConfig, fields.get("model", {}), path, "model.")
-    fields["probe_at"] = tuple(fields.get("probe_at", TrainConfig.probe_at))
-    config = _made(TrainConfig, fields, path, "")
+        check_config(config)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     return dataclasses.replace(config, out=Path(directory), resume=True)
 
 
@@ -230,15 +239,19 @@ def differences(ours: TrainConfig, saved: TrainConfig) -> list[str]:
 
 def _check_numbers(config: TrainConfig) -> None:
     counts = ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices")
-    least = dict.fromkeys((*counts, "checkpoint_every"), 1) | {"length": 2, "keep": 2, "seed": 0}
-    least |= {"init_seed": 0, "weight_decay": 0, "max_vocab": 2}
+    least = dict.fromkeys((*counts, "checkpoint_every"), 1)
+    least |= {"length": 2, "keep": 2, "max_vocab": 2}
     for name, low in least.items():
-        value = getattr(config, name)
-        if value is not None and value < low:
-            raise InputError(f"--{_option(name)} is {value}; pass at least {low}")
+        check_range(f"--{_option(name)}", getattr(config, name), least=low, most=LARGEST_SIZE)
+    for step in config.probe_at:
+        check_range("--probe-at", step, least=0, most=MOST_STEPS)
+    for name in ("seed", "init_seed"):
+        check_seed(f"--{_option(name)}", getattr(config, name))
+    check_range("--weight-decay", config.weight_decay, least=0, most=_LARGEST_FLOAT)
+    check_range("--epochs", config.epochs, most=MOST_STEPS)
     for name in ("learning_rate", "clip", "epochs"):
         value = getattr(config, name)
-        if value is not None and not 0 < value < float("inf"):
+        if value is not None and not 0 < value <= _LARGEST_FLOAT:
             raise InputError(f"--{_option(name)} is {value}; pass a positive number")
     for name in ("warmup", "held_out", "mask_rate"):
         value = getattr(config, name)
@@ -248,6 +261,38 @@ def _check_numbers(config: TrainConfig) -> None:
         raise InputError(
             f"--accumulate {config.accumulate} does not divide --batch-size {config.batch_size}"
         )
+
+
+def _check_model(model: ModelConfig) -> None:
+    for name in ("dim", "heads", "hidden", "kv_heads"):
+        check_range(f"--model.{_option(name)}", getattr(model, name), least=1, most=LARGEST_SIZE)
+    check_range("--model.layers", model.layers, least=1, most=_MOST_LAYERS)
+    check_range("--model.embedding-scale", model.embedding_scale, least=0, most=_LARGEST_FLOAT)
+    check_range("--model.dropout", model.dropout, least=0, most=_MOST_DROPOUT)
+
+
+def _check_ignored(config: TrainConfig) -> None:
+    """Refuse options that would change nothing."""
+    task, default = config.task, TrainConfig()
+    check_data_dir(config.data_dir, config.source)
+    if config.mask_rate != default.mask_rate and task != "mlm":
+        raise InputError(
+            f"--mask-rate {config.mask_rate} is for --task mlm: pass that, or leave it out"
+        )
+    if config.model.pooling is not None and task in ("mlm", "causal"):
+        raise InputError(f"--model.pooling is for --task classify, not {task}: leave it out")
+    if config.label_field != default.label_field and task in ("mlm", "causal"):
+        raise InputError(f"--label-field is for --task classify, not {task}: leave it out")
+    if config.max_vocab is not None and not vocabulary_occurs(tokenizer_of(config)):
+        raise InputError(
+            f"--max-vocab {config.max_vocab}: {tokenizer_of(config)} has a vocabulary of its own; "
+            "leave it out"
+        )
+
+
+def tokenizer_of(config: TrainConfig) -> str:
+    """Name or path of the tokenizer: that of the pretrained model where none is asked for."""
+    return config.tokenizer or config.pretrained or "words"
 
 
 def _check_pretrained(config: TrainConfig) -> None:
@@ -267,16 +312,6 @@ def _check_pretrained(config: TrainConfig) -> None:
         raise InputError(
             f"{', '.join(fixed)}: the pretrained model has its own sizes: leave these out"
         )
-
-
-def _made(kind: type, fields: dict[str, Any], path: Path, prefix: str) -> Any:
-    known = {field.name for field in dataclasses.fields(kind)} - set(_NOT_SAVED)
-    unknown = [prefix + name for name in fields if name not in known]
-    if unknown:
-        raise InputError(
-            f"{path}: unknown {', '.join(unknown)}; was it written by another version of jaxpe?"
-        )
-    return kind(**fields)
 
 
 def _option(name: str) -> str:

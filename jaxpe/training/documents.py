@@ -1,7 +1,5 @@
 """The documents of a run: read, tokenized, set apart, counted and cut into batches."""
 
-import csv
-import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,14 +16,13 @@ from jaxpe.data import (
     load_labelled,
     load_tokens,
 )
-from jaxpe.data._files import TABLES, text_ending, text_lines
+from jaxpe.data._files import TABLES, column_names, listed, text_ending
 from jaxpe.data._labelled import own_vocabulary
 from jaxpe.data._named import NAMED
 from jaxpe.data._tokenize import vocabulary_occurs
-from jaxpe.data._types import no_progress
 from jaxpe.geometry import PositionCounts, count_tokens
 from jaxpe.training.batches import Batch, batches, in_order
-from jaxpe.training.config import Task, TrainConfig
+from jaxpe.training.config import Task, TrainConfig, tokenizer_of
 
 MAX_VOCAB = 4000
 _FOLDS = 16
@@ -139,25 +136,30 @@ def fingerprint(data: Data) -> dict[str, int]:
 
 
 def has_labels(config: TrainConfig) -> bool:
-    """Whether the source is known to have classes, or is a table with their column."""
+    """Whether the source is known to have classes, or is a table with their column.
+
+    Raises:
+        InputError: it has no such column, although one was asked for by another name than usual.
+    """
     if config.source in NAMED:
         return True
-    ending = text_ending(config.source)
-    if ending not in TABLES or not Path(config.source).is_file():
-        return False
-    first = next(iter(text_lines(config.source, progress=no_progress)), "")
-    if ending == ".jsonl":
-        try:
-            return config.label_field in json.loads(first)
-        except (ValueError, TypeError):
-            return False  # the reader says what is wrong with it
-    separator = "\t" if ending == ".tsv" else ","
-    return config.label_field in next(csv.reader([first], delimiter=separator), [])
+    ending, columns = text_ending(config.source), []
+    if ending in TABLES and Path(config.source).is_file():
+        columns = column_names(config.source)
+    if config.label_field in columns:
+        return True
+    if config.label_field != TrainConfig.label_field:
+        found = f"its columns are {listed(columns)}" if columns else "it has no columns"
+        raise InputError(
+            f"--label-field {config.label_field!r}: {config.source} has no such column ({found}); "
+            "pass one of them, or leave it out to train a language model"
+        )
+    return False
 
 
 def _read(config: TrainConfig, labelled: bool, progress: Progress | None) -> LabelledTokens:
     """The documents; without labels they all have the same class, which nobody looks at."""
-    tokenizer = config.tokenizer or config.pretrained or "words"
+    tokenizer = tokenizer_of(config)
     options: dict[str, Any] = {
         "tokenizer": tokenizer,
         "length": config.length,

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from jaxpe._errors import InputError, require
+from jaxpe._folders import write_whole
+from jaxpe._json import parse_json, read_small
+
+_LARGEST_FILE = 2**34  # bytes; a hundred million steps take less
 
 Record = dict[str, Any]
 
@@ -37,7 +40,6 @@ class Log:
 
     def __init__(self, path: str | Path, *, step: int):
         self.path = path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.kept = [r for r in read_log(path) if r["step"] <= step] if path.exists() else []
         self._file = self._reopened()
 
@@ -45,7 +47,8 @@ class Log:
         return self
 
     def __exit__(self, *exception) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # a record that did not fit was told of
+            self._file.close()
 
     def mend(self, record: Record) -> None:
         """Replace the last line that was kept, before others are written."""
@@ -54,15 +57,22 @@ class Log:
         self._file = self._reopened()
 
     def write(self, record: Record) -> None:
-        """Append a record, which has a "step"; numbers that are not finite become null."""
-        self._file.write(_line(record))
-        self._file.flush()
+        """Append a record, which has a "step"; numbers that are not finite become null.
+
+        Raises `InputError` where the disk is full: the lines before are kept.
+        """
+        try:
+            self._file.write(_line(record))
+            self._file.flush()
+        except OSError as error:
+            raise InputError(
+                f"cannot write {self.path} ({error.strerror or error}): make room and resume; what "
+                "was saved before is kept"
+            ) from error
 
     def _reopened(self) -> TextIO:
         """With what is kept, which is in the one file or the other at every moment."""
-        rewritten = self.path.with_name(self.path.name + ".new")
-        rewritten.write_text("".join(map(_line, self.kept)), encoding="utf-8")
-        os.replace(rewritten, self.path)
+        write_whole(self.path, "".join(map(_line, self.kept)))
         return self.path.open("a", encoding="utf-8")
 
 
@@ -70,7 +80,7 @@ def read_log(path: str | Path) -> list[Record]:
     """The records of a log, without a last line that was cut short.
 
     Raises:
-        InputError: for any other line that is not a JSON object with a "step".
+        InputError: for any other line that is not a JSON object with a "step", or no such file.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.jsonl"
@@ -78,9 +88,12 @@ def read_log(path: str | Path) -> list[Record]:
     >>> read_log(path)
     [{'step': 1, 'loss': 0.5}]
     """
-    lines = Path(path).read_text(encoding="utf-8").split("\n")
+    content = read_small(path, remedy=_REMEDY, largest=_LARGEST_FILE)
+    *lines, last = content.split(b"\n")
     # What follows the last newline is nothing, or a line that was being written.
-    return [_record(line, f"{path}:{number}") for number, line in enumerate(lines[:-1], 1)]
+    if not last.startswith(b"{"[: len(last)]):
+        raise InputError(f"{path} does not end as a log; {_REMEDY}")
+    return [_record(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 
 def plain(value: Any) -> Any:
@@ -128,11 +141,12 @@ def _line(record: Record) -> str:
     return json.dumps(plain(record), allow_nan=False) + "\n"
 
 
-def _record(line: str, where: str) -> Record:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error}); is this a log of jaxpe?") from error
-    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-        raise InputError(f'{where}: not an object with a "step"; is this a log of jaxpe?')
+_REMEDY = "is this a log of jaxpe?"
+
+
+def _record(line: bytes, where: str) -> Record:
+    record = parse_json(line, place=where, remedy=_REMEDY)
+    step = record.get("step") if isinstance(record, dict) else None
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise InputError(f'{where}: not an object with a "step"; {_REMEDY}')
     return record

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._checkpoints import Checkpoints
+from jaxpe._errors import InputError
 from jaxpe.training.log import Log, Record, plain, progress_bar
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
@@ -150,6 +151,8 @@ def fit(
     restored = None if checkpoints is None else checkpoints.restore(state, data)
     state = state if restored is None else restored[0]
     start = int(state.step)
+    if restored is not None and restored[1] != start:
+        raise InputError(f"the checkpoint of step {restored[1]} holds the state of step {start}")
     with contextlib.ExitStack() as stack:
         kept = start if restored or start else -1
         file = None if log is None else stack.enter_context(Log(log, step=kept))

@@ -11,6 +11,8 @@ from jax.sharding import AxisType, Mesh
 
 from jaxpe._checkpoints import Checkpoints
 from jaxpe._errors import InputError
+from jaxpe._folders import claimed, write_whole
+from jaxpe._json import from_json, read_json
 from jaxpe.data import Progress
 from jaxpe.nn import functional, parameter_count, save_huggingface
 from jaxpe.training.assemble import (
@@ -37,8 +39,9 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
-from jaxpe.training.log import Record, plain
+from jaxpe.training.log import Record, plain, read_log
 from jaxpe.training.loop import FitResult, Hook, every, fit
+from jaxpe.training.memory import check_memory
 from jaxpe.training.probe import as_record
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
 
@@ -47,6 +50,7 @@ Say = Callable[[str], None]
 
 LOG, SUMMARY, CHECKPOINTS, MODEL = "log.jsonl", "summary.json", "checkpoints", "model"
 _VOCABULARY = "vocabulary.json"
+_ANEW = "pass another --out to train anew"
 
 
 class TrainResult(NamedTuple):
@@ -106,8 +110,9 @@ def train(
         say: called with a line of text at the start and at every evaluation.
 
     Raises:
-        InputError: options or documents that cannot be used, a folder with another run, or a
-            resumption that asks for something else.
+        InputError: options or documents that cannot be used, more memory or disk than there is, a
+            folder with another run or one that is being written, or a resumption that asks for
+            something else.
         NonFiniteLoss: names the step; the state before it is saved.
 
     >>> import tempfile, pathlib
@@ -123,19 +128,26 @@ def train(
     started, say = time.perf_counter(), say or _nothing
     _check_folder(config)
     check_config(config)
+    check_memory(config)
     mesh = _mesh(config)
     data = load_data(config, progress=progress)
+    check_memory(config, vocab_size=len(data.vocabulary.tokens))
     counts = count_documents(data.train) if _wants_counts(config) else None
     model = build_model(config, data.vocabulary, counts=counts)
     facts = _facts(config, data, model)
     say(_opening(facts))
-    result, speed = _fit(config, data, counts, model, mesh, say)
-    params = result.state.params
-    model = _with_params(model, params)
-    _save_model(model, config)
-    took = {"seconds": time.perf_counter() - started, "tokens_per_second": speed}
-    summary = plain(facts | took | _outcome(result.history, data.vocabulary))
-    _write(config.out / SUMMARY, summary)
+    fitting = _fitting(config, data, counts, model, mesh, say)
+    with claimed(config.out):
+        _check_folder(config)  # which another run may have made meanwhile
+        _prepare_folder(config, data.vocabulary, fitting.documents)
+        result = _fit(config, fitting)
+        params = result.state.params
+        model = _with_params(model, params)
+        _save_model(model, config)
+        took = time.perf_counter() - started
+        pace = {"seconds": took, "tokens_per_second": fitting.step.speed}
+        summary = plain(facts | pace | _outcome(result.history, data.vocabulary, config.out))
+        write_whole(config.out / SUMMARY, json.dumps(summary, indent=2) + "\n")
     last = summary["evaluation"]["last"]
     evaluation = {name: value for name, value in last.items() if name != "step"}
     apply = functional(model)[0]
@@ -154,10 +166,14 @@ def load_run(directory: str | Path) -> LoadedRun:
     """
     config = load_config(directory)
     vocabulary, documents = _read_vocabulary(config.out)
+    check_memory(config, vocab_size=len(vocabulary.tokens), training=False)
     model = build_model(config, vocabulary)
     optimizer, _ = build_optimizer(config, steps=2)
     like = init_state(functional(model)[1], optimizer, key=jax.random.key(config.seed))
-    with Checkpoints(config.out / CHECKPOINTS, keep=config.keep, config=documents) as found:
+    options: dict[str, Any] = {"keep": config.keep, "config": documents, "read_only": True}
+    if not (config.out / CHECKPOINTS).is_dir():
+        raise InputError(f"{directory} has no checkpoint yet: resume the run first")
+    with Checkpoints(config.out / CHECKPOINTS, **options) as found:
         restored = found.restore(like)
     if restored is None:
         raise InputError(f"{directory} has no checkpoint yet: resume the run first")
@@ -198,10 +214,20 @@ class _Clock:
         return self.tokens / self.seconds if self.tokens else None
 
 
-def _fit(
+class _Fitting(NamedTuple):
+    """All that training takes, made before a file is."""
+
+    state: TrainState
+    step: _Clock
+    batches: Any
+    steps: int
+    hooks: list[Hook]
+    documents: dict[str, int]
+
+
+def _fitting(
     config: TrainConfig, data: Data, counts: Any, model: Any, mesh: Mesh | None, say: Say
-) -> tuple[FitResult, float | None]:
-    """The training itself, and its tokens a second; everything is checked before a file is made."""
+) -> _Fitting:
     batches = train_batches(config, data.train)
     steps = steps_of(config, len(data.train.labels))
     optimizer, schedule = build_optimizer(config, steps=steps)
@@ -210,20 +236,36 @@ def _fit(
     clock = _Clock(train_step(loss, optimizer, **options))
     state = init_state(functional(model)[1], optimizer, key=jax.random.key(config.seed))
     hooks = _hooks(config, model, data, counts, clock, say)
-    documents = fingerprint(data)
-    _prepare_folder(config, data.vocabulary, documents)
-    with Checkpoints(config.out / CHECKPOINTS, keep=config.keep, config=documents) as checkpoints:
-        result = fit(
-            state,
-            clock,
-            batches,
-            steps=steps,
+    return _Fitting(state, clock, batches, steps, hooks, fingerprint(data))
+
+
+def _fit(config: TrainConfig, fitting: _Fitting) -> FitResult:
+    """The training itself."""
+    folder, log = config.out / CHECKPOINTS, config.out / LOG
+    _check_log(log)
+    with Checkpoints(folder, keep=config.keep, config=fitting.documents) as checkpoints:
+        return fit(
+            fitting.state,
+            fitting.step,
+            fitting.batches,
+            steps=fitting.steps,
             checkpoints=checkpoints,
             checkpoint_every=config.checkpoint_every,
-            log=config.out / LOG,
-            hooks=hooks,
+            log=log,
+            hooks=fitting.hooks,
         )
-    return result, clock.speed
+
+
+def _check_log(path: Path) -> None:
+    """What an earlier run logged must be numbers, which its summary and figures are made from."""
+    before = -1
+    for number, record in enumerate(read_log(path) if path.exists() else [], 1):
+        place = f"{path}:{number}"
+        if record["step"] <= before:
+            raise InputError(f"{place} is of step {record['step']} after {before}; {_ANEW}")
+        before = record["step"]
+        numbers = {name: value for name, value in record.items() if name != "error"}
+        from_json(dict[str, float | None], numbers, place=place)
 
 
 def _hooks(
@@ -269,29 +311,29 @@ def _check_folder(config: TrainConfig) -> None:
 
 
 def _prepare_folder(config: TrainConfig, vocabulary: Vocabulary, documents: dict[str, int]) -> None:
-    try:
-        config.out.mkdir(parents=True, exist_ok=True)
-        if not config.resume:
-            _write(config.out / _VOCABULARY, vocabulary._asdict() | documents)
-            save_config(config)
-    except OSError as error:
-        raise InputError(
-            f"cannot write the run into {config.out} ({error.strerror}): pass a folder that you "
-            "may write to"
-        ) from error
+    if config.resume:
+        return
+    fields = vocabulary._asdict() | documents
+    write_whole(config.out / _VOCABULARY, json.dumps(fields, indent=2) + "\n")
+    save_config(config)
 
 
 def _read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
     """The vocabulary of a run, and the fingerprint of its documents."""
     path = out / _VOCABULARY
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        documents = {"documents": fields.pop("documents")}
-        for name in ("classes", "special_ids"):
-            fields[name] = tuple(fields[name])
-        return Vocabulary(**fields), documents
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} cannot be read: {error}; is it that of a run?") from error
+    fields = read_json(path, remedy=_ANEW)
+    documents = from_json(int, fields.pop("documents", None), place=f"{path}.documents")
+    vocabulary: Vocabulary = from_json(Vocabulary, fields, place=str(path))
+    known = range(len(vocabulary.tokens))
+    ids = {"mask_id": () if vocabulary.mask_id is None else (vocabulary.mask_id,)}
+    for name, given in (ids | {"special_ids": vocabulary.special_ids}).items():
+        if outside := [number for number in given if number not in known]:
+            raise InputError(f"{path}: {name} is {outside[0]}, with {len(known)} tokens; {_ANEW}")
+    if vocabulary.task == "mlm" and vocabulary.mask_id is None:
+        raise InputError(f"{path}: no mask_id, which mlm needs; {_ANEW}")
+    if vocabulary.task == "classify" and len(vocabulary.classes) < 2:
+        raise InputError(f"{path}: {len(vocabulary.classes)} classes; {_ANEW}")
+    return vocabulary, {"documents": documents}
 
 
 def _mesh(config: TrainConfig) -> Mesh | None:
@@ -352,9 +394,15 @@ def _opening(facts: dict[str, Any]) -> str:
     )
 
 
-def _outcome(history: list[Record], vocabulary: Vocabulary) -> dict[str, Any]:
+def _outcome(history: list[Record], vocabulary: Vocabulary, out: Path) -> dict[str, Any]:
     """First, best and last evaluation, and the probe before and after training."""
     evaluations, probes = _records(history, "eval/"), _records(history, "probe/")
+    needed = {"loss", "accuracy"} if vocabulary.task == "classify" else {"loss"}
+    if not evaluations or not all(needed <= found.keys() for found in evaluations):
+        raise InputError(
+            f"{out / LOG} lacks evaluations of this run, which ended before: put it back, or "
+            f"{_ANEW}"
+        )
     if vocabulary.task == "classify":
         best = max(evaluations, key=lambda found: (found["accuracy"], -_number(found["loss"])))
     else:
@@ -376,12 +424,6 @@ def _records(history: list[Record], prefix: str) -> list[Record]:
 
 def _number(value: float | None) -> float:
     return float("inf") if value is None else value
-
-
-def _write(path: Path, value: Any) -> None:
-    part = path.with_name(path.name + ".new")
-    part.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    part.replace(path)
 
 
 def _nothing(line: str) -> None:

@@ -324,7 +324,7 @@ def test_what_cannot_be_looked_at_is_said():
         subject(encoder, "embedding", length=3)
     with pytest.raises(InputError, match="documents are too few to compare positions"):
         subject(encoder, "embedding", rows=5)
-    with pytest.raises(InputError, match="--examples is 3: pass at least 4"):
+    with pytest.raises(InputError, match="--examples is 3; pass at least 4"):
         subject(encoder, "embedding", examples=3)
     with pytest.raises(InputError, match=r"no \[MASK\]"):
         subject(encoder, "masked")

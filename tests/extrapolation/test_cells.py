@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import zipfile
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,23 @@ import pytest
 
 from jaxpe import training
 from jaxpe._errors import InputError
+from jaxpe._folders import claimed
 from jaxpe.data import sequence_task
-from jaxpe.extrapolation import VARIANTS, Suite, cells, streams
+from jaxpe.extrapolation import (
+    VARIANTS,
+    Suite,
+    cells,
+    check_memory,
+    extrapolate,
+    preset,
+    streams,
+)
 from jaxpe.extrapolation.cells import run_cell, trained_models
 from jaxpe.extrapolation.lanes import chunk_of, trainer
+from jaxpe.extrapolation.memory import needed_bytes
 from jaxpe.extrapolation.models import encoding_sizes, loss_of, model_of, scores
+from jaxpe.report import ExtrapolationCell
+from tests.conftest import small_disk
 
 SUITE = Suite(
     name="tiny", tasks=("parity",), encodings=("none",), length=3, factors=(1, 2), steps=6,
@@ -142,7 +155,7 @@ def test_a_cell_is_kept_and_what_is_trained_alike_is_trained_once(data, tmp_path
     with pytest.raises(InputError, match="made with other settings"):
         trained_models(other, data, "rope", tmp_path)
     (tmp_path / "tiny-parity-rope.json").write_text('{"stamp": ')
-    with pytest.raises(InputError, match=r"tiny-parity-rope.json is damaged: delete it"):
+    with pytest.raises(InputError, match=r"tiny-parity-rope\.json is not JSON .*delete it"):
         run_cell(SUITE, data, "rope", tmp_path)
     path = tmp_path / "tiny-parity-rope.npz"
     whole = path.read_bytes()
@@ -162,3 +175,180 @@ def test_a_learned_table_is_undefined_beyond_its_length(data, tmp_path):
     assert np.isnan(cell.scores["accuracy"][:, 1]).all()
     kept = json.loads((tmp_path / "tiny-parity-learned.json").read_text())
     assert kept["scores"]["accuracy"][0][1] is None
+
+
+@pytest.fixture(scope="module")
+def cell():
+    """A result of the suite, as if it had been tested."""
+    scores = {name: np.full((2, 2), 0.5) for name in ("accuracy", "exact")}
+    return ExtrapolationCell(
+        suite="tiny", task="parity", encoding="rope", metric="accuracy", lengths=(3, 6),
+        scores=scores, defined=np.array([True, False]), rate=1e-2, rates=SUITE.rates,
+        tuning=np.array([0.7, np.nan]), loss=np.array([0.6, np.nan]), seconds=1.5,
+    )  # fmt: skip
+
+
+def kept(folder, cell, **changes):
+    """The file of a cell, sealed whatever it holds."""
+    stamp = cells._stamp(SUITE, "parity", "rope", but_for=())
+    fields = {"stamp": stamp} | cells._fields(cell) | changes
+    path = folder / "tiny-parity-rope.json"
+    path.write_text(json.dumps(fields | {"checksum": cells._checksum(fields)}))
+    return path
+
+
+def test_a_cell_that_was_kept_comes_back(data, cell, tmp_path):
+    kept(tmp_path, cell)
+    found = run_cell(SUITE, data, "rope", tmp_path)
+    for name, value in cell._asdict().items():
+        np.testing.assert_equal(getattr(found, name), value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scores": []},
+        {"scores": {"accuracy": [[0.5, 0.5]] * 2}},
+        {"scores": {"accuracy": [[0.5, 0.5]] * 2, "exact": [[0.5, 0.5]] * 3}},
+        {"scores": {"accuracy": [[0.5, 0.5]] * 2, "exact": [[0.5], [0.5, 0.5]]}},
+        {"scores": {"accuracy": [[0.5, "a"]] * 2, "exact": [[0.5, 0.5]] * 2}},
+        {"scores": {"accuracy": [[0.5, float("nan")]] * 2, "exact": [[0.5, 0.5]] * 2}},
+        {"defined": [True]},
+        {"defined": [1, 0]},
+        {"lengths": [3, -6]},
+        {"lengths": [3]},
+        {"lengths": "36"},
+        {"rate": 0.5},
+        {"rate": "0.01"},
+        {"rates": [0.01]},
+        {"tuning": [0.7]},
+        {"loss": [0.6, 0.6, 0.6]},
+        {"loss": None},
+        {"seconds": -1.0},
+        {"seconds": None},
+        {"encoding": "alibi"},
+        {"task": 3},
+        {"metric": "exact"},
+        {"colour": "red"},
+    ],
+    ids=str,
+)
+def test_a_cell_that_cannot_be_of_the_suite_is_refused(data, cell, tmp_path, changes):
+    kept(tmp_path, cell, **changes)
+    with pytest.raises(InputError, match=r"tiny-parity-rope\.json"):
+        run_cell(SUITE, data, "rope", tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "[" * 100_000, "\xff", "{}"])
+def test_what_is_no_cell_is_refused(data, tmp_path, text):
+    (tmp_path / "tiny-parity-rope.json").write_text(text, encoding="latin-1")
+    with pytest.raises(InputError, match=r"tiny-parity-rope\.json"):
+        run_cell(SUITE, data, "rope", tmp_path)
+
+
+def test_a_digit_that_changed_is_noticed(data, cell, tmp_path):
+    path = kept(tmp_path, cell)
+    path.write_text(path.read_text().replace("0.5", "0.6", 1))
+    with pytest.raises(InputError, match="is damaged: delete it"):
+        run_cell(SUITE, data, "rope", tmp_path)
+
+
+LIKE = {"w": jax.ShapeDtypeStruct((3, 2), np.float32)}
+ARRAYS = {
+    "stamp": np.array("a stamp"),
+    "rate": np.array(1e-2),
+    "tuning": np.array([0.7, np.nan]),
+    "losses": np.full((6, 2), 0.5),
+    "seconds": np.array(2.0),
+    "params['w']": np.ones((2, 3, 2), np.float32),
+}
+
+
+def read(path):
+    return cells._read_models(path, "a stamp", SUITE, LIKE)
+
+
+def test_models_that_were_kept_come_back(tmp_path):
+    np.savez(tmp_path / "m.npz", **ARRAYS)
+    found = read(tmp_path / "m.npz")
+    assert (found.rate, found.seconds, found.losses.shape) == (1e-2, 2.0, (6, 2))
+    np.testing.assert_array_equal(found.params["w"], ARRAYS["params['w']"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"params['w']": np.ones((3, 3, 2), np.float32)},
+        {"params['w']": np.ones((2, 3), np.float32)},
+        {"params['w']": np.ones((2, 3, 2), np.int32)},
+        {"params['w']": np.ones((2, 3, 2), np.float16)},
+        {"params['w']": np.full((2, 3, 2), np.nan, np.float32)},
+        {"params['w']": np.full((2, 3, 2), "a")},
+        {"losses": np.ones((6, 3))},
+        {"losses": np.ones(6)},
+        {"losses": np.zeros((10**5, 2))},
+        {"losses": np.array(["a"])},
+        {"tuning": np.ones(3)},
+        {"rate": np.ones(2)},
+        {"rate": np.array(np.nan)},
+        {"seconds": np.array(-1.0)},
+        {"seconds": np.array("now")},
+        {"stamp": np.array([1])},
+    ],
+    ids=lambda changes: f"{next(iter(changes))} {next(iter(changes.values())).dtype}",
+)
+def test_models_that_cannot_be_of_the_suite_are_refused(tmp_path, changes):
+    np.savez(tmp_path / "m.npz", **ARRAYS | changes)
+    with pytest.raises(InputError, match=r"m\.npz"):
+        read(tmp_path / "m.npz")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "(" * 9000,
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (400000000000, 1)}",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (-6, 2)}",
+        "{'descr': 'O', 'fortran_order': False, 'shape': (6, 2)}",
+        "{'descr': 'no', 'fortran_order': False, 'shape': (6, 2)}",
+    ],
+    ids=lambda header: header[:60],
+)
+def test_models_with_a_crafted_header_are_refused(tmp_path, header):
+    np.savez(tmp_path / "m.npz", **{k: v for k, v in ARRAYS.items() if k != "losses"})
+    start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+    with zipfile.ZipFile(tmp_path / "m.npz", "a") as archive:
+        archive.writestr("losses.npy", start + bytes(96))
+    with pytest.raises(InputError, match=r"m\.npz is damaged"):
+        read(tmp_path / "m.npz")
+
+
+def test_a_full_disk_leaves_neither_models_nor_a_part_of_them(tmp_path):
+    trained = cells.Trained({"w": np.ones((2, 30, 20))}, 1e-2, [0.7], np.ones((6, 2)), 1.0)
+    with small_disk(1000), pytest.raises(InputError, match=r"m\.npz"):
+        cells._write_models(tmp_path / "m.npz", "a stamp", trained)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_run_writes_into_is_left_alone(tmp_path):
+    with claimed(tmp_path), pytest.raises(InputError, match="another run is writing"):
+        extrapolate([SUITE], tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock"]
+
+
+@pytest.mark.parametrize("field", ["length", "batch", "seeds", "steps", "layers", "hidden"])
+def test_larger_suites_need_more(field):
+    larger = dataclasses.replace(SUITE, **{field: 1000 * getattr(SUITE, field)})
+    least = needed_bytes(SUITE)
+    assert needed_bytes(larger) > 2 * least
+    check_memory([SUITE], limit=least)
+    with pytest.raises(InputError, match=rf"tiny, .*--{field}" if field in OPTIONS else "tiny, "):
+        check_memory([SUITE, larger], limit=least)
+
+
+OPTIONS = ("length", "batch", "seeds", "steps")
+
+
+@pytest.mark.parametrize(("name", "gigabytes"), [("smoke", 1), ("paper", 4), ("full", 64)])
+def test_presets_fit_the_hosts_that_they_are_for(name, gigabytes):
+    check_memory(preset(name), limit=gigabytes * 10**9)

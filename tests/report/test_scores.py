@@ -97,3 +97,29 @@ def test_every_row_exists_at_every_even_width_and_length(length, dim):
         shape = jax.eval_shape(encoding.vectors, params, jnp.arange(length)).shape
         assert shape[0] == length, entry.name
         assert entry.name == "alibi" or shape[1] <= dim, entry.name
+
+
+@pytest.mark.parametrize("words", [1, 9])
+def test_of_positions_that_are_all_alike_nothing_is_claimed(words):
+    """Each document one word, over and over: all that differs between positions is rounding."""
+    ids = np.random.default_rng(0).integers(0, words, (60, 1)).repeat(7, axis=1)
+    case = analyse(corpus(ids), dim=6, **QUICK)
+    assert case.plug_in_rank == case.effective_rank == 0
+    assert case.plug_in_trace == case.null_eigenvalue == 0
+    assert np.isnan(case.noise_share)
+    assert np.isnan(case.split_half_violation_rate)
+    assert {s.name: s.stress for s in case.encodings if s.fitted} == {"mds": 0, "smacof": 0}
+    text = " ".join(findings(case))
+    assert "All positions have the same token distribution" in text
+    for claim in ("Nearer positions", "sampling noise", "fits", "fitted", "too few documents"):
+        assert claim not in text
+
+
+def test_where_shuffling_changes_nothing_no_dimension_is_real():
+    """Documents of one word each and of many lengths: the null is the corpus, to rounding."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 9, (200, 1)).repeat(8, axis=1)
+    ragged = corpus(ids)._replace(mask=np.arange(8)[None, :] < rng.integers(2, 9, (200, 1)))
+    case = analyse(ragged, dim=6, **QUICK)
+    assert case.plug_in_rank > 0
+    assert case.effective_rank == 0

@@ -1,12 +1,14 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from jaxpe._errors import InputError
-from jaxpe.report import _write, write_report
+from jaxpe.report import _write, output_folder, write_report
+from tests.conftest import small_disk
 from tests.report import factory
 
 
@@ -21,7 +23,7 @@ def test_the_folder_is_complete(page):
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     plots = ("dimension", "encodings", "hellinger", "map", "offset", "scatter", "spectrum")
     figures = [f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")]
-    assert names == [*figures, "report.html", "report.json"]
+    assert names == [".lock", *figures, "report.html", "report.json"]
     report = json.loads((folder / "report.json").read_text())
     assert report["source"] == "stdlib"
     assert {e["name"]: e["family"] for e in report["encodings"]} == factory.FAMILIES
@@ -38,7 +40,7 @@ def test_folders_are_made_and_files_replaced(quick, tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(quick, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(InputError, match=r"report into .*file/out .*pass a folder"):
+    with pytest.raises(InputError, match=r"cannot write .*file/out .*pass a folder"):
         write_report(factory.analysis(), tmp_path / "file" / "out")
 
 
@@ -62,7 +64,7 @@ def test_a_failed_run_leaves_the_old_page_whole(quick, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="No space left on device"):
         write_report(factory.analysis(source="other"), tmp_path)
     assert page.read_bytes() == before
-    assert not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob(".part*"))
 
 
 def test_importing_the_room_loads_nothing_heavy():
@@ -72,3 +74,23 @@ def test_importing_the_room_loads_nothing_heavy():
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_full_disk_leaves_every_file_of_the_old_report(quick, tmp_path):
+    write_report(factory.analysis(), tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    numbers, page = (len(before[tmp_path / f"report.{kind}"]) for kind in ("json", "html"))
+    with small_disk((numbers + page) // 2), pytest.raises(InputError, match="cannot write"):
+        write_report(factory.analysis(source="other"), tmp_path)
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_of_two_reports_into_one_folder_one_is_refused(quick, tmp_path):
+    """In another thread of this process as in another process."""
+    with output_folder(tmp_path), ThreadPoolExecutor() as threads:
+        found = threads.submit(write_report, factory.analysis(), tmp_path)
+        with pytest.raises(InputError, match="another run is writing"):
+            found.result()
+        write_report(factory.analysis(), tmp_path / ".")  # whoever holds it may
+    write_report(factory.analysis(), tmp_path)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from jaxpe import _checkpoints
 from jaxpe._errors import InputError
 from jaxpe.training import Checkpoints, adamw, batches, init_state
 from tests.training import factory
@@ -105,6 +106,88 @@ def test_a_damaged_checkpoint_is_set_aside_and_said_so(run, how):
         checkpoints.save(7, flax_state(7), place)  # is written again, and not taken for the old
     with Checkpoints(run) as checkpoints:
         assert_equal(checkpoints.restore(flax_state(0), place)[0], flax_state(7))
+
+
+def resealed(directory, change):
+    """A checkpoint that something changed and sealed again, every checksum right."""
+    path = directory / "seal.json"
+    seal = json.loads(path.read_text())
+    del seal["checksum"]
+    change(directory, seal)
+    if seal["files"] == "again":
+        seal["files"] = _checkpoints._checksums(directory)
+    path.write_text(json.dumps(seal | {"checksum": _checkpoints._checksum(seal)}))
+
+
+@pytest.mark.parametrize(
+    "seal",
+    [
+        {"files": []}, {"files": {"a": "b"}}, {"leaves": None}, {"leaves": {"w": 3}},
+        {"config": []}, {"config": None}, {"data": 3}, {"colour": "red"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_seal_of_other_types_is_damage(run, seal):
+    resealed(run / "7", lambda directory, fields: fields.update(seal))
+    warned = pytest.warns(UserWarning, match=r"step 7 cannot be used")
+    with Checkpoints(run) as checkpoints, warned:
+        assert checkpoints.restore(flax_state(0), data())[1] == 5
+
+
+def scrambled(directory, seal):
+    for path in (directory / "state").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[::-1])
+    seal["files"] = "again"
+
+
+def emptied(directory, seal):
+    shutil.rmtree(directory / "state")
+    seal["files"] = "again"
+
+
+def moved_far(directory, seal):
+    for path in (directory / "data").rglob("process_0*"):
+        path.write_text('{"next_index": "far"}')
+    seal["files"] = "again"
+
+
+@pytest.mark.parametrize("change", [scrambled, emptied, moved_far])
+def test_what_was_sealed_and_cannot_be_read_is_one_error(run, change):
+    resealed(run / "7", change)
+    refused = pytest.raises(InputError, match=r"step 7 cannot be read")
+    with Checkpoints(run) as checkpoints, refused:
+        checkpoints.restore(flax_state(0), data())
+
+
+def test_orbax_files_that_say_nonsense_are_one_error(run):
+    path = run / "7" / "_CHECKPOINT_METADATA"
+    fields = json.loads(path.read_text())
+    numbers = {name: 10**30 for name, value in fields.items() if isinstance(value, int)}
+    assert numbers
+    path.write_text(json.dumps(fields | numbers))
+    with pytest.raises(InputError, match="checkpoints cannot be read"):
+        Checkpoints(run)
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "nowhere"])
+def test_links_are_not_followed(run, target):
+    path = run / "7" / "_CHECKPOINT_METADATA"
+    path.unlink()
+    path.symlink_to(target)
+    with pytest.raises(InputError, match="_CHECKPOINT_METADATA is no regular file"):
+        Checkpoints(run)
+
+
+def test_whoever_only_reads_sets_nothing_aside(run):
+    damage(run / "7", "flipped")
+    (run / "9").mkdir()
+    (run / "8.orbax-checkpoint-tmp").mkdir()
+    before = sorted(path.name for path in run.iterdir())
+    warned = pytest.warns(UserWarning, match=r"step 7 cannot be used: .*; going on from step 5")
+    with Checkpoints(run, read_only=True) as checkpoints, warned:
+        assert checkpoints.restore(flax_state(0))[1] == 5
+    assert sorted(path.name for path in run.iterdir()) == before
 
 
 def test_with_none_that_can_be_read_there_is_no_silent_start_from_scratch(run):

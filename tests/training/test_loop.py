@@ -472,7 +472,7 @@ def test_a_log_drops_what_comes_again_and_a_line_cut_short(tmp_path):
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("{oops", "log.jsonl:2: not JSON"), ("[1]", 'log.jsonl:2: not an object with a "step"')],
+    [("{oops", "log.jsonl:2 is not JSON"), ("[1]", 'log.jsonl:2: not an object with a "step"')],
 )
 def test_another_kind_of_file_is_named_with_the_line(tmp_path, line, message):
     path = tmp_path / "log.jsonl"

@@ -76,7 +76,7 @@ def test_a_separable_task_is_learned(finished):
 
 def test_a_run_leaves_its_files(finished):
     result, asked, _ = finished
-    names = {"config.json", "vocabulary.json", "log.jsonl", "summary.json", "checkpoints"}
+    names = {"config.json", "vocabulary.json", "log.jsonl", "summary.json", "checkpoints", ".lock"}
     assert {path.name for path in asked.out.iterdir()} == names
     assert json.loads((asked.out / "summary.json").read_text()) == result.summary
     assert result.summary["evaluation"]["best"]["accuracy"] == 1.0
@@ -255,12 +255,12 @@ def test_a_run_is_not_overwritten_nor_resumed_as_another(finished, corpus):
 def test_a_configuration_of_another_version_is_refused(tmp_path):
     fields = as_json(TrainConfig()) | {"colour": "red"}
     (tmp_path / "config.json").write_text(json.dumps(fields))
-    with pytest.raises(InputError, match=r"config.json: unknown colour; was it written by another"):
+    with pytest.raises(InputError, match=r"config.json has unknown fields 'colour'"):
         load_config(tmp_path)
     fields.pop("colour")
     fields["model"]["width"] = 3
     (tmp_path / "config.json").write_text(json.dumps(fields))
-    with pytest.raises(InputError, match=r"unknown model.width"):
+    with pytest.raises(InputError, match=r"config.json.model has unknown fields 'width'"):
         load_config(tmp_path)
     with pytest.raises(InputError, match="holds no run to resume"):
         load_config(tmp_path / "nowhere")
@@ -281,4 +281,6 @@ def test_labels_decide_the_task(corpus, tmp_path):
     data = load_data(config(corpus, tmp_path))
     assert data.vocabulary.task == "classify"
     assert set(data.train.names) == set(load_labelled(corpus).names)
-    assert load_data(config(corpus, tmp_path, label_field="none")).vocabulary.task == "causal"
+    assert load_data(config(corpus, tmp_path, task="causal")).vocabulary.task == "causal"
+    with pytest.raises(InputError, match=r"--label-field 'zz'.*'text'"):
+        load_data(config(corpus, tmp_path, label_field="zz"))

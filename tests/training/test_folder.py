@@ -1,0 +1,338 @@
+"""The folder of a run, damaged or crafted: one error that names the file, whatever it holds."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxpe._errors import InputError
+from jaxpe._folders import claimed
+from jaxpe.training import (
+    Checkpoints,
+    Hook,
+    ModelConfig,
+    TrainConfig,
+    batches,
+    fit,
+    load_config,
+    load_run,
+    read_log,
+    train,
+    train_step,
+)
+from jaxpe.training.assemble import build_model
+from jaxpe.training.config import as_json
+from jaxpe.training.documents import Vocabulary
+from jaxpe.training.memory import activation_bytes, check_memory, parameters
+from jaxpe.training.run import _check_log
+from tests.conftest import small_disk
+from tests.training import factory
+from tests.training.factory import assert_equal
+
+ROOT = Path(__file__).parents[2]
+SMALL = ModelConfig(dim=8, layers=1, heads=2)
+SAVED = as_json(TrainConfig(source="films.tsv", model=SMALL))
+VOCABULARY = Vocabulary("classify", ["a", "b", "[UNK]"], ("no", "yes"))._asdict() | {"documents": 1}
+
+
+def run_folder(folder, *, config=SAVED, vocabulary=VOCABULARY):
+    for name, content in (("config.json", config), ("vocabulary.json", vocabulary)):
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / name).write_text(text)
+    return folder
+
+
+FIELDS = {
+    "source": 3, "task": "clasify", "text_field": [], "label_field": None, "data_dir": 1,
+    "held_out": "0.1", "tokenizer": {}, "special": 1, "length": 8.5, "max_vocab": "many",
+    "encoding": 7, "pretrained": False, "model": [], "batch_size": True, "accumulate": None,
+    "epochs": "1", "steps": 2.0, "learning_rate": [], "warmup": None, "decay": "slow",
+    "weight_decay": "0", "clip": {}, "mask_rate": True, "seed": "0", "init_seed": 0.5,
+    "evaluate_every": None, "evaluate_rows": [], "checkpoint_every": "100", "keep": {},
+    "probe_at": [0, "1"], "devices": "all",
+}  # fmt: skip
+MODEL = {
+    "dim": "8", "layers": 1.5, "heads": None, "hidden": [], "kv_heads": True, "activation": "tanh",
+    "norm": 1, "norm_position": "mid", "embedding_norm": "yes", "embedding_scale": "1",
+    "pooling": 0, "dropout": None, "dtype": "int8", "scan": 0, "remat": "no",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), FIELDS.items())
+def test_a_field_of_another_type_is_named(tmp_path, name, value):
+    with pytest.raises(InputError, match=rf"config\.json\.{name}"):
+        load_config(run_folder(tmp_path, config=SAVED | {name: value}))
+
+
+@pytest.mark.parametrize(("name", "value"), MODEL.items())
+def test_a_field_of_the_model_of_another_type_is_named(tmp_path, name, value):
+    changed = SAVED | {"model": SAVED["model"] | {name: value}}
+    with pytest.raises(InputError, match=rf"config\.json\.model\.{name}"):
+        load_config(run_folder(tmp_path, config=changed))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "not a JSON object"),
+        ("null", "not a JSON object"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"model": ' * 50_000, "nested too deeply"),
+        ("{", "not JSON"),
+        ("", "not JSON"),
+        ('{"seed": 1' + "0" * 5000 + "}", "not JSON"),
+        (json.dumps(SAVED | {"length": -5}), "--length is -5"),
+        (json.dumps(SAVED | {"seed": 2**32}), f"--seed is {2**32}"),
+        (json.dumps(SAVED | {"learning_rate": 0}), "--learning-rate is 0"),
+        (json.dumps(SAVED | {"learning_rate": float("nan")}), "learning_rate is nan"),
+        (json.dumps(SAVED | {"encoding": "rop"}), "did you mean 'rope'"),
+        (json.dumps(SAVED | {"held_out": 3}), "--held-out is 3"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_one_error(tmp_path, text, said):
+    with pytest.raises(InputError) as caught:
+        load_config(run_folder(tmp_path, config=text))
+    assert "config.json" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_configuration_that_is_no_file(tmp_path):
+    (tmp_path / "config.json").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"config\.json"):
+        load_config(tmp_path)
+
+
+@pytest.mark.parametrize("sizes", [{"dim": 10**9}, {"dim": 2**20, "heads": 1}])
+def test_a_model_that_memory_does_not_hold_is_refused_before_it_is_made(tmp_path, sizes):
+    folder = run_folder(tmp_path, config=SAVED | {"model": SAVED["model"] | sizes})
+    for use in (load_run, lambda out: train(load_config(out))):
+        with pytest.raises(InputError, match=rf"--model\.dim {sizes['dim']}.* GB"):
+            use(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"task": "read"}, r"vocabulary\.json\.task"),
+        ({"tokens": "abc"}, r"vocabulary\.json\.tokens"),
+        ({"tokens": ["a", 1]}, r"vocabulary\.json\.tokens\[1\]"),
+        ({"classes": None}, r"vocabulary\.json\.classes"),
+        ({"classes": ["one"]}, "1 classes"),
+        ({"mask_id": 3}, "mask_id is 3, with 3 tokens"),
+        ({"mask_id": -1}, "mask_id is -1"),
+        ({"mask_id": True}, r"vocabulary\.json\.mask_id"),
+        ({"task": "mlm"}, "no mask_id"),
+        ({"special_ids": [0, 9]}, "special_ids is 9"),
+        ({"special_ids": [0.5]}, r"vocabulary\.json\.special_ids\[0\]"),
+        ({"documents": "1"}, r"vocabulary\.json\.documents"),
+        ({"colour": "red"}, "unknown fields 'colour'"),
+    ],
+)
+def test_a_vocabulary_that_cannot_be_is_one_error(tmp_path, change, said):
+    with pytest.raises(InputError, match=said):
+        load_run(run_folder(tmp_path, vocabulary=VOCABULARY | change))
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "{}", "[" * 100_000, '{"documents": 1}'])
+def test_a_vocabulary_that_is_something_else(tmp_path, text):
+    with pytest.raises(InputError, match=r"vocabulary\.json"):
+        load_run(run_folder(tmp_path, vocabulary=text))
+
+
+def test_a_run_without_a_checkpoint_makes_no_folder_for_it(tmp_path):
+    with pytest.raises(InputError, match="no checkpoint yet"):
+        load_run(run_folder(tmp_path))
+    assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe\x00\n", b"\x00\x01\x02", b"null\n", b"[1]\n", b'{"step": true}\n',
+        b'{"step": -1}\n', b'{"step": 1.0}\n', b"[" * 100_000 + b"\n", b"\x89PNG\r\n\x1a\n",
+    ],
+)  # fmt: skip
+def test_what_is_no_log_is_refused(tmp_path, content):
+    (tmp_path / "log.jsonl").write_bytes(content)
+    with pytest.raises(InputError, match=r"log\.jsonl"):
+        read_log(tmp_path / "log.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        (['{"step": 0, "eval/loss": "low"}'], r"log\.jsonl:1\.eval/loss"),
+        (['{"step": 0, "eval/loss": [1]}'], r"log\.jsonl:1\.eval/loss"),
+        (['{"step": 0, "loss": NaN}'], r"log\.jsonl:1\.loss"),
+        (['{"step": 3}', '{"step": 3}'], r"log\.jsonl:2 is of step 3"),
+        (['{"step": 3}', '{"step": 1}'], r"log\.jsonl:2 is of step 1"),
+    ],
+)
+def test_a_log_that_no_figure_can_be_made_of_is_refused(tmp_path, lines, place):
+    (tmp_path / "log.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=place):
+        _check_log(tmp_path / "log.jsonl")
+
+
+def not_trained(*setup, **options):
+    """In place of a step, which would only have to be compiled."""
+
+    def step(state, batch):
+        return state._replace(step=state.step + 1), {"loss": 0.5, "finite": True}
+
+    return step
+
+
+def not_evaluated(*about):
+    return {"loss": 0.5, "accuracy": 0.5}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr("jaxpe.training.run.train_step", not_trained)
+    monkeypatch.setattr("jaxpe.training.run.evaluate", not_evaluated)
+
+
+def asked(films, out):
+    return TrainConfig(source=str(films), length=8, model=SMALL, steps=2, probe_at=(), out=out)
+
+
+@pytest.mark.parametrize("content", ["", '{"step": 0}\n{"step": 1}\n{"step": 2}\n'])
+def test_a_finished_run_whose_log_is_gone_says_so(quick, films, tmp_path, content):
+    train(asked(films, tmp_path))
+    (tmp_path / "log.jsonl").write_text(content)
+    with pytest.raises(InputError, match=r"log\.jsonl lacks evaluations"):
+        train(load_config(tmp_path))
+
+
+def test_a_folder_that_another_run_writes_into_is_left_alone(quick, films, tmp_path):
+    with claimed(tmp_path), pytest.raises(InputError, match="another run is writing"):
+        train(asked(films, tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock"]
+    train(asked(films, tmp_path))  # now that it is free
+    with claimed(tmp_path), pytest.raises(InputError, match="another run is writing"):
+        train(load_config(tmp_path))
+
+
+def test_a_run_that_came_first_meanwhile_is_not_overwritten(quick, films, tmp_path, monkeypatch):
+    """Both find an empty folder, and the other is done before this one writes."""
+    from jaxpe.training import run
+
+    def first(*found):
+        monkeypatch.undo()
+        (tmp_path / "config.json").write_text("theirs")
+        return {}
+
+    monkeypatch.setattr(run, "fingerprint", first)
+    with pytest.raises(InputError, match="holds a run already"):
+        train(asked(films, tmp_path))
+    assert (tmp_path / "config.json").read_text() == "theirs"
+
+
+def test_a_run_that_is_being_written_can_be_looked_at(quick, films, tmp_path):
+    """Whoever looks takes nothing away: neither what is half written nor what is not sealed yet."""
+    train(asked(films, tmp_path))
+    folder = tmp_path / "checkpoints"
+    half = folder / "3.orbax-checkpoint-tmp"
+    half.mkdir()
+    unsealed = folder / "4"
+    unsealed.mkdir()
+    with claimed(tmp_path):
+        assert load_run(tmp_path).step == 2
+    assert half.is_dir()
+    assert unsealed.is_dir()
+
+
+AT_ONCE = """
+import sys
+from pathlib import Path
+from jaxpe._errors import InputError
+from jaxpe.training import run
+from tests.training.test_folder import asked, not_evaluated, not_trained
+run.train_step, run.evaluate = not_trained, not_evaluated
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    run.train(asked(sys.argv[1], Path(sys.argv[2])))
+    print("trained")
+except InputError as error:
+    print(f"refused: {error}")
+"""
+
+
+def test_of_two_processes_that_train_into_one_folder_one_does(films, tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-c", AT_ONCE, films, out]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(command, cwd=ROOT, **pipes) for _ in range(2)]
+    assert [one.stdout.readline() for one in both] == ["ready\n"] * 2
+    for one in both:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    refused, trained = sorted(one.communicate()[0] for one in both)
+    assert trained == "trained\n"
+    assert refused.startswith("refused: ")
+    assert any(words in refused for words in ("another run is writing", "holds a run already"))
+    assert load_run(out).step == 2
+    assert [record["step"] for record in read_log(out / "log.jsonl")] == [0, 1, 2]
+
+
+def resumed(folder, *, steps, log=None, hooks=()):
+    data = batches(factory.rows(20), batch_size=4, seed=0)
+    step = train_step(factory.masked_loss, factory.OPTIMIZER)
+    with Checkpoints(folder) as checkpoints:
+        return fit(
+            factory.state(), step, data, steps=steps, checkpoints=checkpoints,
+            checkpoint_every=4, log=log, hooks=hooks,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("log", [None, "log.jsonl"])
+def test_a_full_disk_is_one_error_and_what_was_saved_before_goes_on(tmp_path, log):
+    whole, full = tmp_path / "whole", tmp_path / "full"
+    logs = [None if log is None else folder / log for folder in (whole, full)]
+    expected = resumed(whole, steps=10, log=logs[0])
+    with contextlib.ExitStack() as disk:
+        fills = Hook(at={6}, run=lambda *_: disk.enter_context(small_disk(0)), ends=False)
+        with pytest.raises(InputError, match=r"cannot (save|write) .*full"):
+            resumed(full, steps=10, log=logs[1], hooks=[fills])
+    assert "4" in {path.name for path in full.iterdir()}
+    found = resumed(full, steps=10, log=logs[1])
+    assert_equal(found.state, expected.state)
+    if log is not None:
+        assert logs[0].read_bytes() == logs[1].read_bytes()
+
+
+@pytest.mark.parametrize("encoding", ["none", "rope"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        ModelConfig(dim=64, layers=2, heads=4),
+        ModelConfig(dim=64, layers=3, heads=4, kv_heads=2, hidden=100, activation="swiglu"),
+    ],
+)
+def test_parameters_are_about_as_many_as_are_made(tmp_path, model, encoding):
+    config = TrainConfig(model=model, encoding=encoding)
+    vocabulary = Vocabulary("causal", [f"word{k}" for k in range(500)])
+    made = nnx.eval_shape(lambda: build_model(config, vocabulary))
+    leaves = jax.tree.leaves(nnx.split(made, nnx.Param)[1])
+    assert 0.9 < parameters(config, 500) / sum(np.prod(x.shape) for x in leaves) <= 1
+
+
+def test_what_a_step_takes_grows_with_rows_and_length_and_less_with_parts():
+    def needs(**changes):
+        return activation_bytes(TrainConfig(**{"length": 64, "batch_size": 32} | changes))
+
+    assert needs(batch_size=64) == 2 * needs()
+    assert needs(accumulate=4) * 4 == needs()
+    assert needs(length=128) > 2 * needs()
+    assert needs(model=ModelConfig(remat=True)) * 2 == needs()
+    check_memory(TrainConfig(), vocab_size=4000, limit=10**9)
+    with pytest.raises(InputError, match=r"4,000,000 words at --length 64.*--probe-at"):
+        check_memory(TrainConfig(), vocab_size=4_000_000, limit=10**10)
