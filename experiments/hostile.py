@@ -48,7 +48,22 @@ def experiment(run: Run) -> dict[str, Any]:
                 materials, seed=seed, number=number // 20 if run.quick else number
             )
         ]
-        return tallied(attempts)
+        found = tallied(attempts)
+    with tempfile.TemporaryDirectory() as folder:
+        return found | {"kills": killed(Path(folder), 2 if run.quick else 20)}
+
+
+def killed(folder: Path, kills: int) -> dict[str, Any]:
+    """Kills that hit, and ends that were compared; anything unequal raises."""
+    from tests.hostile.killed import KILLED
+
+    found = {}
+    for name, kill in KILLED.items():
+        (folder / name).mkdir()
+        test = kill(folder / name, kills=kills)
+        found[name] = {"kills": test.kills, "compared": test.compared}
+        print(f"{name}: {test.kills} kills, {test.compared} ends equal to the bit", flush=True)
+    return found
 
 
 def tallied(attempts: list[Attempt]) -> dict[str, Any]:

@@ -176,6 +176,9 @@ def ending_in_one_line() -> Iterator[None]:
     service says that another has stopped, by `abort` and a page of log from a thread of its own,
     and has no setting for that. So what is logged beneath Python goes to a file until the end,
     which the line names, and `abort` ends here. For commands only: standard error is theirs.
+
+    >>> with ending_in_one_line():  # doctest: +SKIP
+    ...     start_processes("10.0.0.1:1234", processes=2, process=0)
     """
     log, path = tempfile.mkstemp(prefix="jaxpe-", suffix=".log")
     console, before, told = os.dup(2), sys.stderr, []

@@ -1,5 +1,7 @@
 """Attention in its plainest form: where every hook of an encoding goes."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -86,7 +88,7 @@ def attention_weights(
     [[[1.0, 0.0]]]
     """
     logits = floating(logits, "logits")
-    if logits.ndim < 1 or not logits.shape[-1]:
+    if logits.ndim < 1 or (not logits.shape[-1] and math.prod(logits.shape[:-1])):
         raise ValueError(f"logits have shape {logits.shape}: pass [..., n_q, n_k] of some keys")
     if mask is None:
         return jax.nn.softmax(logits, axis=-1)

@@ -220,7 +220,8 @@ class Transformer(nnx.Module):
         keys = None if key is None else jax.random.split(key, self.config.num_layers)
         caches = None if cache is None else cache.layers
         layers = (params, caches, gates, keys)
-        if not is_traced(x, context.q_positions, context.k_positions):
+        known = not is_traced(x, context.q_positions, context.k_positions)
+        if known and not jax.config.jax_disable_jit:  # pyrefly: ignore
             # The hooks of an encoding refuse positions that they know; the program knows none.
             first = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), layers)
             jax.eval_shape(partial(_block, graphdef, context), x, first)

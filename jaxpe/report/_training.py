@@ -100,8 +100,8 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
     for axis, (name, label) in zip(axes, SCORES, strict=True):
         factor = 100.0 if name == "violation_rate" else 1.0
         for where, shown, style in PLACES:
-            values = factor * _series(history, f"probe/{where}/{name}")[1]
-            axis.plot(places, values, **style, label=shown)
+            own, values = _series(history, f"probe/{where}/{name}")
+            axis.plot(np.searchsorted(steps, own), factor * values, **style, label=shown)
         axis.set_title(label, fontsize=10, loc="left")
         axis.set_xticks(places, [f"{step:g}" for step in steps], rotation=60, fontsize=9)
         axis.grid(axis="y", color="#F2F2F2", lw=0.8)

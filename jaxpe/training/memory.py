@@ -55,6 +55,7 @@ def check_memory(
             _FLOAT * (_FOLDS * config.length * vocab_size + 2 * config.length**2),
             what=f"the geometry of {vocab_size:,} words at {_length(config)}",
             remedy="pass a smaller one, or leave the probe out: --probe-at without a step",
+            limit=limit,
         )
 
 

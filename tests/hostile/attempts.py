@@ -71,8 +71,9 @@ def command(*words: object) -> None:
     cli.main()
 
 
-def outcomes(attempts: Iterable[Attempt], *, workers: int = 2) -> Iterator[Outcome]:
-    """Try all of them, so many at a time; in the order in which they end."""
+def outcomes(attempts: Iterable[Attempt], *, workers: int | None = None) -> Iterator[Outcome]:
+    """Try all of them, one a processor at a time unless told; in the order in which they end."""
+    workers = workers or os.cpu_count() or 1
     running: dict[int, _Running] = {}
     waiting = iter(attempts)
     finished = False

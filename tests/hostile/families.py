@@ -28,7 +28,7 @@ QUICK: dict[str, tuple[object, ...]] = {
     "train": (*SMALL_MODEL, "--steps", 2, "--batch-size", 8, "--probe-at", 0),
     "extrapolate": ("--tasks", "parity", "--encodings", "none", "--seeds", 2, "--steps", 2,
                     "--length", 2, "--batch", 4, "--factors", 1, 2),
-    "encodings": ("sinusoidal", "--dim", 8, "--heads", 2, "--head-dim", 4, "--length", 4),
+    "encodings": ("sinusoidal", "--dim", 8, "--heads", 2, "--head-dim", 4, "--length", 32),
 }  # fmt: skip
 
 

@@ -132,6 +132,8 @@ def _ascii_terminal(work: Path) -> None:
 
 def _full_disk(size: int, work: Path) -> None:
     """No file grows beyond so many bytes."""
+    # What programs are compiled stays out of the cache of the other attempts, cut as it is.
+    os.environ["JAXPE_CACHE_DIR"] = str(work / "cache")
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
@@ -162,8 +164,8 @@ SURROUNDINGS: dict[str, Prepare] = {
     "standard output full": _without_output,
     "standard output closed": _closed_pipe,
     "an ASCII terminal": _ascii_terminal,
-    "files of at most 0 bytes": partial(_full_disk, 0),
-    "files of at most 1,000 bytes": partial(_full_disk, 1000),
+    "files of at most 500 bytes": partial(_full_disk, 500),
+    "files of at most 5,000 bytes": partial(_full_disk, 5000),
     "files of at most 20,000 bytes": partial(_full_disk, 20_000),
     "files of at most 300,000 bytes": partial(_full_disk, 300_000),
     "a file in place of the folder": _occupied,

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +33,7 @@ from jaxpe.training.config import as_json
 from jaxpe.training.documents import Vocabulary
 from jaxpe.training.memory import activation_bytes, check_memory, parameters
 from jaxpe.training.run import _check_log
+from tests.compilation import quick_compilation
 from tests.conftest import small_disk
 from tests.training import factory
 from tests.training.factory import assert_equal
@@ -293,15 +296,33 @@ def resumed(folder, *, steps, log=None, hooks=()):
         )  # fmt: skip
 
 
+def fill_disk(folder, log):
+    """Train until there is no room for the second checkpoint; prints the error."""
+    with contextlib.ExitStack() as disk:
+        fills = Hook(at={6}, run=lambda *_: disk.enter_context(small_disk(0)), ends=False)
+        try:
+            with quick_compilation():  # as in the process of the tests, to the bit
+                resumed(Path(folder), steps=10, log=log, hooks=[fills])
+        except InputError as error:
+            print(error)
+
+
 @pytest.mark.parametrize("log", [None, "log.jsonl"])
 def test_a_full_disk_is_one_error_and_what_was_saved_before_goes_on(tmp_path, log):
     whole, full = tmp_path / "whole", tmp_path / "full"
     logs = [None if log is None else folder / log for folder in (whole, full)]
     expected = resumed(whole, steps=10, log=logs[0])
-    with contextlib.ExitStack() as disk:
-        fills = Hook(at={6}, run=lambda *_: disk.enter_context(small_disk(0)), ends=False)
-        with pytest.raises(InputError, match=r"cannot (save|write) .*full"):
-            resumed(full, steps=10, log=logs[1], hooks=[fills])
+    # In a process of its own: threads of a save that failed go on, and warn, after its error.
+    words = f"from tests.training.test_folder import fill_disk; fill_disk({str(full)!r}, "
+    words += f"{None if log is None else str(logs[1])!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", words],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "JAX_ENABLE_X64": "1"},
+    )
+    assert re.search(r"cannot (save|write) .*full", done.stdout), done.stderr
     assert "4" in {path.name for path in full.iterdir()}
     found = resumed(full, steps=10, log=logs[1])
     assert_equal(found.state, expected.state)
