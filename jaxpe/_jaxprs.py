@@ -66,10 +66,26 @@ def _used_operands(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
 def _used_by_scan(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
     """Which constants, first carries and rows: what is carried is wanted of the step before."""
     (body,) = inner_jaxprs(equation)
-    start, carries = equation.params["num_consts"], equation.params["num_carry"]
+    start, carries = _parts_of_scan(equation, body)
     while True:
         used = _used_inputs(body, wanted)
         kept = [a or b for a, b in zip(wanted[:carries], used[start:], strict=False)]
         if kept == wanted[:carries]:
             return [*used[:start], *kept, *used[start + carries :]]
         wanted = kept + wanted[carries:]
+
+
+def _parts_of_scan(equation: JaxprEqn, body: Jaxpr) -> tuple[int, int]:
+    """How many constants and how many carries: rows have an axis more outside of the body.
+
+    The names of the parameters that say so differ between versions of JAX.
+    """
+    outputs = zip(equation.outvars, body.outvars, strict=True)
+    carries = sum(_axes(outside) == _axes(inside) for outside, inside in outputs)
+    operands = zip(equation.invars, body.invars, strict=True)
+    rows = sum(_axes(outside) != _axes(inside) for outside, inside in operands)
+    return len(body.invars) - carries - rows, carries
+
+
+def _axes(atom: Any) -> int:
+    return len(atom.aval.shape)

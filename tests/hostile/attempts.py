@@ -43,8 +43,8 @@ class Attempt(NamedTuple):
 class Outcome(NamedTuple):
     """What came of an attempt.
 
-    - `verdict`: "answered" by one line and exit status 2, "right" as a result, "slow", or "wrong":
-      a traceback, a signal, a wrong result, too much memory, a result where none can be.
+    - `verdict`: "answered" by one line and exit status 2 (1 for NaN), "right" as a result, "slow",
+      or "wrong": a traceback, a signal, another result, too much memory, a result where none is.
     - `seconds`, `bytes`: time and memory it took.
     - `said`: what it printed on standard error.
     """
@@ -169,7 +169,7 @@ def _judged(one: _Running, status: int, slow: bool, seconds: float, used: int) -
         said += f"\n(took {used / 1e9:.1f} GB)"
     elif code == 0 and not one.attempt.refused:
         verdict = "right"
-    elif code == 2 and _one_line(said):
+    elif code in (1, 2) and _one_line(said):  # 1 is a training that came to NaN
         verdict = "answered"
     return Outcome(one.attempt, verdict, seconds, used, f"{said}(exit status {code})")
 

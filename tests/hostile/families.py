@@ -79,7 +79,8 @@ def options(materials: Materials, *, seed: int, number: int) -> Attempts:
         out = () if name == "encodings" else ("--out", "out")
         words = (name, *source, *QUICK[name], *out, f"{option}={word}")
         about = f"{name} {option}={word[:30]}"
-        yield Attempt(f"options of {name}", about, _command(*words))
+        # What is in range is run to its end.
+        yield Attempt(f"options of {name}", about, _command(*words), limit_s=240)
 
 
 def _numbers_of(name: str) -> list[str]:
