@@ -51,7 +51,7 @@ distributed-test: $(VENV)/.installed-test
 # The lowest versions that pyproject.toml declares, in an environment of their own. Old packages may
 # warn of what changed since: here alone warnings are no errors.
 test-minimum:
-	$(MAKE) unit VENV=$(VENV)-minimum CONSTRAINTS=constraints-minimum.txt \
+	JAXPE_TEST_MINIMUM=1 $(MAKE) unit VENV=$(VENV)-minimum CONSTRAINTS=constraints-minimum.txt \
 	  JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)-minimum/compiled \
 	  TESTS='-W default tests/test_minimum.py tests/geometry'
 

@@ -71,6 +71,10 @@ HEADLINES = [
     ("stress_and_accuracy", "rank_correlations/all/before/split_half/rho", ".2f"),
     ("stress_and_accuracy", "rank_correlations/all/before/scaled/rho", ".2f"),
     ("stress_and_accuracy", "rank_correlations/all/after/raw/rho", ".2f"),
+    ("hostile", "all/tried", ",d"),
+    ("hostile", "all/answered", ",d"),
+    ("hostile", "families/odd files/answered", ",d"),
+    ("hostile", "families/counts/right", ",d"),
     ("remark_8_low_rank", "published_counts/imdb/factors", ",d"),
     ("remark_8_low_rank", "published_counts/imdb/degrees_of_freedom", ",d"),
     ("remark_8_low_rank", "corpora/sst2_plug_in/table/stress_smacof/1", ".4f"),
@@ -298,6 +302,14 @@ def test_the_bounds_of_the_benchmark_hold():
 def test_training_is_no_slower_than_in_torch():
     results = EXPERIMENTS / "results" / "benchmark_training.json"
     assert min(json.loads(results.read_text())["speed_by_round"]) >= 1
+
+
+def test_no_hostile_input_is_answered_wrong():
+    found = json.loads((EXPERIMENTS / "results" / "hostile.json").read_text())
+    assert found["all"]["tried"] >= 2000
+    assert found["all"]["wrong"] == found["all"]["slow"] == 0
+    assert found["all"]["answered"] + found["all"]["right"] == found["all"]["tried"]
+    assert all(kill["kills"] >= 20 for kill in found["kills"].values())
 
 
 def test_kernels_are_faster_than_the_peer_in_half_the_memory():
