@@ -309,6 +309,7 @@ def test_no_hostile_input_is_answered_wrong():
     assert found["all"]["tried"] >= 2000
     assert found["all"]["wrong"] == found["all"]["slow"] == 0
     assert found["all"]["answered"] + found["all"]["right"] == found["all"]["tried"]
+    assert found["kills"]
     assert all(kill["kills"] >= 20 for kill in found["kills"].values())
 
 
