@@ -5,10 +5,10 @@ import resource
 import sys
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from jaxpe import cli
+from tests.hostile.families import make_films
 
 
 @pytest.fixture
@@ -43,12 +43,4 @@ def small_disk(size: int) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def films(tmp_path_factory):
     """A table of 120 labelled documents of four to seven words, the first of which tells."""
-    rng = np.random.default_rng(0)
-    words = [f"word{k}" for k in range(20)]
-    lines = ["label\ttext"]
-    for row in range(120):
-        text = [("bad", "good")[row % 2], *rng.choice(words, rng.integers(3, 7))]
-        lines.append(f"{row % 2}\t{' '.join(text)}")
-    path = tmp_path_factory.mktemp("corpus") / "films.tsv"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return make_films(tmp_path_factory.mktemp("corpus") / "films.tsv")
