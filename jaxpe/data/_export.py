@@ -103,7 +103,11 @@ def export_corpus(corpus: Corpus | TokenCorpus, directory: Source) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as work:
             builder = JaxpeCorpus(
-                corpus=corpus, metadata=metadata, data_dir=work, file_format="array_record"
+                corpus=corpus,
+                rows=rows_of(corpus),
+                metadata=metadata,
+                data_dir=work,
+                file_format="array_record",
             )
             with _silence():
                 builder.download_and_prepare()

@@ -1,12 +1,11 @@
 """A TFDS builder for a corpus in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 
-from jaxpe.data._export import rows_of
 from jaxpe.data._types import Corpus, TokenCorpus
 
 
@@ -15,8 +14,15 @@ class JaxpeCorpus(tfds.core.GeneratorBasedBuilder):
 
     VERSION = tfds.core.Version("1.0.0")
 
-    def __init__(self, *, corpus: Corpus | TokenCorpus, metadata: dict[str, Any], **options: Any):
-        self._corpus, self._metadata = corpus, metadata
+    def __init__(
+        self,
+        *,
+        corpus: Corpus | TokenCorpus,
+        rows: Iterable[dict[str, Any]],
+        metadata: dict[str, Any],
+        **options: Any,
+    ):
+        self._corpus, self._rows, self._metadata = corpus, rows, metadata
         super().__init__(**options)
 
     def _info(self) -> tfds.core.DatasetInfo:
@@ -32,7 +38,7 @@ class JaxpeCorpus(tfds.core.GeneratorBasedBuilder):
         return {"train": self._generate_examples()}
 
     def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        return enumerate(rows_of(self._corpus))
+        return enumerate(self._rows)
 
 
 def _features(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
