@@ -236,13 +236,19 @@ def hellinger_roots(
     a rank or a stress would be one of it.
     """
     mu = checked_distributions(mu)
-    present = mu.present[:, None]
-    roots = jnp.where(present, safe_sqrt(mu.probabilities), 0.0)
+    return _roots(*mu), mu.present
+
+
+@jax.jit  # one pass over the vocabulary, also where the caller is not compiled
+def _roots(
+    probabilities: Float[Array, "n vocab"], present: Bool[Array, " n"]
+) -> Float[Array, "n vocab"]:
+    """`hellinger_roots` of arrays."""
+    roots = jnp.where(present[:, None], safe_sqrt(probabilities), 0.0)
     rounding = 4.0 * float(jnp.finfo(roots.dtype).eps)
-    constant, first = _constant_columns(roots, mu.present, tolerance=rounding)
+    constant, first = _constant_columns(roots, present, tolerance=rounding)
     # Added, so that derivatives stay what they are.
-    moved = jax.lax.stop_gradient(jnp.where(present & constant, first - roots, 0.0))
-    return roots + moved, mu.present
+    return roots + jax.lax.stop_gradient(jnp.where(present[:, None] & constant, first - roots, 0.0))
 
 
 def checked_distributions(
@@ -254,6 +260,7 @@ def checked_distributions(
     return PositionalDistributions(probabilities, as_present(mu.present, len(probabilities)))
 
 
+@jax.jit  # as above
 def centre_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Float[Array, "n d"]:
     """Rows minus the mean of the rows present; absent rows become 0."""
     points = jnp.where(present[:, None], points, 0.0)
