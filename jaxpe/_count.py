@@ -1,7 +1,6 @@
 """What `jaxpe count` does between its options and the counting."""
 
 import contextlib
-import hashlib
 import itertools
 import json
 import tempfile
@@ -14,7 +13,7 @@ import jax
 import jaxpe
 from jaxpe._errors import InputError
 from jaxpe._folders import claimed, write_whole
-from jaxpe._json import from_json, parse_json, read_json, read_small
+from jaxpe._json import from_json, parse_json, read_json, read_small, seal
 from jaxpe._memory import check_bytes
 from jaxpe.counting import CountSettings, StoredCounts, count_settings, count_shards, is_counted
 from jaxpe.counting.processes import agreed
@@ -122,8 +121,7 @@ class _Vocabulary(NamedTuple):
 
     def sealed(self) -> "_Vocabulary":
         """With a checksum of all the rest."""
-        plain = json.dumps(self._replace(seal="")).encode()
-        return self._replace(seal=hashlib.blake2b(plain, digest_size=16).hexdigest())
+        return self._replace(seal=seal(self._replace(seal="")._asdict()))
 
 
 def _own_vocabulary(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import reprlib
@@ -69,6 +70,16 @@ def read_small(path: str | os.PathLike[str], *, remedy: str, largest: int = LARG
         return Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}; {remedy}") from error
+
+
+def seal(value: Any) -> str:
+    """A hash of JSON values, however their text is laid out: BLAKE2b, 32 hexadecimal digits.
+
+    >>> seal({"a": 1, "b": [2]}) == seal({"b": [2], "a": 1})
+    True
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def from_json(kind: Any, value: Any, *, place: str) -> Any:

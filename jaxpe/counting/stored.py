@@ -4,15 +4,14 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxpe._errors import InputError
 from jaxpe._folders import write_whole, writing
-from jaxpe._json import from_json, read_json
+from jaxpe._json import from_json, read_json, seal
 from jaxpe._memory import check_bytes
 from jaxpe.counting.base import CountedShard, StoredCounts
 from jaxpe.counting.checking import check, check_about, check_tables
@@ -80,7 +79,7 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
         "tokens": stored.tokens,
         "tables": tables,
     }
-    sealed = {**about, "seal": _seal(about)}
+    sealed = {**about, "seal": seal(about)}
     write_whole(directory / _ABOUT, json.dumps(sealed, indent=1) + "\n")
     return directory
 
@@ -107,7 +106,7 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
     try:
         about = from_json(_About, values, place=_ABOUT)
         sealed = {name: value for name, value in values.items() if name != "seal"}
-        check(_seal(sealed) == about.seal, f"the seal of {_ABOUT} is not of its values")
+        check(seal(sealed) == about.seal, f"the seal of {_ABOUT} is not of its values")
         stored = _empty(about)
         _check_file(directory / _TABLES, about.tables)
         read_tables(directory / _TABLES, _named(stored))
@@ -154,12 +153,6 @@ def _named(stored: StoredCounts) -> Tables:
     for number, null in enumerate(stored.nulls):
         tables |= {f"null_{number}_fold_{fold}": table for fold, table in enumerate(null)}
     return tables
-
-
-def _seal(about: Mapping[str, Any]) -> str:
-    """A hash of values however their JSON is laid out."""
-    text = json.dumps(about, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _check_file(path: Path, known: str) -> None:

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import hashlib
 import io
-import json
 import os
 import re
 import stat
@@ -22,7 +21,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex
 import numpy as np
 
 from jaxpe._errors import InputError, require
-from jaxpe._json import from_json, read_json
+from jaxpe._json import from_json, read_json, seal
 from jaxpe._memory import check_bytes
 from jaxpe.data._files import held, is_text, name_of
 from jaxpe.data._records import Records
@@ -333,7 +332,7 @@ def _metadata(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
             "character; replace it"
         )
     fields |= {"documents": documents, "digest": digest.hexdigest()}
-    return fields | {"checksum": _checksum(fields)}
+    return fields | {"checksum": seal(fields)}
 
 
 def _about(directory: str) -> Any:
@@ -352,7 +351,7 @@ def _about(directory: str) -> Any:
         about = from_json(schema, fields, place=str(path))
     except InputError as error:  # of an older version, too, which wrote no digest
         raise InputError(f"{error}; {_AGAIN}") from error
-    if about.checksum != _checksum({name: fields[name] for name in fields if name != "checksum"}):
+    if about.checksum != seal({name: fields[name] for name in fields if name != "checksum"}):
         raise InputError(f"{path} is damaged (its checksum differs); {_AGAIN}")
     if not is_text(about.name):
         raise InputError(f"{path} has a name that is no text; {_AGAIN}")
@@ -371,11 +370,6 @@ def _check_tokens(about: _TokensAbout, path: Path) -> None:
     )
     if not whole:
         raise InputError(f"{path} contradicts itself; {_AGAIN}")
-
-
-def _checksum(fields: dict[str, Any]) -> str:
-    text = json.dumps(fields, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 @contextlib.contextmanager

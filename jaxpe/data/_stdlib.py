@@ -9,14 +9,13 @@ import sysconfig
 import tempfile
 import tokenize
 import warnings
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxpe._cache import cache_directory
 from jaxpe._errors import InputError
-from jaxpe._json import from_json, read_json
+from jaxpe._json import from_json, read_json, seal
 from jaxpe.data._types import Progress
 
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
@@ -27,7 +26,7 @@ class _Cache(NamedTuple):
     """What the file in the cache holds."""
 
     documents: list[str]
-    checksum: int
+    checksum: str
 
 
 def stdlib_documents(*, progress: Progress) -> list[str]:
@@ -86,12 +85,8 @@ def _read_cache(path: Path | None) -> list[str] | None:
         cached = from_json(_Cache, fields, place=str(path))
     except InputError:
         return None
-    whole = bool(cached.documents) and cached.checksum == _checksum(cached.documents)
+    whole = bool(cached.documents) and cached.checksum == seal(cached.documents)
     return cached.documents if whole else None
-
-
-def _checksum(documents: list[str]) -> int:
-    return zlib.crc32(json.dumps(documents).encode())
 
 
 def _write_cache(path: Path | None, documents: list[str]) -> None:
@@ -103,7 +98,7 @@ def _write_cache(path: Path | None, documents: list[str]) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(_Cache(documents, _checksum(documents))._asdict(), file)
+                json.dump(_Cache(documents, seal(documents))._asdict(), file)
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)

@@ -6,7 +6,6 @@ import json
 import math
 import time
 import zipfile
-import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from flax import nnx
 import jaxpe
 from jaxpe._errors import InputError
 from jaxpe._folders import write_whole, writing
-from jaxpe._json import from_json, read_json
+from jaxpe._json import from_json, read_json, seal
 from jaxpe.data import SequenceTask
 from jaxpe.extrapolation.lanes import Lanes, judge_lanes, trainer
 from jaxpe.extrapolation.models import METRICS, build, encoding_sizes
@@ -60,7 +59,7 @@ class _Kept(NamedTuple):
     """A result as JSON: an `ExtrapolationCell`, in which what is not finite is null."""
 
     stamp: str
-    checksum: int
+    checksum: str
     suite: str
     task: str
     encoding: str
@@ -91,7 +90,7 @@ def run_cell(
     trained = trained_models(suite, data, trained_as(name), folder)
     cell = _tested(suite, data, name, trained)
     fields = {"stamp": stamp} | _fields(cell)
-    write_whole(path, json.dumps(fields | {"checksum": _checksum(fields)}))
+    write_whole(path, json.dumps(fields | {"checksum": seal(fields)}))
     say(f"{task}, {name}: {trained.seconds:.0f} s")
     return cell
 
@@ -209,7 +208,7 @@ def _read_cell(
     fields = read_json(path, remedy=f"it is damaged: {remedy}")
     kept: _Kept = from_json(_Kept, fields, place=str(path))
     del fields["checksum"]
-    if _checksum(fields) != kept.checksum:
+    if seal(fields) != kept.checksum:
         raise InputError(f"{path} is damaged: {remedy}")
     _check_stamp(path, kept.stamp, stamp)
     values: dict[str, Any] = {field: getattr(kept, field) for field in ExtrapolationCell._fields}
@@ -255,10 +254,6 @@ def _check_rate(rate: float, seconds: float, suite: Suite) -> None:
 def _same(what: str, found: Any, expected: Any) -> None:
     if found != expected:
         raise ValueError(f"{what} is {found}, not {expected}")
-
-
-def _checksum(fields: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
 
 
 def _write_models(path: Path, stamp: str, trained: Trained) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from jaxpe._errors import InputError, MissingExtraError
+from jaxpe._json import seal
 from jaxpe.data import (
     Corpus,
-    _export,
     export_corpus,
     find_shards,
     load_corpus,
@@ -137,7 +137,7 @@ def change(path, **fields):
     """Other fields in metadata.json, and the checksum that goes with them."""
     about = json.loads((path / "metadata.json").read_text()) | fields
     del about["checksum"]
-    text = json.dumps(about | {"checksum": _export._checksum(about)})
+    text = json.dumps(about | {"checksum": seal(about)})
     (path / "metadata.json").write_text(text)
 
 

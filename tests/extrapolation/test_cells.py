@@ -13,6 +13,7 @@ import pytest
 from jaxpe import training
 from jaxpe._errors import InputError
 from jaxpe._folders import claimed
+from jaxpe._json import seal
 from jaxpe.data import sequence_task
 from jaxpe.extrapolation import (
     VARIANTS,
@@ -193,7 +194,7 @@ def kept(folder, cell, **changes):
     stamp = cells._stamp(SUITE, "parity", "rope", but_for=())
     fields = {"stamp": stamp} | cells._fields(cell) | changes
     path = folder / "tiny-parity-rope.json"
-    path.write_text(json.dumps(fields | {"checksum": cells._checksum(fields)}))
+    path.write_text(json.dumps(fields | {"checksum": seal(fields)}))
     return path
 
 
