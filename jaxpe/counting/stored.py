@@ -20,7 +20,6 @@ from jaxpe.counting.tables import READING_BYTES, Tables, read_tables, write_tabl
 
 _TABLES, _ABOUT = "counts.npz", "counts.json"
 _FORMAT = 2
-_CHUNK = 2**20
 _REMEDY = "pass a folder that jaxpe count wrote, or count again"
 
 
@@ -164,8 +163,5 @@ def _check_file(path: Path, known: str) -> None:
 
 
 def _hash_of_file(path: Path) -> str:
-    found = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
