@@ -46,7 +46,7 @@ notebooks: $(VENV)/.installed-test
 
 # Two processes on this machine; `unit` has it too.
 distributed-test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest tests/counting/test_processes.py
+	$(BIN)/python -m pytest tests/analysis/counts/test_processes.py
 
 # The lowest versions that pyproject.toml declares, in an environment of their own. Old packages may
 # warn of what changed since: here alone warnings are no errors.

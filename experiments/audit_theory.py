@@ -2,7 +2,7 @@
 
 Theirs: at P = 0 the kernel α_ij of Eq. (6) is a monotone function f of d_H (Definition 10), the
 forcing is compatible with it (Lemmas 12, 14, 16), so the fixed point α⁻¹b is monotone and within
-the bound (13). Ours: `jaxpe.auditing` on the standard library with a small transformer as
+the bound (13). Ours: `jaxpe.analysis.audit` on the standard library with a small transformer as
 initialised (masked words), and on SST-2 with MiniLM and a new head, the same fine-tuned, and
 BERT-mini from scratch, before and after training (`figure_5_training.py` trained both; its
 `--runs FOLDER`; skipped where there is none).
@@ -53,7 +53,7 @@ from learning import (  # pyrefly: ignore
 )
 
 import jaxpe
-from jaxpe.auditing import (
+from jaxpe.analysis.audit import (
     Subject,
     audit_subject,
     geometry_of,
@@ -62,8 +62,9 @@ from jaxpe.auditing import (
     read_subject,
     subject_of,
 )
+from jaxpe.analysis.audit.result import KernelPairs
 from jaxpe.data import LabelledTokens
-from jaxpe.report import KernelPairs, audit_json
+from jaxpe.report import audit_json
 from jaxpe.theory import Audit, monotone_fit
 from jaxpe.theory.monotone_fit import pairs
 from jaxpe.training.documents import Vocabulary, count_documents

@@ -1,4 +1,4 @@
-"""What every command writes, by two checkouts: equal to the bit, but for the seconds that they took.
+"""Outputs of every command by two checkouts: equal to the bit, but for seconds.
 
 For a change that is to leave all results alone:
 
@@ -13,7 +13,9 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 COMMANDS = {
     "encodings-overview": "encodings --form json",
@@ -52,7 +54,7 @@ def _run(checkout: Path, folder: Path, names: list[str]) -> None:
         out.mkdir(parents=True, exist_ok=True)
         started = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-c", "from jaxpe.cli import main; main()"]
+            [sys.executable, "-c", "from jaxpe.cli import main; getattr(main, 'main', main)()"]
             + [word.format(out=out / "out") for word in words.split()],
             env={**os.environ, "PYTHONPATH": str(checkout)},
             cwd=folder,
@@ -93,7 +95,7 @@ def _differences(old: Path, new: Path, path: Path) -> list[str]:
     return [f"{path}{line}" for line in _unequal(*values)]
 
 
-def _unequal(old, new, at: str = ""):
+def _unequal(old: Any, new: Any, at: str = "") -> Iterator[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new} - _OF_THE_RUN):
             if key not in old or key not in new:
@@ -101,8 +103,8 @@ def _unequal(old, new, at: str = ""):
             else:
                 yield from _unequal(old[key], new[key], f"{at}.{key}")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, pair in enumerate(zip(old, new, strict=True)):
-            yield from _unequal(*pair, f"{at}[{index}]")
+        for index, (a, b) in enumerate(zip(old, new, strict=True)):
+            yield from _unequal(a, b, f"{at}[{index}]")
     elif old != new:
         yield f"{at}: {str(old)[:60]} | {str(new)[:60]}"
 

@@ -24,8 +24,9 @@ from tests.hostile.families import FAMILIES, make_materials
 from tests.hostile.surroundings import sources, surroundings
 
 PRELOADED = (
-    "jaxpe._commands", "jaxpe._count", "jaxpe._train", "jaxpe.auditing", "jaxpe.counting",
-    "jaxpe.extrapolation", "jaxpe.training", "jaxpe.data._batches", "matplotlib.figure", "jinja2",
+    "jaxpe.cli.commands", "jaxpe.analysis.counts.job", "jaxpe.cli.train",
+    "jaxpe.analysis.audit", "jaxpe.analysis.counts", "jaxpe.analysis.extrapolation",
+    "jaxpe.training", "jaxpe.data._batches", "matplotlib.figure", "jinja2",
     "tyro", "orbax.checkpoint", "safetensors", "tokenizers", "scipy.stats",
 )  # fmt: skip
 ALL = FAMILIES | {"sources": sources, "surroundings": surroundings}

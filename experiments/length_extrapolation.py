@@ -29,12 +29,12 @@ from common import (  # pyrefly: ignore
 )
 from learning import take_options  # pyrefly: ignore
 
+from jaxpe.analysis.extrapolation import VARIANTS, Suite, extrapolate, preset, streams
+from jaxpe.analysis.extrapolation.cells import trained_models
+from jaxpe.analysis.extrapolation.models import encoding_sizes, model_of
+from jaxpe.analysis.extrapolation.result import ExtrapolationCell, mean_reciprocal_rank, summary
 from jaxpe.data import sequence_task
-from jaxpe.extrapolation import VARIANTS, Suite, extrapolate, preset, streams
-from jaxpe.extrapolation.cells import trained_models
-from jaxpe.extrapolation.models import encoding_sizes, model_of
-from jaxpe.report import ExtrapolationCell, mean_reciprocal_rank, summary
-from jaxpe.report._extrapolation_figures import lengths_figure
+from jaxpe.report.extrapolation.figures import lengths_figure
 
 PUBLISHED = {
     "sinusoidal": (0.0021, 0.0158, 0.0423),

@@ -13,7 +13,8 @@ import numpy as np
 from common import Run, main  # pyrefly: ignore
 
 import jaxpe
-from jaxpe.report import property_json, property_markdown, property_rows
+from jaxpe.analysis.properties import property_rows
+from jaxpe.report import property_json, property_markdown
 
 ABOUT = ("expressiveness", "generalisation", "extrapolation", "cost")
 QUICK = ("sinusoidal", "learned", "shaw", "alibi", "wavelet", "legendre", "rope")

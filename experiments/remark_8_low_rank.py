@@ -32,8 +32,8 @@ from common import (  # pyrefly: ignore
 import jaxpe
 from jaxpe.data import containment_groups
 from jaxpe.geometry.procrustes import procrustes
-from jaxpe.theory.proposition_6 import strain
-from jaxpe.theory.remark_8 import low_rank_descent, remark_8
+from jaxpe.theory.cirrincione2026.proposition_6_strain import strain
+from jaxpe.theory.cirrincione2026.remark_8_low_rank import low_rank_descent, remark_8
 
 DIM, RANKS, STARTS, STEPS = 128, (1, 2, 3, 7), 8, 3000
 PUBLISHED = {"sst2": (128, 64), "imdb": (256, 254)}  # n and r, at d = 768

@@ -28,7 +28,9 @@ import numpy as np
 from common import BLUE, ORANGE, Run, main, new_figure, save_figure  # pyrefly: ignore
 
 import jaxpe
-from jaxpe.counting import read_counts
+from jaxpe.analysis.corpus.job import analyse, analyse_counts
+from jaxpe.analysis.corpus.result import Analysis
+from jaxpe.analysis.counts import read_counts
 from jaxpe.data import (
     containment_groups,
     find_shards,
@@ -36,13 +38,12 @@ from jaxpe.data import (
     load_tokens,
     open_tokenizer,
 )
-from jaxpe.report import Analysis, analyse, analyse_counts
 
 WORDS, SHARDS, CHUNK = 5000, 16, 100_000
 SYLLABLES = ("ka", "to", "mi", "re", "su", "lo", "ne", "pa", "di", "vo", "be", "chi", "gro", "sti")
 BYTES = ("--tokenizer", "bytes", "--length", "48", "--folds", "4", "--seed", "7")
 NULLS = (*BYTES, "--nulls", "2")
-COUNT = (sys.executable, "-c", "from jaxpe.cli import main; main()", "count")
+COUNT = (sys.executable, "-c", "from jaxpe.cli.main import main; main()", "count")
 # Linux hands the peak of a process on to what it starts, so a small process starts this one.
 MEASURE = """
 import json, os, sys, time

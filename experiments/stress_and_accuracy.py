@@ -48,7 +48,7 @@ from learning import (  # pyrefly: ignore
 )
 
 import jaxpe
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import LabelledTokens, hold_out, load_labelled
 from jaxpe.nn import Classifier, Encoder, TransformerConfig, functional
 from jaxpe.training import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jaxpe import cli
+from jaxpe.cli import main as cli
 from tests.hostile.families import make_films
 
 

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import jaxpe
-from jaxpe.counting import read_counts
+from jaxpe.analysis.counts import read_counts
 from jaxpe.training import load_run
 
 ROOT = Path(__file__).parents[1]

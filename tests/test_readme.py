@@ -11,8 +11,8 @@ import pytest
 from flax import nnx
 
 import jaxpe
-import jaxpe.counting
-import jaxpe.extrapolation
+import jaxpe.analysis.counts
+import jaxpe.analysis.extrapolation
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -50,15 +50,15 @@ def test_the_commands_named_exist():
     makefile = (ROOT / "Makefile").read_text()
     for command in re.findall(r"^make ([\w-]+)", README, re.MULTILINE):
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
-    from jaxpe import _commands
+    from jaxpe.cli import commands
 
-    commands = "report|count|merge|export|encodings|train|audit|spectral|extrapolate"
-    for command in set(re.findall(rf"`?jaxpe ({commands})", README)):
-        assert callable(getattr(_commands, command))
+    named = "report|count|merge|export|encodings|train|audit|spectral|extrapolate"
+    for command in set(re.findall(rf"`?jaxpe ({named})", README)):
+        assert callable(getattr(commands, command))
     for option in set(
         re.findall(r"--([a-z-]+)", re.findall(r"^jaxpe report sst2.*$", README, re.M)[0])
     ):
-        assert option.replace("-", "_") in _commands.report.__annotations__
+        assert option.replace("-", "_") in commands.report.__annotations__
 
 
 def test_versions_agree():
@@ -75,9 +75,9 @@ def test_every_public_name_is_documented_with_an_example():
             jaxpe.nn,
             jaxpe.training,
             jaxpe.data,
-            jaxpe.counting,
+            jaxpe.analysis.counts,
             jaxpe.spectral,
-            jaxpe.extrapolation,
+            jaxpe.analysis.extrapolation,
         )
         for name, value in vars(room).items()
         if callable(value)

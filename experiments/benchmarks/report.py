@@ -15,8 +15,9 @@ from pathlib import Path
 
 import jax
 
+from jaxpe.analysis.corpus.job import analyse
 from jaxpe.data import load_tokens
-from jaxpe.report import analyse, write_report
+from jaxpe.report import write_report
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_report.json"
 LENGTHS = {"sst2": 64, "imdb": 256}

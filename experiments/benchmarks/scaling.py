@@ -29,8 +29,8 @@ from jax import Array
 from jax.sharding import AxisType, Mesh
 
 import jaxpe
-from jaxpe.counting import count_mesh, count_settings, count_shards
-from jaxpe.counting.state import batch_adder, zero_state
+from jaxpe.analysis.counts import count_mesh, count_settings, count_shards
+from jaxpe.analysis.counts.state import batch_adder, zero_state
 from jaxpe.data import find_shards, load_tokens, open_tokenizer
 from jaxpe.data._types import TokenBatch
 

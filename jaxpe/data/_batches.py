@@ -10,7 +10,7 @@ import grain
 import numpy as np
 from jax.profiler import TraceAnnotation
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data._files import Content
 from jaxpe.data._shards import Shard, content_hash
 from jaxpe.data._tokenize import Tokenizer

@@ -20,9 +20,9 @@ from typing import Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from jaxpe._errors import InputError, require
-from jaxpe._json import from_json, read_json, seal
-from jaxpe._memory import check_bytes
+from jaxpe._core.errors import InputError, require
+from jaxpe._core.json_values import from_json, read_json, seal
+from jaxpe._core.memory import check_bytes
 from jaxpe.data._files import held, is_text, name_of
 from jaxpe.data._records import Records
 from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus, no_progress

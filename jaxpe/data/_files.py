@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from jaxpe._errors import InputError
-from jaxpe._json import parse_json
-from jaxpe._memory import check_bytes
+from jaxpe._core.errors import InputError
+from jaxpe._core.json_values import parse_json
+from jaxpe._core.memory import check_bytes
 from jaxpe.data._types import Progress, no_progress
 
 STANDARD_INPUT = "-"

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Int
 
-from jaxpe._memory import check_bytes
+from jaxpe._core.memory import check_bytes
 
 # Documents longer than this are taken as whole texts: a copy of one inside another is rare, and
 # looking for it costs the most.

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe._errors import InputError
-from jaxpe._memory import check_bytes
+from jaxpe._core.errors import InputError
+from jaxpe._core.memory import check_bytes
 from jaxpe.data._files import open_regular
 from jaxpe.data._types import TokenCorpus
 

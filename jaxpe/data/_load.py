@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import _export
 from jaxpe.data._files import (
     ENDINGS,

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxpe._errors import InputError, require
+from jaxpe._core.errors import InputError, require
 from jaxpe.data._files import Row, read_rows
 from jaxpe.data._types import Progress, Source
 
@@ -137,7 +137,7 @@ def check_data_dir(data_dir: Source | None, source: Source) -> None:
 
     >>> check_data_dir("data", "stdlib")
     Traceback (most recent call last):
-    jaxpe._errors.InputError: --data-dir is for sst2 and imdb, and the source is stdlib; ...
+    jaxpe.InputError: --data-dir is for sst2 and imdb, and the source is stdlib; ...
     """
     if data_dir is not None and source not in NAMED:
         names = " and ".join(NAMED)

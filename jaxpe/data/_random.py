@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxpe._options import check_seed
+from jaxpe._core.options import check_seed
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -13,7 +13,7 @@ def generator(seed: int) -> np.random.Generator:
 
     >>> generator(-1)
     Traceback (most recent call last):
-    jaxpe._errors.InputError: seed is -1; pass at least 0
+    jaxpe.InputError: seed is -1; pass at least 0
     """
     check_seed("seed", seed)
     return np.random.default_rng(seed)

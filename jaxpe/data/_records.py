@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, SupportsIndex
 
-from jaxpe._errors import InputError, require
-from jaxpe._memory import check_bytes
+from jaxpe._core.errors import InputError, require
+from jaxpe._core.memory import check_bytes
 from jaxpe.data._files import LARGEST_TEXT, open_regular
 
 # Riegeli's format: chunks, which a header in front of each block interrupts. The header of a chunk

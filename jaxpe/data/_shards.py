@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import _export
 from jaxpe.data._files import (
     ENDINGS,

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxpe._cache import cache_directory
-from jaxpe._errors import InputError
-from jaxpe._json import from_json, read_json, seal
+from jaxpe._core.cache import cache_directory
+from jaxpe._core.errors import InputError
+from jaxpe._core.json_values import from_json, read_json, seal
 from jaxpe.data._types import Progress
 
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Int32
 
-from jaxpe._errors import InputError, require
-from jaxpe._json import read_small
+from jaxpe._core.errors import InputError, require
+from jaxpe._core.json_values import read_small
 from jaxpe.data._files import decoded, is_text, quoted
 from jaxpe.data._ids import DEFAULT_LENGTH, LARGEST_VOCABULARY, check_length, check_table
 from jaxpe.data._types import Corpus, Progress, Source, TokenCorpus, no_progress

@@ -17,10 +17,10 @@ import numpy as np
 from jax import Array
 from jaxtyping import Int32
 
-from jaxpe._errors import InputError, nearest
-from jaxpe._memory import check_bytes
-from jaxpe._options import LARGEST_SIZE, check_range
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.errors import InputError, nearest
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.options import LARGEST_SIZE, check_range
 from jaxpe.data._ids import LARGEST_VOCABULARY
 
 PADDING, BOS, SEP, EOS, FIRST_WORD = range(5)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int32
 
-from jaxpe._errors import InputError
-from jaxpe._memory import check_bytes
-from jaxpe._options import LARGEST_SIZE, check_range
+from jaxpe._core.errors import InputError
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.options import LARGEST_SIZE, check_range
 from jaxpe.data._random import generator
 
 _MOST_SEPARATION = 50  # beyond it exp(separation · N(0, 1)) overflows

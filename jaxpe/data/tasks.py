@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int32
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data._random import generator
 
 PADDING = 0  # words are 1, 2, ...

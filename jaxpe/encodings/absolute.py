@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings._phases import phases
 from jaxpe.encodings._tables import check_tables, take
 from jaxpe.encodings.base import (

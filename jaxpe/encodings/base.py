@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.geometry.distances import floating
 
 Params = Any

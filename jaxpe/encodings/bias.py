@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float, Int
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings._tables import check_tables, take
 from jaxpe.encodings.absolute import Positions
 from jaxpe.encodings.base import (

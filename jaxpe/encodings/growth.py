@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jaxpe._jaxprs import inner_jaxprs
+from jaxpe._core.jaxprs import inner_jaxprs
 from jaxpe.encodings._hooks import hooks_program, line_of_positions
 from jaxpe.encodings.catalogue import CatalogueEntry, EncodingSizes
 

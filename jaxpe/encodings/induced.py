@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.encodings.base import Encoding, Params, from_middle
 from jaxpe.geometry.distances import Distances, as_present, euclidean_distances, safe_sqrt
 

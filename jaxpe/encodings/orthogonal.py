@@ -13,9 +13,9 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
-from jaxpe._compiled import compiled
-from jaxpe._errors import require
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe._core.errors import require
 from jaxpe.encodings._phases import phases
 from jaxpe.encodings._tables import take
 from jaxpe.encodings.absolute import Mode, Positions, from_vectors

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Int32, Integer
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.geometry.counts import PositionCounts
 
 

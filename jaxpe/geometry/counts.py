@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Int, Integer, UInt32
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 
 _INT32_MAX = 2**31 - 1
 

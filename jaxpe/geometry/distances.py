@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.sparse import SparseCounts, fold_tables, root_frequencies
 

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.geometry.counts import PositionCounts
 
 EmptyPolicy = Literal["drop", "uniform", "zero", "error"]

@@ -9,7 +9,7 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._compiled import compiled
+from jaxpe._core.compiled import compiled
 
 # Columns of a block: few, so that a product goes a long way; enough for a matrix product to be
 # worth its name. On two cores 16 columns ran at four fifths of the speed of 64.

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Integer, Real
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.geometry.distances import centre_rows, inner_products
 from jaxpe.geometry.gauge import gauged_coordinates, noise
 from jaxpe.geometry.krylov import (

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, PyTree, Real
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances import Distances, as_distances, as_present, euclidean_distances
 from jaxpe.geometry.pairs import DENSE, rows_by_differences
 from jaxpe.geometry.points import PointCloud, as_points

@@ -17,8 +17,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Integer, PyTree
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.compiled import compiled
 from jaxpe.geometry.counts import (
     PositionCounts,
     content_labels,

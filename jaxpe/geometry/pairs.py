@@ -9,8 +9,8 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float, Int, Integer, PyTree, Real
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances import (
     centre_rows,
     distances_from_products,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.distances import as_present, hellinger_roots, matrix
 from jaxpe.geometry.distributions import PositionalDistributions
 

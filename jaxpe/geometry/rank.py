@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.distances import Distances, as_present, centre_rows, matrix
 from jaxpe.geometry.mds import classical_mds
 from jaxpe.geometry.stress import Encoded

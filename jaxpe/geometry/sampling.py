@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, PyTree
 
-from jaxpe._compiled import compiled
+from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances import Distances, safe_sqrt
 from jaxpe.geometry.points import PointCloud
 

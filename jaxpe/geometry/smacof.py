@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances import (
     Distances,
     as_distances,

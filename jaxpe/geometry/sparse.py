@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, Integer
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.geometry.counts import PositionCounts, scatter_add, sum_counts
 
 _INT32_MAX = 2**31 - 1

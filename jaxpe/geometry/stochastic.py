@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Real
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances import Distances, as_distances, centre_rows, safe_sqrt
 from jaxpe.geometry.points import PointCloud, as_points
 from jaxpe.geometry.sampling import distances_at, draw_in_parts, draw_positions, width_of

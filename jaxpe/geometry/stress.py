@@ -15,7 +15,7 @@ from jax import Array
 from jax.sharding import Mesh
 from jaxtyping import Bool, Float, PyTree, Real
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import (
     Distances,

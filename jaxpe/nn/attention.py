@@ -14,7 +14,7 @@ from flax import nnx
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int32
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings import (
     Encoding,
     attention_logits,

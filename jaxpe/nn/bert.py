@@ -14,8 +14,8 @@ from flax import nnx
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._errors import InputError
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, chain, identity, learned, t5
 from jaxpe.nn import huggingface
 from jaxpe.nn.attention import encoding_parameters
@@ -228,7 +228,7 @@ class Bert(nnx.Module):
 
         >>> jaxpe.nn.bert.Bert.load("nowhere")
         Traceback (most recent call last):
-        jaxpe._errors.InputError: nowhere is not a directory: pass one with config.json and ...
+        jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
         """
 
         def make(encoder: BertEncoder, tensors: Tensors) -> Bert:
@@ -275,7 +275,7 @@ def load_masked_lm(
 
     >>> jaxpe.nn.load_masked_lm("nowhere")
     Traceback (most recent call last):
-    jaxpe._errors.InputError: nowhere is not a directory: pass one with config.json and ...
+    jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
     """
 
     def make(encoder: BertEncoder, tensors: Tensors) -> MaskedLM:
@@ -298,7 +298,7 @@ def load_classifier(
 
     >>> jaxpe.nn.load_classifier("nowhere")
     Traceback (most recent call last):
-    jaxpe._errors.InputError: nowhere is not a directory: pass one with config.json and ...
+    jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
     """
 
     def make(encoder: BertEncoder, tensors: Tensors) -> Classifier:

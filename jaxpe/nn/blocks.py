@@ -6,7 +6,7 @@ from flax import nnx
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings import Encoding, identity
 from jaxpe.nn.attention import Attended, Context, Gates, LayerCache, make_attention
 from jaxpe.nn.config import TransformerConfig

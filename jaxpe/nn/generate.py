@@ -10,7 +10,7 @@ from flax import nnx
 from jax import Array, lax
 from jaxtyping import Bool, Int, Int32
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.nn.heads import CausalLM
 from jaxpe.nn.masks import checked_valid, padded_positions
 from jaxpe.nn.transformer import Cache

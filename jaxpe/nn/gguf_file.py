@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxpe._errors import InputError, require
+from jaxpe._core.errors import InputError, require
 
 _VERSIONS = (2, 3)
 _LARGEST_HEADER = 2**26  # bytes; a vocabulary of 260,000 tokens takes a quarter of it
@@ -58,7 +58,7 @@ def read_gguf(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, G
 
     >>> read_gguf("nowhere.gguf")
     Traceback (most recent call last):
-    jaxpe._errors.InputError: nowhere.gguf is not a regular file; pass the path of a .gguf
+    jaxpe.InputError: nowhere.gguf is not a regular file; pass the path of a .gguf
     """
     require("gguf", extra="gguf")
     if not os.path.isfile(path):

@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jaxtyping import Float, Int
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.nn.layers import activation, dense, dropout, norm, read_out
 from jaxpe.nn.masks import checked_valid

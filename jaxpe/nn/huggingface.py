@@ -22,10 +22,10 @@ import numpy as np
 from flax import nnx
 from jax.tree_util import GetAttrKey, keystr
 
-from jaxpe._errors import InputError, require
-from jaxpe._folders import write_whole, writing
-from jaxpe._json import from_json, read_json
-from jaxpe._memory import check_bytes, device_bytes
+from jaxpe._core.errors import InputError, require
+from jaxpe._core.folders import write_whole, writing
+from jaxpe._core.json_values import from_json, read_json
+from jaxpe._core.memory import check_bytes, device_bytes
 from jaxpe.nn.config import Activation, TransformerConfig
 
 Fields = dict[str, Any]

@@ -12,9 +12,9 @@ from flax import nnx
 from jax import Array, lax
 from jaxtyping import Float
 
-from jaxpe._compiled import compiled
-from jaxpe._jaxprs import used_arguments
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.compiled import compiled
+from jaxpe._core.jaxprs import used_arguments
 from jaxpe.encodings.base import compute_dtype, repeat_heads
 from jaxpe.nn.attention import Bound, Context, MultiHeadAttention, _both
 from jaxpe.nn.blocks import Block, FeedForward

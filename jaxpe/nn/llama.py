@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxpe._errors import InputError
-from jaxpe._json import from_json
+from jaxpe._core.errors import InputError
+from jaxpe._core.json_values import from_json
 from jaxpe.encodings import Encoding, convert_rotary_layout, rope_frequencies, rope_from_hf
 from jaxpe.encodings.rope_scaling import partial_rotary_factor, scaling_from_hf
 from jaxpe.nn import huggingface
@@ -164,7 +164,7 @@ def load_llama(
 
     >>> jaxpe.nn.load_llama("nowhere")
     Traceback (most recent call last):
-    jaxpe._errors.InputError: nowhere is not there: pass a .gguf file, a folder with one, or ...
+    jaxpe.InputError: nowhere is not there: pass a .gguf file, a folder with one, or ...
     """
     path = Path(path)
     options = {"dtype": dtype, "param_dtype": param_dtype, "attention": attention}

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Int, Int32
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import as_mask
 
 

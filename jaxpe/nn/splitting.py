@@ -15,8 +15,8 @@ from flax import nnx
 from jax import Array, lax
 from jaxtyping import Float, Int
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.encodings import Encoding, chain
 from jaxpe.encodings.base import Params, compute_dtype, repeat_heads, with_axes
 from jaxpe.nn.attention import LatentAttention, MultiHeadAttention

@@ -10,8 +10,8 @@ from flax import nnx
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Int32
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.compiled import compiled
 from jaxpe.encodings import Encoding, identity
 from jaxpe.encodings.base import as_positions
 from jaxpe.nn.attention import Bound, Context, Gates, LayerCache, encoding_parameters

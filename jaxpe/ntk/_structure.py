@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
-from jaxpe._jaxprs import inner_jaxprs
+from jaxpe._core.jaxprs import inner_jaxprs
 from jaxpe.ntk._checks import Apply, Inputs, Params
 
 # A weight is still the same numbers after these, so inner products of its Jacobians are too; after

@@ -10,8 +10,8 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float
 
-from jaxpe._compiled import compiled
-from jaxpe._types import is_traced
+from jaxpe._core.arrays import is_traced
+from jaxpe._core.compiled import compiled
 from jaxpe.ntk import _blocks
 from jaxpe.ntk._checks import (
     Apply,

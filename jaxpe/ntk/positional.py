@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float, Shaped
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.ntk.examples import expectation
 
 Model = Callable[[Array, Any], Array]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
-from jaxpe._compiled import compiled
+from jaxpe._core.compiled import compiled
 from jaxpe.ntk._checks import (
     Apply,
     Inputs,

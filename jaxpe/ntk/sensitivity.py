@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxpe._types import is_traced
+from jaxpe._core.arrays import is_traced
 from jaxpe.ntk._checks import Apply, Inputs, Params, check_floating, output_of
 
 

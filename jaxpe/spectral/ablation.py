@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int32
 
-from jaxpe._compiled import compiled
-from jaxpe._jaxprs import used_arguments
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe._core.jaxprs import used_arguments
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
 from jaxpe.geometry.counts import add_counts
 from jaxpe.geometry.distances import floating

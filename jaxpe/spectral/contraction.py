@@ -32,7 +32,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Inexact, Num
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import broadcast_mask
 from jaxpe.geometry.rank import effective_number
 from jaxpe.spectral.toeplitz import (

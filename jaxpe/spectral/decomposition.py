@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Complex, Float, Int, Real
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings._phases import phases as phases_of
 from jaxpe.encodings.attention import Keys, Queries
 from jaxpe.encodings.base import (

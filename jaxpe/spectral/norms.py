@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances import safe_sqrt
 from jaxpe.spectral.toeplitz import inexact
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import as_positions, broadcast_mask, compute_dtype, with_axes
 
 Weights = Float[ArrayLike, "... heads n_q n_k"]

@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Complex, Float, Inexact, Num, Real
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
 from jaxpe.geometry.distances import floating
 from jaxpe.geometry.toeplitz import class_means, diagonal_labels

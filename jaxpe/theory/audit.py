@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
 
 Status = Literal[
     "holds", "holds with sharper constant", "false as stated", "hypothesis unsatisfiable"

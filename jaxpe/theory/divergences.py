@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances import floating, pair_mask, safe_sqrt
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float
 
-from jaxpe._compiled import compiled
-from jaxpe._types import ArrayLike
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances import floating
 from jaxpe.geometry.distributions import as_distributions
 from jaxpe.ntk.examples import expectation

@@ -1,6 +1,6 @@
 """Training: losses, one step, batches, checkpoints and the loop, for any pytree of parameters."""
 
-from jaxpe._checkpoints import Checkpoints as Checkpoints
+from jaxpe._core.checkpoints import Checkpoints as Checkpoints
 from jaxpe.training.batches import batches as batches
 from jaxpe.training.batches import in_order as in_order
 from jaxpe.training.config import ModelConfig as ModelConfig

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, chain
 from jaxpe.encodings.absolute import information_optimal
 from jaxpe.encodings.catalogue import EncodingSizes

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxpe._errors import require
+from jaxpe._core.errors import require
 
 Batch = dict[str, np.ndarray]
 

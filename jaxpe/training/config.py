@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxpe._errors import InputError, nearest
-from jaxpe._folders import write_whole
-from jaxpe._json import from_json, read_json
-from jaxpe._options import LARGEST_SIZE, MOST_STEPS, check_range, check_seed
+from jaxpe._core.errors import InputError, nearest
+from jaxpe._core.folders import write_whole
+from jaxpe._core.json_values import from_json, read_json
+from jaxpe._core.options import LARGEST_SIZE, MOST_STEPS, check_range, check_seed
 from jaxpe.data._files import STANDARD_INPUT
 from jaxpe.data._named import check_data_dir
 from jaxpe.data._tokenize import vocabulary_occurs
@@ -154,7 +154,7 @@ def check_config(config: TrainConfig) -> None:
 
     >>> check_config(TrainConfig(encoding="rop"))
     Traceback (most recent call last):
-    jaxpe._errors.InputError: --encoding: no encoding 'rop'; did you mean 'rope'? ...
+    jaxpe.InputError: --encoding: no encoding 'rop'; did you mean 'rope'? ...
     """
     encoding_entries(config)
     _check_numbers(config)
@@ -204,7 +204,7 @@ def load_config(directory: str | Path) -> TrainConfig:
 
     >>> load_config("nowhere")
     Traceback (most recent call last):
-    jaxpe._errors.InputError: nowhere holds no run to resume: there is no config.json; ...
+    jaxpe.InputError: nowhere holds no run to resume: there is no config.json; ...
     """
     path = Path(directory) / _FILE
     if not path.is_file():

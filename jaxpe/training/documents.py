@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import (
     LabelledTokens,
     Progress,

@@ -10,9 +10,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from jaxpe._errors import InputError, require
-from jaxpe._folders import write_whole
-from jaxpe._json import parse_json, read_small
+from jaxpe._core.errors import InputError, require
+from jaxpe._core.folders import write_whole
+from jaxpe._core.json_values import parse_json, read_small
 
 _LARGEST_FILE = 2**34  # bytes; a hundred million steps take less
 

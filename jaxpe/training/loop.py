@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxpe._checkpoints import Checkpoints
-from jaxpe._errors import InputError
+from jaxpe._core.checkpoints import Checkpoints
+from jaxpe._core.errors import InputError
 from jaxpe.training.log import Log, Record, plain, progress_bar
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 

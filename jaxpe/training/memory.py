@@ -1,6 +1,6 @@
 """Will it fit? Asked before documents are read, and again once it is known how many words are."""
 
-from jaxpe._memory import check_bytes, device_bytes
+from jaxpe._core.memory import check_bytes, device_bytes
 from jaxpe.training.config import TrainConfig
 
 _FLOAT = 4
@@ -28,7 +28,7 @@ def check_memory(
     >>> from jaxpe.training import ModelConfig
     >>> check_memory(TrainConfig(model=ModelConfig(dim=10**9)))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    jaxpe._errors.InputError: a model of --model.dim 1000000000, ... needs ...; pass ...
+    jaxpe.InputError: a model of --model.dim 1000000000, ... needs ...; pass ...
     """
     limit = device_bytes() if limit is None else limit
     model = config.model

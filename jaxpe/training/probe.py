@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._types import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings.base import Encoding, Params, compute_dtype
 from jaxpe.encodings.induced import encoding_distances
 from jaxpe.geometry.counts import PositionCounts

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import AxisType, Mesh
 
-from jaxpe._checkpoints import Checkpoints
-from jaxpe._errors import InputError
-from jaxpe._folders import claimed, write_whole
-from jaxpe._json import from_json, read_json
+from jaxpe._core.checkpoints import Checkpoints
+from jaxpe._core.errors import InputError
+from jaxpe._core.folders import claimed, write_whole
+from jaxpe._core.json_values import from_json, read_json
 from jaxpe.data import Progress
 from jaxpe.nn import functional, parameter_count, save_huggingface
 from jaxpe.training.assemble import (
@@ -162,7 +162,7 @@ def load_run(directory: str | Path) -> LoadedRun:
 
     >>> load_run("nowhere")
     Traceback (most recent call last):
-    jaxpe._errors.InputError: nowhere holds no run to resume: there is no config.json; ...
+    jaxpe.InputError: nowhere holds no run to resume: there is no config.json; ...
     """
     config = load_config(directory)
     vocabulary, documents = _read_vocabulary(config.out)

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import Corpus, find_shards, open_tokenizer, tokenize, vocabulary_of
 from jaxpe.data._batches import Reading, empty_batch, token_batches
 

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from jaxpe._errors import InputError, MissingExtraError
-from jaxpe._json import seal
+from jaxpe._core.errors import InputError, MissingExtraError
+from jaxpe._core.json_values import seal
 from jaxpe.data import (
     Corpus,
     export_corpus,

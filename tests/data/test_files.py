@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from jaxpe import _memory
-from jaxpe._errors import InputError
+from jaxpe._core import memory
+from jaxpe._core.errors import InputError
 from jaxpe.data import _files, find_shards, load_corpus
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫"]
@@ -171,9 +171,9 @@ def test_documents_that_outgrow_memory_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "x.txt"
     path.write_text("a line\n" * 1000)
     monkeypatch.setattr(_files, "_STEP", 10_000)
-    monkeypatch.setattr(_memory, "available_bytes", lambda: 300_000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 300_000)
     assert len(load_corpus(path).documents) == 1000
-    monkeypatch.setattr(_memory, "available_bytes", lambda: 200_000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 200_000)
     fails(path, r"x\.txt, of which .* are read, needs .* of memory.*jaxpe count")
 
 

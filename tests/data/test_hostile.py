@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import (
     Corpus,
     export_corpus,

@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from jaxpe import _memory
-from jaxpe._errors import InputError
+from jaxpe._core import memory
+from jaxpe._core.errors import InputError
 from jaxpe.data import load_tokens, three_regimes, tokens_from_ids
 
 
@@ -148,10 +148,10 @@ def test_npy_that_is_no_regular_file(tmp_path):
 
 def test_memory_is_looked_at_before_it_is_asked_for(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.ones((100, 100), np.int8))
-    monkeypatch.setattr(_memory, "available_bytes", lambda: 200_000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 200_000)
     assert load_tokens(tmp_path / "x.npy").ids.shape == (100, 100)
     with pytest.raises(InputError, match="length 1,000,000,000 of 100 documents needs 1,000"):
         load_tokens(tmp_path / "x.npy", length=10**9)
-    monkeypatch.setattr(_memory, "available_bytes", lambda: 19_999)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 19_999)
     with pytest.raises(InputError, match=r"x\.npy needs"):
         load_tokens(tmp_path / "x.npy")

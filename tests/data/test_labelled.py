@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from jaxpe import _memory
-from jaxpe._errors import InputError
+from jaxpe._core import memory
+from jaxpe._core.errors import InputError
 from jaxpe.data import (
     LabelledTokens,
     hold_out,
@@ -317,7 +317,7 @@ def test_a_phrase_stays_with_the_document_it_was_cut_from(tmp_path):
 
 
 def test_groups_that_do_not_fit_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(_memory, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
     with pytest.raises(InputError, match="grouping 4 documents of length 8 needs"):
         hold_out(numbered(np.arange(32).reshape(4, 8)))
 

@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import Corpus, _named, _stdlib, load_corpus
 
 

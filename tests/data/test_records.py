@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from jaxpe import _memory
-from jaxpe._errors import InputError
+from jaxpe._core import memory
+from jaxpe._core.errors import InputError
 from jaxpe.data import _records, find_shards
 from jaxpe.data._records import Records
 from jaxpe.data._shards import content_hash
@@ -53,7 +53,7 @@ def test_the_headers_of_the_chunks_are_found(tmp_path, kind, options):
 def test_a_chunk_larger_than_memory_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     path = write(tmp_path / "x.array_record", [bytes(2**22)])
     assert os.path.getsize(path) < 2**18
-    monkeypatch.setattr(_memory, "available_bytes", lambda: 2**23)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2**23)
     with pytest.raises(InputError, match=r"x\.array_record, of which a chunk has 4,194,304 bytes"):
         list(find_shards([path])[0].documents())
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import sequences
 from jaxpe.data.sequences import SEQUENCE_TASKS, SequenceTask, sequence_task
 from tests.compilation import counted

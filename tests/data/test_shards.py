@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import Corpus, export_corpus, find_shards
 from jaxpe.data._shards import content_hash
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxpe import _memory
-from jaxpe._errors import InputError
+from jaxpe._core import memory
+from jaxpe._core.errors import InputError
 from jaxpe.data import three_regimes, zipf_drift, zipf_stationary
 
 
@@ -108,6 +108,6 @@ def test_bad_parameters():
 
 
 def test_what_does_not_fit_memory_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr(_memory, "available_bytes", lambda: 10**9)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10**9)
     with pytest.raises(InputError, match=r"2,000,000,000 documents of length 48 .* needs"):
         zipf_stationary(documents=2 * 10**9)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import Examples, count_triggers, relative_distance
 
 SMALL = {"rows": 4000, "vocab_size": 60, "left": 4, "between": 20, "right": 4, "length": 30}

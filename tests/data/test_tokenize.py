@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import (
     Corpus,
     _tokenize,

@@ -341,7 +341,7 @@ def test_readme_shows_what_is_computed():
 def printed_table():
     """Costs are those of the code that a user's compiler makes, whatever flags are set here."""
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    command = [sys.executable, "-c", "from jaxpe.cli import main; main()", "encodings"]
+    command = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "encodings"]
     done = subprocess.run(
         [*command, "--form", "markdown"],
         capture_output=True,

@@ -24,7 +24,7 @@ from jaxpe import (
     wavelet,
     wavelet_vectors,
 )
-from jaxpe._errors import MissingExtraError
+from jaxpe._core.errors import MissingExtraError
 from jaxpe.encodings import orthogonal
 
 PEER = np.load(Path(__file__).parents[1] / "parity" / "orthogonal.npz")

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 
 Verdict = Literal["answered", "right", "slow", "wrong"]
 _WRONG_RESULT = 99  # exit status of a result that is not right
@@ -65,7 +65,7 @@ class _Running(NamedTuple):
 
 def command(*words: object) -> None:
     """`jaxpe ...`, as typed; ends as the command ends."""
-    from jaxpe import cli
+    from jaxpe.cli import main as cli
 
     sys.argv = ["jaxpe", *map(str, words)]
     cli.main()

@@ -92,9 +92,9 @@ def _numbers_of(name: str) -> list[str]:
         sizes = typing.get_type_hints(hints["model"])
         hints |= {f"model.{field}": kind for field, kind in sizes.items()}
     else:
-        from jaxpe import _commands
+        from jaxpe.cli import commands
 
-        hints = typing.get_type_hints(getattr(_commands, name))
+        hints = typing.get_type_hints(getattr(commands, name))
     numbers = [field for field, kind in hints.items() if {int, float} & _parts(kind)]
     return [f"--{field.replace('_', '-')}" for field in numbers]
 
@@ -209,7 +209,7 @@ def counted(materials: Materials, *, seed: int, number: int) -> Attempts:
 
 
 def _read_counts(whole: Path, folder: Path) -> None:
-    from jaxpe import counting
+    from jaxpe.analysis import counts as counting
 
     ours, theirs = counting.read_counts(folder), counting.read_counts(whole)
     np.testing.assert_array_equal(ours.table, theirs.table)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tests.counting.test_kills import killed_count
+from tests.analysis.counts.test_kills import killed_count
 from tests.hostile.families import QUICK, SMALL_MODEL, make_films
 from tests.kills import KillTest, killed_and_resumed
 

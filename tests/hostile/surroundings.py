@@ -152,7 +152,7 @@ def _data_nowhere(work: Path) -> None:
 
 
 def _locked(work: Path) -> None:
-    from jaxpe._folders import claimed
+    from jaxpe._core.folders import claimed
 
     lock = claimed(work / "out")
     lock.__enter__()

@@ -7,7 +7,7 @@ from pathlib import Path
 # Attempts are forked, which a process with threads of JAX should not be.
 SCRIPT = """
 import os, signal, sys, time
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from tests.hostile.attempts import Attempt, outcome
 
 def refuse(work):

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.nn import load_llama
 from jaxpe.nn.bert import Bert, MPNet, load_classifier, load_masked_lm
 from tests.nn.stored import METADATA, PARITY, converted, tensors

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import safetensors
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.nn import TransformerConfig, load_llama, save_huggingface
 from jaxpe.nn.bert import Bert, MPNet, load_classifier, load_masked_lm
 from jaxpe.nn.gguf_file import read_gguf
@@ -327,7 +327,7 @@ def test_tensors_that_are_not_used_may_be_anything(bert):
 def test_a_model_that_memory_does_not_hold(tiny, monkeypatch):
     directory, load = tiny
     load(directory)
-    monkeypatch.setattr("jaxpe._memory.available_bytes", lambda: 10_000)
+    monkeypatch.setattr("jaxpe._core.memory.available_bytes", lambda: 10_000)
     refused(load, directory, r"needs 0\.0 GB of memory .* take a smaller model")
 
 

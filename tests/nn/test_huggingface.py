@@ -14,7 +14,7 @@ import safetensors.numpy
 from flax import nnx
 
 import jaxpe
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.nn import Classifier, Encoder, MaskedLM, TransformerConfig
 from jaxpe.nn.bert import (
     Bert,

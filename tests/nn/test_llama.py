@@ -15,7 +15,7 @@ from flax import nnx
 
 import jaxpe
 from experiments.fetch_models import gguf_metadata, tokenizer_json
-from jaxpe._errors import InputError, MissingExtraError
+from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe.nn import generate, load_llama
 from tests.nn.stored import HEAD_DIM, PARITY, change, converted, tensors, write, write_gguf
 from tests.parity.make_llama import CASES, IDS, REAL, SHOWN, TEXTS

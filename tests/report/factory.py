@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxpe import CATALOGUE
-from jaxpe.report import Analysis, EncodingScore, Interval
+from jaxpe.analysis.corpus.result import Analysis, EncodingScore, Interval
 
 N = 48
 # The report's rows: the fitted ones, then those of the catalogue that have vectors for text.

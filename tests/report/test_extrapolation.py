@@ -10,23 +10,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxpe._errors import InputError
-from jaxpe.extrapolation import Suite
-from jaxpe.report import (
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.extrapolation import Suite
+from jaxpe.analysis.extrapolation.result import (
+    LOWER_IS_BETTER,
     ExtrapolationCell,
     ExtrapolationReport,
-    _extrapolation,
-    extrapolation_json,
-    extrapolation_table,
     mean_reciprocal_rank,
     reciprocal_ranks,
     summary,
-    write_extrapolation,
 )
-from jaxpe.report import _extrapolation_figures as drawn
-from jaxpe.report import _extrapolation_words as words
-from jaxpe.report._extrapolation_report import LOWER_IS_BETTER
-from jaxpe.report._figures import render
+from jaxpe.report import extrapolation_json, extrapolation_table, write_extrapolation
+from jaxpe.report.extrapolation import figures as drawn
+from jaxpe.report.extrapolation import page, words
+from jaxpe.report.style import render
 
 NUMBERS = Suite(
     name="sums",
@@ -383,7 +380,7 @@ def test_encodings_look_different_and_many_are_left_out():
 
 
 def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
-    monkeypatch.setattr(_extrapolation, "render_extrapolation", lambda report: [])
+    monkeypatch.setattr(page, "render_extrapolation", lambda report: [])
     case = report(numbers()[:1])
     name = "<script>alert(1)</script>\u202e"
     settings = case.suites[0] | {"name": name}
@@ -394,7 +391,7 @@ def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
 
 
 def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr(_extrapolation, "render_extrapolation", lambda report: [])
+    monkeypatch.setattr(page, "render_extrapolation", lambda report: [])
     folder = tmp_path / "figures"
     folder.mkdir()
     for name in ("lengths_2.png", "ranks.svg", "lengths_mine.png", "ranks.txt"):

@@ -7,16 +7,9 @@ import matplotlib
 import numpy as np
 import pytest
 
-from jaxpe._errors import MissingExtraError
-from jaxpe.report import _figures
-from jaxpe.report._figures import (
-    FIGURES,
-    FLOOR,
-    MOST_PAIRS,
-    Rendered,
-    render_figures,
-    shown_groups,
-)
+from jaxpe._core.errors import MissingExtraError
+from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
+from jaxpe.report.style import Rendered
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
@@ -180,7 +173,7 @@ def test_no_two_lines_have_one_colour(alike):
     # The scatter prefers other ones than the lines do.
     scores = [score._replace(pearson_r=score.split_half_scaled_stress) for score in scores]
     lines = DRAW["offset"](analysis(encodings=scores)).axes[1].lines
-    assert len(lines) == 1 + _figures.MOST_SHOWN
+    assert len(lines) == 1 + drawn.MOST_SHOWN
     assert len({line.get_color() for line in lines}) == len(lines)
 
 
@@ -197,8 +190,8 @@ def test_legends_and_titles_stay_inside(name):
 
 
 def test_long_scatters_are_sampled_the_same_way_each_time():
-    i, j = _figures._pairs(np.arange(400) > 3)
-    again = _figures._pairs(np.arange(400) > 3)
+    i, j = drawn._pairs(np.arange(400) > 3)
+    again = drawn._pairs(np.arange(400) > 3)
     assert len(i) == MOST_PAIRS
     assert i.min() >= 4
     assert (i < j).all()
@@ -206,14 +199,14 @@ def test_long_scatters_are_sampled_the_same_way_each_time():
 
 
 def test_short_scatters_hold_every_pair():
-    i, j = _figures._pairs(np.array([True, False, True, True]))
+    i, j = drawn._pairs(np.array([True, False, True, True]))
     assert list(zip(i, j, strict=True)) == [(0, 2), (0, 3), (2, 3)]
 
 
 def test_by_offset_against_the_obvious_way():
     case = factory.analysis()
     squared, shown = case.hellinger**2, case.present
-    curves = _figures._by_offset(squared, shown)
+    curves = drawn._by_offset(squared, shown)
     pairs = [squared[i, i + 5] for i in range(N - 5) if shown[i] and shown[i + 5]]
     expected = [np.mean(pairs), *np.quantile(pairs, (0.1, 0.9))]
     np.testing.assert_allclose(curves[:, 4], expected)
@@ -222,8 +215,8 @@ def test_by_offset_against_the_obvious_way():
 
 def test_scaled_to_is_least_squares_and_never_negative():
     shape = np.array([1.0, 2.0, np.nan])
-    np.testing.assert_allclose(_figures._scaled_to(3 * shape, shape), 3 * shape)
-    np.testing.assert_array_equal(_figures._scaled_to(-shape, shape)[:2], [0, 0])
+    np.testing.assert_allclose(drawn._scaled_to(3 * shape, shape), 3 * shape)
+    np.testing.assert_array_equal(drawn._scaled_to(-shape, shape)[:2], [0, 0])
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):

@@ -3,8 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from jaxpe.report import Interval, findings
-from jaxpe.report._findings import (
+from jaxpe.analysis.corpus.result import Interval
+from jaxpe.report import findings
+from jaxpe.report.corpus.findings import (
     alike,
     best,
     by_family,

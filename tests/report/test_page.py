@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from jaxpe._errors import MissingExtraError
-from jaxpe.report._page import FAMILIES, render_page
+from jaxpe._core.errors import MissingExtraError
+from jaxpe.report.corpus.page import FAMILIES, render_page
 from tests.report import factory
 
 

@@ -6,11 +6,11 @@ import math
 import pytest
 
 from jaxpe import CATALOGUE, EncodingProperties, EncodingSizes
+from jaxpe.analysis.properties import Told
 from jaxpe.encodings.beyond import Extrapolation, Stretch
 from jaxpe.encodings.expressiveness import Expressiveness, Spread
 from jaxpe.encodings.growth import Cost, Generalisation, Growth
 from jaxpe.report import property_json, property_markdown, property_table
-from jaxpe.report._property_tables import Told
 from tests.report.test_table import printed
 
 NAN = float("nan")

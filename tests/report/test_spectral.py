@@ -6,23 +6,19 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from jaxpe._errors import InputError
-from jaxpe.report import (
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.attention.result import (
     HeadDrops,
     MeanLogits,
     Pairs,
     PartShares,
     SpectralReport,
     Variance,
-    _logit_figures,
-    _spectral,
-    _spectral_words,
-    spectral_json,
-    spectral_table,
-    write_spectral,
 )
-from jaxpe.report import _spectral_figures as drawn
-from jaxpe.report._figures import render
+from jaxpe.report import spectral_json, spectral_table, write_spectral
+from jaxpe.report.attention import figures as drawn
+from jaxpe.report.attention import logit_figures, page, words
+from jaxpe.report.style import render
 
 
 def report(*, layers=3, heads=4, n=10, causal=False, rotary=False, ablated=True, **overrides):
@@ -131,7 +127,7 @@ def test_large_models_make_light_figures(layers, causal):
 
 
 def test_findings_say_what_the_numbers_do():
-    found = " ".join(_spectral_words.spectral_findings(CASES["rotary and causal"]))
+    found = " ".join(words.spectral_findings(CASES["rotary and causal"]))
     found = found.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
     assert "Place in the document explains 28 % of the variance of the logits in layer 1" in found
     assert "with the tokens of each document in random order it is 12 % in layer 1." in found
@@ -149,24 +145,24 @@ def test_what_is_no_more_than_chance_is_said():
     drops = case.ablations[0]
     # Intervals of each head alone may well be above 0.
     weak = case._replace(ablations=[drops._replace(p_value=np.full((3, 4), 0.06))])
-    said = _spectral_words.spectral_findings(weak)[-1]
+    said = words.spectral_findings(weak)[-1]
     assert "no loss can be told from none over 8 documents" in said
     assert "the largest is that of head 1 of layer 2, 0.5 nats." in said
     assert drawn.ablation_figure(weak).get_suptitle() == "No drop can be told from none"
-    card = _spectral_words.spectral_headlines(weak)[-1]
+    card = words.spectral_headlines(weak)[-1]
     assert card.detail == "head 1 of layer 2, not told from none"
     other = np.full((3, 4), 0.9)
     other[0, 3] = 0.01
     small = case._replace(ablations=[drops._replace(p_value=other)])
-    said = _spectral_words.spectral_findings(small)[-1]
+    said = words.spectral_findings(small)[-1]
     assert "of head 1 of layer 2, 0.5 nats, cannot be told from none" in said
     assert "of those that can, the largest is that of head 3 of layer 0, 0.01 nats." in said
     assert drawn.ablation_figure(small).get_suptitle() == (
         "The largest drop cannot be told from none"
     )
     spread = case._replace(ablations=[drops._replace(share_by_chance=0.85)])
-    assert "no more than the 85" in _spectral_words.spectral_findings(spread)[-1]
-    flat = " ".join(_spectral_words.spectral_findings(CASES["flat"]))
+    assert "no more than the 85" in words.spectral_findings(spread)[-1]
+    flat = " ".join(words.spectral_findings(CASES["flat"]))
     assert "In no head does place explain" in flat
     assert "The logits are 0: there is nothing to take apart." in flat
 
@@ -175,12 +171,12 @@ def test_a_cosine_with_what_was_there_is_not_tested():
     case = report()
     drops = case.ablations[0]._replace(p_value=np.full((3, 4), np.nan))
     case = case._replace(ablations=[drops], facts=case.facts | {"score": "embedding"})
-    said = _spectral_words.spectral_findings(case)[-1]
+    said = words.spectral_findings(case)[-1]
     assert "head 1 of layer 2 costs most, 0.5 (interval" in said
     assert "These are sizes alone" in said
     assert "told from none" not in said
     assert "by chance" not in said
-    assert "told" not in _spectral_words.spectral_headlines(case)[-1].detail
+    assert "told" not in words.spectral_headlines(case)[-1].detail
     assert "The largest drop is 80" in drawn.ablation_figure(case).get_suptitle()
 
 
@@ -191,16 +187,16 @@ def test_there_is_a_dash_where_there_is_no_number():
     variance = case.variance._replace(offset=np.full((3, 4), 0.001), place=place)
     parts = case.parts._replace(cross=np.full((3, 4), np.nan))
     case = case._replace(variance=variance, parts=parts)
-    cells = [_spectral_words.position_cells(case, layer)[-1] for layer in range(3)]
+    cells = [words.position_cells(case, layer)[-1] for layer in range(3)]
     assert cells == ["–", "0.99", "–"]
-    assert _spectral_words.part_rows(case)[-1][1] == "–"
+    assert words.part_rows(case)[-1][1] == "–"
     found = spectral_json(case)
     assert found["variance"]["residual"][0] == [None] * 4
     assert found["parts"]["cross"][0] == [None] * 4
 
 
 def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
-    monkeypatch.setattr(_spectral, "shown_figures", lambda report: [])
+    monkeypatch.setattr(page, "shown_figures", lambda report: [])
     case = report(source="<b>x</b>\u202e", model="<script>alert(1)</script>")
     html = write_spectral(case, tmp_path).read_text()
     assert "<script" not in html
@@ -209,7 +205,7 @@ def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
 
 
 def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr(_spectral, "shown_figures", lambda report: [])
+    monkeypatch.setattr(page, "shown_figures", lambda report: [])
     folder = tmp_path / "figures"
     folder.mkdir()
     for name in ("ablation.png", "ablation.svg", "mine.png", "ablation.txt"):
@@ -224,13 +220,13 @@ def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
 def test_blocks_are_means_of_what_is_seen():
     matrix = np.arange(16.0).reshape(4, 4)
     matrix[0, 2:] = matrix[1, 2:] = np.nan
-    assert np.isnan(_logit_figures._blocks(matrix, 2)[0, 1])
-    assert _logit_figures._blocks(matrix, 2)[1].tolist() == [10.5, 12.5]
-    np.testing.assert_array_equal(_logit_figures._blocks(matrix, 4), matrix)
+    assert np.isnan(logit_figures._blocks(matrix, 2)[0, 1])
+    assert logit_figures._blocks(matrix, 2)[1].tolist() == [10.5, 12.5]
+    np.testing.assert_array_equal(logit_figures._blocks(matrix, 4), matrix)
 
 
 def test_cards_are_short():
-    cards = _spectral_words.spectral_headlines(CASES["plain"])
+    cards = words.spectral_headlines(CASES["plain"])
     assert [card.value for card in cards[:2]] == ["19\N{NO-BREAK SPACE}%", "14\N{NO-BREAK SPACE}%"]
     assert all(len(card.value) < 12 for card in cards)
 
@@ -239,5 +235,5 @@ def test_scores_are_in_their_units():
     case = report()
     for score, shown in (("accuracy", "50.0 points"), ("masked", "0.5 nats"), ("embedding", "0.5")):
         own = case._replace(facts=case.facts | {"score": score})
-        assert _spectral_words.drop_words(own, 0.5) == shown
-        assert _spectral_words.worst_drop(own, 2) == (shown.split()[0], "1")
+        assert words.drop_words(own, 0.5) == shown
+        assert words.worst_drop(own, 2) == (shown.split()[0], "1")

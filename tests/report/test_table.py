@@ -4,7 +4,7 @@ import sys
 import pytest
 import rich.console
 
-from jaxpe._errors import MissingExtraError
+from jaxpe._core.errors import MissingExtraError
 from jaxpe.report import encoding_table, summary_table
 from tests.report import factory
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxpe._errors import InputError
-from jaxpe.report import _write, output_folder, write_report
+from jaxpe._core.errors import InputError
+from jaxpe._core.folders import output_folder
+from jaxpe.report import files, write_report
 from tests.conftest import small_disk
 from tests.report import factory
 
@@ -15,7 +16,7 @@ from tests.report import factory
 @pytest.fixture
 def quick(monkeypatch):
     """Without the figures, which take longest and have tests of their own."""
-    monkeypatch.setattr(_write, "render_figures", lambda analysis: [])
+    monkeypatch.setattr(files, "render_figures", lambda analysis: [])
 
 
 def test_the_folder_is_complete(page):

@@ -19,9 +19,15 @@ from jaxpe import (
     monotonicity_violation_rate,
 )
 from jaxpe.data import zipf_drift, zipf_stationary
-from jaxpe.theory.conjecture_5 import conjecture_5, even_positions_loss, monotonicity_test
+from jaxpe.theory.cirrincione2026.conjecture_5_monotonicity import (
+    conjecture_5,
+    even_positions_loss,
+    monotonicity_test,
+)
 
-module = importlib.import_module("jaxpe.theory.conjecture_5")  # its function has its name
+module = importlib.import_module(
+    "jaxpe.theory.cirrincione2026.conjecture_5_monotonicity"
+)  # its function has its name
 
 RNG = np.random.default_rng(0)
 audit_of = jax.jit(conjecture_5)

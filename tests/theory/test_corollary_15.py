@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxpe.theory.audit import verdict
-from jaxpe.theory.corollary_15 import corollary_15
+from jaxpe.theory.cirrincione2026.corollary_15_loss_families import corollary_15
 from jaxpe.theory.gradients import PositionGradients, position_gradients
 from tests.theory.tiny import N, distributions, flax_case, quickly, random_layer
 

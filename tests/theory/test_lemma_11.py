@@ -10,9 +10,9 @@ from scipy import stats
 
 from jaxpe import PositionalDistributions
 from jaxpe.theory.audit import verdict
+from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import lemma_11
 from jaxpe.theory.divergences import kl_divergences
 from jaxpe.theory.gradients import PositionGradients, position_gradients
-from jaxpe.theory.lemma_11 import lemma_11
 from tests.theory.tiny import DIM, VOCAB, N, flax_case, quickly
 
 RNG = np.random.default_rng(0)

@@ -6,8 +6,8 @@ import numpy as np
 
 from jaxpe import Distances, hellinger_distances
 from jaxpe.theory.audit import verdict
+from jaxpe.theory.cirrincione2026.lemma_14_lipschitz_forcing import lemma_14
 from jaxpe.theory.gradients import PositionGradients, forcing_of_means
-from jaxpe.theory.lemma_14 import lemma_14
 from tests.theory.tiny import DIM, N, flax_case, layer_of, quickly
 
 RNG = np.random.default_rng(0)

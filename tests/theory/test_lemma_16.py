@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxpe import PositionalDistributions
+from jaxpe.theory.cirrincione2026.lemma_16_lipschitz_constants import lemma_16
 from jaxpe.theory.gradients import PositionGradients
-from jaxpe.theory.lemma_16 import lemma_16
 from tests.theory.tiny import DIM, VOCAB, N, corpus, flax_case, layer_of, quickly, random_layer
 
 RNG = np.random.default_rng(0)

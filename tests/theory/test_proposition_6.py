@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxpe import Distances, classical_mds, gram_matrix, hellinger_distances, stress
-from jaxpe.theory.proposition_6 import proposition_6, strain
+from jaxpe.theory.cirrincione2026.proposition_6_strain import proposition_6, strain
 
 RNG = np.random.default_rng(0)
 audit_of = jax.jit(proposition_6, static_argnames=("dim", "tolerance", "max_iterations"))

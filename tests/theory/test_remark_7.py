@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from jaxpe import euclidean_distances, sinusoidal_vectors
-from jaxpe.theory.remark_7 import remark_7, stationary_squared_distances, unexplained_by_offset
+from jaxpe.theory.cirrincione2026.remark_7_stationarity import (
+    remark_7,
+    stationary_squared_distances,
+    unexplained_by_offset,
+)
 
 N, DIM = 32, 4
 audit_of = jax.jit(remark_7, static_argnames=("dim", "tolerance"))

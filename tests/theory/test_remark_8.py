@@ -18,8 +18,8 @@ from jaxpe import (
     stress,
 )
 from jaxpe.geometry.procrustes import procrustes
-from jaxpe.theory.proposition_6 import strain
-from jaxpe.theory.remark_8 import low_rank_descent, remark_8
+from jaxpe.theory.cirrincione2026.proposition_6_strain import strain
+from jaxpe.theory.cirrincione2026.remark_8_low_rank import low_rank_descent, remark_8
 
 RNG = np.random.default_rng(0)
 N, DIM, RANKS = 8, 6, (1, 2, 8)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxpe.theory.audit import verdict
-from jaxpe.theory.theorem_1 import theorem_1
+from jaxpe.theory.cirrincione2026.theorem_1_equivariance import theorem_1
 from tests.theory.tiny import DIM, N, classifier, corpus, functions, quickly
 
 EMBEDDINGS = np.array([0.0, 1.0, 5.0])

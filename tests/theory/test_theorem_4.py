@@ -6,7 +6,7 @@ import numpy as np
 from jax import lax
 
 from jaxpe.theory.audit import verdict
-from jaxpe.theory.theorem_4 import theorem_4
+from jaxpe.theory.cirrincione2026.theorem_4_separation import theorem_4
 from tests.theory.tiny import (
     DIM,
     EXACT,

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxpe._checkpoints import fingerprint
+from jaxpe._core.checkpoints import fingerprint
 from jaxpe.training import batches, in_order
 
 ROWS, WIDTH, SIZE = 1003, 32, 8

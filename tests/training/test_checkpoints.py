@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxpe import _checkpoints
-from jaxpe._errors import InputError
+from jaxpe._core import checkpoints
+from jaxpe._core.errors import InputError
 from jaxpe.training import Checkpoints, adamw, batches, init_state
 from tests.training import factory
 from tests.training.factory import assert_equal
@@ -115,8 +115,8 @@ def resealed(directory, change):
     del seal["checksum"]
     change(directory, seal)
     if seal["files"] == "again":
-        seal["files"] = _checkpoints._checksums(directory)
-    path.write_text(json.dumps(seal | {"checksum": _checkpoints._checksum(seal)}))
+        seal["files"] = checkpoints._checksums(directory)
+    path.write_text(json.dumps(seal | {"checksum": checkpoints._checksum(seal)}))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxpe._errors import InputError
-from jaxpe._folders import claimed
+from jaxpe._core.errors import InputError
+from jaxpe._core.folders import claimed
 from jaxpe.training import (
     Checkpoints,
     Hook,
@@ -255,7 +255,7 @@ def test_a_run_that_is_being_written_can_be_looked_at(quick, films, tmp_path):
 AT_ONCE = """
 import sys
 from pathlib import Path
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.training import run
 from tests.training.test_folder import asked, not_evaluated, not_trained
 run.train_step, run.evaluate = not_trained, not_evaluated

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.training import (
     Checkpoints,
     Hook,

@@ -10,7 +10,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
-from jaxpe._errors import InputError
+from jaxpe._core.errors import InputError
 from jaxpe.data import load_labelled
 from jaxpe.training import ModelConfig, TrainConfig, load_config, load_run, train
 from jaxpe.training.assemble import build_model, build_probe

@@ -1,0 +1,40 @@
+"""Errors a user can act on: what was wrong, where, and what to pass instead."""
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class InputError(ValueError):
+    """Bad input from outside (a file, a corpus, an option). The command line exits with 2 on it.
+
+    A message writes an argument in backticks, `dim` or with a value `dim=64`; the command line,
+    whose options have the same names, shows these as --dim and --dim 64.
+    """
+
+    __module__ = "jaxpe"
+
+
+class MissingExtraError(ImportError):
+    """An optional dependency is absent; the message names the extra that brings it."""
+
+    __module__ = "jaxpe"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like one that is not known; None where none is near."""
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
+
+
+def require(module: str, *, extra: str) -> ModuleType:
+    """Import an optional dependency where it is used, or say which extra to install."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise MissingExtraError(
+            f"{module} is not installed; it comes with the extra {extra!r}: "
+            f"pip install 'jaxpe[{extra}]'"
+        ) from error

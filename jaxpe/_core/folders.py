@@ -1,0 +1,147 @@
+"""Output folders: one writer at a time, and files that are written whole or not at all."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+
+from jaxpe._core.errors import InputError, require
+
+_LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def claimed(directory: str | os.PathLike[str]) -> Iterator[Path]:
+    """Keep other runs out of a folder, which is made if absent.
+
+    The lock is the operating system's: it ends with the process, however that ends. The file
+    `.lock` stays; it says nothing by itself.
+
+    Raises:
+        InputError: another run is writing into the folder, or it cannot be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, claimed(folder):
+    ...     with claimed(folder):
+    ...         pass
+    Traceback (most recent call last):
+    jaxpe.InputError: another run is writing into ...; wait for it, or pass another folder
+    """
+    filelock = require("filelock", extra="report")
+    directory = Path(directory)
+    lock = filelock.FileLock(directory / _LOCK)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise InputError(
+            f"another run is writing into {directory}; wait for it, or pass another folder"
+        ) from error
+    except OSError as error:
+        raise InputError(_refusal(directory, error)) from error
+    try:
+        yield directory
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write a file to, which takes its own name once it is whole and on the disk.
+
+    Until then the file that had the name stays as it was, also where writing fails.
+
+    Raises:
+        InputError: no room or no permission.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "made" / "numbers.json"
+    >>> with writing(path) as part:
+    ...     _ = part.write_text("[1, 2]")
+    >>> path.read_text()
+    '[1, 2]'
+    """
+    path = Path(path)
+    # The ending stays, since some writers add one of their own.
+    part = path.with_name(f".part-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        with open(part, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise InputError(_refusal(path, error)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file whole or not at all, text as UTF-8; raises as `writing`."""
+    with writing(path) as part:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _refusal(path: Path, error: OSError) -> str:
+    return (
+        f"cannot write {path} ({error.strerror or error}): make room, or pass a folder that you "
+        "may write to; what was there before is kept"
+    )
+
+
+_HELD: ContextVar[frozenset[str]] = ContextVar("held", default=frozenset())
+
+
+@contextlib.contextmanager
+def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
+    """The folder of a report, made and written to once, with other runs kept out.
+
+    Whoever has it may ask for it again, as a command does that then calls `write_report`.
+
+    Raises `InputError` where it cannot be written or another run writes into it.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with output_folder(folder), output_folder(folder) as again:
+    ...     sorted(path.name for path in again.iterdir())
+    ['.lock', 'figures']
+    """
+    directory = Path(directory)
+    place = os.path.realpath(directory)
+    if place in _HELD.get():
+        yield directory
+        return
+    with claimed(directory):
+        with _writing(directory):
+            (directory / "figures").mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=directory) as file:
+                file.write(b"1")
+        before = _HELD.set(_HELD.get() | {place})
+        try:
+            yield directory
+        finally:
+            _HELD.reset(before)
+
+
+def remove_files(directory: Path, names: Iterable[str]) -> None:
+    """Take away files of `directory` that are there.
+
+    Raises `InputError` where the folder cannot be written.
+    """
+    with _writing(directory):
+        for name in names:
+            (directory / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write the report into {directory} ({error.strerror or error}): make room, or "
+            "pass a folder that you may write to"
+        ) from error

@@ -1,0 +1,47 @@
+"""Ranges of options: what lies outside is refused before anything is read."""
+
+from jaxpe._core.errors import InputError
+
+LARGEST_SEED = 2**32 - 1  # the key of a larger one is that of a smaller one
+MOST_STEPS = 2**31 - 1  # what a counter of 32 bits holds
+LARGEST_SIZE = 2**31 - 1  # of an axis of an array
+
+
+def check_range(
+    name: str,
+    value: int | float | None,
+    *,
+    least: int | float | None = None,
+    most: int | float | None = None,
+) -> None:
+    """Refuse a number out of range; None is none that was given, and NaN is in no range.
+
+    Args:
+        name: of the option, as the message calls it.
+        value: what was given.
+        least: smallest number allowed.
+        most: largest number allowed.
+
+    Raises:
+        InputError: with the name, the number and what to pass.
+
+    >>> check_range("--steps", 0, least=1)
+    Traceback (most recent call last):
+    jaxpe.InputError: --steps is 0; pass at least 1
+    """
+    if value is None:
+        return
+    if least is not None and not value >= least:
+        raise InputError(f"{name} is {value}; pass at least {least:,}")
+    if most is not None and not value <= most:
+        raise InputError(f"{name} is {value}; pass at most {most:,}")
+
+
+def check_seed(name: str, value: int) -> None:
+    """Refuse a random seed outside of [0, 2**32); raises `InputError`.
+
+    >>> check_seed("--seed", -1)
+    Traceback (most recent call last):
+    jaxpe.InputError: --seed is -1; pass at least 0
+    """
+    check_range(name, value, least=0, most=LARGEST_SEED)

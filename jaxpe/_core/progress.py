@@ -1,0 +1,70 @@
+"""What long functions tell of how far they are, and where their time goes."""
+
+import time
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
+
+
+class Progress(Protocol):
+    """Receiver of progress, which every function that takes long accepts as `progress=`.
+
+    Any object with these two methods is one; the command line passes bars on standard error.
+    """
+
+    def track(
+        self, items: Iterable[Item], description: str, *, total: int | None = None
+    ) -> Iterable[Item]:
+        """The same items, shown as they are consumed.
+
+        Args:
+            items: what is iterated over.
+            description: what is done with each.
+            total: number of items, where it is known and `items` has no length.
+        """
+        ...
+
+    def say(self, line: str) -> None:
+        """Show a line of text."""
+        ...
+
+
+class Silent:
+    """Progress that shows nothing: the default everywhere.
+
+    >>> list(Silent().track([1, 2], "halving"))
+    [1, 2]
+    """
+
+    def track(
+        self, items: Iterable[Item], description: str, *, total: int | None = None
+    ) -> Iterable[Item]:
+        """The items as they came."""
+        return items
+
+    def say(self, line: str) -> None:
+        """Nothing."""
+
+
+SILENT = Silent()
+
+
+class Clock:
+    """Seconds of each stage, by name, in `laps`.
+
+    >>> clock = Clock()
+    >>> clock.lap("reading")
+    >>> list(clock.laps)
+    ['reading']
+    """
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """End the stage that ran until now; a stage that is named again adds to it."""
+        now = time.perf_counter()
+        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
+        self._last = now

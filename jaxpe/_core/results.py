@@ -1,0 +1,129 @@
+"""Results on disk: what is small as JSON, large arrays in an .npz beside it."""
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.json_values import from_json, is_named, read_json, to_json, type_hints
+from jaxpe._core.memory import check_bytes
+
+# Types of fields. A large array goes into the .npz. Seconds are of a run and not of its result,
+# and left out: the same options give the same files.
+LargeArray = Annotated[np.ndarray, "large"]
+Seconds = Annotated[dict[str, float], "seconds"]
+
+_REMEDY = "pass the .json file that a job of jaxpe wrote, with its .npz beside it"
+
+
+def result_files(result: Any, name: str) -> dict[str, bytes]:
+    """Names and contents of the files that a result is saved as: the same result, the same bytes.
+
+    Args:
+        result: named tuple of arrays and plain values, with some fields of type `LargeArray`.
+        name: stem of the names.
+
+    >>> from typing import NamedTuple
+    >>> class Fit(NamedTuple):
+    ...     stress: float
+    ...     distances: LargeArray
+    >>> files = result_files(Fit(0.5, np.eye(2)), "fit")
+    >>> sorted(files), files["fit.json"]
+    (['fit.json', 'fit.npz'], b'{\\n  "stress": 0.5\\n}\\n')
+    """
+    arrays: dict[str, np.ndarray] = {}
+    values = _without_large(result, "", arrays)
+    files = {f"{name}.json": (json.dumps(values, indent=2, allow_nan=False) + "\n").encode()}
+    if arrays:
+        files[f"{name}.npz"] = _packed(arrays)
+    return files
+
+
+def load_result(kind: type, path: str | os.PathLike[str]) -> Any:
+    """A saved result.
+
+    Args:
+        kind: type of the result, such as `jaxpe.analysis.corpus.CorpusAnalysis`.
+        path: of its JSON file.
+
+    Raises:
+        InputError: a file that is missing or damaged, or of another kind of result.
+
+    >>> import tempfile
+    >>> from typing import NamedTuple
+    >>> class Fit(NamedTuple):
+    ...     stress: float
+    ...     distances: LargeArray
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name, content in result_files(Fit(float("nan"), np.eye(2)), "fit").items():
+    ...     _ = (folder / name).write_bytes(content)
+    >>> load_result(Fit, folder / "fit.json")
+    Fit(stress=nan, distances=array([[1., 0.],
+           [0., 1.]]))
+    """
+    path = Path(path)
+    values = read_json(path, remedy=_REMEDY)
+    for name, array in _unpacked(path.with_suffix(".npz")).items():
+        _put(values, name.split("/"), array, place=path)
+    return from_json(kind, values, place=str(path), finite=False)
+
+
+def _without_large(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Plain values, with the large arrays moved to `arrays` by their place."""
+    if is_named(value):
+        hints, plain = type_hints(type(value)), {}
+        for name, item in value._asdict().items():
+            if hints[name] == LargeArray:
+                arrays[place + name] = np.asarray(item)
+            elif hints[name] != Seconds:
+                plain[name] = _without_large(item, f"{place}{name}/", arrays)
+        return plain
+    if isinstance(value, Mapping):
+        return {str(k): _without_large(item, f"{place}{k}/", arrays) for k, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_large(item, f"{place}{i}/", arrays) for i, item in enumerate(value)]
+    return to_json(value)
+
+
+def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """An .npz without the time of writing, which `np.savez` puts in."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, content.getvalue())
+    return buffer.getvalue()
+
+
+def _unpacked(path: Path) -> dict[str, np.ndarray]:
+    if not path.exists():
+        return {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            needed = sum(entry.file_size for entry in archive.infolist())
+        check_bytes(needed, what=str(path), remedy=_REMEDY)
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} cannot be read ({error}); {_REMEDY}") from error
+
+
+def _put(values: Any, steps: list[str], array: np.ndarray, *, place: Path) -> None:
+    """Set the value at a place in nested objects and lists."""
+    try:
+        for step in steps[:-1]:
+            values = values[int(step)] if isinstance(values, list) else values[step]
+        values[steps[-1]] = array
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise InputError(f"{place} has no place for the array {'/'.join(steps)}") from error

@@ -1,0 +1,263 @@
+"""What each head of a model is worth: its score on documents, less that without the head."""
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxpe.analysis.attention.documents import SpectralSubject, transformer_of
+from jaxpe.analysis.attention.result import HeadDrops
+from jaxpe.nn import functional, parameter_count, pooled
+from jaxpe.spectral import ablate_heads, deposit, sum_heads
+from jaxpe.training.tasks import logits_at
+
+Say = Callable[[str], None]
+
+_RESAMPLES = 400
+_FLIPS = 999
+_LEAST = 4  # documents
+_LEAST_TOKENS = 16  # of a document
+_CHUNK = 16  # documents that are ablated together
+_ACTIVATIONS = 2**22  # of a layer, held at once
+# Floating-point operations that ablation may take, and how many a second there may be.
+_BUDGET = {"cpu": (1e13, 6e10)}
+_ELSEWHERE = (2e15, 2e13)
+
+
+def ablations_of(subject: SpectralSubject, say: Say) -> list[HeadDrops]:
+    """What each head is worth: zero in its place, and where time allows its mean."""
+    config = subject.transformer.config
+    chunks, kinds = _affordable(subject, say)
+    apply, params = functional(subject.module, method=_SCORES[subject.score])
+    if subject.score == "embedding":
+        embed = jax.jit(functional(subject.module, method=_embedded)[0])
+        chunks = [chunk | {"reference": embed(params, chunk)} for chunk in chunks]
+
+    @functools.partial(jax.jit, static_argnames="at_once")
+    def ablated(params: Any, documents: Any, fill: Array, *, at_once: int) -> Any:
+        def score(gates: Array) -> Array:
+            return apply(params, documents, gates=gates, gate_fill=fill)
+
+        sizes = {"layers": config.num_layers, "heads": config.num_heads}
+        return ablate_heads(score, **sizes, batch_size=at_once)
+
+    mean = _mean_heads(subject, params, chunks)
+    fills = {"zero": jnp.zeros_like(mean), "mean": mean}
+    rng = np.random.default_rng([subject.seed, 2])
+    widest = max(config.hidden_width, config.dim)
+
+    def drops(kind: str) -> HeadDrops:
+        found = []
+        for chunk in chunks:
+            at_once = max(1, _ACTIVATIONS // (chunk["ids"].size * widest))
+            found.append(ablated(params, chunk, fills[kind], at_once=at_once))
+        score = np.concatenate([np.asarray(x.score, np.float64) for x in found])
+        drop = np.concatenate([np.asarray(x.drop, np.float64) for x in found], axis=-1)
+        # A cosine with what was there before cannot but fall.
+        return _drops(kind, score, drop, rng, tested=subject.score != "embedding")
+
+    return [drops(kind) for kind in kinds]
+
+
+def _affordable(subject: SpectralSubject, say: Say) -> tuple[list[Any], tuple[str, ...]]:
+    """As many documents, in chunks, and kinds of ablation as there is time for."""
+    config = subject.transformer.config
+    budget, speed = _BUDGET.get(jax.default_backend(), _ELSEWHERE)
+    used = parameter_count(subject.module)
+    if subject.score in ("accuracy", "embedding"):
+        used -= config.vocab_size * config.dim
+    heads = config.num_layers * config.num_heads
+    a_token = 2.0 * used * (1 + heads)
+    kinds = ("zero", "mean") if budget / a_token >= 1024 else ("zero",)
+    chunks = _chunks(subject.documents, tokens=int(budget / a_token / len(kinds)))
+    seconds = a_token * sum(chunk["ids"].size for chunk in chunks) * len(kinds) / speed
+    if seconds > 20:
+        count = sum(len(chunk["ids"]) for chunk in chunks)
+        say(
+            f"ablating {heads} heads on {count} documents may take {_duration(seconds)}; "
+            "--no-ablate leaves it out"
+        )
+    return chunks, kinds
+
+
+def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, np.ndarray]]:
+    """Documents of like lengths together, as many as these tokens are enough for; four at least."""
+    most = min(documents["ids"].shape[1], max(_LEAST_TOKENS, tokens // (2 * _LEAST)))
+    lengths = np.minimum(documents["mask"].sum(axis=1), most)
+
+    def cut(count: int) -> list[tuple[np.ndarray, int]]:
+        """Rows, and how long they are with padding to a multiple of 8."""
+        order = np.argsort(lengths[:count], kind="stable")
+        parts = [order[start : start + _CHUNK] for start in range(0, count, _CHUNK)]
+        return [(rows, min(most, -8 * (-int(lengths[rows].max()) // 8))) for rows in parts]
+
+    count = len(lengths)
+    while count > _LEAST and sum(len(rows) * width for rows, width in cut(count)) > tokens:
+        count -= 1
+    return [_rows_of(documents, *part) for part in cut(count)]
+
+
+def _rows_of(
+    documents: dict[str, np.ndarray], rows: np.ndarray, width: int
+) -> dict[str, np.ndarray]:
+    chunk = {name: array[rows] for name, array in documents.items()}
+    chunk |= {name: chunk[name][:, :width] for name in ("ids", "mask")}
+    if "places" in chunk:  # nothing is to be guessed beyond the cut
+        chunk["guessed"] = chunk["guessed"] & (chunk["places"] < width)
+        chunk["places"] = np.minimum(chunk["places"], width - 1)
+    return chunk
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
+
+
+def _mean_heads(subject: SpectralSubject, params: Any, chunks: list[Any]) -> Array:
+    """The mean of what each head gives over tokens of the documents, `[layers, heads, width]`."""
+
+    def summed(model: Any, ids: Array, mask: Array) -> Any:
+        heads = transformer_of(model)(ids, mask=mask, trace=True).heads
+        assert heads is not None  # it was traced
+        return sum_heads(heads, mask)
+
+    run = jax.jit(functional(subject.module, method=summed)[0])
+    sums = (run(params, chunk["ids"], chunk["mask"]) for chunk in chunks)
+    return functools.reduce(operator.add, sums).mean
+
+
+_deposit = jax.jit(deposit)
+
+
+def _drops(
+    kind: str,
+    score: np.ndarray,
+    drop: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    tested: bool = True,
+) -> HeadDrops:
+    """Means over documents `[layers, heads, documents]`, intervals from resampled ones, a test."""
+    layers, heads, count = drop.shape
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count
+    resampled = np.einsum("lhd,rd->rlh", drop, weights)
+    dealt = np.broadcast_to(
+        drop.reshape(1, layers * heads, count), (_RESAMPLES // 4, layers * heads, count)
+    )
+    shuffled = rng.permuted(dealt, axis=1).mean(axis=-1)
+    found = _deposit(drop.mean(axis=-1))
+    again, chance = _deposit(resampled), _deposit(shuffled[:, None])
+    low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
+    share = np.quantile(np.asarray(again.largest_share), (0.025, 0.975))
+    return HeadDrops(
+        kind=kind,
+        documents=count,
+        score=float(score.mean()),
+        drop=drop.mean(axis=-1),
+        low=low,
+        high=high,
+        p_value=_p_values(drop, rng) if tested else np.full((layers, heads), np.nan),
+        head=(int(found.layer), int(found.head)),
+        largest_share=(float(found.largest_share), float(share[0]), float(share[1])),
+        share_by_chance=float(np.quantile(np.asarray(chance.largest_share), 0.95)),
+        entropy=float(found.entropy),
+    )
+
+
+def _p_values(drop: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """How often chance alone has a head stand out as much among all, `[layers, heads]`.
+
+    Each head is compared with the largest of all (Westfall & Young 1993, single step), so that one
+    is taken for a loss by chance in about 5 % of corpora, however many there are. Of two tests the
+    larger p: flipped signs are exact where drops are symmetric about 0, and resamples allow for
+    rare documents that lose or gain much.
+    """
+    *heads, count = drop.shape
+    drop = drop.reshape(-1, count)
+    by_sign = _rank(*_sign_flips(drop, rng))
+    return np.maximum(by_sign, _rank(*_bootstrap_t(drop, rng))).reshape(heads)
+
+
+def _rank(own: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """The share of chance's largest statistics that reach each head's own, one among them."""
+    below = np.searchsorted(np.sort(largest), own - 1e-9)
+    return (1 + len(largest) - below) / (1 + len(largest))
+
+
+def _sign_flips(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Σ drop / √Σ drop² of each head, and the largest under flips of the signs of documents.
+
+    A flip is for all heads of a document at once, which keeps what they have in common.
+    """
+    length = np.sqrt((drop**2).sum(axis=1, keepdims=True))
+    unit = np.divide(drop, length, out=np.zeros_like(drop), where=length > 0)
+    signs = rng.choice([-1.0, 1.0], size=(drop.shape[1], _FLIPS))
+    return unit.sum(axis=1), (unit @ signs).max(axis=0)
+
+
+def _bootstrap_t(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """mean/deviation of each head, and the largest of centred drops in resampled documents.
+
+    A resample that happens to leave out the few documents a head matters for has no deviation; it
+    counts as half that of all.
+    """
+    count = drop.shape[1]
+    mean = drop.mean(axis=1)
+    centred = drop - mean[:, None]
+    deviation = drop.std(axis=1)
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=_FLIPS) / count
+    moved = weights @ centred.T
+    spread = np.sqrt(np.maximum(weights @ (centred**2).T - moved**2, 0))
+    spread = np.maximum(spread, deviation[None] / 2)
+    t = np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
+    alike = np.where(mean > 0, np.inf, 0.0)  # where every document says the same
+    return np.divide(mean, deviation, out=alike, where=deviation > 0), t.max(axis=1)
+
+
+def _accuracy(model: Any, documents: Any, **gating: Any) -> Array:
+    logits = model(documents["ids"], mask=documents["mask"], **gating).logits
+    right = jnp.argmax(logits, axis=-1).astype(jnp.int32) == documents["labels"]
+    return right.astype(logits.dtype)
+
+
+def _masked(model: Any, documents: Any, **gating: Any) -> Array:
+    places, mask = documents["places"], documents["mask"]
+    logits = logits_at(model, documents["ids"], places, mask=mask, **gating)
+    return _mean_log_likelihood(logits, documents["targets"], documents["guessed"])
+
+
+def _causal(model: Any, documents: Any, **gating: Any) -> Array:
+    ids, mask = documents["ids"], documents["mask"]
+    logits = model(ids, mask=mask, **gating).logits
+    return _mean_log_likelihood(logits[:, :-1], ids[:, 1:], mask[:, 1:] & mask[:, :-1])
+
+
+def _mean_log_likelihood(logits: Array, targets: Array, counted: Array) -> Array:
+    """In nats a token, of each document; 0 where nothing counts."""
+    likelihood = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], axis=-1)
+    kept = jnp.where(counted, likelihood[..., 0], 0)
+    return jnp.sum(kept, axis=-1) / jnp.maximum(jnp.sum(counted, axis=-1), 1).astype(kept.dtype)
+
+
+def _embedding(model: Any, documents: Any, **gating: Any) -> Array:
+    own = _embedded(model, documents, **gating)
+    return jnp.sum(own * documents["reference"], axis=-1)
+
+
+def _embedded(model: Any, documents: Any, **gating: Any) -> Array:
+    """Means of the last hidden states, of length 1."""
+    hidden = transformer_of(model)(documents["ids"], mask=documents["mask"], **gating).hidden
+    mean = pooled(hidden, documents["mask"], pooling="mean")
+    return mean / jnp.maximum(jnp.linalg.norm(mean, axis=-1, keepdims=True), 1e-12)
+
+
+_SCORES = {
+    "accuracy": _accuracy,
+    "masked": _masked,
+    "causal": _causal,
+    "embedding": _embedding,
+}

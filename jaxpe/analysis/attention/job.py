@@ -1,0 +1,251 @@
+"""What `jaxpe spectral` computes: mean attention logits, their spectra and parts, heads' worth."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+import jaxpe
+from jaxpe._core.progress import Clock
+from jaxpe.analysis.attention.ablating import Say, ablations_of
+from jaxpe.analysis.attention.documents import SpectralSubject, transformer_of
+from jaxpe.analysis.attention.logit_sums import (
+    Halves,
+    LogitSums,
+    Turning,
+    batch_size,
+    cut,
+    different_places,
+    sum_logits,
+)
+from jaxpe.analysis.attention.result import MeanLogits, Pairs, PartShares, SpectralReport, Variance
+from jaxpe.nn import functional
+from jaxpe.spectral import (
+    PartMeans,
+    PartSums,
+    circulant_residual,
+    diagonal_means,
+    spectrum,
+    symbol,
+    szego,
+    toeplitz_matrix,
+    toeplitz_shares,
+)
+
+_SINGLE = 16  # documents whose own logits are taken apart
+_FREQUENCIES = 65
+
+# Here, so that nothing is compiled twice for one shape.
+_by_offset = jax.jit(lambda mean, mask: toeplitz_matrix(diagonal_means(mean, mask=mask)))
+_layer_shares = jax.jit(jax.vmap(lambda sums: toeplitz_shares(sums.means())))
+
+
+def spectra_of(
+    subject: SpectralSubject, *, ablate: bool = True, say: Say = lambda line: None
+) -> SpectralReport:
+    """Mean logits, their spectra and parts, and what each head is worth.
+
+    Args:
+        subject: of `spectral_subject` or `read_spectral_subject`.
+        ablate: whether heads are ablated, which takes most of the time.
+        say: called with a line of text before what takes long.
+    """
+    clock, causal = Clock(), subject.transformer.causal
+    sums = sum_logits(subject)
+    both = sums.halves[0] + sums.halves[1]
+    whole = _means(both.parts)
+    report = SpectralReport(
+        source=subject.source,
+        model=subject.model,
+        facts=_facts(subject),
+        causal=causal,
+        means=_described(whole.parts.total, causal=causal),
+        single=_single(subject),
+        variance=_variance(sums, causal=causal),
+        parts=_shares(both.parts),
+        embedded=_shares(both.embedded),
+        pairs=_pairs(both, whole, sums.turning),
+        ablations=[],
+        seconds=clock.laps,
+    )
+    clock.lap("logits")
+    if not ablate:
+        return report
+    report = report._replace(ablations=ablations_of(subject, say))
+    clock.lap("ablation")
+    return report
+
+
+@functools.partial(jax.jit, static_argnames="causal")
+def _spectra(mean: Array, *, causal: bool) -> dict[str, Array]:
+    """Numbers of each matrix `[..., n, n]`."""
+    n = mean.shape[-1]
+    seen = _seen(mean, causal=causal)
+    diagonals = diagonal_means(mean, mask=seen)
+    singular = spectrum(mean, kind="singular", mask=seen)
+    symmetric = spectrum(mean, mask=seen)
+    frequencies = np.linspace(0, np.pi, _FREQUENCIES)
+    kind = "singular" if causal else "eigenvalues"
+    return {
+        "toeplitz": _unexplained(mean, diagonals, seen),
+        "circulant": jnp.vectorize(circulant_residual, signature="(n,n)->()")(mean),
+        "diagonals": diagonals,
+        "symbol": symbol(diagonals, frequencies),
+        "szego": szego(_without_level(diagonals, causal=causal), n=n, kind=kind).distance,
+        "singular": singular.values,
+        "eigenvalues": symmetric.values,
+        "effective_rank": singular.effective_rank,
+        "condition": singular.condition_number,
+        "range": symmetric.range,
+    }
+
+
+def _without_level(diagonals: Array, *, causal: bool) -> Array:
+    """Diagonals `[..., 2n − 1]` of a matrix whose mean over the pairs seen is 0.
+
+    A level is one eigenvalue that outgrows all others, beside which every distance is small.
+    """
+    n = (diagonals.shape[-1] + 1) // 2
+    offsets = np.arange(1 - n, n)
+    pairs = np.where(causal & (offsets > 0), 0, n - np.abs(offsets)).astype(diagonals.dtype)
+    weights = np.broadcast_to(pairs / pairs.sum(), diagonals.shape)
+    level = jnp.sum(diagonals * weights, axis=-1, keepdims=True)
+    return jnp.where(weights > 0, diagonals - level, 0)
+
+
+@jax.jit
+def _means(sums: PartSums) -> PartMeans:
+    return sums.means()
+
+
+def _described(mean: Array, *, causal: bool) -> MeanLogits:
+    found: dict[str, np.ndarray] = jax.tree.map(_wide, _spectra(mean, causal=causal))
+    if causal:  # what lies above the diagonal is none of a decoder's doing
+        found["circulant"] = np.full_like(found["circulant"], np.nan)
+    shown = np.where(_seen(mean, causal=causal), _wide(mean), np.nan)
+    return MeanLogits(logits=shown, **found)
+
+
+def _single(subject: SpectralSubject) -> dict[str, np.ndarray]:
+    """The same of single documents' logits, averaged over some of them."""
+    causal, text = subject.transformer.causal, subject.text
+
+    def of_batch(model: Any, ids: Array) -> Array:
+        logits = transformer_of(model)(ids, trace=True).logits
+        assert logits is not None  # it was traced
+        return jnp.swapaxes(logits[..., text, text], 0, 1)
+
+    apply, params = functional(subject.module, method=of_batch)
+    run, size = jax.jit(apply), min(2, batch_size(subject))
+    batches = cut(subject.rows[: _SINGLE // size * size], size)
+    # One document at a time has the shape of the mean, for which this is compiled already.
+    found = [_spectra(one, causal=causal) for ids in batches for one in run(params, ids)]
+    names = ("toeplitz", "szego", "effective_rank", "range")
+    return {name: np.mean([_wide(x[name]) for x in found], axis=0) for name in names}
+
+
+def _variance(sums: Halves, *, causal: bool) -> Variance:
+    """Analysis of variance: over documents and pairs i ≠ j, what j − i and i, j explain.
+
+    A token is like itself wherever it stands, so that i = j would tell of the tokens. The others
+    explain nothing where a model has no positions and tokens are in random order.
+
+    The mean logits of two halves of the documents have independent noise, whose product is 0 in the
+    mean; so shares may come out below 0.
+    """
+    spread = sums.halves[0].spread + sums.halves[1].spread
+    position, offset = _explained(sums.halves, causal=causal)
+    shuffled, _ = _explained(sums.shuffled, causal=causal)
+    return Variance(
+        level=_wide(spread.mean),
+        total=_wide(spread.variance),
+        offset=offset,
+        place=position - offset,
+        shuffled=shuffled,
+    )
+
+
+def _explained(
+    halves: tuple[LogitSums, LogitSums], *, causal: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the variance that places i, j explain, and the offset alone, `[layers, heads]`."""
+    one, other = halves
+    total = _wide((one.spread + other.spread).variance)
+    (a, a_offset), (b, b_offset) = (_centred(half, causal=causal) for half in halves)
+    count = different_places(a.shape[-1], causal=causal).sum()
+    position = _ratio((a * b).sum((-2, -1)) / count, total)
+    return position, _ratio((a_offset * b_offset).sum((-2, -1)) / count, total)
+
+
+def _centred(sums: LogitSums, *, causal: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Mean logits less their level, and the same by offset; 0 at pairs that are left out."""
+    mean = _wide(_means(sums.parts).parts.total)
+    n = mean.shape[-1]
+    seen = np.broadcast_to(different_places(n, causal=causal), mean.shape)
+    level = mean.mean(axis=(-2, -1), where=seen, keepdims=True)
+    mean = np.where(seen, mean - level, 0)
+    return mean, np.where(seen, _wide(_by_offset(mean, seen)), 0)
+
+
+def _shares(sums: PartSums) -> PartShares:
+    share, mean_share, residual = (
+        np.stack([_wide(x) for x in of], -1) for of in _layer_shares(sums)
+    )
+    some = np.broadcast_to(share.sum(axis=-1, keepdims=True) > 0, share.shape)
+    cross = 1 - share.sum(axis=-1)
+    return PartShares(
+        share=np.where(some, share, np.nan),
+        mean_share=np.where(some, mean_share, np.nan),
+        residual=np.where(mean_share > 0, residual, np.nan),
+        cross=np.where(some[..., 0], cross, np.nan),
+    )
+
+
+def _pairs(sums: LogitSums, whole: PartMeans, turning: Turning | None) -> Pairs | None:
+    """Shares of the pairs that turn in the mean squared logits."""
+    if turning is None or sums.pairs is None:
+        return None
+    documents = np.asarray(whole.counts).max()
+    squares = _wide(whole.total_squares).sum((-2, -1))[..., None] * documents
+    return Pairs(turning.angles, _ratio(_wide(sums.pairs), squares))
+
+
+def _unexplained(mean: Array, diagonals: Array, seen: np.ndarray) -> Array:
+    """Share of the squares that no Toeplitz matrix explains, over the pairs seen."""
+    missed = jnp.sum(jnp.where(seen, mean - toeplitz_matrix(diagonals), 0) ** 2, axis=(-2, -1))
+    whole = jnp.sum(jnp.where(seen, mean, 0) ** 2, axis=(-2, -1))
+    return missed / jnp.where(whole == 0, 1.0, whole)
+
+
+def _seen(matrices: Array | np.ndarray, *, causal: bool) -> np.ndarray:
+    """Pairs of positions of which the first looks at the second, in the shape of the matrices."""
+    n = matrices.shape[-1]
+    return np.broadcast_to(np.tri(n, dtype=bool) if causal else np.True_, matrices.shape)
+
+
+def _wide(x: Any) -> np.ndarray:
+    """As NumPy's array of float64 or complex128."""
+    x = np.asarray(x)
+    return x.astype(np.result_type(x.dtype, np.float64))
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Their quotient; 0 where there is nothing to have a share in."""
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+
+
+def _facts(subject: SpectralSubject) -> dict[str, Any]:
+    config = subject.transformer.config
+    return {
+        "layers": config.num_layers,
+        "heads": config.num_heads,
+        "head width": config.head_width,
+        "positions": subject.text.stop - subject.text.start,
+        "documents": len(subject.rows),
+        "score": subject.score,
+        "seed": subject.seed,
+        "jaxpe": jaxpe.__version__,
+    }

@@ -1,0 +1,243 @@
+"""Sums over documents of attention logits, their parts of content and position, and their pairs."""
+
+import functools
+import operator
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxpe.analysis.attention.documents import SpectralSubject, transformer_of
+from jaxpe.nn import (
+    HeadParts,
+    HiddenSums,
+    functional,
+    head_encoding,
+    position_means,
+    split_heads,
+    sum_hidden,
+)
+from jaxpe.spectral import PartSums, logit_parts, pair_logits, sum_parts
+
+_ENTRIES = 2**24  # logits of all layers and heads held at once
+
+
+class Spread(NamedTuple):
+    """Numbers by how they spread about their mean, which add.
+
+    The mean of squares less the squared mean would lose a small variance under a large level.
+
+    Attributes:
+        count: of the numbers, `[]`.
+        mean: of each head, `[..., heads]`.
+        squares: sum of squared deviations from it.
+    """
+
+    count: Array
+    mean: Array
+    squares: Array
+
+    def __add__(self, other: "Spread") -> "Spread":  # pyrefly: ignore
+        """As Chan, Golub & LeVeque (1983) merge samples."""
+        count, apart = self.count + other.count, other.mean - self.mean
+        return Spread(
+            count,
+            self.mean + apart * (other.count / count),
+            self.squares + other.squares + apart**2 * (self.count * (other.count / count)),
+        )
+
+    @property
+    def variance(self) -> Array:
+        """The mean squared deviation."""
+        return self.squares / self.count
+
+
+class LogitSums(NamedTuple):
+    """Sums over documents, which add."""
+
+    parts: PartSums  # [layers, ...]
+    embedded: PartSums  # [1, ...]
+    spread: Spread  # over documents and pairs of different places, [layers, heads]
+    pairs: Array | None  # of squares, [layers, heads, pairs]
+
+    def __add__(self, other: "LogitSums") -> "LogitSums":  # pyrefly: ignore
+        return LogitSums(
+            self.parts + other.parts,
+            self.embedded + other.embedded,
+            self.spread + other.spread,
+            jax.tree.map(jnp.add, self.pairs, other.pairs),
+        )
+
+
+class Halves(NamedTuple):
+    """Sums over the two halves of the documents, and what turns.
+
+    Attributes:
+        halves: of the documents as they are.
+        shuffled: of half of them, with the tokens of each in random order.
+        turning: None where nothing does.
+    """
+
+    halves: tuple[LogitSums, LogitSums]
+    shuffled: tuple[LogitSums, LogitSums]
+    turning: "Turning | None"
+
+
+class Turning(NamedTuple):
+    """Which entries of queries and keys turn with position, found by turning unit vectors."""
+
+    angles: np.ndarray  # at one position, a pair
+    rotary_dim: int
+    layout: Literal["half_split", "interleaved"]
+
+
+def sum_logits(subject: SpectralSubject) -> Halves:
+    """Sums over each half of the documents, as they are and with tokens in random order."""
+    module, text = subject.module, subject.text
+    turning = find_turning(module)
+    one, other = (subject.rows[half::2] for half in (0, 1))
+    size = batch_size(subject)
+    means = _means(subject, size)
+    of_batch = functools.partial(_sum_batch, text=text, turning=turning)
+    apply, params = functional(module, method=of_batch)
+    run = jax.jit(apply)
+
+    def total(half: np.ndarray) -> LogitSums:
+        return functools.reduce(operator.add, (run(params, ids, means) for ids in cut(half, size)))
+
+    some = len(one) // 2  # will do
+    rng = np.random.default_rng([subject.seed, 3])
+    shuffled = (_in_random_order(half[:some], text, rng) for half in (one, other))
+    first, second = map(total, shuffled)
+    return Halves((total(one), total(other)), (first, second), turning)
+
+
+def _in_random_order(rows: np.ndarray, text: slice, rng: np.random.Generator) -> np.ndarray:
+    """Rows with their tokens dealt anew to the places of text."""
+    rows = rows.copy()
+    rows[:, text] = rng.permuted(rows[:, text], axis=1)
+    return rows
+
+
+def _means(subject: SpectralSubject, size: int) -> Array:
+    """The share of position in what enters each layer, over the places of text."""
+    apply, params = functional(subject.module, method=sum_hidden)
+    run = jax.jit(apply)
+    places = np.zeros(subject.rows.shape[1], bool)
+    places[subject.text] = True
+
+    def summed(ids: np.ndarray) -> HiddenSums:
+        sums, counts = run(params, ids)
+        return HiddenSums(jnp.where(places[None, :, None], sums, 0), jnp.where(places, counts, 0))
+
+    return position_means(summed, [{"ids": ids} for ids in cut(subject.rows, size)])
+
+
+def _sum_batch(
+    model: Any, ids: Array, means: Array, *, text: slice, turning: Turning | None
+) -> LogitSums:
+    """Sums over one batch, layer by layer."""
+    parts, spread, pairs = _sum_heads(model, split_heads(model, ids, means=means), text, turning)
+    embedded, _, _ = _sum_heads(model, split_heads(model, ids), text, None)
+    return LogitSums(parts, embedded, spread._replace(count=spread.count[0]), pairs)
+
+
+def _sum_heads(
+    model: Any, found: HeadParts, text: slice, turning: Turning | None
+) -> tuple[PartSums, Spread, Array | None]:
+    """Sums of the parts, how the logits spread, and squares of the pairs, of the layers found."""
+    causal, encoding = transformer_of(model).causal, head_encoding(model)
+    where: dict[str, Any] = {
+        "q_positions": found.positions,
+        "k_positions": found.positions,
+        "scale": found.scale,
+    }
+
+    def windowed(x: Array) -> Array:
+        return x[..., text, text]
+
+    def of_layer(layer: tuple[Any, ...]) -> tuple[PartSums, Spread, Array | None]:
+        q_content, q_position, k_content, k_position, own = layer
+        parts = jax.tree.map(windowed, logit_parts(encoding, own, *layer[:4], **where))
+        sums, spread = sum_parts(parts, causal=causal), spread_of(parts.total, causal=causal)
+        if turning is None:
+            return sums, spread, None
+        chosen = {"rotary_dim": turning.rotary_dim, "layout": turning.layout}
+        q, k = q_content + q_position, k_content + k_position
+        pairs = windowed(pair_logits(encoding, own, q, k, **where, **chosen).logits)
+        if causal:
+            pairs = jnp.tril(pairs)
+        return sums, spread, jnp.sum(pairs**2, axis=(0, -2, -1))
+
+    return lax.map(of_layer, (*found[:4], found.params))
+
+
+def spread_of(logits: Array, *, causal: bool) -> Spread:
+    """How logits `[documents, heads, n, n]` spread over pairs of different places."""
+    documents, _, n, _ = logits.shape
+    seen = different_places(n, causal=causal)
+    count = jnp.asarray(documents * seen.sum(), logits.dtype)
+
+    def summed(x: Array) -> Array:
+        return jnp.sum(jnp.where(seen, x, 0), axis=(0, -2, -1))
+
+    rough = summed(logits) / count
+    deviation = logits - rough[None, :, None, None]
+    left = summed(deviation)  # by which sums of many numbers are off
+    return Spread(count, rough + left / count, summed(deviation**2) - left**2 / count)
+
+
+def different_places(n: int, *, causal: bool) -> np.ndarray:
+    """Pairs i ≠ j of which the first looks at the second, `[1, 1, n, n]`."""
+    seen = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
+    return seen[None, None]
+
+
+def find_turning(module: Any) -> Turning | None:
+    """How queries turn; None where they do not, or heads differ, or pairs have no usual layout."""
+    if not head_encoding(module).defines("query"):
+        return None
+    apply, params = functional(module, method=_turned)
+    turned = np.asarray(jax.jit(apply)(params), np.float64)
+    if (turned != turned[:, :1]).any():
+        return None
+    turned = turned[:, 0]
+    off = np.abs(turned) * (1 - np.eye(len(turned)))
+    moves, partner = np.flatnonzero(off.any(axis=1)), off.argmax(axis=1)
+    dim = len(moves)
+    if dim < 2 or dim % 2 or moves[-1] != dim - 1:
+        return None
+    half_split = partner[0] == dim // 2
+    first = np.arange(dim // 2) if half_split else np.arange(0, dim, 2)
+    if (partner[first] != first + (dim // 2 if half_split else 1)).any():
+        return None
+    angles = np.abs(np.arctan2(turned[first, partner[first]], turned[first, first]))
+    return Turning(angles, dim, "half_split" if half_split else "interleaved")
+
+
+def _turned(model: Any) -> Array:
+    """What the first layer's encoding makes of queries that are unit vectors, at position 1."""
+    below, encoding = transformer_of(model), head_encoding(model)
+    width, heads = below.config.head_width, below.config.num_heads
+    if below.config.latent is not None:
+        width += below.config.latent.rotary_dim
+    unit = jnp.broadcast_to(jnp.eye(width)[:, None], (width, heads, width))
+    own = below.layers.attention.encoding_params.get_value()
+    params = (below.encoding_params.get_value(), jax.tree.map(lambda leaf: leaf[0], own))
+    return encoding.query(params, unit, jnp.ones(width, jnp.int32))
+
+
+def batch_size(subject: SpectralSubject) -> int:
+    """Rows at once; it divides a quarter of their number."""
+    config, (rows, n) = subject.transformer.config, subject.rows.shape
+    most = max(1, _ENTRIES // (config.num_layers * config.num_heads * n**2))
+    quarter = rows // 4
+    return max(size for size in range(1, quarter + 1) if quarter % size == 0 and size <= most)
+
+
+def cut(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Batches of rows, in order."""
+    return (rows[start : start + size] for start in range(0, len(rows), size))

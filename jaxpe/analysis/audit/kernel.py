@@ -1,0 +1,95 @@
+"""The kernel of positions of a subject, and its linearised flow."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+import jaxpe
+from jaxpe.analysis.audit.result import KernelPairs
+from jaxpe.analysis.subject import Subject, inner
+from jaxpe.geometry import Distances
+from jaxpe.ntk import (
+    TrainingGap,
+    gradient_flow,
+    lanczos_eigenvalues,
+    linearised_training,
+    positional_fisher,
+    positional_forcing,
+    positional_ntk,
+    positional_ntk_product,
+)
+from jaxpe.theory import Audit, explained_by_chance, monotone_fit
+from jaxpe.theory.monotone_fit import pairs
+
+_SAMPLES = 16
+
+
+def kernel_and_forcing(
+    subject: Subject, *, seed: int, P: Array | None = None
+) -> tuple[Array, Array]:
+    """α `[n, n]` and b `[n, dim]` at P: at 0, where the paper has them, when None.
+
+    α exactly for a few classes, from sampled targets for the words of a vocabulary.
+    """
+    f, loss, examples = subject.at_no_shift, subject.loss, subject.examples
+    at = jnp.zeros_like(subject.of.vectors) if P is None else P
+    b = jax.jit(lambda P: positional_forcing(f, loss, P, examples))(at)
+    if subject.family == "classification":
+        return jax.jit(lambda P: positional_ntk(f, loss, P, examples))(at), b
+    key = jax.random.key(seed)
+
+    def sampled(P: Array) -> Array:
+        return positional_fisher(f, P, examples, key=key, samples=_SAMPLES)
+
+    return jax.jit(sampled)(at), b
+
+
+def kernel_pairs(
+    alpha: Array, b: Array, D: Distances, *, lemma_18: Audit, seed: int = 0
+) -> KernelPairs:
+    """What the figures show of α and of the bound (13), over pairs of positions with text."""
+    within = inner(alpha, D.present)
+    apart = inner(D.values, D.present).astype(alpha.dtype)
+    distances, entries = pairs(apart), pairs(within)
+    chance = jax.jit(explained_by_chance)(apart, within, key=jax.random.key(seed))
+    fit = jax.jit(monotone_fit)(distances, entries)
+    flow = gradient_flow(within, b[np.flatnonzero(D.present)], jnp.zeros_like(b[D.present]))
+    reached = jaxpe.euclidean_distances(flow.fixed_point().positions).values
+    return KernelPairs(
+        distances=np.asarray(distances),
+        alpha=np.asarray(entries),
+        increasing=np.asarray(fit.increasing),
+        decreasing=np.asarray(fit.decreasing),
+        explained=(float(fit.explained_increasing), float(fit.explained_decreasing)),
+        by_chance=(float(chance[0]), float(chance[1])),
+        eigenvalues=np.asarray(flow.eigenvalues[::-1]),
+        reached=np.asarray(pairs(reached)),
+        bound=np.asarray(lemma_18.measured["constant of (13)"] * distances),
+    )
+
+
+def train_both(subject: Subject, *, steps: int, seed: int, rows: int = 32) -> TrainingGap:
+    """Gradient descent on P alone, of the model and of its linearisation, on a few examples.
+
+    From the model's own vectors; the step is 1/λ_max of the whole kernel there.
+    """
+    f, loss, start = subject.at_no_shift, subject.loss, subject.of.vectors
+    examples = {name: jnp.asarray(array[:rows]) for name, array in subject.examples.items()}
+    product = positional_ntk_product(f, loss, start, examples)
+    key = jax.random.key(seed)
+    top = jax.jit(lambda: lanczos_eigenvalues(product, start, num=1, key=key, steps=12))()
+    rate = 1.0 / float(jnp.maximum(top.eigenvalues[0], 1e-12))
+
+    def batch(P: Array, examples: dict[str, Array]) -> Array:
+        return jax.vmap(lambda example: f(P, example))(examples)
+
+    def mean_loss(outputs: Array) -> Array:
+        return jnp.mean(jax.vmap(loss)(outputs, examples))
+
+    return jax.jit(
+        lambda P: linearised_training(
+            batch, mean_loss, P, examples, optimizer=optax.sgd(rate), steps=steps
+        )
+    )(start)

@@ -1,0 +1,64 @@
+"""What a count is once it is done: the tables, and all that is needed to add to them."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int32
+
+from jaxpe.analysis.counts.settings import CountSettings
+from jaxpe.geometry import PositionCounts
+
+
+class CountedShard(NamedTuple):
+    """A shard and how many of its documents were counted, or why it was left out.
+
+    - `name`, `bytes`: of the file.
+    - `digest`: hash of its whole content, which is what makes it another shard or the same; empty
+      where it was left out.
+    - `documents`: how many were counted.
+    - `unreadable`: why it was left out.
+    """
+
+    name: str
+    bytes: int
+    digest: str
+    documents: int
+    unreadable: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """The shard in words."""
+        return f"{self.name}, {self.bytes:,} bytes"
+
+
+class StoredCounts(NamedTuple):
+    """Counts of a corpus with all that is needed to add to them and to report on them.
+
+    - `table`: int32 `[folds, rows, vocab]`.
+    - `nulls`: int32 `[nulls, null_folds, rows, vocab]`, positions shuffled inside documents.
+    - `documents`: how many were counted.
+    - `settings`: how it was counted.
+    - `tokens`: the text of each id.
+    - `shards`: what was read.
+    - `text_field`: the column or key that held the text.
+    """
+
+    table: Int32[np.ndarray, "folds rows vocab"]
+    nulls: Int32[np.ndarray, "nulls null_folds rows vocab"]
+    documents: int
+    settings: CountSettings
+    tokens: list[str]
+    shards: tuple[CountedShard, ...]
+    text_field: str | None = None
+
+    @property
+    def counts(self) -> PositionCounts:
+        """The counts in folds, for the geometry."""
+        zero = jnp.zeros((), jnp.int32)
+        return PositionCounts(jnp.asarray(self.table), jnp.int32(self.documents), zero)
+
+    @property
+    def unreadable(self) -> list[CountedShard]:
+        """The shards that were left out."""
+        return [shard for shard in self.shards if shard.unreadable is not None]

@@ -1,0 +1,220 @@
+"""Several processes as one run: how they find each other, and what they tell each other."""
+
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+import jax
+import numpy as np
+from jax.experimental.multihost_utils import process_allgather
+
+from jaxpe._core.errors import InputError, require
+from jaxpe.analysis.counts.settings import in_short
+
+HEARTBEAT_S = 30  # a process that is silent for so long is dead, and the others stop
+PATIENCE_S = 7200  # that one waits for others that live: a large shard may be read through first
+FAREWELL_S = 10  # that one waits for others at its end
+_LOST = "another process ended, hangs or cannot be reached"
+_GO_ON = "see what the others say, and start all processes again, which goes on from what was saved"
+# What errors of collectives and of the service that brings processes together name.
+_OF_OTHERS = re.compile("Gloo|NCCL|UNAVAILABLE|DEADLINE_EXCEEDED|oordination")
+_MEETINGS = itertools.count()
+_HANDLERS: list[Any] = []  # functions that C has the addresses of
+Result = TypeVar("Result")
+
+
+def start_processes(
+    coordinator: str | None = None,
+    *,
+    processes: int | None = None,
+    process: int | None = None,
+    waiting_s: int = 300,
+) -> None:
+    """Join the processes of one run; to be called before anything else of JAX.
+
+    Under SLURM, GKE and Open MPI nothing needs to be passed: `jax.distributed.initialize` finds
+    out. Where a process dies or does not come, JAX ends the others within a minute, by `abort`,
+    which `ending_in_one_line` makes one line and exit status 2.
+
+    Args:
+        coordinator: host and port of process 0.
+        processes: how many.
+        process: which is this, from 0.
+        waiting_s: seconds to wait for the others.
+
+    Raises:
+        InputError: some of the three are missing or out of range.
+
+    >>> start_processes("10.0.0.1:1234", processes=2, process=2)
+    Traceback (most recent call last):
+    jaxpe.InputError: process is 2; pass a number from 0 to 1
+    """
+    given = (coordinator, processes, process)
+    if any(value is None for value in given) and any(value is not None for value in given):
+        raise InputError(
+            "coordinator, processes and process go together; pass all three, such as "
+            "10.0.0.1:1234, 2 and 0, or none where a cluster manager knows"
+        )
+    port = re.fullmatch(r"[^\s]+:(\d{1,5})", coordinator or "a:1")
+    if port is None or not 0 < int(port[1]) < 2**16:
+        raise InputError(f"coordinator is {in_short(coordinator)}; pass host:port, 10.0.0.1:1234")
+    if processes is not None and processes < 1:
+        raise InputError(f"processes is {processes}; pass at least 1")
+    if processes is not None and process is not None and not 0 <= process < processes:
+        raise InputError(f"process is {process}; pass a number from 0 to {processes - 1}")
+    try:
+        jax.distributed.initialize(
+            coordinator,
+            processes,
+            process,
+            initialization_timeout=waiting_s,
+            heartbeat_timeout_seconds=HEARTBEAT_S,
+            shutdown_timeout_seconds=FAREWELL_S,
+        )
+    except (ValueError, RuntimeError) as error:
+        raise InputError(
+            f"the processes did not come together: {error}; check that all {processes or ''} run "
+            "and reach the coordinator"
+        ) from error
+
+
+def from_all(value: Any) -> list[Any]:
+    """A plain value of each process, in their order, to all of them; they meet here.
+
+    Raises:
+        InputError: one of them did not come, or has ended.
+    """
+    if jax.process_count() == 1:
+        return [value]
+    _meet(f"meeting {next(_MEETINGS)}")
+    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = process_allgather(np.int32(len(text)))
+    padded = np.zeros(int(sizes.max()), np.uint8)
+    padded[: len(text)] = text
+    rows = process_allgather(padded)
+    return [json.loads(bytes(row[:size]).decode()) for row, size in zip(rows, sizes, strict=True)]
+
+
+def _meet(name: str) -> None:
+    """Wait for the others, which collectives of JAX do without end."""
+    multihost = require("orbax.checkpoint.multihost", extra="data")
+    try:
+        multihost.get_barrier_sync_fn()(key=name, timeout_ms=1000 * PATIENCE_S)
+    except jax.errors.JaxRuntimeError as error:
+        raise InputError(
+            f"process {jax.process_index()} waited for another, which ended or did not come within "
+            f"{PATIENCE_S:,} s; {_GO_ON}"
+        ) from error
+
+
+def agreed(work: Callable[[], Result]) -> Result:
+    """What `work` returns here; where it fails in any of the processes, it fails in all.
+
+    Raises:
+        InputError: bad input, with the process that has it where there are several.
+    """
+    if jax.process_count() == 1:
+        return work()
+    result, problem = None, ""
+    try:
+        result = work()
+    except (InputError, ImportError, OSError) as error:
+        problem = str(error) or repr(error)
+    for process, found in enumerate(from_all(problem)):
+        if found:
+            raise InputError(f"process {process}: {found}")
+    return cast(Result, result)
+
+
+def refuse_differences(facts: Mapping[str, Any]) -> None:
+    """What the result depends on must be the same in all processes.
+
+    Args:
+        facts: plain values by name. Of lists, the first item that differs is told.
+
+    Raises:
+        InputError: the first difference: its name, the process, both values.
+    """
+    # Most often nothing differs, so little is sent.
+    checksums = from_all([zlib.crc32(_plain(value)) for value in facts.values()])
+    for name, *found in zip(facts, *checksums, strict=True):
+        if len(set(found)) > 1:
+            first, *others = from_all(facts[name])
+            process, other = next((k, o) for k, o in enumerate(others, 1) if o != first)
+            raise InputError(
+                f"{_difference(name, process, first, other)}; start all processes alike"
+            )
+
+
+def _plain(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def _difference(name: str, process: int, first: Any, other: Any) -> str:
+    if isinstance(first, list) and isinstance(other, list):
+        if len(first) != len(other):
+            return f"{name}: process 0 has {len(first):,} and process {process} {len(other):,}"
+        index = next(i for i, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
+        name, first, other = f"{name}[{index}]", first[index], other[index]
+    return f"{name} is {in_short(first)} in process 0 and {in_short(other)} in process {process}"
+
+
+@contextlib.contextmanager
+def ending_in_one_line() -> Iterator[None]:
+    """Where another process dies, hangs or never comes, this one says so and exits with 2.
+
+    To be entered before `start_processes`. JAX ends a process whose coordinator is gone, or whose
+    service says that another has stopped, by `abort` and a page of log from a thread of its own,
+    and has no setting for that. So what is logged beneath Python goes to a file until the end,
+    which the line names, and `abort` ends here. For commands only: standard error is theirs.
+
+    >>> with ending_in_one_line():  # doctest: +SKIP
+    ...     start_processes("10.0.0.1:1234", processes=2, process=0)
+    """
+    log, path = tempfile.mkstemp(prefix="jaxpe-", suffix=".log")
+    console, before, told = os.dup(2), sys.stderr, []
+    line = f"jaxpe: {_LOST} (log: {path}); {_GO_ON}\n".encode(errors="backslashreplace")
+
+    def end(_: int) -> None:
+        if not told:
+            os.write(console, line)
+        os._exit(2)
+
+    sys.stderr.flush()
+    sys.stderr = open(console, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
+    os.dup2(log, 2)
+    os.close(log)
+    _on_abort(end)
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, InputError) as error:
+        # A peer that is gone shows first in whatever was under way with it, such as a save.
+        reason = str(error.__cause__ or error).splitlines()[0]
+        if not _OF_OTHERS.search(reason):
+            raise
+        raise InputError(f"{_LOST} ({reason:.200}); {_GO_ON}") from error
+    finally:
+        told.append(True)  # by whatever is raised here
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        if not jax.distributed.is_initialized():  # else JAX waits for the others at the very end
+            os.dup2(console, 2)
+            sys.stderr.close()
+            sys.stderr = before
+            _on_abort(None)
+
+
+def _on_abort(handler: Callable[[int], None] | None) -> None:
+    """What `abort` does first. Handlers of Python's own run too late, and in the main thread."""
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
+    _HANDLERS.append(kind(handler) if handler else kind())  # the default is at address 0
+    ctypes.CDLL(None).signal(signal.SIGABRT, _HANDLERS[-1])

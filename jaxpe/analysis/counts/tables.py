@@ -1,0 +1,103 @@
+"""Tables of counts in a compressed file, read back within the memory that they take."""
+
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int32, UInt
+
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.counts.checking import check
+from jaxpe.analysis.counts.settings import INT32_MAX
+
+# The head of an array as NumPy writes it. Nothing else is let in: NumPy's own reader evaluates an
+# expression, and makes room for whatever size that names.
+_HEAD = re.compile(
+    rb"\x93NUMPY\x01\x00(?P<bytes>..)\{'descr': '(?P<dtype>\|u1|<u2|<u4|<u8)', "
+    rb"'fortran_order': False, 'shape': \((?P<length>\d{1,18}),\), \} *\n",
+    re.DOTALL,
+)
+_LONGEST_HEAD = 256  # bytes
+_WIDEST = 8  # bytes of a number
+# Of the largest table: its numbers as they stand in the file, twice, and the cells they are for.
+READING_BYTES = 4 * _WIDEST
+
+Tables = Mapping[str, Int32[np.ndarray, "rows vocab"]]
+
+
+def write_tables(path: Path, tables: Tables) -> None:
+    """Write of each table the steps between cells that hold something, and what they hold."""
+    arrays: dict[str, Any] = {}
+    for name, table in tables.items():
+        flat = np.asarray(table).reshape(-1)
+        cells = np.flatnonzero(flat)
+        for part, values in (("steps", np.diff(cells, prepend=0)), ("counts", flat[cells])):
+            smallest = np.min_scalar_type(values.max(initial=0))
+            arrays[f"{name}_{part}"] = values.astype(smallest.newbyteorder("<"))
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def read_tables(path: Path, into: Tables) -> None:
+    """Fill tables of zeros with what the file holds.
+
+    Raises:
+        InputError: the file is damaged, or holds other arrays, cells twice, or counts out of range.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            members = {member.filename: member for member in file.infolist()}
+            wanted = {f"{name}_{part}.npy" for name in into for part in ("steps", "counts")}
+            check(
+                members.keys() == wanted and len(file.infolist()) == len(wanted),
+                f"{path.name} holds other arrays than the settings name",
+            )
+            for name, table in into.items():
+                steps, counts = (
+                    _array(file, members[f"{name}_{part}.npy"], table.size)
+                    for part in ("steps", "counts")
+                )
+                _fill(name, table.reshape(-1), steps, counts)
+    # Damaged zip files fail in many ways: an offset, a method that is not there, a password.
+    except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path.name} cannot be read: {error}") from error
+
+
+def _fill(
+    name: str,
+    flat: Int32[np.ndarray, " cells"],
+    steps: UInt[np.ndarray, " steps"],
+    counts: UInt[np.ndarray, " counts"],
+) -> None:
+    check(len(steps) == len(counts), f"{name} has {len(steps)} cells and {len(counts)} counts")
+    if not len(steps):
+        return
+    cells = np.cumsum(steps, dtype=np.int64)
+    # Steps that are short cannot go around the integers unseen.
+    inside = int(steps.max()) < flat.size and cells.max() < flat.size
+    check(inside and np.all(steps[1:] > 0), f"{name} has a cell twice, or beyond its {flat.size:,}")
+    check(counts.min() >= 1 and counts.max() <= INT32_MAX, f"{name} has a count out of range")
+    flat[cells] = counts.astype(np.int32)
+
+
+def _array(
+    file: zipfile.ZipFile, member: zipfile.ZipInfo, longest: int
+) -> UInt[np.ndarray, " length"]:
+    """An array of unsigned integers that is no longer than a table."""
+    name, size = member.filename, member.file_size
+    check(size <= _LONGEST_HEAD + _WIDEST * longest, f"{name} has {size:,} bytes")
+    with file.open(member) as stream:
+        content = stream.read(size)
+    head = _HEAD.match(content)
+    if head is None or int.from_bytes(head["bytes"], "little") != head.end() - 10:
+        raise InputError(f"{name} is no array of unsigned integers")
+    dtype, length = np.dtype(head["dtype"].decode()), int(head["length"])
+    check(
+        length <= longest and len(content) == head.end() + length * dtype.itemsize,
+        f"{name} has {len(content):,} bytes and names {length:,} numbers",
+    )
+    return np.frombuffer(content, dtype, offset=head.end())

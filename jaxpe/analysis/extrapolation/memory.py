@@ -1,0 +1,67 @@
+"""Will it fit? Asked of all suites before the first model is trained."""
+
+from collections.abc import Sequence
+
+from jaxpe._core.memory import check_bytes, device_bytes
+from jaxpe.analysis.extrapolation.presets import Suite
+from jaxpe.analysis.extrapolation.streams import AT_ONCE
+from jaxpe.data import sequence_task
+
+_FLOAT = 4
+_STATES = 4  # parameters, gradients and the two moments of Adam
+
+
+def check_memory(suites: Sequence[Suite], *, limit: int | None = None) -> None:
+    """Refuse suites that do not fit, with the number and what to lower.
+
+    Args:
+        suites: such as `preset("smoke")`.
+        limit: bytes that may be used; default: what is free.
+
+    Raises:
+        InputError: more is needed than there is.
+
+    >>> from jaxpe.analysis.extrapolation import Suite, check_memory
+    >>> suite = Suite(name="long", tasks=("copy",), encodings=("rope",), length=10**6)
+    >>> check_memory([suite])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    jaxpe.InputError: long, of T = 1000000 up to 8 times as long, ... needs ...; pass ...
+    """
+    for suite in suites:
+        check_bytes(
+            needed_bytes(suite),
+            what=(
+                f"{suite.name}, of T = {suite.length} up to {suite.factors[-1]} times as long, "
+                f"{suite.batch} rows, {suite.seeds} seeds and {suite.steps} steps,"
+            ),
+            remedy="pass a smaller --length, --factors, --batch, --seeds or --steps",
+            limit=device_bytes() if limit is None else limit,
+        )
+
+
+def needed_bytes(suite: Suite) -> int:
+    """The least that training and testing take: attention weights, rows, models, losses.
+
+    >>> from jaxpe.analysis.extrapolation import Suite
+    >>> short, long = (
+    ...     Suite(name="tiny", tasks=("parity",), encodings=("none",), length=length)
+    ...     for length in (8, 8_000))
+    >>> needed_bytes(short) < 10**8 < 10**12 < needed_bytes(long)
+    True
+    """
+    tasks = [sequence_task(task) for task in suite.tasks]
+    places = max(task.tokens(suite.length) for task in tasks)
+    longest = max(task.tokens(suite.lengths[-1]) for task in tasks)
+    lanes = max(suite.seeds, len(suite.rates))
+    rows = min(suite.tests, AT_ONCE)
+    training = lanes * suite.batch * suite.layers * _kept(suite, places)
+    testing = suite.seeds * rows * _kept(suite, longest)
+    held = lanes * places * max(suite.batch, suite.rows or 0)
+    block = suite.dim * (4 * suite.dim + 2 * suite.hidden)
+    models = lanes * suite.layers * block * _STATES
+    return _FLOAT * (max(training, testing) + held + models + lanes * suite.steps)
+
+
+def _kept(suite: Suite, places: int) -> int:
+    """Numbers that a layer makes of a row: weights of attention, and what is inside."""
+    return places * (suite.heads * places + suite.dim + suite.hidden)

@@ -1,0 +1,129 @@
+"""The model of a task under an encoding; what shapes allow, all encodings start from alike."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from jaxpe import nn
+from jaxpe.analysis.extrapolation.presets import Suite
+from jaxpe.data import SequenceTask
+from jaxpe.encodings import Encoding, EncodingSizes, identity
+from jaxpe.training import Tally, cross_entropy, mean_squared_error
+
+Params = Any
+Batch = dict[str, Array]
+
+METRICS = {"tokens": ("accuracy", "exact"), "numbers": ("mse", "relative_mse")}
+
+
+def encoding_sizes(suite: Suite, task: SequenceTask) -> EncodingSizes:
+    """What encodings are built for; their length is the places that inputs of length T take."""
+    places = task.tokens(suite.length)
+    return EncodingSizes(suite.dim, suite.heads, suite.dim // suite.heads, places)
+
+
+def build(suite: Suite, task: SequenceTask, encoding: Encoding, key: Array) -> nnx.Module:
+    """A decoder that reads tokens, or an encoder or decoder between numbers."""
+    config = nn.TransformerConfig(
+        vocab_size=max(task.vocab_size, 1),
+        dim=suite.dim,
+        num_layers=suite.layers,
+        num_heads=suite.heads,
+        hidden_dim=suite.hidden,
+        activation="relu",
+        norm=suite.norm,
+        init_scale=suite.dim**-0.5 if suite.init_scale is None else suite.init_scale,
+        embedding_scale=1.0 if task.kind == "numbers" else 0.5,
+    )
+    below, head = (nnx.Rngs(part) for part in jax.random.split(key))
+    if task.kind == "tokens":
+        decoder = nn.Decoder(config, encoding=encoding, rngs=below)
+        return nn.CausalLM(decoder, rngs=head)
+    transformer = nn.Decoder if task.causal else nn.Encoder
+    between = transformer(config, encoding=encoding, rngs=below)
+    return nn.Regressor(between, inputs=1, outputs=1, rngs=head)
+
+
+def model_of(
+    suite: Suite, task: SequenceTask, encoding: Encoding
+) -> tuple[Callable[..., Array], Callable[[Array, Params], Params]]:
+    """`apply(params, batch) -> logits`, and `start(key, plain) -> params`.
+
+    `plain` are the parameters of `plain_weights`: what shapes allow is theirs.
+    """
+    model = nnx.eval_shape(lambda: build(suite, task, encoding, jax.random.key(0)))
+    graphdef, _ = nnx.split(model, nnx.Param)
+    reads = "ids" if task.kind == "tokens" else "values"
+
+    def apply(params: Params, batch: Batch) -> Array:
+        return nnx.merge(graphdef, params)(batch[reads], mask=batch["mask"]).logits
+
+    def start(key: Array, plain: Params) -> Params:
+        own = nnx.split(build(suite, task, encoding, key), nnx.Param)[1]
+        return with_shared(own, plain)
+
+    return apply, start
+
+
+def plain_weights(suite: Suite, task: SequenceTask, key: Array) -> Params:
+    """Initial parameters of the model without an encoding."""
+    return nnx.split(build(suite, task, identity(), key), nnx.Param)[1]
+
+
+def with_shared(own: Params, plain: Params) -> Params:
+    """`own`, with the leaves of `plain` that have the same place and shape in it."""
+    shared = dict(jax.tree_util.tree_leaves_with_path(plain))
+
+    def chosen(path: Any, leaf: Array) -> Array:
+        other = shared.get(path)
+        return leaf if other is None or other.shape != leaf.shape else other
+
+    return jax.tree_util.tree_map_with_path(chosen, own)
+
+
+def loss_of(task: SequenceTask, apply: Callable[..., Array]) -> Callable[..., Any]:
+    """What is minimised, as `jaxpe.training` takes it: of the places that are scored."""
+
+    def loss(params: Params, batch: Batch, key: Array) -> tuple[Tally, dict[str, Tally]]:
+        out = apply(params, batch)
+        measure = cross_entropy if task.kind == "tokens" else mean_squared_error
+        scored = batch["scored"] if task.kind == "tokens" else batch["scored"][..., None]
+        return measure(out, batch["labels"], mask=scored), {}
+
+    return loss
+
+
+def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, Tally]:
+    """The metrics of a batch, `METRICS` of the task's kind, as sums and weights that add.
+
+    "accuracy" is the share of scored tokens that are right, "exact" that of rows whose scored
+    tokens all are; "mse" is the squared error of scored numbers, "relative_mse" that over the mean
+    of their squares, so that 1 is what a model that always says 0 gets. A logit that is scored and
+    not finite makes them NaN.
+    """
+    scored = batch["scored"]
+    finite = jnp.all(jnp.isfinite(logits) | ~scored[..., None])
+
+    def total(values: Array) -> Array:
+        return jnp.sum(values, dtype=logits.dtype)
+
+    if task.kind == "tokens":
+        right = jnp.argmax(logits, axis=-1).astype(jnp.int32) == batch["labels"]
+        rows = jnp.all(right | ~scored, axis=-1)
+        sums = {
+            "accuracy": (total(right & scored), total(scored)),
+            "exact": (total(rows), total(jnp.ones_like(rows))),
+        }
+    else:
+        counted = scored[..., None]
+        error = total(jnp.where(counted, logits - batch["labels"], 0) ** 2)
+        size = total(jnp.where(counted, batch["labels"], 0) ** 2)
+        sums = {"mse": (error, total(counted)), "relative_mse": (error, size)}
+    return {
+        name: Tally(jnp.where(finite, part, jnp.nan), weight)
+        for name, (part, weight) in sums.items()
+    }

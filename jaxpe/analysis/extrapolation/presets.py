@@ -1,0 +1,243 @@
+"""What is compared with what: suites of tasks and encodings, and the presets made of them."""
+
+import dataclasses
+import math
+import re
+from typing import Any, Literal
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
+from jaxpe.analysis.extrapolation.variants import VARIANTS, unknown
+from jaxpe.data import SEQUENCE_TASKS, sequence_task
+
+_MOST_LAYERS = 10_000  # each is a part of the program that is compiled
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Suite:
+    """Every task under every encoding, with equal data, seeds, steps and rates to choose from.
+
+    Attributes:
+        name: of the comparison.
+        tasks: of `jaxpe.data.SEQUENCE_TASKS`.
+        encodings: of `jaxpe.analysis.extrapolation.VARIANTS`.
+        length: T, that of the training inputs.
+        factors: multiples of T at which models are tested.
+        exact: train at length T alone, in place of lengths drawn from 1 to T.
+        rows: training set that epochs go over; None for fresh rows at every step.
+        tests: rows at each length tested; above 100 a multiple of 100.
+        steps: updates.
+        batch: rows of an update.
+        rates: peak learning rates, of which each encoding has the best on a seed of its own.
+        tuning: share of the steps that choosing the rate takes.
+        seeds: models of each task and encoding.
+        dim, layers, heads, hidden: sizes of the model.
+        norm: "layer", or "none" as in Li (2025).
+        init_scale: standard deviation of dense kernels; dim^(−1/2) when None.
+        seed: of everything.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    encodings: tuple[str, ...]
+    length: int
+    factors: tuple[int, ...] = (1, 2, 4, 8)
+    exact: bool = False
+    rows: int | None = None
+    tests: int = 1000
+    steps: int = 1000
+    batch: int = 64
+    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
+    tuning: float = 0.25
+    seeds: int = 3
+    dim: int = 64
+    layers: int = 2
+    heads: int = 4
+    hidden: int = 128
+    norm: Literal["layer", "none"] = "layer"
+    init_scale: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._check_names()
+        self._check_sizes()
+
+    def _check_names(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9 ]+", self.name):
+            raise InputError(
+                f"name={self.name!r} is to name files: pass letters, digits and spaces"
+            )
+        for kind, names, known in (
+            ("task", self.tasks, SEQUENCE_TASKS),
+            ("encoding", self.encodings, tuple(VARIANTS)),
+        ):
+            for name in names:
+                if name not in known:
+                    raise InputError(unknown(kind, name, known))
+            if not names or len(set(names)) < len(names):
+                raise InputError(f"{kind}s are {', '.join(names) or 'none'}: pass each one once")
+        kinds = {sequence_task(task).kind for task in self.tasks}
+        if len(kinds) > 1:
+            raise InputError(
+                f"{', '.join(self.tasks)} are tasks of {' and of '.join(sorted(kinds))}: pass a "
+                "suite for each kind"
+            )
+
+    def _check_sizes(self) -> None:
+        sizes = ("length", "tests", "steps", "batch", "seeds", "dim", "layers", "heads", "hidden")
+        for name in sizes:
+            check_range(name, getattr(self, name), least=1, most=LARGEST_SIZE)
+        check_range("layers", self.layers, most=_MOST_LAYERS)
+        if self.dim % (2 * self.heads):
+            raise InputError(f"dim={self.dim} does not split into {self.heads} heads of even width")
+        if self.steps < 2:
+            raise InputError("steps is 1; the warm-up's first step has the rate 0: pass 2 or more")
+        if self.tests > 100 and self.tests % 100:
+            raise InputError(f"tests={self.tests}: pass 100 or less, or a multiple of 100")
+        if self.rows is not None and self.rows < self.batch:
+            raise InputError(f"rows={self.rows} are less than a batch of {self.batch}")
+        if self.factors[:1] != (1,) or list(self.factors) != sorted(set(self.factors)):
+            raise InputError(f"factors are {self.factors}: pass 1 and then larger ones, in order")
+        check_range("factors", self.factors[-1], most=LARGEST_SIZE)
+        positive = all(0 < rate < math.inf for rate in self.rates)
+        if not self.rates or not positive or not 0 < self.tuning <= 1:
+            raise InputError("pass positive rates, and a share of the steps (0, 1] for tuning")
+        if self.init_scale is not None and not 0 <= self.init_scale < math.inf:
+            raise InputError(f"init_scale is {self.init_scale}; pass a number of at least 0")
+        check_seed("seed", self.seed)
+
+    @property
+    def tuning_steps(self) -> int:
+        """Steps after which rates are compared."""
+        return max(2, round(self.tuning * self.steps))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths tested."""
+        return tuple(factor * self.length for factor in self.factors)
+
+
+# Section 7 of Li (2025), as far as it is stated: 2 layers, one head, ReLU, no norm, 10,000 rows,
+# 20 epochs, 1,000 tests. T, widths, batch, rate and the law of the inputs are lost.
+_TABLE_5 = Suite(
+    name="table 5",
+    tasks=("running_sum", "running_sum_causal"),
+    encodings=(
+        "sinusoidal", "alibi", "alibi_over_length", "wavelet", "legendre", "none",
+    ),
+    length=16,
+    exact=True,
+    rows=10_000,
+    steps=2000,
+    batch=100,
+    rates=(1e-3, 3e-3, 1e-2),
+    seeds=5,
+    dim=32,
+    heads=1,
+    hidden=64,
+    norm="none",
+)  # fmt: skip
+
+# The tasks and encodings of Kazemnejad et al. (2023), with small models.
+_SOURCE = Suite(
+    name="source suite",
+    tasks=(
+        "copy", "reverse", "addition", "sort", "parity", "summation", "composition", "scan",
+    ),
+    encodings=("none", "sinusoidal", "t5", "alibi", "rope"),
+    length=6,
+    steps=600,
+    batch=32,
+    rates=(3e-3, 1e-2),
+    tests=200,
+    seeds=3,
+)  # fmt: skip
+
+PRESETS: dict[str, tuple[Suite, ...]] = {
+    "smoke": (
+        dataclasses.replace(
+            _TABLE_5,
+            name="running sums",
+            tasks=("running_sum_causal",),
+            encodings=("sinusoidal", "alibi", "learned"),
+            length=8, rows=None, steps=200, tests=100, batch=32, rates=(3e-3, 1e-2, 3e-2),
+            seeds=3,
+            dim=16, hidden=32,
+        ),
+        dataclasses.replace(
+            _SOURCE,
+            name="strings",
+            tasks=("copy",),
+            encodings=("none", "alibi", "rope"),
+            length=4, steps=200, tests=100, rates=(3e-3, 1e-2, 3e-2), seeds=3, dim=32, layers=1,
+        ),
+    ),
+    "paper": (_TABLE_5, _SOURCE),
+    "full": (
+        dataclasses.replace(_TABLE_5, encodings=tuple(VARIANTS), seeds=10, tuning=1.0),
+        dataclasses.replace(
+            _SOURCE,
+            encodings=tuple(VARIANTS),
+            length=20, steps=20_000, tests=1000, rates=(1e-4, 3e-4, 1e-3), seeds=5,
+            dim=256, layers=6, heads=8, hidden=1024,
+        ),
+    ),
+}  # fmt: skip
+
+
+def preset(name: str) -> tuple[Suite, ...]:
+    """The suites of a preset: "smoke", "paper" or "full".
+
+    Raises:
+        InputError: for another name.
+
+    >>> [suite.name for suite in preset("paper")]
+    ['table 5', 'source suite']
+    """
+    if name not in PRESETS:
+        raise InputError(unknown("preset", name, tuple(PRESETS)))
+    return PRESETS[name]
+
+
+def chosen(
+    name: str, *, tasks: tuple[str, ...] = (), encodings: tuple[str, ...] = (), **settings: Any
+) -> tuple[Suite, ...]:
+    """The suites of a preset with what is given in place of their own.
+
+    A suite keeps those of the tasks that it has; a task that none has goes to the first suite of
+    its kind, numbers or tokens. Suites without a task are left out.
+
+    Args:
+        name: of the preset.
+        tasks: those of all suites; their own when none is given.
+        encodings: of every suite; its own when none is given.
+        settings: other fields of `Suite`; those that are None stay as they are.
+
+    Raises:
+        InputError: for a name that is unknown or given twice, and what `Suite` refuses.
+
+    >>> suite, = chosen("paper", tasks=("parity",), length=4, steps=None)
+    >>> suite.name, suite.tasks, suite.lengths, suite.steps
+    ('source suite', ('parity',), (4, 8, 16, 32), 600)
+    """
+    suites = preset(name)
+    changes = {field: value for field, value in settings.items() if value is not None}
+    if encodings:
+        changes["encodings"] = encodings
+    if not tasks:
+        return tuple(dataclasses.replace(suite, **changes) for suite in suites)
+    shares = [tuple(task for task in tasks if suite in _homes(suites, task)) for suite in suites]
+    return tuple(
+        dataclasses.replace(suite, tasks=share, **changes)
+        for suite, share in zip(suites, shares, strict=True)
+        if share
+    )
+
+
+def _homes(suites: tuple[Suite, ...], task: str) -> list[Suite]:
+    """The suites that have a task, or the first of its kind."""
+    if task not in SEQUENCE_TASKS:
+        raise InputError(unknown("task", task, SEQUENCE_TASKS))
+    kind = sequence_task(task).kind
+    alike = [suite for suite in suites if sequence_task(suite.tasks[0]).kind == kind]
+    return [suite for suite in suites if task in suite.tasks] or alike[:1]

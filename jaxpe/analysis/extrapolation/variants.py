@@ -1,0 +1,125 @@
+"""Encodings by name: those of the catalogue, and some that are tested otherwise than trained."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+import jaxpe
+from jaxpe._core.errors import nearest
+from jaxpe.encodings import Encoding, EncodingSizes
+from jaxpe.encodings.base import from_middle
+
+Scale = Callable[[float, int], Any]
+
+
+class Variant(NamedTuple):
+    """An encoding of a comparison.
+
+    Attributes:
+        trained: makes the encoding that models are trained with, from the sizes and whether
+            attention is causal.
+        tested: makes the one for tests beyond the training length, from the sizes and the length
+            tested; None for the same. Variants that are `trained` alike share their models.
+    """
+
+    trained: Callable[[EncodingSizes, bool], Encoding]
+    tested: Callable[[EncodingSizes, int], Encoding] | None = None
+
+    def at(self, sizes: EncodingSizes, length: int, *, causal: bool) -> Encoding:
+        """The encoding at inputs that take `length` places."""
+        if self.tested is None or length <= sizes.length:
+            return self.trained(sizes, causal)
+        return self.tested(sizes, length)
+
+
+def _of_catalogue(entry: jaxpe.CatalogueEntry) -> Variant:
+    return Variant(lambda sizes, causal: entry.make(sizes))
+
+
+def _rope(sizes: EncodingSizes, causal: bool) -> Encoding:
+    return jaxpe.rope(head_dim=sizes.head_dim)
+
+
+def _t5(sizes: EncodingSizes, causal: bool) -> Encoding:
+    """Half of the buckets are for keys ahead, which a decoder has none of."""
+    return jaxpe.t5(num_heads=sizes.num_heads, bidirectional=not causal)
+
+
+def _shaw(sizes: EncodingSizes, causal: bool) -> Encoding:
+    """The row that longer distances are clipped to is one that training reaches."""
+    return jaxpe.shaw(head_dim=sizes.head_dim, max_distance=max(1, min(16, sizes.length - 1)))
+
+
+def _scaled(scaling: Scale) -> Variant:
+    """RoPE stretched for the length tested, without more training.
+
+    The length is said, so that a row's prefix is encoded as the row, as greedy decoding has it.
+    """
+
+    def tested(sizes: EncodingSizes, length: int) -> Encoding:
+        chosen = scaling(length / sizes.length, sizes.length)
+        return jaxpe.rope(head_dim=sizes.head_dim, scaling=chosen, length=length)
+
+    return Variant(_rope, tested)
+
+
+def _over_length(sizes: EncodingSizes, causal: bool) -> Encoding:
+    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=1.0 / sizes.length)
+
+
+# Positions in a plane and what is made from a corpus mean nothing to a task of one sequence.
+VARIANTS: dict[str, Variant] = {
+    **{
+        entry.name: _of_catalogue(entry)
+        for entry in jaxpe.catalogue()
+        if entry.coordinates == 1 and not entry.fitted
+    },
+    "rope": Variant(_rope),
+    "t5": Variant(_t5),
+    "shaw": Variant(_shaw),
+    "alibi_over_length": Variant(_over_length),  # Li (2025), Section 5.3: m = c/L, with c = 1
+    "rope_linear": _scaled(lambda factor, length: jaxpe.LinearScaling(factor)),
+    "rope_ntk": _scaled(lambda factor, length: jaxpe.NtkScaling(factor)),
+    # With factor 1 the base is that of NTK at the length reached; 2, as in use, stretches more.
+    "rope_dynamic": _scaled(lambda factor, length: jaxpe.DynamicScaling(2.0, length)),
+    "rope_yarn": _scaled(lambda factor, length: jaxpe.YarnScaling(factor, length)),
+}
+
+
+def trained_as(name: str) -> str:
+    """The variant whose models this one has: the first that is trained alike."""
+    return next(other for other in VARIANTS if VARIANTS[other].trained is VARIANTS[name].trained)
+
+
+def defined_at(encoding: Encoding, sizes: EncodingSizes, length: int) -> bool:
+    """Whether the encoding says anything about the last of `length` places, beside the first.
+
+    A learned table ends at its length; for a place that is traced, what it gives beyond is NaN.
+    """
+    x = jnp.ones((2, sizes.dim))
+    heads = jnp.ones((2, sizes.num_heads, sizes.head_dim))
+
+    @jax.jit
+    def seen(places: Array) -> Array:
+        params = encoding.init(jax.random.key(0))
+        i, j = from_middle(encoding, places, places)
+        values = [
+            encoding.embed(params, x, places),
+            encoding.query(params, heads, i),
+            encoding.key(params, heads, j),
+        ]
+        if encoding.defines("bias"):
+            values.append(jnp.asarray(encoding.bias(params, heads, heads, places, places)))
+        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(y)) for y in values]))
+
+    return bool(seen(jnp.asarray([0, length - 1], jnp.int32)))
+
+
+def unknown(kind: str, name: str, known: Sequence[str]) -> str:
+    """What to say of a name that is not known: the nearest one, and all."""
+    near = nearest(name, known)
+    meant = f": did you mean {near!r}?" if near else ";"
+    return f"unknown {kind} {name!r}{meant} There are {', '.join(known)}"

@@ -1,0 +1,125 @@
+"""The command line `jaxpe`: finds the commands, and turns bad input into one line and exit 2."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+import jaxpe
+from jaxpe._core.errors import InputError, MissingExtraError, nearest, require
+
+_COMMANDS = (
+    "report", "encodings", "export", "count", "merge", "audit", "spectral", "extrapolate", "train",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Entry point of `jaxpe`."""
+    _open_streams()
+    try:
+        _run(sys.argv[1:])
+        sys.stdout.flush()  # what cannot be written is noticed here, and not after the end
+    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
+        _drop_output()
+    except (InputError, MissingExtraError, OSError) as error:
+        _fail(str(error), code=2)
+    except MemoryError as error:
+        _fail(_OUT_OF_MEMORY.format(error), code=2)
+    except FloatingPointError as error:  # training came to NaN: not the fault of the input
+        _fail(str(error), code=1)
+    except RuntimeError as error:
+        _fail(_of_machine(error), code=2)
+    except SystemExit as stop:  # of --help, and of options that cannot be parsed
+        if isinstance(stop.__context__, BrokenPipeError):  # Rich's, of a pipe as above
+            return _drop_output()
+        with _dropped_if_closed():
+            sys.stdout.flush()
+        raise
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+_OUT_OF_MEMORY = (
+    "out of memory ({}); pass a smaller length, batch or model, or fewer documents at once"
+)
+
+
+def _run(words: list[str]) -> None:
+    """The command that the first word names."""
+    if words[:1] == ["--version"]:
+        return print(f"jaxpe {jaxpe.__version__}")
+    _check_command(words)
+    tyro = require("tyro", extra="report")
+    require("rich", extra="report")
+    from jaxpe.cli import commands
+
+    if words[0] == "train":  # it reads its options itself, which bring Flax and Optax
+        return commands.train(tuple(words[1:]))
+    commands: dict[str, Callable[..., None]] = {name: getattr(commands, name) for name in _COMMANDS}
+    tyro.extras.subcommand_cli_from_dict(
+        commands,
+        prog="jaxpe",
+        description="The geometry of positional encodings, measured on your corpus.",
+    )
+
+
+def _check_command(words: list[str]) -> None:
+    there = f"the commands are {', '.join(_COMMANDS)}; `jaxpe COMMAND --help` explains one"
+    if not words:
+        raise InputError(f"no command; {there}")
+    if words[0] not in (*_COMMANDS, "-h", "--help"):
+        near = nearest(words[0], _COMMANDS)
+        meant = f"did you mean {near!r}? " if near else ""
+        raise InputError(f"no command {words[0]!r}; {meant}{there[0].upper()}{there[1:]}")
+
+
+def _of_machine(error: RuntimeError) -> str:
+    """What to say where XLA found no memory or no device; raises the error where it is another."""
+    text = str(error)
+    if any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory")):
+        return _OUT_OF_MEMORY.format(text.splitlines()[0])
+    if "Unable to initialize backend" in text:
+        return text
+    raise error
+
+
+def _fail(message: str, *, code: int) -> None:
+    """One line on standard error."""
+    with _dropped_if_closed():
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        print(f"jaxpe: {' '.join(message.splitlines())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Have standard streams that can be written, whatever they were at the start.
+
+    A descriptor that is closed would be that of the next file opened, and what libraries print
+    would go into it; an encoding without a character would end a run that is done.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        if hasattr(stream := getattr(sys, name), "reconfigure"):
+            with contextlib.suppress(OSError):  # a pipe that nobody reads any more
+                stream.reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def _dropped_if_closed() -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Throw away what cannot be written, which Python would try again at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

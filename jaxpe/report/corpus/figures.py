@@ -1,0 +1,415 @@
+"""The seven figures: one short function each, from an `Analysis` to a matplotlib `Figure`.
+
+Only the object interface is used, no pyplot, so drawing leaves no state behind. Widths suit a
+phone: five inches shown on 340 pixels keep the letters legible.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxpe.analysis.corpus.result import Analysis, EncodingScore
+from jaxpe.report.corpus.findings import (
+    alike,
+    by_family,
+    corrected_best,
+    judged,
+    nearness,
+    title_of,
+)
+from jaxpe.report.style import (
+    ABSENT,
+    CHANCE,
+    PLUG_IN,
+    SPLIT_HALF,
+    Rendered,
+    add_legend,
+    encoding_colours,
+    new_figure,
+    render,
+    say_why_empty,
+)
+from jaxpe.report.words import number, percent, plural
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+
+# Figures with a panel or line for each encoding show a few: more could not be told apart.
+WELL_KNOWN = ("sinusoidal", "rope", "alibi")
+MOST_SHOWN = 6
+SELECTION = f"Shown: the fitted encodings, {', '.join(WELL_KNOWN)} and, of the others, the best"
+
+
+FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
+MOST_PAIRS = 5_000  # points of one scatter
+SEED = 0  # of the pairs shown, so that the same analysis gives the same bytes
+
+
+def render_figures(analysis: Analysis) -> list[Rendered]:
+    """Draw all figures; the same analysis gives the same bytes.
+
+    Raises `MissingExtraError` without the extra `report`.
+    """
+    return [render(analysis, *figure) for figure in FIGURES]
+
+
+def hellinger_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """The distances between positions, plug-in and noise-corrected, each on its own scale."""
+    share = analysis.noise_share
+    figure, axes = new_figure(
+        "Distances between positions"
+        if not share > 0
+        else f"{percent(min(share, 1.0))} of the plug-in variance is noise",
+        height=3.1,
+        columns=2,
+    )
+    corrected = np.sqrt(np.clip(analysis.split_half_squared, 0, None))
+    panels = (
+        ("plug-in", analysis.hellinger, analysis.present),
+        ("noise-corrected", corrected, analysis.judged),
+    )
+    for axis, (title, distances, shown) in zip(axes, panels, strict=True):
+        image = axis.imshow(_off_diagonal(distances, shown), cmap="viridis", interpolation="none")
+        axis.set(title=title, xlabel="position", facecolor=ABSENT)
+        figure.colorbar(image, ax=axis, location="bottom", label="Hellinger distance")
+    return figure
+
+
+def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Eigenvalues of both geometries, and those that are tested against chance."""
+    rank = analysis.effective_rank
+    title = f"{plural(rank, 'dimension')} {'rises' if rank == 1 else 'rise'} above chance"
+    if not judged(analysis):
+        title = "Eigenvalues, not held against chance"
+    figure, axes = new_figure(title if rank else "No dimension rises above chance", columns=2)
+    null = analysis.null_eigenvalue
+    panels = (
+        (
+            "both geometries",
+            ("plug-in", analysis.plug_in_eigenvalues, PLUG_IN),
+            ("noise-corrected", analysis.split_half_eigenvalues, SPLIT_HALF),
+        ),
+        (
+            "the test against chance",
+            ("tested", analysis.rank_eigenvalues, SPLIT_HALF),
+        ),
+    )
+    for axis, (title, *series) in zip(axes, panels, strict=True):
+        for label, values, colour in series:
+            values = values[np.abs(values) > 1e-12]  # zeros pad for the positions left out
+            axis.plot(np.arange(1, len(values) + 1), values, "o", ms=3.5, color=colour, label=label)
+        if null > 0:  # linear where noise lives, logarithmic above
+            axis.set_yscale("symlog", linthresh=null)
+        axis.set(title=title, xscale="log", xlabel="eigenvalue number")
+    axes[0].set_ylabel("eigenvalue")
+    if judged(analysis):
+        level = f"chance, {number(null)}"
+        axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=level)
+    else:
+        axes[1].text(0.5, 0.5, "no null was counted", ha="center", transform=axes[1].transAxes)
+        axes[1].set_xscale("linear")
+    for axis in axes[: 1 + judged(analysis)]:
+        axis.legend(loc="lower left")
+    return figure
+
+
+def map_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Positions at their two leading coordinates, coloured by position."""
+    rank = analysis.effective_rank
+    titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
+    figure, (axis,) = new_figure(
+        titles[rank] if rank in (0, 1) else "The map of positions", height=4.2
+    )
+    positions = np.flatnonzero(analysis.judged)
+    if not len(positions):
+        return say_why_empty(figure, axis, "no position can be judged")
+    x, y = analysis.coordinates[positions, :2].T
+    axis.plot(x, y, color="#CCCCCC", lw=0.8, zorder=1)
+    points = axis.scatter(x, y, c=positions, cmap="viridis", s=26, zorder=2)
+    for end in (0, -1):
+        label = f"position {positions[end]}"
+        axis.annotate(label, (x[end], y[end]), xytext=(6, 6), textcoords="offset points")
+    axis.set(xlabel="axis 1", ylabel="axis 2", aspect="equal", adjustable="datalim")
+    figure.colorbar(points, ax=axis, label="position")
+    return figure
+
+
+def encodings_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Stress of every encoding, by family: plug-in on a log axis from `FLOOR`, corrected from 0."""
+    if not analysis.encodings:
+        figure, (axis,) = new_figure("Fit of the encodings")
+        return say_why_empty(figure, axis, "no encoding was scored")
+    winners = corrected_best(analysis)
+    rows = _rows_by_family(analysis.encodings)
+    height = 1.5 + 0.23 * len(rows)
+    figure, axes = new_figure(_fit_title(winners), height=height, columns=2, sharey=True)
+    scored = {place: row for place, row in enumerate(rows) if not isinstance(row, str)}
+    _plug_in_panel(axes[0], scored)
+    _corrected_panel(axes[1], scored)
+    for axis in axes:
+        axis.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5))
+        axis.tick_params(axis="y", length=0, pad=7)
+        for place in scored:
+            axis.axhline(place, color="#EEEEEE", lw=0.8, zorder=0)
+    axes[0].set_yticklabels([row if isinstance(row, str) else row.name for row in rows])
+    for text, row in zip(axes[0].get_yticklabels(), rows, strict=True):
+        if isinstance(row, str):
+            text.set(style="italic", color="#777777")
+        elif row.name in [winner.name for winner in winners]:
+            text.set(weight="bold", color=SPLIT_HALF)
+    add_legend(figure, axes[0], columns=2)
+    return figure
+
+
+def _plug_in_panel(axis, scored: dict[int, EncodingScore]) -> None:
+    """Raw and scaled stress, joined, on a log axis."""
+    raw, scaled = (
+        np.maximum([getattr(score, field) for score in scored.values()], FLOOR)
+        for field in ("stress", "scaled_stress")
+    )
+    axis.hlines(list(scored), scaled, raw, color=PLUG_IN, lw=1, zorder=1)
+    dots = {"marker": "o", "ls": "", "ms": 6, "color": PLUG_IN, "clip_on": False}
+    axis.plot(raw, list(scored), **dots, mfc="white", label="raw, Eq. (4)")
+    axis.plot(scaled, list(scored), **dots, label="scaled")
+    axis.set(title="plug-in", xlabel="stress", xscale="log")
+    axis.set_xlim(left=FLOOR)
+    axis.minorticks_off()
+
+
+def _corrected_panel(axis, scored: dict[int, EncodingScore]) -> None:
+    """Noise-corrected stress, from 0."""
+    values = np.array([score.split_half_scaled_stress for score in scored.values()])
+    axis.plot(values, list(scored), "D", ms=5.5, color=SPLIT_HALF, clip_on=False)
+    known = values[np.isfinite(values)]
+    axis.set(title="noise-corrected", xlabel="scaled stress")
+    axis.set_xlim(0, 1.08 * known.max() if known.any() else 1)
+
+
+def dimension_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Stress, raw and scaled, and cumulative variance against the width of the encoding."""
+    figure, axes = new_figure(
+        "How many dimensions an encoding needs", height=6.2, rows=3, sharex=True
+    )
+    curves = (
+        ("raw stress, Eq. (4)", analysis.stress_by_dimension),
+        ("scaled stress", analysis.scaled_stress_by_dimension),
+    )
+    for axis, (title, by_name) in zip(axes, curves, strict=False):
+        colours = encoding_colours(by_name)
+        for name, values in by_name.items():
+            floored = np.maximum(values, FLOOR)
+            axis.plot(analysis.dimensions, floored, "o-", ms=3.5, color=colours[name], label=name)
+        axis.set(title=title, yscale="log")
+        axis.set_ylim(bottom=FLOOR)
+    positive = np.clip(analysis.plug_in_eigenvalues, 0, None)
+    share = np.cumsum(positive) / max(positive.sum(), np.finfo(float).tiny)
+    axes[2].plot(np.arange(1, len(share) + 1), share, color=PLUG_IN)
+    axes[2].set(title="share of the plug-in variance", xlabel="dimensions", xscale="log")
+    axes[2].set_ylim(0, 1.02)
+    ticks = analysis.dimensions[:: len(analysis.dimensions) // 9 + 1]
+    axes[2].set_xticks(ticks, [str(tick) for tick in ticks])
+    axes[2].minorticks_off()
+    if analysis.effective_rank > 0:
+        for axis in axes:
+            axis.axvline(analysis.effective_rank, color=CHANCE, ls="--", lw=1.2)
+    add_legend(figure, axes[0], columns=3)
+    return figure
+
+
+def scatter_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Distance in each encoding against Hellinger distance, over the pairs of positions present."""
+    groups, colours = shown_groups(analysis.encodings, by=_uncorrelated), _shown_colours(analysis)
+    rows = max((len(groups) + 1) // 2, 1)
+    title = _closest(analysis.encodings)
+    figure, axes = new_figure(title, rows=rows, columns=2, height=2.2 * rows + 0.4)
+    i, j = _pairs(analysis.present)
+    size = 2.5 if len(i) > 1000 else 4.5
+    for axis, group in zip(axes, groups, strict=False):
+        x, y, colour = analysis.hellinger[i, j], group[0].distances[i, j], colours[group[0].name]
+        axis.plot(x, y, ".", ms=size, alpha=0.4, mew=0, color=colour, rasterized=True)
+        axis.set_title(f"{title_of(group)}\nr = {group[0].pearson_r:.2f}")
+    for axis in axes[len(groups) :]:
+        axis.axis("off")
+    figure.supxlabel("Hellinger distance, plug-in", fontsize=10.5)
+    figure.supylabel("distance in the encoding", fontsize=10.5)
+    return figure
+
+
+def offset_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+    """Squared distance by offset: squares, because their noise cancels in the mean."""
+    titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
+    figure, axes = new_figure(
+        titles.get(nearness(analysis), "Distance and offset: no clear relation"),
+        rows=2,
+        height=6.2,
+        sharex=True,
+    )
+    offsets = np.arange(1, len(analysis.present))
+    plug_in = _by_offset(analysis.hellinger**2, analysis.present)
+    corrected = _by_offset(analysis.split_half_squared, analysis.judged)
+    for label, (mean, low, high), colour in (
+        ("plug-in", plug_in, PLUG_IN),
+        ("noise-corrected", corrected, SPLIT_HALF),
+    ):
+        axes[0].fill_between(offsets, low, high, color=colour, alpha=0.18, lw=0)
+        axes[0].plot(offsets, mean, color=colour, label=label)
+    axes[1].plot(offsets, corrected[0], color="black", lw=2.4, label="corpus")
+    groups, colours = shown_groups(analysis.encodings, by=_corrected_fit), _shown_colours(analysis)
+    for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
+        own = _by_offset(group[0].distances ** 2, analysis.judged)[0]
+        fitted, colour = _scaled_to(corrected[0], own), colours[group[0].name]
+        axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=title_of(group))
+    axes[0].set(title="mean, and the middle 80 % of pairs", ylabel="squared distance")
+    axes[1].set(title="noise-corrected, and encodings at its scale", xlabel="offset |i − j|")
+    axes[0].legend()
+    add_legend(figure, axes[1], columns=2)
+    return figure
+
+
+def shown_groups(
+    scores: list[EncodingScore], *, by: Callable[[EncodingScore], float]
+) -> list[list[EncodingScore]]:
+    """Up to `MOST_SHOWN` encodings, those with the same distances as one, in the table's order.
+
+    The fitted and the well-known ones have precedence, then the lowest `by`.
+    """
+    groups = alike(scores)
+
+    def rank(index: int) -> tuple[bool, float]:
+        always = any(score.fitted or score.name in WELL_KNOWN for score in groups[index])
+        value = by(groups[index][0])
+        return not always, value if np.isfinite(value) else np.inf
+
+    kept = sorted(range(len(groups)), key=rank)[:MOST_SHOWN]
+    return [groups[index] for index in sorted(kept)]
+
+
+FIGURES: tuple[tuple[str, Callable[[Analysis], Any], str], ...] = (
+    (
+        "hellinger",
+        hellinger_figure,
+        "How different the tokens at any two positions are. Left: as counted, sampling noise "
+        "included. Right: estimated from two halves of the corpus, in which independent noise "
+        "cancels. Each has its own scale. Grey: the diagonal, and positions without data.",
+    ),
+    (
+        "spectrum",
+        spectrum_figure,
+        "Each point is one dimension. Right: each position weighted by its documents, less what "
+        "shuffling within documents leaves (long documents have their own words). Only points "
+        "above the dashed line are larger than shuffled corpora give; below it the axis is linear.",
+    ),
+    (
+        "map",
+        map_figure,
+        "Positions that hold similar tokens lie close together: the leading coordinates of the "
+        "noise-corrected geometry. Successive positions are joined.",
+    ),
+    (
+        "encodings",
+        encodings_figure,
+        "Farther left is better. Scaled stress compares shapes; how far raw stress lies to its "
+        f"right is a matter of scale alone. On the left, the edge stands for {FLOOR:g} and less. "
+        "Those that fit the noise-corrected distances best are set in bold.",
+    ),
+    (
+        "dimension",
+        dimension_figure,
+        "Wider encodings against the plug-in distances, and how much variance the leading "
+        "dimensions hold. The dashed line marks the number of real dimensions; what is gained to "
+        "its right is mostly noise.",
+    ),
+    (
+        "scatter",
+        scatter_figure,
+        "One point for each pair of positions. A faithful encoding puts them on a rising straight "
+        f"line. Where there are more than {MOST_PAIRS:,} pairs, a random sample is shown. "
+        f"{SELECTION} correlated; those joined by = have the same distances, but perhaps for "
+        "their scale.",
+    ),
+    (
+        "offset",
+        offset_figure,
+        "Whether positions farther apart hold more different tokens. The noise-corrected curve "
+        "may dip below zero by chance. Below: encodings rescaled to the corpus, so only the "
+        f"shape counts. {SELECTION} by noise-corrected stress.",
+    ),
+)
+
+
+def _shown_colours(analysis: Analysis) -> dict[str, str]:
+    """One colour for an encoding in all figures that select some; lines, one panel, go first."""
+    shown = (shown_groups(analysis.encodings, by=by) for by in (_corrected_fit, _uncorrelated))
+    return encoding_colours(group[0].name for groups in shown for group in groups)
+
+
+def _rows_by_family(scores: list[EncodingScore]) -> list[str | EncodingScore]:
+    """Each family's name and then its encodings, best first."""
+    rows: list[str | EncodingScore] = []
+    for family, members in by_family(scores).items():
+        rows += [family, *sorted(members, key=_corrected_fit)]
+    return rows
+
+
+def _uncorrelated(score: EncodingScore) -> float:
+    return -score.pearson_r
+
+
+def _corrected_fit(score: EncodingScore) -> float:
+    """Noise-corrected stress, or the plug-in one where there is none."""
+    corrected = score.split_half_scaled_stress
+    return corrected if np.isfinite(corrected) else score.scaled_stress
+
+
+def _fit_title(winners: list[EncodingScore]) -> str:
+    groups = alike(winners)
+    if not groups:
+        return "Noise-corrected, there is nothing to fit"
+    if len(groups) > 1:
+        return f"Noise-corrected, {len(groups)} encodings fit best"
+    return f"Noise-corrected, {title_of(groups[0])} fits best"
+
+
+def _closest(scores: list[EncodingScore]) -> str:
+    fixed = [s for s in scores if s.fixed and np.isfinite(s.pearson_r)]
+    if not fixed:
+        return "Distances, encoding against corpus"
+    closest = max(fixed, key=lambda score: round(score.pearson_r, 6))
+    return f"Best correlated: {closest.name}, r = {closest.pearson_r:.2f}"
+
+
+def _off_diagonal(distances: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """Distances with NaN on the diagonal and where there is no data: neither sets the scale."""
+    hidden = ~(shown[:, None] & shown[None, :]) | np.eye(len(shown), dtype=bool)
+    return np.where(hidden, np.nan, distances)
+
+
+def _pairs(shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Index pairs i < j of the positions shown, at most `MOST_PAIRS` of them."""
+    positions = np.flatnonzero(shown)
+    i, j = np.triu_indices(len(positions), k=1)
+    if len(i) > MOST_PAIRS:
+        kept = np.sort(np.random.default_rng(SEED).choice(len(i), MOST_PAIRS, replace=False))
+        i, j = i[kept], j[kept]
+    return positions[i], positions[j]
+
+
+def _by_offset(squared: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """Mean, 10 % and 90 % quantile at each offset 1..n-1, [3, n-1]; NaN where no pair is shown."""
+    values = _off_diagonal(squared, shown)
+    curves = np.full((3, len(shown) - 1), np.nan)
+    for offset in range(1, len(shown)):
+        pairs = np.diagonal(values, offset)
+        if (known := pairs[np.isfinite(pairs)]).size:
+            curves[:, offset - 1] = known.mean(), *np.quantile(known, (0.1, 0.9))
+    return curves
+
+
+def _scaled_to(target: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """The multiple of `shape` nearest to `target` where both are known; never a negative one."""
+    tiny = np.finfo(float).tiny
+    return shape * max(np.nansum(shape * target), 0.0) / max(np.nansum(shape**2), tiny)

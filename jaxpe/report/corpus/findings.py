@@ -1,0 +1,404 @@
+"""What the numbers of an `Analysis` mean, in plain words and with their doubts."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxpe.analysis.corpus.result import Analysis, EncodingScore, Interval
+from jaxpe.report.words import number, percent, plural, ranges
+
+# Scaled stresses nearer than this are called a tie; no reader should choose by the third digit.
+TIE = 0.01
+# Distances this near, each at its own scale and relative to their size, are the same.
+SAME = 1e-3
+# A list longer than this names the first two.
+MOST_NAMES = 3
+# Without an interval, a violation rate within this of 0.5 is not told apart from chance.
+NEAR_CHANCE = 0.05
+
+
+class Headline(NamedTuple):
+    """One number of the top row: what it is, its value, and what to hold against it."""
+
+    label: str
+    value: str
+    detail: str
+
+
+def findings(analysis: Analysis) -> list[str]:
+    """What this report says, as short paragraphs in the order a reader needs them.
+
+    Every sentence follows from the numbers in `analysis`, and says so where they do not decide.
+    """
+    parts = (
+        _dimensions,
+        _noise,
+        _fixed_fit,
+        _fitted_fit,
+        _scale,
+        _nearness,
+        _gaps,
+        _bins,
+        _dependence,
+        _doubts,
+    )
+    return [text for part in parts if (text := part(analysis))]
+
+
+def headlines(analysis: Analysis) -> list[Headline]:
+    """The six numbers on top of the page and in the console table."""
+    plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
+    low_high = _spread(analysis.intervals.get("split_half_violation_rate"))
+    empty = int(np.sum(analysis.documents_per_position == 0))
+    return [
+        Headline(
+            "Real dimensions",
+            str(analysis.effective_rank) if judged(analysis) else "unknown",
+            f"plug-in suggests {analysis.plug_in_rank}",
+        ),
+        Headline(
+            "Noise in the plug-in variance",
+            _noise_value(analysis.noise_share),
+            _spread(analysis.intervals.get("noise_share")) or "no interval",
+        ),
+        Headline(
+            "Best fixed encoding, noise-corrected",
+            _names(corrected),
+            _score(corrected, "split_half_scaled_stress"),
+        ),
+        Headline("Best fixed encoding, plug-in", _names(plug_in), _score(plug_in, "scaled_stress")),
+        Headline(
+            "Order violated",
+            percent(analysis.split_half_violation_rate),
+            f"of triples; 50 % is chance{f' ({low_high})' if low_high else ''}",
+        ),
+        Headline(
+            "Positions too rare to judge",
+            f"{np.sum(analysis.rare)} of {len(analysis.rare)}",
+            f"{empty} more hold no tokens" if empty else "every position holds tokens",
+        ),
+    ]
+
+
+def judged(analysis: Analysis) -> bool:
+    """Whether dimensions were held against a null."""
+    return analysis.effective_rank >= 0
+
+
+def all_alike(analysis: Analysis) -> bool:
+    """Whether all positions with tokens have the same token distribution, to rounding."""
+    return analysis.plug_in_trace <= 0 and bool(np.any(analysis.documents_per_position > 0))
+
+
+def nearness(analysis: Analysis) -> int:
+    """+1 if nearer positions are more alike, −1 if less alike, 0 if not told apart from chance.
+
+    The plug-in rate has no say: positions with fewer documents look farther from all others.
+    """
+    rate = analysis.split_half_violation_rate
+    interval = analysis.intervals.get("split_half_violation_rate") or Interval(
+        rate, rate - NEAR_CHANCE, rate + NEAR_CHANCE
+    )
+    return int(interval.high < 0.5) - int(interval.low > 0.5)
+
+
+def best(analysis: Analysis, field: str) -> list[EncodingScore]:
+    """The fixed encodings whose `field` is lowest, ties included, best first.
+
+    Trainable ones have no say: how they start tells nothing of what they become. None where all
+    distances are zero, which every encoding fits.
+    """
+    if not analysis.plug_in_trace > 0:
+        return []
+    scored = [
+        score
+        for score in analysis.encodings
+        if score.fixed and math.isfinite(getattr(score, field))
+    ]
+    # Rounded, so that encodings with the same distances stay in the order of the table.
+    scored.sort(key=lambda score: round(getattr(score, field), 6))
+    return [s for s in scored if getattr(s, field) - getattr(scored[0], field) < TIE]
+
+
+def corrected_best(analysis: Analysis) -> list[EncodingScore]:
+    """As `best`, against the noise-corrected geometry; empty where that has no structure to fit."""
+    return best(analysis, "split_half_scaled_stress") if analysis.effective_rank else []
+
+
+def alike(scores: list[EncodingScore]) -> list[list[EncodingScore]]:
+    """The encodings in groups that have the same distances but for their scale, order kept."""
+    groups: list[list[EncodingScore]] = []
+    for score in scores:
+        known = next((group for group in groups if _same_shape(group[0], score)), None)
+        if known:
+            known.append(score)
+        else:
+            groups.append([score])
+    return groups
+
+
+def title_of(group: list[EncodingScore]) -> str:
+    """Encodings with the same distances as one: "sinusoidal (= rope)"."""
+    first, *others = [score.name for score in group]
+    return f"{first} (= {', '.join(others)})" if others else first
+
+
+def by_family(scores: list[EncodingScore]) -> dict[str, list[EncodingScore]]:
+    """The encodings of each family, order kept."""
+    families: dict[str, list[EncodingScore]] = {}
+    for score in scores:
+        families.setdefault(score.family, []).append(score)
+    return families
+
+
+def _same_shape(a: EncodingScore, b: EncodingScore) -> bool:
+    if not abs(a.scaled_stress - b.scaled_stress) < SAME:  # spares most of the comparisons below
+        return False
+    sizes = np.linalg.norm(a.distances), np.linalg.norm(b.distances)
+    if not min(sizes) > 0:
+        return False
+    return bool(np.linalg.norm(a.distances / sizes[0] - b.distances / sizes[1]) < SAME)
+
+
+def _dimensions(analysis: Analysis) -> str:
+    if all_alike(analysis):
+        return (
+            "All positions have the same token distribution: these documents hold no positional "
+            "structure, and there is no variance to explain."
+        )
+    null = number(analysis.null_eigenvalue)
+    level = f"the level that shuffled positions exceed in 5 % of cases ({null})"
+    if not analysis.judged.any() and analysis.groups < 2:
+        return (
+            "All documents are copies or pieces of one another. They are one piece of evidence, so "
+            "nothing here can be told from noise."
+        )
+    if not analysis.judged.any():
+        return (
+            "No position has enough documents in both halves of every split, so nothing here can "
+            "be told from noise. Use more documents or a shorter length."
+        )
+    if not judged(analysis):
+        return (
+            "How many dimensions of position are real was not judged: the counts hold no corpora "
+            "with shuffled positions. Count with nulls, 20 for instance. The plug-in distances "
+            f"alone would suggest {analysis.plug_in_rank}."
+        )
+    if analysis.effective_rank == 0:
+        return (
+            "No positional structure can be told from noise here: no eigenvalue of the "
+            f"noise-corrected geometry rises above {level}. It may still exist, below what "
+            f"{plural(analysis.documents, 'document')} can show."
+        )
+    rank = analysis.effective_rank
+    rises = "eigenvalue rises" if rank == 1 else "eigenvalues rise"
+    return (
+        f"Position has about {plural(rank, 'real dimension')}: {rank} {rises} above {level}. "
+        f"The plug-in distances alone would suggest {analysis.plug_in_rank}."
+        + (f" That is so if {_assumed(analysis)}." if analysis.folds else "")
+    )
+
+
+def _noise(analysis: Analysis) -> str:
+    share = analysis.noise_share
+    if not analysis.judged.any() or math.isnan(share):
+        return ""
+    if share > 1:
+        return (
+            "All of the plug-in variance may be noise: the noise-corrected variance came out "
+            f"negative ({number(analysis.split_half_trace)}), which happens by chance when the "
+            "truth is near zero."
+        )
+    if share <= 0:
+        return "No sampling noise is visible in the plug-in distances."
+    interval = _spread(analysis.intervals.get("noise_share"))
+    return (
+        f"About {percent(share)} of the plug-in variance between positions is sampling noise"
+        f"{f' ({interval})' if interval else ''}. The estimate leans high: signal carried only by "
+        "rare tokens is partly counted as noise."
+    )
+
+
+def _fixed_fit(analysis: Analysis) -> str:
+    plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
+    if not plug_in:
+        return ""
+    tied = alike(plug_in)
+    if len(tied) == len(alike([s for s in analysis.encodings if s.fixed])) > 1:
+        text = (
+            f"At equal scale all fixed encodings ({_names(plug_in)}) fit equally well "
+            f"({_score(plug_in, 'scaled_stress')}): these distances do not tell them apart."
+        )
+    else:
+        text = (
+            f"Of the fixed encodings, {_names(plug_in)} {_fits(plug_in)} the plug-in distances "
+            f"best at equal scale ({_score(plug_in, 'scaled_stress')}; 0 is perfect, 1 is useless)."
+        )
+    if "random" in [score.name for score in plug_in]:
+        text += (
+            " That random vectors are among the best means that these distances are nearly all "
+            "equal, as noise makes them."
+        )
+    if corrected:
+        text += (
+            f" Against the noise-corrected geometry, {_names(corrected)} {_fits(corrected)} best "
+            f"({_score(corrected, 'split_half_scaled_stress')})."
+        )
+    if " (= " in text:
+        text += " Encodings joined by = have the same distances, but perhaps for their scale."
+    return text
+
+
+def _fitted_fit(analysis: Analysis) -> str:
+    fitted = [score for score in analysis.encodings if score.fitted]
+    if not fitted or all_alike(analysis):
+        return ""
+    text = (
+        f"{_listed([s.name for s in fitted])} {'is' if len(fitted) == 1 else 'are'} fitted to the "
+        "plug-in distances, noise included, so a low stress there proves nothing by itself."
+    )
+    if analysis.effective_rank:
+        fit = _score(fitted, "split_half_scaled_stress")
+        text += f" Against the noise-corrected geometry: {fit}."
+    return text
+
+
+def _scale(analysis: Analysis) -> str:
+    by_raw, by_scaled = best(analysis, "stress"), best(analysis, "scaled_stress")
+    if not by_raw or by_raw[0] in by_scaled:
+        return ""
+    return (
+        f"Raw stress, Eq. (4), would choose {by_raw[0].name} ({number(by_raw[0].stress)}), mostly "
+        "because of its scale: a model can rescale an encoding freely, so compare at equal scale."
+    )
+
+
+def _nearness(analysis: Analysis) -> str:
+    rate = analysis.split_half_violation_rate
+    if math.isnan(rate):
+        return ""
+    verdict = {
+        1: "Nearer positions tend to hold more similar tokens",
+        0: "Whether nearer positions hold more similar tokens cannot be told from chance",
+        -1: "Nearer positions tend to hold less similar tokens, so the structure is not a gradient",
+    }[nearness(analysis)]
+    interval = _spread(analysis.intervals.get("split_half_violation_rate"))
+    return (
+        f"{verdict}: of all triples, {percent(rate)}{f' ({interval})' if interval else ''} put the "
+        f"nearer position at the larger distance, where chance gives {percent(0.5)}. With the "
+        f"plug-in distances it is {percent(analysis.plug_in_violation_rate)}."
+    )
+
+
+def _gaps(analysis: Analysis) -> str:
+    empties = analysis.documents_per_position == 0
+    rare, empty = np.sum(analysis.rare), int(np.sum(empties))
+    texts = []
+    if rare and analysis.judged.any():
+        texts.append(
+            f"{plural(int(rare), 'position')} ({ranges(analysis.rare)}) "
+            f"{'has' if rare == 1 else 'have'} too few documents to judge; "
+            "distances to them are mostly noise."
+        )
+    if empty:
+        treated = {
+            "drop": f"{'takes' if empty == 1 else 'take'} no part",
+            "uniform": "count as uniform over the vocabulary in the plug-in numbers",
+            "zero": "count as rows of zeros in the plug-in numbers",
+        }[analysis.empty_policy]
+        texts.append(
+            f"{plural(empty, 'position')} ({ranges(empties)}) "
+            f"{'holds' if empty == 1 else 'hold'} no tokens and {treated}."
+        )
+    return " ".join(texts)
+
+
+def _bins(analysis: Analysis) -> str:
+    if analysis.edges is None:
+        return ""
+    widths = np.diff(analysis.edges)
+    width = (
+        f"{widths[0]:,}"
+        if widths.min() == widths.max()
+        else f"{widths.min():,} to {widths.max():,}"
+    )
+    return (
+        f"A position here is a bin of {width} positions, {len(widths):,} bins over the first "
+        f"{analysis.edges[-1]:,}: what varies inside of a bin is not seen."
+    )
+
+
+def _dependence(analysis: Analysis) -> str:
+    if analysis.groups > 0.9 * analysis.documents:
+        return ""
+    return (
+        f"Many documents are pieces of others: the {analysis.documents:,} of them form about "
+        f"{plural(analysis.groups, 'independent group')}, and noise is judged by these."
+    )
+
+
+def _assumed(analysis: Analysis) -> str:
+    if analysis.group_field is None:
+        return "no document is a piece of another"
+    return f"documents of different {analysis.group_field!r} are independent"
+
+
+def _kept_together(analysis: Analysis) -> str:
+    """What the folds of a count know of documents that are not independent."""
+    if analysis.group_field is not None:
+        return f"Documents of the same {analysis.group_field!r} share a fold."
+    return (
+        "Copies of a document share a fold, pieces of a longer one do not: where there are many, "
+        "dimensions are overstated and noise is understated (a report on a sample of the "
+        "documents finds pieces; a count with --group-field keeps them together)."
+    )
+
+
+def _doubts(analysis: Analysis) -> str:
+    if analysis.folds:
+        return (
+            f"Intervals are 95 %, from a jackknife over {analysis.folds} folds of the documents. "
+            f"{_kept_together(analysis)} A bias of the estimate itself, as from rare words, is "
+            "not in them. Stress measures faithfulness to the corpus, not how well a model will do."
+        )
+    if analysis.bootstrap == 0:
+        return "No intervals were computed (bootstrap = 0): read every number as a point estimate."
+    resamples = plural(analysis.bootstrap, "bootstrap resample")
+    return (
+        f"Intervals are 95 %, from {resamples} of the documents; a bias of the estimate itself, "
+        "as from rare words, is not in them. "
+        "Stress measures faithfulness to the corpus, not how well a model will do."
+    )
+
+
+def _noise_value(share: float) -> str:
+    if share > 1:
+        return "all of it"
+    return "none seen" if share <= 0 else percent(share)
+
+
+def _spread(interval: Interval | None) -> str:
+    return f"interval {percent(interval.low)} to {percent(interval.high)}" if interval else ""
+
+
+def _names(scores: list[EncodingScore]) -> str:
+    return _listed([title_of(group) for group in alike(scores)])
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > MOST_NAMES:
+        return f"{names[0]}, {names[1]} and {len(names) - 2} others"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names) or "none"
+
+
+def _fits(scores: list[EncodingScore]) -> str:
+    return "fits" if len(alike(scores)) == 1 else "fit"
+
+
+def _score(scores: list[EncodingScore], field: str) -> str:
+    values = [value for s in scores if math.isfinite(value := getattr(s, field))]
+    if not values:
+        return "nothing to fit"
+    low, high = number(min(values)), number(max(values))
+    return f"scaled stress {low}" + (f" to {high}" if high != low else "")

@@ -1,0 +1,208 @@
+"""The figures of an extrapolation report: metrics against length, and mean reciprocal ranks."""
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jaxpe.analysis.extrapolation.result import ExtrapolationReport
+from jaxpe.encodings import CATALOGUE
+from jaxpe.report.extrapolation.words import (
+    METRIC_WORDS,
+    Cells,
+    by_suite,
+    by_task,
+    leaders,
+    leads_for_sure,
+    over_seeds,
+    ranks,
+)
+from jaxpe.report.style import CHANCE, Rendered, add_legend, new_figure, render
+from jaxpe.report.words import visible
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+NAMES = re.compile(r"(lengths_\d+|ranks)\.(svg|png)")  # of the files
+
+# Okabe and Ito (2008); markers tell the lines of a panel apart, dashes those of a family.
+_FAMILY_COLOURS = {
+    "none": "#000000",
+    "absolute": "#D55E00",
+    "orthogonal": "#E69F00",
+    "rotary": "#0072B2",
+    "bias": "#009E73",
+    "relative": "#CC79A7",
+}
+_MARKERS, _DASHES = "osD^vPX*", ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+_MOST_SHOWN = len(_MARKERS)  # lines of a panel
+
+# Accuracy of a model that ends the answer rightly and guesses its one word.
+_BY_CHANCE = {"parity": 0.75, "summation": 0.55}
+
+
+class Look(NamedTuple):
+    """How an encoding is drawn."""
+
+    color: str
+    marker: str
+    ls: Any
+
+
+def render_extrapolation(report: ExtrapolationReport) -> list[Rendered]:
+    """A figure of each suite, and one of the ranks where there are any."""
+    suites = [cells for _, cells in by_suite(report)]
+    figures = [
+        render(cells, f"lengths_{index}", lengths_figure, _lengths_caption(cells))
+        for index, cells in enumerate(suites, start=1)
+    ]
+    if any(map(ranks, suites)):
+        figures.append(render(report, "ranks", ranks_figure, _RANKS_CAPTION))
+    return figures
+
+
+def lengths_figure(cells: Cells) -> "matplotlib.figure.Figure":
+    """The ranking metric against the length, a panel for each task of a suite."""
+    tasks = by_task(cells)
+    columns = min(len(tasks), 2)
+    rows = -(-len(tasks) // columns)
+    names = shown_encodings(cells)
+    height = 1.1 + 1.9 * rows + 0.22 * -(-len(names) // 3)
+    figure, axes = new_figure(_title(cells), rows=rows, columns=columns, height=height)
+    looks = looks_of(names)
+    for axis, (task, own) in zip(axes, tasks.items(), strict=False):
+        found = {cell.encoding: cell for cell in own}
+        _panel(axis, [found[name] for name in names], looks)
+        axis.set_title(task)
+    for axis in axes[len(tasks) :]:
+        axis.axis("off")
+    for axis in axes[::columns]:
+        axis.set_ylabel(METRIC_WORDS[cells[0].metric].replace(" in %", ""))
+    for axis in axes[len(tasks) - columns : len(tasks)]:
+        axis.set_xlabel("length of the input")
+    add_legend(figure, axes[0], columns=3)
+    return figure
+
+
+def _panel(axis, cells: Cells, looks: dict[str, Look]) -> None:
+    lengths = cells[0].lengths
+    middles = []
+    for cell in cells:
+        mean, half = over_seeds(cell, cell.metric)
+        look = looks[cell.encoding]
+        axis.fill_between(lengths, mean - half, mean + half, color=look.color, alpha=0.12, lw=0)
+        axis.plot(lengths, mean, **look._asdict(), ms=4.5, lw=1.4, mfc="white", label=cell.encoding)
+        middles.append(mean)
+    axis.axvline(lengths[0], color="#BBBBBB", lw=1, zorder=0)
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    axis.minorticks_off()
+    if cells[0].metric == "mse":
+        middles.append(_always_zero(cells))
+        axis.plot(lengths, middles[-1], color=CHANCE, ls=(0, (1, 1)), lw=1.2, label="always 0")
+        _log_axis(axis, np.stack(middles))
+    else:
+        axis.set_ylim(-0.03, 1.03)
+        if cells[0].task in _BY_CHANCE:
+            axis.axhline(_BY_CHANCE[cells[0].task], color=CHANCE, ls=(0, (1, 1)), lw=1.2)
+
+
+def _always_zero(cells: Cells) -> np.ndarray:
+    """Squared error of saying 0 at each length, as the ratio of the two metrics tells it."""
+    totals, counts = 0.0, 0
+    for cell in cells:
+        relative = cell.scores["relative_mse"]
+        known = np.isfinite(cell.scores["mse"]) & (relative > 0)
+        sizes = np.divide(cell.scores["mse"], relative, out=np.zeros(relative.shape), where=known)
+        totals, counts = totals + sizes.sum(axis=0), counts + known.sum(axis=0)
+    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+
+
+def _log_axis(axis, values: np.ndarray) -> None:
+    """Limits by the means: intervals of few seeds reach below 0, which a log axis has not."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    axis.set_yscale("log", nonpositive="clip")
+    if positive.size:
+        axis.set_ylim(positive.min() / 2, positive.max() * 2)
+
+
+def ranks_figure(report: ExtrapolationReport) -> "matplotlib.figure.Figure":
+    """Bars of mean reciprocal ranks, a panel for each suite that has them."""
+    panels = [(cells[0].suite, found) for _, cells in by_suite(report) if (found := ranks(cells))]
+    counts = [len(found) for _, found in panels]
+    figure, axes = new_figure(
+        "Who ranks first beyond the training length", rows=len(panels), sharex=True,
+        height=1.0 + sum(0.45 + 0.23 * count for count in counts), height_ratios=counts,
+    )  # fmt: skip
+    for axis, (suite, found) in zip(axes, panels, strict=True):
+        means = np.array([float(x.mean) for x in found.values()])
+        halves = np.nan_to_num([float(x.half) for x in found.values()])
+        colours = [_FAMILY_COLOURS.get(_family(name), CHANCE) for name in found]
+        places = np.arange(len(found))
+        axis.barh(places, means, 0.7, color=colours, alpha=0.55)
+        ends = np.clip(means - halves, 0, 1), np.clip(means + halves, 0, 1)
+        axis.hlines(places, *ends, color="#111111", lw=1.4)
+        axis.set_yticks(places, list(found))
+        axis.set(title=visible(suite), xlim=(0, 1))
+        axis.invert_yaxis()
+    axes[-1].set_xlabel("mean reciprocal rank")
+    return figure
+
+
+def shown_encodings(cells: Cells) -> list[str]:
+    """The names of the lines of a figure: the first by rank, in the order of the suite."""
+    names = list(dict.fromkeys(cell.encoding for cell in cells))
+    kept = list(ranks(cells) or names)[:_MOST_SHOWN]
+    return [name for name in names if name in kept]
+
+
+def looks_of(names: list[str]) -> dict[str, Look]:
+    """A colour for each family, dashes for each encoding of it, and a marker of its own."""
+    seen: dict[str, int] = {}
+    found = {}
+    for name, marker in zip(names, itertools.cycle(_MARKERS), strict=False):
+        family = _family(name)
+        index = seen[family] = seen.get(family, -1) + 1
+        colour = _FAMILY_COLOURS.get(family, CHANCE)
+        found[name] = Look(colour, marker, _DASHES[index % len(_DASHES)])
+    return found
+
+
+def _family(name: str) -> str:
+    """That of the catalogue's entry which the name is or begins with: rope_yarn is rotary."""
+    if name == "none":
+        return name
+    of = [entry for entry in CATALOGUE if f"{name}_".startswith(f"{entry.name}_")]
+    return max(of, key=lambda entry: len(entry.name)).family if of else ""
+
+
+def _title(cells: Cells) -> str:
+    suite, first = visible(cells[0].suite, limit=24), cells[0].lengths[0]
+    if not ranks(cells):
+        return f"{suite}: trained at length {first:,}"
+    names, lead = leaders(cells)
+    if len(names) > 1 or not leads_for_sure(lead):
+        return f"{suite}: no clear first beyond {first:,}"
+    return f"{suite}: “{names[0]}” first beyond {first:,}"
+
+
+def _lengths_caption(cells: Cells) -> str:
+    dotted = {
+        "mse": " Dotted: the error of always saying 0. The axis is logarithmic.",
+        "accuracy": " Dotted, where the answer is one word: its end known, the word guessed.",
+    }[cells[0].metric]
+    count, shown = len({cell.encoding for cell in cells}), len(shown_encodings(cells))
+    left_out = (
+        f" Of {count} encodings the first {shown} by rank are shown." if shown < count else ""
+    )
+    return (
+        "Means over seeds with 95 % intervals as bands. The vertical line is the training length. "
+        f"Lines end where an encoding is not defined or training failed.{dotted}{left_out}"
+    )
+
+
+_RANKS_CAPTION = (
+    "Mean of 1/rank over tasks, seeds and lengths beyond the training length, within each suite: 1 "
+    "is first everywhere. Lines are 95 % intervals over seeds. Colours are families."
+)

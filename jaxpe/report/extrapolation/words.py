@@ -1,0 +1,312 @@
+"""What an extrapolation report says in words: sentences, and the cells of its tables."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxpe.analysis.extrapolation.result import (
+    LOWER_IS_BETTER,
+    ExtrapolationCell,
+    ExtrapolationReport,
+    Summary,
+    mean_reciprocal_rank,
+    reciprocal_ranks,
+    summary,
+)
+from jaxpe.report.words import number, percent, plural, visible
+
+Settings = dict[str, Any]
+Cells = list[ExtrapolationCell]
+
+IN_PERCENT = ("accuracy", "exact")
+_AGREEING = 6  # seeds that agree by chance in at most one case of twenty: 2 · 2⁻⁶ < 0.05
+METRIC_WORDS = {
+    "accuracy": "accuracy in %",
+    "exact": "exact match in %",
+    "mse": "squared error",
+    "relative_mse": "relative squared error",
+}
+
+
+def by_suite(report: ExtrapolationReport) -> list[tuple[Settings, Cells]]:
+    """The settings of each suite with its cells."""
+    return [
+        (settings, [cell for cell in report.cells if cell.suite == settings["name"]])
+        for settings in report.suites
+    ]
+
+
+def by_task(cells: Cells) -> dict[str, Cells]:
+    """A suite's cells by task, the best encoding of each first.
+
+    The best ranks first beyond T, and among equals at T.
+    """
+    tasks = dict.fromkeys(cell.task for cell in cells)
+    return {task: _best_first([cell for cell in cells if cell.task == task]) for task in tasks}
+
+
+def ranks(cells: Cells) -> dict[str, Summary]:
+    """Mean reciprocal ranks of a suite's encodings, the first first; none where nothing ranks."""
+    if len({cell.encoding for cell in cells}) < 2 or len(cells[0].lengths) < 2:
+        return {}
+    found = mean_reciprocal_rank(cells)
+    return dict(sorted(found.items(), key=lambda item: -round(float(item[1].mean), 9)))
+
+
+def _best_first(cells: Cells) -> Cells:
+    beyond = ranks(cells)
+
+    def place(cell: ExtrapolationCell) -> tuple[float, float]:
+        sign = 1.0 if cell.metric in LOWER_IS_BETTER else -1.0
+        known = np.nan_to_num(sign * cell.scores[cell.metric][:, 0], nan=np.inf, posinf=np.inf)
+        share = float(beyond[cell.encoding].mean) if beyond else 0.0
+        return -round(share, 9), float(known.mean())
+
+    return sorted(cells, key=place)
+
+
+def over_seeds(cell: ExtrapolationCell, metric: str) -> Summary:
+    """Mean and interval at each length; NaN where any model has no finite score."""
+    values = cell.scores[metric]
+    known = np.isfinite(values).all(axis=0)
+    found = summary(np.where(known, values, 0.0))
+    return Summary(*(np.where(known, x, np.nan) for x in found))
+
+
+def task_header(cells: Cells) -> list[str]:
+    """The columns of a task's table."""
+    first, *longer = cells[0].lengths
+    multiples = [f"{length:,} = {length // first}T" for length in longer]
+    return ["encoding", f"{first:,} = T", *multiples, "rate"]
+
+
+def task_rows(cells: Cells) -> list[list[str]]:
+    """A row for each encoding: the ranking metric at each length, and the rate chosen."""
+    return [
+        [cell.encoding, *(_score(cell, k) for k in range(len(cell.lengths))), f"{cell.rate:g}"]
+        for cell in cells
+    ]
+
+
+def rank_rows(cells: Cells) -> list[list[str]]:
+    """A row for each encoding of a suite: its mean reciprocal rank."""
+    return [[name, with_interval(*found)] for name, found in ranks(cells).items()]
+
+
+def _score(cell: ExtrapolationCell, place: int) -> str:
+    if not cell.defined[place]:
+        return "undefined"
+    finite = np.isfinite(cell.scores[cell.metric][:, place])
+    if not finite.any():
+        return "failed"
+    if not finite.all():
+        return f"{(~finite).sum()} of {len(finite)} failed"
+    mean, half = over_seeds(cell, cell.metric)
+    return with_interval(mean[place], half[place], in_percent=cell.metric in IN_PERCENT)
+
+
+def with_interval(
+    mean: float | np.ndarray, half: float | np.ndarray, *, in_percent: bool = False
+) -> str:
+    """Mean ± half of the interval; the mean alone where there is none."""
+    shown = [f"{100 * x:.1f}" if in_percent else number(x) for x in (float(mean), float(half))]
+    return " ± ".join(shown[: 2 - bool(np.isnan(half))])
+
+
+def extrapolation_findings(report: ExtrapolationReport) -> list[str]:
+    """What the numbers say, in sentences; encodings and tasks are in quotation marks."""
+    suites = by_suite(report)
+    found = []
+    for _, cells in suites:
+        found += [*_of_ranks(cells), *_of_answers(cells), *_of_zero(cells)]
+    found += [sentence for _, cells in suites for sentence in _of_reach(cells)]
+    found += [sentence for _, cells in suites for sentence in _of_failures(cells)]
+    found += [sentence for _, cells in suites for sentence in _of_rates(cells)]
+    return [*found, *map(_of_fairness, report.suites), *_of_choice(report.suites)]
+
+
+def leaders(cells: Cells) -> tuple[list[str], Summary]:
+    """The encodings that share the first mean reciprocal rank, and their lead over the next one.
+
+    The interval is that of the difference, seed by seed, of the first and the next.
+    """
+    found, shares = ranks(cells), reciprocal_ranks(cells)
+    top = max(float(x.mean) for x in found.values())
+    first = [name for name, x in found.items() if top - float(x.mean) < 1e-9]
+    others = [name for name in found if name not in first]
+    behind = shares[(others or first)[0]]
+    return first, summary((shares[first[0]] - behind).mean(axis=(0, 2)))
+
+
+def leads_for_sure(lead: Summary) -> bool:
+    """Whether the interval of the lead lies above 0."""
+    return bool(lead.mean - lead.half > 0)
+
+
+def _of_ranks(cells: Cells) -> list[str]:
+    found = ranks(cells)
+    if not found:
+        return []
+    first, lead = leaders(cells)
+    at_top = with_interval(*found[first[0]])
+    begun = f"{_where(cells)}, beyond length {cells[0].lengths[0]:,}, {_listed(first)}"
+    if len(first) > 1:
+        return [f"{begun} share the first place by mean reciprocal rank ({at_top})."]
+    second = next(name for name in found if name not in first)
+    return [
+        f"{begun} ranks first: mean reciprocal rank {at_top}, and {with_interval(*found[second])} "
+        f"of {_listed([second])}, the second. Seed by seed the lead is {with_interval(*lead)}"
+        f"{_told(lead, len(cells[0].loss))}.",
+        *_of_learning(cells, first[0]),
+    ]
+
+
+def _told(lead: Summary, seeds: int) -> str:
+    """What an interval of the lead says; seeds that all agree have none of use."""
+    if seeds < 2:
+        return "; one seed gives no interval to tell it from none"
+    if lead.half == 0 and seeds < _AGREEING:
+        return f": all {seeds} seeds agree, which {seeds} may by chance"
+    return f", {'' if leads_for_sure(lead) else 'not '}told from none"
+
+
+def _of_learning(cells: Cells, name: str) -> list[str]:
+    """Ranks beyond T say nothing of T: how the first does there, task by task, and the best."""
+    parts = []
+    for task, own in by_task(cells).items():
+        lower = own[0].metric in LOWER_IS_BETTER
+        means = {cell.encoding: float(over_seeds(cell, cell.metric).mean[0]) for cell in own}
+        if not np.isfinite(list(means.values())).any():
+            continue
+        worth = {x: -v if lower else v for x, v in means.items() if np.isfinite(v)}
+        best = max(worth, key=worth.__getitem__)
+        said = percent if own[0].metric in IN_PERCENT else number
+        other = "" if best == name else f", the best {said(means[best])} (“{best}”)"
+        mine = said(means[name]) if name in worth else "nothing finite"
+        parts.append(f"“{task}” {mine}{other}")
+    if not parts:
+        return []
+    return [f"{_where(cells)}, {_listed([name])} has at T itself: {'; '.join(parts)}."]
+
+
+def _of_answers(cells: Cells) -> list[str]:
+    """Ranks hide levels: the best accuracies at the longest inputs."""
+    if cells[0].metric not in IN_PERCENT:
+        return []
+    best = []
+    for task, own in by_task(cells).items():
+        means = [float(over_seeds(cell, cell.metric).mean[-1]) for cell in own]
+        if np.isfinite(means).any():
+            top = np.nanmax(means)
+            names = [c.encoding for c, mean in zip(own, means, strict=True) if mean == top]
+            best.append(f"{task} {percent(top)} ({_some(names, len(own) + 1)})")
+    if not best:
+        return []
+    return [
+        f"{_where(cells)} the best accuracies at length {cells[0].lengths[-1]:,}, the end of the "
+        f"answer counted as a token, are: {', '.join(best)}."
+    ]
+
+
+def _of_zero(cells: Cells) -> list[str]:
+    """Which encodings do better than a model that always says 0, length by length."""
+    if "relative_mse" not in cells[0].scores:
+        return []
+    sentences = []
+    for task, own in by_task(cells).items():
+        worth = {cell.encoding: over_seeds(cell, "relative_mse") for cell in own}
+        sure = np.stack([x.mean + np.nan_to_num(x.half) < 1 for x in worth.values()])
+        parts = []
+        for place, length in enumerate(own[0].lengths):
+            names = [name for name, better in zip(worth, sure[:, place], strict=True) if better]
+            parts.append(f"at {length:,} {_some(names, len(own))}")
+        one = len(own[0].loss) < 2
+        sentences.append(
+            f"{_where(cells)}, on “{task}”, better than always saying 0 (relative squared error "
+            f"below 1{'; of one seed' if one else ', interval included'}): {'; '.join(parts)}."
+        )
+    return sentences
+
+
+def _of_reach(cells: Cells) -> list[str]:
+    """Encodings that are not defined at every length."""
+    last: dict[str, int] = {}
+    for cell in cells:
+        reach = int(np.max(np.array(cell.lengths), where=cell.defined, initial=0))
+        last[cell.encoding] = min(reach, last.get(cell.encoding, reach))
+    short = {limit for limit in last.values() if limit < cells[0].lengths[-1]}
+    return [
+        f"{_where(cells)}, {_listed(names)} {'is' if len(names) == 1 else 'are'} not defined "
+        f"beyond length {limit:,}: nothing is measured there, and the rank is the last."
+        for limit in sorted(short)
+        if (names := [name for name, reach in last.items() if reach == limit])
+    ]
+
+
+def _of_failures(cells: Cells) -> list[str]:
+    failed = []
+    for cell in cells:
+        finite = np.isfinite(cell.scores[cell.metric][:, cell.defined])
+        count, lost = len(finite), (~finite).any(axis=1).sum()
+        if lost:
+            failed.append(f"“{cell.encoding}” on “{cell.task}” ({lost} of {count})")
+    if not failed:
+        return []
+    return [f"{_where(cells)}, seeds without a finite result, which rank last: {_joined(failed)}."]
+
+
+def _of_rates(cells: Cells) -> list[str]:
+    """A grid that ends too early holds back whom its last rate is best for."""
+    last = [cell for cell in cells if len(cell.rates) > 1 and cell.rate == max(cell.rates)]
+    if not last:
+        return []
+    return [
+        f"{_where(cells)} the rate chosen is the largest of the grid for {len(last)} of "
+        f"{plural(len(cells), 'pair')} of task and encoding: larger ones might do better there."
+    ]
+
+
+def _of_fairness(settings: Settings) -> str:
+    drawn = "length" if settings["exact"] else "lengths up to"
+    rows = f"{settings['rows']:,} training rows" if settings["rows"] else "fresh training rows"
+    return (
+        f"Equal for all encodings of “{visible(settings['name'])}”: {rows} of {drawn} "
+        f"{settings['length']:,}, test rows, {plural(settings['seeds'], 'seed')}, initial weights "
+        f"of what models have in common, {plural(settings['steps'], 'step')} of "
+        f"{plural(settings['batch'], 'row')}, and the learning rates to choose from: "
+        f"{', '.join(f'{rate:g}' for rate in settings['rates'])}."
+    )
+
+
+def _of_choice(suites: list[Settings]) -> list[str]:
+    shares = dict.fromkeys(percent(x["tuning"]) for x in suites if len(x["rates"]) > 1)
+    if not shares:
+        return []
+    return [
+        "Of several learning rates, each encoding and task has that of the least training loss "
+        f"after a whole schedule of {' or '.join(shares)} of the steps, on a seed of its own: "
+        "inputs longer than T had no part in the choice."
+    ]
+
+
+def _where(cells: Cells) -> str:
+    return f"In “{visible(cells[0].suite)}”"
+
+
+def _some(names: Sequence[str], count: int) -> str:
+    """Which of `count` encodings, in few words."""
+    if not names:
+        return "not one"
+    if len(names) == count:
+        return "all" if count > 1 else _listed(names)
+    return _listed(names) if len(names) <= 4 else f"{len(names)} of {count}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in quotation marks: one encoding is called none."""
+    return _joined([f"“{name}”" for name in names])
+
+
+def _joined(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

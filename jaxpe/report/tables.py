@@ -1,0 +1,92 @@
+"""The report on a console, readable at 80 columns."""
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxpe._core.errors import require
+from jaxpe.analysis.corpus.result import Analysis
+from jaxpe.report.corpus.findings import by_family, headlines
+from jaxpe.report.words import number, percent, visible
+
+if TYPE_CHECKING:
+    import rich.table
+
+    from jaxpe.analysis.counts import StoredCounts
+
+
+def summary_table(analysis: Analysis) -> "rich.table.Table":
+    """The headline numbers, one a row: `rich.print(summary_table(analysis))`.
+
+    Raises `MissingExtraError` without the extra `report`.
+    """
+    size = f"{analysis.documents:,} documents, length {analysis.length}"
+    title = f"{visible(analysis.source)}: {size}"
+    return make_table(title, ["", "value", ""], headlines(analysis), right=())
+
+
+def encoding_table(analysis: Analysis) -> "rich.table.Table":
+    """How each encoding fits, one a row; lower is better but for r.
+
+    Raises `MissingExtraError` without the extra `report`.
+    """
+    families = by_family(analysis.encodings).values()
+    header = ["encoding", "dim", "stress", "scaled", "corrected", "violated", "r"]
+    rows = [
+        (
+            score.name,
+            f"{score.dim}",
+            number(score.stress),
+            number(score.scaled_stress),
+            number(score.split_half_scaled_stress),
+            percent(score.violation_rate),
+            f"{score.pearson_r:.2f}" if math.isfinite(score.pearson_r) else "n/a",
+        )
+        for score in itertools.chain(*families)
+    ]
+    title = "Encodings, by family: how far from the corpus"
+    table = make_table(title, header, rows, right=range(1, len(header)))
+    for end in itertools.accumulate(map(len, families)):
+        table.rows[end - 1].end_section = True
+    return table
+
+
+def counts_table(stored: "StoredCounts") -> "rich.table.Table":
+    """What was counted, and what was left out, one a row.
+
+    Raises `MissingExtraError` without the extra `report`.
+    """
+    settings, table = stored.settings, stored.table
+    read = [shard for shard in stored.shards if shard.unreadable is None]
+    cells = settings.rows * settings.vocab_size
+    filled = int(np.count_nonzero(table.any(axis=0)))
+    where, together = f"{settings.length:,}", "copies"
+    if settings.group_field is not None:
+        together = f"documents of the same {settings.group_field!r}"
+    if settings.edges is not None:
+        where += f" in {settings.rows:,} bins"
+    rows = [
+        ("documents", f"{stored.documents:,}"),
+        ("tokens", f"{int(np.sum(table, dtype=np.int64)):,}"),
+        ("positions", where),
+        ("vocabulary", f"{settings.vocab_size:,} ({visible(settings.tokenizer)})"),
+        ("cells in use", f"{filled:,} of {cells:,} ({percent(filled / cells)})"),
+        ("folds", f"{settings.folds}, and {settings.nulls} nulls in {settings.null_folds}"),
+        ("kept together", f"{together} in a fold"),
+        ("shards", f"{len(read):,}"),
+    ]
+    rows += [("left out", f"{shard.identity}: {shard.unreadable}") for shard in stored.unreadable]
+    return make_table("Counts", ["", ""], rows, right=())
+
+
+def make_table(title, header, rows, *, right) -> "rich.table.Table":
+    """A rich table. Cells are `Text`, never markup, so that a corpus named "[red]" stays a name."""
+    text, box = require("rich.text", extra="report").Text, require("rich.box", extra="report")
+    table = require("rich.table", extra="report").Table(title=text(title), box=box.SIMPLE_HEAD)
+    for index, name in enumerate(header):
+        table.add_column(text(name), justify="right" if index in right else "left")
+    for row in rows:
+        table.add_row(*map(text, row))
+    return table

@@ -1,0 +1,217 @@
+"""A training run as figures and as a table, from the records of its log.
+
+A record is a dict with "step", the metrics of that step ("loss", "accuracy"), and what hooks found
+after it, "eval/..." and "probe/...", as `jaxpe.training.train` writes them.
+"""
+
+import io
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxpe._core.errors import require
+from jaxpe._core.folders import write_whole
+from jaxpe.report.style import (
+    ABSENT,
+    PLUG_IN,
+    SPLIT_HALF,
+    STYLE,
+    add_legend,
+    new_figure,
+    say_why_empty,
+)
+from jaxpe.report.tables import make_table
+from jaxpe.report.words import number, percent, visible
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import rich.table
+
+Record = dict[str, Any]
+
+# Over all positions, over those that hold a token, and against the noise-corrected geometry.
+PLACES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("all_positions", "all", {"color": ABSENT, "lw": 6, "solid_capstyle": "round"}),
+    ("occupied", "occupied", {"color": PLUG_IN, "marker": "o", "ms": 4}),
+    ("split_half", "noise-corrected", {"color": SPLIT_HALF, "marker": "D", "ms": 4}),
+)
+SCORES = (
+    ("min_separation", "smallest separation"),
+    ("violation_rate", "violations, % of triples"),
+    ("correlation", "correlation of distances, r"),
+    ("entropy_rank", "dimensions, entropy rank"),
+    ("stress", "raw stress, Eq. (4)"),
+    ("scaled_stress", "scaled stress"),
+)
+_WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
+
+
+def write_training_figures(
+    history: Sequence[Record], directory: str | os.PathLike[str]
+) -> list[Path]:
+    """Draw curves.png and, where the encoding was probed, probe.png; return their paths.
+
+    Raises `InputError` where the folder cannot be written, and `MissingExtraError` without the
+    extra `report`.
+    """
+    figures: dict[str, Callable] = {"curves.png": curves_figure}
+    if _series(history, "probe/")[0].size:
+        figures["probe.png"] = probe_figure
+    paths = []
+    for name, draw in figures.items():
+        png = io.BytesIO()
+        with require("matplotlib", extra="report").rc_context(STYLE):
+            draw(history).savefig(png, format="png", dpi=200)
+        paths.append(Path(directory) / name)
+        write_whole(paths[-1], png.getvalue())
+    return paths
+
+
+def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
+    """Loss, and accuracy where there is one: as trained, smoothed, and on held-out documents."""
+    panels = [("loss", "cross-entropy, nats")]
+    if any("accuracy" in record for record in history):
+        panels.append(("accuracy", "accuracy, %"))
+    height = 2.6 + 1.9 * (len(panels) - 1)
+    figure, axes = new_figure(_curves_title(history), height=height, rows=len(panels), sharex=True)
+    for axis, (name, label) in zip(axes, panels, strict=True):
+        factor = 100.0 if name == "accuracy" else 1.0
+        steps, values = _series(history, name)
+        values = factor * values
+        axis.plot(steps, values, color=PLUG_IN, alpha=0.25, lw=0.8, label="each step")
+        axis.plot(steps, _smoothed(values), color=PLUG_IN, label="smoothed")
+        steps, values = _series(history, f"eval/{name}")
+        style: dict[str, Any] = {"color": SPLIT_HALF, "marker": "o", "ms": 4.5, "lw": 1}
+        axis.plot(steps, factor * values, **style, clip_on=False, label="held out")
+        axis.set_ylabel(label)
+        axis.grid(axis="y", color="#EEEEEE", lw=0.8)
+        axis.set_axisbelow(True)
+    axes[-1].set_xlabel("step")
+    axes[-1].set_xlim(0, max(record["step"] for record in history) or 1)
+    axes[-1].locator_params(axis="x", integer=True)
+    add_legend(figure, axes[0], columns=3)
+    return figure
+
+
+def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
+    """The geometry of the encoding as it trains, beside that of the corpus."""
+    steps, _ = _series(history, "probe/")
+    title = "The geometry of the encoding in training"
+    figure, axes = new_figure(title, height=7.2, rows=3, columns=2, sharex=True)
+    if not len(steps):
+        return say_why_empty(figure, axes[0], "the encoding was not probed")
+    places = np.arange(len(steps))  # the steps that are probed lie ever farther apart
+    for axis, (name, label) in zip(axes, SCORES, strict=True):
+        factor = 100.0 if name == "violation_rate" else 1.0
+        for where, shown, style in PLACES:
+            own, values = _series(history, f"probe/{where}/{name}")
+            axis.plot(np.searchsorted(steps, own), factor * values, **style, label=shown)
+        axis.set_title(label, fontsize=10, loc="left")
+        axis.set_xticks(places, [f"{step:g}" for step in steps], rotation=60, fontsize=9)
+        axis.grid(axis="y", color="#F2F2F2", lw=0.8)
+        axis.set_axisbelow(True)
+        _widen(axis)
+    for axis in axes[-2:]:
+        axis.set_xlabel("step, evenly spaced")
+    add_legend(figure, axes[0], columns=3)
+    return figure
+
+
+def training_table(summary: dict[str, Any]) -> "rich.table.Table":
+    """A summary.json on a console, readable at 80 columns.
+
+    Raises `MissingExtraError` without the extra `report`.
+    """
+    rows = _evaluation_rows(summary["evaluation"], summary["task"]) + _probe_rows(summary["probe"])
+    title = f"{visible(summary['source'])}: {summary['task']}, {summary['encoding']}"
+    return make_table(title, ["", "start", "best", "end"], rows, right=(1, 2, 3))
+
+
+def pace(summary: dict[str, Any]) -> str:
+    """How long a run took, and its tokens a second where enough steps were timed.
+
+    >>> pace({"seconds": 61.7, "tokens_per_second": 5123.4})
+    '62 s, 5,100 tokens/s'
+    """
+    speed = summary["tokens_per_second"]
+    return f"{summary['seconds']:.0f} s" + (
+        "" if speed is None else f", {_rounded(speed)} tokens/s"
+    )
+
+
+def _evaluation_rows(evaluation: dict[str, Record], task: str) -> list[tuple[str, ...]]:
+    """Each number on the held-out documents: at the start, at the best step, at the end."""
+    records = [evaluation[when] for when in ("first", "best", "last")]
+    rows = [("held-out step", *(f"{record['step']:,}" for record in records))]
+    losses = [_value(record["loss"]) for record in records]
+    rows.append(("loss, nats", *map(number, losses)))
+    if task != "classify":
+        rows.append(("perplexity", *(number(_exp(loss)) for loss in losses)))
+    shares = [_value(record.get("accuracy")) for record in records]
+    return [*rows, ("accuracy", *map(percent, shares))]
+
+
+def _probe_rows(probe: dict[str, Record]) -> list[tuple[str, ...]]:
+    """Each score over the occupied positions, before and after."""
+    if not probe:
+        return []
+    rows: list[tuple[str, ...]] = []
+    for name, label in SCORES:
+        ends = [_value(probe[when].get(f"occupied/{name}")) for when in ("first", "last")]
+        shown = map(percent, ends) if name == "violation_rate" else map(number, ends)
+        first, last = shown
+        rows.append((label.removesuffix(", % of triples"), first, "", last))
+    return rows
+
+
+def _curves_title(history: Sequence[Record]) -> str:
+    _, values = _series(history, "eval/loss")
+    if len(values) < 2:
+        return "Training"
+    first, last = values[0], values[-1]
+    moved = "falls" if last < first else "does not fall"
+    return f"Held-out loss {moved}, from {number(first)} to {number(last)}"
+
+
+def _series(history: Sequence[Record], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values of one number; of a prefix `.../`, the steps that have any of its kind."""
+    if name.endswith("/"):
+        steps = [r["step"] for r in history if any(key.startswith(name) for key in r)]
+        return np.array(steps, float), np.ones(len(steps))
+    found = [(record["step"], _value(record[name])) for record in history if name in record]
+    steps, values = np.array(found, float).reshape(-1, 2).T
+    return steps, values
+
+
+def _smoothed(values: np.ndarray) -> np.ndarray:
+    """Means over a window around each step, of those that are there."""
+    window = np.ones(2 * (len(values) // (2 * _WINDOWS)) + 1)
+    ones = np.ones(len(values))
+    return np.convolve(values, window, "same") / np.convolve(ones, window, "same")
+
+
+def _widen(axis) -> None:
+    """An axis of a curve that hardly moves would else show rounding."""
+    low, high = axis.get_ylim()
+    least = 0.02 * max(abs(low), abs(high), 1e-6)
+    if high - low < least:
+        middle = (low + high) / 2
+        axis.set_ylim(middle - least / 2, middle + least / 2)
+    axis.ticklabel_format(axis="y", useOffset=False, style="plain")
+
+
+def _value(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+def _rounded(value: float) -> str:
+    """Two significant digits: a speed is not known better."""
+    return f"{float(f'{value:.2g}'):,.0f}"

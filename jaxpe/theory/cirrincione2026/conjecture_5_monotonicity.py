@@ -1,0 +1,311 @@
+"""Conjecture 5: do positions lie as their distributions do, ever farther with the offset?"""
+
+import itertools
+import statistics
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import gammaln, xlogy
+from jaxtyping import Bool, Float, Int, Real
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe.geometry.counts import PositionCounts
+from jaxpe.geometry.distances import Distances, as_distances, euclidean_distances, floating
+from jaxpe.geometry.monotonicity import monotonicity_violation_rate
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most
+
+STATEMENT = Statement(
+    name="Conjecture 5",
+    title="monotone corpora have monotone positions",
+    source="Cirrincione (2026), Section 4",
+    claim=(
+        "If d_H(μ_i, μ_j) ≤ d_H(μ_i, μ_k) whenever |i − j| ≤ |i − k|, then every minimiser P* has "
+        "‖p*_i − p*_j‖ ≤ ‖p*_i − p*_k‖ under the same ordering."
+    ),
+    status="false as stated",
+    finding=(
+        "A task need not care about the corpus. Independent tokens at four positions satisfy the "
+        "hypothesis with d_H = 0; a task that reads the even positions has a minimiser with p_0 = "
+        "p_2 and p_1 elsewhere. The hypothesis is also stronger than it looks: equal offsets make "
+        "it an equality, so d_H(μ_i, μ_{i+m}) may depend on m and on i modulo m alone, and all "
+        "neighbours are equally far. Of the triples of SST-2 and stdlib (positions with at least "
+        "half the documents), 11 and 12 % violate the strict form beyond noise, at a level of 5 %."
+    ),
+)
+
+
+class MonotonicityTest(NamedTuple):
+    """Shares of triples (i, j, k), |i − j| < |i − k|, all distinct and present.
+
+    Attributes:
+        violated: where the estimated d²_ij exceeds d²_ik.
+        significant: where it does by more than its sampling error; `level` of the triples would by
+            chance if all these were ties, fewer if the truth is monotone.
+        upheld: where d²_ik exceeds d²_ij by more than its sampling error.
+        present: bool `[n]`, positions with a token in every fold.
+    """
+
+    violated: Float[Array, ""]
+    significant: Float[Array, ""]
+    upheld: Float[Array, ""]
+    present: Bool[Array, " n"]
+
+
+def conjecture_5(
+    D: Distances | Real[ArrayLike, "n n"],
+    P: Distances | Real[ArrayLike, "n d"],
+    *,
+    tolerance: float = 1e-5,
+) -> Audit:
+    """Evaluate hypothesis and conclusion of Conjecture 5 on distances D and positions P.
+
+    Cirrincione (2026), Section 4; false as stated (`even_positions_loss`). Hypotheses on D and
+    conclusions on P come in two forms. "strict": |i − j| < |i − k|, all distinct; given is the
+    worst triple, δ_ij against δ_ik. "ties": |i − j| = |i − k|, where the statement asks for
+    equality; given is the worst, the larger of δ_ij and δ_ik against the smaller.
+
+    Why ties ask for much: d(i, i + m) = d(i, i − m) by the tie around i, and that is d(i − m, i)
+    by symmetry. So d(i, i + m) is constant along i, i + m, i + 2m, ...: it depends on m and on i
+    modulo m alone. With m = 1 all neighbours are equally far. It need not depend on |i − j| alone:
+    d(0, 2) and d(1, 3) may differ.
+
+    Measured: `violation_rate_D`, `violation_rate_P` (shares of strict triples), `asymmetry_D`,
+    `asymmetry_P` (the largest |δ_ij − δ_ik| over ties, as a share of the largest distance).
+
+    Sampling noise violates the hypothesis whatever the truth is: see `monotonicity_test`.
+
+    Args:
+        D: Hellinger distances.
+        P: positions `[n, d]`, or their `Distances`.
+        tolerance: share of the largest distance that counts as equal.
+
+    >>> audit = conjecture_5(np.zeros((4, 4)), np.array([[1.0], [0.0], [1.0], [0.0]]))
+    >>> all(h.holds for h in audit.hypotheses.values())
+    True
+    >>> worst = audit.conclusions["strict"]
+    >>> worst.lhs.item(), worst.rhs.item(), worst.holds.item()
+    (1.0, 0.0, False)
+    """
+    D = as_distances(D)
+    P = P if isinstance(P, Distances) else euclidean_distances(P, present=D.present)
+    P = as_distances(Distances(P.values, P.present & D.present))
+    hypotheses, rate_D, asymmetry_D = _both_forms(D, tolerance)
+    conclusions, rate_P, asymmetry_P = _both_forms(P, tolerance)
+    measured = {
+        "violation_rate_D": rate_D,
+        "violation_rate_P": rate_P,
+        "asymmetry_D": asymmetry_D,
+        "asymmetry_P": asymmetry_P,
+    }
+    return Audit(hypotheses, conclusions, measured)
+
+
+def even_positions_loss(
+    P: Float[ArrayLike, "n d"], u: Float[ArrayLike, " d"], *, ridge: float = 0.01
+) -> Float[Array, ""]:
+    """The counterexample: ‖softmax(P u) − w*‖² + ridge · ‖P‖², w* uniform on even positions.
+
+    Independent tokens x_j = ±1, so all μ_i are equal and the hypothesis of Conjecture 5 holds with
+    d_H = 0. The model ŷ = Σ_j softmax_j(⟨u, p_j⟩) x_j is attention with one fixed query; the task
+    is the mean over the even positions. The mean of (ŷ − y)² over x is ‖w − w*‖². The ridge makes
+    the loss coercive.
+
+    No global minimiser is monotone at n = 4, d = 1, ridge = 0.01. Monotone with ties means that z =
+    P u is an arithmetic progression (around 1: z_0 = z_2 or z_1 is their midpoint, around 2
+    likewise; z_0 = z_2 or z_1 = z_3 give |z_0 − z_1| = 0 or |z_3 − z_2| = 0 by the order around 0
+    or 3, and then all are equal). Then w grows or falls geometrically and ‖w − w*‖² ≥ 0.19, where
+    z = (1, −1, 1, −1) has a loss of 0.054.
+
+    >>> P = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    >>> even_positions_loss(P, np.ones(1)).round(3).item()
+    0.054
+    """
+    P, u = floating(P), floating(u)
+    weights = jax.nn.softmax(jnp.matmul(P, u, precision="highest"))
+    even = (jnp.arange(P.shape[0]) % 2 == 0).astype(P.dtype)
+    return jnp.sum((weights - even / jnp.sum(even)) ** 2) + ridge * jnp.sum(P**2)
+
+
+def monotonicity_test(
+    counts: PositionCounts, *, level: float = 0.05, least: float = 0.25
+) -> MonotonicityTest:
+    """Which triples violate the strict hypothesis of Conjecture 5 beyond sampling error?
+
+    For a triple, h_fg = K_fg(i, j) − K_fg(i, k), where K_fg(i, j) = ⟨√μ̂_i − √μ̂_j in fold f, the
+    same in fold g⟩. Folds are independent, so noise cancels in the mean of K_fg, and in the mean U
+    of h over the pairs of F folds. The variance of U is estimated without bias as U² less the mean
+    of h_ab h_cd over four different folds (each such product has mean (E U)²), but not below
+    2 mean(h²)/(F(F − 1)), its value where there is no signal. A violation is significant if
+    U > z √variance, one-sided. (A jackknife over folds has twice that variance where there is no
+    signal.) Of ties, 3 to 6 % were significant at the level 5 % on synthetic corpora.
+
+    E√μ̂ depends on how many documents a position has, which would make thin positions look far from
+    all others. So every position is thinned to the size of the smallest that takes part; roots are
+    replaced by their expectation over that thinning, and nothing is drawn. As in
+    `split_half_geometry`, contrasts in rare words are understated, here at the size of one fold.
+    That late positions come from long documents, with words of their own, is no noise, and stays.
+
+    Args:
+        counts: counts kept in at least four folds; 16 are a good number. Documents that are not
+            independent must share a fold (`count_tokens(..., groups=...)`; copies do anyway).
+        level: one-sided level of each triple's test, in (0, 0.5).
+        least: positions with fewer than this share of the tokens of the fullest take no part, in
+            (0, 1].
+
+    >>> rng = np.random.default_rng(0)
+    >>> counts = count_tokens(rng.integers(0, 50, (4000, 8)), vocab_size=50, folds=16)
+    >>> test = monotonicity_test(counts)                     # no signal
+    >>> bool(test.violated > 0.4), bool(test.significant < 0.1)
+    (True, True)
+    """
+    if counts.tokens.ndim != 3 or counts.tokens.shape[0] < 4:
+        raise ValueError(
+            f"counts have shape {counts.tokens.shape}: the test needs at least four folds; "
+            "pass count_tokens(..., folds=16)"
+        )
+    if not (0.0 < level < 0.5 and 0.0 < least <= 1.0):
+        raise ValueError(f"level is {level} and least {least}: pass values in (0, 0.5) and (0, 1]")
+    size = counts.merged().per_position.astype(float)
+    present = jnp.all(counts.per_position > 0, axis=0) & (size >= least * jnp.max(size))
+    smallest = jnp.min(jnp.where(present, size, jnp.inf))
+    K = _cross_fold_squares(counts.tokens, jnp.where(present, smallest / size, 1.0))
+    z = statistics.NormalDist().inv_cdf(1.0 - level)
+    sums = jnp.sum(_events_by_row(K, present, z, folds=counts.tokens.shape[0]), axis=0)
+    violated, significant, upheld = sums[:3] / jnp.maximum(sums[3], 1.0)
+    return MonotonicityTest(violated, significant, upheld, present)
+
+
+@compiled(static=("folds",))
+def _events_by_row(
+    K: Float[Array, "pairs n n"], present: Bool[Array, " n"], z: float | Array, *, folds: int
+) -> Float[Array, "n 4"]:
+    """Triples around i that are violated, significantly so or upheld, and all."""
+    n = len(present)
+
+    def of_row(i: Array) -> Array:
+        U, error = _triples_of_row(K[:, i, :], folds)
+        offset = jnp.abs(jnp.arange(n) - i)
+        others = present & (offset > 0) & present[i]
+        compared = others[:, None] & others[None, :] & (offset[:, None] < offset[None, :])
+        events = (U > 0, z * error < U, z * error < -U, jnp.ones_like(compared))
+        return jnp.stack([jnp.sum(compared & event) for event in events]).astype(U.dtype)
+
+    return jax.lax.map(of_row, jnp.arange(n))
+
+
+def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], Array, Array]:
+    """The worst strict triple and the worst tie, the violation rate and the asymmetry."""
+    delta, present = D
+    n = delta.shape[0]
+    i, offset = jnp.arange(n)[:, None], jnp.arange(1, n)[None, :]
+
+    def side(j: Array) -> tuple[Array, Array]:
+        inside = jnp.clip(j, 0, n - 1)
+        return delta[i, inside], (j == inside) & present[i] & present[inside]
+
+    (left, has_left), (right, has_right) = side(i - offset), side(i + offset)
+    either, both = has_left | has_right, has_left & has_right
+    largest = jnp.maximum(jnp.where(has_left, left, 0.0), jnp.where(has_right, right, 0.0))
+    smallest = jnp.minimum(jnp.where(has_left, left, jnp.inf), jnp.where(has_right, right, jnp.inf))
+    # Around i, the largest distance at any nearer offset against the smallest at this one.
+    reached = jax.lax.cummax(largest, axis=1)[:, :-1]
+    some_nearer = jax.lax.cummax(either.astype(jnp.int32), axis=1)[:, :-1] > 0
+    rate = monotonicity_violation_rate(D, tolerance=tolerance)
+    strict = all_at_most(reached, smallest[:, 1:], where=some_nearer & either[:, 1:])
+    ties = all_at_most(largest, smallest, where=both)
+    size = jnp.max(delta)
+    asymmetry = -ties.slack.astype(delta.dtype) / jnp.where(size == 0, 1.0, size)
+    forms = {
+        "strict": strict._replace(holds=rate == 0),
+        "ties": ties._replace(holds=asymmetry <= tolerance),
+    }
+    return forms, rate, asymmetry
+
+
+@compiled()
+def _cross_fold_squares(
+    cells: Int[Array, "folds n vocab"], kept: Float[Array, " n"]
+) -> Float[Array, "pairs n n"]:
+    """K_fg(i, j), symmetrised, for every pair of folds f < g, with tokens kept at these rates."""
+    table = _root_table(kept)
+
+    def roots(of_fold: Array) -> Array:
+        size = kept * jnp.sum(of_fold, axis=1).astype(kept.dtype)
+        return _expected_roots(of_fold, kept, table) / jnp.sqrt(jnp.maximum(size, 1.0))[:, None]
+
+    every = jax.lax.map(roots, cells)
+    # As in `split_half_geometry`: differences from any fixed vector keep the digits.
+    every = every - jnp.mean(every, axis=(0, 1), keepdims=True)
+
+    def square(pair: Array) -> Array:
+        product = jnp.matmul(every[pair[0]], every[pair[1]].T, precision="highest")
+        own = jnp.diagonal(product)
+        return own[:, None] + own[None, :] - product - product.T
+
+    return jax.lax.map(square, jnp.asarray(_pairs(cells.shape[0])))
+
+
+def _expected_roots(
+    cells: Int[Array, "n vocab"], kept: Float[Array, " n"], table: Float[Array, "n small"]
+) -> Float[Array, "n vocab"]:
+    """E√X for X ~ Binomial(c, q): from the table for small c, beyond by the moments of X.
+
+    √λ E(1 + (X − λ)/λ)^½ to fourth order, λ = c q; the next term is of order λ⁻³.
+    """
+    small = table.shape[1]
+    low = jnp.take_along_axis(table, jnp.minimum(cells, small - 1), axis=1)
+    q = kept[:, None]
+    mean = jnp.maximum(cells, small).astype(kept.dtype) * q
+    lost = 1.0 - q
+    second, third, fourth = lost / 8.0, lost * (1.0 - 2.0 * q) / 16.0, 15.0 * lost**2 / 128.0
+    high = jnp.sqrt(mean) * (1.0 - second / mean + (third - fourth) / mean**2)
+    return jnp.where(cells < small, low, high)
+
+
+def _root_table(kept: Float[Array, " n"], *, small: int = 64) -> Float[Array, "n small"]:
+    """E√X for X ~ Binomial(c, q) and c < `small`, at each position's rate q."""
+    c = jnp.arange(small).astype(kept.dtype)[:, None]
+    x = jnp.arange(small).astype(kept.dtype)[None, :]
+    inside = x <= c
+    rest = jnp.where(inside, c - x, 0.0)
+    ways = gammaln(c + 1.0) - gammaln(x + 1.0) - gammaln(rest + 1.0)
+
+    def of_position(q: Array) -> Array:
+        probability = jnp.exp(ways + xlogy(x, q) + xlogy(rest, 1.0 - q))
+        return jnp.sum(jnp.where(inside, jnp.sqrt(x) * probability, 0.0), axis=1)
+
+    return jax.lax.map(of_position, kept)
+
+
+def _triples_of_row(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:
+    """U and its standard error for all (j, k), as inner products over pairs of folds.
+
+    With sums over ordered pairs, T = Σ h, A = Σ h², R_f = Σ_g h_fg: of the products h_ab h_cd in
+    T², 2A have the same two folds and 4(Σ R_f² − A) share one; what is left has four.
+    """
+    incidence = np.zeros((folds, len(K)))
+    incidence[np.asarray(_pairs(folds)).T, np.arange(len(K))[None, :]] = 1.0
+    R = jnp.matmul(jnp.asarray(incidence, K.dtype), K, precision="highest")
+    A, R2 = 2.0 * _squared_differences(K), _squared_differences(R)
+    total = 2.0 * jnp.sum(K, axis=0)
+    T = total[:, None] - total[None, :]
+    ordered = folds * (folds - 1)
+    U = T / ordered
+    four = (T**2 - 4.0 * R2 + 2.0 * A) / (ordered * (folds - 2) * (folds - 3))
+    floor = 2.0 * A / ordered**2
+    return U, jnp.sqrt(jnp.maximum(U**2 - four, floor))
+
+
+def _squared_differences(X: Float[Array, "m n"]) -> Float[Array, "n n"]:
+    """Σ_m (X_mj − X_mk)² for all (j, k)."""
+    product = jnp.matmul(X.T, X, precision="highest")
+    own = jnp.diagonal(product)  # summed as the product is, so that j = k gives 0 exactly
+    return jnp.maximum(own[:, None] + own[None, :] - 2.0 * product, 0.0)
+
+
+def _pairs(folds: int) -> list[tuple[int, int]]:
+    return list(itertools.combinations(range(folds), 2))

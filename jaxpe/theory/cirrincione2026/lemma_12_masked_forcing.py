@@ -1,0 +1,151 @@
+"""Lemma 12: is the forcing of masked language modelling Lipschitz, with the published constant?"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe.geometry import hellinger_distances
+from jaxpe.geometry.distances import pair_mask
+from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
+from jaxpe.theory.divergences import Distributions, kl_divergences, kl_ratio
+from jaxpe.theory.gradients import PositionGradients, Projection, largest_norm, score_norms
+from jaxpe.theory.lipschitz import entry_slope, vector_slope
+
+STATEMENT = Statement(
+    name="Lemma 12",
+    title="compatible forcing of masked language modelling",
+    source="Cirrincione (2026), Appendix A.3",
+    claim=(
+        "Under Lemma 11, ‖b_i − b_j‖ ≤ C_b d_H(μ_i, μ_j) with C_b = 4√2 ‖ē‖∞ ‖M‖/√d_k (n taken "
+        "into ‖ē‖∞)."
+    ),
+    status="false as stated",
+    finding=(
+        "It rests on Lemma 11, and on two steps that fail: D_KL is unbounded while 2√2 d_H ≤ 4, "
+        "and |D_KL(i‖k) − D_KL(j‖k)| ≤ D_KL(i‖j) reads 0.55 ≤ 0.14 for (1/2, 1/2), (1/4, 3/4), "
+        "(1/16, 15/16). With least probability m the differences are at most 2 log(1/m) d_H in "
+        "the first argument and (2/√m) d_H in the second."
+    ),
+)
+
+
+def lemma_12(
+    gradients: PositionGradients,
+    mu: Distributions,
+    means: Float[ArrayLike, "n dim"],
+    query: Projection,
+    key: Projection,
+) -> Audit:
+    """Compare the published C_b with the largest ‖b_i − b_j‖/d_H, and check the steps to it.
+
+    Cirrincione (2026), Appendix A.3; false as stated. Conclusions. "(A2)": the measured C_b is at
+    most the published one, heads added up (with O(τ² + ε_suff) in its denominator taken as 0);
+    "(A2) with n": at most n times that. "D_KL ≤ 2√2 d_H" and "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)":
+    the steps, for the worst pair or triple; a difference of two infinite divergences counts as 0,
+    and infinite differences are not compared with infinite divergences.
+
+    What holds instead. "D_KL ≤ g(max μ_i/μ_j) d_H²", with g of `kl_ratio`. "slope in i": |D_KL(i‖k)
+    − D_KL(j‖k)| ≤ log(1/m) ‖μ_i − μ_j‖₁ ≤ 2 log(1/m) d_H, since the derivative log(μ/μ_k) + 1 is
+    between ±log(1/m), up to a constant, on the segment from μ_i to μ_j. "slope in k": |D_KL(i‖k) −
+    D_KL(i‖l)| ≤ Σ μ_i |log(μ_k/μ_l)| ≤ (2/√m) d_H, by |log a − log b| ≤ 2|√a − √b|/min(√a, √b) and
+    Cauchy and Schwarz. m is the least probability, at any position, of a word that some position
+    has; where it is 0 both bounds and D_KL are infinite and nothing is compared (0 ≤ 0).
+
+    Measured: `C_b`, `published`, `published with n`, `m`.
+
+    Args:
+        gradients: at P ≈ 0.
+        mu: positional distributions.
+        means: ē of `mean_embeddings`.
+        query: W_Q of the first layer.
+        key: W_K.
+
+    >>> b = jnp.array([[0.0], [2.0]])
+    >>> given = PositionGradients(jnp.zeros((1, 2, 2)), jnp.full((1, 2, 2), 0.5), b, b, b)
+    >>> W = jnp.ones((1, 1, 1))
+    >>> audit = lemma_12(given, np.eye(2), jnp.array([[0.1], [0.0]]), W, W)
+    >>> [round(audit.measured[name].item(), 2) for name in ("C_b", "published")]
+    [1.41, 0.57]
+    """
+    mu = as_distributions(mu)
+    D = hellinger_distances(mu)
+    b = jnp.asarray(gradients.forcing)
+    d, where = D.values, pair_mask(mu.present)
+    kl = kl_divergences(mu)
+    n = jnp.sum(mu.present).astype(b.dtype)
+    root = jnp.asarray(query).shape[-1] ** 0.5
+    norms = jnp.sum(score_norms(query, key)).astype(b.dtype)
+    published = 4.0 * 2.0**0.5 * largest_norm(means).astype(b.dtype) * norms / root
+    C_b = vector_slope(b, D)
+    m = _least(mu)
+    tolerance = 64 * float(jnp.finfo(d.dtype).eps)
+    noise = tolerance * float(jnp.finfo(d.dtype).eps)  # of the square of a distance
+    difference = _largest_differences(kl)
+    told = where & ~(jnp.isinf(difference) & jnp.isinf(kl))
+
+    def slope(kl: Array) -> Array:
+        # Equal distributions have distance 0, and a divergence of what rounding leaves.
+        return entry_slope(_capped(kl), d, where=where, negligible=noise)
+
+    def compare(lhs: Array, rhs: Array, where: Array) -> Comparison:
+        return all_at_most(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
+
+    conclusions = {
+        "(A2)": at_most(C_b, published),
+        "(A2) with n": at_most(C_b, n * published),
+        "D_KL ≤ 2√2 d_H": compare(kl, 8.0**0.5 * d, where),
+        "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": compare(difference, kl, told),
+    }
+    instead = {
+        "D_KL ≤ g(max μ_i/μ_j) d_H²": compare(kl, _by_ratio(mu, d), where & jnp.isfinite(kl)),
+        "slope in i": compare(slope(kl), -2.0 * jnp.log(m), m > 0),
+        "slope in k": compare(slope(kl.T), 2.0 / jnp.sqrt(m), m > 0),
+    }
+    measured = {"C_b": C_b, "published": published, "published with n": n * published, "m": m}
+    return Audit({}, conclusions, measured, instead)
+
+
+def _least(mu: PositionalDistributions) -> Array:
+    """The least probability, at any position, of a word that some position has."""
+    rows = jnp.asarray(mu.probabilities)
+    occurs = jnp.any((rows > 0) & mu.present[:, None], axis=0)
+    return jnp.min(jnp.where(mu.present[:, None] & occurs[None, :], rows, jnp.inf))
+
+
+@compiled()
+def _largest_differences(kl: Array) -> Array:
+    """max_k |D_KL(i‖k) − D_KL(j‖k)| for all i and j."""
+
+    def of(row: Array) -> Array:
+        both = jnp.isinf(row)[None, :] & jnp.isinf(kl)
+        difference = jnp.abs(row[None, :] - jnp.where(both, 0.0, kl))
+        return jnp.max(jnp.where(both, 0.0, difference), axis=1)
+
+    return jax.lax.map(of, kl)
+
+
+def _by_ratio(mu: PositionalDistributions, d: Array) -> Array:
+    """g(max_v μ_i(v)/μ_j(v)) d_ij²."""
+    rows = jnp.asarray(mu.probabilities)
+    bound = kl_ratio(_largest_ratios(rows)) * jnp.where(d > 0, d, 1.0) ** 2
+    return jnp.where(d > 0, bound, 0.0)
+
+
+@compiled()
+def _largest_ratios(rows: Array) -> Array:
+    """max_v μ_i(v)/μ_j(v)."""
+
+    def largest(row: Array) -> Array:
+        ratio = jnp.where(rows > 0, row[None, :] / jnp.where(rows > 0, rows, 1.0), jnp.inf)
+        return jnp.max(jnp.where(row[None, :] > 0, ratio, 0.0), axis=1)
+
+    return jax.lax.map(largest, rows)
+
+
+def _capped(kl: Array) -> Array:
+    """With a largest number for infinity, so that two of them have no difference."""
+    return jnp.where(jnp.isinf(kl), jnp.finfo(kl.dtype).max, kl)

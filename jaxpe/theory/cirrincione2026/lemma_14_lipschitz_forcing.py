@@ -1,0 +1,135 @@
+"""Lemma 14: does a Lipschitz E[∂loss/∂L_ij] make the forcing Lipschitz?"""
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry import Distances, as_distances
+from jaxpe.geometry.distances import centre_rows
+from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.gradients import (
+    PositionGradients,
+    Projection,
+    forcing_of_means,
+    largest_norm,
+    score_norms,
+)
+from jaxpe.theory.lipschitz import head_slopes, vector_slope
+
+STATEMENT = Statement(
+    name="Lemma 14",
+    title="sufficient condition for a compatible forcing",
+    source="Cirrincione (2026), Appendix A.3, Eq. (8) and (9)",
+    claim=(
+        "If E[δ_ij] = g(μ_i, μ_j) with g L_g-Lipschitz in d_H(μ_i, ·), then ‖b_i − b_j‖ ≤ C_b "
+        "d_H(μ_i, μ_j), C_b = 2 n L_g ‖ē‖∞ ‖M‖/√d_k, for any differentiable loss."
+    ),
+    status="false as stated",
+    finding=(
+        "The proof needs g Lipschitz in its second argument too, which (9) does not give; takes "
+        "E[δ_ij E(t_j)] for E[δ_ij] ē_j; and leaves out that p_i acts through values and the "
+        "residual stream, so that M = 0 would mean b_i = b_j. With both arguments the bound holds "
+        "of the forcing that its formula has. (8) says nothing where all μ_i differ: any numbers "
+        "are a function of the pair."
+    ),
+)
+
+
+def lemma_14(
+    gradients: PositionGradients,
+    D: Distances | Float[ArrayLike, "n n"],
+    means: Float[ArrayLike, "n dim"],
+    query: Projection,
+    key: Projection,
+) -> Audit:
+    """Predict C_b from the measured slopes of g = E δ, and take the forcing apart.
+
+    Cirrincione (2026), Appendix A.3; false as stated. Hypothesis "(9)": the slope of g in its first
+    argument is finite (it is not where equal distributions have different δ).
+
+    Conclusions. "(A2)": the largest ‖b_i − b_j‖/d_H against C_b = Σ_h 2 n L_h ‖ē‖∞ ‖M_h‖/√d_k with
+    L_h the slope in the first argument, as published. "(A2) both arguments": with the larger of
+    both slopes, which the proof uses. "(A2) of logits": likewise for the part of b that goes
+    through the first layer's logits. What holds instead, "(A2) of the formula": for −Σ_k (δ_ik ē_k
+    Mᵀ + δ_ki ē_k M)/√d_k, of which the bound is true: |g_ik − g_jk| and |g_ki − g_kj| are at most L
+    d_H each.
+
+    Measured. By head `slopes in i` and `slopes in j`; `C_b` and `C_b of logits`; `predicted` and
+    `predicted by i alone`. Over pairs i < j: `share of logits`, Σ⟨Δb, Δb_logits⟩/Σ‖Δb‖², which with
+    that of the rest adds up to 1; `size of logits` and `size of the rest`, √(Σ‖·‖²/Σ‖Δb‖²), which
+    exceed 1 where the parts cancel; `correlation`, what replacing δ by its mean changes in
+    Δb_logits, in the same way relative to it. Ratios over 0 are 0.
+
+    Args:
+        gradients: at P ≈ 0.
+        D: Hellinger distances.
+        means: ē of `mean_embeddings`.
+        query: W_Q of the first layer.
+        key: W_K.
+
+    >>> b = jnp.array([[0.0], [2.0]])
+    >>> given = PositionGradients(jnp.zeros((1, 2, 2)), jnp.full((1, 2, 2), 0.5), b, 0 * b, 0 * b)
+    >>> W, D = jnp.ones((1, 1, 1)), jnp.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> audit = lemma_14(given, D, jnp.ones((2, 1)), W, W)    # no δ, so b should be constant
+    >>> audit.conclusions["(A2)"].lhs.item(), audit.conclusions["(A2)"].rhs.item()
+    (2.0, 0.0)
+    """
+    D = as_distances(D)
+    b, logits = gradients.forcing, gradients.through_logits
+    n = jnp.sum(D.present).astype(b.dtype)
+    in_i = head_slopes(gradients.delta, D)
+    in_j = head_slopes(gradients.delta, D, columns=True)
+    size = largest_norm(means).astype(b.dtype) * score_norms(query, key).astype(b.dtype)
+    factors = 2.0 * n * size / jnp.asarray(query).shape[-1] ** 0.5
+    published = jnp.sum(_times(factors, in_i))
+    predicted = jnp.sum(_times(factors, jnp.maximum(in_i, in_j)))
+    formula = forcing_of_means(_present(gradients.delta, D), means, query, key).astype(b.dtype)
+    slopes = {
+        name: vector_slope(x, D) for name, x in (("b", b), ("logits", logits), ("formula", formula))
+    }
+    tolerance = 64 * float(jnp.finfo(b.dtype).eps)
+    conclusions = {
+        "(A2)": at_most(slopes["b"], published, tolerance=tolerance),
+        "(A2) both arguments": at_most(slopes["b"], predicted, tolerance=tolerance),
+        "(A2) of logits": at_most(slopes["logits"], predicted, tolerance=tolerance),
+    }
+    formula_holds = at_most(slopes["formula"], predicted, tolerance=tolerance)
+    measured = {
+        "slopes in i": in_i,
+        "slopes in j": in_j,
+        "C_b": slopes["b"],
+        "C_b of logits": slopes["logits"],
+        "predicted": predicted,
+        "predicted by i alone": published,
+    } | _shares(gradients, D)
+    finite = at_most(jnp.max(in_i), float(jnp.finfo(b.dtype).max))
+    return Audit({"(9)": finite}, conclusions, measured, {"(A2) of the formula": formula_holds})
+
+
+def _shares(gradients: PositionGradients, D: Distances) -> dict[str, Array]:
+    """What makes up differences of b: over all pairs, they are n times centred inner products."""
+    b, logits, by_means = (
+        centre_rows(x, D.present)
+        for x in (gradients.forcing, gradients.through_logits, gradients.by_means)
+    )
+    return {
+        "share of logits": _over(jnp.sum(b * logits), jnp.sum(b * b)),
+        "size of logits": _over(jnp.linalg.norm(logits), jnp.linalg.norm(b)),
+        "size of the rest": _over(jnp.linalg.norm(b - logits), jnp.linalg.norm(b)),
+        "correlation": _over(jnp.linalg.norm(logits - by_means), jnp.linalg.norm(logits)),
+    }
+
+
+def _present(delta: Array, D: Distances) -> Array:
+    there = D.present[:, None] & D.present[None, :]
+    return jnp.where(there[None], delta, 0.0)
+
+
+def _over(part: Array, whole: Array) -> Array:
+    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), 0.0)
+
+
+def _times(factor: Array, slope: Array) -> Array:
+    """0 where the factor is 0, also for an infinite slope."""
+    return jnp.where(factor > 0, factor * jnp.where(factor > 0, slope, 0.0), 0.0)

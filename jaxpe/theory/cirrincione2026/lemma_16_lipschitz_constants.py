@@ -1,0 +1,182 @@
+"""Lemma 16: Lipschitz constants of mean embeddings, attention weights and E[∂loss/∂L_ij]."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe.geometry import euclidean_distances, hellinger_distances
+from jaxpe.geometry.distances import pair_mask
+from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
+from jaxpe.theory.audit import Audit, Statement, all_at_most
+from jaxpe.theory.divergences import Distributions, total_variation_bound
+from jaxpe.theory.gradients import (
+    PositionGradients,
+    Projection,
+    largest_norm,
+    mean_embeddings,
+    product_norms,
+    score_norms,
+)
+from jaxpe.theory.lipschitz import head_slopes, rounding, vector_slope
+
+STATEMENT = Statement(
+    name="Lemma 16",
+    title="positional sufficiency for classification by [CLS]",
+    source="Cirrincione (2026), Appendix A.3, Eq. (10) to (12)",
+    claim=(
+        "In d_H, mean embeddings have the Lipschitz constant L_e = ‖E‖∞√(2|V|), expected "
+        "attention weights L_A = ‖M‖‖ē‖∞L_e/√d_k, and E[∂loss/∂L_ij] has L_g = ¼G‖W_V‖‖ē‖∞L_A."
+    ),
+    status="false as stated",
+    finding=(
+        "(10) holds, and r√(4 − d_H²) ≤ 2r is enough for it, with r the radius of the embeddings: "
+        "about √(|V|/2) times sharper. (11) holds, with a factor ½ to spare, for the weights of "
+        "mean logits; E[A_ij] is not that and no function of ē_i: words ±1 have the mean of the "
+        "word 0, and other weights. (12) is false: as M → 0 it tends to 0, but δ of the [CLS] row "
+        "does not, while other rows of one layer have none; two of three factors of δ also "
+        "depend on i, and the third leaves out A_ij A_ik."
+    ),
+)
+
+_STEPS = 200  # towards the centre of the embeddings; any centre gives a valid bound
+
+
+def lemma_16(
+    gradients: PositionGradients,
+    mu: Distributions,
+    embeddings: Float[ArrayLike, "vocab dim"],
+    query: Projection,
+    key: Projection,
+    value: Float[ArrayLike, "dim heads value_dim"],
+    output: Float[ArrayLike, "heads value_dim dim"],
+    *,
+    gradient_bound: Float[ArrayLike, ""] | float,
+) -> Audit:
+    """Compare the published constants with the measured ones, and with sharper ones.
+
+    Cirrincione (2026), Appendix A.3. Conclusions and what holds instead, each for the worst pair or
+    head:
+
+    "(10)": ‖ē_i − ē_k‖ ≤ L_e d_H. Instead, "(10) by the radius": ‖ē_i − ē_k‖ = ‖Σ_v (μ_i −
+    μ_k)(v)(E(v) − c)‖ ≤ r‖μ_i − μ_k‖₁ ≤ r√(4 − d_H²) d_H for any centre c and r = max_v ‖E(v) − c‖.
+
+    "(11) of mean logits": the slope of softmax_j(ē_i M ē_jᵀ/√d_k) in i is at most L_A. Instead,
+    "(11) halved": at most L_A/2 with 2r in place of L_e; Σ_k |∂σ_j/∂u_k| = 2σ_j(1 − σ_j) ≤ ½. "(11)
+    of weights": the slope of E A_ij is at most L_A, which is what the lemma says and does not hold.
+
+    "(12)": the slope of E δ_ij in i is at most L_g of that head, with ‖W_V‖ = ‖W_V,h W_O,h‖.
+    Instead, "(12) of one layer": at most G‖W_V‖ 2r/4 over the least d_H. It holds where only the
+    first row has δ, as in a classifier of one layer that reads [CLS], and G bounds the derivative
+    by what attention adds there: δ_0j = A_0j(1 − A_0j)⟨∂loss/∂h, (x_j − x̄)W_V⟩, with x̄ a mean of
+    the others, at most 2r from x_j.
+
+    Measured: `L_e` published, `2‖E‖∞`, `2r` and `slope of means`; by head `L_A` published, `L_A
+    halved`, `slopes of mean logits` and `slopes of weights`; `L_g` published and `slopes of δ`.
+
+    Args:
+        gradients: of a classifier that reads [CLS], at P ≈ 0.
+        mu: positional distributions.
+        embeddings: of all words. Those that occur nowhere count in ‖E‖∞ alone.
+        query: W_Q of the first layer.
+        key: W_K.
+        value: W_V.
+        output: W_O.
+        gradient_bound: G, the largest ‖∂loss/∂a_i‖ over examples and positions, a what the first
+            layer's attention adds to its residual stream.
+
+    >>> none, b = jnp.zeros((1, 2, 2)), jnp.zeros((2, 1))
+    >>> given = PositionGradients(none, none, b, b, b)
+    >>> W, E = jnp.ones((1, 1, 1)), jnp.eye(4)[:, :1]
+    >>> audit = lemma_16(given, np.eye(2, 4), E, W, W, W, W, gradient_bound=1.0)
+    >>> [audit.measured[name].round(2).item() for name in ("L_e", "2‖E‖∞", "2r", "slope of means")]
+    [2.83, 2.0, 1.0, 0.71]
+    """
+    mu = as_distributions(mu)
+    D = hellinger_distances(mu)
+    embeddings = jnp.asarray(embeddings)
+    delta = gradients.delta
+    means = mean_embeddings(mu, embeddings)
+
+    def own(x: Any) -> Array:
+        return jnp.asarray(x).astype(delta.dtype)
+
+    largest, radius = own(largest_norm(embeddings)), own(_radius(mu, embeddings))
+    L_e = largest * (2.0 * embeddings.shape[0]) ** 0.5
+    per_mean = own(score_norms(query, key)) * own(largest_norm(means))
+    per_mean = per_mean / jnp.asarray(query).shape[-1] ** 0.5
+    L_A, halved = per_mean * L_e, per_mean * radius
+    values = own(gradient_bound) * own(product_norms(value, output))
+    L_g = 0.25 * values * own(largest_norm(means)) * L_A
+    slopes = head_slopes(delta, D)
+    of_logits = head_slopes(own(_weights_of_means(means, query, key, mu)), D)
+    of_weights = head_slopes(gradients.weights, D)
+    apart = own(euclidean_distances(means, present=mu.present).values)
+    d, where = own(D.values), pair_mask(mu.present)
+    least = jnp.min(jnp.where(where, d, jnp.inf))
+    one_layer = jnp.where(least > 0, 0.5 * values * radius / least, jnp.inf)
+    tolerance = 64 * float(jnp.finfo(delta.dtype).eps)
+
+    def compare(lhs: Array, rhs: Array, where: Array | None = None, noise: Array | float = 0.0):
+        return all_at_most(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
+
+    conclusions = {
+        "(10)": compare(apart, L_e * d, where, own(rounding(means))),
+        "(11) of mean logits": compare(of_logits, L_A),
+        "(11) of weights": compare(of_weights, L_A),
+        "(12)": compare(slopes, L_g),
+    }
+    by_radius = radius * total_variation_bound(d)
+    instead = {
+        "(10) by the radius": compare(apart, by_radius, where, own(rounding(means))),
+        "(11) halved": compare(of_logits, halved),
+        "(12) of one layer": compare(slopes, one_layer),
+    }
+    measured = {
+        "L_e": L_e,
+        "2‖E‖∞": 2.0 * largest,
+        "2r": 2.0 * radius,
+        "slope of means": vector_slope(means, D),
+        "L_A": L_A,
+        "L_A halved": halved,
+        "slopes of mean logits": of_logits,
+        "slopes of weights": of_weights,
+        "L_g": L_g,
+        "slopes of δ": slopes,
+    }
+    return Audit({}, conclusions, measured, instead)
+
+
+@compiled()
+def _radius(mu: PositionalDistributions, embeddings: Array) -> Array:
+    """max ‖E(v) − c‖ over words that occur, c near the best centre (Bădoiu and Clarkson 2003)."""
+    rows = jnp.asarray(mu.probabilities)
+    occurs = jnp.any((rows > 0) & mu.present[:, None], axis=0)
+    weight = occurs.astype(embeddings.dtype)
+    start = jnp.matmul(weight[None], embeddings, precision="highest")[0]
+    start = start / jnp.maximum(jnp.sum(weight), 1.0)
+
+    def distances(c: Array) -> Array:
+        return jnp.where(occurs, jnp.linalg.norm(embeddings - c[None, :], axis=1), 0.0)
+
+    def step(k: Array, c: Array) -> Array:
+        farthest = embeddings[jnp.argmax(distances(c))]
+        return c + (farthest - c) / (k + 2).astype(c.dtype)
+
+    near = lax.fori_loop(0, _STEPS, step, start)
+    return jnp.minimum(jnp.max(distances(near)), jnp.max(distances(start)))
+
+
+def _weights_of_means(
+    means: Array, query: Projection, key: Projection, mu: PositionalDistributions
+) -> Array:
+    """softmax_j(ē_i M_h ē_jᵀ/√d_k) over the positions present, `[heads, n, n]`."""
+    query, key = (jnp.asarray(x).astype(means.dtype) for x in (query, key))
+    highest = lax.Precision.HIGHEST
+    q, k = (jnp.einsum("nd,dhc->hnc", means, x, precision=highest) for x in (query, key))
+    logits = jnp.einsum("hic,hjc->hij", q, k, precision=highest) / query.shape[-1] ** 0.5
+    return jax.nn.softmax(jnp.where(mu.present[None, None, :], logits, -jnp.inf), axis=-1)

@@ -1,0 +1,204 @@
+"""Lemma 18 and Definition 10: monotone positions at the fixed point of the linearised flow."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
+from jaxpe.geometry.distances import pair_mask
+from jaxpe.ntk.flow import GradientFlow, gradient_flow
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
+from jaxpe.theory.lipschitz import entry_slope, largest_ratio
+from jaxpe.theory.monotone_fit import monotone_fit
+
+STATEMENT = Statement(
+    name="Lemma 18",
+    title="monotone positions at the fixed point of the linearised flow",
+    source="Cirrincione (2026), Appendix A.4, with Definition 10 and (A1) to (A4)",
+    claim=(
+        "If α_ij = f(d_H(μ_i, μ_j)) with f strictly increasing and α ≻ 0, forcing and corpus are "
+        "compatible and orbits bounded, then P* = α⁻¹b is monotone and satisfies the bound (13)."
+    ),
+    status="hypothesis unsatisfiable",
+    finding=(
+        "No positive definite α has an increasing f: the minor f(0)² − f(d)² would be negative. "
+        "With a decreasing f the bound (13) is either false (small f; constant forcing on three "
+        "positions) or, with the factor n that its proof leaves out, no more than the triangle "
+        "inequality; and an order of two upper bounds is none of what they bound. What holds is "
+        "‖p*_i − p*_j‖² ≤ (e_i − e_j)ᵀ α⁻¹ (e_i − e_j) · tr(bᵀ α⁻¹ b)."
+    ),
+)
+
+
+def lemma_18(
+    alpha: Float[ArrayLike, "..."],
+    b: Float[ArrayLike, "..."],
+    D: Distances | Float[ArrayLike, "n n"],
+    *,
+    fraction: float = 0.9,
+) -> Audit:
+    """Evaluate the hypotheses (A1) to (A4), the bound (13) and its use on a kernel and a forcing.
+
+    Hypotheses. (A1) α is an increasing function of d_H: the best one explains at least `fraction`
+    of the variance of α_ij over i ≤ j, with d_ii = 0; "A1 diagonal", f(0) ≤ f(d): no α_ii is above
+    any α_ij; and λ_min(α) > 0. The last two exclude each other: α ≻ 0 has α_ii + α_jj > 2α_ij. (A2)
+    ‖b_i − b_j‖ ≤ C_b d_H, with C_b the largest quotient there is: it fails where that is infinite.
+    (A3) is the hypothesis of Conjecture 5. (A4) the flow from P_0 = 0 stays bounded: no negative
+    eigenvalue, and b in the range of α.
+
+    Conclusions. "(13)" with its constant C = (C_b + 2 R L_f ‖f‖∞)/λ_min as published, L_f the
+    largest |α_il − α_jl| / d_H(μ_i, μ_j) and R the largest ‖p_i‖ along the flow; "(13) with n",
+    C = (C_b + n R L_f)/λ_min, which is what its proof arrives at before "absorbing" n;
+    "monotone", the share of violated triples of P*. Both constants are NaN where λ_min ≤ 0.
+
+    Why (13) says nothing where α is a function of d_H. Then λ_min ≤ ½(e_i − e_j)ᵀα(e_i − e_j) =
+    f(0) − f(d_ij) ≤ L_f d_ij for every pair, so its right side with n is at least n R ≥ 2R, which
+    the triangle inequality gives already. `measured["share above 2R"]` counts the pairs where the
+    right side is at least that. The proof also subtracts α(p_i − p_j) from a row difference that
+    holds it already: there is no such term.
+
+    What holds instead, by Cauchy and Schwarz in the norm of α: "energy bound", ‖p*_i − p*_j‖² ≤
+    (e_i − e_j)ᵀ α⁻¹ (e_i − e_j) · tr(bᵀ α⁻¹ b). Its first factor grows where d_H shrinks.
+
+    Positions absent from D are left out. Where α is singular, P* is the least solution.
+
+    Args:
+        alpha: `[n, n]`, symmetric, of `jaxpe.ntk.positional_ntk`.
+        b: `[n, d]`, the forcing at P_0 ≈ 0, of `positional_forcing`.
+        D: Hellinger distances.
+        fraction: of the variance that a function has to explain, in (0, 1].
+
+    >>> D = jnp.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
+    >>> audit = lemma_18(jnp.eye(3), jnp.eye(3), D)
+    >>> round(audit.instead["energy bound"].lhs.item(), 4)    # ‖p*_0 − p*_1‖ for P* = I
+    1.4142
+    """
+    D = as_distances(D)
+    alpha, b, d, present = _present(alpha, b, D)
+    n = jnp.sum(present, dtype=alpha.dtype)
+    mask = pair_mask(present)
+    flow = gradient_flow(alpha, b, jnp.zeros_like(b))
+    end = flow.fixed_point()
+    spectrum = flow.eigenvalues
+    smallest, largest = jnp.min(spectrum), jnp.max(jnp.abs(spectrum))
+    explained = _explained(alpha, d, mask)
+
+    C_b = largest_ratio(euclidean_distances(b, present=present).values, d, where=mask)
+    L_f = entry_slope(alpha, d, where=mask)
+    R = _largest_orbit(flow, end.positions)
+    f_max = jnp.max(jnp.where(mask, alpha, 0.0))
+    P = end.positions
+    lhs = euclidean_distances(P, present=present).values
+    positive = jnp.where(smallest > 0, smallest, jnp.nan)
+    published = (C_b + 2 * R * L_f * jnp.maximum(f_max, jnp.max(jnp.diagonal(alpha)))) / positive
+    with_n = (C_b + n * R * L_f) / positive
+    sensitivity, energy = _energy(flow)
+    rhs_n = _times(with_n, d)
+    eps = float(jnp.finfo(alpha.dtype).eps)
+    tolerance = 64 * eps
+    hypotheses = {
+        "A1 increasing": at_most(fraction, explained["increasing"]),
+        "A1 diagonal": _diagonal(alpha, mask),
+        "A1 positive": Comparison(
+            jnp.zeros_like(smallest), smallest, smallest, smallest > n * eps * largest
+        ),
+        "A2": at_most(C_b, float(jnp.finfo(C_b.dtype).max)),
+        "A3": at_most(monotonicity_violation_rate(Distances(d, present)), 0.0),
+        "A4": Comparison(
+            end.residual,
+            jnp.zeros_like(end.residual),
+            -end.residual,
+            end.stable & (end.residual <= tolerance),
+        ),
+    }
+    conclusions = {
+        "(13)": all_at_most(lhs, _times(published, d), where=mask, tolerance=tolerance),
+        "(13) with n": all_at_most(lhs, rhs_n, where=mask, tolerance=tolerance),
+        "monotone": at_most(monotonicity_violation_rate(Distances(lhs, present)), 0.0),
+    }
+    bound = jnp.sqrt(jnp.maximum(sensitivity * energy, 0.0))
+    instead = {"energy bound": all_at_most(lhs, bound, where=mask, tolerance=tolerance)}
+    measured = {
+        "explained by increasing f": explained["increasing"],
+        "explained by decreasing f": explained["decreasing"],
+        "condition": end.condition,
+        "C_b": C_b,
+        "L_f": L_f,
+        "R": R,
+        "constant of (13)": published,
+        "constant of (13) with n": with_n,
+        "share above 2R": jnp.sum(mask & (rhs_n >= 2 * R)) / jnp.maximum(jnp.sum(mask), 1),
+    }
+    return Audit(hypotheses, conclusions, measured, instead)
+
+
+def _present(alpha, b, D: Distances) -> tuple[Array, Array, Array, Array]:
+    """The arrays with what is absent taken out: an absent position is a flow of its own."""
+    alpha, b = jnp.asarray(alpha), jnp.asarray(b)
+    n = D.values.shape[0]
+    if alpha.shape != (n, n) or b.ndim != 2 or b.shape[0] != n:
+        raise ValueError(
+            f"alpha has shape {alpha.shape}, b {b.shape} and D {D.values.shape}: pass [n, n], "
+            "[n, d] and [n, n] of the same positions"
+        )
+    present = D.present
+    inside = present[:, None] & present[None, :]
+    scale = jnp.max(jnp.where(inside, jnp.abs(alpha), 0.0))
+    own = jnp.diag(jnp.where(present, 0.0, jnp.where(scale == 0, 1.0, scale)))
+    alpha = jnp.where(inside, (alpha + alpha.T) / 2, own.astype(alpha.dtype))
+    d = jnp.where(inside, D.values, 0.0).astype(alpha.dtype)
+    return alpha, jnp.where(present[:, None], b, 0.0).astype(alpha.dtype), d, present
+
+
+def _explained(alpha: Array, d: Array, mask: Array) -> dict[str, Array]:
+    """Shares of the variance of α over i ≤ j that monotone functions of d explain."""
+    i, j = jnp.triu_indices(alpha.shape[0])
+    counts = (mask | jnp.diag(jnp.any(mask, axis=1)))[i, j]
+    fit = monotone_fit(d[i, j], alpha[i, j], where=counts)
+    return {"increasing": fit.explained_increasing, "decreasing": fit.explained_decreasing}
+
+
+def _diagonal(alpha: Array, mask: Array) -> Comparison:
+    """max α_ii ≤ min α_ij, over the positions that count."""
+    own = jnp.where(jnp.any(mask, axis=1), jnp.diagonal(alpha), -jnp.inf)
+    between = jnp.where(mask, alpha, jnp.inf)
+    none = ~jnp.any(mask)
+    return at_most(jnp.where(none, 0.0, jnp.max(own)), jnp.where(none, 0.0, jnp.min(between)))
+
+
+def _largest_orbit(flow, end: Array) -> Array:
+    """sup ‖p_i(t)‖: at the end, and at times from 1/(100 λ_max) to 100/λ_min."""
+    size = jnp.abs(flow.eigenvalues)
+    fastest = jnp.max(size)
+    slowest = jnp.maximum(jnp.min(size), fastest * jnp.finfo(size.dtype).eps)
+    fastest = jnp.where(fastest > 0, fastest, 1.0)
+    slowest = jnp.where(slowest > 0, slowest, 1.0)
+    times = jnp.geomspace(0.01 / fastest, 100.0 / slowest, 64).astype(size.dtype)
+    along = _largest_along(flow, times)
+    return jnp.maximum(jnp.max(along), jnp.max(jnp.linalg.norm(end, axis=1)))
+
+
+@compiled()
+def _largest_along(flow: GradientFlow, times: Array) -> Array:
+    return jax.lax.map(lambda t: jnp.max(jnp.linalg.norm(flow.at(t), axis=1)), times)
+
+
+def _times(constant: Array, d: Array) -> Array:
+    """C·d, 0 where d is 0 also for an infinite C."""
+    return jnp.where(
+        d > 0, constant * jnp.where(d > 0, d, 1.0), jnp.where(constant >= 0, 0.0, constant)
+    )
+
+
+def _energy(flow) -> tuple[Array, Array]:
+    """(e_i − e_j)ᵀ α⁺ (e_i − e_j) for all pairs, and tr(bᵀ α⁺ b); eigenvalues at 0 left out."""
+    inverse = flow.inverse_eigenvalues()
+    U = flow.eigenvectors
+    K = jnp.einsum("im,m,jm->ij", U, inverse, U, precision=jax.lax.Precision.HIGHEST)
+    own = jnp.diagonal(K)
+    sensitivity = own[:, None] + own[None, :] - 2 * K
+    basis = jnp.matmul(U.T, flow.forcing, precision="highest")
+    return sensitivity, jnp.sum(inverse[:, None] * basis**2)

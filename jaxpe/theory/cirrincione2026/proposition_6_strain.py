@@ -1,0 +1,92 @@
+"""Proposition 6: does classical scaling minimise the stress?"""
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Real
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry.distances import Distances, as_distances, centre_rows, gram_matrix
+from jaxpe.geometry.mds import classical_mds
+from jaxpe.geometry.smacof import smacof
+from jaxpe.geometry.stress import scaled_stress
+from jaxpe.theory.audit import Audit, Statement, at_most
+
+STATEMENT = Statement(
+    name="Proposition 6",
+    title="classical scaling and the stress",
+    source="Cirrincione (2026), Section 5.3",
+    claim="P_MDS = U_d Λ_d^½ minimises the stress of Eq. (4) over all P in R^{n×d}.",
+    status="false as stated",
+    finding=(
+        "It minimises the strain ‖P Pᵀ − B‖² (Eckart and Young), which is another criterion: three "
+        "one-hot distributions at d = 1 have stress 1/6 by classical scaling and 1/9 at the "
+        "optimum. Both are exact, and agree, for d ≥ rank(B) of Euclidean distances."
+    ),
+)
+
+
+def proposition_6(
+    D: Distances | Real[ArrayLike, "n n"],
+    *,
+    dim: int,
+    max_iterations: int = 1000,
+    tolerance: float = 1e-6,
+) -> Audit:
+    """Compare P_MDS with SMACOF started from it: "minimal stress", stress(P_MDS) ≤ stress(P).
+
+    Cirrincione (2026), Section 5.3; false as stated. Every P of lower stress refutes it, and SMACOF
+    never raises the stress, so the slack is minus what P_MDS misses (at least, as SMACOF finds a
+    local minimum). The strain goes the other way. Part of the gap is scale: `scaled_stress` is that
+    of P_MDS at its best scale.
+
+    Measured: `stress_classical`, `stress_smacof`, `strain_classical`, `strain_smacof` (‖P Pᵀ − B‖²
+    / ‖B‖², P centred), `scaled_stress_classical`, `rank` of B and `smacof_converged`.
+
+    Args:
+        D: target distances (not squared).
+        dim: width d of the encodings.
+        max_iterations: of SMACOF.
+        tolerance: relative difference that counts as equal; also where SMACOF stops.
+
+    >>> audit = proposition_6(hellinger_distances(np.eye(3)), dim=1)
+    >>> stress = audit.conclusions["minimal stress"]
+    >>> round(1 / stress.lhs.item()), round(1 / stress.rhs.item()), stress.holds.item()
+    (6, 9, False)
+    """
+    D = as_distances(D)
+    B = gram_matrix(D)
+    mds = classical_mds(D, dim=dim)
+    fit = smacof(
+        D, dim=dim, init=mds.coordinates, max_iterations=max_iterations, tolerance=tolerance
+    )
+    # Where both are exact, what is left is rounding and has no order.
+    exact = len(B) * jnp.finfo(B.dtype).eps
+    minimal = at_most(
+        jnp.where(fit.initial_stress <= exact, 0.0, fit.initial_stress),
+        jnp.where(fit.initial_stress <= exact, 0.0, fit.stress),
+        tolerance=tolerance,
+    )
+    measured = {
+        "stress_classical": fit.initial_stress,
+        "stress_smacof": fit.stress,
+        "strain_classical": strain(mds.coordinates, B),
+        "strain_smacof": strain(centre_rows(fit.coordinates, D.present), B),
+        "scaled_stress_classical": scaled_stress(mds.coordinates, D).stress,
+        "rank": mds.rank,
+        "smacof_converged": fit.converged,
+    }
+    return Audit({}, {"minimal stress": minimal}, measured)
+
+
+def strain(P: Float[ArrayLike, "n d"], B: Float[ArrayLike, "n n"]) -> Float[Array, ""]:
+    """Strain ‖P Pᵀ − B‖² / ‖B‖² of centred points against a Gram matrix; ‖P Pᵀ‖² where B is 0.
+
+    What classical scaling minimises (Torgerson 1952; Eckart and Young 1936).
+
+    >>> strain(np.array([[1.0], [-1.0]]), np.array([[1.0, -1.0], [-1.0, 1.0]])).item()
+    0.0
+    """
+    P, B = jnp.asarray(P), jnp.asarray(B)
+    missed = jnp.sum((jnp.matmul(P, P.T, precision="highest") - B) ** 2)
+    whole = jnp.sum(B**2)
+    return missed / jnp.where(whole == 0, 1.0, whole)

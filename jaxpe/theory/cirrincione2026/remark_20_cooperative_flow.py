@@ -1,0 +1,54 @@
+"""Remark 20: is the flow on positions cooperative?"""
+
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry.distances import floating
+from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.monotone_fit import pairs
+
+STATEMENT = Statement(
+    name="Remark 20",
+    title="the flow on positions is cooperative",
+    source="Cirrincione (2026), Appendix A.4, after Hirsch (1985)",
+    claim=(
+        "With a Hellinger-monotone kernel, Ṗ = −αP + b is a cooperative system: increasing any p_i "
+        "does not lower the rate of change of another p_j."
+    ),
+    status="false as stated",
+    finding=(
+        "The derivative of ṗ_i by p_j is −α_ij, so the flow is cooperative where α_ij ≤ 0 for all "
+        "i ≠ j. Definition 10 has α_ij = f(d) ≥ 0, and > 0 for d > 0: the flow is competitive, "
+        "the opposite."
+    ),
+)
+
+
+def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
+    """Evaluate whether Ṗ = −αP + b is cooperative: no α_ij above 0 for i ≠ j (Hirsch 1985).
+
+    Hypothesis: α as in Definition 10 has no negative entry. Entries within rounding of the largest
+    count as 0. Conclusion: cooperative. The two
+    exclude each other unless all entries off the diagonal are 0. Where the flow is cooperative and
+    α ≻ 0, α is an M-matrix, α⁻¹ ≥ 0, and a forcing b ≥ 0 ends in positions P* ≥ 0.
+
+    Args:
+        alpha: symmetric, of `jaxpe.ntk.positional_ntk`.
+
+    >>> audit = remark_20(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> audit.hypotheses["f ≥ 0"].holds.item(), audit.conclusions["cooperative"].holds.item()
+    (True, False)
+    """
+    alpha = floating(alpha)
+    between, count = pairs(alpha), max(alpha.shape[0] * (alpha.shape[0] - 1) // 2, 1)
+    lowest, highest = (jnp.min(between, initial=0.0), jnp.max(between, initial=0.0))
+    noise = 64.0 * jnp.finfo(alpha.dtype).eps * jnp.max(jnp.abs(alpha), initial=0.0)
+    return Audit(
+        {"f ≥ 0": at_most(-noise, lowest)},
+        {"cooperative": at_most(highest, noise)},
+        {
+            "share of pairs that cooperate": jnp.sum(between < -noise) / count,
+            "share of pairs that compete": jnp.sum(between > noise) / count,
+        },
+    )

@@ -1,0 +1,95 @@
+"""Theorem 1: without positional signal a transformer commutes with permutations."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Int
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe.theory.audit import Audit, Statement, at_most
+
+STATEMENT = Statement(
+    name="Theorem 1",
+    title="necessity of positional encoding",
+    source="Cirrincione (2026), Section 3",
+    claim=(
+        "A transformer without positional signal commutes with permutations of its tokens, and so "
+        "solves no task whose expected loss differs between a sequence and a permutation of it."
+    ),
+    status="holds",
+    finding=(
+        "With the index put right: f(t_σ)_i = f(t)_σ(i). As printed, f(t_σ)_σ(i) = f(t)_i, it "
+        "holds for σ = σ⁻¹ alone. A causal mask breaks it without any encoding. The consequence "
+        "needs a read-out that singles out no position: the first token as label, read at the "
+        "first row, is order-sensitive and solved."
+    ),
+)
+
+
+def theorem_1(
+    f: Callable[[Array], Array],
+    ids: Int[ArrayLike, "rows n"],
+    permutations: Int[ArrayLike, "count n"],
+    *,
+    tolerance: float | None = None,
+) -> Audit:
+    """Compare f of permuted tokens with permuted f of tokens: "equivariant".
+
+    Cirrincione (2026), Section 3; holds. Its left side is the largest |f(t_σ)_i − f(t)_σ(i)| over
+    rows and permutations, t_σ = (t_σ(1), …), as a share of the largest |f(t)|; 0 where f is 0.
+    Measured: that `deviation` by permutation, `deviation as printed` of f(t_σ)_σ(i) from f(t)_i,
+    and `size`, the largest |f(t)|.
+
+    Args:
+        f: from a row of tokens `[n]` to its outputs `[n, ...]`; compiled once for the same
+            function.
+        ids: rows of tokens.
+        permutations: of 0 … n − 1.
+        tolerance: what rounding may do; 100 eps of the outputs when None.
+
+    Raises:
+        ValueError: where f gives no output for each position.
+
+    >>> embeddings = jnp.array([[0.0], [1.0], [5.0]])
+    >>> alone = lambda ids: embeddings[ids]
+    >>> before = lambda ids: jnp.cumsum(embeddings[ids], axis=0)
+    >>> ids, cycle = np.array([[0, 1, 2]]), np.array([[1, 2, 0]])
+    >>> [theorem_1(f, ids, cycle).conclusions["equivariant"].holds.item() for f in (alone, before)]
+    [True, False]
+    >>> theorem_1(alone, ids, cycle).measured["deviation as printed"].tolist()
+    [1.0]
+    """
+    ids, permutations = jnp.asarray(ids), jnp.asarray(permutations)
+    straight = jax.vmap(f)(ids)
+    if straight.shape[:2] != ids.shape:
+        raise ValueError(
+            f"f gives {straight.shape[1:]} for {ids.shape[1]} tokens: pass a function with one "
+            "output for each position, before any pooling"
+        )
+    size = jnp.max(jnp.abs(straight))
+    over = jnp.where(size > 0, size, 1.0)
+    deviation, printed = _deviations(ids, straight, over, permutations, f=f)
+    eps = float(jnp.finfo(straight.dtype).eps)
+    allowed = 100 * eps if tolerance is None else tolerance
+    return Audit(
+        {},
+        {"equivariant": at_most(jnp.max(deviation), allowed)},
+        {"deviation": deviation, "deviation as printed": printed, "size": size},
+    )
+
+
+@compiled("f")
+def _deviations(
+    ids: Array, straight: Array, over: Array, permutations: Array, *, f: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """The largest deviations by permutation: of f(t_σ)_i from f(t)_σ(i), and as printed."""
+
+    def of(order: Array) -> tuple[Array, Array]:
+        moved = jax.vmap(f)(ids[:, order])
+        right, printed = moved - straight[:, order], moved[:, order] - straight
+        return jnp.max(jnp.abs(right)) / over, jnp.max(jnp.abs(printed)) / over
+
+    return jax.lax.map(of, permutations)

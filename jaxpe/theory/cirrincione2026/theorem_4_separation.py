@@ -1,0 +1,195 @@
+"""Theorem 4: does every minimiser of the expected loss keep positions apart?"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe.geometry import euclidean_distances, min_separation
+from jaxpe.geometry.distances import as_present, pair_mask
+from jaxpe.ntk.examples import expectation
+from jaxpe.theory.audit import Audit, Comparison, Statement
+from jaxpe.theory.gradients import Projection, product_norms
+from jaxpe.theory.lipschitz import rounding
+
+STATEMENT = Statement(
+    name="Theorem 4",
+    title="positional separation",
+    source="Cirrincione (2026), Section 4, with (H1) to (H3)",
+    claim=(
+        "If the expected loss is differentiable and coercive in P, mean embeddings differ (H1), "
+        "swapping two positions raises the loss (H2) and M(ē_i − ē_j) ≠ 0 (H3), then every global "
+        "minimiser has p_i ≠ p_j."
+    ),
+    status="false as stated",
+    finding=(
+        "Where targets stand at positions (tagging, masked words) or a mask is causal, p_i = p_j "
+        "leaves the model able to tell tokens apart, and P* = 0 can be the minimiser under "
+        "(H1) to (H3). For one label a sequence, read where the swap does not reach, it is true "
+        "and empty: swapping tokens is swapping p_i and p_j, so (H2) at P* alone says p_i ≠ p_j, "
+        "and at every P it contradicts itself. The proof does not close: Σ_k E[c_k] ē_k may be 0 "
+        "with all E[c_k] and ē_k different, ∂L_ki/∂p_i has M and not Mᵀ, and what p_i does "
+        "through values and residual stream is left out."
+    ),
+)
+
+
+def theorem_4(
+    loss: Callable[[Array, Any], Array],
+    P: Float[ArrayLike, "n d"],
+    examples: Any,
+    means: Float[ArrayLike, "n dim"],
+    query: Projection,
+    key: Projection,
+    *,
+    swaps: Int[ArrayLike, "count 2"],
+    swap: Callable[[Any, Array], Any] | None = None,
+    scales: Sequence[float] = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6),
+    present: Bool[ArrayLike, " n"] | None = None,
+    batch_size: int = 8,
+) -> Audit:
+    """Evaluate coercivity, (H1) to (H3) and the separation of positions at a trained P.
+
+    Hypotheses, each a number that must be above 0 (or above rounding). "coercive", of which one ray
+    is looked at: the loss of t·P at the last of `scales`, T, has risen over the first by more than
+    1.5 times its rise at √T (t in every entry where P is 0). A norm after the sum bounds the loss,
+    and then it has not. "H1", the least ‖ē_i − ē_j‖. "H2", the least change of the expected loss
+    over `swaps`. "H3", the least ‖M(ē_i − ē_j)‖/(‖M‖‖ē_i − ē_j‖) of the worst head.
+
+    Conclusion: "separated", the least ‖p_i − p_j‖.
+
+    Why it is empty for one label a sequence. By Theorem 1 exchanging tokens i and j with P fixed is
+    exchanging p_i and p_j, which changes nothing where they are equal: (H2) at P* gives p_i ≠ p_j
+    at once. It cannot hold at every P, since it would hold at P and at the exchanged P.
+
+    Why it is false otherwise. Let f be an encoder with residual and values ‖W_V‖ < 1, and y_i =
+    f(t)_i at P = 0 the target of row i. Then E Σ_i ‖f_P(t)_i − y_i‖² is coercive and 0 at P = 0,
+    although swapping tokens that have targets in place raises it.
+
+    Measured: `losses` of t·P, `changes` of each swap, `gradient`, the largest ‖∂loss/∂p_i‖ (0 at a
+    minimiser), `H3 by head` and `H3 of rows by head` (of (ē_i − ē_j)M), `H3 of all heads` (of
+    Σ_h M_h, where heads are not told apart).
+
+    Args:
+        loss: `(P, example) -> scalar`; compiled once for the same function.
+        P: of a trained model.
+        examples: pytree of `[examples, ...]`.
+        means: ē of `mean_embeddings`.
+        query: W_Q of the first layer.
+        key: W_K.
+        swaps: pairs (i, j) for (H2).
+        swap: `(example, order) -> example` with tokens reordered (and labels where that is meant),
+            `order` a permutation `[n]`; when None, rows of P are exchanged, which is the same for
+            an encoder with one label a sequence.
+        scales: t ≥ 1, rising.
+        present: positions that take part in (H1), (H3) and the conclusion; all when None.
+        batch_size: examples at a time.
+
+    >>> def loss(P, x):    # reads the order of two tokens off P
+    ...     return ((x * P[:, 0]).sum() - 1) ** 2 + 1e-3 * (P**2).sum()
+    >>> W = jnp.ones((1, 1, 1))
+    >>> audit = theorem_4(loss, jnp.array([[0.999], [0.0]]), jnp.array([[1.0, 2.0]]),
+    ...                   jnp.array([[1.0], [2.0]]), W, W, swaps=np.array([[0, 1]]))
+    >>> all(part.holds.item() for part in audit.hypotheses.values())
+    True
+    >>> audit.conclusions["separated"].rhs.round(3).item()
+    0.999
+    """
+    P = jnp.asarray(P)
+    means, query, key = (jnp.asarray(x).astype(P.dtype) for x in (means, query, key))
+    swaps = jnp.asarray(swaps)
+    present = as_present(present, P.shape[0])
+    factors = jnp.asarray((*scales, scales[-1] ** 0.5), P.dtype)
+    examples = jax.tree.map(jnp.asarray, examples)
+    (at_P, gradient), changes, losses = _expected_losses(
+        P, examples, swaps, factors, loss=loss, swap=swap, batch_size=batch_size
+    )
+    degeneracy = _non_degeneracy(means, query, key, present)
+    eps = float(jnp.finfo(P.dtype).eps)
+    hypotheses = {
+        "coercive": _coercive(losses),
+        "H1": _above(min_separation(means, present=present), rounding(means)),
+        "H2": _above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
+        "H3": _above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
+    }
+    measured = {
+        "losses": losses[:-1],
+        "changes": changes,
+        "gradient": jnp.max(jnp.linalg.norm(gradient, axis=1)),
+    }
+    separation = _above(min_separation(P, present=present), rounding(P))
+    return Audit(hypotheses, {"separated": separation}, measured | degeneracy)
+
+
+@compiled("loss", "swap", static=("batch_size",))
+def _expected_losses(
+    P: Array,
+    examples: Any,
+    swaps: Array,
+    factors: Array,
+    *,
+    loss: Callable[[Array, Any], Array],
+    swap: Callable[[Any, Array], Any] | None,
+    batch_size: int,
+) -> tuple[tuple[Array, Array], Array, Array]:
+    """The loss at P with its gradient, what each swap adds to it, and the losses of t·P."""
+
+    def expected(P: Array, order: Array | None = None) -> Array:
+        def of(example: Any) -> Array:
+            if order is None:
+                return loss(P, example)
+            return loss(P[order], example) if swap is None else loss(P, swap(example, order))
+
+        return expectation(of, examples, batch_size)
+
+    at_P, gradient = jax.value_and_grad(expected)(P)
+    changes = jax.lax.map(lambda pair: expected(P, _exchanged(pair, len(P))), swaps) - at_P
+    ray = jnp.where(jnp.any(P != 0), P, 1.0)
+    return (at_P, gradient), changes, jax.lax.map(lambda t: expected(t * ray), factors)
+
+
+def _exchanged(pair: Array, n: int) -> Array:
+    """0 … n − 1 with i and j exchanged."""
+    return jnp.arange(n, dtype=pair.dtype).at[pair].set(pair[::-1])
+
+
+def _above(value: Array, floor: Array | float) -> Comparison:
+    """0 < value, beyond what rounding can make of 0."""
+    zero = jnp.zeros_like(value)
+    return Comparison(zero, value, value, value > floor)
+
+
+def _coercive(losses: Array) -> Comparison:
+    """Losses at the scales t_0 … T and at √T."""
+    start, end, middle = losses[0], losses[-2], losses[-1]
+    before, after = 1.5 * jnp.maximum(middle - start, 0.0), end - start
+    return Comparison(before, after, after - before, after > before)
+
+
+@compiled()
+def _non_degeneracy(means: Array, query: Array, key: Array, present: Array) -> dict[str, Array]:
+    """The least ‖MΔ‖/(‖M‖‖Δ‖) and ‖ΔM‖/(‖M‖‖Δ‖) over differences Δ of means; 0 where ΔM is 0."""
+    between = euclidean_distances(means, present=present).values
+
+    def least(first: Array, second: Array) -> Array:
+        # ‖Δ W Uᵀ‖ for one head, both [dim, head_dim].
+        through = jnp.matmul(jnp.matmul(means, first, precision="highest"), second.T)
+        norm = product_norms(second[:, None], jnp.transpose(first)[None])[0]
+        whole = norm * between
+        share = euclidean_distances(through, present=present).values
+        share = jnp.where(whole > 0, share / jnp.where(whole > 0, whole, 1.0), 0.0)
+        return jnp.min(jnp.where(pair_mask(present), share, jnp.inf))
+
+    q, k = (jnp.moveaxis(x, 1, 0) for x in (query, key))
+    flat_q, flat_k = (x.reshape(x.shape[0], -1) for x in (query, key))
+    by_head = jax.lax.map(lambda pair: (least(pair[1], pair[0]), least(*pair)), (q, k))
+    return {
+        "H3 by head": by_head[0],
+        "H3 of rows by head": by_head[1],
+        "H3 of all heads": least(flat_k, flat_q),
+    }

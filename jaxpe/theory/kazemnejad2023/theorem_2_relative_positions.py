@@ -1,0 +1,96 @@
+"""NoPE Theorem 2: with absolute positions in a hidden state, attention can be relative."""
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry.distances import floating
+from jaxpe.theory.audit import Audit, Statement, at_most
+
+STATEMENT = Statement(
+    name="NoPE Theorem 2",
+    title="relative positions without positional encoding",
+    source="Kazemnejad et al. (2023), Appendix C.2, Eq. (28) to (37)",
+    claim=(
+        "Where a hidden state holds absolute positions and no later layer overwrites them, every "
+        "later layer can have attention logits f_cnt(q_t, k_i) + f_rel(t − i), with f_rel(t − i) = "
+        "−(t − i)."
+    ),
+    status="holds",
+    finding=(
+        "With W_Q of (28) and W_K of (29), which is printed as W_V. Two entries of a head are "
+        "taken, and without the others the logits are those of ALiBi with slope 1; the slope is "
+        "the same for all heads unless their entries are scaled. f_cnt is a function of content "
+        "alone only where the rows printed as arbitrary read neither of rows 2 and 3, and the "
+        "content in H^(l) has not been mixed by position already."
+    ),
+)
+
+
+def nope_theorem_2(
+    logits: Float[ArrayLike, "*batch n n"],
+    content: Float[ArrayLike, "*batch n n"],
+    hidden: Float[ArrayLike, "*batch2 n dim"],
+    *,
+    row: int = 2,
+    tolerance: float = 0.5,
+) -> Audit:
+    """Compare attention logits with content − (t − i): "(36)", at keys i ≤ t.
+
+    Kazemnejad et al. (2023), Appendix C.2; holds. Hypothesis "h_3 = t": the hidden state that
+    enters the layer holds the positions 1 … n, the largest difference at most half of `tolerance`.
+    Conclusion "(36)": the largest |logit − content + (t − i)|, at most `tolerance`; half an offset
+    when not given. Measured: the largest `error by offset` t − i = 0 … n − 1, and the `size of
+    content`, its largest absolute value.
+
+    Args:
+        logits: ⟨q_t, k_i⟩ of queries t and keys i, before the mask.
+        content: f_cnt, what the other entries of queries and keys add to them
+            (`jaxpe.nn.content_logits`).
+        hidden: what enters the layer.
+        row: of the hidden state that holds the position, from 0.
+        tolerance: of differences.
+
+    Raises:
+        ValueError: where the shapes do not go together, or there is no such row.
+
+    >>> t = jnp.arange(1.0, 4.0)
+    >>> hidden = jnp.stack([t, t, t], axis=1)
+    >>> alibi = -(t[:, None] - t[None, :])
+    >>> nope_theorem_2(alibi, jnp.zeros((3, 3)), hidden).conclusions["(36)"].lhs.item()
+    0.0
+    """
+    logits, content, hidden = floating(logits), floating(content), floating(hidden)
+    n = logits.shape[-1]
+    if logits.shape != content.shape or logits.shape[-2:] != (n, n) or hidden.shape[-2] != n:
+        raise ValueError(
+            f"logits have shape {logits.shape}, content {content.shape} and hidden {hidden.shape}: "
+            "pass [..., n, n], the same, and [..., n, dim]"
+        )
+    if not 0 <= row < hidden.shape[-1]:
+        raise ValueError(f"row={row} is none of the {hidden.shape[-1]} rows of the hidden state")
+    t = jnp.arange(1, n + 1, dtype=logits.dtype)
+    offsets = t[:, None] - t[None, :]
+    error = jnp.abs(logits - content.astype(logits.dtype) + _like(offsets, logits))
+    worst = jnp.max(error.reshape(-1, n, n), axis=0)
+    held = hidden[..., row].reshape(-1, n).astype(t.dtype)
+    return Audit(
+        {"h_3 = t": at_most(jnp.max(jnp.abs(held - t[None, :])), tolerance / 2)},
+        {"(36)": at_most(jnp.max(jnp.tril(worst)), tolerance)},
+        {
+            "error by offset": _by_offset(worst),
+            "size of content": jnp.max(jnp.abs(content)),
+        },
+    )
+
+
+def _by_offset(worst: Array) -> Array:
+    """The largest entry of each diagonal on and below the main one, `[n]`."""
+    n = worst.shape[-1]
+    t, k = jnp.arange(n)[:, None], jnp.arange(n)[None, :]
+    return jnp.max(jnp.where(k <= t, jnp.take_along_axis(worst, (t - k) % n, axis=1), 0.0), axis=0)
+
+
+def _like(offsets: Array, logits: Array) -> Array:
+    return offsets.reshape((1,) * (logits.ndim - 2) + offsets.shape)

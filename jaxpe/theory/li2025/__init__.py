@@ -1,0 +1,1 @@
+"""Statements of Li (2025), on expressiveness, generalisation and extrapolation."""

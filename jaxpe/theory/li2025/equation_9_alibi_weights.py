@@ -1,0 +1,136 @@
+"""Li (2025), Eq. (9): how far do attention weights move when ALiBi sees longer sequences?"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Real
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most
+
+STATEMENT = Statement(
+    name="Equation 9",
+    title="attention weights under ALiBi are Lipschitz in the distance",
+    source="Li (2025, arXiv:2506.06398), Section 5.3, Eq. (9)",
+    claim=(
+        "With α(s, −mΔ) the weight at distance Δ < T during training, s the product of query and "
+        "key, and L_α the Lipschitz constant of α in its second argument, |α(s, −mΔ') − "
+        "α(s, −mΔ)| ≤ L_α m|Δ' − Δ| for Δ' > Δ; with m = c/n' the error stays below L_α c at "
+        "lengths up to n'. Attention on longer sequences so approximates that of training. (Read "
+        "from the words.)"
+    ),
+    status="false as stated",
+    finding=(
+        "With all other logits fixed L_α = ¼ is right, since ∂α/∂b = α(1 − α). But α is no "
+        "function of s and Δ: it has a normaliser, and a longer sequence has more keys in it. At "
+        "Δ' = Δ the right side is 0 while every old weight becomes α(1 − ρ), ρ the share of the "
+        "new keys, which is what decides. ρ is small where m T is large; for bounded logits it "
+        "tends to 1 with n' where m n' is held."
+    ),
+)
+
+
+# With fixed m, old weights become e^u/(Z + Z_new) = (1 − ρ) e^u/Z. Where logits also change by δ
+# within a range r, the total variation between softmaxes is at most tanh(r/4): among those whose
+# ratio lies within [a, a eʳ] it is largest for two values, each with half of the change of logits.
+def equation_9(
+    content: Float[ArrayLike, "rows n"],
+    distances: Real[ArrayLike, "rows n"],
+    *,
+    slope: Float[ArrayLike, ""] | float,
+    length: int,
+    mask: Bool[ArrayLike, "rows n"] | None = None,
+) -> Audit:
+    """Compare weights over the keys within the training length with weights over all keys.
+
+    Li (2025), Eq. (9); false as stated. The rows are those of single queries in sequences longer
+    than in training. Their training counterpart has the same keys nearer than T, and no others.
+    L_α = ¼ throughout. Conclusions:
+
+    "(9) of one bias": each key alone moved from Δ to the largest distance of its row, which holds.
+    "(9) at Δ' = Δ": keys nearer than T, right side 0. "(9) beyond T": keys at Δ' ≥ T against the
+    weight that a key of the same s has at Δ = T − 1 in training, right side m(Δ' − T + 1)/4. "(9)
+    with m = c/n'": keys nearer than T, with m = c/T in training and c/n' on all, right side c/4, n'
+    − 1 the largest distance. Instead, "by new keys": keys nearer than T, the change is at most ρα;
+    "by new keys and m": with m = c/n', at most ρ + tanh(|m − c/n'| D/4), D the largest distance
+    below T in the row.
+
+    Measured, by row: `share of new keys` ρ, `share with m = c/n'`, and `largest change` of a weight
+    of training.
+
+    Args:
+        content: logits without biases.
+        distances: |i − j| of each key, the query's own 0 included.
+        slope: m.
+        length: T; every row has a key nearer than that.
+        mask: keys that are allowed; all when None.
+
+    >>> audit = equation_9(jnp.zeros((1, 8)), jnp.arange(8.0)[None], slope=0.1, length=4)
+    >>> audit.conclusions["(9) at Δ' = Δ"].holds.item(), audit.instead["by new keys"].holds.item()
+    (False, True)
+    """
+    content, distances = jnp.asarray(content), jnp.asarray(distances)
+    dtype = content.dtype
+    distances, m = distances.astype(dtype), jnp.asarray(slope, dtype)
+    allowed = jnp.ones(content.shape, bool) if mask is None else jnp.asarray(mask)
+    near = allowed & (distances < length)
+    farthest = jnp.max(jnp.where(allowed, distances, 0), axis=1, keepdims=True)
+    m_far = m * length / (farthest + 1)
+    trained = _softmax(content - m * distances, near)
+    longer, flatter = (_softmax(content - slope * distances, allowed) for slope in (m, m_far))
+    new, new_flatter = (_sum(jnp.where(near, 0, x)) for x in (longer, flatter))
+    change, flat_change = jnp.abs(longer - trained), jnp.abs(flatter - trained)
+    noise = 64 * float(jnp.finfo(dtype).eps)
+
+    def compare(lhs: Array, rhs: Array, where: Array) -> Comparison:
+        rhs = jnp.broadcast_to(rhs, lhs.shape)
+        return all_at_most(lhs, rhs, where=where, noise=noise)
+
+    beyond = allowed & ~near
+    moved = m * (farthest - distances)
+    at_end = content - m * (length - 1)
+    of_end = jnp.abs(longer - _exchanged(trained, content, m * distances, at_end, near))
+    quarter, c = jnp.asarray(0.25, dtype), m * length
+    reach = jnp.max(jnp.where(near, distances, 0), axis=1, keepdims=True)
+    within = jnp.tanh(quarter * jnp.abs(m - m_far) * reach)
+    conclusions = {
+        "(9) of one bias": compare(
+            jnp.abs(_moved(trained, moved) - trained), quarter * moved, near
+        ),
+        "(9) at Δ' = Δ": compare(change, jnp.zeros((), dtype), near),
+        "(9) beyond T": compare(of_end, quarter * m * (distances - (length - 1)), beyond),
+        "(9) with m = c/n'": compare(flat_change, quarter * c, near),
+    }
+    instead = {
+        "by new keys": compare(change, new * trained, near),
+        "by new keys and m": compare(flat_change, new_flatter + within, near),
+    }
+    measured = {
+        "share of new keys": new[:, 0],
+        "share with m = c/n'": new_flatter[:, 0],
+        "largest change": jnp.max(jnp.where(near, change, 0), axis=1),
+    }
+    return Audit({}, conclusions, measured, instead)
+
+
+def _softmax(logits: Array, where: Array) -> Array:
+    return jax.nn.softmax(jnp.where(where, logits, -jnp.inf), axis=-1)
+
+
+def _sum(x: Array) -> Array:
+    return jnp.sum(x, axis=-1, keepdims=True)
+
+
+def _moved(weights: Array, down: Array) -> Array:
+    """What becomes of each weight when its logit alone falls by this much."""
+    kept = weights * jnp.exp(-down)
+    return kept / (1 - weights + kept)
+
+
+def _exchanged(trained: Array, content: Array, bias: Array, logits: Array, near: Array) -> Array:
+    """The weight of a key with these logits in place of the farthest one nearer than T."""
+    top = jnp.max(jnp.where(near, content - bias, -jnp.inf), axis=-1, keepdims=True)
+    far = jnp.argmax(jnp.where(near, bias, -jnp.inf), axis=-1, keepdims=True)
+    total = _sum(jnp.where(near, jnp.exp(content - bias - top), 0))
+    left = total * (1 - jnp.take_along_axis(trained, far, axis=-1))
+    return jax.nn.sigmoid(logits - top - jnp.log(jnp.maximum(left, jnp.finfo(left.dtype).tiny)))

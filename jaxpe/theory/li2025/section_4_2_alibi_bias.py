@@ -1,0 +1,71 @@
+"""Li (2025), Section 4.2: does the bias of ALiBi enlarge the Lipschitz constant with the length?"""
+
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.theory.audit import Audit, Statement, all_at_most
+
+STATEMENT = Statement(
+    name="Section 4.2, ALiBi",
+    title="the Lipschitz constant at inference grows linearly in the length",
+    source="Li (2025, arXiv:2506.06398), Section 4.2",
+    claim=(
+        "|b_ij| ≤ m n at length n, so the Lipschitz constant at inference is O(C^L + m n): it "
+        "grows linearly in n, and generalisation to arbitrary lengths needs control of m. (Read "
+        "from the words.)"
+    ),
+    status="false as stated",
+    finding=(
+        "A bias that does not depend on the input adds nothing to the derivative of the logits, "
+        "so no bound needs it: that of attention on tokens of norm R has √n and R² in it and no "
+        "m, with ALiBi and without. Its √n is what a single key may collect from n queries, and "
+        "ALiBi, which keeps weights near, lowers what is reached of it."
+    ),
+)
+
+
+def section_4_alibi(
+    with_bias: Float[ArrayLike, "*models lengths"],
+    without: Float[ArrayLike, "*models lengths"],
+    bound: Float[ArrayLike, "*models lengths"],
+    *,
+    lengths: Float[ArrayLike, " lengths"],
+    slope: float,
+) -> Audit:
+    """Compare the growth of measured Lipschitz constants with m n, and with a bound without m.
+
+    Li (2025), Section 4.2; false as stated. Conclusion "grows by m n": m(n − T) ≤ L(n) − L(T), T
+    the first length, of what was measured. That is the growth of sampled derivatives, lower bounds
+    of L, and illustrates; the verdict rests on the derivative, in which a bias of positions alone
+    has no part. Instead, "without m": L(n) at most the bound of the same weights without any bias;
+    for both, with and without ALiBi, model by model.
+
+    Measured, by length, the largest of the models: `with bias`, `without`, `bound`; and `m n`.
+
+    Args:
+        with_bias: measured Lipschitz constants, by model and length, T first.
+        without: likewise of the same weights without the bias.
+        bound: for the same tokens, from weights, R and n (`nn.lipschitz_bounds`).
+        lengths: n.
+        slope: m.
+
+    >>> audit = section_4_alibi(jnp.array([2.0, 2.0]), jnp.array([2.0, 2.5]), jnp.array([4.0, 5.0]),
+    ...                         lengths=jnp.array([16.0, 32.0]), slope=0.1)
+    >>> audit.conclusions["grows by m n"].holds.item(), audit.instead["without m"].holds.item()
+    (False, True)
+    """
+    own = jnp.asarray(bound).dtype
+    with_bias, without, bound, lengths = (
+        jnp.asarray(x, own) for x in (with_bias, without, bound, lengths)
+    )
+    growth = with_bias[..., 1:] - with_bias[..., :1]
+    both = jnp.stack([with_bias, without])
+    tolerance = 256 * float(jnp.finfo(own).eps)
+    held = all_at_most(both, jnp.broadcast_to(bound, both.shape), tolerance=tolerance)
+    by_length = {"with bias": with_bias, "without": without, "bound": bound}
+    models = tuple(range(bound.ndim - 1))
+    measured = {name: jnp.max(x, axis=models) for name, x in by_length.items()}
+    more = jnp.broadcast_to(slope * (lengths[1:] - lengths[0]), growth.shape)
+    claimed = {"grows by m n": all_at_most(more, growth)}
+    return Audit({}, claimed, measured | {"m n": slope * lengths}, {"without m": held})

@@ -1,0 +1,91 @@
+"""Li (2025), Section 4.2: is a transformer Lipschitz with a constant of its weights alone?"""
+
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
+
+STATEMENT = Statement(
+    name="Section 4.2, Lipschitz constants",
+    title="each layer is Lipschitz with a constant of its weights",
+    source="Li (2025, arXiv:2506.06398), Section 4.2",
+    claim=(
+        "With ‖W‖ ≤ B for all linear maps of queries, keys, values and feed-forward layers, each "
+        "layer is C-Lipschitz in its input, where C depends on B and the sizes of the layer, and "
+        "the whole of L layers is C^L-Lipschitz. (Formulas are lost: read from the words; what C "
+        "depends on, too. That it is B and sizes, and no norm of inputs, is our reading.)"
+    ),
+    status="false as stated",
+    finding=(
+        "Attention by products is not Lipschitz on all of space (Kim, Papamakarios & Mnih 2021): "
+        "one head of width 1 with all weights 1 (B = 1) on the two tokens 0 and R has a derivative "
+        "of at least ½ + R²/4, which no constant of the weights bounds. On n "
+        "tokens of norm R at most it has a constant, "
+        "1 + √n ‖OV‖(1 + R(R‖M‖ + ‖c‖)) + R²‖OV‖‖M‖ with M = KᵀQ/√d, c = Kᵀb_Q/√d, and R grows "
+        "from layer to layer. Feed-forward layers do have 1 + ‖W_up‖‖W_down‖."
+    ),
+)
+
+
+def section_4_lipschitz(
+    measured: Float[ArrayLike, "*inputs layers"],
+    by_weights: Float[ArrayLike, " layers"],
+    in_ball: Float[ArrayLike, "*inputs layers"],
+    *,
+    whole: Float[ArrayLike, "*inputs"],
+) -> Audit:
+    """Compare measured Lipschitz constants with what weights allow, and weights with R and n.
+
+    Li (2025), Section 4.2; false as stated, by the example of the finding. What is measured at some
+    inputs can refute one candidate for C, the one given, and no other. Conclusions: "each layer",
+    measured ≤ by weights at every input; "whole", measured ≤ C^L with C the largest of these.
+    Instead, "each layer in the ball" and "whole in the ball", with the constants of the ball and
+    their product.
+
+    Measured: `C`, `C^L`, the largest `measured` and `in the ball` by layer, and `log10 of what the
+    ball allows over measured`, for the whole, by input.
+
+    Args:
+        measured: lower bounds, such as `spectral.operator_norm` of each layer at some inputs.
+        by_weights: constants of the same layers from norms of weights alone, such as
+            `nn.lipschitz_bounds` of each layer by itself with radius=0.
+        in_ball: constants for inputs of this size and length (`nn.lipschitz_bounds`).
+        whole: measured ones of all layers together.
+
+    >>> audit = section_4_lipschitz(
+    ...     jnp.array([[1.0, 2.0], [9.0, 2.0]]), jnp.array([2.0, 3.0]),
+    ...     jnp.array([[2.0, 3.0], [10.0, 3.0]]), whole=jnp.array([2.0, 20.0]))
+    >>> claimed, held = audit.conclusions["each layer"], audit.instead["whole in the ball"]
+    >>> claimed.holds.item(), held.holds.item()
+    (False, True)
+    """
+    measured, by_weights, in_ball, whole = (
+        jnp.asarray(x) for x in (measured, by_weights, in_ball, whole)
+    )
+    tolerance = _tolerance(measured)
+    C = jnp.max(by_weights)
+    product = jnp.prod(in_ball, axis=-1)
+    inputs = tuple(range(measured.ndim - 1))
+    claimed = jnp.broadcast_to(by_weights, measured.shape)
+    found = {
+        "C": C,
+        "C^L": C ** by_weights.shape[0],
+        "measured": jnp.max(measured, axis=inputs),
+        "in the ball": jnp.max(in_ball, axis=inputs),
+        "log10 of what the ball allows over measured": jnp.log10(product / whole),
+    }
+    conclusions = {
+        "each layer": all_at_most(measured, claimed, tolerance=tolerance),
+        "whole": at_most(jnp.max(whole), found["C^L"], tolerance=tolerance),
+    }
+    instead = {
+        "each layer in the ball": all_at_most(measured, in_ball, tolerance=tolerance),
+        "whole in the ball": all_at_most(whole, product, tolerance=tolerance),
+    }
+    return Audit({}, conclusions, found, instead)
+
+
+def _tolerance(x: Float[ArrayLike, "*shape"]) -> float:
+    """What rounding may add to a norm."""
+    return 256 * float(jnp.finfo(x.dtype).eps)

@@ -1,0 +1,85 @@
+"""Li (2025), Section 4.2: norms of sinusoids and learned positions, logits of relative ones."""
+
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
+
+STATEMENT = Statement(
+    name="Section 4.2, norms of encodings",
+    title="what an encoding adds to inputs and logits is bounded",
+    source="Li (2025, arXiv:2506.06398), Section 4.2 and Table 2",
+    claim=(
+        "Sinusoids satisfy ‖PE(i)‖ ≤ √d. Learned positions with ‖p_i‖ ≤ B_PE add B_PE to the bound "
+        "of the input. With ‖a_r‖ ≤ B_a the logits of Shaw et al. stay within ‖q‖B_a of those "
+        "without. (Read from the words.)"
+    ),
+    status="holds with sharper constant",
+    finding=(
+        "Sinusoids of every position have the norm √(d/2) exactly: each pair has sin² + cos² = 1. "
+        "The two others hold by Cauchy and Schwarz, with ‖q‖B_a/√d_k where logits are divided by "
+        "√d_k; what is learned decides about B_PE and B_a."
+    ),
+)
+
+
+def section_4_norms(
+    sinusoids: Float[ArrayLike, "n d"],
+    x: Float[ArrayLike, "rows dim"],
+    table: Float[ArrayLike, "length dim"],
+    queries: Float[ArrayLike, "queries width"],
+    key_table: Float[ArrayLike, "offsets width"],
+) -> Audit:
+    """Compare norms with the published bounds.
+
+    Li (2025), Section 4.2; holds with a sharper constant for sinusoids. Conclusions: "sinusoids",
+    ‖PE(i)‖ ≤ √d; "learned", ‖x + p_i‖ ≤ R + B_PE; "Shaw", |⟨q, a_r⟩|/√d_k ≤ ‖q‖B_a. Instead,
+    "sinusoids, above" and "below": ‖PE(i)‖ = √(d/2); "Shaw by √d_k": at most ‖q‖B_a/√d_k.
+
+    Measured: `√d`, `sinusoids` (the largest norm), `R`, `B_PE`, `B_a` and `mean of learned`.
+
+    Args:
+        sinusoids: vectors of some positions.
+        x: inputs that learned positions are added to.
+        table: learned positions.
+        queries: of one head.
+        key_table: rows a_r of Shaw et al.
+
+    >>> eye = jnp.eye(2)
+    >>> found = section_4_norms(sinusoidal_vectors(jnp.arange(5), dim=8), eye, eye, eye, eye)
+    >>> found.measured["sinusoids"].round(6).item(), found.conclusions["sinusoids"].holds.item()
+    (2.0, True)
+    """
+    dtype = jnp.result_type(float)
+    sinusoids, x, table, queries, key_table = (
+        jnp.asarray(a, dtype) for a in (sinusoids, x, table, queries, key_table)
+    )
+    d, width = sinusoids.shape[1], queries.shape[1]
+    norms, inputs, learned, q, a = (
+        jnp.linalg.norm(rows, axis=1) for rows in (sinusoids, x, table, queries, key_table)
+    )
+    sums = jnp.linalg.norm(x[:, None, :] + table[None, :, :], axis=2)
+    added = jnp.abs(jnp.matmul(queries, key_table.T, precision="highest")) / width**0.5
+    by_norms = jnp.broadcast_to((q * jnp.max(a))[:, None], added.shape)
+    # Vectors may have been computed in float32.
+    tolerance = 64 * float(jnp.finfo(jnp.float32).eps)
+    conclusions = {
+        "sinusoids": at_most(jnp.max(norms), d**0.5, tolerance=tolerance),
+        "learned": at_most(jnp.max(sums), jnp.max(inputs) + jnp.max(learned), tolerance=tolerance),
+        "Shaw": all_at_most(added, by_norms, tolerance=tolerance),
+    }
+    instead = {
+        "sinusoids, above": at_most(jnp.max(norms), (d / 2) ** 0.5, tolerance=tolerance),
+        "sinusoids, below": at_most((d / 2) ** 0.5, jnp.min(norms), tolerance=tolerance),
+        "Shaw by √d_k": all_at_most(added, by_norms / width**0.5, tolerance=tolerance),
+    }
+    measured = {
+        "√d": jnp.asarray(d**0.5),
+        "sinusoids": jnp.max(norms),
+        "R": jnp.max(inputs),
+        "B_PE": jnp.max(learned),
+        "mean of learned": jnp.mean(learned),
+        "B_a": jnp.max(a),
+    }
+    return Audit({}, conclusions, measured, instead)

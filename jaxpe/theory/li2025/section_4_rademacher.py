@@ -1,0 +1,93 @@
+"""Li (2025), Section 4: Rademacher complexity from Lipschitz constants, and Eq. (8)."""
+
+import math
+
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
+
+STATEMENT = Statement(
+    name="Section 4.2, Rademacher complexity",
+    title="norms of encodings control the generalisation gap",
+    source="Li (2025, arXiv:2506.06398), Section 4.1, Eq. (8), and 4.2",
+    claim=(
+        "R_S = O(C^L (R_x + R_PE)/√m) up to logarithms of the model's size, so that with "
+        "probability 1 − δ E ≤ Ê + 2 L_loss R_S + 3M√(ln(2/δ)/(2m)): encodings of bounded norm "
+        "(sinusoids, normalised wavelets, Legendre) generalise stably. (Formulas are lost: "
+        "Eq. (8) as in Bartlett & Mendelson 2002, for losses in [0, M].)"
+    ),
+    status="false as stated",
+    finding=(
+        "Eq. (8) is a theorem; the bound of R_S is not: with norms of matrices alone a factor of "
+        "the root of the width, no logarithm, cannot be avoided (Golowich, Rakhlin & Shamir 2018, "
+        "Theorem 7), and C is no function of weights. Taken as it is, with the Lipschitz constants "
+        "on the inputs, it exceeds the loss of answering 0 by orders of magnitude for every model "
+        "trained here: it says nothing of any encoding, where measured gaps are within noise."
+    ),
+)
+
+
+def section_4_rademacher(
+    train_loss: Float[ArrayLike, " models"],
+    test_loss: Float[ArrayLike, " models"],
+    lipschitz: Float[ArrayLike, " models"],
+    radius: Float[ArrayLike, " models"],
+    *,
+    worst_loss: Float[ArrayLike, ""] | float,
+    samples: int,
+    largest_loss: float,
+    loss_lipschitz: float,
+    trivial_loss: float,
+    delta: float = 0.05,
+) -> Audit:
+    """Evaluate both sides of Eq. (8) with R_S as claimed, and whether it says anything.
+
+    Li (2025), Section 4; false as stated, and vacuous. Hypothesis "loss ≤ M", of every single loss
+    that was seen; the theorem wants it of all that can be. Conclusions: "(8)",
+    test loss ≤ training loss + 2 L_loss R_S + 3M√(ln(2/δ)/(2m)) with R_S = C^L(R_x + R_PE)/√m, for
+    each model; "says something", the right side ≤ the loss of a constant answer.
+
+    Measured, by model: `gap` |test − train|, `R_S`, `right side`, and `orders above`, log₁₀ of the
+    right side over the loss of a constant answer.
+
+    Args:
+        train_loss: mean over the m samples.
+        test_loss: mean over others.
+        lipschitz: C^L, or a better constant.
+        radius: R_x + R_PE, a bound of inputs with their encoding.
+        worst_loss: the largest loss of a single sample.
+        samples: m.
+        largest_loss: M; one that was read off the same samples is no hypothesis.
+        loss_lipschitz: L_loss, of the loss in the model's output.
+        trivial_loss: of answering a constant.
+        delta: δ.
+
+    >>> found = section_4_rademacher(
+    ...     jnp.array([0.1]), jnp.array([0.2]), jnp.array([1e4]), jnp.array([3.0]),
+    ...     worst_loss=0.9, samples=100, largest_loss=1.0, loss_lipschitz=1.0, trivial_loss=0.5)
+    >>> found.conclusions["(8)"].holds.item(), round(found.measured["orders above"].item(), 1)
+    (True, 4.1)
+    """
+    if samples < 1 or not 0 < delta < 1:
+        raise ValueError(f"samples={samples} and delta={delta}: pass at least 1, and 0 < delta < 1")
+    dtype = jnp.result_type(float)
+    train_loss, test_loss, lipschitz, radius = (
+        jnp.asarray(x, dtype) for x in (train_loss, test_loss, lipschitz, radius)
+    )
+    complexity = lipschitz * radius / samples**0.5
+    noise = 3 * largest_loss * math.sqrt(math.log(2 / delta) / (2 * samples))
+    right = train_loss + 2 * loss_lipschitz * complexity + noise
+    least = jnp.min(right)
+    conclusions = {
+        "(8)": all_at_most(test_loss, right),
+        "says something": at_most(least, trivial_loss),
+    }
+    measured = {
+        "gap": jnp.abs(test_loss - train_loss),
+        "R_S": complexity,
+        "right side": right,
+        "orders above": jnp.log10(right / trivial_loss),
+    }
+    return Audit({"loss ≤ M": at_most(worst_loss, largest_loss)}, conclusions, measured)

@@ -1,0 +1,104 @@
+"""Li (2025), Section 6.2: norms of Legendre encodings, and how far they move beyond training."""
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Real
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.encodings.orthogonal import legendre_vectors
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
+
+STATEMENT = Statement(
+    name="Section 6.2, Legendre polynomials",
+    title="bounded norms, and small differences beyond the training length",
+    source="Li (2025, arXiv:2506.06398), Sections 6.2.3 and 6.2.4",
+    claim=(
+        "PE(i) = (P_k(tanh(i/s))), k < d, s such that tanh covers (0, 1) almost fully within T, "
+        "has ‖PE(i)‖ ≤ √d. Near x = 1, P_k(x) ≈ 1 − (1 − x)k(k + "
+        "1)/2 and 1 − tanh y ≈ 2e^(−2y), hence |P_k(x_n') − P_k(x_T)| ≤ k(k + 1)e^(−2T/s); summed "
+        "over k < d, of order d³e^(−2T/s), which for moderate d (64) is small: Legendre encodings "
+        "extrapolate well up to a few T. (Formulas are lost: read from the words.)"
+    ),
+    status="false as stated",
+    finding=(
+        "The norms and, by |P_k'| ≤ k(k + 1)/2 and 1 − tanh y ≤ 2e^(−2y), the inequalities hold "
+        "for all positions beyond T, though derived as approximations. But differences are not "
+        "small: with d = 64 and s = T/4, where x_T = 0.9993, ‖PE(n') − PE(T)‖ reaches 3.85 of "
+        "‖PE(T)‖ = 5.58, ten steps of 0.38 at the end of T = 64; with s = T, where x_T = 0.76, "
+        "8.0. They become small with e^(−2T/s), and the last positions within T run together with "
+        "them: 0.64 beyond T and a last step of 0.10 at s = T/5, 0.0016 and 0.0005 at T/8, 0 and 0 "
+        "in float32 at T/16."
+    ),
+)
+
+
+def section_6_legendre(
+    beyond: Real[ArrayLike, " far"],
+    *,
+    dim: int,
+    length: int,
+    s: float | None = None,
+    share: float = 0.1,
+) -> Audit:
+    """Compare Legendre encodings at positions beyond T with that at T.
+
+    Li (2025), Sections 6.2.3 and 6.2.4; false as stated: the inequalities hold, the differences are
+    not small. Conclusions: "‖PE‖ ≤ √d", at T and beyond; "tanh", 1 − tanh(i/s) ≤ 2e^(−2i/s);
+    "Taylor", |P_k(x) − 1| ≤ (1 − x)k(k + 1)/2; "each k", |P_k(x_i) − P_k(x_T)| ≤ k(k + 1)e^(−2T/s);
+    "summed", Σ_k |P_k(x_i) − P_k(x_T)| ≤ Σ_k k(k + 1)e^(−2T/s) = (d³ − d)/3 e^(−2T/s); "small", the
+    largest ‖PE(i) − PE(T)‖ ≤ `share` ‖PE(T)‖. Instead, "by x": ‖PE(i) − PE(T)‖ ≤ √(Σ(k(k +
+    1)/2)²)(x_i − x_T), at most 2√d.
+
+    Measured: `difference` ‖PE(i) − PE(T)‖ by position, `summed` and its `bound`, `bound by x`, `one
+    step` ‖PE(T) − PE(T − 1)‖, without which nothing is told apart within T either, `norm` ‖PE(T)‖,
+    and `x_T`.
+
+    Args:
+        beyond: positions i > T.
+        dim: d.
+        length: T.
+        s: positions to a unit of tanh; T/4 when None, where tanh covers 99.9 % of (0, 1) within T.
+        share: of ‖PE(T)‖, what counts as small.
+
+    >>> audit = section_6_legendre(jnp.arange(17, 128), dim=64, length=16)
+    >>> [name for name, c in audit.conclusions.items() if not c.holds]
+    ['small']
+    """
+    beyond = jnp.asarray(beyond)
+    s = float(length / 4 if s is None else s)
+    places = jnp.concatenate([jnp.asarray([length - 1, length], beyond.dtype), beyond])
+    rows = legendre_vectors(places, dim=dim, length=length, s=s)
+    dtype = rows.dtype
+    t = places.astype(dtype) / jnp.asarray(s, dtype)
+    rest = 2 / (1 + jnp.exp(2 * t))  # 1 − tanh, which keeps its digits
+    k = jnp.arange(dim, dtype=dtype)
+    slopes = k * (k + 1) / 2
+    apart = jnp.abs(rows[2:] - rows[1:2])
+    difference = jnp.linalg.norm(apart, axis=1)
+    step, norm = jnp.linalg.norm(rows[1] - rows[0]), jnp.linalg.norm(rows[1])
+    each = 2 * slopes * jnp.exp(-2 * t[1])
+    gone = rest[1] - rest[2:]
+    by_x = jnp.minimum(jnp.linalg.norm(slopes) * gone, 2 * dim**0.5)
+    noise = 64 * float(jnp.finfo(dtype).eps) * dim**0.5
+
+    def compare(lhs: Array, rhs: Array) -> Comparison:
+        return all_at_most(lhs, jnp.broadcast_to(rhs, lhs.shape), noise=noise)
+
+    conclusions = {
+        "‖PE‖ ≤ √d": at_most(jnp.max(jnp.linalg.norm(rows, axis=1)), dim**0.5, noise=noise),
+        "tanh": compare(rest, 2 * jnp.exp(-2 * t)),
+        "Taylor": compare(1 - rows[:, 1:], slopes[None, 1:] * rest[:, None]),
+        "each k": compare(apart[:, 1:], each[None, 1:]),
+        "summed": compare(jnp.sum(apart, axis=1), jnp.sum(each)),
+        "small": compare(difference, jnp.asarray(share, dtype) * norm),
+    }
+    measured = {
+        "difference": difference,
+        "summed": jnp.sum(apart, axis=1),
+        "bound": jnp.sum(each),
+        "bound by x": by_x,
+        "one step": step,
+        "norm": norm,
+        "x_T": 1 - rest[1],
+    }
+    return Audit({}, conclusions, measured, {"by x": compare(difference, by_x)})

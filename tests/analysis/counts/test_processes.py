@@ -1,0 +1,269 @@
+"""Two processes on this machine are one run: the same bytes, and none waits for the dead."""
+
+import json
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.counts import start_processes
+
+ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "count"]
+OPTIONS = {"tokenizer": "bytes", "length": 12, "folds": 4, "nulls": 2, "batch-size": 16}
+FILES = ("counts.npz", "counts.json")
+DEAD_AFTER = 60  # seconds until the others notice
+
+
+def start(*words, out):
+    options = (
+        f"--{name}={value}" for name, value in {**OPTIONS, "save-every": 4, "out": out}.items()
+    )
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    environment["JAXPE_CACHE_DIR"] = str(out.parent / "cache")
+    environment["TMPDIR"] = str(out.parent)  # where a process that loses another leaves its log
+    return subprocess.Popen(
+        [*COMMAND, *map(str, [*words, *options])],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+    )
+
+
+def free_address():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return f"localhost:{free.getsockname()[1]}"
+
+
+def start_two(*sources, out):
+    common = ("--coordinator", free_address(), "--processes", 2, "--process")
+    return [start(source, *common, k, out=out) for k, source in enumerate(sources * 2) if k < 2]
+
+
+def finished(process, timeout=300):
+    _, errors = process.communicate(timeout=timeout)
+    return process.returncode, errors
+
+
+def wait_for_saves(process, number=3):
+    """Until so many states are on the disk: progress is told before each."""
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if sum("documents," in line for line in lines) > number:
+            return
+    raise AssertionError("".join(lines))
+
+
+def kill(*processes):
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def assert_same(a, b):
+    for name in FILES:
+        assert (a / name).read_bytes() == (b / name).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Folder, exit codes and what was said of runs side by side: some killed and started again."""
+    folder, rng = tmp_path_factory.mktemp("runs"), np.random.default_rng(0)
+    for number, size in enumerate((500, 50, 300)):  # so that one process ends before the other
+        rows = [" ".join(rng.choice(["to", "be", "or"], 5)) for _ in range(size)]
+        (folder / f"{number}.txt").write_text("\n".join(rows))
+    (folder / "broken.txt").write_bytes(b"fine\n" * 100 + b"\xff")
+    shards = folder / "?.txt"
+    one, killed = start(shards, out=folder / "one"), start(shards, out=folder / "killed")
+    two = start_two(shards, out=folder / "two")
+    wait_for_saves(killed)
+    time.sleep(0.3 * random.random())
+    kill(killed)
+    wait_for_saves(two[0])
+    kill(two[1])
+    orphaned = start_two(shards, out=folder / "orphaned")
+    wait_for_saves(orphaned[0])
+    kill(orphaned[0])
+    broken = start_two(folder / "broken.txt", out=folder / "broken")
+    again = start(shards, out=folder / "killed")
+    widowed = finished(two[0], DEAD_AFTER)
+    assert not (folder / "two" / FILES[1]).exists()
+    two = start_two(shards, out=folder / "two")
+    found = {"one": [one], "again": [again], "two": two, "broken": broken}
+    found |= {"orphaned": orphaned[1:], "apart": start_two(shards, "none.txt", out=folder / "a")}
+    ends = {name: [*map(finished, processes)] for name, processes in found.items()}
+    return folder, ends | {"widowed": [widowed]}
+
+
+def test_killed_at_any_moment_it_goes_on(runs):
+    folder, found = runs
+    assert found["one"][0][0] == 0, found["one"]
+    ((code, errors),) = found["again"]
+    assert code == 0, errors
+    # Killed inside saving, it first says which checkpoint it sets aside.
+    assert re.search(r"^going on from step \d+", errors, re.MULTILINE), errors
+    assert_same(folder / "one", folder / "killed")
+
+
+@pytest.mark.parametrize("survivor", ["widowed", "orphaned"])
+def test_the_death_of_one_ends_the_other_in_one_line(runs, survivor):
+    ((code, errors),) = runs[1][survivor]
+    *progress, last = errors.splitlines()
+    assert code == 2, errors
+    assert last.startswith("jaxpe: another process ended, hangs or cannot be reached"), errors
+    assert all("documents, " in line for line in progress), errors
+
+
+def test_what_one_cannot_find_ends_both(runs):
+    for code, errors in runs[1]["apart"]:
+        assert code == 2, errors
+        assert errors.startswith("jaxpe: process 1: no such file: none.txt"), errors
+        assert len(errors.splitlines()) == 1, errors
+
+
+def test_two_processes_go_on_and_count_the_same_to_the_byte(runs):
+    folder, found = runs
+    (code, first), (other_code, second) = found["two"]
+    assert code == other_code == 0, found["two"]
+    assert "going on from step" in first
+    assert "850 documents" in first
+    assert "documents" not in second  # one of them speaks
+    assert_same(folder / "one", folder / "two")
+
+
+def test_a_corrupt_shard_ends_both_and_is_named(runs):
+    for code, errors in runs[1]["broken"]:
+        assert code == 2, errors
+        assert "broken.txt, line 101: byte 0xff is not UTF-8" in errors
+        assert "Traceback" not in errors
+
+
+DISAGREE = """
+import json, pathlib, sys, time
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.counts import count_settings, count_shards, processes as meeting
+from jaxpe.analysis.counts import run, start_processes
+from jaxpe.data import find_shards, open_tokenizer
+
+address, processes, process, folder = sys.argv[1:]
+folder, odd = pathlib.Path(folder), int(process) == int(processes) - 1
+start_processes(address, processes=int(processes), process=int(process))
+shards = find_shards([folder / "?.txt"])
+words, other_words = (open_tokenizer(vocabulary=v.split()) for v in ("to be or", "be to or"))
+
+def count(name, *, out="counts", shards=shards, tokenizer=words, seed=0, length=6, **options):
+    settings = count_settings(tokenizer, length=length, folds=4, nulls=0, seed=seed)
+    options = {"batch_size": 64, "save_every": 4} | options
+    try:
+        stored = count_shards(
+            shards, folder / out, tokenizer=tokenizer, settings=settings, **options
+        )
+        print(json.dumps([name, stored.documents, stored.table.tolist()]))
+    except InputError as error:
+        print(json.dumps([name, "error", str(error)]))
+
+(folder / "again").mkdir(exist_ok=True)
+changed = find_shards([folder / "again" / "0.txt"]) + shards[1:]
+ODD = {
+    "shards[0]": {"shards": shards[::-1]},
+    "shards:": {"shards": shards[1:]},
+    "vocabulary": {"tokenizer": other_words},
+    "seed": {"seed": 1},
+    "length": {"length": 7},
+    "save_every": {"save_every": 5},
+    "batch_size": {"batch_size": 32},
+    "skip_unreadable": {"skip_unreadable": True},
+    "is not that of process 0": {"out": f"own {process}"},
+    "shards[0] ": {"shards": changed},
+    "batch_size is 0": {"batch_size": 0},
+}
+for name, options in ODD.items():
+    count(name, **(options if odd else {}))
+real, run._versions = run._versions, lambda: {**real(), "Unicode": f"1{odd}"}
+count("version of Unicode")
+run._versions = real
+count("all alike")
+meeting.PATIENCE_S = 2
+time.sleep(4 * odd)
+try:
+    meeting.from_all("late")
+except InputError as error:
+    print(json.dumps(["late", "error", str(error)]))
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_that_disagree_are_told_how(tmp_path, processes):
+    rng = np.random.default_rng(0)
+    for number, size in enumerate((200, 60, 90, 40, 10)):
+        rows = [" ".join(rng.choice(["to", "be", "or"], 5)) for _ in range(size)]
+        (tmp_path / f"{number}.txt").write_text("\n".join(rows))
+    (tmp_path / "again").mkdir()
+    text = (tmp_path / "0.txt").read_text()
+    (tmp_path / "again" / "0.txt").write_text("be" + text[2:] if text[0] != "b" else "t" + text[1:])
+    words = [sys.executable, "-c", DISAGREE, free_address(), str(processes)]
+    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    started = [
+        subprocess.Popen(
+            [*words, str(process), str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | flags,
+        )
+        for process in range(processes)
+    ]
+    ends = [(process.communicate(timeout=300), process.returncode) for process in started]
+    said = []
+    for (out, errors), code in ends:
+        assert code == 0, errors
+        said.append([json.loads(line) for line in out.splitlines() if line.startswith('["')])
+    for found in zip(*said, strict=True):
+        name, what, first = found[0]
+        if name == "all alike":
+            assert what == 400
+            assert np.sum(first) == 400 * 5
+            assert all(one == found[0] for one in found)
+            continue
+        for process, (_, what, message) in enumerate(found):
+            assert what == "error", (name, found)
+            assert len(message.splitlines()) == 1
+            if name == "late":
+                assert f"process {process} waited for another" in message
+                continue
+            assert name in message
+            assert f"process {processes - 1}" in message
+    assert len(said[0]) == 14
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"coordinator": "here", "processes": 2, "process": 0}, "coordinator is here; pass host"),
+        ({"coordinator": "a:0", "processes": 2, "process": 0}, "coordinator is a:0; pass host"),
+        ({"coordinator": "a:1e5", "processes": 2, "process": 0}, "coordinator is a:1e5; pass"),
+        ({"processes": 2}, "coordinator, processes and process go together"),
+        ({"coordinator": "localhost:1", "process": 0}, "go together"),
+        ({"coordinator": "localhost:1", "processes": 2, "process": 2}, "a number from 0 to 1"),
+        ({"coordinator": "localhost:1", "processes": 2, "process": -1}, "a number from 0 to 1"),
+        ({"coordinator": "localhost:1", "processes": 0, "process": 0}, "pass at least 1"),
+    ],
+)
+def test_processes_refused(options, message):
+    coordinator = options.pop("coordinator", None)
+    with pytest.raises(InputError, match=message):
+        start_processes(coordinator, **options)

@@ -1,0 +1,541 @@
+"""A streamed count equals that of the whole, to the bit, however it is cut, killed and resumed."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe._core import checkpoints
+from jaxpe._core.checkpoints import Checkpoints
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.counts import (
+    check_memory,
+    count_mesh,
+    count_settings,
+    count_shards,
+    is_counted,
+    needed_bytes,
+    read_counts,
+    run,
+)
+from jaxpe.analysis.counts.state import abstract_state
+from jaxpe.data import Shard, find_shards, open_tokenizer
+from tests.analysis.counts.test_stored import equal
+
+ROOT = Path(__file__).parents[3]
+BYTES = open_tokenizer("bytes")._replace(exclude=(32,))
+SETTINGS = count_settings(BYTES, length=12, folds=4, nulls=2, null_folds=2, seed=3)
+FEW = count_settings(BYTES, length=12, folds=4, nulls=0)  # the nulls take most of the compiling
+FILES = ("counts.npz", "counts.json")
+
+
+def texts():
+    rng = np.random.default_rng(0)
+    words = ["to", "be", "or", "not", "naïve", "x" * 30]
+    documents = [" ".join(rng.choice(words, rng.integers(1, 6))) for _ in range(60)]
+    return [*documents, *documents[:10]]  # copies share a fold and a shuffle
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """70 documents in three files, one of which is empty."""
+    folder = tmp_path_factory.mktemp("shards")
+    for name, part in zip("abc", (texts()[:45], [], texts()[45:]), strict=True):
+        (folder / f"{name}.txt").write_text("\n".join(part))
+    return find_shards([folder / "*"])
+
+
+@pytest.fixture(scope="module")
+def whole():
+    ids, mask = BYTES.padded(texts(), length=12)
+    return ids, mask
+
+
+def count(shards, folder, *, settings=FEW, batch_size=16, save_every=2, **options):
+    return count_shards(
+        shards,
+        folder,
+        tokenizer=options.pop("tokenizer", BYTES),
+        settings=settings,
+        batch_size=batch_size,
+        save_every=save_every,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def counted(shards, tmp_path_factory):
+    """The folder of a count that nothing happened to."""
+    folder = tmp_path_factory.mktemp("counted")
+    count(shards, folder)
+    return folder
+
+
+def same_files(a, b):
+    return all((a / name).read_bytes() == (b / name).read_bytes() for name in FILES)
+
+
+@pytest.fixture(scope="module")
+def with_nulls(shards, tmp_path_factory):
+    return count(shards, tmp_path_factory.mktemp("nulls"), settings=SETTINGS)
+
+
+def test_documents_of_a_group_share_a_fold(tmp_path):
+    authors = [f"author {number % 9}" if number % 5 else None for number in range(70)]
+    rows = [{"text": text, "by": by} for text, by in zip(texts(), authors, strict=True)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = count_settings(BYTES, length=12, folds=4, nulls=0, group_field="by")
+    found = find_shards([tmp_path / "a.jsonl"])
+    stored = count(found, tmp_path / "counts", settings=settings)
+    ids, mask = BYTES.padded(texts(), length=12)
+    names = [by or text for by, text in zip(authors, texts(), strict=True)]
+    groups = np.array([zlib.crc32(name.encode()) for name in names])
+    expected = jaxpe.count_tokens(
+        ids, vocab_size=256, mask=mask, exclude=(32,), folds=4, groups=groups
+    )
+    np.testing.assert_array_equal(stored.table, expected.tokens)
+    assert read_counts(tmp_path / "counts").settings.group_field == "by"
+    with pytest.raises(InputError, match="holds other counts: group_field is by and None"):
+        count(found, tmp_path / "counts")
+
+
+def test_counts_are_those_of_the_whole(with_nulls, whole):
+    ids, mask = whole
+    expected = jaxpe.count_tokens(ids, vocab_size=256, mask=mask, exclude=(32,), folds=4)
+    np.testing.assert_array_equal(with_nulls.table, expected.tokens)
+    assert with_nulls.documents == 70 == expected.documents
+    assert [shard.documents for shard in with_nulls.shards] == [45, 0, 25]
+    assert with_nulls.unreadable == []
+
+
+def test_null_counts_are_those_of_documents_shuffled_by_hand(with_nulls, whole):
+    ids, mask = whole
+    fold = np.asarray(jaxpe.fold_of_documents(ids, mask, folds=4)) % 2
+    for number, null in enumerate(with_nulls.nulls):
+        key = jax.random.fold_in(jax.random.key(3), number)
+        moved = jaxpe.permute_within_documents(key, ids, mask, exclude=(32,))
+        for half in (0, 1):
+            expected = jaxpe.count_tokens(
+                moved, vocab_size=256, mask=mask & (fold == half)[:, None], exclude=(32,)
+            )
+            np.testing.assert_array_equal(null[half], expected.tokens)
+    assert not np.array_equal(with_nulls.nulls[0], with_nulls.nulls[1])
+
+
+@pytest.mark.parametrize(("batch_size", "save_every"), [(1, 50), (70, 1), (100, 3)])
+def test_batches_and_saves_change_nothing(shards, counted, tmp_path, batch_size, save_every):
+    count(shards, tmp_path, batch_size=batch_size, save_every=save_every)
+    assert same_files(tmp_path, counted)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", *sorted(FILES)]
+
+
+def test_the_cut_into_shards_and_their_order_change_nothing(counted, tmp_path):
+    (tmp_path / "one.txt").write_text("\r\n".join(texts()[::-1]) + "\n")
+    stored = count(find_shards([tmp_path / "one.txt"]), tmp_path / "counts")
+    np.testing.assert_array_equal(stored.table, read_counts(counted).table)
+
+
+def test_bins_are_sums_of_positions(shards, counted, tmp_path):
+    edges = (0, 1, 4, 12)
+    stored = count(shards, tmp_path, settings=FEW._replace(edges=edges))
+    np.testing.assert_array_equal(
+        stored.table, np.add.reduceat(read_counts(counted).table, edges[:-1], axis=1)
+    )
+    binned = jaxpe.bin_counts(read_counts(counted).counts, np.array(edges, np.int32))
+    np.testing.assert_array_equal(stored.table, binned.tokens)
+
+
+class PulledPlugError(RuntimeError):
+    pass
+
+
+@pytest.fixture
+def pull_the_plug(monkeypatch):
+    """Documents that end with an error of no known kind after so many."""
+    real = Shard.documents
+
+    def after(number, error=PulledPlugError):
+        read = iter(range(number))
+
+        def documents(self, **fields):
+            for document in real(self, **fields):
+                if next(read, None) is None:
+                    raise error
+                yield document
+
+        monkeypatch.setattr(Shard, "documents", documents)
+
+    yield after
+    monkeypatch.setattr(Shard, "documents", real)
+
+
+@pytest.mark.parametrize("moments", [(0, 69), (33, 20, 20), (5, 69, 20)])
+def test_killed_in_the_middle_it_goes_on(
+    shards, counted, tmp_path, pull_the_plug, monkeypatch, moments
+):
+    lines = []
+    for after in moments:
+        pull_the_plug(after)
+        with pytest.raises(PulledPlugError):
+            count(shards, tmp_path, batch_size=4, save_every=1, say=lines.append)
+        assert not is_counted(tmp_path)
+    monkeypatch.undo()
+    stored = count(shards, tmp_path, batch_size=4, save_every=3, say=lines.append)
+    assert any(line.startswith("going on from step ") for line in lines)
+    assert same_files(tmp_path, counted)
+    assert equal(stored, read_counts(tmp_path))
+
+
+@pytest.fixture
+def half_done(shards, tmp_path, pull_the_plug, monkeypatch):
+    """A folder with the state of a count that was killed."""
+    pull_the_plug(40)
+    with pytest.raises(PulledPlugError):
+        count(shards, tmp_path / "counts", batch_size=4, save_every=1)
+    monkeypatch.undo()
+    return tmp_path / "counts"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 2}, "setting batch_size was 4 and now is 2; pass another directory"),
+        ({"settings": FEW._replace(seed=1)}, "setting seed was 0 and now is 1"),
+        ({"settings": FEW._replace(length=13)}, "setting length was 12 and now is 13"),
+        ({"skip_unreadable": True}, "setting skip_unreadable was False and now is True"),
+    ],
+)
+def test_other_settings_do_not_go_on(shards, half_done, options, message):
+    with pytest.raises(InputError, match=message):
+        count(shards, half_done, **{"batch_size": 4, **options})
+
+
+def resealed(state, change):
+    """Every checkpoint with other content, by one who knows how it is sealed."""
+    for step in state.iterdir():
+        change(step)
+        seal = json.loads((step / "seal.json").read_text())
+        seal["files"] = checkpoints._checksums(step)
+        del seal["checksum"]
+        seal["checksum"] = checkpoints._checksum(seal)
+        (step / "seal.json").write_text(json.dumps(seal))
+
+
+def place(**changes):
+    def change(step):
+        (path,) = (step / "data").glob("process_0*")
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+PLACES = {
+    "shard beyond": {"shard": 3},
+    "negative shard": {"shard": -1},
+    "shard of text": {"shard": "0"},
+    "endless shard": {"shard": 10**400},
+    "fewer documents": {"documents": [8, 0, 0]},
+    "more documents": {"documents": [45, 0, 25]},
+    "negative documents": {"documents": [45, 0, -5]},
+    "documents of nothing": {"documents": None},
+    "documents of no shard": {"documents": [40]},
+    "no digests": {"digests": []},
+    "digests of numbers": {"digests": [1, 2, 3]},
+    "left out beyond": {"unreadable": {"3": "x"}},
+    "left out without a reason": {"unreadable": {"0": None}},
+    "checksum of text": {"checksum": "x"},
+    "unknown": {"x": 1},
+}
+
+
+@pytest.mark.parametrize("changes", PLACES.values(), ids=PLACES.keys())
+def test_a_crafted_place_is_refused(shards, half_done, changes):
+    resealed(half_done / "state", place(**changes))
+    with pytest.raises(InputError, match=r"state was changed: .*; start anew") as caught:
+        count(shards, half_done, batch_size=4)
+    assert len(str(caught.value).splitlines()) == 1
+    assert not is_counted(half_done)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"checksum": 1}, r"a\.txt: its first \d+ documents are not those that were counted"),
+        ({"digests": ["0" * 32, "", ""], "shard": 1}, r"a\.txt was counted and has changed since"),
+    ],
+)
+def test_a_crafted_place_of_other_documents_is_refused(shards, half_done, changes, message):
+    resealed(half_done / "state", place(**changes))
+    with pytest.raises(InputError, match=message):
+        count(shards, half_done, batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [(-1, "a count is -.*, not at least 0"), (9, "row 0 holds .* tokens, more than the 70")],
+)
+def test_crafted_counts_are_refused(shards, half_done, tmp_path, factor, message):
+    state = half_done / "state"
+
+    def change(step):
+        config = json.loads((step / "seal.json").read_text())["config"]
+        like = abstract_state(FEW, count_mesh())
+        with Checkpoints(state, config=config, read_only=True) as old:
+            arrays, number = old.restore(like)
+        with Checkpoints(tmp_path / step.name, config=config) as new:
+            new.save(number, arrays._replace(tokens=factor * arrays.tokens))
+        shutil.rmtree(step / "state")
+        shutil.copytree(tmp_path / step.name / str(number) / "state", step / "state")
+
+    resealed(state, change)
+    with pytest.raises(InputError, match=message):
+        count(shards, half_done, batch_size=4)
+    assert not is_counted(half_done)
+
+
+def test_other_shards_do_not_go_on(shards, half_done, tmp_path):
+    def refused(shards, message):
+        with pytest.raises(InputError, match=message):
+            count(shards, half_done, batch_size=4)
+
+    (tmp_path / "d.txt").write_text("new")
+    (new,) = find_shards([tmp_path / "d.txt"])
+    refused([*shards, new], r"setting shard 3 was absent and now is d\.txt; pass another directory")
+    refused(shards[:2], r"setting shard 2 was c\.txt and now is absent")
+    refused(shards[::-1], r"setting shard 0 was a\.txt and now is c\.txt")
+    (tmp_path / "a.txt").write_text("another\n" * 45)
+    other = find_shards([tmp_path / "a.txt"])
+    message = r"a\.txt: its first \d+ documents are not those that were counted; put back what"
+    refused([*other, *shards[1:]], message)
+
+
+def test_a_shard_read_to_its_end_must_stay(shards, tmp_path, pull_the_plug, monkeypatch):
+    pull_the_plug(60)  # in the third
+    with pytest.raises(PulledPlugError):
+        count(shards, tmp_path / "counts", batch_size=4, save_every=1)
+    monkeypatch.undo()
+    (tmp_path / "a.txt").write_text("edited")
+    changed = [*find_shards([tmp_path / "a.txt"]), *shards[1:]]
+    with pytest.raises(InputError, match=r"a\.txt was counted and has changed since"):
+        count(changed, tmp_path / "counts", batch_size=4)
+
+
+@pytest.mark.parametrize("skip_unreadable", [False, True])
+def test_a_shard_that_was_repaired_goes_on(shards, counted, tmp_path, skip_unreadable):
+    whole = Path(shards[0].path).read_bytes()
+    path = tmp_path / "a.txt"
+
+    def go_on(content):
+        path.write_bytes(content)
+        found = [*find_shards([path]), *shards[1:]]
+        options = {"batch_size": 4, "save_every": 1, "skip_unreadable": skip_unreadable}
+        return count(found, tmp_path / "counts", **options)
+
+    broken = b"".join(whole.splitlines(keepends=True)[:30]) + b"\xff\n"
+    if skip_unreadable:
+        assert go_on(broken).unreadable
+        return
+    with pytest.raises(InputError, match=r"a\.txt, line 31: byte 0xff .* mend it and run the same"):
+        go_on(broken)
+    with pytest.raises(InputError, match=r"its first 2[048] documents are not those"):
+        go_on(b"other " + whole)
+    go_on(whole)
+    assert same_files(tmp_path / "counts", counted)
+
+
+def test_killed_between_the_two_files(shards, counted, tmp_path, monkeypatch):
+    real = run.write_counts
+
+    def half(stored, directory):
+        real(stored, directory)
+        (directory / "counts.json").unlink()
+        raise PulledPlugError
+
+    monkeypatch.setattr(run, "write_counts", half)
+    with pytest.raises(PulledPlugError):
+        count(shards, tmp_path)
+    monkeypatch.undo()
+    count(shards, tmp_path)
+    assert same_files(tmp_path, counted)
+
+
+def test_killed_before_the_state_is_gone(shards, counted, tmp_path, monkeypatch):
+    def plug(*args, **options):
+        raise PulledPlugError
+
+    monkeypatch.setattr(run.shutil, "rmtree", plug)
+    with pytest.raises(PulledPlugError):
+        count(shards, tmp_path)
+    monkeypatch.undo()
+    assert (tmp_path / "state").is_dir()
+    count(shards, tmp_path)
+    assert same_files(tmp_path, counted)
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_finished_folder_is_what_it_is(shards, counted):
+    before = {name: (counted / name).stat() for name in FILES}
+    lines = []
+    stored = count(shards, counted, batch_size=7, say=lines.append)
+    assert lines == [f"{counted} holds these counts already"]
+    assert equal(stored, read_counts(counted))
+    with pytest.raises(InputError, match="holds other counts: seed is 0 and 1; pass another"):
+        count(shards, counted, settings=FEW._replace(seed=1))
+    with pytest.raises(InputError, match="holds other counts: shards are 3 and 1"):
+        count(shards[:1], counted)
+    with pytest.raises(InputError, match="holds other counts: text_field is None and x"):
+        count(shards, counted, text_field="x")
+    assert before == {name: (counted / name).stat() for name in FILES}
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(shards, tmp_path, monkeypatch):
+    big = FEW._replace(length=10**6)
+    assert needed_bytes(big) > 2 * 4 * 4 * 10**6 * 256
+    with pytest.raises(InputError, match=r"need 14\.0 GB of memory and there are 1\.0 GB: 4 t"):
+        count(shards, tmp_path / "counts", settings=big, memory=10**9)
+    with pytest.raises(InputError, match=r"there are 0\.0 GB"):
+        check_memory(FEW, limit=0)
+    assert not (tmp_path / "counts").exists()
+    check_memory(FEW, limit=needed_bytes(FEW))
+    endless = FEW._replace(length=10**12)
+    with pytest.raises(InputError, match="lower the length"):
+        check_memory(endless)
+
+    def unknown(name):
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr(os, "sysconf", unknown)
+    check_memory(endless)  # not Linux: nothing is known
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0; pass a multiple of 1, at least 1"),
+        ({"batch_size": -4}, "batch_size is -4"),
+        ({"save_every": 0}, "save_every is 0; pass 1 to"),
+    ],
+)
+def test_options_out_of_range(shards, tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
+        count(shards, tmp_path / "counts", **options)
+    assert not (tmp_path / "counts").exists()
+
+
+def test_no_documents_and_no_tokens(tmp_path):
+    (tmp_path / "blank.txt").write_text("\n \n\n")
+    (tmp_path / "spaces.txt").write_text("x\n")
+    only_spaces = BYTES._replace(exclude=(ord("x"),))
+    for name, what in (("blank.txt", "documents"), ("spaces.txt", "tokens")):
+        folder = tmp_path / what
+        with pytest.raises(InputError, match=f"no {what} in 1 shards; pass files with text"):
+            count(
+                find_shards([tmp_path / name]),
+                folder,
+                tokenizer=only_spaces,
+                settings=FEW._replace(exclude=only_spaces.exclude),
+            )
+        assert not is_counted(folder)
+
+
+@pytest.fixture
+def broken(shards, tmp_path):
+    """The same shards, and one between them that is no UTF-8 at its end."""
+    (tmp_path / "b.txt").write_bytes(b"fine\n" * 30 + b"\xff")
+    return [shards[0], *find_shards([tmp_path / "b.txt"]), shards[2]]
+
+
+def test_an_unreadable_shard_stops_the_run(broken, counted, tmp_path):
+    for _ in range(2):  # also when it goes on from what is kept
+        with pytest.raises(InputError, match=r"b\.txt, line 31: .* What was counted is kept"):
+            count(broken, tmp_path / "counts", batch_size=4, save_every=1)
+    assert not is_counted(tmp_path / "counts")
+
+
+def test_an_unreadable_shard_is_left_out_and_told(broken, counted, tmp_path):
+    stored = count(broken, tmp_path / "counts", skip_unreadable=True)
+    np.testing.assert_array_equal(stored.table, read_counts(counted).table)
+    assert [shard.documents for shard in stored.shards] == [45, 0, 25]
+    (left_out,) = stored.unreadable
+    assert left_out.identity.startswith("b.txt, ")
+    assert "line 31" in left_out.unreadable
+    assert equal(read_counts(tmp_path / "counts"), stored)
+
+
+def test_more_than_an_int32_counts_is_refused(shards, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "INT32_MAX", 79)
+    assert count(shards, tmp_path / "a").documents == 70
+    with pytest.raises(InputError, match=r"32 documents in bins of up to 8 positions may exceed"):
+        count(shards, tmp_path / "b", settings=FEW._replace(edges=(0, 1, 4, 12)))
+
+
+def test_a_full_disk_is_told(shards, tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Checkpoints, "_seal", full)
+    with pytest.raises(InputError, match=r"cannot save into .*state .*No space left.*make room"):
+        count(shards, tmp_path, batch_size=4, save_every=1)
+
+
+def test_devices_do_not_make_unequal_parts():
+    with pytest.raises(ValueError, match=f"{jax.device_count()} devices do not make 3 parts"):
+        count_mesh(parts=3)
+    with pytest.raises(ValueError, match="do not make 0 parts"):
+        count_mesh(parts=0)
+
+
+ON_EIGHT = """
+import sys, jax
+from jaxpe.analysis.counts import count_mesh, count_settings, count_shards
+from jaxpe.data import Shard, find_shards, open_tokenizer
+
+*paths, two_by_four, one_by_eight = sys.argv[1:]
+tokenizer = open_tokenizer("bytes")
+# A vocabulary that four devices cannot share evenly.
+tokenizer = tokenizer._replace(tokens=tokenizer.tokens + ["more"], exclude=(32,))
+settings = count_settings(tokenizer, length=12, folds=4, nulls=2, null_folds=2, seed=3)
+options = {"tokenizer": tokenizer, "settings": settings, "batch_size": 16, "save_every": 2}
+shards, real = find_shards(paths), Shard.documents
+
+def documents(self, **fields):
+    for number, document in enumerate(real(self, **fields)):
+        assert number < 40, "the plug is pulled"
+        yield document
+
+Shard.documents = documents
+try:
+    count_shards(shards, two_by_four, mesh=count_mesh(parts=2), **options)
+except AssertionError:
+    Shard.documents = real
+lines = []
+count_shards(shards, two_by_four, mesh=count_mesh(parts=2), say=lines.append, **options)
+assert lines[0] == "going on from step 2", lines
+count_shards(shards, one_by_eight, **options)
+"""
+
+
+def test_devices_share_documents_and_vocabulary(shards, with_nulls, tmp_path):
+    folders = [tmp_path / "2x4", tmp_path / "1x8"]
+    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    subprocess.run(
+        [sys.executable, "-c", ON_EIGHT, *[shard.path for shard in shards], *folders],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        cwd=ROOT,
+        check=True,
+    )
+    assert same_files(*folders)
+    stored = read_counts(folders[0])
+    np.testing.assert_array_equal(stored.table[..., :256], with_nulls.table)
+    np.testing.assert_array_equal(stored.nulls[..., :256], with_nulls.nulls)
+    assert not stored.table[..., 256].any()
+    assert stored.documents == 70

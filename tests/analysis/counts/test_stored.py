@@ -1,0 +1,474 @@
+"""Counts on disk: back to the bit, whole or not at all; merged where they are alike."""
+
+import errno
+import hashlib
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.counts import (
+    CountedShard,
+    StoredCounts,
+    count_settings,
+    is_counted,
+    merge_counts,
+    read_counts,
+    write_counts,
+)
+from jaxpe.data import open_tokenizer
+
+WORDS = open_tokenizer(vocabulary=["to", "be", "or", "not", "naï\n\u2028"])
+SETTINGS = count_settings(WORDS, length=3, folds=4, nulls=2)
+
+
+def digest(content):
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+def counted(shard="a.txt", documents=9, *, unreadable=None):
+    own, found = (0, "") if unreadable else (documents, digest(shard))
+    return CountedShard(shard, 100 * documents, found, own, unreadable)
+
+
+def stored(*, shard="a.txt", settings=SETTINGS, seed=0, documents=9, copies=1, unreadable=None):
+    """Counts of random documents, each that many times."""
+    rng = np.random.default_rng(seed)
+    documents = 0 if unreadable else documents
+    ids = rng.integers(0, settings.vocab_size, (documents, settings.length))
+    folds = rng.integers(0, settings.folds, documents)
+    edges = range(settings.length + 1) if settings.edges is None else settings.edges
+    row = np.searchsorted(edges, np.arange(settings.length), side="right") - 1
+    table = np.zeros((settings.folds, settings.rows, settings.vocab_size), np.int32)
+    nulls = np.zeros((settings.nulls, settings.null_folds, *table.shape[1:]), np.int32)
+    np.add.at(table, (folds[:, None], row, ids), copies)
+    for null in nulls:
+        moved = rng.permuted(ids, axis=1)
+        np.add.at(null, (folds[:, None] % settings.null_folds, row, moved), copies)
+    shards = (counted(shard, documents * copies, unreadable=unreadable),)
+    total = documents * copies
+    return StoredCounts(table, nulls, total, settings, WORDS.tokens, shards, "text")
+
+
+def equal(a, b):
+    return all(
+        x.dtype == y.dtype and np.array_equal(x, y) if isinstance(x, np.ndarray) else x == y
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+@pytest.fixture
+def written(tmp_path):
+    return write_counts(stored(), tmp_path / "deep" / "counts")
+
+
+CORNERS = {
+    "few": stored(),
+    "wide numbers": stored(copies=70_000),
+    "without nulls": stored(settings=SETTINGS._replace(nulls=0)),
+    "bins": stored(settings=SETTINGS._replace(edges=(0, 1, 3))),
+    "nothing": stored(documents=0),
+    "all there can be": stored(documents=1, copies=2**31 - 1),
+    "left out": stored(unreadable="x cannot be read"),
+}
+
+
+@pytest.mark.parametrize("counts", CORNERS.values(), ids=CORNERS.keys())
+def test_round_trip(tmp_path, counts):
+    folder = tmp_path / "counts"
+    assert not is_counted(folder)
+    assert write_counts(counts, folder) == folder
+    assert is_counted(folder)
+    assert equal(read_counts(folder), counts)
+    assert sorted(path.name for path in folder.iterdir()) == ["counts.json", "counts.npz"]
+
+
+def test_the_same_counts_are_the_same_bytes(written, tmp_path):
+    again = write_counts(read_counts(written), tmp_path / "again")
+    for name in ("counts.npz", "counts.json"):
+        assert (written / name).read_bytes() == (again / name).read_bytes()
+
+
+def read_about(folder):
+    return json.loads((folder / "counts.json").read_text())
+
+
+def resealed(folder, **changes):
+    """As of one who knows how it is sealed."""
+    about = read_about(folder) | changes
+    about["tables"] = digest_of((folder / "counts.npz").read_bytes())
+    about.pop("seal", None)
+    text = json.dumps(about, sort_keys=True, separators=(",", ":"))
+    about["seal"] = digest_of(text.encode())
+    (folder / "counts.json").write_text(json.dumps(about))
+
+
+def digest_of(content):
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def edited(**changes):
+    return lambda folder: (folder / "counts.json").write_text(
+        json.dumps(read_about(folder) | changes)
+    )
+
+
+def crafted(**changes):
+    return lambda folder: resealed(folder, **changes)
+
+
+def setting(**changes):
+    return lambda folder: resealed(folder, settings=SETTINGS.to_json() | changes)
+
+
+def a_shard(**changes):
+    return lambda folder: resealed(folder, shards=[counted()._asdict() | changes])
+
+
+def array(name, values):
+    """Another array of the same name, in a file of NumPy's making, with its checksum."""
+
+    def craft(folder):
+        with np.load(folder / "counts.npz") as file:
+            arrays = dict(file)
+        assert name in arrays
+        arrays[name] = values if isinstance(values, np.ndarray) else values(arrays[name])
+        np.savez_compressed(folder / "counts.npz", **arrays)
+        resealed(folder)
+
+    return craft
+
+
+def member(content, *, name="fold_0_counts.npy", **how):
+    """Other bytes in place of an array."""
+
+    def craft(folder):
+        path = folder / "counts.npz"
+        with zipfile.ZipFile(path) as file:
+            members = {each: file.read(each) for each in file.namelist()}
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            for each, own in (members | {name: content}).items():
+                file.writestr(each, own)
+        resealed(folder)
+
+    return craft
+
+
+def npy(dtype, shape, values=b""):
+    head = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + values
+
+
+def content(change):
+    """The bytes of both files changed, with their checksum."""
+
+    def craft(folder):
+        path = folder / "counts.npz"
+        path.write_bytes(change(path.read_bytes()))
+        resealed(folder)
+
+    return craft
+
+
+def cut(name, to):
+    return lambda folder: os.truncate(folder / name, to)
+
+
+def flipped(folder):
+    content = bytearray((folder / "counts.npz").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "counts.npz").write_bytes(content)
+
+
+def other_counts(folder):
+    """As after a kill between the two files, over older counts."""
+    newer = write_counts(stored(seed=1), folder / "newer")
+    (newer / "counts.npz").replace(folder / "counts.npz")
+
+
+def a_fifo(name):
+    def craft(folder):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return craft
+
+
+def gone(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def a_link_to_zeros(folder):
+    (folder / "counts.json").unlink()
+    (folder / "counts.json").symlink_to("/dev/zero")
+
+
+def text(content):
+    return lambda folder: (folder / "counts.json").write_text(content)
+
+
+DAMAGE = {
+    "cut": (cut("counts.npz", 100), r"counts\.npz is not what"),
+    "emptied": (cut("counts.npz", 0), r"counts\.npz is not what"),
+    "a bit": (flipped, r"counts\.npz is not what"),
+    "of other counts": (other_counts, r"counts\.npz is not what"),
+    "gone": (gone("counts.npz"), r"counts\.npz cannot .* No such file"),
+    "a pipe": (a_fifo("counts.npz"), r"counts\.npz is not a regular file"),
+    "about cut": (cut("counts.json", 30), r"counts\.json is not JSON"),
+    "about gone": (gone("counts.json"), r"counts\.json .*No such file"),
+    "about a pipe": (a_fifo("counts.json"), r"counts\.json is not a regular file"),
+    "about without end": (a_link_to_zeros, r"counts\.json is not a regular file"),
+    "about too deep": (text("[" * 10**5), "nested too deeply"),
+    "a list": (text("[]"), "a list"),
+    "other version": (edited(format=1), "format 1, not 2"),
+    "other format": (edited(format="x" * 99), "format x{40}.*not 2"),
+    "no seal": (edited(seal=""), "the seal of"),
+    "unsealed change": (edited(documents=8), "the seal of"),
+    "no settings": (crafted(settings={}), "settings lacks"),
+    "unknown": (crafted(x=1), "unknown fields 'x'"),
+    "unknown setting": (setting(x=1), "settings has unknown fields 'x'"),
+    "documents of text": (crafted(documents="9"), "documents is '9', not an integer"),
+    "documents of truth": (crafted(documents=True), "documents is True, not an integer"),
+    "half a document": (crafted(documents=9.5), r"documents is 9\.5, not an integer"),
+    "negative documents": (crafted(documents=-9), "documents is -9"),
+    "endless documents": (crafted(documents=10**400), r"documents is 10*\.\.\. .*not in"),
+    "other documents": (crafted(documents=8), "documents is 8, and of the shards 9|not in"),
+    "no shards": (crafted(shards=[]), "documents is 9, and of the shards 0"),
+    "negative shard": (a_shard(documents=-1), r"documents of a\.txt is -1"),
+    "endless shard": (a_shard(documents=10**400), r"documents of a\.txt is 10*\.\.\. "),
+    "negative bytes": (a_shard(bytes=-1), r"bytes of a\.txt is -1"),
+    "no digest": (a_shard(digest=""), r"digest of a\.txt is "),
+    "other digest": (a_shard(digest="X" * 32), r"digest of a\.txt is X{32}"),
+    "left out and counted": (a_shard(unreadable="why"), r"documents of a\.txt is 9"),
+    "lines in a name": (a_shard(name="a\nb", documents=-1), r"documents of 'a\\nb' is -1"),
+    "fewer tokens": (crafted(tokens=WORDS.tokens[1:]), "4 tokens, and vocab_size is 5"),
+    "other tokens": (crafted(tokens=[*"abcde"]), "the tokens have checksum"),
+    "a token twice": (crafted(tokens=[*"aabcd"]), "a token twice"),
+    "tokens of numbers": (crafted(tokens=[1] * 5), r"tokens\[0\] is 1, not a string"),
+    "folds": (setting(folds=3), "folds is 3"),
+    "no folds": (setting(folds=0), "folds is 0"),
+    "negative folds": (setting(folds=-4), "folds is -4"),
+    "null folds": (setting(null_folds=3), "null_folds is 3"),
+    "zero null folds": (setting(null_folds=0), "null_folds is 0"),
+    "negative nulls": (setting(nulls=-2), "nulls is -2"),
+    "more nulls": (setting(nulls=3), "other arrays than the settings name"),
+    "endless nulls": (setting(nulls=2**31 - 2, length=2**30), "their table needs .* of memory"),
+    "too many nulls": (setting(nulls=2**31), "nulls is 2147483648; pass at most"),
+    "length": (setting(length=1), "length is 1"),
+    "endless length": (setting(length=2**31 - 1, folds=2**30), "their table needs .* of memory"),
+    "bins": (setting(edges=[0, 3, 2, 3]), "edges are"),
+    "no bins": (setting(edges=[]), "edges are"),
+    "negative words": (setting(vocab_size=-5), "vocab_size is -5"),
+    "excluded beyond": (setting(exclude=[5]), r"exclude is \(5,\)"),
+    "excluded and there": (setting(exclude=[0]), "excluded have counts"),
+    "seed": (setting(seed=-1), "seed is -1"),
+    "negative count": (array("fold_0_counts", lambda a: -a.astype("i1")), "no array of unsigned"),
+    "floats": (array("fold_0_counts", lambda a: a.astype(float)), "no array of unsigned"),
+    "zero count": (array("fold_0_counts", lambda a: a * 0), "fold_0 has a count out of range"),
+    "large count": (array("fold_0_counts", lambda a: a + np.uint32(2**31)), "count out of range"),
+    "huge count": (array("fold_0_counts", lambda a: a + np.uint64(2**63)), "count out of range"),
+    "more than documents": (array("fold_0_counts", lambda a: a + np.uint8(9)), "row 0 holds"),
+    "other null": (array("null_1_fold_0_counts", lambda a: a[::-1] + np.uint8(1)), "null 1 holds"),
+    "a cell twice": (array("fold_0_steps", lambda a: a * 0), "fold_0 has a cell twice"),
+    "a cell beyond": (array("fold_0_steps", lambda a: a + np.uint8(15)), "fold_0 has a cell"),
+    "a cell around": (array("fold_0_steps", lambda a: a - np.uint64(9)), "fold_0 has a cell"),
+    "fewer cells": (array("fold_0_steps", lambda a: a[1:]), "fold_0 has . cells and . counts"),
+    "two axes": (array("fold_0_steps", lambda a: a[None]), "no array of unsigned"),
+    "objects": (array("fold_0_steps", np.array([{}], object)), "no array of unsigned"),
+    "a huge head": (member(npy("<u8", (2**40,))), "names 1,099,511,627,776 numbers"),
+    "an expression": (member(npy("<u8", f"({'(' * 5000})")), "fold_0_counts.npy has|no array"),
+    "no array": (member(b"PK" * 99), "no array of unsigned"),
+    "a bomb": (member(bytes(10**8)), "fold_0_counts.npy has 100,000,000 bytes"),
+    "one more": (member(b"", name="../evil"), "other arrays than the settings name"),
+    "cut and sealed": (content(lambda all: all[: len(all) // 2]), "cannot be read"),
+    "no zip": (content(lambda all: b"PK\x03\x04" * 9), "cannot be read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_damage_is_noticed(written, damage, message):
+    damage(written)
+    with pytest.raises(InputError, match=message) as caught:
+        read_counts(written)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_crafted_counts_that_agree_are_counts(written):
+    """What the cases above change from."""
+    member(npy("|u1", "(0,)"))  # as they are written
+    resealed(written)
+    assert equal(read_counts(written), stored())
+
+
+@pytest.mark.parametrize("name", ["counts.json", "counts.npz"])
+def test_no_flip_of_a_byte_reads_as_other_values(written, name):
+    rng, path, noticed = np.random.default_rng(0), written / name, 0
+    whole = path.read_bytes()
+    for _ in range(400):
+        changed = bytearray(whole)
+        changed[rng.integers(len(whole))] ^= rng.integers(1, 256)
+        path.write_bytes(changed)
+        try:
+            assert equal(read_counts(written), stored())
+        except InputError:
+            noticed += 1
+    # The rest are spaces in JSON, and letters of an escape.
+    assert noticed == 400 if name == "counts.npz" else noticed > 350
+
+
+@pytest.mark.parametrize("bad", ["table", "documents", "nulls"])
+def test_what_contradicts_itself_is_not_written(tmp_path, bad):
+    counts = stored()
+    wrong = {"table": counts.table * -1, "documents": 10, "nulls": counts.nulls + 1}
+    with pytest.raises(InputError):
+        write_counts(counts._replace(**{bad: wrong[bad]}), tmp_path / "counts")
+    assert not (tmp_path / "counts").exists()
+
+
+def test_a_full_disk_leaves_what_was_there(written, monkeypatch):
+    def full(file, **arrays):
+        file.write(b"some")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(InputError, match=r"cannot write .*counts\.npz .*No space.*make room"):
+        write_counts(stored(seed=1), written)
+    assert equal(read_counts(written), stored())
+    assert sorted(path.name for path in written.iterdir()) == ["counts.json", "counts.npz"]
+
+
+def test_a_full_disk_at_the_second_file_leaves_no_counts(tmp_path, monkeypatch):
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match=r"cannot write .*counts\.json"):
+        write_counts(stored(), tmp_path)
+    assert not is_counted(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["counts.npz"]
+
+
+def test_a_file_in_the_way_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cannot write.*pass a folder that you may write to"):
+        write_counts(stored(), tmp_path / "file")
+
+
+def test_merged_is_the_sum():
+    parts = [stored(shard=name, seed=seed) for seed, name in enumerate("abc")]
+    merged = merge_counts(parts)
+    np.testing.assert_array_equal(merged.table, sum(part.table for part in parts))
+    np.testing.assert_array_equal(merged.nulls, sum(part.nulls for part in parts))
+    assert merged.documents == int(merged.counts.documents) == 27
+    assert [shard.name for shard in merged.shards] == ["a", "b", "c"]
+    assert equal(parts[0], stored(shard="a"))  # as it was
+    assert equal(merge_counts([merge_counts(parts[:2]), parts[2]]), merged)
+
+
+DIFFERENT = {
+    "tokenizer": ("bytes", "tokenizer is words and bytes"),
+    "checksum": ("1", f"checksum is {SETTINGS.checksum} and 1"),
+    "length": (4, "length is 3 and 4"),
+    "edges": ((0, 3), r"edges is None and \(0, 3\)"),
+    "folds": (8, "folds is 4 and 8"),
+    "nulls": (3, "nulls is 2 and 3"),
+    "null_folds": (2, "null_folds is 4 and 2"),
+    "seed": (1, "seed is 0 and 1"),
+    "exclude": ((1,), r"exclude is \(\) and \(1,\)"),
+    "vocab_size": (6, "vocab_size is 5 and 6"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_different_settings_do_not_merge(name):
+    value, message = DIFFERENT[name]
+    parts = [stored(), stored(shard="b", settings=SETTINGS._replace(**{name: value}))]
+    with pytest.raises(InputError, match=f"here and there were counted differently: {message}"):
+        merge_counts(parts, names=["here", "there"])
+
+
+def test_different_vocabularies_do_not_merge():
+    other = stored(shard="b")._replace(tokens=[*"abcde"])
+    with pytest.raises(InputError, match="the vocabularies differ"):
+        merge_counts([stored(), other])
+
+
+def test_long_settings_are_told_in_short():
+    edges = [tuple(range(end)) for end in (200, 201)]
+    parts = [stored(settings=SETTINGS._replace(edges=e)) for e in edges]
+    with pytest.raises(InputError, match=r"edges is \(0, 1, .*\.\.\. \(CRC-32 ........\) and \(0"):
+        merge_counts(parts)
+
+
+def test_a_content_counts_once():
+    with pytest.raises(InputError, match=r"b, 900 bytes, is counted in there .* then; l"):
+        merge_counts(
+            [stored(), stored(shard="b"), stored(shard="b")], names=["here", "there", "then"]
+        )
+    renamed = stored()._replace(shards=(counted()._replace(name="other.txt"),))
+    with pytest.raises(
+        InputError, match=r"other\.txt, 900 bytes, is counted in here .as a\.txt. and"
+    ):
+        merge_counts([stored(), renamed], names=["here", "there"])
+    same_name = stored()._replace(shards=(counted()._replace(digest=digest("other")),))
+    assert merge_counts([stored(), same_name]).documents == 18
+    left_out = stored(unreadable="x cannot be read")
+    for parts in ([stored(), left_out], [left_out, stored()], [left_out, left_out]):
+        assert len(merge_counts(parts).shards) == 2
+
+
+def test_copies_inside_of_a_count_are_its_own_affair():
+    twice = stored()._replace(shards=stored().shards * 2)
+    assert len(merge_counts([twice, stored(shard="b")]).shards) == 3
+
+
+def test_too_many_documents():
+    many = stored(documents=2, copies=2**29)
+    with pytest.raises(InputError, match=r"2,147,483,648 documents; .* at most 2,147,483,647"):
+        merge_counts([many, many._replace(shards=())])
+    # A document adds as much to a bin as it is wide.
+    binned = stored(documents=2, copies=2**28, settings=SETTINGS._replace(edges=(0, 1, 3)))
+    with pytest.raises(InputError, match=r"1,073,741,824 documents; .* at most 1,073,741,823"):
+        merge_counts([binned, binned._replace(shards=())])
+
+
+@pytest.mark.parametrize("parts", [[], [stored()]])
+def test_one_alone_is_nothing_to_merge(parts):
+    with pytest.raises(InputError, match=f"{len(parts)} counts; pass at least two"):
+        merge_counts(parts)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length": 1}, "length is 1; pass at least 2"),
+        ({"folds": 2}, "folds is 2; pass an even number, at least 4"),
+        ({"folds": 5}, "folds is 5"),
+        ({"nulls": 1}, "nulls is 1; pass 0 for none, or at least 2"),
+        ({"nulls": -1}, "nulls is -1"),
+        ({"folds": 8, "null_folds": 6}, "null_folds is 6; pass an even divisor of folds"),
+        ({"null_folds": 1}, "null_folds is 1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**32}, "seed is 4294967296"),
+        ({"edges": (0, 5, 5, 128)}, "edges are .*; pass 0, ascending to 128"),
+        ({"edges": (1, 128)}, "edges are"),
+        ({"edges": (0, 127)}, "edges are"),
+        ({"edges": ()}, "edges are"),
+        ({"length": 2**31}, "length is 2147483648; pass at most"),
+        ({"folds": 10**40}, r"folds is 10*; pass at most"),
+        ({"nulls": 10**400}, r"nulls is 10*\.\.\. .*pass at most"),
+    ],
+)
+def test_settings_out_of_range(options, message):
+    with pytest.raises(InputError, match=message):
+        count_settings(WORDS, **options)
+
+
+def test_null_folds_divide_the_folds():
+    for folds, expected in ((4, 4), (6, 2), (16, 4)):
+        assert count_settings(WORDS, folds=folds).null_folds == expected

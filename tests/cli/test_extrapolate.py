@@ -1,0 +1,141 @@
+"""`jaxpe extrapolate` as a person types it: its files, how it goes on, and what it refuses."""
+
+import contextlib
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.extrapolation import preset
+from jaxpe.analysis.extrapolation.presets import chosen
+from jaxpe.cli import main as cli
+
+WORDS = (
+    "--tasks", "parity", "running_sum_causal", "--encodings", "none", "learned", "--seeds", 2,
+    "--steps", 4, "--length", 2, "--factors", 1, 2, "--batch", 4,
+)  # fmt: skip
+
+
+class Ran(NamedTuple):
+    out: Path
+    printed: str
+    said: str
+    found: dict
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    out = tmp_path_factory.mktemp("extrapolation")
+    printed, said = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(said),
+    ):
+        patch.setenv("JAXPE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+        patch.setattr(sys, "argv", ["jaxpe", "extrapolate", *map(str, WORDS), "--out", str(out)])
+        cli.main()
+    found = json.loads((out / "extrapolation.json").read_text())
+    return Ran(out, printed.getvalue(), said.getvalue(), found)
+
+
+def cells(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("*-*-*.*")}
+
+
+def test_every_cell_is_there(ran):
+    found = {(x["suite"], x["task"], x["encoding"]): x for x in ran.found["cells"]}
+    assert list(found) == [
+        ("running sums", "running_sum_causal", "none"),
+        ("running sums", "running_sum_causal", "learned"),
+        ("strings", "parity", "none"),
+        ("strings", "parity", "learned"),
+    ]
+    assert all(x["lengths"] == [2, 4] for x in found.values())
+    assert found["strings", "parity", "learned"]["defined"] == [True, False]
+    assert [x["seeds"] for x in ran.found["suites"]] == [2, 2]
+    assert re.findall(r"^(\w+, \w+): \d+ s$", ran.said, flags=re.MULTILINE) == [
+        f"{task}, {name}" for _, task, name in found
+    ]
+
+
+def test_tables_page_and_figures_are_there(ran):
+    assert "strings, parity: accuracy in %" in ran.printed
+    assert re.search(r"^ +learned .* undefined ", ran.printed, flags=re.MULTILINE)
+    assert "running sums: ranks beyond T" in ran.printed
+    page = ran.out / "extrapolation.html"
+    assert str(page) in ran.printed.replace("\n", "")
+    assert page.read_text().count("data:image/svg+xml") == 3
+    assert len(list((ran.out / "figures").iterdir())) == 6
+
+
+def test_the_same_again_trains_nothing(ran, command, monkeypatch):
+    monkeypatch.setattr("jaxpe.analysis.extrapolation.cells.trainer", None)
+    before = cells(ran.out)
+    assert len(before) == 8
+    code, out, err = command("extrapolate", *WORDS, "--out", ran.out)
+    assert (code, err) == (0, "")
+    assert cells(ran.out) == before
+    again = json.loads((ran.out / "extrapolation.json").read_text())
+    assert again["cells"] == ran.found["cells"]
+    # Fewer of the same are the same ones, and figures of the others go.
+    fewer = [x for x in WORDS if x not in ("running_sum_causal", "learned")]
+    code, out, err = command("extrapolate", *fewer, "--out", ran.out)
+    assert (code, err) == (0, "")
+    assert "ranks" not in out
+    assert sorted(path.name for path in (ran.out / "figures").iterdir()) == [
+        "lengths_1.png",
+        "lengths_1.svg",
+    ]
+    assert cells(ran.out) == before
+
+
+def test_other_settings_need_another_folder(ran, command):
+    code, _, err = command("extrapolate", *WORDS, "--out", ran.out, "--seed", 1)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "running_sums-running_sum_causal-none.json was made with other settings" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--preset", "papr"), "unknown preset 'papr': did you mean 'paper'?"),
+        (("--tasks", "partiy"), "unknown task 'partiy': did you mean 'parity'?"),
+        (("--encodings", "alibbi"), "unknown encoding 'alibbi': did you mean 'alibi'?"),
+        (("--tasks", "copy", "copy"), "tasks are copy, copy: pass each one once"),
+        (("--factors", "2", "4"), "factors are (2, 4): pass 1 and then larger ones"),
+        (("--seeds", "0"), "seeds is 0; pass at least 1"),
+    ],
+)
+def test_bad_input_is_one_line(command, tmp_path, words, said):
+    code, _, err = command("extrapolate", "--out", tmp_path, *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("jaxpe: ")
+    assert said in err
+
+
+def test_options_take_the_place_of_a_presets():
+    sums, strings = chosen("paper", encodings=("rope", "none"), steps=5, factors=(1, 3), seed=None)
+    for suite, own in zip((sums, strings), preset("paper"), strict=True):
+        assert (suite.tasks, suite.seed, suite.name) == (own.tasks, own.seed, own.name)
+        assert suite.encodings == ("rope", "none")
+        assert (suite.steps, suite.lengths) == (5, (own.length, 3 * own.length))
+    assert chosen("smoke") == preset("smoke")
+
+
+def test_tasks_go_to_the_suite_that_has_them_or_their_kind():
+    def tasks(*names):
+        return {suite.name: suite.tasks for suite in chosen("smoke", tasks=names)}
+
+    assert tasks("parity") == {"strings": ("parity",)}
+    assert tasks("sort", "running_sum", "copy") == {
+        "running sums": ("running_sum",),
+        "strings": ("sort", "copy"),
+    }
+    with pytest.raises(InputError, match="did you mean 'scan'"):
+        tasks("copy", "scna")

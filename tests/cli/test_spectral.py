@@ -1,0 +1,141 @@
+"""`jaxpe spectral` as a person types it: its table, page and numbers; what it refuses."""
+
+import contextlib
+import io
+import json
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe.analysis import attention, audit
+from jaxpe.cli import main as cli
+
+PARITY = Path(__file__).parents[1] / "parity"
+
+
+class Ran(NamedTuple):
+    out: Path
+    printed: str
+    found: dict
+
+
+@pytest.fixture(scope="module")
+def ran(films, tmp_path_factory):
+    out = tmp_path_factory.mktemp("spectral")
+    words = ["jaxpe", "spectral", films, "--examples", 12, "--length", 6, "--out", out]
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setenv("JAXPE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+        patch.setattr(sys, "argv", list(map(str, words)))
+        cli.main()
+    return Ran(out, printed.getvalue(), json.loads((out / "spectral.json").read_text()))
+
+
+def test_the_table_has_a_row_for_each_layer(ran):
+    rows = re.findall(r"^ +(\d) .*\d\.\d +\d *$", ran.printed, flags=re.MULTILINE)
+    assert rows == ["0", "1"]
+    assert "points" in ran.printed
+    assert "as initialised" in ran.printed
+    assert str(ran.out / "spectral.html") in ran.printed.replace("\n", "")
+
+
+def test_the_numbers_are_of_every_layer_and_head(ran):
+    found, n = ran.found, ran.found["facts"]["positions"]
+    assert found["facts"]["documents"] == 12
+    for name in ("toeplitz", "circulant", "szego", "effective_rank", "condition", "range"):
+        assert np.shape(found["means"][name]) == (2, 4)
+    assert np.shape(found["means"]["diagonals"]) == (2, 4, 2 * n - 1)
+    assert np.shape(found["means"]["symbol"]["imaginary"]) == (2, 4, 65)
+    assert np.load(ran.out / "mean_logits.npy").shape == (2, 4, n, n)
+    share, cross = np.array(found["parts"]["share"]), np.array(found["parts"]["cross"])
+    np.testing.assert_allclose(share.sum(axis=-1) + cross, 1, atol=1e-4)
+    # What is learned by no layer yet is the table: both ways to see it agree in the first.
+    np.testing.assert_allclose(share[0], np.array(found["embedded"]["share"])[0], atol=0.4)
+    assert [drops["kind"] for drops in found["ablations"]] == ["zero", "mean"]
+    assert found["ablations"][0]["documents"] == 96
+    assert set(found["seconds"]) == {"read", "logits", "ablation"}
+
+
+def test_the_page_is_self_contained_and_says_what_was_scored(ran):
+    page = (ran.out / "spectral.html").read_text()
+    assert page.count("<figure") == page.count("data:image/svg+xml") == 8
+    assert not re.search(r"src=\"http", page)
+    assert "Score: accuracy; each of 96 documents" in page
+    for path in (ran.out / "figures").glob("*.svg"):
+        assert path.stat().st_size < 200_000
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+        assert path.with_suffix(".png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--length", 3), "--length is 3; pass at least 4"),
+        (("--examples", 2), "--examples is 2; pass at least 4"),
+        (("--model", "nowhere"), "nowhere is not a directory"),
+        (("--model", PARITY / "tiny_bert", "--task", "classify"), "no head trained for it"),
+        (("--model", PARITY / "tiny_llama"), "no tokenizer.json"),
+        (("--model", PARITY / "tiny_llama", "--task", "mlm"), "predicts the next token"),
+    ],
+)
+def test_bad_input_is_one_line(command, films, tmp_path, words, said):
+    code, _, err = command("spectral", films, "--out", tmp_path, *words)
+    assert code == 2
+    assert err.startswith("jaxpe: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_what_is_no_model_or_too_short_is_said(command, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "resnet"}')
+    code, _, err = command("spectral", "--model", tmp_path, "--out", tmp_path / "out")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "model_type is 'resnet'" in err
+    short = tmp_path / "short.txt"
+    short.write_text("\n".join(f"word{k} and" for k in range(40)))
+    code, _, err = command("spectral", short, "--out", tmp_path / "out")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "only 2 positions of text in common" in err
+
+
+def not_trained(*setup, **options):
+    """In place of a step, which would only have to be compiled."""
+
+    def step(state, batch):
+        return state._replace(step=state.step + 1), {"loss": 0.0, "finite": True}
+
+    return step
+
+
+def test_a_run_brings_its_documents(films, tmp_path, monkeypatch):
+    from jaxpe.training import ModelConfig, TrainConfig, train
+
+    monkeypatch.setattr("jaxpe.training.run.train_step", not_trained)
+    monkeypatch.setattr("jaxpe.training.run.evaluate", lambda *found: {"loss": 0.0})
+    run, same_as_new = tmp_path / "run", ModelConfig(dim=64, layers=2, heads=4)
+    reading = {"source": str(films), "task": "mlm", "length": 6, "held_out": 0.4}
+    train(TrainConfig(**reading, model=same_as_new, steps=2, probe_at=(), out=run))
+    options = {"examples": 8, "model": str(run)}
+    subject = attention.read_spectral_subject("stdlib", **options)
+    assert (subject.score, subject.source) == ("masked", "films.tsv, held out")
+    assert subject.model == "run, trained for 2 steps"
+    chosen = subject.documents
+    assert chosen["guessed"].any(axis=1).all()
+    rows = np.arange(len(chosen["ids"]))[:, None]
+    masked = chosen["ids"][rows, chosen["places"]][chosen["guessed"]]
+    assert len(set(masked)) == 1
+    assert not np.isin(masked[0], chosen["targets"])
+    with pytest.raises(InputError, match="not on sst2: leave the source out"):
+        attention.read_spectral_subject("sst2", **options)
+    # What it brings is not passed over in silence, by an audit neither.
+    for read in (attention.read_spectral_subject, audit.read_subject):
+        for name, value in (("length", 64), ("task", "causal"), ("label_field", "class")):
+            with pytest.raises(InputError, match=f"--{name.replace('_', '-')} {value}: the run"):
+                read("stdlib", **options, **{name: value})
+    assert audit.read_subject("stdlib", **options, length=6).source == str(films)

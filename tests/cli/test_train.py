@@ -1,0 +1,207 @@
+"""`jaxpe train` as a person types it: what it prints, writes and refuses; killed and resumed."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from jaxpe.report import training_table, write_training_figures
+from jaxpe.report.training import PLACES, SCORES, curves_figure, probe_figure
+from jaxpe.training import NonFiniteLoss, load_run, read_log
+from tests.training.factory import assert_equal
+
+SMALL = ("--model.dim", 8, "--model.layers", 1, "--model.heads", 2, "--length", 8)
+
+
+@pytest.fixture
+def run(command):
+    """Run `jaxpe train ...`; returns exit code, standard output and standard error."""
+    return lambda *words: command("train", *words)
+
+
+def start(*words: object) -> subprocess.Popen:
+    command = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "train"]
+    return subprocess.Popen([*command, *map(str, words)], stdout=subprocess.PIPE, text=True)
+
+
+class Runs(NamedTuple):
+    """One run that was never stopped, and the same one killed and resumed."""
+
+    whole: Path
+    printed: str
+    parts: Path
+    resumed: str
+    reached: int  # the last step in the log of the killed one
+
+
+@pytest.fixture(scope="module")
+def runs(films, tmp_path_factory):
+    whole, parts = (tmp_path_factory.mktemp("runs") / name for name in ("whole", "parts"))
+    often = ("--evaluate-every", 5, "--checkpoint-every", 20, "--probe-at", 0, 30)
+    words = (films, *SMALL, *often, "--steps", 60, "--model.dropout", 0.2)
+    never_stopped, killed = start(*words, "--out", whole), start(*words, "--out", parts)
+    for line in killed.stdout:
+        if line.startswith("step     30 "):
+            break
+    killed.kill()
+    killed.communicate()
+    assert killed.returncode < 0
+    assert not (parts / "summary.json").exists()
+    last = (parts / "log.jsonl").read_text().split("\n")[-2]
+    resumed = start("--resume", "--out", parts)
+    outputs = [process.communicate()[0] for process in (never_stopped, resumed)]
+    assert never_stopped.returncode == resumed.returncode == 0
+    return Runs(whole, outputs[0], parts, outputs[1], json.loads(last)["step"])
+
+
+def test_killed_and_resumed_is_as_if_never_stopped(runs):
+    assert 29 <= runs.reached < 60
+    assert "step     10 " not in runs.resumed  # it went on, it did not start again
+    assert "step     60 " in runs.resumed
+    assert (runs.parts / "log.jsonl").read_bytes() == (runs.whole / "log.jsonl").read_bytes()
+    ours, theirs = (load_run(path) for path in (runs.parts, runs.whole))
+    assert_equal(ours.params, theirs.params)
+    assert ours.step == theirs.step == 60
+
+
+def test_a_run_prints_a_table_and_draws_its_figures(runs):
+    lines = runs.printed.splitlines()
+    assert lines[0] == "films.tsv: classify, 108 documents, 23 tokens in the vocabulary"
+    assert lines[1].startswith("learned: ")
+    assert [line[:11] for line in lines[2:4]] == ["step      0", "step      5"]
+    for words in ("held-out step", "accuracy", "violations", "films.tsv: classify, learned"):
+        assert words in runs.printed
+    assert max(map(len, lines[:-1])) <= 80
+    assert re.fullmatch(r"Run: .*/whole   \(\d+ s, [\d,]+ tokens/s\)", lines[-1])
+    for name in ("curves.png", "probe.png"):
+        assert (runs.whole / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_figures_show_the_log(runs):
+    history = read_log(runs.whole / "log.jsonl")
+    panels = curves_figure(history).axes
+    for axis, name in zip(panels, ("loss", "accuracy"), strict=True):
+        each, smooth, held_out = (line.get_ydata() for line in axis.lines)
+        factor = 100 if name == "accuracy" else 1
+        evaluated = [factor * r[f"eval/{name}"] for r in history if f"eval/{name}" in r]
+        np.testing.assert_allclose(each, [factor * r[name] for r in history[1:]])
+        np.testing.assert_allclose(held_out, evaluated)
+        np.testing.assert_allclose(smooth[1:-1], (each[:-2] + each[1:-1] + each[2:]) / 3)
+    panels = {axis.get_title(loc="left"): axis for axis in probe_figure(history).axes}
+    stress = panels["raw stress, Eq. (4)"].lines[2].get_ydata()
+    probed = [r["probe/split_half/stress"] for r in history if "probe/split_half/stress" in r]
+    np.testing.assert_allclose(stress, probed)
+    assert len(panels) == 6
+    assert len(stress) == 3
+
+
+def test_what_is_not_finite_is_drawn_as_a_gap_and_printed_as_such(tmp_path):
+    scores = {f"probe/{where}/{name}": None for where, *_ in PLACES for name, _ in SCORES}
+    history = [{"step": 0, "eval/loss": None, **scores}, {"step": 1, "loss": 2.0, "eval/loss": 1.0}]
+    paths = write_training_figures(history, tmp_path)
+    assert [path.name for path in paths] == ["curves.png", "probe.png"]
+    paths = write_training_figures(history[1:], tmp_path)
+    assert [path.name for path in paths] == ["curves.png"]
+    record = {"step": 0, "loss": None, "accuracy": 0.0, "occupied/stress": None}
+    summary = {
+        "source": "[red]",
+        "task": "causal",
+        "encoding": "rope",
+        "evaluation": dict.fromkeys(("first", "best", "last"), record),
+        "probe": dict.fromkeys(("first", "last"), record),
+    }
+    console = Console(width=80, file=io.StringIO())
+    console.print(training_table(summary))
+    text = console.file.getvalue()
+    assert "[red]: causal, rope" in text
+    assert re.search(r"perplexity +n/a +n/a +n/a", text)
+
+
+def test_a_finished_run_is_neither_overwritten_nor_changed(run, runs, films):
+    def contents():
+        return {path.name: path.read_bytes() for path in runs.whole.iterdir() if path.is_file()}
+
+    before = contents()
+    code, _, err = run(films, *SMALL, "--out", runs.whole)
+    assert code == 2
+    assert f"{runs.whole} holds a run already: add --resume to go on with it" in err
+    # An option with its default value, too, is noticed where the run had another.
+    code, _, err = run("--resume", "--out", runs.whole, "--model.dim", 128, "--steps", 60)
+    assert code == 2
+    assert "with --model.dim (8): leave these options out" in err
+    assert contents() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--encoding", "rop"), "--encoding: no encoding 'rop'; did you mean 'rope'?"),
+        (("nowhere.tsv",), "no such file: nowhere.tsv"),
+        (("--resume", "--out", "nowhere"), "nowhere holds no run to resume"),
+        (("--steps", 0), "--steps is 0; pass at least 1"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(run, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("jaxpe: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_explains_every_option(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    text = " ".join(out.replace("│", " ").split())
+    for words in ("--encoding", "width of the embeddings", "go on with the run in that folder"):
+        assert words in text
+
+
+def test_without_the_extra_the_line_says_what_to_install(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    code, _, err = run()
+    assert code == 2
+    assert err == (
+        "jaxpe: orbax.checkpoint is not installed; it comes with the extra 'train': "
+        "pip install 'jaxpe[train]'\n"
+    )
+
+
+def test_ctrl_c_says_how_to_go_on(run, films, tmp_path, monkeypatch):
+    from jaxpe.cli import train
+
+    out = tmp_path / "my run"
+
+    def stopped(config, **options):
+        out.mkdir()
+        (out / "config.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "train", stopped)
+    code, _, err = run(films, "--out", out)
+    assert (code, err) == (130, f"To go on: jaxpe train --resume --out '{out}'\n")
+
+
+def test_nan_is_one_line_and_exit_1(run, monkeypatch):
+    from jaxpe.cli import train
+
+    def fails(config, **options):
+        raise NonFiniteLoss("not finite at step 7: loss nan", step=7)
+
+    monkeypatch.setattr(train, "train", fails)
+    assert run() == (1, "", "jaxpe: not finite at step 7: loss nan\n")
+
+
+def test_other_commands_do_not_import_flax():
+    code = "import sys, jaxpe.cli, jaxpe.cli.commands; print({'flax', 'optax'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "set()\n"

@@ -1,0 +1,119 @@
+"""Options out of range or without effect, of all commands: one line and exit 2, before any work."""
+
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.options import check_range, check_seed
+
+FAR = 10**23  # beyond 64 bits
+
+# A command line, and what its one line must name.
+REFUSED = [
+    ("report film.txt --dim 1000000000", "--dim 1000000000 needs 128.0 GB"),
+    (f"report film.txt --dim {FAR}", f"--dim is {FAR}"),
+    ("report film.txt --splits 100000000", "--splits is 100000000"),
+    ("report film.txt --splits 0", "--splits is 0"),
+    ("report film.txt --bootstrap 100000000", "--bootstrap is 100000000"),
+    ("report film.txt --length 1000000000", "--length is 1000000000"),
+    ("report film.txt --length -3", "--length is -3"),
+    ("report film.txt --seed -1", "--seed is -1"),
+    (f"report film.txt --seed {2**32}", f"--seed is {2**32}"),
+    ("report film.txt --data-dir .", "--data-dir is for sst2 and imdb, and the source is film.txt"),
+    ("report --counts c --bootstrap 40", "leave --bootstrap out"),
+    ("report --counts c --data-dir .", "leave --data-dir out"),
+    ("report --counts c --tokenizer bytes", "leave --tokenizer out"),
+    ("export film.txt out --data-dir .", "--data-dir"),
+    ("encodings --length 1000000000", "--length 1000000000 needs"),
+    ("encodings --dim 1000000000", "--dim 1000000000, "),
+    ("encodings --heads 100000000", "--heads 100000000, "),
+    ("encodings --head-dim 1000000000", "--head-dim 1000000000, "),
+    ("encodings --about generalisation --heads 100000000", "--heads 100000000, "),
+    (f"encodings --length {FAR}", f"--length is {FAR}"),
+    ("encodings --length -1", "--length is -1"),
+    ("extrapolate --length 10000000", "T = 10000000 "),
+    ("extrapolate --factors 1 1000000000", "up to 1000000000 times"),
+    (f"extrapolate --factors 1 {FAR}", f"factors is {FAR}"),
+    ("extrapolate --factors -1 1", "factors are (-1, 1)"),
+    ("extrapolate --batch 100000000", "100000000 rows"),
+    ("extrapolate --batch 0", "batch is 0"),
+    ("extrapolate --seeds 100000000", "100000000 seeds"),
+    ("extrapolate --steps 2000000000", "2000000000 steps"),
+    ("extrapolate --steps 1000000000000", "steps is 1000000000000"),
+    ("extrapolate --steps -1", "steps is -1"),
+    ("extrapolate --seed -1", "seed is -1"),
+    (f"extrapolate --seed {2**32}", f"seed is {2**32}"),
+    ("train --model.dim 1000000000", "--model.dim 1000000000"),
+    (f"train --model.dim {FAR}", f"--model.dim is {FAR}"),
+    ("train --model.dim 1000000000 --model.heads 1000000000", "--model.dim 1000000000"),
+    ("train --model.layers 1000000000", "--model.layers is 1000000000"),
+    ("train --model.hidden 2000000000", "needs"),
+    ("train --model.kv-heads 0", "--model.kv-heads is 0"),
+    ("train --model.dropout nan", "--model.dropout is nan"),
+    ("train --model.embedding-scale inf", "--model.embedding-scale is inf"),
+    ("train --model.embedding-scale -1", "--model.embedding-scale is -1.0"),
+    ("train --length 1000000000", "--length 1000000000"),
+    ("train --length 100000", "--length 100000"),
+    ("train --batch-size 100000000000", "--batch-size is 100000000000"),
+    ("train --batch-size 1000000000 --model.remat", "--batch-size 1000000000 "),
+    ("train --max-vocab 100000000000", "--max-vocab is 100000000000"),
+    ("train --tokenizer bytes --max-vocab 9", "--max-vocab 9: bytes has"),
+    ("train --steps 1000000000000", "--steps is 1000000000000"),
+    ("train --epochs 1e300", "--epochs is 1e+300"),
+    ("train --epochs nan", "--epochs is nan"),
+    ("train --weight-decay nan", "--weight-decay is nan"),
+    ("train --learning-rate inf", "--learning-rate is inf"),
+    ("train --seed -1", "--seed is -1"),
+    (f"train --seed {2**32}", f"--seed is {2**32}"),
+    (f"train --init-seed {2**64}", f"--init-seed is {2**64}"),
+    ("train --init-seed -1", "--init-seed is -1"),
+    ("train --probe-at -5", "--probe-at is -5"),
+    ("train --data-dir .", "--data-dir is for sst2 and imdb, and the source is stdlib"),
+    ("train --mask-rate 0.3", "--mask-rate 0.3 is for --task mlm"),
+    ("train --task causal --model.pooling mean", "--model.pooling is for --task classify"),
+    ("train film.tsv --task mlm --label-field by", "--label-field is for --task classify"),
+    ("audit --examples 0", "--examples is 0"),
+    ("audit --examples -3", "--examples is -3"),
+    ("audit --steps -1", "--steps is -1"),
+    ("audit --steps 1000000000000", "--steps is 1000000000000"),
+    ("audit --seed -1", "--seed is -1"),
+    (f"audit --seed {2**32}", f"--seed is {2**32}"),
+    ("audit --length 1000000000", "--length is 1000000000"),
+    ("audit --length 0", "--length is 0"),
+    ("spectral --examples 0", "--examples is 0"),
+    ("spectral --examples -3", "--examples is -3"),
+    ("spectral --seed -1", "--seed is -1"),
+    (f"spectral --seed {2**32}", f"--seed is {2**32}"),
+    ("spectral --length 1000000000", "--length 1000000000 needs"),
+    ("spectral --length -1", "--length is -1"),
+    ("spectral film.txt --data-dir .", "--data-dir is for sst2 and imdb"),
+    ("audit film.txt --data-dir .", "--data-dir is for sst2 and imdb"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), REFUSED, ids=[line for line, _ in REFUSED])
+def test_what_cannot_be_is_one_line_and_leaves_nothing(
+    command, free, tmp_path, monkeypatch, line, said
+):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command(*line.split())
+    assert (code, out) == (2, "")
+    assert err.startswith("jaxpe: ")
+    assert err.count("\n") == 1
+    assert said in err
+    assert list(tmp_path.rglob("*.html")) == list(tmp_path.rglob("*.json")) == []
+
+
+@pytest.fixture
+def free(monkeypatch):
+    """A gigabyte, so that what is refused does not depend on this host."""
+    monkeypatch.setattr("jaxpe._core.memory.available_bytes", lambda: 10**9)
+
+
+def test_ranges_end_where_they_are_said_to():
+    check_range("--a", None, least=1, most=2)
+    check_range("--a", 1, least=1, most=2)
+    check_range("--a", 2, least=1, most=2)
+    check_seed("--seed", 2**32 - 1)
+    for value in (0, 3, float("nan")):
+        with pytest.raises(InputError, match=rf"--a is {value}; pass at (least 1|most 2)"):
+            check_range("--a", value, least=1, most=2)
