@@ -41,11 +41,12 @@ def _compile_quickly(request):
 
 @pytest.fixture(autouse=True)
 def _names_of_examples(doctest_namespace):
-    """Docstring examples read as in a session that imported NumPy, JAX and everything of jaxpe."""
+    """Docstring examples read as in a session that imported NumPy, JAX, geometry and encodings."""
     import jaxpe
 
     doctest_namespace.update(jax=jax, jnp=jnp, np=np, jaxpe=jaxpe)
-    doctest_namespace.update({name: getattr(jaxpe, name) for name in dir(jaxpe) if name[0] != "_"})
+    for package in (jaxpe.geometry, jaxpe.encodings):
+        doctest_namespace.update({name: getattr(package, name) for name in package.__all__})
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def plug_in(
 @jax.jit
 def _plug_in(mu: jaxpe.PositionalDistributions) -> PlugIn:
     gram = jaxpe.hellinger_gram(mu)
-    mds = jaxpe.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
+    mds = jaxpe.geometry.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
     return PlugIn(jaxpe.hellinger_distances(mu), mds)
 
 
@@ -157,7 +157,9 @@ def widened(P: jax.Array, width: int) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="max_iterations")
-def refined(D: jaxpe.Distances, start: jax.Array, *, max_iterations: int = 300) -> jaxpe.Smacof:
+def refined(
+    D: jaxpe.Distances, start: jax.Array, *, max_iterations: int = 300
+) -> jaxpe.geometry.Smacof:
     """SMACOF from a start of any width, padded to n columns (columns of 0 stay 0)."""
     n = D.values.shape[0]
     return jaxpe.smacof(D, dim=n, init=widened(start, n), max_iterations=max_iterations)

@@ -103,8 +103,8 @@ def _unequal(old: Any, new: Any, at: str = "") -> Iterator[str]:
             else:
                 yield from _unequal(old[key], new[key], f"{at}.{key}")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, (a, b) in enumerate(zip(old, new, strict=True)):
-            yield from _unequal(a, b, f"{at}[{index}]")
+        for index, both in enumerate(zip(old, new, strict=True)):
+            yield from _unequal(both[0], both[1], f"{at}[{index}]")
     elif old != new:
         yield f"{at}: {str(old)[:60]} | {str(new)[:60]}"
 

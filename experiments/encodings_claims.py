@@ -53,7 +53,7 @@ def experiment(run: Run) -> dict[str, Any]:
         },
         "beyond": {n: compared(t, found[n].beyond) for n, t in BEYOND.items()},
         "shift_is_a_rotation": shift_is_a_rotation(),
-        "alibi_slopes_of_8_heads": jaxpe.alibi_slopes(8),
+        "alibi_slopes_of_8_heads": jaxpe.encodings.alibi_slopes(8),
         "layout_of_the_code": layout_of_the_code(),
         "ntk": ntk_base(),
         "sinusoids_far_apart": sinusoids_far_apart(),
@@ -85,7 +85,7 @@ def layout_of_the_code() -> dict[str, float]:
     """Bisset, Sec. 11: pairs (2k, 2k+1), results concatenated in halves."""
 
     def theirs(x, positions):
-        angles = positions[:, None] * jaxpe.inverse_frequencies(8)
+        angles = positions[:, None] * jaxpe.encodings.inverse_frequencies(8)
         cos, sin = np.cos(angles), np.sin(angles)
         a, b = x[:, 0::2], x[:, 1::2]
         return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
@@ -94,7 +94,9 @@ def layout_of_the_code() -> dict[str, float]:
         q, k = np.random.default_rng(0).standard_normal((2, 32, 8))
         i = np.arange(32)
         ours = jaxpe.rope(head_dim=8, layout="interleaved").query((), q[:, None], i)[:, 0]
-        order = jaxpe.rotary_permutation(rotary_dim=8, source="interleaved", target="half_split")
+        order = jaxpe.encodings.rotary_permutation(
+            rotary_dim=8, source="interleaved", target="half_split"
+        )
         half = jaxpe.rope(head_dim=8).key((), k[:, None], i)[:, 0]
         logits = np.asarray(ours @ jaxpe.rope(head_dim=8, layout="interleaved")
                             .key((), k[:, None], i)[:, 0].T)  # fmt: skip
@@ -109,8 +111,8 @@ def layout_of_the_code() -> dict[str, float]:
 
 def ntk_base() -> dict[str, float]:
     """Bisset, Sec. 8.2: θ·s^(d/(d−2)) keeps the fastest frequency and divides the slowest by s."""
-    plain = jaxpe.inverse_frequencies(64)
-    scaled = jaxpe.inverse_frequencies(64, base=1e4 * 4.0 ** (64 / 62))
+    plain = jaxpe.encodings.inverse_frequencies(64)
+    scaled = jaxpe.encodings.inverse_frequencies(64, base=1e4 * 4.0 ** (64 / 62))
     return {"fastest": float(scaled[0] / plain[0]), "slowest": float(plain[-1] / scaled[-1])}
 
 
@@ -130,7 +132,9 @@ def sinusoids_far_apart() -> dict[str, float]:
 def legendre_beyond() -> dict[str, float]:
     """Li, Sec. 6.2: distance between neighbours at 1, 2, 4 and 8 lengths over that inside."""
     with jax.enable_x64(True):
-        rows = np.asarray(jaxpe.legendre_vectors(np.arange(8 * 512 + 2), dim=64, length=512))
+        rows = np.asarray(
+            jaxpe.encodings.legendre_vectors(np.arange(8 * 512 + 2), dim=64, length=512)
+        )
         steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)
         return {str(m): float(steps[m * 512] / np.median(steps[:512])) for m in (1, 2, 4, 8)}
 
@@ -138,7 +142,7 @@ def legendre_beyond() -> dict[str, float]:
 def phase_errors(top: int) -> dict[str, float]:
     """Largest error in radians of float32 phases below position `top`: ours, the plain product."""
     i = np.random.default_rng(0).integers(top // 2, top, 4000, dtype=np.int32)
-    frequencies = jaxpe.inverse_frequencies(64)
+    frequencies = jaxpe.encodings.inverse_frequencies(64)
     turns = i[:, None].astype(np.longdouble) * (frequencies / (2 * np.pi)).astype(np.longdouble)
     exact = (turns - np.rint(turns)).astype(np.float64) * 2 * np.pi
     plain = jnp.asarray(i, jnp.float32)[:, None] * jnp.asarray(frequencies, jnp.float32)

@@ -56,7 +56,7 @@ def interval_outcome(corpus: SyntheticCorpus, seed: int) -> dict[str, float]:
     truth = truth_of(corpus.distributions).trace
     ids, vocab_size = compacted(corpus.ids)
     interval = _interval(ids, jax.random.key(seed), vocab_size=vocab_size)
-    basic = jaxpe.basic_interval(interval.estimate, interval.samples)
+    basic = jaxpe.geometry.basic_interval(interval.estimate, interval.samples)
     estimate, error = float(interval.estimate), float(interval.standard_error)
     return {
         "true_trace": truth,
@@ -74,7 +74,7 @@ def covers(outcome: dict[str, float], kind: str, value: float) -> bool:
 
 
 @partial(jax.jit, static_argnames="vocab_size")
-def _interval(ids: jax.Array, key: jax.Array, *, vocab_size: int) -> jaxpe.Bootstrap:
+def _interval(ids: jax.Array, key: jax.Array, *, vocab_size: int) -> jaxpe.geometry.Bootstrap:
     halving, resampling = jax.random.split(key)
 
     def trace(counts: jaxpe.PositionCounts) -> jax.Array:

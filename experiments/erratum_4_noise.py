@@ -9,8 +9,8 @@ are judged against the true trace of B, the true squared distances and the true 
 - less the noise floor: minus the analytic `jaxpe.noise_floor`;
 - split halves: `jaxpe.split_half_geometry`.
 
-The effective rank is `jaxpe.effective_rank`'s, put together here so that the null corpora serve the
-trace too.
+The rank is that of `jaxpe.significant_rank`, put together here so that the null corpora serve
+the trace too.
 """
 
 from collections.abc import Callable
@@ -116,7 +116,7 @@ def estimated(ids: np.ndarray, vocab_size: int, key: jax.Array):
     plug_in, split, weighted, floor, plug_in_rank = measure(ids, halving)
     null = [measure(_permuted(k, ids), halving) for k in keys]
     null_mean = np.mean([np.asarray(n[0]) for n in null], axis=0)
-    rank = jaxpe.rank_above_null(weighted, jnp.stack([n[2] for n in null])).rank
+    rank = jaxpe.geometry.rank_above_null(weighted, jnp.stack([n[2] for n in null])).rank
     n = len(plug_in)
     centring = np.eye(n) - 1 / n
     grams = {
@@ -128,7 +128,7 @@ def estimated(ids: np.ndarray, vocab_size: int, key: jax.Array):
     return grams, rank, plug_in_rank
 
 
-_permuted = jax.jit(jaxpe.permute_within_documents)
+_permuted = jax.jit(jaxpe.geometry.permute_within_documents)
 
 
 @partial(jax.jit, static_argnames="vocab_size")
@@ -136,9 +136,9 @@ def _measured(ids: jax.Array, key: jax.Array, *, vocab_size: int):
     counts = jaxpe.count_tokens(ids, vocab_size=vocab_size, folds=FOLDS)
     geometry = jaxpe.split_half_geometry(counts, key=key, splits=SPLITS)
     gram = jaxpe.hellinger_gram(jaxpe.positional_distributions(counts))
-    rank = jaxpe.classical_mds_from_gram(gram, dim=1).rank
+    rank = jaxpe.geometry.classical_mds_from_gram(gram, dim=1).rank
     floor = jaxpe.noise_floor(counts).per_position
-    return gram, geometry.gram, jaxpe.weighted_gram(geometry, counts), floor, rank
+    return gram, geometry.gram, jaxpe.geometry.weighted_gram(geometry, counts), floor, rank
 
 
 def recovered(rows: list[dict[str, Any]]) -> int | None:

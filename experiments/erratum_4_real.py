@@ -62,8 +62,8 @@ def measured(corpus: TokenCorpus, run: Run, *, grouped: bool) -> dict[str, Any]:
     halving, *keys = jax.random.split(jax.random.key(0), (5 if run.quick else NULLS) + 1)
     own = geometry(ids, halving)
     null = [geometry(_permuted(key, ids, counted), halving) for key in keys]
-    rank = jaxpe.rank_above_null(own["weighted"], jnp.stack([n["weighted"] for n in null]))
-    contrast = jaxpe.rank_above_null(own["gram"], jnp.stack([n["gram"] for n in null]))
+    rank = jaxpe.geometry.rank_above_null(own["weighted"], jnp.stack([n["weighted"] for n in null]))
+    contrast = jaxpe.geometry.rank_above_null(own["gram"], jnp.stack([n["gram"] for n in null]))
     plug_in, split = float(own["plug_in_trace"]), float(own["split_half_trace"])
     eigenvalues = np.asarray(own["eigenvalues"])
     return {
@@ -87,7 +87,7 @@ def measured(corpus: TokenCorpus, run: Run, *, grouped: bool) -> dict[str, Any]:
     }
 
 
-_permuted = jax.jit(jaxpe.permute_within_documents)
+_permuted = jax.jit(jaxpe.geometry.permute_within_documents)
 
 
 @partial(jax.jit, static_argnames="vocab_size")
@@ -98,10 +98,12 @@ def _measured(counted, groups, ids, key, *, vocab_size: int) -> dict[str, jax.Ar
     geometry = jaxpe.split_half_geometry(counts, key=key, splits=SPLITS)
     mu = jaxpe.positional_distributions(counts)
     same = mu._replace(present=geometry.present)
-    mds = jaxpe.classical_mds_from_gram(jaxpe.hellinger_gram(mu), dim=1, present=mu.present)
+    mds = jaxpe.geometry.classical_mds_from_gram(
+        jaxpe.hellinger_gram(mu), dim=1, present=mu.present
+    )
     plug_in = jaxpe.hellinger_distances(same)
     return {
-        "weighted": jaxpe.weighted_gram(geometry, counts),
+        "weighted": jaxpe.geometry.weighted_gram(geometry, counts),
         "gram": geometry.gram,
         "present": geometry.present,
         "eigenvalues": geometry.eigenvalues,

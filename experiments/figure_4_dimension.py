@@ -62,7 +62,9 @@ def curves(geometry: PlugIn) -> dict[str, Any]:
         rows["smacof"].append(rows["mds"][-1] if exact else float(refined(D, start).stress))
         sinusoidal = jaxpe.sinusoidal_vectors(positions, dim=dim)
         rows["sinusoidal"].append(float(jaxpe.stress(sinusoidal, D)))
-        rows["rope"].append(float(jaxpe.stress(jaxpe.rotary_orbit(positions, dim=dim), D)))
+        rows["rope"].append(
+            float(jaxpe.stress(jaxpe.encodings.rotary_orbit(positions, dim=dim), D))
+        )
     eigenvalues = np.clip(np.asarray(mds.eigenvalues, float), 0, None)
     variance = np.cumsum(eigenvalues) / eigenvalues.sum()
     rows["variance"] = [float(variance[min(dim, n) - 1]) for dim in DIMENSIONS]

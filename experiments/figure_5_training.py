@@ -52,7 +52,7 @@ from learning import (  # pyrefly: ignore
 )
 
 import jaxpe
-from jaxpe.nn import BertEncoder, Classifier, TransformerConfig, functional
+from jaxpe.nn import BertEncoder, Classifier, TransformerConfig, functionalize
 from jaxpe.training import (
     Checkpoints,
     FitResult,
@@ -179,7 +179,7 @@ def trained(run: Run, name: str) -> tuple[Classifier, FitResult] | None:
             return None
     train, dev = labelled_sst2(bert_vocabulary() if source is None else tokenizer_of(source))
     model = arm.make(source)
-    apply, params = functional(model)
+    apply, params = functionalize(model)
     schedule = learning_rate_schedule(
         peak=arm.rate, steps=steps, warmup=max(1, steps // 16), decay="linear"
     )

@@ -33,7 +33,7 @@ from flax import nnx
 from learning import bert_vocabulary, labelled_sst2  # pyrefly: ignore
 
 import jaxpe
-from jaxpe.nn import Classifier, Encoder, TransformerConfig, functional
+from jaxpe.nn import Classifier, Encoder, TransformerConfig, functionalize
 from jaxpe.ntk import empirical_ntk, linearised_training, max_learning_rate, predict_mse
 
 WIDTHS, SEEDS, STEPS = (32, 64, 128, 256, 512), 4, 100
@@ -75,7 +75,7 @@ def trained(
     The gap is ‖f − f_lin‖/‖y‖.
     """
     run = jax.jit(partial(three, what, classifier(width, 0, size)))
-    starts = [functional(classifier(width, seed, size))[1] for seed in range(seeds)]
+    starts = [functionalize(classifier(width, seed, size))[1] for seed in range(seeds)]
     runs = [run(start, batch, y) for start in starts]
     found: dict[str, np.ndarray] = {k: np.asarray([run[k] for run in runs]) for k in runs[0]}
     return {

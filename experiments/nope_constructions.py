@@ -202,11 +202,11 @@ def probes(*, quick: bool) -> dict[str, Any]:
         if quick:
             return found
         if name == "nope":
-            encoder = nn.functional(language_model(nn.Encoder, encoding, jax.random.key(0)))[0]
+            encoder = nn.functionalize(language_model(nn.Encoder, encoding, jax.random.key(0)))[0]
             found["encoder_new"] = decodability(encoder, params[0], judged)
     sizes = {"vocab_size": BOS + 1, "dim": DIM, "num_layers": LAYERS, "num_heads": HEADS}
     decoder = constructed(LENGTH, jnp.float32, jax.random.key(0), bos=BOS, **sizes)
-    apply, params = nn.functional(decoder)
+    apply, params = nn.functionalize(decoder)
     found["constructed"] = decodability(apply, jax.tree.map(lambda x: x[None], params), judged)
     return found
 
@@ -232,7 +232,7 @@ def language_model(kind: Any, encoding: jaxpe.Encoding, key: jax.Array) -> nn.Ca
 
 def start_params(encoding: jaxpe.Encoding, seeds: int) -> Any:
     def one(key):
-        return nn.functional(language_model(nn.Decoder, encoding, key))[1]
+        return nn.functionalize(language_model(nn.Decoder, encoding, key))[1]
 
     return jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), seeds))
 
@@ -241,7 +241,7 @@ def trained(
     encoding: jaxpe.Encoding, rows: np.ndarray, *, seeds: int, steps: int
 ) -> tuple[Callable[..., Any], list[Any], list[Any]]:
     """The model, parameters `[seeds, ...]` before, half way and after, losses in nats a byte."""
-    apply = nn.functional(language_model(nn.Decoder, encoding, jax.random.key(0)))[0]
+    apply = nn.functionalize(language_model(nn.Decoder, encoding, jax.random.key(0)))[0]
     schedule = training.learning_rate_schedule(
         peak=2e-3, steps=steps, warmup=steps // 20, decay="cosine"
     )

@@ -38,7 +38,7 @@ PRODUCTS = "products p_i·p_j are no function of j − i"
 
 def experiment(run: Run) -> dict[str, Any]:
     sizes = jaxpe.EncodingSizes(64, 4, 16, 64) if run.quick else jaxpe.EncodingSizes()
-    entries = jaxpe.catalogue(*QUICK) if run.quick else jaxpe.CATALOGUE
+    entries = jaxpe.catalogue(*QUICK) if run.quick else jaxpe.encodings.CATALOGUE
     rows = {about: {e: property_rows(about, e, sizes) for e in entries} for about in ABOUT}
     for about in ABOUT:
         print(property_markdown(about, rows[about]), end="\n\n")

@@ -140,7 +140,7 @@ def _descents(A: jax.Array, B: jax.Array, D: np.ndarray, *, criterion: Any, step
 def _value(P: jax.Array, D: np.ndarray, *, criterion: str) -> jax.Array:
     if criterion == "stress":
         return jaxpe.stress(P, D)
-    return strain(P - jnp.mean(P, axis=0, keepdims=True), jaxpe.gram_matrix(D))
+    return strain(P - jnp.mean(P, axis=0, keepdims=True), jaxpe.geometry.gram_matrix(D))
 
 
 def draw(run: Run, corpora: dict[str, Any]) -> None:

@@ -86,20 +86,20 @@ def slow(sizes: Sizes) -> np.ndarray:
     return np.asarray(plain) * sizes.length < 2 * np.pi
 
 
-def some_divided(sizes: Sizes, length: int, chosen: np.ndarray) -> jaxpe.LongRopeScaling:
+def some_divided(sizes: Sizes, length: int, chosen: np.ndarray) -> jaxpe.encodings.LongRopeScaling:
     """ω/s for the chosen frequencies alone."""
     divisors = tuple(np.where(chosen, length / sizes.length, 1.0).tolist())
-    return jaxpe.LongRopeScaling(divisors, divisors, sizes.length, attention_factor=1.0)
+    return jaxpe.encodings.LongRopeScaling(divisors, divisors, sizes.length, attention_factor=1.0)
 
 
 # Of a model trained at T, for a text of length L = sT.
 SCALINGS: dict[str, Callable[[int, Sizes], Any]] = {
     "none": lambda L, sizes: None,
-    "linear": lambda L, sizes: jaxpe.LinearScaling(L / sizes.length),
-    "ntk": lambda L, sizes: jaxpe.NtkScaling(L / sizes.length),
-    "dynamic": lambda L, sizes: jaxpe.DynamicScaling(L / sizes.length, sizes.length),
+    "linear": lambda L, sizes: jaxpe.encodings.LinearScaling(L / sizes.length),
+    "ntk": lambda L, sizes: jaxpe.encodings.NtkScaling(L / sizes.length),
+    "dynamic": lambda L, sizes: jaxpe.encodings.DynamicScaling(L / sizes.length, sizes.length),
     "yarn": lambda L, sizes: jaxpe.YarnScaling(L / sizes.length, sizes.length),
-    "parts": lambda L, sizes: jaxpe.NtkByPartsScaling(L / sizes.length, sizes.length),
+    "parts": lambda L, sizes: jaxpe.encodings.NtkByPartsScaling(L / sizes.length, sizes.length),
     "slow": lambda L, sizes: some_divided(sizes, L, slow(sizes)),
     "fast": lambda L, sizes: some_divided(sizes, L, ~slow(sizes)),
     "one": lambda L, sizes: some_divided(sizes, L, np.cumsum(slow(sizes)) == 1),
@@ -209,7 +209,7 @@ def build(encoding: jaxpe.Encoding, sizes: Sizes, key: jax.Array) -> nn.CausalLM
 def model(name: str, sizes: Sizes, *, length: int | None = None) -> Callable[..., Any]:
     """`(params, ids)` to logits; parameters of one RoPE model serve all scalings."""
     encoding = encoding_of(name, sizes, length=length)
-    return nn.functional(build(encoding, sizes, jax.random.key(0)))[0]
+    return nn.functionalize(build(encoding, sizes, jax.random.key(0)))[0]
 
 
 def trained(name: str, data: Data, sizes: Sizes, folder: Path | None) -> Trained:
@@ -392,9 +392,9 @@ def growing(params: Any, data: Data, sizes: Sizes) -> np.ndarray:
     """Dynamic NTK as a text grows: each stretch of T words at the length reached at its end."""
     parts = []
     for end in range(sizes.length, max(sizes.tests) + 1, sizes.length):
-        scaling = jaxpe.DynamicScaling(1.0, sizes.length)
+        scaling = jaxpe.encodings.DynamicScaling(1.0, sizes.length)
         encoding = jaxpe.rope(head_dim=head_dim(sizes), scaling=scaling, length=end)
-        apply = nn.functional(build(encoding, sizes, jax.random.key(0)))[0]
+        apply = nn.functionalize(build(encoding, sizes, jax.random.key(0)))[0]
         parts.append(losses_of(apply, params, data.held_out[:, : end + 1])[..., -sizes.length :])
     return np.concatenate(parts, axis=-1)
 

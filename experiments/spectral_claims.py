@@ -136,7 +136,7 @@ def measured(model: Any, ids: np.ndarray) -> dict[str, Any]:
     `means`: queries and keys with what hidden states have of position on average, against without.
     """
     encoding = nn.head_encoding(model)
-    apply, params = nn.functional(model, method=nn.split_heads)
+    apply, params = nn.functionalize(model, method=nn.split_heads)
     means = nn.position_means(model, [{"ids": part} for part in np.split(ids, len(ids) // 4)])
     mask = np.tri(LENGTH, dtype=bool) if isinstance(model, nn.CausalLM) else None
 
@@ -178,7 +178,7 @@ def gram_of_keys(k: np.ndarray) -> dict[str, Any]:
     pairs = [0, half // 2, half - 1]
     z = (k[..., :half] + 1j * k[..., half:])[..., pairs]
     gram = np.einsum("...ihp,...jhp->...hpij", z, z.conj()).reshape(-1, len(pairs), n, n)
-    omega = jaxpe.inverse_frequencies(2 * half)[pairs]
+    omega = jaxpe.encodings.inverse_frequencies(2 * half)[pairs]
     offset = np.arange(n)[:, None] - np.arange(n)
     phases = np.exp(1j * omega[:, None, None] * offset)[None].astype(np.complex64)
     bounds = [spectral.schur_bounds(gram, phases), spectral.schur_bounds(gram.real, phases.real)]
@@ -194,7 +194,7 @@ def gram_of_keys(k: np.ndarray) -> dict[str, Any]:
 def first_layer(model: Any, ids: np.ndarray) -> dict[str, float | None]:
     """Toeplitz residual of what embeddings and the bias bring, mean of heads; None of nothing."""
     encoding = nn.head_encoding(model)
-    apply, params = nn.functional(model, method=nn.split_heads)
+    apply, params = nn.functionalize(model, method=nn.split_heads)
 
     def look(params, ids):
         found = apply(params, ids)

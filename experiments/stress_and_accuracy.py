@@ -50,10 +50,10 @@ from learning import (  # pyrefly: ignore
 import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.data import LabelledTokens, hold_out, load_labelled
-from jaxpe.nn import Classifier, Encoder, TransformerConfig, functional
+from jaxpe.nn import Classifier, Encoder, TransformerConfig, functionalize
 from jaxpe.training import (
     LossFunction,
-    Tally,
+    MeanMetric,
     TrainState,
     adamw,
     classification,
@@ -167,7 +167,7 @@ def once(path: Path, compute: Callable[..., dict[str, Any]], *args: Any, **optio
     return json.loads(path.read_text())
 
 
-def made(entry: jaxpe.CatalogueEntry, task: Task) -> jaxpe.Encoding:
+def made(entry: jaxpe.encodings.CatalogueEntry, task: Task) -> jaxpe.Encoding:
     """An encoding of the catalogue; the one that is made from a corpus, from this one."""
     if entry.fitted:
         return jaxpe.information_optimal(task.counts, dim=SIZES.dim)
@@ -195,7 +195,7 @@ def measured(
 ) -> dict[str, Any]:
     """Accuracy and geometry of every seed, trained side by side."""
     start = time.perf_counter()
-    apply, _ = functional(classifier(encoding, task, jax.random.key(0)))
+    apply, _ = functionalize(classifier(encoding, task, jax.random.key(0)))
     plain = classification(apply, train=False)
     loss = classification(apply)
     if weight:
@@ -204,7 +204,7 @@ def measured(
     optimizer = adamw(schedule, weight_decay=0.01)
 
     def begin(key: jax.Array) -> TrainState:
-        params = functional(classifier(encoding, task, key))[1]
+        params = functionalize(classifier(encoding, task, key))[1]
         return init_state(params, optimizer, key=key)
 
     state = jax.jit(jax.vmap(begin))(jax.random.split(jax.random.key(1), seeds))
@@ -255,7 +255,7 @@ def regularised_by_stress(
         tally, extra = loss(params, batch, key)
         P = encoding.vectors(encoding_params(params), jnp.arange(LENGTH))
         penalty = jaxpe.scaled_stress(P, reference.split_half).stress
-        return Tally(tally.total + weight * penalty * tally.weight, tally.weight), extra
+        return MeanMetric(tally.total + weight * penalty * tally.weight, tally.weight), extra
 
     return penalised
 

@@ -40,7 +40,7 @@ def experiment(run: Run) -> dict[str, Any]:
         "sinusoidal_128": jaxpe.sinusoidal_vectors(jnp.arange(LENGTH), dim=128)[None],
         "random": jnp.stack(
             [
-                jaxpe.random_vectors(key, LENGTH, dim=DIM)
+                jaxpe.encodings.random_vectors(key, LENGTH, dim=DIM)
                 for key in jax.random.split(jax.random.key(0), DRAWS)
             ]
         ),

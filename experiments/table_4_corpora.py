@@ -62,16 +62,16 @@ def scores(geometry: PlugIn) -> dict[str, Any]:
     n = len(D.present)
     positions = jnp.arange(n)
     keys = jax.random.split(jax.random.key(0), 2 * DRAWS)
-    best = jaxpe.scaled_stress(jaxpe.alibi_line(positions), D).scale
+    best = jaxpe.scaled_stress(jaxpe.encodings.alibi_line(positions), D).scale
     references = [jax.random.normal(key, (DIM,)) for key in keys[DRAWS:]]
-    orbit = partial(jaxpe.rotary_orbit, positions, dim=DIM)
+    orbit = partial(jaxpe.encodings.rotary_orbit, positions, dim=DIM)
     encodings = {
         "mds": [widened(mds.coordinates, DIM)],
-        "alibi": [widened(jaxpe.alibi_line(positions, slope=best), DIM)],
+        "alibi": [widened(jaxpe.encodings.alibi_line(positions, slope=best), DIM)],
         "sinusoidal": [jaxpe.sinusoidal_vectors(positions, dim=DIM)],
         "rope": [orbit()],
         "rope_normal_reference": [orbit(reference=q) for q in references],
-        "random": [jaxpe.random_vectors(key, n, dim=DIM) for key in keys[:DRAWS]],
+        "random": [jaxpe.encodings.random_vectors(key, n, dim=DIM) for key in keys[:DRAWS]],
     }
     rows = {name: scored(draws, D) for name, draws in encodings.items()}
     return {
@@ -98,7 +98,7 @@ def alibi(geometry: PlugIn, theirs: float) -> dict[str, Any]:
     positions = jnp.arange(len(D.present))
 
     def at(slope: float) -> float:
-        return float(_stresses(jaxpe.alibi_line(positions, slope=slope), D)[0])
+        return float(_stresses(jaxpe.encodings.alibi_line(positions, slope=slope), D)[0])
 
     offsets = np.abs(np.subtract.outer(np.arange(len(positions)), np.arange(len(positions))))
     d = np.asarray(D.values, float)
@@ -106,8 +106,8 @@ def alibi(geometry: PlugIn, theirs: float) -> dict[str, Any]:
     # m² Σδ² − 2m Σδd + (1 − t) Σd² = 0
     roots = np.roots([own, -2 * cross, (1 - theirs) * size])
     return {
-        "heads_8": {float(m): at(float(m)) for m in jaxpe.alibi_slopes(8)},
-        "heads_12": {float(m): at(float(m)) for m in jaxpe.alibi_slopes(12)},
+        "heads_8": {float(m): at(float(m)) for m in jaxpe.encodings.alibi_slopes(8)},
+        "heads_12": {float(m): at(float(m)) for m in jaxpe.encodings.alibi_slopes(12)},
         "best": float(cross / own),
         "slopes_that_give_theirs": sorted(float(m) for m in roots if np.isreal(m) and m > 0),
     }

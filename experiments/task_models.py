@@ -246,7 +246,7 @@ def train(
     variant = variants(sizes)[name]
     parts = task_data(task, sizes, variant)
     classes = parts[0].num_classes
-    apply, _ = nn.functional(build(variant, sizes, classes, jax.random.key(0)))
+    apply, _ = nn.functionalize(build(variant, sizes, classes, jax.random.key(0)))
     start = jax.jit(
         jax.vmap(lambda key: nnx.split(build(variant, sizes, classes, key), nnx.Param)[1])
     )

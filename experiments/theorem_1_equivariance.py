@@ -45,7 +45,7 @@ def experiment(run: Run) -> dict[str, Any]:
         "pretrained": from_files(ids, orders, names=("minilm", "mpnet")[: 1 if run.quick else 2]),
         "broken_by": {"causal mask": {"as_initialised": broken(model(Decoder), ids, orders)}},
     }
-    entries = jaxpe.catalogue("none", "rope", "cope") if run.quick else jaxpe.CATALOGUE
+    entries = jaxpe.catalogue("none", "rope", "cope") if run.quick else jaxpe.encodings.CATALOGUE
     for entry in entries:
         result["broken_by"][entry.name] = broken_by(entry, ids, orders)
     worst = {d: max(row[d] for row in result["blocks"].values()) for d in DTYPES}
@@ -142,7 +142,7 @@ def in_both(made: Callable[[Any], Transformer], ids, orders) -> dict[str, float]
     return found
 
 
-def broken_by(entry: jaxpe.CatalogueEntry, ids, orders) -> dict[str, float]:
+def broken_by(entry: jaxpe.encodings.CatalogueEntry, ids, orders) -> dict[str, float]:
     """How far an encoding breaks it, as initialised and with other parameters.
 
     Some tables start at 0 and so do nothing until they are trained.

@@ -47,7 +47,7 @@ from learning import (  # pyrefly: ignore
 
 import jaxpe
 from jaxpe.data import LabelledTokens
-from jaxpe.nn import Classifier, functional
+from jaxpe.nn import Classifier, functionalize
 from jaxpe.training import adamw, classification, evaluate, init_state, train_step
 
 OFFSETS = (1, 2, 4, 8, 16)
@@ -176,7 +176,7 @@ def order_sensitivity(
     """H2: the change of the mean loss when p_i and p_j are swapped, with paired errors."""
     ids, mask = dev.corpus.ids[:, :WIDTH], dev.corpus.mask[:, :WIDTH]
     lengths = mask.sum(axis=1)
-    apply, _ = functional(model)
+    apply, _ = functionalize(model)
 
     @jax.jit
     def losses(params, ids, mask, labels, positions):
@@ -224,7 +224,7 @@ def scaled_tables(
 ) -> dict[str, list[float]]:
     """Coercivity: dev loss with t·P in place of P."""
     graphdef, _ = nnx.split(model, nnx.Param)
-    loss = classification(functional(model)[0], train=False)
+    loss = classification(functionalize(model)[0], train=False)
     judged = list(dev_batches(dev, batch_size=218, buckets=DEV_BUCKETS))[: 1 if quick else None]
     found: dict[str, list[float]] = {"factors": list(FACTORS), "loss": [], "accuracy": []}
     for factor in FACTORS:
@@ -245,7 +245,7 @@ def twins(*, steps: int) -> dict[str, Any]:
     for i, j in TWINS.values():
         own = own.at[j].set(own[i])
     model.encoder.encoding_params = nnx.Param({"table": own})
-    apply, params = functional(model)
+    apply, params = functionalize(model)
     optimizer = adamw(2e-4)
     state = init_state(params, optimizer, key=jax.random.key(0))
     step = train_step(classification(apply), optimizer)

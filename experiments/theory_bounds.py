@@ -85,7 +85,7 @@ def build(name: str, causal: bool, key: jax.Array) -> nn.Regressor:
 def train(name: str, causal: bool, *, steps: int, folder: Path | None) -> Trained:
     """Train all seeds at once, or read them from the folder."""
     model = build(name, causal, jax.random.key(0))
-    apply, _ = nn.functional(model)
+    apply, _ = nn.functionalize(model)
     graphdef, _ = nnx.split(model, nnx.Param)
     keys = jax.random.split(jax.random.key(1), SEEDS)
     start = jax.vmap(lambda key: nnx.split(build(name, causal, key), nnx.Param)[1])

@@ -247,9 +247,7 @@ CASES: dict[str, Case] = {
     ),
     "kruskal_stress1": Case(geometry.kruskal_stress1, _points_and_targets, total),
     "stress_per_position": Case(geometry.stress_per_position, _points_and_targets, total),
-    "distance_correlation_pearson": Case(
-        geometry.distance_correlation_pearson, _points_and_targets, total
-    ),
+    "mantel_correlation": Case(geometry.mantel_correlation, _points_and_targets, total),
     "min_separation": Case(geometry.min_separation, _points, total),
     "min_separation_of_points": Case(
         lambda P: geometry.min_separation(_present(P)), _points, total
@@ -301,8 +299,8 @@ CASES: dict[str, Case] = {
     "split_half_geometry": Case(_split_half, _ids),
     "weighted_gram": Case(lambda ids: geometry.weighted_gram(_split_half(ids), _counts(ids)), _ids),
     "noise_floor": Case(lambda ids: geometry.noise_floor(_counts(ids)), _ids),
-    "effective_rank": Case(
-        lambda ids: geometry.effective_rank(
+    "significant_rank": Case(
+        lambda ids: geometry.significant_rank(
             ids, vocab_size=VOCAB, key=jax.random.key(0), splits=2, nulls=2
         ),
         _ids,

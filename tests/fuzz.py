@@ -172,12 +172,12 @@ MORE = {
                 c, key=jax.random.key(0), splits=3
             ),
             "noise_floor": jaxpe.noise_floor,
-            "classical_mds": lambda c: jaxpe.classical_mds_from_counts(c, dim=2)[:2],
+            "classical_mds": lambda c: jaxpe.geometry.classical_mds_from_counts(c, dim=2)[:2],
             "sum": lambda c: (c + c).merged().dense(),
         }.items()
     },
     "sparse_counts_from_cells": Target(
-        lambda i, v, c: jaxpe.sparse_counts_from_cells(
+        lambda i, v, c: jaxpe.geometry.sparse_counts_from_cells(
             i, v, c, length=N, vocab_size=7, documents=9
         ),
         lambda rng: tuple(rng.integers(0, 6, 20, dtype=np.int32) for _ in range(3)),

@@ -142,7 +142,7 @@ ADAM = optax.adam(0.1)
 
 def train_loss(params, batch, key):
     out = batch["x"] @ params["w"]
-    return training.Tally(jnp.sum((out - 1) ** 2), jnp.asarray(6.0)), {}
+    return training.MeanMetric(jnp.sum((out - 1) ** 2), jnp.asarray(6.0)), {}
 
 
 STEP, PLAIN_STEP = (f(train_loss, ADAM) for f in (training.train_step, training.step_function))
@@ -542,7 +542,7 @@ def _split_with_means(rng):
 
 
 def _called(rng):
-    apply, params = nn.functional(model("decoder"))
+    apply, params = nn.functionalize(model("decoder"))
     return apply(params, token_ids(rng, 2, N)).hidden
 
 

@@ -46,7 +46,9 @@ def test_table_4(source, data_dir):
         assert int(jnp.sum(counts.per_position == 0)) == theirs.empty
         mu = jaxpe.positional_distributions(counts, empty="uniform")
         D = jaxpe.hellinger_distances(mu)
-        mds = jaxpe.classical_mds_from_gram(jaxpe.hellinger_gram(mu), dim=DIM, present=mu.present)
+        mds = jaxpe.geometry.classical_mds_from_gram(
+            jaxpe.hellinger_gram(mu), dim=DIM, present=mu.present
+        )
         assert mds.coordinates.dtype == jnp.float32
         assert mds.rank == theirs.rank
         assert jaxpe.stress(mds.coordinates, D) < 1e-6
@@ -54,7 +56,9 @@ def test_table_4(source, data_dir):
         value, tolerance = theirs.sinusoidal
         np.testing.assert_allclose(jaxpe.stress(vectors, D), value, atol=tolerance)
         draws = [
-            jaxpe.stress(jaxpe.random_vectors(jax.random.key(k), theirs.length, dim=DIM), D)
+            jaxpe.stress(
+                jaxpe.encodings.random_vectors(jax.random.key(k), theirs.length, dim=DIM), D
+            )
             for k in range(8)
         ]
         value, tolerance = theirs.random

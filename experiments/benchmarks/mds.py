@@ -162,7 +162,7 @@ def accuracy(result: Any, exact: np.ndarray, dim: int) -> dict[str, Any]:
 
 def from_points(X: np.ndarray, dim: int) -> Callable[[], Any]:
     on_device = jnp.asarray(X)
-    return lambda: jaxpe.classical_mds_from_points(on_device, dim=dim, method="krylov")
+    return lambda: jaxpe.geometry.classical_mds_from_points(on_device, dim=dim, method="krylov")
 
 
 @partial(jax.jit, static_argnames="dim")
@@ -176,11 +176,11 @@ def top(D: jax.Array, *, dim: int) -> Any:
     def apply(Y: jax.Array) -> jax.Array:
         return centred(jnp.matmul(squared, centred(Y), precision="highest"))
 
-    return jaxpe.principal_eigenpairs(apply, len(D), dim=dim, dtype=D.dtype)
+    return jaxpe.geometry.principal_eigenpairs(apply, len(D), dim=dim, dtype=D.dtype)
 
 
 def whole(D: jax.Array) -> jax.Array:
-    return jnp.linalg.eigh(jaxpe.gram_matrix(D))[0][::-1]
+    return jnp.linalg.eigh(jaxpe.geometry.gram_matrix(D))[0][::-1]
 
 
 def exact_eigenvalues(X: np.ndarray) -> np.ndarray:

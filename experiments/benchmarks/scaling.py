@@ -77,13 +77,13 @@ class Case(NamedTuple):
 
 def counting(*, documents: int = 4096, n: int = 128, vocab: int = 8192) -> tuple[Callable, tuple]:
     ids = np.random.default_rng(0).zipf(1.3, (documents, n)) % vocab
-    empty = jaxpe.empty_counts(length=n, vocab_size=vocab)
-    return jaxpe.add_documents, (empty, jnp.asarray(ids, jnp.int32))
+    empty = jaxpe.geometry.empty_counts(length=n, vocab_size=vocab)
+    return jaxpe.geometry.add_documents, (empty, jnp.asarray(ids, jnp.int32))
 
 
 def encoding_and_targets(n: int, d: int) -> tuple[Array, jaxpe.PointCloud]:
     P, X = jax.random.normal(jax.random.key(0), (2, n, d))
-    return P, jaxpe.as_points(P + 0.3 * X)
+    return P, jaxpe.geometry.as_points(P + 0.3 * X)
 
 
 def squared_loss(P: Array, D: Any) -> Array:
@@ -105,13 +105,13 @@ def decaying_points(n: int, vocab: int) -> Array:
 
 
 def krylov(*, n: int = 4096, vocab: int = 2048, dim: int = 16) -> tuple[Callable, tuple]:
-    mds = partial(jaxpe.classical_mds_from_points, dim=dim, method="krylov")
+    mds = partial(jaxpe.geometry.classical_mds_from_points, dim=dim, method="krylov")
     return mds, (decaying_points(n, vocab),)
 
 
 def full_mds(*, n: int) -> tuple[Callable, tuple]:
-    gram = jaxpe.gram_matrix(jaxpe.euclidean_distances(decaying_points(n, 256)))
-    return partial(jaxpe.classical_mds_from_gram, dim=16), (gram,)
+    gram = jaxpe.geometry.gram_matrix(jaxpe.euclidean_distances(decaying_points(n, 256)))
+    return partial(jaxpe.geometry.classical_mds_from_gram, dim=16), (gram,)
 
 
 def gram(*, n: int = 1024, vocab: int = 8192) -> tuple[Callable, tuple]:
@@ -278,7 +278,7 @@ def stress_on(P: Array, X: Array, *, mesh: Mesh) -> Array:
     def both(delta: Array, d: Array) -> tuple[Array, Array]:
         return (delta - d) ** 2, d**2
 
-    residual, size = jaxpe.sum_over_pairs(both, P, X, mesh=mesh)
+    residual, size = jaxpe.geometry.sum_over_pairs(both, P, X, mesh=mesh)
     return residual / size
 
 
@@ -346,11 +346,11 @@ def peak_bytes() -> int:
 def against_dense() -> dict[str, Any]:
     """Relative errors of stress and its gradient at n = 2,048 in float32, from float64."""
     cloud = jax.random.normal(jax.random.key(1), (2048, 64))
-    result = {"random": errors_of(cloud, jaxpe.as_points(cloud[:, ::2]))}
+    result = {"random": errors_of(cloud, jaxpe.geometry.as_points(cloud[:, ::2]))}
     if (Path(os.environ.get("JAXPE_DATA_DIR", "-")) / "imdb").is_dir():
         corpus = load_tokens("imdb", tokenizer="bytes", length=2048)
         counts = jaxpe.count_tokens(corpus.ids, vocab_size=256, mask=corpus.mask)
-        targets = jaxpe.hellinger_points(jaxpe.positional_distributions(counts))
+        targets = jaxpe.geometry.hellinger_points(jaxpe.positional_distributions(counts))
         result["IMDB, bytes"] = errors_of(cloud, targets)
     return result
 

@@ -314,12 +314,12 @@ def encodings(
         rich.print(property_table(about, rows, sizes))
 
 
-def _known_encodings(names: tuple[str, ...]) -> tuple[jaxpe.CatalogueEntry, ...]:
+def _known_encodings(names: tuple[str, ...]) -> tuple[jaxpe.encodings.CatalogueEntry, ...]:
     """The entries of these names, or the nearest name to one that is unknown."""
     try:
         return jaxpe.catalogue(*names)
     except ValueError as error:
-        known = [entry.name for entry in jaxpe.CATALOGUE]
+        known = [entry.name for entry in jaxpe.encodings.CATALOGUE]
         near = [nearest(name, known) for name in names if name not in known]
         hints = [name for name in near if name is not None]
         hint = f"; did you mean {', '.join(map(repr, hints))}?" if hints else ""

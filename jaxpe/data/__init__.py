@@ -1,34 +1,93 @@
 """Corpora: built in, from files, through TFDS, and synthetic ones whose geometry is known."""
 
-from jaxpe.data import synthetic as synthetic
-from jaxpe.data._export import export_corpus as export_corpus
-from jaxpe.data._export import open_corpus as open_corpus
-from jaxpe.data._groups import containment_groups as containment_groups
-from jaxpe.data._ids import tokens_from_ids as tokens_from_ids
-from jaxpe.data._labelled import LabelledTokens as LabelledTokens
-from jaxpe.data._labelled import hold_out as hold_out
-from jaxpe.data._labelled import load_labelled as load_labelled
-from jaxpe.data._load import BUILT_IN as BUILT_IN
-from jaxpe.data._load import load_corpus as load_corpus
-from jaxpe.data._load import load_tokens as load_tokens
-from jaxpe.data._shards import Shard as Shard
-from jaxpe.data._shards import find_shards as find_shards
-from jaxpe.data._tokenize import Tokenizer as Tokenizer
-from jaxpe.data._tokenize import open_tokenizer as open_tokenizer
-from jaxpe.data._tokenize import tokenize as tokenize
-from jaxpe.data._tokenize import vocabulary_of as vocabulary_of
-from jaxpe.data._types import Corpus as Corpus
-from jaxpe.data._types import Document as Document
-from jaxpe.data._types import Progress as Progress
-from jaxpe.data._types import TokenBatch as TokenBatch
-from jaxpe.data._types import TokenCorpus as TokenCorpus
-from jaxpe.data.sequences import SEQUENCE_TASKS as SEQUENCE_TASKS
-from jaxpe.data.sequences import SequenceTask as SequenceTask
-from jaxpe.data.sequences import sequence_task as sequence_task
-from jaxpe.data.synthetic import SyntheticCorpus as SyntheticCorpus
-from jaxpe.data.synthetic import three_regimes as three_regimes
-from jaxpe.data.synthetic import zipf_drift as zipf_drift
-from jaxpe.data.synthetic import zipf_stationary as zipf_stationary
-from jaxpe.data.tasks import Examples as Examples
-from jaxpe.data.tasks import count_triggers as count_triggers
-from jaxpe.data.tasks import relative_distance as relative_distance
+from jaxpe.data import (
+    synthetic,
+)
+from jaxpe.data._export import (
+    export_corpus,
+    open_corpus,
+)
+from jaxpe.data._groups import (
+    containment_groups,
+)
+from jaxpe.data._ids import (
+    tokens_from_ids,
+)
+from jaxpe.data._labelled import (
+    LabelledTokens,
+    hold_out,
+    load_labelled,
+)
+from jaxpe.data._load import (
+    BUILT_IN,
+    load_corpus,
+    load_tokens,
+)
+from jaxpe.data._shards import (
+    Shard,
+    find_shards,
+)
+from jaxpe.data._tokenize import (
+    Tokenizer,
+    open_tokenizer,
+    tokenize,
+    vocabulary_of,
+)
+from jaxpe.data._types import (
+    Corpus,
+    Document,
+    Progress,
+    TokenBatch,
+    TokenCorpus,
+)
+from jaxpe.data.sequences import (
+    SEQUENCE_TASKS,
+    SequenceTask,
+    sequence_task,
+)
+from jaxpe.data.synthetic import (
+    SyntheticCorpus,
+    three_regimes,
+    zipf_drift,
+    zipf_stationary,
+)
+from jaxpe.data.tasks import (
+    Examples,
+    count_triggers,
+    relative_distance,
+)
+
+__all__ = [
+    "BUILT_IN",
+    "SEQUENCE_TASKS",
+    "Corpus",
+    "Document",
+    "Examples",
+    "LabelledTokens",
+    "Progress",
+    "SequenceTask",
+    "Shard",
+    "SyntheticCorpus",
+    "TokenBatch",
+    "TokenCorpus",
+    "Tokenizer",
+    "containment_groups",
+    "count_triggers",
+    "export_corpus",
+    "find_shards",
+    "hold_out",
+    "load_corpus",
+    "load_labelled",
+    "load_tokens",
+    "open_corpus",
+    "open_tokenizer",
+    "relative_distance",
+    "sequence_task",
+    "synthetic",
+    "three_regimes",
+    "tokenize",
+    "tokens_from_ids",
+    "vocabulary_of",
+    "zipf_drift",
+    "zipf_stationary",
+]

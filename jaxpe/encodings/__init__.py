@@ -1,78 +1,185 @@
 """Positional encodings: tuples of pure functions that compose, and the plain functions in them."""
 
-from jaxpe.encodings.absolute import fourier as fourier
-from jaxpe.encodings.absolute import from_matrix as from_matrix
-from jaxpe.encodings.absolute import from_vectors as from_vectors
-from jaxpe.encodings.absolute import information_optimal as information_optimal
-from jaxpe.encodings.absolute import inverse_frequencies as inverse_frequencies
-from jaxpe.encodings.absolute import learned as learned
-from jaxpe.encodings.absolute import low_rank as low_rank
-from jaxpe.encodings.absolute import low_rank_from as low_rank_from
-from jaxpe.encodings.absolute import random_fixed as random_fixed
-from jaxpe.encodings.absolute import random_vectors as random_vectors
-from jaxpe.encodings.absolute import sinusoidal as sinusoidal
-from jaxpe.encodings.absolute import sinusoidal_vectors as sinusoidal_vectors
-from jaxpe.encodings.attention import attend as attend
-from jaxpe.encodings.attention import attention_logits as attention_logits
-from jaxpe.encodings.attention import attention_output as attention_output
-from jaxpe.encodings.attention import attention_weights as attention_weights
-from jaxpe.encodings.base import Encoding as Encoding
-from jaxpe.encodings.base import chain as chain
-from jaxpe.encodings.base import identity as identity
-from jaxpe.encodings.base import per_head as per_head
-from jaxpe.encodings.base import position_offsets as position_offsets
-from jaxpe.encodings.base import scale_positions as scale_positions
-from jaxpe.encodings.beyond import Extrapolation as Extrapolation
-from jaxpe.encodings.beyond import encoding_extrapolation as encoding_extrapolation
-from jaxpe.encodings.bias import alibi as alibi
-from jaxpe.encodings.bias import alibi_line as alibi_line
-from jaxpe.encodings.bias import alibi_slopes as alibi_slopes
-from jaxpe.encodings.bias import cope as cope
-from jaxpe.encodings.bias import fire as fire
-from jaxpe.encodings.bias import kerple as kerple
-from jaxpe.encodings.bias import t5 as t5
-from jaxpe.encodings.bias import t5_buckets as t5_buckets
-from jaxpe.encodings.catalogue import CATALOGUE as CATALOGUE
-from jaxpe.encodings.catalogue import CatalogueEntry as CatalogueEntry
-from jaxpe.encodings.catalogue import EncodingSizes as EncodingSizes
-from jaxpe.encodings.catalogue import catalogue as catalogue
-from jaxpe.encodings.expressiveness import Expressiveness as Expressiveness
-from jaxpe.encodings.expressiveness import encoding_expressiveness as encoding_expressiveness
-from jaxpe.encodings.growth import Cost as Cost
-from jaxpe.encodings.growth import Generalisation as Generalisation
-from jaxpe.encodings.growth import Growth as Growth
-from jaxpe.encodings.growth import encoding_cost as encoding_cost
-from jaxpe.encodings.growth import encoding_generalisation as encoding_generalisation
-from jaxpe.encodings.induced import encoding_distances as encoding_distances
-from jaxpe.encodings.orthogonal import chebyshev as chebyshev
-from jaxpe.encodings.orthogonal import chebyshev_polynomials as chebyshev_polynomials
-from jaxpe.encodings.orthogonal import chebyshev_vectors as chebyshev_vectors
-from jaxpe.encodings.orthogonal import cosine as cosine
-from jaxpe.encodings.orthogonal import cosine_vectors as cosine_vectors
-from jaxpe.encodings.orthogonal import legendre as legendre
-from jaxpe.encodings.orthogonal import legendre_polynomials as legendre_polynomials
-from jaxpe.encodings.orthogonal import legendre_vectors as legendre_vectors
-from jaxpe.encodings.orthogonal import wavelet as wavelet
-from jaxpe.encodings.orthogonal import wavelet_vectors as wavelet_vectors
-from jaxpe.encodings.properties import EncodingProperties as EncodingProperties
-from jaxpe.encodings.properties import encoding_properties as encoding_properties
-from jaxpe.encodings.relative import shaw as shaw
-from jaxpe.encodings.relative import transformer_xl as transformer_xl
-from jaxpe.encodings.rope_scaling import DynamicScaling as DynamicScaling
-from jaxpe.encodings.rope_scaling import LinearScaling as LinearScaling
-from jaxpe.encodings.rope_scaling import Llama3Scaling as Llama3Scaling
-from jaxpe.encodings.rope_scaling import LongRopeScaling as LongRopeScaling
-from jaxpe.encodings.rope_scaling import NtkByPartsScaling as NtkByPartsScaling
-from jaxpe.encodings.rope_scaling import NtkScaling as NtkScaling
-from jaxpe.encodings.rope_scaling import ProportionalScaling as ProportionalScaling
-from jaxpe.encodings.rope_scaling import YarnScaling as YarnScaling
-from jaxpe.encodings.rotary import axial_rope as axial_rope
-from jaxpe.encodings.rotary import convert_rotary_layout as convert_rotary_layout
-from jaxpe.encodings.rotary import mrope as mrope
-from jaxpe.encodings.rotary import rope as rope
-from jaxpe.encodings.rotary import rope_frequencies as rope_frequencies
-from jaxpe.encodings.rotary import rope_from_hf as rope_from_hf
-from jaxpe.encodings.rotary import rope_to_hf as rope_to_hf
-from jaxpe.encodings.rotary import rotary_orbit as rotary_orbit
-from jaxpe.encodings.rotary import rotary_permutation as rotary_permutation
-from jaxpe.encodings.rotary import xpos as xpos
+from jaxpe.encodings.absolute import (
+    fourier,
+    from_matrix,
+    from_vectors,
+    information_optimal,
+    inverse_frequencies,
+    learned,
+    low_rank,
+    low_rank_from,
+    random_fixed,
+    random_vectors,
+    sinusoidal,
+    sinusoidal_vectors,
+)
+from jaxpe.encodings.attention import (
+    attend,
+    attention_logits,
+    attention_output,
+    attention_weights,
+)
+from jaxpe.encodings.base import (
+    Encoding,
+    chain,
+    identity,
+    per_head,
+    position_offsets,
+    scale_positions,
+)
+from jaxpe.encodings.beyond import (
+    Extrapolation,
+    encoding_extrapolation,
+)
+from jaxpe.encodings.bias import (
+    alibi,
+    alibi_line,
+    alibi_slopes,
+    cope,
+    fire,
+    kerple,
+    t5,
+    t5_buckets,
+)
+from jaxpe.encodings.catalogue import (
+    CATALOGUE,
+    CatalogueEntry,
+    EncodingSizes,
+    catalogue,
+)
+from jaxpe.encodings.expressiveness import (
+    Expressiveness,
+    encoding_expressiveness,
+)
+from jaxpe.encodings.growth import (
+    Cost,
+    Generalisation,
+    Growth,
+    encoding_cost,
+    encoding_generalisation,
+)
+from jaxpe.encodings.induced import (
+    encoding_distances,
+)
+from jaxpe.encodings.orthogonal import (
+    chebyshev,
+    chebyshev_polynomials,
+    chebyshev_vectors,
+    cosine,
+    cosine_vectors,
+    legendre,
+    legendre_polynomials,
+    legendre_vectors,
+    wavelet,
+    wavelet_vectors,
+)
+from jaxpe.encodings.properties import (
+    EncodingProperties,
+    encoding_properties,
+)
+from jaxpe.encodings.relative import (
+    shaw,
+    transformer_xl,
+)
+from jaxpe.encodings.rope_scaling import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    NtkByPartsScaling,
+    NtkScaling,
+    ProportionalScaling,
+    YarnScaling,
+)
+from jaxpe.encodings.rotary import (
+    axial_rope,
+    convert_rotary_layout,
+    mrope,
+    rope,
+    rope_frequencies,
+    rope_from_hf,
+    rope_to_hf,
+    rotary_orbit,
+    rotary_permutation,
+    xpos,
+)
+
+__all__ = [
+    "CATALOGUE",
+    "CatalogueEntry",
+    "Cost",
+    "DynamicScaling",
+    "Encoding",
+    "EncodingProperties",
+    "EncodingSizes",
+    "Expressiveness",
+    "Extrapolation",
+    "Generalisation",
+    "Growth",
+    "LinearScaling",
+    "Llama3Scaling",
+    "LongRopeScaling",
+    "NtkByPartsScaling",
+    "NtkScaling",
+    "ProportionalScaling",
+    "YarnScaling",
+    "alibi",
+    "alibi_line",
+    "alibi_slopes",
+    "attend",
+    "attention_logits",
+    "attention_output",
+    "attention_weights",
+    "axial_rope",
+    "catalogue",
+    "chain",
+    "chebyshev",
+    "chebyshev_polynomials",
+    "chebyshev_vectors",
+    "convert_rotary_layout",
+    "cope",
+    "cosine",
+    "cosine_vectors",
+    "encoding_cost",
+    "encoding_distances",
+    "encoding_expressiveness",
+    "encoding_extrapolation",
+    "encoding_generalisation",
+    "encoding_properties",
+    "fire",
+    "fourier",
+    "from_matrix",
+    "from_vectors",
+    "identity",
+    "information_optimal",
+    "inverse_frequencies",
+    "kerple",
+    "learned",
+    "legendre",
+    "legendre_polynomials",
+    "legendre_vectors",
+    "low_rank",
+    "low_rank_from",
+    "mrope",
+    "per_head",
+    "position_offsets",
+    "random_fixed",
+    "random_vectors",
+    "rope",
+    "rope_frequencies",
+    "rope_from_hf",
+    "rope_to_hf",
+    "rotary_orbit",
+    "rotary_permutation",
+    "scale_positions",
+    "shaw",
+    "sinusoidal",
+    "sinusoidal_vectors",
+    "t5",
+    "t5_buckets",
+    "transformer_xl",
+    "wavelet",
+    "wavelet_vectors",
+    "xpos",
+]

@@ -4,87 +4,214 @@ Arrays are real, of any width: 16 bits and integers are computed with in float32
 inf give NaN or inf, and so do numbers whose squares are no float (beyond 1e18 in float32).
 """
 
-from jaxpe.geometry.binning import bin_counts as bin_counts
-from jaxpe.geometry.binning import bin_positions as bin_positions
-from jaxpe.geometry.binning import position_bins as position_bins
-from jaxpe.geometry.counts import PositionCounts as PositionCounts
-from jaxpe.geometry.counts import add_documents as add_documents
-from jaxpe.geometry.counts import content_labels as content_labels
-from jaxpe.geometry.counts import count_tokens as count_tokens
-from jaxpe.geometry.counts import empty_counts as empty_counts
-from jaxpe.geometry.counts import fold_of_documents as fold_of_documents
-from jaxpe.geometry.counts import pad_documents as pad_documents
-from jaxpe.geometry.counts import permute_within_documents as permute_within_documents
-from jaxpe.geometry.decodability import PositionDecodability as PositionDecodability
-from jaxpe.geometry.decodability import position_decodability as position_decodability
-from jaxpe.geometry.distances import Distances as Distances
-from jaxpe.geometry.distances import as_distances as as_distances
-from jaxpe.geometry.distances import distances_from_gram as distances_from_gram
-from jaxpe.geometry.distances import euclidean_distances as euclidean_distances
-from jaxpe.geometry.distances import fisher_rao_distances as fisher_rao_distances
-from jaxpe.geometry.distances import gram_matrix as gram_matrix
-from jaxpe.geometry.distances import hellinger_distances as hellinger_distances
-from jaxpe.geometry.distances import hellinger_gram as hellinger_gram
-from jaxpe.geometry.distributions import EmptyPolicy as EmptyPolicy
-from jaxpe.geometry.distributions import PositionalDistributions as PositionalDistributions
-from jaxpe.geometry.distributions import positional_distributions as positional_distributions
-from jaxpe.geometry.krylov import Eigenpairs as Eigenpairs
-from jaxpe.geometry.krylov import principal_eigenpairs as principal_eigenpairs
-from jaxpe.geometry.mds import ClassicalMDS as ClassicalMDS
-from jaxpe.geometry.mds import InformationOptimalEncoding as InformationOptimalEncoding
-from jaxpe.geometry.mds import LowRankFactors as LowRankFactors
-from jaxpe.geometry.mds import classical_mds as classical_mds
-from jaxpe.geometry.mds import classical_mds_from_gram as classical_mds_from_gram
-from jaxpe.geometry.mds import information_optimal_encoding as information_optimal_encoding
-from jaxpe.geometry.mds import low_rank_factors as low_rank_factors
-from jaxpe.geometry.mds_counts import classical_mds_from_counts as classical_mds_from_counts
-from jaxpe.geometry.mds_points import PrincipalCoordinates as PrincipalCoordinates
-from jaxpe.geometry.mds_points import classical_mds_from_points as classical_mds_from_points
-from jaxpe.geometry.monotonicity import SampledRate as SampledRate
-from jaxpe.geometry.monotonicity import is_monotone as is_monotone
-from jaxpe.geometry.monotonicity import monotonicity_violation_rate as monotonicity_violation_rate
-from jaxpe.geometry.monotonicity import sampled_violation_rate as sampled_violation_rate
-from jaxpe.geometry.noise import Bootstrap as Bootstrap
-from jaxpe.geometry.noise import EffectiveRank as EffectiveRank
-from jaxpe.geometry.noise import Jackknife as Jackknife
-from jaxpe.geometry.noise import NoiseFloor as NoiseFloor
-from jaxpe.geometry.noise import SplitHalfGeometry as SplitHalfGeometry
-from jaxpe.geometry.noise import basic_interval as basic_interval
-from jaxpe.geometry.noise import bootstrap as bootstrap
-from jaxpe.geometry.noise import effective_rank as effective_rank
-from jaxpe.geometry.noise import jackknife as jackknife
-from jaxpe.geometry.noise import noise_floor as noise_floor
-from jaxpe.geometry.noise import normal_interval as normal_interval
-from jaxpe.geometry.noise import rank_above_null as rank_above_null
-from jaxpe.geometry.noise import resample_documents as resample_documents
-from jaxpe.geometry.noise import split_half_geometry as split_half_geometry
-from jaxpe.geometry.noise import weighted_gram as weighted_gram
-from jaxpe.geometry.pairs import distance_rows as distance_rows
-from jaxpe.geometry.pairs import sum_over_pairs as sum_over_pairs
-from jaxpe.geometry.points import PointCloud as PointCloud
-from jaxpe.geometry.points import as_points as as_points
-from jaxpe.geometry.points import hellinger_points as hellinger_points
-from jaxpe.geometry.procrustes import Procrustes as Procrustes
-from jaxpe.geometry.procrustes import procrustes as procrustes
-from jaxpe.geometry.rank import entropy_rank as entropy_rank
-from jaxpe.geometry.smacof import Smacof as Smacof
-from jaxpe.geometry.smacof import smacof as smacof
-from jaxpe.geometry.sparse import SparseCounts as SparseCounts
-from jaxpe.geometry.sparse import sparse_counts as sparse_counts
-from jaxpe.geometry.sparse import sparse_counts_from_cells as sparse_counts_from_cells
-from jaxpe.geometry.stochastic import SampledStress as SampledStress
-from jaxpe.geometry.stochastic import StochasticMDS as StochasticMDS
-from jaxpe.geometry.stochastic import sampled_stress as sampled_stress
-from jaxpe.geometry.stochastic import stochastic_mds as stochastic_mds
-from jaxpe.geometry.stress import ScaledStress as ScaledStress
-from jaxpe.geometry.stress import distance_correlation_pearson as distance_correlation_pearson
-from jaxpe.geometry.stress import kruskal_stress1 as kruskal_stress1
-from jaxpe.geometry.stress import min_separation as min_separation
-from jaxpe.geometry.stress import pair_weights as pair_weights
-from jaxpe.geometry.stress import scaled_stress as scaled_stress
-from jaxpe.geometry.stress import stress as stress
-from jaxpe.geometry.stress import stress_per_position as stress_per_position
-from jaxpe.geometry.toeplitz import circulant_projection as circulant_projection
-from jaxpe.geometry.toeplitz import circulant_residual as circulant_residual
-from jaxpe.geometry.toeplitz import toeplitz_projection as toeplitz_projection
-from jaxpe.geometry.toeplitz import toeplitz_residual as toeplitz_residual
+from jaxpe.geometry.binning import (
+    bin_counts,
+    bin_positions,
+    position_bins,
+)
+from jaxpe.geometry.counts import (
+    PositionCounts,
+    add_documents,
+    content_labels,
+    count_tokens,
+    empty_counts,
+    fold_of_documents,
+    pad_documents,
+    permute_within_documents,
+)
+from jaxpe.geometry.decodability import (
+    PositionDecodability,
+    position_decodability,
+)
+from jaxpe.geometry.distances import (
+    Distances,
+    as_distances,
+    distances_from_gram,
+    euclidean_distances,
+    fisher_rao_distances,
+    gram_matrix,
+    hellinger_distances,
+    hellinger_gram,
+)
+from jaxpe.geometry.distributions import (
+    EmptyPolicy,
+    PositionalDistributions,
+    positional_distributions,
+)
+from jaxpe.geometry.krylov import (
+    Eigenpairs,
+    principal_eigenpairs,
+)
+from jaxpe.geometry.mds import (
+    ClassicalMDS,
+    InformationOptimalEncoding,
+    LowRankFactors,
+    classical_mds,
+    classical_mds_from_gram,
+    information_optimal_encoding,
+    low_rank_factors,
+)
+from jaxpe.geometry.mds_counts import (
+    classical_mds_from_counts,
+)
+from jaxpe.geometry.mds_points import (
+    PrincipalCoordinates,
+    classical_mds_from_points,
+)
+from jaxpe.geometry.monotonicity import (
+    SampledRate,
+    is_monotone,
+    monotonicity_violation_rate,
+    sampled_violation_rate,
+)
+from jaxpe.geometry.noise import (
+    Bootstrap,
+    Jackknife,
+    NoiseFloor,
+    SignificantRank,
+    SplitHalfGeometry,
+    basic_interval,
+    bootstrap,
+    jackknife,
+    noise_floor,
+    normal_interval,
+    rank_above_null,
+    resample_documents,
+    significant_rank,
+    split_half_geometry,
+    weighted_gram,
+)
+from jaxpe.geometry.pairs import (
+    distance_rows,
+    sum_over_pairs,
+)
+from jaxpe.geometry.points import (
+    PointCloud,
+    as_points,
+    hellinger_points,
+)
+from jaxpe.geometry.procrustes import (
+    Procrustes,
+    procrustes,
+)
+from jaxpe.geometry.rank import (
+    entropy_rank,
+)
+from jaxpe.geometry.smacof import (
+    Smacof,
+    smacof,
+)
+from jaxpe.geometry.sparse import (
+    SparseCounts,
+    sparse_counts,
+    sparse_counts_from_cells,
+)
+from jaxpe.geometry.stochastic import (
+    SampledStress,
+    StochasticMDS,
+    sampled_stress,
+    stochastic_mds,
+)
+from jaxpe.geometry.stress import (
+    ScaledStress,
+    kruskal_stress1,
+    mantel_correlation,
+    min_separation,
+    pair_weights,
+    scaled_stress,
+    stress,
+    stress_per_position,
+)
+from jaxpe.geometry.toeplitz import (
+    circulant_projection,
+    circulant_residual,
+    toeplitz_projection,
+    toeplitz_residual,
+)
+
+__all__ = [
+    "Bootstrap",
+    "ClassicalMDS",
+    "Distances",
+    "Eigenpairs",
+    "EmptyPolicy",
+    "InformationOptimalEncoding",
+    "Jackknife",
+    "LowRankFactors",
+    "NoiseFloor",
+    "PointCloud",
+    "PositionCounts",
+    "PositionDecodability",
+    "PositionalDistributions",
+    "PrincipalCoordinates",
+    "Procrustes",
+    "SampledRate",
+    "SampledStress",
+    "ScaledStress",
+    "SignificantRank",
+    "Smacof",
+    "SparseCounts",
+    "SplitHalfGeometry",
+    "StochasticMDS",
+    "add_documents",
+    "as_distances",
+    "as_points",
+    "basic_interval",
+    "bin_counts",
+    "bin_positions",
+    "bootstrap",
+    "circulant_projection",
+    "circulant_residual",
+    "classical_mds",
+    "classical_mds_from_counts",
+    "classical_mds_from_gram",
+    "classical_mds_from_points",
+    "content_labels",
+    "count_tokens",
+    "distance_rows",
+    "distances_from_gram",
+    "empty_counts",
+    "entropy_rank",
+    "euclidean_distances",
+    "fisher_rao_distances",
+    "fold_of_documents",
+    "gram_matrix",
+    "hellinger_distances",
+    "hellinger_gram",
+    "hellinger_points",
+    "information_optimal_encoding",
+    "is_monotone",
+    "jackknife",
+    "kruskal_stress1",
+    "low_rank_factors",
+    "mantel_correlation",
+    "min_separation",
+    "monotonicity_violation_rate",
+    "noise_floor",
+    "normal_interval",
+    "pad_documents",
+    "pair_weights",
+    "permute_within_documents",
+    "position_bins",
+    "position_decodability",
+    "positional_distributions",
+    "principal_eigenpairs",
+    "procrustes",
+    "rank_above_null",
+    "resample_documents",
+    "sampled_stress",
+    "sampled_violation_rate",
+    "scaled_stress",
+    "significant_rank",
+    "smacof",
+    "sparse_counts",
+    "sparse_counts_from_cells",
+    "split_half_geometry",
+    "stochastic_mds",
+    "stress",
+    "stress_per_position",
+    "sum_over_pairs",
+    "toeplitz_projection",
+    "toeplitz_residual",
+    "weighted_gram",
+]

@@ -84,7 +84,7 @@ class NoiseFloor(NamedTuple):
     split_half_error: Float[Array, " n"]
 
 
-class EffectiveRank(NamedTuple):
+class SignificantRank(NamedTuple):
     """Dimensions of the split-half geometry that stand above a null without positional order.
 
     Attributes:
@@ -207,7 +207,7 @@ def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
     )
 
 
-def effective_rank(
+def significant_rank(
     ids: Integer[ArrayLike, "documents n"],
     *,
     vocab_size: int,
@@ -219,7 +219,7 @@ def effective_rank(
     splits: int = 16,
     nulls: int = 20,
     level: float = 0.95,
-) -> EffectiveRank:
+) -> SignificantRank:
     """How many dimensions of position a second sample would repeat.
 
     The null permutes the tokens within each document. Counted are the eigenvalues of
@@ -239,7 +239,7 @@ def effective_rank(
 
     >>> rng = np.random.default_rng(0)
     >>> ids = rng.integers(0, 50, (4000, 6)); ids[:, 0] = rng.integers(0, 25, 4000)
-    >>> effective_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
+    >>> significant_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
     1
     """
     if nulls < 2:
@@ -264,7 +264,7 @@ def weighted_gram(
 ) -> Float[Array, "n n"]:
     """W^½ B W^½ with B centred at the weighted mean and W = diag(N_i / mean N).
 
-    The Gram matrix that `effective_rank` judges. With equally many documents at every position it
+    The Gram matrix that `significant_rank` judges. With equally many documents at every position it
     is the plain one.
 
     >>> rng = np.random.default_rng(0)
@@ -286,7 +286,7 @@ def rank_above_null(
     null_grams: Float[ArrayLike, "nulls n n"],
     *,
     level: float = 0.95,
-) -> EffectiveRank:
+) -> SignificantRank:
     """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 
     An eigenvalue counts that is above the threshold by more than the rounding of the matrices:
@@ -317,7 +317,7 @@ def rank_above_null(
     rounding = 16.0 * float(jnp.finfo(gram.dtype).eps) * largest
     rank = jnp.sum(eigenvalues > threshold + rounding)
     rank = jnp.where(jnp.isnan(eigenvalues[0]) | jnp.isnan(threshold), -1, rank)
-    return EffectiveRank(rank, eigenvalues, null_eigenvalues, threshold)
+    return SignificantRank(rank, eigenvalues, null_eigenvalues, threshold)
 
 
 def bootstrap(
@@ -547,7 +547,7 @@ def _variances(sizes: Array, pooled: Array) -> tuple[Array, Array]:
 def _weighted_gram_of(
     halving: Array, ids: ArrayLike, mask: Any, groups: Any, *, splits: int, **options: Any
 ) -> Array:
-    """The Gram matrix that `effective_rank` judges, of documents."""
+    """The Gram matrix that `significant_rank` judges, of documents."""
     counts = count_tokens(ids, mask=mask, groups=groups, **options)
     return weighted_gram(split_half_geometry(counts, key=halving, splits=splits), counts)
 

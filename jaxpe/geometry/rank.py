@@ -17,7 +17,7 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
     change under rotations, translations and scale, and lies between 1 and the rank. r equal
     singular values give r. 0 where all points coincide. Of `Distances`, the singular values of
     their classical MDS coordinates, √ of the positive eigenvalues of the Gram matrix. (It says
-    nothing of sampling noise; `effective_rank` does.)
+    nothing of sampling noise; `significant_rank` does.)
 
     Singular values below max(n, d) · eps · s_1 count as 0, with derivative 0; the derivative grows
     without bound as a singular value approaches 0. It is right where singular values repeat.

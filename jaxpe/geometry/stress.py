@@ -177,7 +177,7 @@ def min_separation(
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf), initial=jnp.inf)
 
 
-def distance_correlation_pearson(
+def mantel_correlation(
     P: Encoded | PointCloud, D: Targets, *, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
     """Pearson correlation between δ_ij and d_ij over pairs, in [−1, 1] (Figure 7).
@@ -185,7 +185,7 @@ def distance_correlation_pearson(
     0 when either side is constant, where the correlation is undefined.
 
     >>> P = np.array([[0.0], [1.0], [3.0]])
-    >>> distance_correlation_pearson(P, 2 * abs(P - P.T)).round(6).item()
+    >>> mantel_correlation(P, 2 * abs(P - P.T)).round(6).item()
     1.0
     """
     total = _sums(P, D, None, mesh)

@@ -1,51 +1,131 @@
 """Transformers that take an encoding as an argument (Flax NNX, used functionally)."""
 
-from jaxpe.nn.attention import Attended as Attended
-from jaxpe.nn.attention import Bound as Bound
-from jaxpe.nn.attention import Context as Context
-from jaxpe.nn.attention import Gates as Gates
-from jaxpe.nn.attention import LatentAttention as LatentAttention
-from jaxpe.nn.attention import MultiHeadAttention as MultiHeadAttention
-from jaxpe.nn.bert import Bert as Bert
-from jaxpe.nn.bert import BertEncoder as BertEncoder
-from jaxpe.nn.bert import BertOutput as BertOutput
-from jaxpe.nn.bert import MPNet as MPNet
-from jaxpe.nn.bert import MPNetEncoder as MPNetEncoder
-from jaxpe.nn.bert import load_classifier as load_classifier
-from jaxpe.nn.bert import load_masked_lm as load_masked_lm
-from jaxpe.nn.bert import save_huggingface as save_huggingface
-from jaxpe.nn.blocks import Block as Block
-from jaxpe.nn.blocks import FeedForward as FeedForward
-from jaxpe.nn.config import LatentSizes as LatentSizes
-from jaxpe.nn.config import TransformerConfig as TransformerConfig
-from jaxpe.nn.constructions import content_logits as content_logits
-from jaxpe.nn.constructions import nope_decoder as nope_decoder
-from jaxpe.nn.functional import functional as functional
-from jaxpe.nn.functional import parameter_count as parameter_count
-from jaxpe.nn.generate import generate as generate
-from jaxpe.nn.heads import CausalLM as CausalLM
-from jaxpe.nn.heads import Classifier as Classifier
-from jaxpe.nn.heads import HeadOutput as HeadOutput
-from jaxpe.nn.heads import MaskedLM as MaskedLM
-from jaxpe.nn.heads import Regressor as Regressor
-from jaxpe.nn.heads import pooled as pooled
-from jaxpe.nn.lipschitz import LipschitzBounds as LipschitzBounds
-from jaxpe.nn.lipschitz import layer_maps as layer_maps
-from jaxpe.nn.lipschitz import lipschitz_bounds as lipschitz_bounds
-from jaxpe.nn.llama import load_llama as load_llama
-from jaxpe.nn.masks import attention_mask as attention_mask
-from jaxpe.nn.masks import packed_positions as packed_positions
-from jaxpe.nn.masks import padded_positions as padded_positions
-from jaxpe.nn.positions import PositionFunctions as PositionFunctions
-from jaxpe.nn.positions import functions_of_positions as functions_of_positions
-from jaxpe.nn.splitting import HeadParts as HeadParts
-from jaxpe.nn.splitting import HiddenSums as HiddenSums
-from jaxpe.nn.splitting import head_encoding as head_encoding
-from jaxpe.nn.splitting import position_means as position_means
-from jaxpe.nn.splitting import split_heads as split_heads
-from jaxpe.nn.splitting import sum_hidden as sum_hidden
-from jaxpe.nn.transformer import Cache as Cache
-from jaxpe.nn.transformer import Decoder as Decoder
-from jaxpe.nn.transformer import Encoder as Encoder
-from jaxpe.nn.transformer import Transformer as Transformer
-from jaxpe.nn.transformer import TransformerOutput as TransformerOutput
+from jaxpe.nn.attention import (
+    Attended,
+    BoundEncoding,
+    Context,
+    Gates,
+    LatentAttention,
+    MultiHeadAttention,
+)
+from jaxpe.nn.bert import (
+    Bert,
+    BertEncoder,
+    BertOutput,
+    MPNet,
+    MPNetEncoder,
+    load_classifier,
+    load_masked_lm,
+    save_huggingface,
+)
+from jaxpe.nn.blocks import (
+    Block,
+    FeedForward,
+)
+from jaxpe.nn.config import (
+    LatentSizes,
+    TransformerConfig,
+)
+from jaxpe.nn.constructions import (
+    content_logits,
+    nope_decoder,
+)
+from jaxpe.nn.functionalize import (
+    functionalize,
+    parameter_count,
+)
+from jaxpe.nn.generate import (
+    generate,
+)
+from jaxpe.nn.heads import (
+    CausalLM,
+    Classifier,
+    HeadOutput,
+    MaskedLM,
+    Regressor,
+    pooled,
+)
+from jaxpe.nn.lipschitz import (
+    LipschitzBounds,
+    layer_maps,
+    lipschitz_bounds,
+)
+from jaxpe.nn.llama import (
+    load_llama,
+)
+from jaxpe.nn.masks import (
+    attention_mask,
+    packed_positions,
+    padded_positions,
+)
+from jaxpe.nn.positions import (
+    PositionFunctions,
+    functions_of_positions,
+)
+from jaxpe.nn.splitting import (
+    HeadParts,
+    HiddenSums,
+    head_encoding,
+    position_means,
+    split_heads,
+    sum_hidden,
+)
+from jaxpe.nn.transformer import (
+    Cache,
+    Decoder,
+    Encoder,
+    Transformer,
+    TransformerOutput,
+)
+
+__all__ = [
+    "Attended",
+    "Bert",
+    "BertEncoder",
+    "BertOutput",
+    "Block",
+    "BoundEncoding",
+    "Cache",
+    "CausalLM",
+    "Classifier",
+    "Context",
+    "Decoder",
+    "Encoder",
+    "FeedForward",
+    "Gates",
+    "HeadOutput",
+    "HeadParts",
+    "HiddenSums",
+    "LatentAttention",
+    "LatentSizes",
+    "LipschitzBounds",
+    "MPNet",
+    "MPNetEncoder",
+    "MaskedLM",
+    "MultiHeadAttention",
+    "PositionFunctions",
+    "Regressor",
+    "Transformer",
+    "TransformerConfig",
+    "TransformerOutput",
+    "attention_mask",
+    "content_logits",
+    "functionalize",
+    "functions_of_positions",
+    "generate",
+    "head_encoding",
+    "layer_maps",
+    "lipschitz_bounds",
+    "load_classifier",
+    "load_llama",
+    "load_masked_lm",
+    "nope_decoder",
+    "packed_positions",
+    "padded_positions",
+    "parameter_count",
+    "pooled",
+    "position_means",
+    "save_huggingface",
+    "split_heads",
+    "sum_hidden",
+]

@@ -31,7 +31,7 @@ from jaxpe.nn.layers import dense, dropout, norm
 LayerCache = dict[str, Array]
 
 
-class Bound(NamedTuple):
+class BoundEncoding(NamedTuple):
     """An encoding with its parameters.
 
     Attributes:
@@ -59,7 +59,7 @@ class Context(NamedTuple):
     q_positions: ArrayLike
     k_positions: ArrayLike
     mask: Bool[Array, "... n_q n_k"] | None = None
-    shared: Bound = Bound()
+    shared: BoundEncoding = BoundEncoding()
     slot: Int32[Array, ""] | int = 0
     trace: bool = False
     embeddings: Float[Array, "... n_q dim"] | None = None
@@ -132,7 +132,9 @@ class _Attention(nnx.Module):
         """Attend from x to the source (x when None), or to the cache with it appended."""
         x = jnp.asarray(x)
         source = x if source is None else jnp.asarray(source)
-        bound = _both(context.shared, Bound(self.encoding, self.encoding_params.get_value()))
+        bound = _both(
+            context.shared, BoundEncoding(self.encoding, self.encoding_params.get_value())
+        )
         q_positions = k_positions = context.q_positions
         if cache is None:  # nothing was encoded before
             q_positions, k_positions = from_middle(
@@ -149,7 +151,7 @@ class _Attention(nnx.Module):
         """A cache of nothing yet, `[*shape, ...]`; shape is that of the ids it will hold."""
         raise NotImplementedError
 
-    def _kept(self, x: Array, bound: Bound, positions: ArrayLike) -> LayerCache:
+    def _kept(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
         """What a cache holds of these tokens."""
         raise NotImplementedError
 
@@ -157,7 +159,7 @@ class _Attention(nnx.Module):
         """Keys and values, `[..., n, heads, width]`, from what a cache holds."""
         raise NotImplementedError
 
-    def _queries(self, x: Array, bound: Bound, positions: ArrayLike) -> Array:
+    def _queries(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> Array:
         """Encoded queries, `[..., n, heads, width]`."""
         raise NotImplementedError
 
@@ -201,7 +203,7 @@ class MultiHeadAttention(_Attention):
         heads = (*shape, self.config.key_heads, self.config.head_width)
         return {name: jnp.zeros(heads, self.config.dtype) for name in ("k", "v")}
 
-    def _kept(self, x: Array, bound: Bound, positions: ArrayLike) -> LayerCache:
+    def _kept(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
         width = self.config.head_width
         k = bound.encoding.key(bound.params, _split(self.key(x), width), positions)
         return {"k": k, "v": _split(self.value(x), width)}
@@ -209,7 +211,7 @@ class MultiHeadAttention(_Attention):
     def _expanded(self, kept: LayerCache) -> tuple[Array, Array]:
         return kept["k"], kept["v"]
 
-    def _queries(self, x: Array, bound: Bound, positions: ArrayLike) -> Array:
+    def _queries(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> Array:
         q = _split(self.query(x), self.config.head_width)
         return bound.encoding.query(bound.params, q, positions)
 
@@ -269,7 +271,7 @@ class LatentAttention(_Attention):
             name: jnp.zeros((*shape, 1, width), self.config.dtype) for name, width in widths.items()
         }
 
-    def _kept(self, x: Array, bound: Bound, positions: ArrayLike) -> LayerCache:
+    def _kept(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
         rotary = _split(self.rotary_key(x), self.latent.rotary_dim)
         latent = self.key_value_norm(self.key_value_down(x))
         return {
@@ -284,7 +286,7 @@ class LatentAttention(_Attention):
         k = jnp.concatenate([content, shared], axis=-1)
         return k, _split(self.value(latent), self.value_dim)
 
-    def _queries(self, x: Array, bound: Bound, positions: ArrayLike) -> Array:
+    def _queries(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> Array:
         width = self.config.head_width
         if self.latent.query_rank is not None:
             x = self.query_norm(self.query_down(x))
@@ -326,16 +328,20 @@ def encoding_parameters(
     return nnx.Param(jax.tree.map(cast, encoding.init(rngs.params())))
 
 
-def _both(shared: Bound, own: Bound) -> Bound:
+def _both(shared: BoundEncoding, own: BoundEncoding) -> BoundEncoding:
     """The encodings that act here, as one."""
     parts = [part for part in (shared, own) if part.encoding != identity()]
     if len(parts) == 1:
         return parts[0]
-    return Bound(chain(*(p.encoding for p in parts)), tuple(p.params for p in parts))
+    return BoundEncoding(chain(*(p.encoding for p in parts)), tuple(p.params for p in parts))
 
 
 def _mix(
-    config: TransformerConfig, bound: Bound, heads: _Heads, context: Context, key: Array | None
+    config: TransformerConfig,
+    bound: BoundEncoding,
+    heads: _Heads,
+    context: Context,
+    key: Array | None,
 ) -> Attended:
     """Values mixed by attention, `[..., n_q, heads, head_dim]`, from encoded queries and keys."""
     # What is encoded already must not be encoded again.
@@ -347,11 +353,15 @@ def _mix(
     unfit |= heads.q.dtype == jnp.float16 and config.attention == "xla"
     plain = context.trace or drops or unfit or rest.defines("value")
     mix = _transparent if plain or config.attention == "transparent" else _fused
-    return mix(config, Bound(rest, bound.params), heads, context, key)
+    return mix(config, BoundEncoding(rest, bound.params), heads, context, key)
 
 
 def _transparent(
-    config: TransformerConfig, bound: Bound, heads: _Heads, context: Context, key: Array | None
+    config: TransformerConfig,
+    bound: BoundEncoding,
+    heads: _Heads,
+    context: Context,
+    key: Array | None,
 ) -> Attended:
     where = {"q_positions": context.q_positions, "k_positions": context.k_positions}
     logits = attention_logits(bound.encoding, bound.params, heads.q, heads.k, **where)
@@ -362,7 +372,11 @@ def _transparent(
 
 
 def _fused(
-    config: TransformerConfig, bound: Bound, heads: _Heads, context: Context, key: Array | None
+    config: TransformerConfig,
+    bound: BoundEncoding,
+    heads: _Heads,
+    context: Context,
+    key: Array | None,
 ) -> Attended:
     lead, width = heads.q.shape[:-3], heads.v.shape[-1]
     bias = bound.encoding.bias(

@@ -16,7 +16,7 @@ from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe._core.jaxprs import used_arguments
 from jaxpe.encodings.base import compute_dtype, repeat_heads
-from jaxpe.nn.attention import Bound, Context, MultiHeadAttention, _both
+from jaxpe.nn.attention import BoundEncoding, Context, MultiHeadAttention, _both
 from jaxpe.nn.blocks import Block, FeedForward
 from jaxpe.nn.masks import attention_mask
 from jaxpe.nn.transformer import Transformer
@@ -151,7 +151,7 @@ def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Ar
     """
     _check_plain(transformer)
     positions = jnp.arange(n, dtype=jnp.int32)
-    shared = Bound(transformer.encoding, transformer.encoding_params.get_value())
+    shared = BoundEncoding(transformer.encoding, transformer.encoding_params.get_value())
     mask = attention_mask(n, causal=transformer.causal)
     mask = None if mask is None else mask.reshape(mask.shape[-2:])
     context = Context(positions, positions, mask, shared)
@@ -261,8 +261,8 @@ def _check_model(transformer: Transformer) -> None:
 def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) -> tuple:
     """The norms of what an encoding adds to keys and values, (0, 0) where it adds nothing."""
     attention = _blocks(transformer)[0].attention
-    shared = Bound(transformer.encoding, transformer.encoding_params.get_value())
-    bound = _both(shared, Bound(attention.encoding, attention.encoding_params.get_value()))
+    shared = BoundEncoding(transformer.encoding, transformer.encoding_params.get_value())
+    bound = _both(shared, BoundEncoding(attention.encoding, attention.encoding_params.get_value()))
     for hook, plural in (("query", "queries"), ("key", "keys")):
         if bound.encoding.defines(hook):
             raise ValueError(
@@ -283,7 +283,7 @@ def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) 
     return (0.0, 0.0) if relative is None else relative
 
 
-def _looks_at_content(bound: Bound, transformer: Transformer, n: int) -> tuple[bool, bool]:
+def _looks_at_content(bound: BoundEncoding, transformer: Transformer, n: int) -> tuple[bool, bool]:
     """Whether a bias is computed from queries, and whether otherwise than linearly from them.
 
     By what is left of its computation, and of its derivative's, without dead code: a function is

@@ -10,7 +10,7 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe.encodings import Encoding, chain, learned
-from jaxpe.nn.attention import Bound, MultiHeadAttention
+from jaxpe.nn.attention import BoundEncoding, MultiHeadAttention
 from jaxpe.nn.heads import CausalLM, HeadOutput
 
 _SHIFT = "shift"
@@ -89,7 +89,7 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
             "the first layer has no keys and values of its own for each head: pass a model with "
             "plain multi-head attention"
         )
-    own = Bound(below.encoding, below.encoding_params.get_value())
+    own = BoundEncoding(below.encoding, below.encoding_params.get_value())
     no_other_order = not below.causal and not any(
         encoding.defines(hook)
         for encoding in (below.encoding, attention.encoding)
@@ -151,7 +151,7 @@ def _as_read(below: Any) -> Array:
     return nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[0], params))(entered)
 
 
-def _own_vectors(own: Bound, length: int, dim: int) -> Array:
+def _own_vectors(own: BoundEncoding, length: int, dim: int) -> Array:
     """What the model adds to its first positions; nothing where it only turns or biases."""
     if not own.encoding.defines("embed"):
         return jnp.zeros((length, dim))

@@ -109,7 +109,7 @@ def split_heads(
     `head_encoding(model)` makes logits of them: with q = q_content + q_position and k likewise,
     `attention_logits(encoding, params, q, k, ...)` of each layer is the model's own.
 
-    Compiled by `apply, params = jaxpe.nn.functional(model, method=jaxpe.nn.split_heads)` and
+    Compiled by `apply, params = jaxpe.nn.functionalize(model, method=jaxpe.nn.split_heads)` and
     `jax.jit(apply)(params, ids, mask=mask, means=means)`.
 
     Args:
@@ -274,7 +274,7 @@ def position_means(
     Args:
         model: a transformer, or a classifier or language model on one; or a function `(ids,
             **options) -> HiddenSums`, such as `functools.partial(jax.jit(apply), params)` of
-            `apply, params = jaxpe.nn.functional(model, method=jaxpe.nn.sum_hidden)`.
+            `apply, params = jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
         batches: each with "ids" `[..., n]`, and "mask", "positions", "segments" or "token_types"
             where there are some; other entries are ignored. A new shape compiles anew.
 

@@ -14,7 +14,7 @@ from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe.encodings import Encoding, identity
 from jaxpe.encodings.base import as_positions
-from jaxpe.nn.attention import Bound, Context, Gates, LayerCache, encoding_parameters
+from jaxpe.nn.attention import BoundEncoding, Context, Gates, LayerCache, encoding_parameters
 from jaxpe.nn.blocks import Block
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import dropout, embedding, norm
@@ -195,7 +195,7 @@ class Transformer(nnx.Module):
         self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool
     ) -> tuple[Cache | None, Context]:
         """The context of all layers, and the cache with these tokens' places in it."""
-        shared = Bound(self.encoding, self.encoding_params.get_value())
+        shared = BoundEncoding(self.encoding, self.encoding_params.get_value())
         if cache is None:
             allowed = attention_mask(
                 ids.shape[-1], valid=mask, segments=segments, causal=self.causal
@@ -254,7 +254,7 @@ def _through_blocks(
     trace: bool,
 ) -> tuple[Array, tuple[Any, ...]]:
     """What leaves the last block, and what is kept of each; the context has arrays alone."""
-    context = context._replace(shared=Bound(encoding, context.shared), trace=trace)
+    context = context._replace(shared=BoundEncoding(encoding, context.shared), trace=trace)
     step = partial(_block, graphdef, context)
     if config.remat:
         step = jax.checkpoint(step)

@@ -61,7 +61,7 @@ def empirical_ntk(
     the same f; gradients go through all implementations, and `vmap` over params is an ensemble.
 
     Args:
-        f: `(params, x) -> [batch, ...]`, one floating array; `jaxpe.nn.functional(model)` gives
+        f: `(params, x) -> [batch, ...]`, one floating array; `jaxpe.nn.functionalize(model)` gives
             one whose result has to be picked, as in `lambda p, x: apply(p, x).logits`.
         x1: inputs, an array or a pytree of arrays with a leading batch axis.
         x2: inputs; None means x1, and half of the work.

@@ -4,50 +4,114 @@
 numbers whose products are no float (beyond 1e18 in float32).
 """
 
-from jaxpe.geometry.toeplitz import circulant_projection as circulant_projection
-from jaxpe.geometry.toeplitz import circulant_residual as circulant_residual
-from jaxpe.geometry.toeplitz import toeplitz_projection as toeplitz_projection
-from jaxpe.geometry.toeplitz import toeplitz_residual as toeplitz_residual
-from jaxpe.spectral.ablation import Ablation as Ablation
-from jaxpe.spectral.ablation import Deposit as Deposit
-from jaxpe.spectral.ablation import HeadSums as HeadSums
-from jaxpe.spectral.ablation import ablate_heads as ablate_heads
-from jaxpe.spectral.ablation import deposit as deposit
-from jaxpe.spectral.ablation import head_gates as head_gates
-from jaxpe.spectral.ablation import sum_heads as sum_heads
-from jaxpe.spectral.contraction import SchurBounds as SchurBounds
-from jaxpe.spectral.contraction import Spectrum as Spectrum
-from jaxpe.spectral.contraction import amplitude as amplitude
-from jaxpe.spectral.contraction import contraction_ratio as contraction_ratio
-from jaxpe.spectral.contraction import phase_mixing as phase_mixing
-from jaxpe.spectral.contraction import schur_bounds as schur_bounds
-from jaxpe.spectral.contraction import spectrum as spectrum
-from jaxpe.spectral.decomposition import LogitParts as LogitParts
-from jaxpe.spectral.decomposition import PairLogits as PairLogits
-from jaxpe.spectral.decomposition import PartMeans as PartMeans
-from jaxpe.spectral.decomposition import PartSums as PartSums
-from jaxpe.spectral.decomposition import RotaryParts as RotaryParts
-from jaxpe.spectral.decomposition import ToeplitzShares as ToeplitzShares
-from jaxpe.spectral.decomposition import logit_parts as logit_parts
-from jaxpe.spectral.decomposition import pair_logits as pair_logits
-from jaxpe.spectral.decomposition import rotary_parts as rotary_parts
-from jaxpe.spectral.decomposition import sum_parts as sum_parts
-from jaxpe.spectral.decomposition import toeplitz_shares as toeplitz_shares
-from jaxpe.spectral.norms import OperatorNorm as OperatorNorm
-from jaxpe.spectral.norms import largest_quotient as largest_quotient
-from jaxpe.spectral.norms import operator_norm as operator_norm
-from jaxpe.spectral.norms import spectral_norm as spectral_norm
-from jaxpe.spectral.profile import AttentionProfile as AttentionProfile
-from jaxpe.spectral.profile import attention_distance as attention_distance
-from jaxpe.spectral.profile import attention_entropy as attention_entropy
-from jaxpe.spectral.profile import attention_evenness as attention_evenness
-from jaxpe.spectral.profile import attention_profile as attention_profile
-from jaxpe.spectral.profile import first_share as first_share
-from jaxpe.spectral.profile import near_share as near_share
-from jaxpe.spectral.toeplitz import Szego as Szego
-from jaxpe.spectral.toeplitz import diagonal_means as diagonal_means
-from jaxpe.spectral.toeplitz import symbol as symbol
-from jaxpe.spectral.toeplitz import symmetric_part as symmetric_part
-from jaxpe.spectral.toeplitz import szego as szego
-from jaxpe.spectral.toeplitz import toeplitz_matrix as toeplitz_matrix
-from jaxpe.spectral.toeplitz import toeplitz_matvec as toeplitz_matvec
+from jaxpe.geometry.toeplitz import (
+    circulant_projection,
+    circulant_residual,
+    toeplitz_projection,
+    toeplitz_residual,
+)
+from jaxpe.spectral.ablation import (
+    Ablation,
+    Deposit,
+    HeadSums,
+    ablate_heads,
+    deposit,
+    head_gates,
+    sum_heads,
+)
+from jaxpe.spectral.contraction import (
+    SchurBounds,
+    Spectrum,
+    amplitude,
+    contraction_ratio,
+    phase_mixing,
+    schur_bounds,
+    spectrum,
+)
+from jaxpe.spectral.decomposition import (
+    LogitParts,
+    PairLogits,
+    PartMeans,
+    PartSums,
+    RotaryParts,
+    ToeplitzShares,
+    logit_parts,
+    pair_logits,
+    rotary_parts,
+    sum_parts,
+    toeplitz_shares,
+)
+from jaxpe.spectral.norms import (
+    OperatorNorm,
+    largest_quotient,
+    operator_norm,
+    spectral_norm,
+)
+from jaxpe.spectral.profile import (
+    AttentionProfile,
+    attention_distance,
+    attention_entropy,
+    attention_evenness,
+    attention_profile,
+    first_share,
+    near_share,
+)
+from jaxpe.spectral.toeplitz import (
+    Szego,
+    diagonal_means,
+    symbol,
+    symmetric_part,
+    szego,
+    toeplitz_matrix,
+    toeplitz_matvec,
+)
+
+__all__ = [
+    "Ablation",
+    "AttentionProfile",
+    "Deposit",
+    "HeadSums",
+    "LogitParts",
+    "OperatorNorm",
+    "PairLogits",
+    "PartMeans",
+    "PartSums",
+    "RotaryParts",
+    "SchurBounds",
+    "Spectrum",
+    "Szego",
+    "ToeplitzShares",
+    "ablate_heads",
+    "amplitude",
+    "attention_distance",
+    "attention_entropy",
+    "attention_evenness",
+    "attention_profile",
+    "circulant_projection",
+    "circulant_residual",
+    "contraction_ratio",
+    "deposit",
+    "diagonal_means",
+    "first_share",
+    "head_gates",
+    "largest_quotient",
+    "logit_parts",
+    "near_share",
+    "operator_norm",
+    "pair_logits",
+    "phase_mixing",
+    "rotary_parts",
+    "schur_bounds",
+    "spectral_norm",
+    "spectrum",
+    "sum_heads",
+    "sum_parts",
+    "symbol",
+    "symmetric_part",
+    "szego",
+    "toeplitz_matrix",
+    "toeplitz_matvec",
+    "toeplitz_projection",
+    "toeplitz_residual",
+    "toeplitz_shares",
+]

@@ -108,7 +108,7 @@ def spectrum(
     below the diagonal, have their diagonal as eigenvalues: their symmetric part, which halves what
     is off the diagonal, and their singular values tell more.
 
-    The derivative of `effective_rank` is right where values repeat, and grows without bound where
+    The derivative of `significant_rank` is right where values repeat, and grows without bound where
     one approaches 0. The others depend on the largest or smallest value, and have no derivative
     where that repeats.
 

@@ -1,49 +1,121 @@
 """Training: losses, one step, batches, checkpoints and the loop, for any pytree of parameters."""
 
-from jaxpe._core.checkpoints import Checkpoints as Checkpoints
-from jaxpe.training.batches import batches as batches
-from jaxpe.training.batches import in_order as in_order
-from jaxpe.training.config import ModelConfig as ModelConfig
-from jaxpe.training.config import TrainConfig as TrainConfig
-from jaxpe.training.config import load_config as load_config
-from jaxpe.training.log import Log as Log
-from jaxpe.training.log import read_log as read_log
-from jaxpe.training.loop import FitResult as FitResult
-from jaxpe.training.loop import Hook as Hook
-from jaxpe.training.loop import NonFiniteLoss as NonFiniteLoss
-from jaxpe.training.loop import StopTraining as StopTraining
-from jaxpe.training.loop import every as every
-from jaxpe.training.loop import fit as fit
-from jaxpe.training.losses import MaskedTokens as MaskedTokens
-from jaxpe.training.losses import Tally as Tally
-from jaxpe.training.losses import accuracy as accuracy
-from jaxpe.training.losses import causal_lm_loss as causal_lm_loss
-from jaxpe.training.losses import cross_entropy as cross_entropy
-from jaxpe.training.losses import mask_tokens as mask_tokens
-from jaxpe.training.losses import mean_squared_error as mean_squared_error
-from jaxpe.training.losses import perplexity as perplexity
-from jaxpe.training.optimizers import adamw as adamw
-from jaxpe.training.optimizers import decayed as decayed
-from jaxpe.training.optimizers import learning_rate_schedule as learning_rate_schedule
-from jaxpe.training.probe import GeometryProbe as GeometryProbe
-from jaxpe.training.probe import GeometryScores as GeometryScores
-from jaxpe.training.probe import ReferenceGeometry as ReferenceGeometry
-from jaxpe.training.probe import as_record as as_record
-from jaxpe.training.probe import encoding_probe as encoding_probe
-from jaxpe.training.probe import probe_geometry as probe_geometry
-from jaxpe.training.probe import reference_geometry as reference_geometry
-from jaxpe.training.run import LoadedRun as LoadedRun
-from jaxpe.training.run import TrainResult as TrainResult
-from jaxpe.training.run import load_run as load_run
-from jaxpe.training.run import train as train
-from jaxpe.training.step import LossFunction as LossFunction
-from jaxpe.training.step import TrainState as TrainState
-from jaxpe.training.step import evaluate as evaluate
-from jaxpe.training.step import init_state as init_state
-from jaxpe.training.step import step_function as step_function
-from jaxpe.training.step import train_step as train_step
-from jaxpe.training.tasks import causal_lm as causal_lm
-from jaxpe.training.tasks import classification as classification
-from jaxpe.training.tasks import logits_at as logits_at
-from jaxpe.training.tasks import masked_lm as masked_lm
-from jaxpe.training.tasks import regression as regression
+from jaxpe._core.checkpoints import (
+    Checkpoints,
+)
+from jaxpe.training.batches import (
+    batches,
+    in_order,
+)
+from jaxpe.training.config import (
+    ModelConfig,
+    TrainConfig,
+    load_config,
+)
+from jaxpe.training.log import (
+    Log,
+    read_log,
+)
+from jaxpe.training.loop import (
+    FitResult,
+    Hook,
+    NonFiniteLoss,
+    StopTraining,
+    every_n_steps,
+    fit,
+)
+from jaxpe.training.losses import (
+    MaskedTokens,
+    MeanMetric,
+    accuracy,
+    causal_lm_loss,
+    cross_entropy,
+    mask_tokens,
+    mean_squared_error,
+    perplexity,
+)
+from jaxpe.training.optimizers import (
+    adamw,
+    learning_rate_schedule,
+    weight_decay_mask,
+)
+from jaxpe.training.probe import (
+    GeometryProbe,
+    GeometryScores,
+    ReferenceGeometry,
+    as_record,
+    encoding_probe,
+    probe_geometry,
+    reference_geometry,
+)
+from jaxpe.training.run import (
+    LoadedRun,
+    TrainResult,
+    load_run,
+    train,
+)
+from jaxpe.training.step import (
+    LossFunction,
+    TrainState,
+    evaluate,
+    init_state,
+    step_function,
+    train_step,
+)
+from jaxpe.training.tasks import (
+    causal_lm,
+    classification,
+    logits_at,
+    masked_lm,
+    regression,
+)
+
+__all__ = [
+    "Checkpoints",
+    "FitResult",
+    "GeometryProbe",
+    "GeometryScores",
+    "Hook",
+    "LoadedRun",
+    "Log",
+    "LossFunction",
+    "MaskedTokens",
+    "MeanMetric",
+    "ModelConfig",
+    "NonFiniteLoss",
+    "ReferenceGeometry",
+    "StopTraining",
+    "TrainConfig",
+    "TrainResult",
+    "TrainState",
+    "accuracy",
+    "adamw",
+    "as_record",
+    "batches",
+    "causal_lm",
+    "causal_lm_loss",
+    "classification",
+    "cross_entropy",
+    "encoding_probe",
+    "evaluate",
+    "every_n_steps",
+    "fit",
+    "in_order",
+    "init_state",
+    "learning_rate_schedule",
+    "load_config",
+    "load_run",
+    "logits_at",
+    "mask_tokens",
+    "masked_lm",
+    "mean_squared_error",
+    "perplexity",
+    "probe_geometry",
+    "read_log",
+    "reference_geometry",
+    "regression",
+    "step_function",
+    "train",
+    "train_step",
+    "weight_decay_mask",
+]

@@ -23,7 +23,6 @@ from jaxpe.nn import (
     MPNet,
     Transformer,
     TransformerConfig,
-    functional,
     load_masked_lm,
 )
 from jaxpe.nn.huggingface import read_fields
@@ -79,11 +78,11 @@ def build_loss(
 ) -> LossFunction:
     """What the task minimises; without `train`, as it is evaluated."""
     if vocabulary.task == "classify":
-        return classification(functional(model)[0], train=train)
+        return classification(functionalize(model)[0], train=train)
     if vocabulary.task == "causal":
-        return causal_lm(functional(model)[0], train=train)
+        return causal_lm(functionalize(model)[0], train=train)
     return masked_lm(
-        functional(model, logits_at)[0],
+        functionalize(model, logits_at)[0],
         vocab_size=len(vocabulary.tokens),
         mask_id=vocabulary.mask_id or 0,
         special_ids=vocabulary.special_ids,
@@ -138,7 +137,7 @@ def build_probe(
         )
 
     # The reference is an argument: XLA would spend its time folding a constant.
-    look = jax.jit(functional(model, probe)[0])
+    look = jax.jit(functionalize(model, probe)[0])
     return lambda params: look(params, reference)
 
 

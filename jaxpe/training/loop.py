@@ -50,7 +50,7 @@ class Hook(NamedTuple):
     """Something to look at during training: evaluation, an audit of the parameters, a figure.
 
     Attributes:
-        at: steps, or which steps: `every(100)`, `{0, 10, 100}`, `lambda step: step < 5`.
+        at: steps, or which steps: `every_n_steps(100)`, `{0, 10, 100}`, `lambda step: step < 5`.
         run: `(step, state) -> dict` with the state after `step` updates; what it returns joins
             that step's record, under keys of its own ("held_out/loss", where the record has a
             "loss"). It must not keep the state, whose buffers the next step takes. It may raise
@@ -80,14 +80,14 @@ class FitResult(NamedTuple):
     history: list[Record]
 
 
-def every(steps: int) -> Callable[[int], bool]:
+def every_n_steps(steps: int) -> Callable[[int], bool]:
     """The multiples of `steps`, for `Hook.at`.
 
-    >>> [step for step in range(7) if every(3)(step)]
+    >>> [step for step in range(7) if every_n_steps(3)(step)]
     [0, 3, 6]
     """
     if steps < 1:
-        raise ValueError(f"every({steps}) is never: pass at least 1")
+        raise ValueError(f"every_n_steps({steps}) is never: pass at least 1")
     return lambda step: step % steps == 0
 
 
@@ -136,9 +136,9 @@ def fit(
             checkpoints, or a hook finds what the record has already.
         InputError: for checkpoints of another run or other data.
 
-    >>> from jaxpe.training import Tally, batches, init_state, train_step
+    >>> from jaxpe.training import MeanMetric, batches, init_state, train_step
     >>> import optax
-    >>> loss = lambda w, batch, key: (Tally(((w - batch["x"]) ** 2).sum(), jnp.array(2.0)), {})
+    >>> loss = lambda w, batch, key: (MeanMetric(((w - batch["x"]) ** 2).sum(), jnp.array(2.0)), {})
     >>> state = init_state(jnp.array(0.0), optax.sgd(0.5), key=jax.random.key(0))
     >>> data = batches({"x": np.ones(4)}, batch_size=2, seed=0)
     >>> result = fit(state, train_step(loss, optax.sgd(0.5)), data, steps=3)
@@ -158,7 +158,7 @@ def fit(
         file = None if log is None else stack.enter_context(Log(log, step=kept))
         show = stack.enter_context(progress_bar(start, steps, shown=progress))
         interrupted = stack.enter_context(_deferred_interrupt())
-        save_at = every(max(steps, 1) if checkpoint_every is None else checkpoint_every)
+        save_at = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
         run = _Run(state, step, data, steps, hooks, checkpoints, save_at, file, show)
         run.begin(resumed=restored is not None)
         try:

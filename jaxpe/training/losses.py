@@ -12,24 +12,25 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import compute_dtype
 
 
-class Tally(NamedTuple):
+class MeanMetric(NamedTuple):
     """A sum and the weight it is over: tallies of shards, microbatches and epochs add exactly.
 
     Attributes:
         total: the weighted sum.
         weight: what it is a sum over, such as the number of tokens.
 
-    >>> (Tally(jnp.array(3.0), jnp.array(1.0)) + Tally(jnp.array(1.0), jnp.array(3.0))).mean.item()
+    >>> one, other = (MeanMetric(jnp.array(x), jnp.array(y)) for x, y in ((3.0, 1.0), (1.0, 3.0)))
+    >>> (one + other).mean.item()
     1.0
     """
 
     total: Float[Array, ""]
     weight: Float[Array, ""]
 
-    def __add__(self, other: "Tally") -> "Tally":  # pyrefly: ignore
-        return Tally(self.total + other.total, self.weight + other.weight)
+    def __add__(self, other: "MeanMetric") -> "MeanMetric":  # pyrefly: ignore
+        return MeanMetric(self.total + other.total, self.weight + other.weight)
 
-    def __radd__(self, other: Any) -> "Tally":
+    def __radd__(self, other: Any) -> "MeanMetric":
         """`sum` of tallies, which starts from 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
@@ -60,15 +61,15 @@ def cross_entropy(
     *,
     mask: Bool[ArrayLike, "*batch"] | None = None,
     smoothing: float = 0.0,
-) -> Tally:
+) -> MeanMetric:
     """Cross-entropy in nats, in float32 or wider: −Σ log softmax(logits)[label].
 
     With label smoothing ε (Szegedy et al. 2016) the target is (1 − ε)·label + ε/classes. What the
     mask leaves out counts nothing, whatever its logits and labels (NaN, −100) are; elsewhere a
     label that is no class gives NaN.
 
-    >>> tally = cross_entropy(jnp.zeros((3, 4)), jnp.array([0, 1, -100]), mask=jnp.arange(3) < 2)
-    >>> tally.weight.item(), round(jnp.exp(tally.mean).item(), 5)
+    >>> metric = cross_entropy(jnp.zeros((3, 4)), jnp.array([0, 1, -100]), mask=jnp.arange(3) < 2)
+    >>> metric.weight.item(), round(jnp.exp(metric.mean).item(), 5)
     (2.0, 4.0)
     """
     if not 0 <= smoothing < 1:
@@ -91,7 +92,7 @@ def accuracy(
     labels: Int[ArrayLike, "*batch"],
     *,
     mask: Bool[ArrayLike, "*batch"] | None = None,
-) -> Tally:
+) -> MeanMetric:
     """How many labels have the largest logit (the first of equal ones), in [0, 1].
 
     >>> accuracy(jnp.eye(3), jnp.array([0, 1, 0])).mean.round(2).item()
@@ -107,7 +108,7 @@ def mean_squared_error(
     targets: Num[ArrayLike, "*shape"],
     *,
     mask: Bool[ArrayLike, "*shape"] | None = None,
-) -> Tally:
+) -> MeanMetric:
     """Σ (prediction − target)² over the number of entries.
 
     >>> mean_squared_error(jnp.array([1.0, 5.0]), jnp.array([3.0, 5.0])).mean.item()
@@ -126,7 +127,7 @@ def causal_lm_loss(
     *,
     mask: Bool[ArrayLike, "*batch n"] | None = None,
     segments: Int[ArrayLike, "*batch n"] | None = None,
-) -> Tally:
+) -> MeanMetric:
     """Cross-entropy of the next token, where the mask has both a token and the next one.
 
     Args:
@@ -164,13 +165,13 @@ def next_in_document(
     return following & (segments[..., :-1] == segments[..., 1:])
 
 
-def perplexity(tally: Tally) -> Float[Array, ""]:
+def perplexity(metric: MeanMetric) -> Float[Array, ""]:
     """exp of the mean of a cross-entropy; 1 over nothing.
 
-    >>> perplexity(Tally(jnp.array(0.0), jnp.array(0.0))).item()
+    >>> perplexity(MeanMetric(jnp.array(0.0), jnp.array(0.0))).item()
     1.0
     """
-    return jnp.exp(tally.mean)
+    return jnp.exp(metric.mean)
 
 
 def mask_tokens(
@@ -218,9 +219,9 @@ def mask_tokens(
     return MaskedTokens(jnp.where(selected, replacement, ids), ids, selected)
 
 
-def _tally(values: Array, mask: ArrayLike | None) -> Tally:
+def _tally(values: Array, mask: ArrayLike | None) -> MeanMetric:
     keep = _all_of(values) if mask is None else jnp.asarray(mask)
-    return Tally(jnp.where(keep, values, 0).sum(), keep.sum(dtype=values.dtype))
+    return MeanMetric(jnp.where(keep, values, 0).sum(), keep.sum(dtype=values.dtype))
 
 
 def _all_of(values: Array) -> Array:

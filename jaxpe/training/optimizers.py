@@ -54,13 +54,13 @@ def learning_rate_schedule(
     )
 
 
-def decayed(params: Params) -> Params:
+def weight_decay_mask(params: Params) -> Params:
     """Which parameters weight decay shrinks: those named kernel or embedding.
 
     Biases and scales of norms are not, nor anything below `encoding_params`: fixed encodings keep
     arrays there that have no gradient, and decay alone would shrink them.
 
-    >>> decayed({"dense": {"kernel": 0, "bias": 0}, "encoding_params": {"embedding": 0}})
+    >>> weight_decay_mask({"dense": {"kernel": 0, "bias": 0}, "encoding_params": {"embedding": 0}})
     {'dense': {'bias': False, 'kernel': True}, 'encoding_params': {'embedding': False}}
     """
 
@@ -78,7 +78,7 @@ def adamw(
     *,
     weight_decay: float = 0.0,
     clip: float | None = 1.0,
-    decay_mask: Callable[[Params], Params] = decayed,
+    decay_mask: Callable[[Params], Params] = weight_decay_mask,
     b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-8,
@@ -89,7 +89,7 @@ def adamw(
         schedule: learning rate, a number or a function of the step.
         weight_decay: decoupled, so each step shrinks by weight_decay times the learning rate.
         clip: largest norm of the whole gradient; None for no clipping.
-        decay_mask: parameters -> booleans of the same structure, which are decayed.
+        decay_mask: parameters -> booleans of the same structure, which are weight_decay_mask.
         b1: decay of the first moment.
         b2: decay of the second moment.
         eps: added to the root of the second moment.
@@ -97,8 +97,8 @@ def adamw(
     Raises:
         ValueError: (at `init`) where there is weight decay and no parameter that it acts on.
 
-    >>> from jaxpe.training import Tally, init_state, step_function
-    >>> flat = lambda params, batch, key: (Tally(jnp.array(0.0), jnp.array(1.0)), {})
+    >>> from jaxpe.training import MeanMetric, init_state, step_function
+    >>> flat = lambda params, batch, key: (MeanMetric(jnp.array(0.0), jnp.array(1.0)), {})
     >>> optimizer = adamw(0.1, weight_decay=0.5)
     >>> start = {"kernel": jnp.ones(()), "bias": jnp.ones(())}
     >>> state = init_state(start, optimizer, key=jax.random.key(0))
@@ -111,8 +111,8 @@ def adamw(
         chosen = decay_mask(params)
         if weight_decay and not any(jax.tree.leaves(chosen)):
             raise ValueError(
-                "weight decay acts on no parameter: decay_mask is false for all of them (decayed "
-                f"looks for names with {' or '.join(DECAYED)})"
+                "weight decay acts on no parameter: decay_mask is false for all of them "
+                f"(weight_decay_mask looks for names with {' or '.join(DECAYED)})"
             )
         return chosen
 

@@ -24,7 +24,7 @@ from jaxpe.geometry.noise import split_half_geometry
 from jaxpe.geometry.rank import entropy_rank
 from jaxpe.geometry.stress import (
     Encoded,
-    distance_correlation_pearson,
+    mantel_correlation,
     min_separation,
     scaled_stress,
     stress,
@@ -215,7 +215,7 @@ def _scores(encoded: Encoded, D: Distances) -> GeometryScores:
         min_separation=min_separation(delta),
         violation_rate=monotonicity_violation_rate(delta),
         entropy_rank=entropy_rank(encoded, present=D.present),
-        correlation=distance_correlation_pearson(delta, D),
+        correlation=mantel_correlation(delta, D),
         stress=stress(delta, D),
         scaled_stress=scaled_stress(delta, D).stress,
     )

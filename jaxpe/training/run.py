@@ -14,7 +14,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.folders import claimed, write_whole
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe.data import Progress
-from jaxpe.nn import functional, parameter_count, save_huggingface
+from jaxpe.nn import functionalize, parameter_count, save_huggingface
 from jaxpe.training.assemble import (
     build_loss,
     build_model,
@@ -40,7 +40,7 @@ from jaxpe.training.documents import (
     train_batches,
 )
 from jaxpe.training.log import Record, plain, read_log
-from jaxpe.training.loop import FitResult, Hook, every, fit
+from jaxpe.training.loop import FitResult, Hook, every_n_steps, fit
 from jaxpe.training.memory import check_memory
 from jaxpe.training.probe import as_record
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
@@ -150,7 +150,7 @@ def train(
         write_whole(config.out / SUMMARY, json.dumps(summary, indent=2) + "\n")
     last = summary["evaluation"]["last"]
     evaluation = {name: value for name, value in last.items() if name != "step"}
-    apply = functional(model)[0]
+    apply = functionalize(model)[0]
     return TrainResult(model, apply, params, result.history, evaluation, summary, config.out)
 
 
@@ -169,7 +169,7 @@ def load_run(directory: str | Path) -> LoadedRun:
     check_memory(config, vocab_size=len(vocabulary.tokens), training=False)
     model = build_model(config, vocabulary)
     optimizer, _ = build_optimizer(config, steps=2)
-    like = init_state(functional(model)[1], optimizer, key=jax.random.key(config.seed))
+    like = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
     options: dict[str, Any] = {"keep": config.keep, "config": documents, "read_only": True}
     if not (config.out / CHECKPOINTS).is_dir():
         raise InputError(f"{directory} has no checkpoint yet: resume the run first")
@@ -179,7 +179,7 @@ def load_run(directory: str | Path) -> LoadedRun:
         raise InputError(f"{directory} has no checkpoint yet: resume the run first")
     state, step = restored
     model = _with_params(model, state.params)
-    return LoadedRun(model, functional(model)[0], state.params, step, config, vocabulary)
+    return LoadedRun(model, functionalize(model)[0], state.params, step, config, vocabulary)
 
 
 class _Clock:
@@ -234,7 +234,7 @@ def _fitting(
     loss = build_loss(config, model, data.vocabulary, train=True)
     options = {"accumulate": config.accumulate, "schedule": schedule, "mesh": mesh}
     clock = _Clock(train_step(loss, optimizer, **options))
-    state = init_state(functional(model)[1], optimizer, key=jax.random.key(config.seed))
+    state = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
     hooks = _hooks(config, model, data, counts, clock, say)
     return _Fitting(state, clock, batches, steps, hooks, fingerprint(data))
 
@@ -282,7 +282,7 @@ def _hooks(
         say(f"step {step:>6,}   held out: {shown}")
         return {f"eval/{name}": value for name, value in found.items()}
 
-    hooks = [Hook(at=every(config.evaluate_every), run=evaluation)]
+    hooks = [Hook(at=every_n_steps(config.evaluate_every), run=evaluation)]
     if not config.probe_at:
         return hooks
     look = build_probe(model, counts, seed=config.seed)
@@ -360,7 +360,7 @@ def _wants_counts(config: TrainConfig) -> bool:
 
 
 def _with_params(model: Any, params: Params) -> Any:
-    return functional(model, lambda merged: merged)[0](params)
+    return functionalize(model, lambda merged: merged)[0](params)
 
 
 def _save_model(model: Any, config: TrainConfig) -> None:

@@ -16,13 +16,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Bool, Int
 
 from jaxpe.encodings.base import compute_dtype
-from jaxpe.training.losses import Tally
+from jaxpe.training.losses import MeanMetric
 from jaxpe.training.optimizers import Schedule
 
 Params = Any
 Batch = dict[str, Any]
 Metrics = dict[str, Any]
-LossFunction = Callable[[Params, Batch, Array], tuple[Tally, dict[str, Tally]]]
+LossFunction = Callable[[Params, Batch, Array], tuple[MeanMetric, dict[str, MeanMetric]]]
 
 
 class TrainState(NamedTuple):
@@ -90,7 +90,7 @@ def step_function(
         learning_rate (with a schedule), the means of the loss's tallies, and finite.
 
     >>> def loss(params, batch, key):
-    ...     return Tally(jnp.sum((params * batch["x"] - 1) ** 2), jnp.array(2.0)), {}
+    ...     return MeanMetric(jnp.sum((params * batch["x"] - 1) ** 2), jnp.array(2.0)), {}
     >>> step = step_function(loss, optax.sgd(0.25))
     >>> state = init_state(jnp.array(0.0), optax.sgd(0.25), key=jax.random.key(0))
     >>> state, metrics = step(state, {"x": jnp.ones(2)})
@@ -139,7 +139,7 @@ def train_step(
     Raises:
         ValueError: for a mesh without an axis "data".
 
-    >>> loss = lambda params, batch, key: (Tally(params @ batch["x"], jnp.array(1.0)), {})
+    >>> loss = lambda params, batch, key: (MeanMetric(params @ batch["x"], jnp.array(1.0)), {})
     >>> state = init_state(jnp.ones(2), optax.sgd(0.5), key=jax.random.key(0))
     >>> state, _ = train_step(loss, optax.sgd(0.5))(state, {"x": jnp.array([1.0, 2.0])})
     >>> state.params.tolist()
@@ -168,7 +168,7 @@ def evaluate(
     Tallies are summed in float64 on the host. Rows that only fill the last batch count unless the
     loss looks at `batch["valid"]`, which `in_order` gives.
 
-    >>> loss = lambda params, batch, key: (Tally(jnp.sum(batch["x"]), jnp.array(2.0)), {})
+    >>> loss = lambda params, batch, key: (MeanMetric(jnp.sum(batch["x"]), jnp.array(2.0)), {})
     >>> evaluate(loss, (), [{"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([3.0, 4.0])}])
     {'loss': 2.5}
     """
@@ -185,7 +185,7 @@ def evaluate(
 
 def _gradient(
     loss: LossFunction, params: Params, batch: Batch, key: Array, accumulate: int
-) -> tuple[Params, Tally, dict[str, Tally]]:
+) -> tuple[Params, MeanMetric, dict[str, MeanMetric]]:
     """The gradient of the mean over the batch, and the batch's tallies."""
 
     def total(params, batch, key):

@@ -25,7 +25,7 @@ from jaxpe.training.losses import (
 )
 from jaxpe.training.step import Batch, LossFunction
 
-# `(params, ids, *, mask, dropout_key)` to something with `logits`, as `jaxpe.nn.functional` gives.
+# `(params, ids, *, mask, dropout_key)` to something with `logits`, as of `functionalize`.
 Apply = Callable[..., Any]
 
 _OF_TOKENS = ("segments", "positions", "token_types")
@@ -117,7 +117,7 @@ def masked_lm(
 
     Args:
         apply: `(params, ids, places, *, mask, dropout_key)` to logits `[batch, places, vocab]`;
-            `functional(model, logits_at)`.
+            `functionalize(model, logits_at)`.
         vocab_size, mask_id, special_ids, rate: as for `mask_tokens`.
         train: whether units drop; tokens are masked either way, by the key.
 
@@ -157,7 +157,8 @@ def logits_at(
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=8, num_layers=1, num_heads=2)
     >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
-    >>> apply, params = jaxpe.nn.functional(jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1)), logits_at)
+    >>> model = jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1))
+    >>> apply, params = jaxpe.nn.functionalize(model, logits_at)
     >>> apply(params, jnp.ones((2, 6), jnp.int32), jnp.array([[0], [3]])).shape
     (2, 1, 50)
     """

@@ -22,19 +22,17 @@ from jaxpe import (
     from_vectors,
     information_optimal,
     information_optimal_encoding,
-    inverse_frequencies,
     learned,
     low_rank,
-    low_rank_factors,
-    low_rank_from,
     positional_distributions,
     random_fixed,
-    random_vectors,
     scale_positions,
     sinusoidal,
     sinusoidal_vectors,
     stress,
 )
+from jaxpe.encodings import inverse_frequencies, low_rank_from, random_vectors
+from jaxpe.geometry import low_rank_factors
 
 PARITY = Path(__file__).parents[1] / "parity" / "orthogonal.npz"
 LENGTH, DIM = 9, 6

@@ -12,17 +12,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxpe import (
-    alibi,
-    alibi_line,
-    alibi_slopes,
-    cope,
-    euclidean_distances,
-    fire,
-    kerple,
-    t5,
-    t5_buckets,
-)
+from jaxpe import alibi, cope, euclidean_distances, fire, kerple, t5
+from jaxpe.encodings import alibi_line, alibi_slopes, t5_buckets
 from jaxpe.encodings.attention import attend, attention_logits
 
 N, HEADS, HEAD_DIM = 7, 3, 4

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe import CATALOGUE, EncodingSizes, attend, chain, identity
+from jaxpe import EncodingSizes, attend, chain, identity
+from jaxpe.encodings import CATALOGUE
 from tests.compilation import counted
 
 SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=8, length=24)
@@ -194,7 +195,7 @@ def test_vectors_or_induced_distances_give_a_stress(name):
     n = 8
     positions = np.repeat(np.arange(n)[:, None], entry.coordinates, 1)
     positions = positions[:, 0] if entry.coordinates == 1 else positions
-    delta = jaxpe.encoding_distances(
+    delta = jaxpe.encodings.encoding_distances(
         encoding, params, positions, num_heads=SIZES.num_heads, head_dim=SIZES.head_dim
     )
     line = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).astype(float)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe import CATALOGUE, EncodingSizes
+from jaxpe import EncodingSizes
+from jaxpe.encodings import CATALOGUE
 from jaxpe.encodings.beyond import encoding_extrapolation, extrapolation
 from jaxpe.encodings.expressiveness import (
     FARTHEST,
@@ -123,7 +124,7 @@ def test_norm_of_sinusoids_is_the_root_of_half_the_width():
 
 def test_bias_of_alibi_is_the_steepest_slope_times_the_length():
     found = encoding_generalisation(ENTRIES["alibi"], sizes=SIZES)
-    slope = jaxpe.alibi_slopes(SIZES.num_heads).max()
+    slope = jaxpe.encodings.alibi_slopes(SIZES.num_heads).max()
     assert found.bias == pytest.approx(slope * (SIZES.length - 1))
     ends = SIZES.length * np.array([1, 2, 4, 8])
     assert found.bias_beyond == pytest.approx(

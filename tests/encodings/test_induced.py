@@ -15,7 +15,6 @@ from jaxpe import (
     alibi,
     attention_logits,
     chain,
-    encoding_distances,
     identity,
     learned,
     per_head,
@@ -27,6 +26,7 @@ from jaxpe import (
     transformer_xl,
     xpos,
 )
+from jaxpe.encodings import encoding_distances
 
 N, DIM = 6, 8
 PLACES = np.array([0, 1, 3, 4, 9, 20])
@@ -89,7 +89,7 @@ def test_alibi_induces_its_line(heads):
     logits = encoding_distances(
         without_vectors(encoding), (), PLACES, num_heads=heads, head_dim=DIM
     )
-    slope = np.linalg.norm(jaxpe.alibi_slopes(heads))
+    slope = np.linalg.norm(jaxpe.encodings.alibi_slopes(heads))
     np.testing.assert_allclose(points.values, slope * np.abs(OFFSETS), rtol=1e-13)
     np.testing.assert_allclose(logits.values, points.values, rtol=1e-13)
     assert logits.present.all()
@@ -118,7 +118,7 @@ def test_rope_and_alibi_add_their_squares():
 def test_t5_induces_differences_of_its_table():
     encoding = t5(num_heads=2)
     params = encoding.init(KEY)
-    b = params["table"][jaxpe.t5_buckets(OFFSETS)]
+    b = params["table"][jaxpe.encodings.t5_buckets(OFFSETS)]
     squares = np.sum((b - params["table"][:1][None]) ** 2, axis=-1)
     actual = encoding_distances(encoding, params, PLACES, num_heads=2, head_dim=DIM)
     np.testing.assert_allclose(actual.values, symmetric(squares), atol=1e-13)

@@ -11,21 +11,17 @@ import pytest
 import scipy.fft
 import scipy.special
 
-from jaxpe import (
-    chebyshev,
+from jaxpe import chebyshev, cosine, euclidean_distances, legendre, wavelet
+from jaxpe._core.errors import MissingExtraError
+from jaxpe.encodings import (
     chebyshev_polynomials,
     chebyshev_vectors,
-    cosine,
     cosine_vectors,
-    euclidean_distances,
-    legendre,
     legendre_polynomials,
     legendre_vectors,
-    wavelet,
+    orthogonal,
     wavelet_vectors,
 )
-from jaxpe._core.errors import MissingExtraError
-from jaxpe.encodings import orthogonal
 
 PEER = np.load(Path(__file__).parents[1] / "parity" / "orthogonal.npz")
 MAKE = {

@@ -14,6 +14,17 @@ from jax.test_util import check_grads
 
 import jaxpe
 from jaxpe import (
+    YarnScaling,
+    axial_rope,
+    chain,
+    identity,
+    mrope,
+    per_head,
+    rope,
+    scale_positions,
+    xpos,
+)
+from jaxpe.encodings import (
     DynamicScaling,
     LinearScaling,
     Llama3Scaling,
@@ -21,18 +32,9 @@ from jaxpe import (
     NtkByPartsScaling,
     NtkScaling,
     ProportionalScaling,
-    YarnScaling,
-    axial_rope,
-    chain,
-    identity,
     inverse_frequencies,
-    mrope,
-    per_head,
-    rope,
-    scale_positions,
-    xpos,
+    rotary,
 )
-from jaxpe.encodings import rotary
 from jaxpe.encodings._phases import phases
 from jaxpe.encodings.attention import attend, attention_logits
 from jaxpe.encodings.rope_scaling import check_scaling, scaling_from_hf
@@ -282,7 +284,9 @@ def test_orbit_of_equal_pairs_has_the_sinusoidal_distances(reference):
     i = np.array([0, 1, 5, 17, 400])
     expected = jaxpe.euclidean_distances(jaxpe.sinusoidal_vectors(i, dim=8)).values
     size = 1.0 if reference is None else np.linalg.norm(reference[:2])
-    orbit = jaxpe.euclidean_distances(jaxpe.rotary_orbit(i, dim=8, reference=reference)).values
+    orbit = jaxpe.euclidean_distances(
+        jaxpe.encodings.rotary_orbit(i, dim=8, reference=reference)
+    ).values
     np.testing.assert_allclose(orbit, size * expected, atol=1e-12)
     for layout in ("half_split", "interleaved"):
         vectors = rope(head_dim=8, layout=layout).vectors((), i)
@@ -292,7 +296,9 @@ def test_orbit_of_equal_pairs_has_the_sinusoidal_distances(reference):
 def test_orbit_distances_depend_on_offsets_alone():
     q = np.random.default_rng(1).standard_normal(6)
     near, far = (
-        jaxpe.euclidean_distances(jaxpe.rotary_orbit(start + np.arange(5), dim=6, reference=q))
+        jaxpe.euclidean_distances(
+            jaxpe.encodings.rotary_orbit(start + np.arange(5), dim=6, reference=q)
+        )
         for start in (0, 1000)
     )
     np.testing.assert_allclose(near.values, far.values, atol=1e-11)
@@ -917,7 +923,7 @@ def test_no_positions_at_all():
 
 def test_a_static_ntk_is_a_larger_base_to_hugging_face():
     for dim in (2, DIM):
-        entry = jaxpe.rope_to_hf(head_dim=dim, scaling=NtkScaling(4.0))
+        entry = jaxpe.encodings.rope_to_hf(head_dim=dim, scaling=NtkScaling(4.0))
         q = normal(0, N, 1, dim)
         np.testing.assert_allclose(
             jaxpe.rope_from_hf(entry, head_dim=dim).query((), q, PLACES),
@@ -962,7 +968,9 @@ def test_a_static_ntk_is_a_larger_base_to_hugging_face():
             "cannot take turns: only the first may be the largest",
         ),
         (
-            lambda: inspect.unwrap(jaxpe.rotary_orbit)(PLACES, dim=4, reference=np.ones(6)),
+            lambda: inspect.unwrap(jaxpe.encodings.rotary_orbit)(
+                PLACES, dim=4, reference=np.ones(6)
+            ),
             r"reference has shape \(6,\), not \[dim\] = \(4,\)",
         ),
     ],
@@ -1021,16 +1029,20 @@ def test_any_fraction_of_whole_pairs_is_itself():
 
 
 def test_interleaved_is_half_split_after_the_permutation():
-    order = jaxpe.rotary_permutation(rotary_dim=8, source="interleaved", target="half_split")
+    order = jaxpe.encodings.rotary_permutation(
+        rotary_dim=8, source="interleaved", target="half_split"
+    )
     assert order.tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     q = normal(0, N, HEADS, 8)
     one, other = rope(head_dim=8, layout="interleaved"), rope(head_dim=8)
     np.testing.assert_allclose(
         one.query((), q, PLACES)[..., order], other.query((), q[..., order], PLACES), atol=1e-15
     )
-    back = jaxpe.rotary_permutation(rotary_dim=8, source="half_split", target="interleaved")
+    back = jaxpe.encodings.rotary_permutation(
+        rotary_dim=8, source="half_split", target="interleaved"
+    )
     np.testing.assert_array_equal(order[back], np.arange(8))
-    same = jaxpe.rotary_permutation(
+    same = jaxpe.encodings.rotary_permutation(
         rotary_dim=4, source="half_split", target="half_split", head_dim=6
     )
     np.testing.assert_array_equal(same, np.arange(6))
@@ -1053,7 +1065,9 @@ def test_converted_projections_give_the_same_logits(axis, rotary_dim):
         ]
 
     def converted(w, h, axis=-1, **way):
-        return jaxpe.convert_rotary_layout(w, num_heads=h, axis=axis, rotary_dim=rotary_dim, **way)
+        return jaxpe.encodings.convert_rotary_layout(
+            w, num_heads=h, axis=axis, rotary_dim=rotary_dim, **way
+        )
 
     way = {"source": "interleaved", "target": "half_split"}
     changed = [
@@ -1090,6 +1104,6 @@ def test_converted_projections_give_the_same_logits(axis, rotary_dim):
 )
 def test_projections_that_do_not_divide_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        jaxpe.convert_rotary_layout(
+        jaxpe.encodings.convert_rotary_layout(
             np.ones((3, 16)), source="interleaved", target="half_split", **options
         )

@@ -5,14 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import (
-    PositionCounts,
-    bin_counts,
-    bin_positions,
-    count_tokens,
-    position_bins,
-    split_half_geometry,
-)
+from jaxpe import PositionCounts, count_tokens, split_half_geometry
+from jaxpe.geometry import bin_counts, bin_positions, position_bins
 
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 5, (40, 12), dtype=np.int32)

@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe import (
-    PositionCounts,
+from jaxpe import PositionCounts, count_tokens, positional_distributions
+from jaxpe.geometry import (
     add_documents,
-    count_tokens,
     empty_counts,
     fold_of_documents,
     pad_documents,
     pair_weights,
     permute_within_documents,
-    positional_distributions,
 )
 from tests.unchecked import unchecked
 
@@ -418,7 +416,7 @@ def test_folds_below_one_are_refused(folds):
 @pytest.mark.parametrize("name", ["content_labels", "fold_of_documents", "permute"])
 def test_labels_and_shuffles_ask_for_ids(ids, name):
     functions = {
-        "content_labels": lambda ids: jaxpe.content_labels(ids),
+        "content_labels": lambda ids: jaxpe.geometry.content_labels(ids),
         "fold_of_documents": lambda ids: fold_of_documents(ids, folds=2),
         "permute": lambda ids: permute_within_documents(jax.random.key(0), ids),
     }

@@ -59,7 +59,7 @@ def test_equal_positions_have_rank_and_stress_zero(wide):
         assert sparse.converged
         assert sparse.trace == 0
         assert not sparse.coordinates.any()
-        rank = geometry.effective_rank(IDS, vocab_size=9, key=KEY, splits=2, nulls=3)
+        rank = geometry.significant_rank(IDS, vocab_size=9, key=KEY, splits=2, nulls=3)
         assert rank.rank == 0
 
 
@@ -103,7 +103,7 @@ def test_where_the_null_is_the_corpus_no_dimension_is_above_it():
         (lambda P, D: geometry.scaled_stress(P, D).stress, 0),
         (geometry.kruskal_stress1, 0),
         (lambda P, D: geometry.stress_per_position(P, D).max(), 0),
-        (geometry.distance_correlation_pearson, 0),
+        (geometry.mantel_correlation, 0),
         (lambda P, D: geometry.sampled_stress(P, D, key=KEY, pairs=20).stress, 0),
     ],
 )
@@ -199,7 +199,7 @@ WRONG = {
         r"null_grams \(2, 2\)",
     ),
     "nulls": (
-        lambda: geometry.effective_rank(IDS, vocab_size=9, key=KEY, nulls=1),
+        lambda: geometry.significant_rank(IDS, vocab_size=9, key=KEY, nulls=1),
         "nulls must be at least 2, .* not 1",
     ),
     "documents": (lambda: geometry.resample_documents(KEY, -1), "documents must be .* not -1"),
@@ -267,7 +267,7 @@ def test_few_positions_or_columns_have_finite_answers(shape):
         geometry.entropy_rank(points),
         geometry.stress(points, D),
         geometry.scaled_stress(points, D).stress,
-        geometry.distance_correlation_pearson(points, D),
+        geometry.mantel_correlation(points, D),
         geometry.monotonicity_violation_rate(points),
         geometry.is_monotone(points),
         geometry.procrustes(points, points).residual,

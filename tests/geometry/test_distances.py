@@ -8,14 +8,12 @@ import pytest
 from jaxpe import (
     Distances,
     PositionalDistributions,
-    as_distances,
-    distances_from_gram,
     euclidean_distances,
     fisher_rao_distances,
-    gram_matrix,
     hellinger_distances,
     hellinger_gram,
 )
+from jaxpe.geometry import as_distances, distances_from_gram, gram_matrix
 from jaxpe.geometry import distances as module
 
 hellinger_distances, fisher_rao_distances, hellinger_gram, gram_matrix = map(

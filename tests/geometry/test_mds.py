@@ -10,13 +10,12 @@ import pytest
 from jaxpe import (
     Distances,
     classical_mds,
-    classical_mds_from_gram,
     euclidean_distances,
     fisher_rao_distances,
     hellinger_distances,
-    low_rank_factors,
     stress,
 )
+from jaxpe.geometry import classical_mds_from_gram, low_rank_factors
 
 RNG = np.random.default_rng(0)
 CORNERS = np.concatenate([np.eye(4), np.full((1, 4), 0.25), RNG.dirichlet(np.ones(4), size=4)])

@@ -9,12 +9,8 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from jaxpe import (
-    classical_mds_from_gram,
-    classical_mds_from_points,
-    euclidean_distances,
-    principal_eigenpairs,
-)
+from jaxpe import euclidean_distances
+from jaxpe.geometry import classical_mds_from_gram, classical_mds_from_points, principal_eigenpairs
 from jaxpe.geometry.gauge import gauged_coordinates
 from jaxpe.geometry.krylov import orthonormal
 from jaxpe.geometry.points import PointCloud, hellinger_points

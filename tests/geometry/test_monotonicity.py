@@ -11,16 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxpe
-from jaxpe import (
-    Distances,
-    PointCloud,
-    as_distances,
-    as_points,
-    euclidean_distances,
-    is_monotone,
-    monotonicity_violation_rate,
-    sampled_violation_rate,
-)
+from jaxpe import Distances, PointCloud, euclidean_distances, monotonicity_violation_rate
+from jaxpe.geometry import as_distances, as_points, is_monotone, sampled_violation_rate
 
 is_monotone, monotonicity_violation_rate = map(
     partial(jax.jit, static_argnames="tolerance"), (is_monotone, monotonicity_violation_rate)

@@ -9,22 +9,24 @@ import pytest
 
 from jaxpe import (
     Distances,
-    basic_interval,
     bootstrap,
     count_tokens,
-    effective_rank,
     hellinger_gram,
     jackknife,
     noise_floor,
-    normal_interval,
     positional_distributions,
-    rank_above_null,
-    resample_documents,
+    significant_rank,
     split_half_geometry,
     stress,
-    weighted_gram,
 )
 from jaxpe.data import three_regimes, zipf_stationary
+from jaxpe.geometry import (
+    basic_interval,
+    normal_interval,
+    rank_above_null,
+    resample_documents,
+    weighted_gram,
+)
 
 KEY = jax.random.key(0)
 LENGTH, VOCAB, DOCUMENTS = 12, 300, 3000
@@ -121,8 +123,8 @@ def test_positions_empty_in_a_half_take_no_part(regimes):
     assert (weighted[7] == 0).all()
 
 
-def test_effective_rank_with_and_without_signal(stationary, regimes):
-    rank = jax.jit(partial(effective_rank, vocab_size=VOCAB, key=KEY, splits=4, nulls=12))
+def test_significant_rank_with_and_without_signal(stationary, regimes):
+    rank = jax.jit(partial(significant_rank, vocab_size=VOCAB, key=KEY, splits=4, nulls=12))
     assert rank(stationary.ids).rank <= 1
     found = rank(regimes.ids)
     assert found.rank == 2
@@ -244,7 +246,7 @@ def test_options_out_of_range_are_refused(regimes):
 def test_copies_of_documents_are_no_evidence_of_order():
     rng = np.random.default_rng(0)
     ids = np.repeat(rng.integers(0, 60, (300, LENGTH)), 10, axis=0)
-    rank = jax.jit(partial(effective_rank, vocab_size=60, splits=4, nulls=10))
+    rank = jax.jit(partial(significant_rank, vocab_size=60, splits=4, nulls=10))
     assert rank(ids, key=KEY).rank <= 1
     assert rank(ids, key=KEY, groups=np.repeat(np.arange(300), 10)).rank <= 1
 

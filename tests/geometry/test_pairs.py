@@ -13,21 +13,23 @@ import pytest
 
 from jaxpe import (
     PointCloud,
-    distance_correlation_pearson,
-    distance_rows,
     euclidean_distances,
-    is_monotone,
     kruskal_stress1,
+    mantel_correlation,
     min_separation,
     monotonicity_violation_rate,
-    pair_weights,
     scaled_stress,
     smacof,
     stress,
+)
+from jaxpe.geometry import (
+    PositionCounts,
+    distance_rows,
+    is_monotone,
+    pair_weights,
     stress_per_position,
     sum_over_pairs,
 )
-from jaxpe.geometry import PositionCounts
 from tests.compilation import compilations
 
 RNG = np.random.default_rng(0)
@@ -110,7 +112,7 @@ SCORES = {
     "scaled": lambda P, D, **kw: sum(scaled_stress(P, D, **kw)),
     "kruskal": kruskal_stress1,
     "per_position": lambda P, D, **kw: jnp.sum(stress_per_position(P, D, **kw) ** 2),
-    "correlation": distance_correlation_pearson,
+    "correlation": mantel_correlation,
 }
 
 
@@ -276,7 +278,7 @@ def test_memory_grows_as_the_positions_do(name):
 MESH = """
 import jax, jax.numpy as jnp, numpy as np
 import jaxpe
-from jaxpe import sum_over_pairs
+from jaxpe.geometry import sum_over_pairs
 
 jax.config.update("jax_enable_x64", True)
 P, X = np.random.default_rng(0).standard_normal((2, 23, 3))
@@ -291,9 +293,9 @@ for f, per_position in ((jax.value_and_grad(total, argnums=(0, 1, 2)), False), (
     alone = jax.jit(lambda *x: f(*x, per_position=per_position))(P, X, 1.5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), shared, alone)
 
-cloud = jaxpe.as_points(X)
+cloud = jaxpe.geometry.as_points(X)
 weighted = ("stress", "scaled_stress", "kruskal_stress1", "stress_per_position")
-for name in (*weighted, "distance_correlation_pearson"):
+for name in (*weighted, "mantel_correlation"):
     score = getattr(jaxpe, name)
     options = {"weights": np.arange(23.0)} if name in weighted else {}
     shared = jax.jit(lambda P: score(P, cloud, mesh=mesh, **options))(P)

@@ -38,12 +38,12 @@ def test_distances_have_the_rank_of_their_points():
     np.testing.assert_allclose(entropy_rank(euclidean_distances(P)), entropy_rank(P))
     alien = np.abs(RNG.standard_normal((6, 6)))
     alien = alien + alien.T - np.diag(2 * np.diagonal(alien))
-    negative = np.linalg.eigvalsh(jaxpe.gram_matrix(alien))
+    negative = np.linalg.eigvalsh(jaxpe.geometry.gram_matrix(alien))
     s = np.sqrt(negative[negative > 1e-9])
     share = s / s.sum()
     assert negative.min() < -0.1
     expected = np.exp(-(share * np.log(share)).sum())
-    np.testing.assert_allclose(entropy_rank(jaxpe.as_distances(alien)), expected)
+    np.testing.assert_allclose(entropy_rank(jaxpe.geometry.as_distances(alien)), expected)
 
 
 @pytest.mark.parametrize("junk", [0.0, np.nan])
@@ -54,7 +54,7 @@ def test_mask_equals_removal(junk):
     np.testing.assert_allclose(entropy_rank(holed, present=keep), expected)
     D = euclidean_distances(P).values
     np.testing.assert_allclose(entropy_rank(Distances(D, jnp.asarray(keep))), expected)
-    np.testing.assert_allclose(entropy_rank(jaxpe.as_distances(D), present=keep), expected)
+    np.testing.assert_allclose(entropy_rank(jaxpe.geometry.as_distances(D), present=keep), expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -65,7 +65,7 @@ def test_points_that_coincide_have_rank_0_and_no_derivative(dtype, value):
     assert (jax.jit(jax.grad(jaxpe.entropy_rank))(points) == 0).all()
     assert entropy_rank(P.astype(dtype), present=np.arange(6) == 4) == 0
     assert entropy_rank(P.astype(dtype), present=np.zeros(6, bool)) == 0
-    assert entropy_rank(jaxpe.as_distances(np.zeros((6, 6), dtype))) == 0
+    assert entropy_rank(jaxpe.geometry.as_distances(np.zeros((6, 6), dtype))) == 0
 
 
 def test_nan_stays():

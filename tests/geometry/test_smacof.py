@@ -8,8 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from jaxpe import Distances, classical_mds, euclidean_distances, pair_weights, smacof, stress
-from jaxpe.geometry import PositionCounts
+from jaxpe import Distances, classical_mds, euclidean_distances, smacof, stress
+from jaxpe.geometry import PositionCounts, pair_weights
 
 RNG = np.random.default_rng(0)
 D = np.asarray(euclidean_distances(RNG.standard_normal((8, 5))).values)

@@ -9,17 +9,19 @@ import pytest
 
 from jaxpe import (
     PositionCounts,
-    SparseCounts,
-    classical_mds_from_counts,
-    classical_mds_from_gram,
     count_tokens,
     hellinger_distances,
     hellinger_gram,
     noise_floor,
     positional_distributions,
     sparse_counts,
-    sparse_counts_from_cells,
     split_half_geometry,
+)
+from jaxpe.geometry import (
+    SparseCounts,
+    classical_mds_from_counts,
+    classical_mds_from_gram,
+    sparse_counts_from_cells,
     weighted_gram,
 )
 from tests.unchecked import unchecked

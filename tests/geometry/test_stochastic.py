@@ -7,16 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import (
-    Distances,
-    PointCloud,
-    classical_mds,
-    euclidean_distances,
-    sampled_stress,
-    smacof,
-    stochastic_mds,
-    stress,
-)
+from jaxpe import Distances, PointCloud, classical_mds, euclidean_distances, smacof, stress
+from jaxpe.geometry import sampled_stress, stochastic_mds
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((200, 8)) / np.arange(1, 9)

@@ -7,20 +7,19 @@ import pytest
 
 from jaxpe import (
     Distances,
-    as_distances,
-    distance_correlation_pearson,
     euclidean_distances,
     kruskal_stress1,
+    mantel_correlation,
     min_separation,
     scaled_stress,
     stress,
-    stress_per_position,
 )
+from jaxpe.geometry import as_distances, stress_per_position
 
 # Compiled whole, these cost the tests a tenth of their time; eager calls are in test_transforms.
-stress, scaled_stress, kruskal_stress1, stress_per_position, distance_correlation_pearson = map(
+stress, scaled_stress, kruskal_stress1, stress_per_position, mantel_correlation = map(
     jax.jit,
-    (stress, scaled_stress, kruskal_stress1, stress_per_position, distance_correlation_pearson),
+    (stress, scaled_stress, kruskal_stress1, stress_per_position, mantel_correlation),
 )
 RNG = np.random.default_rng(0)
 P = RNG.standard_normal((6, 3))
@@ -70,9 +69,7 @@ def test_scaled_stress_and_correlation_ignore_scale_rotation_translation(scale):
     moved = scale * P @ ROTATION + 3.0 * scale
     np.testing.assert_allclose(scaled_stress(moved, D).stress, scaled_stress(P, D).stress)
     np.testing.assert_allclose(scaled_stress(moved, D).scale * scale, scaled_stress(P, D).scale)
-    np.testing.assert_allclose(
-        distance_correlation_pearson(moved, D), distance_correlation_pearson(P, D)
-    )
+    np.testing.assert_allclose(mantel_correlation(moved, D), mantel_correlation(P, D))
     np.testing.assert_allclose(stress(moved, scale * D), stress(P, D))
 
 
@@ -104,8 +101,8 @@ def test_mask_equals_removal(junk):
             whole = whole[keep]
         np.testing.assert_allclose(whole, score(part_p, part_d), rtol=1e-12)
     np.testing.assert_allclose(
-        distance_correlation_pearson(holed_p, holed_d),
-        distance_correlation_pearson(part_p, part_d),
+        mantel_correlation(holed_p, holed_d),
+        mantel_correlation(part_p, part_d),
     )
     np.testing.assert_allclose(min_separation(holed_p, present=keep), min_separation(part_p))
     gradient = np.asarray(jax.jit(jax.grad(stress))(holed_p, holed_d))
@@ -137,7 +134,7 @@ def test_degenerate_conventions_and_their_gradients(points, targets, expected):
             points, targets
         )
         assert np.isfinite(gradient).all(), name
-    correlation = jax.jit(jax.value_and_grad(distance_correlation_pearson))(points, targets)
+    correlation = jax.jit(jax.value_and_grad(mantel_correlation))(points, targets)
     assert correlation[0] == 0
     assert np.isfinite(correlation[1]).all()
 
@@ -145,7 +142,7 @@ def test_degenerate_conventions_and_their_gradients(points, targets, expected):
 def test_rounding_is_no_correlation():
     simplex = np.linalg.qr(np.random.default_rng(1).standard_normal((6, 6)))[0]
     for dtype in (np.float32, np.float64):
-        assert distance_correlation_pearson(simplex.astype(dtype), D.astype(dtype)) == 0
+        assert mantel_correlation(simplex.astype(dtype), D.astype(dtype)) == 0
 
 
 def test_coincident_points_get_no_force_from_each_other():
@@ -169,7 +166,7 @@ def test_nan_stays_nan(where):
         value = np.asarray(score(points, targets, weights=w))
         assert np.isnan(value if value.ndim == 0 else value[1]), name
     if where != "weights":
-        assert np.isnan(distance_correlation_pearson(points, targets))
+        assert np.isnan(mantel_correlation(points, targets))
     if where == "points":
         assert np.isnan(min_separation(points))
 

@@ -133,7 +133,7 @@ def test_a_quantised_gguf_is_read_as_the_numbers_it_stands_for(tmp_path, known, 
 
 
 def test_another_encoding_takes_the_place_of_the_rotation(tiny, tmp_path, known):
-    scaled = jaxpe.rope(head_dim=HEAD_DIM, base=100.0, scaling=jaxpe.LinearScaling(4.0))
+    scaled = jaxpe.rope(head_dim=HEAD_DIM, base=100.0, scaling=jaxpe.encodings.LinearScaling(4.0))
     for source in (tiny, write_gguf(tmp_path / "tiny.gguf", known[1])):
         ours = logits(load_llama(source, encoding=scaled))
         np.testing.assert_allclose(ours, STORED["tiny_linear"], rtol=0, atol=2e-5)

@@ -14,7 +14,7 @@ import jaxpe.nn.attention
 import jaxpe.nn.blocks
 import jaxpe.nn.transformer
 from jaxpe import nn
-from jaxpe.nn.attention import Bound
+from jaxpe.nn.attention import BoundEncoding
 from tests.nn.models import (
     BLOCKS,
     HEAD_DIM,
@@ -164,7 +164,7 @@ def test_layers_follow_one_another_with_one_encoding_for_all():
     def loop(params):
         model = nnx.merge(graphdef, params)
         i = jnp.arange(N, dtype=jnp.int32)
-        bound = Bound(shared, model.encoding_params.get_value())
+        bound = BoundEncoding(shared, model.encoding_params.get_value())
         context = nn.Context(i, i, shared=bound)
         x = model.embed(ids, positions=i)
         for layer in range(3):

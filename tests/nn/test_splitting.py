@@ -68,7 +68,7 @@ def some_means(*shape):
 def run(model, ids, **options):
     """`split_heads`, compiled, and the logits its shares make by the encoding it names."""
     encoding = nn.head_encoding(model)
-    apply, params = nn.functional(model, method=nn.split_heads)
+    apply, params = nn.functionalize(model, method=nn.split_heads)
 
     @jax.jit
     def both(params, ids, options):
@@ -305,7 +305,7 @@ def test_means_are_averages_of_what_enters_the_layers():
     model = build()
     batches = [ragged(3, 1), ragged(3, 2)]
     means = nn.position_means(model, iter(batches))
-    apply, params = nn.functional(model)
+    apply, params = nn.functionalize(model)
     run = jax.jit(functools.partial(apply, trace=True))
     states = [run(params, b["ids"], mask=b["mask"]).hidden_states[:-1] for b in batches]
     wanted = by_hand(np.concatenate(states, axis=1), np.concatenate([b["mask"] for b in batches]))
@@ -329,7 +329,7 @@ def test_sums_add_whatever_their_length():
     """Of two batches as of one; a shorter one counts as padded."""
     model = build()
     ids = some_ids(4, N)
-    apply, params = nn.functional(model, method=nn.sum_hidden)
+    apply, params = nn.functionalize(model, method=nn.sum_hidden)
     summed = functools.partial(jax.jit(apply), params)
     mask = np.ones((4, N), bool)
     mask[2:, 4:] = False
@@ -363,7 +363,7 @@ def test_many_batches_lose_no_digits():
     model = build(encoding=encoding_for("learned"), **start)
     model.tokens.embedding = nnx.Param(model.tokens.embedding.get_value() + 100.0)
     batch = {"ids": np.tile(some_ids(4, 1), N)}
-    apply, params = nn.functional(model, method=nn.sum_hidden)
+    apply, params = nn.functionalize(model, method=nn.sum_hidden)
     once = jax.jit(apply)(params, batch["ids"])
     means = nn.position_means(lambda ids: once, [batch] * 3001)
     exact = nn.HiddenSums(np.asarray(once.sums, np.float64), np.asarray(once.counts)).means()

@@ -8,17 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import (
-    alibi,
-    alibi_slopes,
-    cope,
-    fire,
-    kerple,
-    shaw,
-    t5,
-    t5_buckets,
-    transformer_xl,
-)
+from jaxpe import alibi, cope, fire, kerple, shaw, t5, transformer_xl
+from jaxpe.encodings import alibi_slopes, t5_buckets
 from jaxpe.encodings.attention import attend, attention_logits
 
 HF, X, PAPERS = (

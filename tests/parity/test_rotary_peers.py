@@ -38,7 +38,7 @@ def frequencies(case, length):
     scaling = scaling_from_hf(parameters, max_position_embeddings=case["max_position_embeddings"])
     base = parameters["rope_theta"]
     if scaling is None:
-        return jaxpe.inverse_frequencies(rotary_width(case), base=base), 1.0
+        return jaxpe.encodings.inverse_frequencies(rotary_width(case), base=base), 1.0
     return scaling.frequencies(rotary_width(case), base, length)
 
 
@@ -79,7 +79,7 @@ def test_round_trip_of_rope_parameters(name):
     fraction = parameters.get("partial_rotary_factor", 1.0)
     if parameters["rope_type"] == "proportional":
         fraction = 1.0
-    back = jaxpe.rope_to_hf(
+    back = jaxpe.encodings.rope_to_hf(
         head_dim=case["head_dim"], base=parameters["rope_theta"], fraction=fraction, scaling=scaling
     )
     assert json.loads(json.dumps(back)) == back
@@ -113,7 +113,7 @@ def test_rotated_queries_and_keys(model, ids):
 @pytest.mark.parametrize("ids", POSITIONS)
 def test_deepseek_turns_interleaved_and_returns_half_split(ids):
     encoding = jaxpe.rope(head_dim=16, layout="interleaved")
-    to_half_split = jaxpe.rotary_permutation(
+    to_half_split = jaxpe.encodings.rotary_permutation(
         rotary_dim=16, source="interleaved", target="half_split"
     )
     ours = encoding.query((), HF["q"], HF[f"position_ids_{ids}"])[..., to_half_split]
@@ -149,7 +149,7 @@ def test_rotary_embedding_torch(name):
     factor = settings.get("interpolate_factor", 1.0)
     theta, dim = float(settings.get("theta", 10_000.0)), settings["dim"]
     if "theta_rescale_factor" in settings:
-        scaling = jaxpe.NtkScaling(settings["theta_rescale_factor"])
+        scaling = jaxpe.encodings.NtkScaling(settings["theta_rescale_factor"])
     else:
         scaling = None
     encoding = jaxpe.rope(

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe import CATALOGUE
 from jaxpe.analysis.corpus.result import Analysis, EncodingScore, Interval
+from jaxpe.encodings import CATALOGUE
 
 N = 48
 # The report's rows: the fitted ones, then those of the catalogue that have vectors for text.

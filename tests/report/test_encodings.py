@@ -2,7 +2,8 @@
 
 import math
 
-from jaxpe import CATALOGUE, EncodingProperties, EncodingSizes
+from jaxpe import EncodingSizes
+from jaxpe.encodings import CATALOGUE, EncodingProperties
 from jaxpe.report import catalogue_json, catalogue_markdown, catalogue_table
 from tests.report.test_table import printed
 

@@ -5,8 +5,9 @@ import math
 
 import pytest
 
-from jaxpe import CATALOGUE, EncodingProperties, EncodingSizes
+from jaxpe import EncodingSizes
 from jaxpe.analysis.properties import Told
+from jaxpe.encodings import CATALOGUE, EncodingProperties
 from jaxpe.encodings.beyond import Extrapolation, Stretch
 from jaxpe.encodings.expressiveness import Expressiveness, Spread
 from jaxpe.encodings.growth import Cost, Generalisation, Growth

@@ -18,7 +18,7 @@ def model():
         vocab_size=11, dim=12, num_layers=LAYERS, num_heads=HEADS, init_scale=0.6, scan=True
     )
     encoder = nn.Encoder(config, encoding=jaxpe.rope(head_dim=WIDTH), rngs=nnx.Rngs(0))
-    return nn.functional(nn.Classifier(encoder, num_classes=5, pooling="mean", rngs=nnx.Rngs(1)))
+    return nn.functionalize(nn.Classifier(encoder, num_classes=5, pooling="mean", rngs=nnx.Rngs(1)))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import pytest
 from jax.test_util import check_grads
 
 from jaxpe import (
-    CATALOGUE,
     Encoding,
     EncodingSizes,
     YarnScaling,
@@ -21,15 +20,13 @@ from jaxpe import (
     axial_rope,
     chain,
     identity,
-    inverse_frequencies,
     mrope,
     rope,
-    rope_frequencies,
     sinusoidal_vectors,
     t5,
     xpos,
 )
-from jaxpe.encodings import DynamicScaling
+from jaxpe.encodings import CATALOGUE, DynamicScaling, inverse_frequencies, rope_frequencies
 from jaxpe.spectral import (
     LogitParts,
     logit_parts,

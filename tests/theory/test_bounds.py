@@ -161,7 +161,7 @@ def test_wavelets_do_not_stay_close(order):
     assert holds(found.conclusions) == {"stays close": False, "decays": False}
     assert all(holds(found.hypotheses | found.instead).values())
     difference = np.asarray(found.measured["difference"])
-    make = jax.jit(partial(jaxpe.wavelet_vectors, dim=16, length=length, order=order))
+    make = jax.jit(partial(jaxpe.encodings.wavelet_vectors, dim=16, length=length, order=order))
     rows = np.asarray(make(np.arange(128)))
     np.testing.assert_allclose(difference, np.linalg.norm(rows[17:] - rows[16], axis=1), atol=1e-6)
 

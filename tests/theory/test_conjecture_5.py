@@ -15,10 +15,10 @@ from jaxpe import (
     count_tokens,
     euclidean_distances,
     hellinger_distances,
-    is_monotone,
     monotonicity_violation_rate,
 )
 from jaxpe.data import zipf_drift, zipf_stationary
+from jaxpe.geometry import is_monotone
 from jaxpe.theory.cirrincione2026.conjecture_5_monotonicity import (
     conjecture_5,
     even_positions_loss,

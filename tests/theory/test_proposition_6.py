@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe import Distances, classical_mds, gram_matrix, hellinger_distances, stress
+from jaxpe import Distances, classical_mds, hellinger_distances, stress
+from jaxpe.geometry import gram_matrix
 from jaxpe.theory.cirrincione2026.proposition_6_strain import proposition_6, strain
 
 RNG = np.random.default_rng(0)

@@ -8,15 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import (
-    Distances,
-    classical_mds,
-    gram_matrix,
-    hellinger_distances,
-    low_rank,
-    smacof,
-    stress,
-)
+from jaxpe import Distances, classical_mds, hellinger_distances, low_rank, smacof, stress
+from jaxpe.geometry import gram_matrix
 from jaxpe.geometry.procrustes import procrustes
 from jaxpe.theory.cirrincione2026.proposition_6_strain import strain
 from jaxpe.theory.cirrincione2026.remark_8_low_rank import low_rank_descent, remark_8

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxpe.training import Tally, init_state
+from jaxpe.training import MeanMetric, init_state
 
 OPTIMIZER = optax.adam(0.1)
 
@@ -20,7 +20,7 @@ def masked_loss(params, batch, key):
     weight = keep.sum(dtype=jnp.float32)
     largest = jnp.max(jnp.abs(out)).astype(jnp.float32)
     total = jnp.sum(jnp.where(keep, error, 0)).astype(jnp.float32)
-    return Tally(total, weight), {"largest": Tally(largest, jnp.float32(1))}
+    return MeanMetric(total, weight), {"largest": MeanMetric(largest, jnp.float32(1))}
 
 
 def quiet_loss(params, batch, key):

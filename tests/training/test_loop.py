@@ -20,7 +20,7 @@ from jaxpe.training import (
     StopTraining,
     TrainState,
     batches,
-    every,
+    every_n_steps,
     fit,
     read_log,
     train_step,
@@ -99,8 +99,8 @@ def test_hooks_see_the_state_of_their_step_before_the_next_one():
     ("hook", "expected"),
     [
         ({"at": {2}}, [0, 2, 5]),
-        ({"at": every(2)}, [0, 2, 4, 5]),
-        ({"at": every(2), "ends": False}, [0, 2, 4]),
+        ({"at": every_n_steps(2)}, [0, 2, 4, 5]),
+        ({"at": every_n_steps(2), "ends": False}, [0, 2, 4]),
         ({"at": (), "ends": False}, []),
         ({"at": lambda step: step % 2}, [0, 1, 3, 5]),
     ],
@@ -141,7 +141,7 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path):
     def run(name, steps):
         with Checkpoints(tmp_path / name) as checkpoints:
             options = {"checkpoints": checkpoints, "checkpoint_every": 4}
-            hooks = [Hook(at=every(2), run=look, ends=False)]
+            hooks = [Hook(at=every_n_steps(2), run=look, ends=False)]
             log = tmp_path / f"{name}.jsonl"
             return fit(factory.state(), STEP, data(), steps=steps, log=log, hooks=hooks, **options)
 
@@ -165,7 +165,7 @@ def test_a_run_from_the_beginning_starts_its_log_anew(tmp_path):
 
 
 def test_a_state_that_has_made_steps_goes_on_in_its_log_without_checkpoints(tmp_path):
-    hook = Hook(at=every(2), run=bias)
+    hook = Hook(at=every_n_steps(2), run=bias)
 
     def run(state, batches, steps, name):
         return fit(state, STEP, batches, steps=steps, log=tmp_path / name, hooks=[hook])
@@ -452,7 +452,7 @@ def test_batches_that_cannot_be_resumed_are_refused_with_checkpoints(tmp_path):
 
 def test_never_is_no_interval():
     with pytest.raises(ValueError, match=r"every\(0\) is never"):
-        every(0)
+        every_n_steps(0)
 
 
 def test_a_log_drops_what_comes_again_and_a_line_cut_short(tmp_path):

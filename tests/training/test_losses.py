@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from jaxpe.training import (
-    Tally,
+    MeanMetric,
     accuracy,
     causal_lm_loss,
     cross_entropy,
@@ -139,8 +139,8 @@ def test_perplexity_of_uniform_guessing_is_the_number_of_classes():
 
 def test_squares_and_accuracy_by_hand():
     tally = mean_squared_error(jnp.array([1.0, 2.0]), jnp.array([0, 4]))
-    assert tally == Tally(5.0, 2.0)
-    assert accuracy(jnp.array([[1.0, 1.0], [0.0, 1.0]]), jnp.array([0, 0])) == Tally(1.0, 2.0)
+    assert tally == MeanMetric(5.0, 2.0)
+    assert accuracy(jnp.array([[1.0, 1.0], [0.0, 1.0]]), jnp.array([0, 0])) == MeanMetric(1.0, 2.0)
 
 
 def test_masked_tokens_follow_bert():

@@ -7,7 +7,14 @@ import optax
 import pytest
 from flax import nnx
 
-from jaxpe.training import Tally, adamw, decayed, init_state, learning_rate_schedule, step_function
+from jaxpe.training import (
+    MeanMetric,
+    adamw,
+    init_state,
+    learning_rate_schedule,
+    step_function,
+    weight_decay_mask,
+)
 
 
 @pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
@@ -36,7 +43,7 @@ class Model(nnx.Module):
 
 def test_matrices_and_embeddings_of_a_flax_state_are_decayed_and_nothing_else():
     params = nnx.split(Model(nnx.Rngs(0)), nnx.Param)[1]
-    chosen = decayed(params)
+    chosen = weight_decay_mask(params)
     assert jax.tree.structure(chosen) == jax.tree.structure(params)
     names = {
         jax.tree_util.keystr(path, simple=True, separator="/")
@@ -48,7 +55,7 @@ def test_matrices_and_embeddings_of_a_flax_state_are_decayed_and_nothing_else():
 
 def still(params, batch, key):
     """A loss without a gradient: what moves, moves by decay alone."""
-    return Tally(jnp.float32(0), jnp.float32(1)), {}
+    return MeanMetric(jnp.float32(0), jnp.float32(1)), {}
 
 
 def test_decay_acts_where_it_should_and_by_the_learning_rate():
@@ -56,7 +63,7 @@ def test_decay_acts_where_it_should_and_by_the_learning_rate():
     optimizer = adamw(0.5, weight_decay=0.1)
     state = init_state(params, optimizer, key=jax.random.key(0))
     after = jax.jit(step_function(still, optimizer))(state, {})[0].params
-    shrunk = jax.tree.map(lambda p, d: p * (0.95 if d else 1.0), params, decayed(params))
+    shrunk = jax.tree.map(lambda p, d: p * (0.95 if d else 1.0), params, weight_decay_mask(params))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), after, shrunk)
 
 

@@ -126,7 +126,7 @@ def test_a_line_is_monotone(reference):
 @pytest.mark.parametrize("as_points", [True, False])
 def test_occupied_positions_alone_equal_the_part_of_the_matrix(reference, as_points):
     def part(distances):
-        return jaxpe.as_distances(np.asarray(distances.values)[:6, :6])
+        return jaxpe.geometry.as_distances(np.asarray(distances.values)[:6, :6])
 
     small = ReferenceGeometry(
         part(reference.plug_in), part(reference.split_half), jnp.ones(6, bool)
@@ -185,7 +185,7 @@ def test_an_encoding_without_is_probed_by_its_logits(reference):
     params = encoding.init(KEY)
     sizes = {"num_heads": 2, "head_dim": 4}
     run = jax.jit(lambda params, i: encoding_probe(encoding, params, i, reference, **sizes))
-    D = jaxpe.encoding_distances(encoding, params, positions, **sizes)
+    D = jaxpe.encodings.encoding_distances(encoding, params, positions, **sizes)
     close(run(params, positions), probe(D, reference))
     with pytest.raises(ValueError, match="need num_heads= and head_dim="):
         encoding_probe(encoding, params, positions, reference)

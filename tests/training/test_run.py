@@ -132,7 +132,7 @@ def test_seeds_are_separate(corpus, tmp_path):
     assert not np.array_equal(*ids)
 
 
-NAMES = [entry.name for entry in jaxpe.CATALOGUE if entry.coordinates == 1]
+NAMES = [entry.name for entry in jaxpe.encodings.CATALOGUE if entry.coordinates == 1]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "learned+t5", "sinusoidal+rope", "rope+alibi"])
@@ -140,7 +140,7 @@ def test_every_encoding_makes_a_model_and_is_probed(name, corpus, tmp_path):
     asked = config(corpus, tmp_path, encoding=name, task="causal")
     vocabulary = Vocabulary("causal", ["a"] * 9)
     model = nnx.eval_shape(lambda: build_model(asked, vocabulary))
-    apply, params = nn.functional(model)
+    apply, params = nn.functionalize(model)
     ids = jax.ShapeDtypeStruct((2, 8), np.int32)
     assert jax.eval_shape(apply, params, ids).logits.shape == (2, 8, 9)
     counts = count_documents(load_data(config(corpus, tmp_path)).train)
@@ -187,7 +187,7 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
     asked = config(corpus, tmp_path / "run", pretrained=str(source), model=ModelConfig(), steps=2)
     result = train(asked)
     written = nn.load_classifier(tmp_path / "run" / "model")
-    assert_equal(nn.functional(written)[1], result.params)
+    assert_equal(nn.functionalize(written)[1], result.params)
     assert (tmp_path / "run" / "model" / "vocab.txt").exists()
     assert result.summary["encoding"] == "bert"
     loaded = load_run(tmp_path / "run")

@@ -14,7 +14,7 @@ from flax import nnx
 from jax.sharding import AxisType
 
 from jaxpe.training import (
-    Tally,
+    MeanMetric,
     accuracy,
     adamw,
     cross_entropy,
@@ -88,7 +88,7 @@ def test_no_dtype_changes(dtype, optimizer):
 def test_steps_and_microbatches_draw_anew_and_runs_repeat():
     def noise(params, batch, key):
         total = jax.random.normal(key, (), jnp.float32)
-        return Tally(total + 0 * params["bias"].sum(), jnp.float32(1)), {}
+        return MeanMetric(total + 0 * params["bias"].sum(), jnp.float32(1)), {}
 
     losses = []
     for accumulate in (1, 2):
@@ -124,7 +124,7 @@ def test_a_step_that_is_not_finite_changes_nothing_nor_does_any_after_it():
 
 def test_an_infinite_gradient_of_a_finite_loss_is_caught():
     def loss(params, batch, key):
-        return Tally(jnp.sqrt(params["x"]), jnp.array(1.0)), {}
+        return MeanMetric(jnp.sqrt(params["x"]), jnp.array(1.0)), {}
 
     state = init_state({"x": jnp.array(0.0)}, SGD, key=jax.random.key(0))
     after, metrics = step_function(loss, SGD)(state, {})
@@ -139,7 +139,7 @@ def test_an_update_that_is_not_finite_is_not_made(wrong):
         return jax.tree.map(lambda g: jnp.where(g > 1, wrong, g), updates), state + 1
 
     def loss(params, batch, key):
-        return Tally(jnp.sum(params["x"] * batch["x"]), jnp.array(1.0)), {}
+        return MeanMetric(jnp.sum(params["x"] * batch["x"]), jnp.array(1.0)), {}
 
     optimizer = optax.GradientTransformation(lambda params: jnp.array(0), update)
     step = jax.jit(step_function(loss, optimizer))
@@ -156,7 +156,7 @@ def test_an_update_that_is_not_finite_is_not_made(wrong):
 def test_float16_does_not_overflow_where_the_mean_does_not(accumulate):
     def loss(params, batch, key):  # 70 000 and 60 000 a microbatch; float16 ends at 65 504
         total = params["x"].astype(jnp.float32).sum() * 60_000 / 2 * batch["x"].sum()
-        return Tally(total / 2 * accumulate, jnp.float32(70_000)), {}
+        return MeanMetric(total / 2 * accumulate, jnp.float32(70_000)), {}
 
     state = init_state({"x": jnp.ones((), jnp.float16)}, SGD, key=jax.random.key(0))
     step = jax.jit(step_function(loss, SGD, accumulate=accumulate))
@@ -168,7 +168,7 @@ def test_float16_does_not_overflow_where_the_mean_does_not(accumulate):
 
 def test_the_norm_of_float16_does_not_overflow():
     def loss(params, batch, key):
-        return Tally(params["x"].astype(jnp.float32).sum() * 300, jnp.float32(1)), {}
+        return MeanMetric(params["x"].astype(jnp.float32).sum() * 300, jnp.float32(1)), {}
 
     state = init_state({"x": jnp.zeros(4, jnp.float16)}, SGD, key=jax.random.key(0))
     after, metrics = jax.jit(step_function(loss, SGD))(state, {})

@@ -113,7 +113,7 @@ def test_models_are_told_what_else_a_batch_has_of_its_tokens(name):
 def test_packed_rows_are_trained_on_as_rows_of_their_own():
     sizes = nn.TransformerConfig(vocab_size=VOCAB, dim=8, num_layers=1, num_heads=2)
     decoder = nn.Decoder(sizes, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
-    apply, params = nn.functional(nn.CausalLM(decoder, rngs=nnx.Rngs(1)))
+    apply, params = nn.functionalize(nn.CausalLM(decoder, rngs=nnx.Rngs(1)))
     rows = np.random.default_rng(0).integers(0, VOCAB, (2, 4)).astype(np.int32)
     alone = {"ids": rows, "mask": np.ones((2, 4), bool)}
     segments = np.repeat(np.arange(2), 4)[None]
@@ -197,8 +197,8 @@ def test_logits_at_places_are_those_of_the_whole_model():
     sizes = nn.TransformerConfig(vocab_size=VOCAB, dim=8, num_layers=1, num_heads=2)
     encoder = nn.Encoder(sizes, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
     model = nn.MaskedLM(encoder, rngs=nnx.Rngs(1))
-    apply, params = nn.functional(model)
-    chosen, same = nn.functional(model, logits_at)
+    apply, params = nn.functionalize(model)
+    chosen, same = nn.functionalize(model, logits_at)
     data = batch()
     places = jnp.asarray(np.random.default_rng(1).integers(0, N, (ROWS, 5)))
     options = {"mask": data["mask"]}

@@ -12,7 +12,7 @@ from jax import Array
 
 from jaxpe.analysis.attention.documents import SpectralSubject, transformer_of
 from jaxpe.analysis.attention.result import HeadDrops
-from jaxpe.nn import functional, parameter_count, pooled
+from jaxpe.nn import functionalize, parameter_count, pooled
 from jaxpe.spectral import ablate_heads, deposit, sum_heads
 from jaxpe.training.tasks import logits_at
 
@@ -33,9 +33,9 @@ def ablations_of(subject: SpectralSubject, say: Say) -> list[HeadDrops]:
     """What each head is worth: zero in its place, and where time allows its mean."""
     config = subject.transformer.config
     chunks, kinds = _affordable(subject, say)
-    apply, params = functional(subject.module, method=_SCORES[subject.score])
+    apply, params = functionalize(subject.module, method=_SCORES[subject.score])
     if subject.score == "embedding":
-        embed = jax.jit(functional(subject.module, method=_embedded)[0])
+        embed = jax.jit(functionalize(subject.module, method=_embedded)[0])
         chunks = [chunk | {"reference": embed(params, chunk)} for chunk in chunks]
 
     @functools.partial(jax.jit, static_argnames="at_once")
@@ -125,7 +125,7 @@ def _mean_heads(subject: SpectralSubject, params: Any, chunks: list[Any]) -> Arr
         assert heads is not None  # it was traced
         return sum_heads(heads, mask)
 
-    run = jax.jit(functional(subject.module, method=summed)[0])
+    run = jax.jit(functionalize(subject.module, method=summed)[0])
     sums = (run(params, chunk["ids"], chunk["mask"]) for chunk in chunks)
     return functools.reduce(operator.add, sums).mean
 

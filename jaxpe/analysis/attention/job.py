@@ -22,7 +22,7 @@ from jaxpe.analysis.attention.logit_sums import (
     sum_logits,
 )
 from jaxpe.analysis.attention.result import MeanLogits, Pairs, PartShares, SpectralReport, Variance
-from jaxpe.nn import functional
+from jaxpe.nn import functionalize
 from jaxpe.spectral import (
     PartMeans,
     PartSums,
@@ -138,7 +138,7 @@ def _single(subject: SpectralSubject) -> dict[str, np.ndarray]:
         assert logits is not None  # it was traced
         return jnp.swapaxes(logits[..., text, text], 0, 1)
 
-    apply, params = functional(subject.module, method=of_batch)
+    apply, params = functionalize(subject.module, method=of_batch)
     run, size = jax.jit(apply), min(2, batch_size(subject))
     batches = cut(subject.rows[: _SINGLE // size * size], size)
     # One document at a time has the shape of the mean, for which this is compiled already.

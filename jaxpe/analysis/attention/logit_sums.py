@@ -14,7 +14,6 @@ from jaxpe.analysis.attention.documents import SpectralSubject, transformer_of
 from jaxpe.nn import (
     HeadParts,
     HiddenSums,
-    functional,
     head_encoding,
     position_means,
     split_heads,
@@ -102,7 +101,7 @@ def sum_logits(subject: SpectralSubject) -> Halves:
     size = batch_size(subject)
     means = _means(subject, size)
     of_batch = functools.partial(_sum_batch, text=text, turning=turning)
-    apply, params = functional(module, method=of_batch)
+    apply, params = functionalize(module, method=of_batch)
     run = jax.jit(apply)
 
     def total(half: np.ndarray) -> LogitSums:
@@ -124,7 +123,7 @@ def _in_random_order(rows: np.ndarray, text: slice, rng: np.random.Generator) ->
 
 def _means(subject: SpectralSubject, size: int) -> Array:
     """The share of position in what enters each layer, over the places of text."""
-    apply, params = functional(subject.module, method=sum_hidden)
+    apply, params = functionalize(subject.module, method=sum_hidden)
     run = jax.jit(apply)
     places = np.zeros(subject.rows.shape[1], bool)
     places[subject.text] = True
@@ -200,7 +199,7 @@ def find_turning(module: Any) -> Turning | None:
     """How queries turn; None where they do not, or heads differ, or pairs have no usual layout."""
     if not head_encoding(module).defines("query"):
         return None
-    apply, params = functional(module, method=_turned)
+    apply, params = functionalize(module, method=_turned)
     turned = np.asarray(jax.jit(apply)(params), np.float64)
     if (turned != turned[:, :1]).any():
         return None

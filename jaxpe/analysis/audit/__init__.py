@@ -8,15 +8,42 @@
 Imported by name, since it brings Flax and Optax.
 """
 
-from jaxpe.analysis.audit.job import audit_subject as audit_subject
-from jaxpe.analysis.audit.kernel import kernel_and_forcing as kernel_and_forcing
-from jaxpe.analysis.audit.kernel import kernel_pairs as kernel_pairs
-from jaxpe.analysis.audit.kernel import train_both as train_both
-from jaxpe.analysis.audit.statements import statements_on_corpus as statements_on_corpus
-from jaxpe.analysis.audit.statements import statements_on_model as statements_on_model
-from jaxpe.analysis.ranges import check_audit as check_audit
-from jaxpe.analysis.reading import read_subject as read_subject
-from jaxpe.analysis.subject import Geometry as Geometry
-from jaxpe.analysis.subject import Subject as Subject
-from jaxpe.analysis.subject import geometry_of as geometry_of
-from jaxpe.analysis.subject import subject_of as subject_of
+from jaxpe.analysis.audit.job import (
+    audit_subject,
+)
+from jaxpe.analysis.audit.kernel import (
+    kernel_and_forcing,
+    kernel_pairs,
+    train_both,
+)
+from jaxpe.analysis.audit.statements import (
+    statements_on_corpus,
+    statements_on_model,
+)
+from jaxpe.analysis.ranges import (
+    check_audit,
+)
+from jaxpe.analysis.reading import (
+    read_subject,
+)
+from jaxpe.analysis.subject import (
+    Geometry,
+    Subject,
+    geometry_of,
+    subject_of,
+)
+
+__all__ = [
+    "Geometry",
+    "Subject",
+    "audit_subject",
+    "check_audit",
+    "geometry_of",
+    "kernel_and_forcing",
+    "kernel_pairs",
+    "read_subject",
+    "statements_on_corpus",
+    "statements_on_model",
+    "subject_of",
+    "train_both",
+]

@@ -216,7 +216,7 @@ def _analysis(
         split_half_violation_rate=float(noise.estimate["split_half_violation_rate"]),
         intervals=noise.intervals,
         coordinates=np.asarray(
-            jaxpe.classical_mds_from_gram(
+            jaxpe.geometry.classical_mds_from_gram(
                 geometry.gram, dim=3, present=geometry.present
             ).coordinates
         ),
@@ -280,8 +280,8 @@ def _plug_in_geometry(
     mu: jaxpe.PositionalDistributions,
 ) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS, jax.Array]:
     gram = jaxpe.hellinger_gram(mu)
-    mds = jaxpe.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
-    D = jaxpe.distances_from_gram(gram, present=mu.present)
+    mds = jaxpe.geometry.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
+    D = jaxpe.geometry.distances_from_gram(gram, present=mu.present)
     return D, mds, jaxpe.monotonicity_violation_rate(D)
 
 

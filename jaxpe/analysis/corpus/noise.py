@@ -25,7 +25,7 @@ class Noise(NamedTuple):
 
     geometry: SplitHalfGeometry
     groups: int
-    rank: jaxpe.EffectiveRank
+    rank: jaxpe.geometry.SignificantRank
     estimate: dict[str, jax.Array]
     intervals: dict[str, Interval]
 
@@ -40,7 +40,7 @@ def measure_noise(
 ) -> Noise:
     """Split-half geometry, its rank above the permutation null, and bootstrap intervals.
 
-    The steps of `effective_rank` and `bootstrap`, one by one, so that progress can be shown.
+    The steps of `significant_rank` and `bootstrap`, one by one, so that progress can be shown.
     """
     ids, mask = corpus.ids, corpus.mask
     groups = containment_groups(ids, mask)
@@ -52,8 +52,8 @@ def measure_noise(
         groups=groups,
     )
     split = jax.jit(partial(jaxpe.split_half_geometry, key=keys[0], splits=splits))
-    weighted = jax.jit(jaxpe.weighted_gram)
-    permute = partial(jax.jit(jaxpe.permute_within_documents), mask=mask, groups=groups)
+    weighted = jax.jit(jaxpe.geometry.weighted_gram)
+    permute = partial(jax.jit(jaxpe.geometry.permute_within_documents), mask=mask, groups=groups)
     counts = count(ids)
     geometry = split(counts)
     clock.lap("split halves")
@@ -63,14 +63,14 @@ def measure_noise(
         permuted = count(permute(key, ids))
         null.append(weighted(split(permuted), permuted))
         del permuted  # as large as the counts: never two of them
-    rank = jaxpe.rank_above_null(weighted(geometry, counts), jnp.stack(null))
+    rank = jaxpe.geometry.rank_above_null(weighted(geometry, counts), jnp.stack(null))
     clock.lap("permutation null")
 
     statistics = jax.jit(lambda counts: _statistics(counts, split(counts)))
     estimate = statistics(counts)
     draws: list[dict[str, jax.Array]] = []
     for key in progress(jax.random.split(keys[2], bootstrap), "bootstrap", total=bootstrap):
-        repeats = jaxpe.resample_documents(key, len(ids), groups=groups)
+        repeats = jaxpe.geometry.resample_documents(key, len(ids), groups=groups)
         draws.append(statistics(count(ids, repeats=repeats)))
     clock.lap("bootstrap")
     intervals = _intervals(estimate, draws)
@@ -90,14 +90,16 @@ def noise_of_counts(
     in these when dimensions are judged.
     """
     split = jax.jit(partial(jaxpe.split_half_geometry, key=keys[0], splits=splits))
-    weighted = jax.jit(lambda counts: jaxpe.weighted_gram(split(counts), counts))
+    weighted = jax.jit(lambda counts: jaxpe.geometry.weighted_gram(split(counts), counts))
     geometry = split(counts)
     clock.lap("split halves")
     null = [(weighted(permuted), permuted.tokens.shape[0]) for permuted in nulls]
     rank = _unjudged(len(geometry.present))
     if null:
         grams, folds = zip(*null, strict=True)
-        rank = jaxpe.rank_above_null(weighted(regrouped(counts, folds[0])), jnp.stack(grams))
+        rank = jaxpe.geometry.rank_above_null(
+            weighted(regrouped(counts, folds[0])), jnp.stack(grams)
+        )
     clock.lap("permutation null")
     statistics = jax.jit(lambda counts: _statistics(counts, split(counts)))
     found = jaxpe.jackknife(statistics, counts)
@@ -113,10 +115,12 @@ def regrouped(counts: PositionCounts, folds: int) -> PositionCounts:
     return counts._replace(tokens=jnp.sum(parts, axis=0, dtype=tokens.dtype))
 
 
-def _unjudged(n: int) -> jaxpe.EffectiveRank:
+def _unjudged(n: int) -> jaxpe.geometry.SignificantRank:
     """No rank, for want of a null."""
     nothing = jnp.full(n, jnp.nan)
-    return jaxpe.EffectiveRank(jnp.int32(-1), nothing, nothing[None], jnp.float32(jnp.nan))
+    return jaxpe.geometry.SignificantRank(
+        jnp.int32(-1), nothing, nothing[None], jnp.float32(jnp.nan)
+    )
 
 
 def _statistics(counts: PositionCounts, geometry: SplitHalfGeometry) -> dict[str, jax.Array]:
@@ -138,10 +142,12 @@ def _intervals(estimate: dict, draws: list[dict]) -> dict[str, Interval]:
     if not draws:
         return {}
     samples = jax.tree.map(lambda *values: jnp.stack(values), *draws)
-    return _as_intervals(jaxpe.normal_interval(estimate, samples))
+    return _as_intervals(jaxpe.geometry.normal_interval(estimate, samples))
 
 
-def _as_intervals(found: jaxpe.Bootstrap | jaxpe.Jackknife) -> dict[str, Interval]:
+def _as_intervals(
+    found: jaxpe.geometry.Bootstrap | jaxpe.geometry.Jackknife,
+) -> dict[str, Interval]:
     """Those that are defined, rates within their range."""
     intervals = {}
     for name, value in found.estimate.items():

@@ -57,12 +57,16 @@ def score_encodings(
     ], slopes
 
 
-def scored_entries() -> list[jaxpe.CatalogueEntry]:
+def scored_entries() -> list[jaxpe.encodings.CatalogueEntry]:
     """Encodings of the catalogue with vectors for text that owe nothing to the corpus."""
-    return [e for e in jaxpe.CATALOGUE if e.vectors and e.coordinates == 1 and not e.fitted]
+    return [
+        e for e in jaxpe.encodings.CATALOGUE if e.vectors and e.coordinates == 1 and not e.fitted
+    ]
 
 
-def _at_slope(alibi: jaxpe.CatalogueEntry, slope: float) -> jaxpe.CatalogueEntry:
+def _at_slope(
+    alibi: jaxpe.encodings.CatalogueEntry, slope: float
+) -> jaxpe.encodings.CatalogueEntry:
     """ALiBi with one head: the slopes of several would only multiply the line."""
     return alibi._replace(
         make=lambda sizes: jaxpe.alibi(num_heads=1, slopes=slope),
@@ -71,7 +75,10 @@ def _at_slope(alibi: jaxpe.CatalogueEntry, slope: float) -> jaxpe.CatalogueEntry
 
 
 def _score_entry(
-    entry: jaxpe.CatalogueEntry, sizes: jaxpe.EncodingSizes, key: jax.Array, measure: Measure
+    entry: jaxpe.encodings.CatalogueEntry,
+    sizes: jaxpe.EncodingSizes,
+    key: jax.Array,
+    measure: Measure,
 ) -> EncodingScore:
     """The score of an encoding; where its vectors are drawn, the mean over several draws."""
     encoding, positions = entry.make(sizes), jnp.arange(sizes.length)
@@ -116,7 +123,7 @@ def _measures(
             corrected.present.any(), jaxpe.scaled_stress(P, corrected).stress, jnp.nan
         ),
         "violation_rate": jaxpe.monotonicity_violation_rate(delta),
-        "pearson_r": jaxpe.distance_correlation_pearson(P, D),
+        "pearson_r": jaxpe.mantel_correlation(P, D),
         "min_separation": jaxpe.min_separation(P, present=D.present),
     }, delta.values
 
@@ -174,10 +181,10 @@ def _alibi_slopes(
     """The standard slope with the lowest stress, and (slope, stress) of all and of the best."""
 
     def stress_at(slope: float) -> float:
-        return measure(jaxpe.alibi_line(positions, slope=slope))[0]["stress"]
+        return measure(jaxpe.encodings.alibi_line(positions, slope=slope))[0]["stress"]
 
-    standard = [(float(m), stress_at(float(m))) for m in jaxpe.alibi_slopes(ALIBI_HEADS)]
-    best = measure(jaxpe.alibi_line(positions))[0]
+    standard = [(float(m), stress_at(float(m))) for m in jaxpe.encodings.alibi_slopes(ALIBI_HEADS)]
+    best = measure(jaxpe.encodings.alibi_line(positions))[0]
     slope, _ = min(standard, key=lambda pair: pair[1])
     return slope, [*standard, (best["scale"], best["scaled_stress"])]
 

@@ -236,4 +236,4 @@ def _edges(length: int, bins: int, spacing: Literal["equal", "log"]) -> tuple[in
             f"more than the length, and no length beyond {INT32_MAX:,}"
         )
     check_bytes(_EDGE_BYTES * bins, what=f"--bins {bins}", remedy="pass fewer")
-    return tuple(jaxpe.position_bins(length, bins=bins, spacing=spacing).tolist())
+    return tuple(jaxpe.geometry.position_bins(length, bins=bins, spacing=spacing).tolist())

@@ -76,7 +76,7 @@ def count_settings(
     Args:
         tokenizer: from `jaxpe.data.open_tokenizer`.
         length: positions of a document that are read.
-        edges: of bins of positions, from `jaxpe.position_bins`; every position when absent.
+        edges: of bins of positions, from `jaxpe.geometry.position_bins`; all positions without.
         folds: an even number, at least 4; more make finer intervals and take more memory.
         nulls: corpora with shuffled positions, against which dimensions are judged; at least 2,
             or 0 for none.

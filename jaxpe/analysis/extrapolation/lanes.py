@@ -16,7 +16,7 @@ from jaxpe.analysis.extrapolation.models import Batch, Params, loss_of, model_of
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.encodings import Encoding
-from jaxpe.training import Tally
+from jaxpe.training import MeanMetric
 
 _CHUNK = 100  # steps of one call
 
@@ -97,7 +97,7 @@ def judge_lanes(
 
     @jax.jit
     def judge(params: Params, batches: Batch) -> dict[str, Array]:
-        def part(batch: Batch) -> dict[str, Tally]:
+        def part(batch: Batch) -> dict[str, MeanMetric]:
             return jax.vmap(lambda p, b: scores(data.task, apply(p, b), b))(params, batch)
 
         sums = jax.tree.map(lambda x: jnp.sum(x, axis=0), jax.lax.map(part, batches))

@@ -12,7 +12,7 @@ from jaxpe import nn
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.data import SequenceTask
 from jaxpe.encodings import Encoding, EncodingSizes, identity
-from jaxpe.training import Tally, cross_entropy, mean_squared_error
+from jaxpe.training import MeanMetric, cross_entropy, mean_squared_error
 
 Params = Any
 Batch = dict[str, Array]
@@ -88,7 +88,7 @@ def with_shared(own: Params, plain: Params) -> Params:
 def loss_of(task: SequenceTask, apply: Callable[..., Array]) -> Callable[..., Any]:
     """What is minimised, as `jaxpe.training` takes it: of the places that are scored."""
 
-    def loss(params: Params, batch: Batch, key: Array) -> tuple[Tally, dict[str, Tally]]:
+    def loss(params: Params, batch: Batch, key: Array) -> tuple[MeanMetric, dict[str, MeanMetric]]:
         out = apply(params, batch)
         measure = cross_entropy if task.kind == "tokens" else mean_squared_error
         scored = batch["scored"] if task.kind == "tokens" else batch["scored"][..., None]
@@ -97,7 +97,7 @@ def loss_of(task: SequenceTask, apply: Callable[..., Array]) -> Callable[..., An
     return loss
 
 
-def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, Tally]:
+def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, MeanMetric]:
     """The metrics of a batch, `METRICS` of the task's kind, as sums and weights that add.
 
     "accuracy" is the share of scored tokens that are right, "exact" that of rows whose scored
@@ -124,6 +124,6 @@ def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, Tally]:
         size = total(jnp.where(counted, batch["labels"], 0) ** 2)
         sums = {"mse": (error, total(counted)), "relative_mse": (error, size)}
     return {
-        name: Tally(jnp.where(finite, part, jnp.nan), weight)
+        name: MeanMetric(jnp.where(finite, part, jnp.nan), weight)
         for name, (part, weight) in sums.items()
     }

@@ -35,7 +35,7 @@ class Variant(NamedTuple):
         return self.tested(sizes, length)
 
 
-def _of_catalogue(entry: jaxpe.CatalogueEntry) -> Variant:
+def _of_catalogue(entry: jaxpe.encodings.CatalogueEntry) -> Variant:
     return Variant(lambda sizes, causal: entry.make(sizes))
 
 
@@ -81,10 +81,10 @@ VARIANTS: dict[str, Variant] = {
     "t5": Variant(_t5),
     "shaw": Variant(_shaw),
     "alibi_over_length": Variant(_over_length),  # Li (2025), Section 5.3: m = c/L, with c = 1
-    "rope_linear": _scaled(lambda factor, length: jaxpe.LinearScaling(factor)),
-    "rope_ntk": _scaled(lambda factor, length: jaxpe.NtkScaling(factor)),
+    "rope_linear": _scaled(lambda factor, length: jaxpe.encodings.LinearScaling(factor)),
+    "rope_ntk": _scaled(lambda factor, length: jaxpe.encodings.NtkScaling(factor)),
     # With factor 1 the base is that of NTK at the length reached; 2, as in use, stretches more.
-    "rope_dynamic": _scaled(lambda factor, length: jaxpe.DynamicScaling(2.0, length)),
+    "rope_dynamic": _scaled(lambda factor, length: jaxpe.encodings.DynamicScaling(2.0, length)),
     "rope_yarn": _scaled(lambda factor, length: jaxpe.YarnScaling(factor, length)),
 }
 

@@ -73,7 +73,7 @@ def rotary():
 def traced(rotary):
     """Logits of the rows, and what heads give on the documents."""
     of, _ = rotary
-    apply, params = nn.functional(of.transformer)
+    apply, params = nn.functionalize(of.transformer)
     trace = jax.jit(lambda ids: apply(params, ids, trace=True))  # both have one shape
     logits = np.asarray(trace(of.rows).logits, np.float64)
     return logits, trace(of.documents["ids"]).heads
@@ -218,7 +218,7 @@ def test_drops_are_those_of_closed_gates(rotary, traced):
     zero, mean = found.ablations
     assert (zero.kind, mean.kind) == ("zero", "mean")
     ids, mask = of.documents["ids"], of.documents["mask"]
-    apply, params = nn.functional(of.module)
+    apply, params = nn.functionalize(of.module)
 
     @jax.jit
     def scores(gates, fill):

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import CATALOGUE, EncodingSizes
+from jaxpe import EncodingSizes
 from jaxpe.analysis.corpus import scores
 from jaxpe.analysis.corpus.job import analyse
 from jaxpe.analysis.corpus.result import Analysis
 from jaxpe.data import TokenCorpus
+from jaxpe.encodings import CATALOGUE
 from jaxpe.report import encoding_table, findings, summary_table
 from jaxpe.report.corpus import figures
 from tests.report import factory

@@ -119,10 +119,10 @@ def test_counts_are_those_of_the_whole(with_nulls, whole):
 
 def test_null_counts_are_those_of_documents_shuffled_by_hand(with_nulls, whole):
     ids, mask = whole
-    fold = np.asarray(jaxpe.fold_of_documents(ids, mask, folds=4)) % 2
+    fold = np.asarray(jaxpe.geometry.fold_of_documents(ids, mask, folds=4)) % 2
     for number, null in enumerate(with_nulls.nulls):
         key = jax.random.fold_in(jax.random.key(3), number)
-        moved = jaxpe.permute_within_documents(key, ids, mask, exclude=(32,))
+        moved = jaxpe.geometry.permute_within_documents(key, ids, mask, exclude=(32,))
         for half in (0, 1):
             expected = jaxpe.count_tokens(
                 moved, vocab_size=256, mask=mask & (fold == half)[:, None], exclude=(32,)
@@ -150,7 +150,7 @@ def test_bins_are_sums_of_positions(shards, counted, tmp_path):
     np.testing.assert_array_equal(
         stored.table, np.add.reduceat(read_counts(counted).table, edges[:-1], axis=1)
     )
-    binned = jaxpe.bin_counts(read_counts(counted).counts, np.array(edges, np.int32))
+    binned = jaxpe.geometry.bin_counts(read_counts(counted).counts, np.array(edges, np.int32))
     np.testing.assert_array_equal(stored.table, binned.tokens)
 
 

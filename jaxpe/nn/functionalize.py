@@ -21,7 +21,7 @@ def parameter_count(params: Params) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def functional(
+def functionalize(
     model: nnx.Module, method: Callable[..., Any] | None = None
 ) -> tuple[Callable[..., Any], Params]:
     """A model as `(apply, params)`: `apply(params, *args, **options)` is what the model gives.
@@ -31,7 +31,7 @@ def functional(
         method: another function of the model, `(model, *args, **options)`; its call when None.
 
     >>> from flax import nnx
-    >>> apply, params = jaxpe.nn.functional(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+    >>> apply, params = jaxpe.nn.functionalize(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
     >>> jax.jit(apply)(params, jnp.ones((4, 3), jnp.float32)).shape
     (4, 2)
     """
