@@ -92,7 +92,7 @@ def _differences(old: Path, new: Path, path: Path) -> list[str]:
         values = [[json.loads(line) for line in side.splitlines()] for side in sides]
     else:
         values = [json.loads(side) for side in sides]
-    return [f"{path}{line}" for line in _unequal(*values)]
+    return [f"{path}{line}" for line in _unequal(values[0], values[1])]
 
 
 def _unequal(old: Any, new: Any, at: str = "") -> Iterator[str]:

@@ -23,6 +23,7 @@ from jaxpe.nn import (
     MPNet,
     Transformer,
     TransformerConfig,
+    functionalize,
     load_masked_lm,
 )
 from jaxpe.nn.huggingface import read_fields

@@ -14,6 +14,7 @@ from jaxpe.analysis.attention.documents import SpectralSubject, transformer_of
 from jaxpe.nn import (
     HeadParts,
     HiddenSums,
+    functionalize,
     head_encoding,
     position_means,
     split_heads,
