@@ -23,9 +23,9 @@ def check_bytes(needed: int, *, what: str, remedy: str, limit: int | None = None
     Raises:
         InputError: more is needed than there is.
 
-    >>> check_bytes(10**13, what="--dim 10000000", remedy="pass less", limit=10**9)
+    >>> check_bytes(10**13, what="`dim=10000000`", remedy="pass less", limit=10**9)
     Traceback (most recent call last):
-    jaxpe.InputError: --dim 10000000 needs 10,000.0 GB of memory and there are 1.0 GB; ...
+    jaxpe.InputError: `dim=10000000` needs 10,000.0 GB of memory and there are 1.0 GB; ...
     """
     there = available_bytes() if limit is None else limit
     if there is not None and needed > there:

@@ -17,7 +17,7 @@ def check_range(
     """Refuse a number out of range; None is none that was given, and NaN is in no range.
 
     Args:
-        name: of the option, as the message calls it.
+        name: of the argument.
         value: what was given.
         least: smallest number allowed.
         most: largest number allowed.
@@ -25,23 +25,23 @@ def check_range(
     Raises:
         InputError: with the name, the number and what to pass.
 
-    >>> check_range("--steps", 0, least=1)
+    >>> check_range("steps", 0, least=1)
     Traceback (most recent call last):
-    jaxpe.InputError: --steps is 0; pass at least 1
+    jaxpe.InputError: `steps` is 0; pass at least 1
     """
     if value is None:
         return
     if least is not None and not value >= least:
-        raise InputError(f"{name} is {value}; pass at least {least:,}")
+        raise InputError(f"`{name}` is {value}; pass at least {least:,}")
     if most is not None and not value <= most:
-        raise InputError(f"{name} is {value}; pass at most {most:,}")
+        raise InputError(f"`{name}` is {value}; pass at most {most:,}")
 
 
 def check_seed(name: str, value: int) -> None:
     """Refuse a random seed outside of [0, 2**32); raises `InputError`.
 
-    >>> check_seed("--seed", -1)
+    >>> check_seed("seed", -1)
     Traceback (most recent call last):
-    jaxpe.InputError: --seed is -1; pass at least 0
+    jaxpe.InputError: `seed` is -1; pass at least 0
     """
     check_range(name, value, least=0, most=LARGEST_SEED)

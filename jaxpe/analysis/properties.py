@@ -52,21 +52,21 @@ def check_sizes(sizes: EncodingSizes, *, about: str = "overview") -> None:
     for option, value in zip(("dim", "heads", "head-dim", "length"), sizes, strict=True):
         check_range(f"--{option}", value, least=1, most=LARGEST_SIZE)
     if sizes.dim % 2:
-        raise InputError(f"--dim must be even, not {sizes.dim}: frequencies come in pairs")
+        raise InputError(f"`dim` must be even, not {sizes.dim}: frequencies come in pairs")
     if sizes.head_dim % 4:
         raise InputError(
-            f"--head-dim must be a multiple of 4, not {sizes.head_dim}: half of a head, or each of "
+            f"`head_dim` must be a multiple of 4, not {sizes.head_dim}: half of a head, or each of "
             "two axes, turns in pairs"
         )
     if sizes.length < 2 * TRIED:
         raise InputError(
-            f"--length must be at least {2 * TRIED}, not {sizes.length}: properties are tried on "
+            f"`length` must be at least {2 * TRIED}, not {sizes.length}: properties are tried on "
             f"{TRIED} tokens in it"
         )
     dim, heads, head_dim, length = sizes
     check_bytes(
         _needed_bytes(sizes, about),
-        what=f"--dim {dim}, --heads {heads}, --head-dim {head_dim}, --length {length}",
+        what=f"`dim={dim}`, `heads={heads}`, `head_dim={head_dim}`, `length={length}`",
         remedy="pass smaller ones",
     )
 

@@ -18,12 +18,12 @@ def check_audit(*, examples: int, length: int | None, steps: int, seed: int) -> 
 
     >>> check_audit(examples=0, length=64, steps=40, seed=0)
     Traceback (most recent call last):
-    jaxpe.InputError: --examples is 0; pass at least 1
+    jaxpe.InputError: `examples` is 0; pass at least 1
     """
-    check_range("--examples", examples, least=1, most=LARGEST_SIZE)
-    check_range("--length", length, least=3, most=MOST_POSITIONS)
-    check_range("--steps", steps, least=1, most=MOST_STEPS)
-    check_seed("--seed", seed)
+    check_range("examples", examples, least=1, most=LARGEST_SIZE)
+    check_range("length", length, least=3, most=MOST_POSITIONS)
+    check_range("steps", steps, least=1, most=MOST_STEPS)
+    check_seed("seed", seed)
 
 
 def check_spectral(
@@ -36,10 +36,10 @@ def check_spectral(
 
     >>> check_spectral(examples=64, length=3, seed=0)
     Traceback (most recent call last):
-    jaxpe.InputError: --length is 3; pass at least 4
+    jaxpe.InputError: `length` is 3; pass at least 4
     """
-    check_range("--examples", examples, least=LEAST_ROWS, most=LARGEST_SIZE)
-    check_range("--length", length, least=LEAST_ROWS, most=LARGEST_SIZE)
-    check_seed("--seed", seed)
+    check_range("examples", examples, least=LEAST_ROWS, most=LARGEST_SIZE)
+    check_range("length", length, least=LEAST_ROWS, most=LARGEST_SIZE)
+    check_seed("seed", seed)
     needed = 4 * _MATRICES * layers * heads * (length or LENGTH) ** 2
-    check_bytes(needed, what=f"--length {length or LENGTH}", remedy="pass a smaller one")
+    check_bytes(needed, what=f"`length={length or LENGTH}`", remedy="pass a smaller one")

@@ -161,7 +161,7 @@ def _encoder(
     name = Path(directory).name
     if task not in (None, "mlm"):
         raise InputError(
-            f"--task {task}: {directory} has no head trained for it; leave --task out to look at "
+            f"`task={task}`: {directory} has no head trained for it; leave `task` out to look at "
             "how its embeddings move, or pass the folder of a `jaxpe train` run"
         )
     config, _, _ = _model_of(source, directory, task=task, **reading)
@@ -180,11 +180,11 @@ def _beside_llama(
 ) -> tuple[TrainConfig, str]:
     """How to read documents for a Llama: by the tokenizer.json beside it."""
     if task not in (None, "causal"):
-        raise InputError(f"--task {task}: a Llama predicts the next token; leave --task out")
+        raise InputError(f"`task={task}`: a Llama predicts the next token; leave `task` out")
     folder = path.parent if path.is_file() else path
     if tokenizer is None:
         if not (folder / "tokenizer.json").is_file():
-            raise InputError(f"{folder} has no tokenizer.json: put it there, or pass --tokenizer")
+            raise InputError(f"{folder} has no tokenizer.json: put it there, or pass `tokenizer`")
         tokenizer = str(folder / "tokenizer.json")
     config = _reading(source, tokenizer=tokenizer, task="causal", **reading)
     return config, path.stem if path.is_file() else path.name
@@ -231,10 +231,10 @@ def _check_fits(module: Any, documents: LabelledTokens, model: str | None) -> No
     places = getattr(below, "length", None)
     if places is not None and corpus.ids.shape[1] > places:
         raise InputError(
-            f"--length {corpus.ids.shape[1]} is more than the {places} positions of {model}"
+            f"`length={corpus.ids.shape[1]}` is more than the {places} positions of {model}"
         )
     if corpus.ids.max(initial=0) >= below.config.vocab_size:
         raise InputError(
             f"the tokenizer has {corpus.vocab_size:,} tokens and {model} only "
-            f"{below.config.vocab_size:,}: leave --tokenizer out to use the model's own"
+            f"{below.config.vocab_size:,}: leave `tokenizer` out to use the model's own"
         )

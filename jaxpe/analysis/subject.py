@@ -143,7 +143,7 @@ def geometry_of(subject: Subject) -> Geometry:
     if int(mu.present.sum()) < 3:
         raise InputError(
             f"{subject.source}: text reaches {int(mu.present.sum())} positions, and three at least "
-            "are needed: pass longer documents or a larger --length"
+            "are needed: pass longer documents or a larger `length`"
         )
     return Geometry(mu, jaxpe.hellinger_distances(mu))
 

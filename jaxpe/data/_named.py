@@ -137,8 +137,8 @@ def check_data_dir(data_dir: Source | None, source: Source) -> None:
 
     >>> check_data_dir("data", "stdlib")
     Traceback (most recent call last):
-    jaxpe.InputError: --data-dir is for sst2 and imdb, and the source is stdlib; ...
+    jaxpe.InputError: `data_dir` is for sst2 and imdb, and the source is stdlib; ...
     """
     if data_dir is not None and source not in NAMED:
         names = " and ".join(NAMED)
-        raise InputError(f"--data-dir is for {names}, and the source is {source}; leave it out")
+        raise InputError(f"`data_dir` is for {names}, and the source is {source}; leave it out")

@@ -123,7 +123,7 @@ def build_probe(
     try:
         reference = reference_geometry(counts, key=jax.random.key(seed))
     except ValueError as error:
-        raise InputError(f"{error}; or leave the probe out: --probe-at without a step") from error
+        raise InputError(f"{error}; or leave the probe out: `probe_at=()`") from error
     positions = jnp.arange(reference.occupied.shape[0], dtype=jnp.int32)
 
     def probe(model: Any, reference: ReferenceGeometry) -> GeometryProbe:
@@ -222,10 +222,10 @@ def _pretrained(
 def _check_fits(config: TrainConfig, directory: str, encoder: Any, vocab_size: int) -> None:
     if config.length > encoder.length:
         raise InputError(
-            f"--length {config.length} is more than the {encoder.length} positions of {directory}"
+            f"`length={config.length}` is more than the {encoder.length} positions of {directory}"
         )
     if vocab_size > encoder.config.vocab_size:
         raise InputError(
-            f"--tokenizer has {vocab_size} tokens and {directory} only "
-            f"{encoder.config.vocab_size}: leave --tokenizer out to use the model's own"
+            f"`tokenizer` has {vocab_size} tokens and {directory} only "
+            f"{encoder.config.vocab_size}: leave `tokenizer` out to use the model's own"
         )

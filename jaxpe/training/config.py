@@ -154,7 +154,7 @@ def check_config(config: TrainConfig) -> None:
 
     >>> check_config(TrainConfig(encoding="rop"))
     Traceback (most recent call last):
-    jaxpe.InputError: --encoding: no encoding 'rop'; did you mean 'rope'? ...
+    jaxpe.InputError: `encoding`: no encoding 'rop'; did you mean 'rope'? ...
     """
     encoding_entries(config)
     _check_numbers(config)
@@ -163,7 +163,7 @@ def check_config(config: TrainConfig) -> None:
     if config.source == STANDARD_INPUT:
         raise InputError("standard input cannot be read again to resume: pass a file")
     if config.epochs is not None and config.steps is not None:
-        raise InputError("--epochs and --steps both say how long to train: pass one of them")
+        raise InputError("`epochs` and `steps` both say how long to train: pass one of them")
     if config.pretrained is not None:
         _check_pretrained(config)
 
@@ -181,11 +181,11 @@ def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
             near = nearest(name, known)
             hint = f"did you mean {near!r}? " if near else ""
             raise InputError(
-                f"--encoding: no encoding {name!r}; {hint}`jaxpe encodings` lists them all"
+                f"`encoding`: no encoding {name!r}; {hint}`jaxpe encodings` lists them all"
             )
         if known[name].coordinates != 1:
             raise InputError(
-                f"--encoding: {name} wants positions of {known[name].coordinates} coordinates, and "
+                f"`encoding`: {name} wants positions of {known[name].coordinates} coordinates, and "
                 "those of text have one: pass another"
             )
     return tuple(known[name] for name in names)
@@ -208,8 +208,8 @@ def load_config(directory: str | Path) -> TrainConfig:
     """
     path = Path(directory) / _FILE
     if not path.is_file():
-        raise InputError(f"{directory} holds no run to resume: there is no {_FILE}; pass its --out")
-    fields = read_json(path, remedy="pass another --out to train anew", largest=_LARGEST_FILE)
+        raise InputError(f"{directory} holds no run to resume: there is no {_FILE}; pass its `out`")
+    fields = read_json(path, remedy="pass another `out` to train anew", largest=_LARGEST_FILE)
     config: TrainConfig = from_json(TrainConfig, fields, place=str(path))
     try:
         check_config(config)
@@ -228,7 +228,7 @@ def differences(ours: TrainConfig, saved: TrainConfig) -> list[str]:
     """Options that differ, each with its saved value.
 
     >>> differences(TrainConfig(model=ModelConfig(dim=8)), TrainConfig())
-    ['--model.dim (128)']
+    ['`model.dim` (128)']
     """
     flat = [as_json(config) for config in (ours, saved)]
     for fields in flat:
@@ -244,11 +244,11 @@ def _check_numbers(config: TrainConfig) -> None:
     for name, low in least.items():
         check_range(f"--{_option(name)}", getattr(config, name), least=low, most=LARGEST_SIZE)
     for step in config.probe_at:
-        check_range("--probe-at", step, least=0, most=MOST_STEPS)
+        check_range("probe_at", step, least=0, most=MOST_STEPS)
     for name in ("seed", "init_seed"):
         check_seed(f"--{_option(name)}", getattr(config, name))
-    check_range("--weight-decay", config.weight_decay, least=0, most=_LARGEST_FLOAT)
-    check_range("--epochs", config.epochs, most=MOST_STEPS)
+    check_range("weight_decay", config.weight_decay, least=0, most=_LARGEST_FLOAT)
+    check_range("epochs", config.epochs, most=MOST_STEPS)
     for name in ("learning_rate", "clip", "epochs"):
         value = getattr(config, name)
         if value is not None and not 0 < value <= _LARGEST_FLOAT:
@@ -259,16 +259,16 @@ def _check_numbers(config: TrainConfig) -> None:
             raise InputError(f"--{_option(name)} is {value}; pass a share of 1")
     if config.batch_size % config.accumulate:
         raise InputError(
-            f"--accumulate {config.accumulate} does not divide --batch-size {config.batch_size}"
+            f"`accumulate={config.accumulate}` does not divide `batch_size={config.batch_size}`"
         )
 
 
 def _check_model(model: ModelConfig) -> None:
     for name in ("dim", "heads", "hidden", "kv_heads"):
-        check_range(f"--model.{_option(name)}", getattr(model, name), least=1, most=LARGEST_SIZE)
-    check_range("--model.layers", model.layers, least=1, most=_MOST_LAYERS)
-    check_range("--model.embedding-scale", model.embedding_scale, least=0, most=_LARGEST_FLOAT)
-    check_range("--model.dropout", model.dropout, least=0, most=_MOST_DROPOUT)
+        check_range(f"model.{name}", getattr(model, name), least=1, most=LARGEST_SIZE)
+    check_range("model.layers", model.layers, least=1, most=_MOST_LAYERS)
+    check_range("model.embedding_scale", model.embedding_scale, least=0, most=_LARGEST_FLOAT)
+    check_range("model.dropout", model.dropout, least=0, most=_MOST_DROPOUT)
 
 
 def _check_ignored(config: TrainConfig) -> None:
@@ -277,15 +277,15 @@ def _check_ignored(config: TrainConfig) -> None:
     check_data_dir(config.data_dir, config.source)
     if config.mask_rate != default.mask_rate and task != "mlm":
         raise InputError(
-            f"--mask-rate {config.mask_rate} is for --task mlm: pass that, or leave it out"
+            f"`mask_rate={config.mask_rate}` is for `task` mlm: pass that, or leave it out"
         )
     if config.model.pooling is not None and task in ("mlm", "causal"):
-        raise InputError(f"--model.pooling is for --task classify, not {task}: leave it out")
+        raise InputError(f"`model.pooling` is for `task` classify, not {task}: leave it out")
     if config.label_field != default.label_field and task in ("mlm", "causal"):
-        raise InputError(f"--label-field is for --task classify, not {task}: leave it out")
+        raise InputError(f"`label_field` is for `task` classify, not {task}: leave it out")
     if config.max_vocab is not None and not vocabulary_occurs(tokenizer_of(config)):
         raise InputError(
-            f"--max-vocab {config.max_vocab}: {tokenizer_of(config)} has a vocabulary of its own; "
+            f"`max_vocab={config.max_vocab}`: {tokenizer_of(config)} has a vocabulary of its own; "
             "leave it out"
         )
 
@@ -298,13 +298,13 @@ def tokenizer_of(config: TrainConfig) -> str:
 def _check_pretrained(config: TrainConfig) -> None:
     """A pretrained model brings its sizes and its encoding, and sees both sides."""
     if config.task == "causal":
-        raise InputError("--pretrained is for --task classify and mlm: BERT and MPNet look ahead")
+        raise InputError("`pretrained` is for `task` classify and mlm: BERT and MPNet look ahead")
     if config.encoding is not None:
-        raise InputError("--encoding: the pretrained model has its own; leave one of them out")
+        raise InputError("`encoding`: the pretrained model has its own; leave one of them out")
     free = ("pooling", "dropout", "dtype", "scan", "remat")
     default = dataclasses.asdict(ModelConfig())
     fixed = [
-        f"--model.{_option(name)}"
+        f"model.{name}"
         for name, value in dataclasses.asdict(config.model).items()
         if name not in free and value != default[name]
     ]

@@ -89,7 +89,7 @@ def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
     rows = len(labelled.labels)
     if config.batch_size > rows:
         raise InputError(
-            f"--batch-size {config.batch_size} is more than the {rows} documents to train on"
+            f"`batch_size={config.batch_size}` is more than the {rows} documents to train on"
         )
     lengths = labelled.corpus.mask.sum(axis=1)
     return batches(
@@ -151,7 +151,7 @@ def has_labels(config: TrainConfig) -> bool:
     if config.label_field != TrainConfig.label_field:
         found = f"its columns are {listed(columns)}" if columns else "it has no columns"
         raise InputError(
-            f"--label-field {config.label_field!r}: {config.source} has no such column ({found}); "
+            f"`label_field={config.label_field!r}`: {config.source} has no such column ({found}); "
             "pass one of them, or leave it out to train a language model"
         )
     return False

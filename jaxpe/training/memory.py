@@ -28,14 +28,14 @@ def check_memory(
     >>> from jaxpe.training import ModelConfig
     >>> check_memory(TrainConfig(model=ModelConfig(dim=10**9)))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    jaxpe.InputError: a model of --model.dim 1000000000, ... needs ...; pass ...
+    jaxpe.InputError: a model of `model.dim=1000000000`, ... needs ...; pass ...
     """
     limit = device_bytes() if limit is None else limit
     model = config.model
     if config.pretrained is None:
         states = _STATES if training else 1
         needed = _FLOAT * states * parameters(config, vocab_size)
-        sizes = f"--model.dim {model.dim}, --model.layers {model.layers}, --length {config.length}"
+        sizes = f"`model.dim={model.dim}`, `model.layers={model.layers}`, `length={config.length}`"
         check_bytes(
             needed,
             what=f"a model of {sizes} and {vocab_size:,} words",
@@ -46,15 +46,15 @@ def check_memory(
         return
     check_bytes(
         activation_bytes(config),
-        what=f"--batch-size {config.batch_size} in {config.accumulate} parts, at {_length(config)}",
-        remedy="pass a smaller --batch-size or --length, or --model.remat",
+        what=f"`batch_size={config.batch_size}` in {config.accumulate} parts, at {_length(config)}",
+        remedy="pass a smaller `batch_size` or `length`, or `model.remat`",
         limit=limit,
     )
     if config.probe_at:
         check_bytes(
             _FLOAT * (_FOLDS * config.length * vocab_size + 2 * config.length**2),
             what=f"the geometry of {vocab_size:,} words at {_length(config)}",
-            remedy="pass a smaller one, or leave the probe out: --probe-at without a step",
+            remedy="pass a smaller one, or leave the probe out: `probe_at=()`",
             limit=limit,
         )
 
@@ -88,4 +88,4 @@ def activation_bytes(config: TrainConfig) -> int:
 
 
 def _length(config: TrainConfig) -> str:
-    return f"--length {config.length}"
+    return f"`length={config.length}`"

@@ -50,7 +50,7 @@ Say = Callable[[str], None]
 
 LOG, SUMMARY, CHECKPOINTS, MODEL = "log.jsonl", "summary.json", "checkpoints", "model"
 _VOCABULARY = "vocabulary.json"
-_ANEW = "pass another --out to train anew"
+_ANEW = "pass another `out` to train anew"
 
 
 class TrainResult(NamedTuple):
@@ -301,12 +301,12 @@ def _check_folder(config: TrainConfig) -> None:
         if changed:
             raise InputError(
                 f"{config.out} resumes as it was asked for, with {', '.join(changed)}: leave "
-                "these options out, or pass another --out"
+                "these options out, or pass another `out`"
             )
     elif any((config.out / name).exists() for name in ("config.json", LOG, CHECKPOINTS)):
         raise InputError(
-            f"{config.out} holds a run already: add --resume to go on with it, or pass another "
-            "--out"
+            f"{config.out} holds a run already: add `resume=True` to go on with it, or pass another "
+            "`out`"
         )
 
 
@@ -341,11 +341,11 @@ def _mesh(config: TrainConfig) -> Mesh | None:
     there = jax.local_device_count()
     count = there if config.devices is None else config.devices
     if count > there:
-        raise InputError(f"--devices is {count}, but there are {there}: pass at most as many")
+        raise InputError(f"`devices` is {count}, but there are {there}: pass at most as many")
     if config.batch_size % (count * config.accumulate):
         raise InputError(
-            f"--batch-size {config.batch_size} does not divide over {count} devices and "
-            f"--accumulate {config.accumulate}: pass a multiple, or fewer --devices"
+            f"`batch_size={config.batch_size}` does not divide over {count} devices and "
+            f"`accumulate={config.accumulate}`: pass a multiple, or fewer `devices`"
         )
     if count == 1:
         return None

@@ -80,7 +80,7 @@ def _affordable(subject: SpectralSubject, say: Say) -> tuple[list[Any], tuple[st
         count = sum(len(chunk["ids"]) for chunk in chunks)
         say(
             f"ablating {heads} heads on {count} documents may take {_duration(seconds)}; "
-            "--no-ablate leaves it out"
+            "`ablate=False` leaves it out"
         )
     return chunks, kinds
 

@@ -111,7 +111,7 @@ def _text_places(rows: np.ndarray, corpus: TokenCorpus, source: str) -> slice:
     if len(places) < LEAST_ROWS:
         raise InputError(
             f"{source}: {len(rows)} documents have only {len(places)} positions of text in common, "
-            f"and {LEAST_ROWS} at least are needed: pass longer documents, or a larger --length"
+            f"and {LEAST_ROWS} at least are needed: pass longer documents, or a larger `length`"
         )
     return slice(int(places[0]), int(places[-1]) + 1)
 

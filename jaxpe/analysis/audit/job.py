@@ -28,8 +28,8 @@ def audit_subject(subject: Subject, *, steps: int, seed: int = 0) -> AuditReport
         InputError: where text reaches fewer than three positions, and for steps or a seed out of
             range.
     """
-    check_range("--steps", steps, least=1, most=MOST_STEPS)
-    check_seed("--seed", seed)
+    check_range("steps", steps, least=1, most=MOST_STEPS)
+    check_seed("seed", seed)
     clock = _Clock()
     geometry = geometry_of(subject)
     alpha, b = kernel_and_forcing(subject, seed=seed)

@@ -120,7 +120,7 @@ def analyse_counts(
     if settings.rows > MAX_LENGTH:
         raise InputError(
             f"{settings.rows:,} positions are more than the {MAX_LENGTH:,} of a report: count "
-            "again with --bins"
+            "again with `bins`"
         )
     check_options(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
     progress = progress or (lambda iterable, description, total=None: iterable)
@@ -243,17 +243,17 @@ def check_options(
     *, length: int | None = None, dim: int, splits: int, bootstrap: int, seed: int
 ) -> None:
     """Refuse options that cannot work, before any time is spent; raises `InputError`."""
-    check_range("--length", length, least=1, most=MAX_LENGTH)
-    check_range("--dim", dim, most=LARGEST_SIZE)
+    check_range("length", length, least=1, most=MAX_LENGTH)
+    check_range("dim", dim, most=LARGEST_SIZE)
     if dim <= 0 or dim % 2:
-        raise InputError(f"--dim must be a positive even number, not {dim}: try --dim 64")
+        raise InputError(f"`dim` must be a positive even number, not {dim}: try `dim=64`")
     needed = 4 * _VECTORS * (length or 2) * dim
-    check_bytes(needed, what=f"--dim {dim}", remedy="pass a smaller one, such as --dim 64")
-    check_range("--splits", splits, least=1, most=MAX_SPLITS)
+    check_bytes(needed, what=f"`dim={dim}`", remedy="pass a smaller one, such as `dim=64`")
+    check_range("splits", splits, least=1, most=MAX_SPLITS)
     if bootstrap < 0 or bootstrap == 1:
-        raise InputError(f"--bootstrap must be 0 (no intervals) or at least 2, not {bootstrap}")
-    check_range("--bootstrap", bootstrap, most=MAX_RESAMPLES)
-    check_seed("--seed", seed)
+        raise InputError(f"`bootstrap` must be 0 (no intervals) or at least 2, not {bootstrap}")
+    check_range("bootstrap", bootstrap, most=MAX_RESAMPLES)
+    check_seed("seed", seed)
 
 
 def _check_size(corpus: TokenCorpus) -> None:
@@ -262,7 +262,7 @@ def _check_size(corpus: TokenCorpus) -> None:
     if FOLDS * n * words > MAX_CELLS:
         raise InputError(
             f"{n} positions x {words:,} words x {FOLDS} folds are more than {MAX_CELLS:,} counts: "
-            "pass a shorter --length, or a --tokenizer with a smaller vocabulary"
+            "pass a shorter `length`, or a `tokenizer` with a smaller vocabulary"
         )
 
 

@@ -71,7 +71,7 @@ def _check_trace(folder: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"--trace {folder}: {error.strerror}; pass a folder that you may write to"
+            f"`trace={folder}`: {error.strerror}; pass a folder that you may write to"
         ) from error
 
 
@@ -145,11 +145,11 @@ def _own_vocabulary(
         if wanted == made._replace(shards=[], tokens=[], seal="") and _same_shards(made, shards):
             return made.tokens
     if is_counted(out):
-        raise InputError(f"{out} holds other counts, of another vocabulary; pass another --out")
+        raise InputError(f"{out} holds other counts, of another vocabulary; pass another `out`")
     if jax.process_count() > 1:
         raise InputError(
             f"several processes need one vocabulary of {wanted.tokenizer}: make it beforehand, "
-            f"with a count by one process or from a sample, and pass its {_VOCABULARY} as --vocab"
+            f"with a count by one process or from a sample, and pass its {_VOCABULARY} as `vocab`"
         )
     with claimed(out):
         say(f"first pass, for the vocabulary of {wanted.tokenizer}")
@@ -232,8 +232,8 @@ def _lines(content: bytes, path: Path, remedy: str) -> list[str]:
 def _edges(length: int, bins: int, spacing: Literal["equal", "log"]) -> tuple[int, ...]:
     if not 1 <= bins <= length <= INT32_MAX:
         raise InputError(
-            f"--bins is {in_short(bins)} and --length {in_short(length)}; pass at least 1 bin, no "
+            f"`bins` is {in_short(bins)} and `length={in_short(length)}`; pass at least 1 bin, no "
             f"more than the length, and no length beyond {INT32_MAX:,}"
         )
-    check_bytes(_EDGE_BYTES * bins, what=f"--bins {bins}", remedy="pass fewer")
+    check_bytes(_EDGE_BYTES * bins, what=f"`bins={bins}`", remedy="pass fewer")
     return tuple(jaxpe.geometry.position_bins(length, bins=bins, spacing=spacing).tolist())

@@ -257,7 +257,7 @@ def _all_read(feed: _Feed, settings: CountSettings, say: Callable[[str], None]) 
     for problem in filter(None, (one["problem"] for one in everyone)):
         raise InputError(
             f"{problem}. What was counted is kept: mend it and run the same again, or start anew "
-            "in another folder with --skip-unreadable, which leaves out shards that cannot be read"
+            "in another folder with `skip_unreadable=True`, which leaves out shards that cannot be read"
         )
     documents = sum(one["documents"] for one in everyone)
     if documents * settings.widest > INT32_MAX:

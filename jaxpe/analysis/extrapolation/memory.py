@@ -34,7 +34,7 @@ def check_memory(suites: Sequence[Suite], *, limit: int | None = None) -> None:
                 f"{suite.name}, of T = {suite.length} up to {suite.factors[-1]} times as long, "
                 f"{suite.batch} rows, {suite.seeds} seeds and {suite.steps} steps,"
             ),
-            remedy="pass a smaller --length, --factors, --batch, --seeds or --steps",
+            remedy="pass a smaller `length`, `factors`, `batch`, `seeds` or `steps`",
             limit=device_bytes() if limit is None else limit,
         )
 

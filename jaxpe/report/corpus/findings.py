@@ -351,7 +351,7 @@ def _kept_together(analysis: Analysis) -> str:
     return (
         "Copies of a document share a fold, pieces of a longer one do not: where there are many, "
         "dimensions are overstated and noise is understated (a report on a sample of the "
-        "documents finds pieces; a count with --group-field keeps them together)."
+        "documents finds pieces; a count with `group_field` keeps them together)."
     )
 
 
