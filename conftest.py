@@ -49,6 +49,14 @@ def _names_of_examples(doctest_namespace):
         doctest_namespace.update({name: getattr(package, name) for name in package.__all__})
 
 
+@pytest.fixture(autouse=True)
+def _own_catalogue(monkeypatch):
+    """Encodings that a test or an example registers are gone after it."""
+    from jaxpe.encodings import registry
+
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+
+
 @pytest.fixture
 def data_dir() -> Path:
     """The directory with the real corpora, as users set it; the test skips where it is absent."""

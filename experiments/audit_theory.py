@@ -53,21 +53,24 @@ from learning import (  # pyrefly: ignore
 )
 
 import jaxpe
+from jaxpe.analysis import to_json
 from jaxpe.analysis.audit import (
+    Geometry,
+    KernelPairs,
+    PositionLoss,
     Subject,
+    SubjectOptions,
     audit_subject,
     geometry_of,
     kernel_and_forcing,
     kernel_pairs,
+    position_loss,
     read_subject,
-    subject_of,
 )
-from jaxpe.analysis.audit.result import KernelPairs
 from jaxpe.data import LabelledTokens
-from jaxpe.report import audit_json
 from jaxpe.theory import Audit, monotone_fit
 from jaxpe.theory.monotone_fit import pairs
-from jaxpe.training.documents import Vocabulary, count_documents
+from jaxpe.training.documents import Vocabulary
 
 LENGTH = 66  # [CLS], 64 words, [SEP]: no sentence is longer
 EXAMPLES, OF_A_LENGTH, STEPS, ORDERS = 128, 4, 50, 200
@@ -129,12 +132,14 @@ def random_case(key: jax.Array, n: int) -> tuple[jax.Array, jax.Array, jax.Array
     return jnp.exp(-decay * d), forcing, d
 
 
-def subjects_named(run: Run, name: str) -> tuple[Subject, Subject] | None:
-    """An arm's model, with sentences as they come and of every length; None where it is missing."""
-    examples, words = 32 if run.quick else EXAMPLES, TITLES[name]
+def subjects_named(run: Run, name: str) -> tuple[Subject, Subject | None] | None:
+    """An arm's model with sentences as they come, and with those of every length.
+
+    None where it is missing; None for the second where documents all have one length.
+    """
     if name == "stdlib":
-        subject = read_subject("stdlib", examples=examples, length=16 if run.quick else 64)
-        return subject, subject
+        subject = read_subject(SubjectOptions(length=16 if run.quick else 64))
+        return subject, None
     arm = name.removesuffix("_new")
     folder = None if ARMS[arm].pretrained is None else model_folder(arm)
     if ARMS[arm].pretrained is not None and folder is None:
@@ -152,13 +157,8 @@ def subjects_named(run: Run, name: str) -> tuple[Subject, Subject] | None:
     vocabulary = Vocabulary(
         "classify", train.corpus.tokens, train.names, special_ids=train.corpus.exclude
     )
-    counts = count_documents(train)
-    make = partial(subject_of, model, source="SST-2", words=words)
-    every = of_every_length(train)
-    return (
-        make(train, vocabulary, counts, examples=examples),
-        make(every, vocabulary, counts, examples=len(every.labels)),
-    )
+    usual = Subject(model, train, vocabulary, "SST-2", TITLES[name])
+    return usual, usual._replace(documents=of_every_length(train))
 
 
 def of_every_length(train: LabelledTokens) -> LabelledTokens:
@@ -179,23 +179,26 @@ def trained_model(run: Run, arm: str) -> Any:
     return nnx.merge(nnx.split(model, nnx.Param)[0], result.state.params)
 
 
-def of_subjects(usual: Subject, spread: Subject, *, quick: bool) -> dict[str, Any]:
+def of_subjects(usual: Subject, spread: Subject | None, *, quick: bool) -> dict[str, Any]:
     """Every statement, the kernel's dependence on distance, and what became of (13)."""
-    numbers = audit_json(audit_subject(usual, steps=5 if quick else STEPS))
-    D = geometry_of(spread).D
-    zero, b = kernel_and_forcing(spread, seed=0)
-    own, _ = kernel_and_forcing(spread, seed=0, P=spread.of.vectors)
-    lemma_18 = jax.jit(jaxpe.theory.lemma_18)(zero, b, D)
-    shown = kernel_pairs(zero, b, D, lemma_18=lemma_18)
+    examples = 32 if quick else EXAMPLES
+    found = audit_subject(usual, examples=examples, steps=5 if quick else STEPS)
+    numbers, geometry = to_json(found), geometry_of(usual)
+    count = examples if spread is None else len(spread.documents.labels)
+    model = position_loss(usual if spread is None else spread, examples=count)
+    zero, b = kernel_and_forcing(model, seed=0)
+    own, _ = kernel_and_forcing(model, seed=0, P=model.of.vectors)
+    lemma_18 = jax.jit(jaxpe.theory.lemma_18)(zero, b, geometry.D)
+    shown = kernel_pairs(zero, b, geometry.D, lemma_18=lemma_18)
     return {
-        "facts": numbers["facts"] | {"examples_of_every_length": len(spread.examples["ids"])},
+        "facts": numbers["facts"] | {"examples_of_every_length": len(model.examples["ids"])},
         "statements": {entry["name"]: brief(entry) for entry in numbers["statements"]},
-        "kernel": of_kernel(spread, np.asarray(zero), np.asarray(own), quick=quick),
+        "kernel": of_kernel(model, geometry, np.asarray(zero), np.asarray(own), quick=quick),
         "without_largest_entry": without_largest(shown),
         "bound": of_bound(lemma_18, shown),
         "training": numbers["training"],
         "pairs": {k: v for k, v in shown._asdict().items() if k in SHOWN},
-        "seconds": numbers["seconds"],
+        "seconds": found.seconds,
     }
 
 
@@ -208,17 +211,17 @@ def brief(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_kernel(
-    subject: Subject, zero: np.ndarray, own: np.ndarray, *, quick: bool
+    model: PositionLoss, geometry: Geometry, zero: np.ndarray, own: np.ndarray, *, quick: bool
 ) -> dict[str, Any]:
     """Spectrum of α and what monotone functions of distances explain of it."""
-    D = geometry_of(subject).D
+    D = geometry.D
     kept = np.flatnonzero(D.present)
     n = len(kept)
     split = jax.jit(partial(jaxpe.split_half_geometry, splits=4))(
-        subject.counts, key=jax.random.key(0)
+        geometry.counts, key=jax.random.key(0)
     ).distances
     told = np.flatnonzero(np.asarray(split.present)[kept])
-    occupied = np.asarray(subject.examples["mask"], float)[:, kept]
+    occupied = np.asarray(model.examples["mask"], float)[:, kept]
     together = occupied.T @ occupied / len(occupied)
     zero, own = (alpha[np.ix_(kept, kept)] for alpha in (zero, own))
     size = np.sqrt(np.diag(zero))

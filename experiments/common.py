@@ -19,42 +19,17 @@ import jax
 import jax.numpy as jnp
 import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import jaxpe
 from jaxpe.data import SyntheticCorpus, TokenCorpus, load_tokens
 from jaxpe.geometry import EmptyPolicy, PositionCounts
+from jaxpe.report import style
+from jaxpe.report.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION  # noqa: F401
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = {"sst2": 128, "imdb": 256}
 TITLES = {"sst2": "SST-2", "imdb": "IMDB", "stdlib": "stdlib"}
-
-# Okabe and Ito (2008): told apart with every common form of colour blindness.
-BLUE, SKY, VERMILION, ORANGE, GREEN, PINK, GREY = (
-    "#0072B2",
-    "#56B4E9",
-    "#D55E00",
-    "#E69F00",
-    "#009E73",
-    "#CC79A7",
-    "#777777",
-)
-STYLE = {
-    "axes.edgecolor": "#999999",
-    "axes.labelcolor": "#333333",
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 10.5,
-    "figure.titlesize": 12,
-    "figure.titleweight": "bold",
-    "font.size": 10,
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    "savefig.facecolor": "white",
-    "xtick.color": "#555555",
-    "ytick.color": "#555555",
-}
 
 
 class DataMissingError(Exception):
@@ -205,13 +180,11 @@ def mean_sd(values: Any) -> dict[str, float]:
 def new_figure(
     title: str, *, rows: int = 1, columns: int = 1, width: float = 7.2, height: float = 3.2
 ) -> tuple[Figure, np.ndarray]:
-    """A figure with a finding as its title, and its axes `[rows, columns]`."""
-    matplotlib.rcParams.update(STYLE)
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False)
-    figure.suptitle(title)
-    return figure, axes
+    """A figure in the style of the reports, and its axes `[rows, columns]`."""
+    matplotlib.rcParams.update(style.STYLE)
+    size = {"rows": rows, "columns": columns, "width": width, "height": height}
+    figure, axes = style.new_figure(title, **size)
+    return figure, np.array(axes).reshape(rows, columns)
 
 
 def save_figure(run: Run, name: str, figure: Figure) -> None:

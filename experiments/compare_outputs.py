@@ -1,4 +1,4 @@
-"""Outputs of every command by two checkouts: equal to the bit, but for seconds.
+"""Outputs of every command by two checkouts: equal but for seconds and rounding.
 
 For a change that is to leave all results alone:
 
@@ -33,6 +33,7 @@ COMMANDS = {
     "train": "train stdlib --steps 20 --length 32 --out {out}",
     "extrapolate": "extrapolate --preset smoke --steps 60 --out {out}",
 }
+_ROUNDING = 5e-6
 # Clock and place of a run, which differ between two runs of the same code.
 _OF_THE_RUN = {"seconds", "seconds_per_step", "steps_per_second", "tokens_per_second", "out"}
 
@@ -105,8 +106,15 @@ def _unequal(old: Any, new: Any, at: str = "") -> Iterator[str]:
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, both in enumerate(zip(old, new, strict=True)):
             yield from _unequal(both[0], both[1], f"{at}[{index}]")
-    elif old != new:
+    elif not _alike(old, new):
         yield f"{at}: {str(old)[:60]} | {str(new)[:60]}"
+
+
+def _alike(old: Any, new: Any) -> bool:
+    """Equal, or numbers that differ by the rounding of float32 or of six digits written."""
+    if isinstance(old, float) and isinstance(new, float):
+        return old == new or abs(old - new) <= _ROUNDING * max(1.0, abs(old))
+    return old == new
 
 
 if __name__ == "__main__":

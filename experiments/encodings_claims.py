@@ -14,7 +14,7 @@ import numpy as np
 from common import Run, main  # pyrefly: ignore
 
 import jaxpe
-from jaxpe.encodings._phases import phases
+from jaxpe.encodings.phases import phases
 
 # Name in our catalogue: what is published, in the words of our columns where they have such words.
 GRADIENT = {"sinusoidal": (), "learned": ("table",), "rope": ("queries", "keys"), "alibi": ()}

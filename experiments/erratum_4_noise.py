@@ -9,8 +9,7 @@ are judged against the true trace of B, the true squared distances and the true 
 - less the noise floor: minus the analytic `jaxpe.noise_floor`;
 - split halves: `jaxpe.split_half_geometry`.
 
-The rank is that of `jaxpe.significant_rank`, put together here so that the null corpora serve
-the trace too.
+The rank is that of `jaxpe.significant_rank`.
 """
 
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from common import (  # pyrefly: ignore
     BLUE,
@@ -110,25 +108,30 @@ def judged(corpus: SyntheticCorpus, seed: int) -> dict[str, Any]:
 
 
 def estimated(ids: np.ndarray, vocab_size: int, key: jax.Array):
-    """The Gram matrix by every estimator, the effective rank and the rank of the plug-in one."""
-    halving, *keys = jax.random.split(key, NULLS + 1)
-    measure = partial(_measured, vocab_size=vocab_size)
-    plug_in, split, weighted, floor, plug_in_rank = measure(ids, halving)
-    null = [measure(_permuted(k, ids), halving) for k in keys]
-    null_mean = np.mean([np.asarray(n[0]) for n in null], axis=0)
-    rank = jaxpe.geometry.rank_above_null(weighted, jnp.stack([n[2] for n in null])).rank
+    """The Gram matrix by every estimator, the significant rank and the rank of the plug-in one."""
+    halving, *keys = jax.random.split(key, NULLS + 1)  # as `significant_rank` draws them
+    plug_in, split, floor, plug_in_rank = _measured(ids, halving, vocab_size=vocab_size)
+    null = [np.asarray(_permuted_gram(k, ids, vocab_size=vocab_size)) for k in keys]
+    rank = jaxpe.significant_rank(
+        ids, vocab_size=vocab_size, key=key, folds=FOLDS, splits=SPLITS, nulls=NULLS
+    ).rank
     n = len(plug_in)
     centring = np.eye(n) - 1 / n
     grams = {
         "plug_in": np.asarray(plug_in),
-        "minus_null": np.asarray(plug_in) - null_mean,
+        "minus_null": np.asarray(plug_in) - np.mean(null, axis=0),
         "minus_floor": np.asarray(plug_in) - centring @ np.diag(floor) @ centring,
         "split_half": np.asarray(split),
     }
     return grams, rank, plug_in_rank
 
 
-_permuted = jax.jit(jaxpe.geometry.permute_within_documents)
+@partial(jax.jit, static_argnames="vocab_size")
+def _permuted_gram(key: jax.Array, ids: jax.Array, *, vocab_size: int) -> jax.Array:
+    """The plug-in Gram matrix of documents permuted within themselves."""
+    permuted = jaxpe.geometry.permute_within_documents(key, ids)
+    counts = jaxpe.count_tokens(permuted, vocab_size=vocab_size)
+    return jaxpe.hellinger_gram(jaxpe.positional_distributions(counts))
 
 
 @partial(jax.jit, static_argnames="vocab_size")
@@ -137,12 +140,11 @@ def _measured(ids: jax.Array, key: jax.Array, *, vocab_size: int):
     geometry = jaxpe.split_half_geometry(counts, key=key, splits=SPLITS)
     gram = jaxpe.hellinger_gram(jaxpe.positional_distributions(counts))
     rank = jaxpe.geometry.classical_mds_from_gram(gram, dim=1).rank
-    floor = jaxpe.noise_floor(counts).per_position
-    return gram, geometry.gram, jaxpe.geometry.weighted_gram(geometry, counts), floor, rank
+    return gram, geometry.gram, jaxpe.noise_floor(counts).per_position, rank
 
 
 def recovered(rows: list[dict[str, Any]]) -> int | None:
-    """The sample size from which on the effective rank is the true one at every seed."""
+    """The sample size from which on the significant rank is the true one at every seed."""
     good = [all(rank == row["true_rank"] for rank in row["rank"]) for row in rows]
     first = next((i for i in range(len(rows)) if all(good[i:])), None)
     return None if first is None else rows[first]["documents"]

@@ -24,9 +24,9 @@ from tests.hostile.families import FAMILIES, make_materials
 from tests.hostile.surroundings import sources, surroundings
 
 PRELOADED = (
-    "jaxpe.cli.commands", "jaxpe.analysis.counts.job", "jaxpe.cli.train",
+    "jaxpe.cli.report", "jaxpe.cli.count", "jaxpe.cli.train", "jaxpe.cli.audit",
     "jaxpe.analysis.audit", "jaxpe.analysis.counts", "jaxpe.analysis.extrapolation",
-    "jaxpe.training", "jaxpe.data._batches", "matplotlib.figure", "jinja2",
+    "jaxpe.training", "jaxpe.data.batches", "matplotlib.figure", "jinja2",
     "tyro", "orbax.checkpoint", "safetensors", "tokenizers", "scipy.stats",
 )  # fmt: skip
 ALL = FAMILIES | {"sources": sources, "surroundings": surroundings}

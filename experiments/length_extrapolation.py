@@ -29,10 +29,19 @@ from common import (  # pyrefly: ignore
 )
 from learning import take_options  # pyrefly: ignore
 
-from jaxpe.analysis.extrapolation import VARIANTS, Suite, extrapolate, preset, streams
+from jaxpe._core.progress import Silent
+from jaxpe.analysis import to_json
+from jaxpe.analysis.extrapolation import (
+    ExtrapolationCell,
+    Suite,
+    extrapolate_suites,
+    preset,
+    seed_mean,
+    streams,
+    variant,
+)
 from jaxpe.analysis.extrapolation.cells import trained_models
 from jaxpe.analysis.extrapolation.models import encoding_sizes, model_of
-from jaxpe.analysis.extrapolation.result import ExtrapolationCell, mean_reciprocal_rank, summary
 from jaxpe.data import sequence_task
 from jaxpe.report.extrapolation.figures import lengths_figure
 
@@ -53,26 +62,30 @@ QUICK = {"steps": 10, "tests": 8, "seeds": 2, "batch": 4, "dim": 8, "hidden": 8,
 OPTIONS = take_options(folders=("runs",))
 
 
+class Printed(Silent):
+    """Progress as lines on standard output."""
+
+    def say(self, line: str) -> None:
+        print(line, flush=True)
+
+
 def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
     suites = [quick(suite) for suite in preset("paper")] if run.quick else preset("paper")
     with tempfile.TemporaryDirectory() as nowhere:
         folder = Path(options.runs or nowhere)
-        report = extrapolate(suites, folder, say=lambda line: print(line, flush=True))
+        found = extrapolate_suites(suites, folder, progress=Printed())
         by_place = {task: error_by_place(suites[0], task, folder) for task in suites[0].tasks}
-    cells = [[cell for cell in report.cells if cell.suite == suite.name] for suite in suites]
+    cells = [found.cells_of(suite) for suite in suites]
     result = {
-        "suites": report.suites,
+        "suites": to_json(found.suites),
         "table_5": {task: table_5(cells[0], task) for task in suites[0].tasks},
         "by_place": by_place,
         "source": {
             task: {c.encoding: numbers(c) for c in cells[1] if c.task == task}
             for task in suites[1].tasks
         },
-        "mean_reciprocal_rank": {
-            suite.name: {name: s._asdict() for name, s in mean_reciprocal_rank(own).items()}
-            for suite, own in zip(suites, cells, strict=True)
-        },
-        "training_seconds": {suite.name: sum(c.seconds for c in own)
+        "mean_reciprocal_rank": to_json(found.mean_reciprocal_rank),
+        "training_seconds": {suite.name: sum(c.seconds["training"] for c in own)
                              for suite, own in zip(suites, cells, strict=True)},
     }  # fmt: skip
     draw_table_5(run, result)
@@ -90,7 +103,7 @@ def quick(suite: Suite) -> Suite:
 def numbers(cell: ExtrapolationCell) -> dict[str, Any]:
     """Every metric at every length: mean, half of its 95 % interval, and the seeds."""
     found = {
-        metric: summary(values)._asdict() | {"seeds": values}
+        metric: seed_mean(values)._asdict() | {"seeds": values}
         for metric, values in cell.scores.items()
     }
     fields = ("lengths", "defined", "rate", "tuning", "loss")
@@ -111,7 +124,7 @@ def table_5(cells: list[ExtrapolationCell], task: str) -> dict[str, Any]:
             "seeds_in_published_order": int(np.all(np.diff(seeds, axis=0) > 0, axis=0).sum()),
             # Of each neighbouring pair: log of the ratio of errors, over seeds.
             "log_ratio_of_neighbours": {
-                f"{a}/{b}": summary(logs[i] - logs[i + 1])._asdict()
+                f"{a}/{b}": seed_mean(logs[i] - logs[i + 1])._asdict()
                 for i, (a, b) in enumerate(itertools.pairwise(named))
             },
         }
@@ -135,7 +148,7 @@ def error_by_place(suite: Suite, task: str, folder: Path) -> dict[str, Any]:
             continue
         models = trained_models(suite, data, name, folder)
         apply, _ = model_of(
-            suite, data.task, VARIANTS[name].at(sizes, length, causal=data.task.causal)
+            suite, data.task, variant(name).at(sizes, length, causal=data.task.causal)
         )
 
         @jax.jit
@@ -150,8 +163,8 @@ def error_by_place(suite: Suite, task: str, folder: Path) -> dict[str, Any]:
         inside, outside = by_place[:, : suite.length], by_place[:, suite.length :]
         found[name] = {
             "by_place": by_place.mean(axis=0),
-            "up_to_T": summary(inside.mean(axis=1))._asdict(),
-            "beyond_T": summary(outside.mean(axis=1))._asdict(),
+            "up_to_T": seed_mean(inside.mean(axis=1))._asdict(),
+            "beyond_T": seed_mean(outside.mean(axis=1))._asdict(),
         }
     return {"length": length, "of_zero": variance_of_sums(length), "encodings": found}
 

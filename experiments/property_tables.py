@@ -13,10 +13,11 @@ import numpy as np
 from common import Run, main  # pyrefly: ignore
 
 import jaxpe
-from jaxpe.analysis.properties import property_rows
-from jaxpe.report import property_json, property_markdown
+from jaxpe.analysis import to_json
+from jaxpe.analysis.properties import About, PropertyOptions, tabulate
+from jaxpe.report import property_markdown
 
-ABOUT = ("expressiveness", "generalisation", "extrapolation", "cost")
+ABOUT: tuple[About, ...] = ("expressiveness", "generalisation", "extrapolation", "cost")
 QUICK = ("sinusoidal", "learned", "shaw", "alibi", "wavelet", "legendre", "rope")
 
 
@@ -38,23 +39,32 @@ PRODUCTS = "products p_i·p_j are no function of j − i"
 
 def experiment(run: Run) -> dict[str, Any]:
     sizes = jaxpe.EncodingSizes(64, 4, 16, 64) if run.quick else jaxpe.EncodingSizes()
-    entries = jaxpe.catalogue(*QUICK) if run.quick else jaxpe.encodings.CATALOGUE
-    rows = {about: {e: property_rows(about, e, sizes) for e in entries} for about in ABOUT}
-    for about in ABOUT:
-        print(property_markdown(about, rows[about]), end="\n\n")
-    known = {
-        entry.name: {about: rows[about][entry] for about in ABOUT} | {"sizes": sizes}
-        for entry in entries
+    dim, heads, head_dim, length = sizes
+    tables = {
+        about: tabulate(
+            PropertyOptions(
+                names=QUICK if run.quick else (),
+                about=about,
+                dim=dim,
+                heads=heads,
+                head_dim=head_dim,
+                length=length,
+            )
+        )
+        for about in ABOUT
     }
+    for about in ABOUT:
+        print(property_markdown(tables[about]), end="\n\n")
+    known: dict[str, dict[str, Any]] = {}
+    for about in ABOUT:
+        for row in tables[about].encodings:
+            known.setdefault(row.name, {"sizes": sizes})[about] = row
     claims = [judged(claim, known[claim.encoding]) for claim in CLAIMS]
     for claim in claims:
         print(*claim.values(), sep=" | ")
     return {
         "tables": {
-            about: {
-                row.pop("name"): row
-                for row in property_json(about, rows[about], sizes)["encodings"]
-            }
+            about: {row.pop("name"): row for row in to_json(tables[about])["encodings"]}
             for about in ABOUT
         },
         "claims": claims,

@@ -95,7 +95,7 @@ def sst2() -> dict[str, jaxpe.Distances]:
         folds=16,
         groups=containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude),
     )
-    geometry = jax.jit(jaxpe.split_half_geometry)(counts, key=jax.random.key(0))
+    geometry = jax.jit(partial(jaxpe.split_half_geometry, splits=16))(counts, key=jax.random.key(0))
     return {"sst2_plug_in": plug_in(counts.merged()).D, "sst2_split_half": geometry.distances}
 
 

@@ -28,8 +28,7 @@ import numpy as np
 from common import BLUE, ORANGE, Run, main, new_figure, save_figure  # pyrefly: ignore
 
 import jaxpe
-from jaxpe.analysis.corpus.job import analyse, analyse_counts
-from jaxpe.analysis.corpus.result import Analysis
+from jaxpe.analysis.corpus import CorpusAnalysis, analyse_counts, analyse_tokens
 from jaxpe.analysis.counts import read_counts
 from jaxpe.data import (
     containment_groups,
@@ -215,7 +214,7 @@ def equality(shards: list[str], whole: Path) -> dict[str, Any]:
     stored = read_counts(whole)
     settings, tokenizer = stored.settings, open_tokenizer("bytes")
     texts = [document.text for shard in find_shards(shards) for document in shard.documents()]
-    ids, mask = tokenizer.padded(texts, length=settings.length)
+    ids, mask = tokenizer.encode(texts, length=settings.length)
     count = functools.partial(jaxpe.count_tokens, vocab_size=settings.vocab_size, mask=mask)
     counts = count(ids, folds=settings.folds)
     equal = [np.array_equal(counts.tokens, stored.table), len(texts) == stored.documents]
@@ -497,7 +496,7 @@ def pieces(folder: Path) -> dict[str, Any]:
     with open(table, "w", encoding="utf-8") as file:
         for text, sentence in zip(texts, sentences, strict=True):
             file.write(json.dumps({"text": text, "sentence": sentence}) + "\n")
-    found = {"documents": about_noise(analyse(tokens))}
+    found = {"documents": about_noise(analyse_tokens(tokens))}
     for name, options in (("copies", ()), ("sentences", ("--group-field", "sentence"))):
         length = ("--length", str(tokens.ids.shape[1]))
         out = folder / name
@@ -506,12 +505,12 @@ def pieces(folder: Path) -> dict[str, Any]:
     return found
 
 
-def about_noise(analysis: Analysis) -> dict[str, Any]:
+def about_noise(analysis: CorpusAnalysis) -> dict[str, Any]:
     interval = analysis.intervals["split_half_trace"]
     return {
-        "dimensions": analysis.effective_rank,
-        "noise": analysis.noise_share,
-        "trace": analysis.split_half_trace,
+        "dimensions": analysis.split_half.significant_rank,
+        "noise": analysis.plug_in.noise_share,
+        "trace": analysis.split_half.trace,
         "low": interval.low,
         "high": interval.high,
     }

@@ -189,7 +189,7 @@ MORE = {
         ),
         lambda rng: (*_tables(rng), *_tables(rng)),
     ),
-    **{f"encoding_{entry.name}": _of_encoding(entry) for entry in encodings.CATALOGUE},
+    **{f"encoding_{entry.name}": _of_encoding(entry) for entry in encodings.catalogue()},
     "diagonal_means": Target(lambda A, m: spectral.diagonal_means(A, mask=m), _masked),
     "toeplitz_matrix": Target(spectral.toeplitz_matrix, _diagonals),
     "toeplitz_matvec": Target(

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import jax
 
-from jaxpe.analysis.corpus.job import analyse
+from jaxpe.analysis.corpus import analyse_tokens
 from jaxpe.data import load_tokens
-from jaxpe.report import write_report
+from jaxpe.report import write
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_report.json"
 LENGTHS = {"sst2": 64, "imdb": 256}
@@ -28,11 +28,11 @@ def stages(source: str, vocabulary: Path) -> dict[str, float]:
     start = time.perf_counter()
     corpus = load_tokens(source, tokenizer=vocabulary, special=True, length=LENGTHS[source])
     read = time.perf_counter()
-    analysis = analyse(corpus)
+    analysis = analyse_tokens(corpus)
     drawn = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        write_report(analysis, folder)
-    seconds = {"read and tokenize": read - start} | analysis.timings
+        write(analysis, folder)
+    seconds = {"read and tokenize": read - start} | analysis.seconds
     return seconds | {"figures and page": time.perf_counter() - drawn}
 
 

@@ -16,10 +16,10 @@ from jax.experimental.multihost_utils import sync_global_devices
 
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.folders import write_whole
+from jaxpe._core.hashing import checksum_of_file
 from jaxpe._core.json_values import from_json, read_json
 
 _SEAL = "seal.json"
-_CHUNK = 2**20
 
 
 class _Seal(NamedTuple):
@@ -310,18 +310,10 @@ def fingerprint(data: Any) -> dict[str, Any]:
 def _checksums(directory: Path) -> dict[str, int]:
     """CRC-32 of every file but the seal."""
     return {
-        path.relative_to(directory).as_posix(): _checksum_of_file(path)
+        path.relative_to(directory).as_posix(): checksum_of_file(path)
         for path in sorted(directory.rglob("*"))
         if path.is_file() and path.name != _SEAL
     }
-
-
-def _checksum_of_file(path: Path) -> int:
-    checksum = 0
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):  # arrays may be larger than the memory that is left
-            checksum = zlib.crc32(chunk, checksum)
-    return checksum
 
 
 def _checksum(seal: dict[str, Any]) -> int:

@@ -2,7 +2,7 @@
 
 import difflib
 import importlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import ModuleType
 
 
@@ -10,7 +10,7 @@ class InputError(ValueError):
     """Bad input from outside (a file, a corpus, an option). The command line exits with 2 on it.
 
     A message writes an argument in backticks, `dim` or with a value `dim=64`; the command line,
-    whose options have the same names, shows these as --dim and --dim 64.
+    whose options have the same names, writes these as its flags.
     """
 
     __module__ = "jaxpe"
@@ -25,6 +25,19 @@ class MissingExtraError(ImportError):
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like one that is not known; None where none is near."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
+
+
+def unknown(kind: str, name: str, known: Collection[str]) -> str:
+    """What to say of a name that is not known: the nearest one, and all.
+
+    >>> unknown("task", "cpoy", ("copy", "scan"))
+    "unknown task 'cpoy': did you mean 'copy'? There are copy, scan"
+    >>> unknown("task", "xyz", ("copy", "scan"))
+    "unknown task 'xyz'; there are copy, scan"
+    """
+    near = nearest(name, known)
+    meant = f": did you mean {near!r}? There" if near else "; there"
+    return f"unknown {kind} {name!r}{meant} are {', '.join(known)}"
 
 
 def require(module: str, *, extra: str) -> ModuleType:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import json
 import math
 import os
@@ -17,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeGuard, Union
 import numpy as np
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.hashing import content_hash
 
 _LARGEST_FLOAT = 1e300  # beyond the precision that any number is used in
 _LISTED = 10  # unknown fields that a message names
@@ -127,7 +127,9 @@ def seal(value: Any) -> str:
     True
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    content = content_hash()
+    content.update(text.encode())
+    return content.hexdigest()
 
 
 def from_json(kind: Any, value: Any, *, place: str, finite: bool = True) -> Any:
@@ -179,7 +181,8 @@ def from_json(kind: Any, value: Any, *, place: str, finite: bool = True) -> Any:
         }
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
         return _record(kind, value, place, finite)
-    if kind is float and not finite and value in _NOT_FINITE:
+    named = value is None or isinstance(value, str)
+    if kind is float and not finite and named and value in _NOT_FINITE:
         return _NOT_FINITE[value]
     return _plain(kind, value, place)
 
@@ -221,6 +224,8 @@ def _numeric(array: np.ndarray) -> bool:
 
 
 def _union(kinds: tuple[Any, ...], value: Any, place: str, finite: bool) -> Any:
+    if value is None and types.NoneType in kinds:
+        return None  # and not the NaN that null is for a float alone
     problems = []
     for kind in kinds:
         try:

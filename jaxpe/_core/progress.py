@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 Item = TypeVar("Item")
 
 
+@runtime_checkable  # beartype looks at it in tests
 class Progress(Protocol):
     """Receiver of progress, which every function that takes long accepts as `progress=`.
 

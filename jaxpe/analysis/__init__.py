@@ -9,14 +9,8 @@ from jaxpe._core.lazy import lazy_packages
 from jaxpe._core.results import load_result
 
 __all__ = [
-    "attention",
-    "audit",
-    "corpus",
-    "counts",
-    "extrapolation",
-    "load_result",
-    "properties",
+    "attention", "audit", "corpus", "counts", "extrapolation", "load_result", "properties",
     "to_json",
-]
+]  # fmt: skip
 
 __getattr__, __dir__ = lazy_packages(__name__, __all__)

@@ -1,82 +1,191 @@
-"""What is computed of every encoding of the catalogue."""
+"""The properties job: what is computed of every encoding of the catalogue, as rows of a table."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
-from jaxpe.encodings import CatalogueEntry, EncodingProperties, EncodingSizes
-from jaxpe.encodings.beyond import encoding_extrapolation
-from jaxpe.encodings.expressiveness import Expressiveness, encoding_expressiveness
-from jaxpe.encodings.growth import BIAS_SCALES, encoding_cost, encoding_generalisation
-from jaxpe.encodings.properties import TRIED, encoding_properties
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.encodings import (
+    CatalogueEntry,
+    EncodingProperties,
+    EncodingSizes,
+    Expressiveness,
+    PowerLaw,
+    catalogue,
+    encoding_cost,
+    encoding_expressiveness,
+    encoding_extrapolation,
+    encoding_generalisation,
+    encoding_properties,
+)
+from jaxpe.encodings.generalisation import BIAS_SCALES
+from jaxpe.encodings.length_extrapolation import Stretch
+from jaxpe.encodings.properties import TRIED
 
 About = Literal["overview", "expressiveness", "generalisation", "extrapolation", "cost"]
 
 
-class Told(NamedTuple):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PropertyOptions:
+    """Print what is computed about each positional encoding: parameters, information, cost.
+
+    Attributes:
+        names: encodings to show; all when none is named. One of your own is my_module:my_encoding.
+        about: what to say of them: parameters, information and cost at a glance; what transformers
+            can express with them; the terms of generalisation bounds; positions beyond the length;
+            how cost grows.
+        dim: width of the token embeddings.
+        heads: attention heads.
+        head_dim: width of a head.
+        length: training length, in positions.
+    """
+
+    names: tuple[str, ...] = ()
+    about: About = "overview"
+    dim: int = 512
+    heads: int = 8
+    head_dim: int = 64
+    length: int = 512
+
+    @property
+    def sizes(self) -> EncodingSizes:
+        """Those of the model."""
+        return EncodingSizes(self.dim, self.heads, self.head_dim, self.length)
+
+
+class ExpressivenessRow(NamedTuple):
     """What Table 1 of Li (2025) asks of an encoding."""
 
+    name: str
     properties: EncodingProperties
     expressiveness: Expressiveness
 
 
-def property_rows(about: About, entry: CatalogueEntry, sizes: EncodingSizes) -> Any:
-    """What the table computes of one encoding.
+class GeneralisationRow(NamedTuple):
+    """An encoding and its `GeneralisationTerms`."""
 
-    >>> from jaxpe.encodings import catalogue
-    >>> alibi, = catalogue("alibi")
-    >>> property_rows("cost", alibi, EncodingSizes(16, 2, 8, 32)).flops.length
+    name: str
+    norm: PowerLaw
+    bias: float
+    bias_beyond: float
+    parameters: PowerLaw
+
+
+class ExtrapolationRow(NamedTuple):
+    """An encoding and its `LengthExtrapolation`."""
+
+    name: str
+    stretches: tuple[Stretch, ...]
+    reach: float
+
+
+class CostRow(NamedTuple):
+    """An encoding and its `EncodingCost`."""
+
+    name: str
+    flops: PowerLaw
+    looped: bool
+
+
+Row = EncodingProperties | ExpressivenessRow | GeneralisationRow | ExtrapolationRow | CostRow
+
+
+class PropertyTable(NamedTuple):
+    """What was computed about encodings.
+
+    Attributes:
+        about: which properties.
+        sizes: of the model that encodings were built for.
+        encodings: a row each, of the kind that `about` says.
+    """
+
+    about: About
+    sizes: EncodingSizes
+    encodings: tuple[Row, ...]
+
+
+def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> PropertyTable:
+    """Compute the properties of encodings by name.
+
+    Args:
+        options: which encodings, which properties, and for which model.
+        progress: receiver of progress.
+
+    Raises:
+        InputError: for a name that is unknown, or sizes that some encoding cannot have.
+
+    >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
+    >>> small = {"dim": 16, "heads": 2, "head_dim": 8, "length": 32}
+    >>> table = tabulate(PropertyOptions(names=("alibi",), about="cost", **small))
+    >>> table.encodings[0].flops.length
     1.0
     """
-    return _COMPUTED[about](entry, sizes=sizes)
+    entries = catalogue(*options.names)
+    _check_sizes(options)
+    compute = _ROWS[options.about]
+    shown = progress.track(entries, "encodings", total=len(entries))
+    rows = tuple(compute(entry, options.sizes) for entry in shown)
+    return PropertyTable(options.about, options.sizes, rows)
 
 
-def _told(entry: CatalogueEntry, *, sizes: EncodingSizes) -> Told:
+def _expressiveness(entry: CatalogueEntry, sizes: EncodingSizes) -> ExpressivenessRow:
     properties = encoding_properties(entry, sizes=sizes)
-    return Told(properties, encoding_expressiveness(entry, sizes=sizes))
+    return ExpressivenessRow(entry.name, properties, encoding_expressiveness(entry, sizes=sizes))
 
 
-_COMPUTED: dict[About, Callable[..., Any]] = {
-    "overview": encoding_properties,
-    "expressiveness": _told,
-    "generalisation": encoding_generalisation,
-    "extrapolation": encoding_extrapolation,
-    "cost": encoding_cost,
+def _generalisation(entry: CatalogueEntry, sizes: EncodingSizes) -> GeneralisationRow:
+    return GeneralisationRow(entry.name, **encoding_generalisation(entry, sizes=sizes)._asdict())
+
+
+def _extrapolation(entry: CatalogueEntry, sizes: EncodingSizes) -> ExtrapolationRow:
+    return ExtrapolationRow(entry.name, **encoding_extrapolation(entry, sizes=sizes)._asdict())
+
+
+def _cost(entry: CatalogueEntry, sizes: EncodingSizes) -> CostRow:
+    return CostRow(entry.name, **encoding_cost(entry, sizes=sizes)._asdict())
+
+
+_ROWS: Mapping[About, Callable[[CatalogueEntry, EncodingSizes], Any]] = {
+    "overview": lambda entry, sizes: encoding_properties(entry, sizes=sizes),
+    "expressiveness": _expressiveness,
+    "generalisation": _generalisation,
+    "extrapolation": _extrapolation,
+    "cost": _cost,
 }
 
 
-def check_sizes(sizes: EncodingSizes, *, about: str = "overview") -> None:
+def _check_sizes(options: PropertyOptions) -> None:
     """Refuse sizes that some encoding cannot have, or that do not fit; raises `InputError`."""
-    for option, value in zip(("dim", "heads", "head-dim", "length"), sizes, strict=True):
-        check_range(f"--{option}", value, least=1, most=LARGEST_SIZE)
-    if sizes.dim % 2:
-        raise InputError(f"`dim` must be even, not {sizes.dim}: frequencies come in pairs")
-    if sizes.head_dim % 4:
+    given = {name: getattr(options, name) for name in ("dim", "heads", "head_dim", "length")}
+    for name, value in given.items():
+        check_range(name, value, least=1, most=LARGEST_SIZE)
+    if options.dim % 2:
+        raise InputError(f"`dim` must be even, not {options.dim}: frequencies come in pairs")
+    if options.head_dim % 4:
         raise InputError(
-            f"`head_dim` must be a multiple of 4, not {sizes.head_dim}: half of a head, or each of "
-            "two axes, turns in pairs"
+            f"`head_dim` must be a multiple of 4, not {options.head_dim}: half of a head, or each "
+            "of two axes, turns in pairs"
         )
-    if sizes.length < 2 * TRIED:
+    if options.length < 2 * TRIED:
         raise InputError(
-            f"`length` must be at least {2 * TRIED}, not {sizes.length}: properties are tried on "
+            f"`length` must be at least {2 * TRIED}, not {options.length}: properties are tried on "
             f"{TRIED} tokens in it"
         )
-    dim, heads, head_dim, length = sizes
-    check_bytes(
-        _needed_bytes(sizes, about),
-        what=f"`dim={dim}`, `heads={heads}`, `head_dim={head_dim}`, `length={length}`",
-        remedy="pass smaller ones",
+    sizes = (
+        f"`{name}={getattr(options, name)}`" for name in ("dim", "heads", "head_dim", "length")
     )
+    check_bytes(_needed_bytes(options), what=", ".join(sizes), remedy="pass smaller ones")
 
 
-def _needed_bytes(sizes: EncodingSizes, about: str) -> int:
+def _needed_bytes(options: PropertyOptions) -> int:
     """The least that trying an encoding takes: its table, and what it is tried on."""
-    width = sizes.num_heads * sizes.head_dim
-    tables = 3 * 8 * sizes.length * sizes.dim
-    if about in ("overview", "expressiveness"):
-        return tables + (8 + 4) * 3 * 2 * sizes.dim * width  # projections, drawn and rounded
-    if about == "generalisation":
-        return tables + (8 + 4) * BIAS_SCALES[-1] * sizes.length * width  # keys
+    width = options.heads * options.head_dim
+    tables = 3 * 8 * options.length * options.dim
+    if options.about in ("overview", "expressiveness"):
+        return tables + (8 + 4) * 3 * 2 * options.dim * width  # projections, drawn and rounded
+    if options.about == "generalisation":
+        return tables + (8 + 4) * BIAS_SCALES[-1] * options.length * width  # keys
     return tables

@@ -2,192 +2,151 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.attention.documents import (
-    Score,
-    SpectralSubject,
-    spectral_subject,
-    transformer_of,
-)
-from jaxpe.analysis.ranges import LENGTH, check_audit, check_spectral
-from jaxpe.analysis.subject import Subject, subject_of
-from jaxpe.data import LabelledTokens, Progress
-from jaxpe.data._named import check_data_dir
-from jaxpe.nn import Bert, MPNet, load_llama
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.subject import Subject
+from jaxpe.data import LabelledTokens
+from jaxpe.data.named import check_data_dir
+from jaxpe.nn import Bert, MPNet, load_llama, trunk
 from jaxpe.nn.huggingface import read_config, read_fields
 from jaxpe.training import ModelConfig, TrainConfig, load_run
 from jaxpe.training.assemble import build_model
 from jaxpe.training.config import load_config
-from jaxpe.training.documents import count_documents, has_labels, load_data
+from jaxpe.training.documents import has_labels, load_data
 
-_SCORES: dict[str, Score] = {"classify": "accuracy", "mlm": "masked", "causal": "causal"}
+LENGTH = 64  # positions, where none are asked for
+
+# Of `SubjectOptions`, under the names that `TrainConfig` has for them; a run has its own.
+_READING = ("length", "tokenizer", "task", "text_field", "label_field", "data_dir")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SubjectOptions:
+    """Documents and a model.
+
+    Attributes:
+        source: stdlib, sst2, imdb, or a .txt, .tsv, .csv or .jsonl file (each also .gz); that of a
+            run when it is the default.
+        model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet; a
+            small transformer as initialised when absent. A run brings its own documents, length
+            and task.
+        length: positions, special tokens among them; 64 when absent.
+        tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json;
+            words when absent, or that of the model.
+        task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
+        seed: makes every number reproducible.
+        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        label_field: column or key with the class; label when absent.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+
+    source: str = "stdlib"
+    model: str | None = None
+    length: int | None = None
+    tokenizer: str | None = None
+    task: Literal["classify", "mlm", "causal"] | None = None
+    seed: int = 0
+    text_field: str | None = None
+    label_field: str | None = None
+    data_dir: str | None = None
+
+
+class _Found(NamedTuple):
+    """A model, and how to read documents for it."""
+
+    config: TrainConfig
+    module: Any  # None where it is built once the vocabulary is known
+    words: str
 
 
 def read_subject(
-    source: str,
+    options: SubjectOptions,
     *,
-    examples: int,
-    length: int | None = None,
-    model: str | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **reading: Any,
+    new_head: bool = True,
+    held_out: bool = False,
+    progress: Progress = SILENT,
 ) -> Subject:
-    """The documents and the model, at its start or as a run left it.
+    r"""The documents and the model, at its start or as a run left it.
 
     Args:
-        source: as for `jaxpe report`; that of a run when it is the default, "stdlib".
-        examples: documents that expectations are over.
-        length: positions; 64 when None. A run has its own.
-        model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet; a
-            small transformer as initialised when absent.
-        seed: of the examples, the held-out documents and a new model.
-        progress: as for `jaxpe.load_tokens`.
-        reading: fields of `jaxpe.training.TrainConfig` on documents, as `task` and `tokenizer`;
-            those that are None keep their default. A run has its own.
+        options: what was asked for.
+        new_head: whether a pretrained encoder gets a new head for the task. Else it has the head
+            it was pretrained with where the task is mlm, and none without a task; and `model` may
+            be a Llama: a .gguf, a folder with one and a tokenizer.json, or a Hugging Face
+            directory.
+        held_out: whether the documents of a run are those it was not trained on.
+        progress: of reading the documents.
 
     Raises:
         InputError: for what cannot be read, or a model that does not suit.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "lines.txt"
+    >>> _ = path.write_text("\n".join(f"words of line {k}" for k in range(20)))
+    >>> subject = read_subject(SubjectOptions(source=str(path), length=4))
+    >>> subject.source, subject.model, subject.vocabulary.task
+    ('lines.txt', '2 layers 64 wide, as initialised', 'mlm')
     """
-    check_audit(examples=examples, length=length, steps=1, seed=seed)
-    config, built, words = _model_of(source, model, length=length, seed=seed, **reading)
-    check_audit(examples=examples, length=config.length, steps=1, seed=seed)
-    data = load_data(config, progress=progress)
-    counts = count_documents(data.train)
-    if built is None:
-        built = build_model(config, data.vocabulary, counts=counts)
-    return subject_of(
-        built,
-        data.train,
-        data.vocabulary,
-        counts,
-        examples=examples,
-        seed=seed,
-        source=config.source,
-        words=words,
-    )
-
-
-def read_spectral_subject(
-    source: str,
-    *,
-    examples: int,
-    length: int | None = None,
-    model: str | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **reading: Any,
-) -> SpectralSubject:
-    """The documents and the model, and a score that suits it.
-
-    A run is scored at its task, on documents it was not trained on; a Llama at the next token; an
-    encoder without a trained head by how its embeddings move.
-
-    Args:
-        source: as for `jaxpe report`; that of a run when it is the default, "stdlib".
-        examples: documents.
-        length: positions, special tokens among them; 64 when None. A run has its own.
-        model: as for `read_subject`, or the path of a Llama: a .gguf, a folder with one and a
-            tokenizer.json, or a Hugging Face directory.
-        seed: as for `read_subject`.
-        progress: as for `jaxpe.load_tokens`.
-        reading: as for `read_subject`; `task` may be mlm for a BERT or MPNet with such a head.
-
-    Raises:
-        InputError: for what cannot be read, or a model that does not suit.
-    """
-    check_spectral(examples=examples, length=length, seed=seed)
-    options: dict[str, Any] = {"length": length, "seed": seed, **reading}
-    module: Any = None
-    if model is not None and _is_llama(Path(model)):
-        config, words = _beside_llama(source, Path(model), **options)
-        module = load_llama(model)
-    elif model is not None and not _is_run(Path(model)):
-        config, module, words = _encoder(source, model, **options)
-    else:
-        config, module, words = _model_of(source, model, **options)
-    of_run = model is not None and _is_run(Path(model))
-    data = load_data(config, progress=progress)
-    documents = data.held_out if of_run else data.train
-    score = _SCORES[data.vocabulary.task]
+    folder = None if options.model is None else Path(options.model)
+    of_run = folder is not None and _is_run(folder)
+    found = _model_of(options, folder, new_head=new_head)
+    data = load_data(found.config, progress=progress)
+    documents = data.held_out if of_run and held_out else data.train
+    module = found.module
     if module is None:
-        module = build_model(config, data.vocabulary)
-    elif isinstance(module, Bert):
-        module, score = module.encoder, "embedding"
-    _check_fits(module, documents, model)
-    below = transformer_of(module).config
-    heads = {"layers": below.num_layers, "heads": below.num_heads}
-    check_spectral(examples=examples, length=config.length, seed=seed, **heads)
-    return spectral_subject(
-        module,
-        documents,
-        data.vocabulary,
-        score=score,
-        examples=examples,
-        seed=seed,
-        source=f"{documents.corpus.name}, held out" if of_run else documents.corpus.name,
-        words=words,
-    )
+        module = build_model(found.config, data.vocabulary)
+    _check_fits(module, documents, options.model)
+    name = documents.corpus.name
+    source = f"{name}, held out" if of_run and held_out else name
+    return Subject(module, documents, data.vocabulary, source, found.words)
 
 
-def _model_of(
-    source: str, model: str | None, *, length: int | None, seed: int, **reading: Any
-) -> tuple[TrainConfig, Any, str]:
-    """A configuration that reads the documents, and the model where it exists already."""
-    folder = None if model is None else Path(model)
-    if folder is not None and _is_run(folder):
-        config = load_config(folder)
-        _check_own(source, config, length=length, **reading)
-        run = load_run(folder)
-        return config, run.model, f"{folder.name}, trained for {run.step:,} steps"
-    # Eq. (1) as it is: the first attention reads E(t) + p, without a norm before it.
-    small = ModelConfig(
-        dim=64, layers=2, heads=4, norm_position="post", embedding_norm=False, dropout=0.0
-    )
-    config = _reading(source, length=length, seed=seed, pretrained=model, model=small, **reading)
-    if config.task is None and not has_labels(config):
-        config = dataclasses.replace(config, task="mlm")
-    words = "2 layers 64 wide, as initialised" if folder is None else f"{folder.name}, new head"
-    return config, None, words
+def _model_of(options: SubjectOptions, folder: Path | None, *, new_head: bool) -> _Found:
+    if folder is None:
+        return _Found(_beside_small(options), None, "2 layers 64 wide, as initialised")
+    if _is_run(folder):
+        return _run(options, folder)
+    if new_head:
+        return _Found(_beside_small(options), None, f"{folder.name}, new head")
+    return _llama(options, folder) if _is_llama(folder) else _encoder(options, folder)
 
 
-def _encoder(
-    source: str, directory: str, *, task: str | None = None, **reading: Any
-) -> tuple[TrainConfig, Bert | None, str]:
-    """How to read documents for a BERT or MPNet, and it; None where it has a head to be loaded."""
-    family = MPNet if read_fields(directory)[0].model_type == MPNet.model_type else Bert
-    name = Path(directory).name
-    if task not in (None, "mlm"):
+def _run(options: SubjectOptions, folder: Path) -> _Found:
+    config = load_config(folder)
+    _check_own(options, config)
+    run = load_run(folder)
+    return _Found(config, run.model, f"{folder.name}, trained for {run.step:,} steps")
+
+
+def _encoder(options: SubjectOptions, folder: Path) -> _Found:
+    """A BERT or MPNet, with the head it was pretrained with or none."""
+    family = MPNet if read_fields(folder)[0].model_type == MPNet.model_type else Bert
+    if options.task not in (None, "mlm"):
         raise InputError(
-            f"`task={task}`: {directory} has no head trained for it; leave `task` out to look at "
-            "how its embeddings move, or pass the folder of a `jaxpe train` run"
+            f"`task={options.task}`: {folder} has no head trained for it; leave `task` out to look "
+            "at how its embeddings move, or pass the folder of a `jaxpe train` run"
         )
-    config, _, _ = _model_of(source, directory, task=task, **reading)
-    if task == "mlm":
-        return config, None, f"{name}, masked language model"
-    return config, family.load(directory, scan=True), name
+    config = _beside_small(options)
+    if options.task == "mlm":
+        return _Found(config, None, f"{folder.name}, masked language model")
+    return _Found(config, family.load(folder, scan=True).encoder, folder.name)
 
 
-def _beside_llama(
-    source: str,
-    path: Path,
-    *,
-    tokenizer: str | None = None,
-    task: str | None = None,
-    **reading: Any,
-) -> tuple[TrainConfig, str]:
-    """How to read documents for a Llama: by the tokenizer.json beside it."""
-    if task not in (None, "causal"):
-        raise InputError(f"`task={task}`: a Llama predicts the next token; leave `task` out")
-    folder = path.parent if path.is_file() else path
+def _llama(options: SubjectOptions, path: Path) -> _Found:
+    """A Llama, and documents read by the tokenizer.json beside it."""
+    if options.task not in (None, "causal"):
+        raise InputError(
+            f"`task={options.task}`: a Llama predicts the next token; leave `task` out"
+        )
+    folder, tokenizer = path.parent if path.is_file() else path, options.tokenizer
     if tokenizer is None:
         if not (folder / "tokenizer.json").is_file():
             raise InputError(f"{folder} has no tokenizer.json: put it there, or pass `tokenizer`")
         tokenizer = str(folder / "tokenizer.json")
-    config = _reading(source, tokenizer=tokenizer, task="causal", **reading)
-    return config, path.stem if path.is_file() else path.name
+    config = _reading(dataclasses.replace(options, tokenizer=tokenizer, task="causal"))
+    return _Found(config, load_llama(path), path.stem if path.is_file() else path.name)
 
 
 def _is_run(folder: Path) -> bool:
@@ -204,30 +163,43 @@ def _is_llama(path: Path) -> bool:
         return False  # whoever reads it says what is wrong
 
 
-def _reading(source: str, *, length: int | None, **fields: Any) -> TrainConfig:
+def _beside_small(options: SubjectOptions) -> TrainConfig:
+    """How to read documents for a small model as initialised, or a pretrained encoder."""
+    # Eq. (1) as it is: the first attention reads E(t) + p, without a norm before it.
+    small = ModelConfig(
+        dim=64, layers=2, heads=4, norm_position="post", embedding_norm=False, dropout=0.0
+    )
+    config = _reading(options, pretrained=options.model, model=small)
+    if config.task is None and not has_labels(config):
+        config = dataclasses.replace(config, task="mlm")
+    return config
+
+
+def _reading(options: SubjectOptions, **fields: Any) -> TrainConfig:
     """A configuration that reads documents; what is None keeps its default."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    check_data_dir(given.get("data_dir"), source)
-    return TrainConfig(source=source, length=LENGTH if length is None else length, **given)
+    check_data_dir(options.data_dir, options.source)
+    asked = {name: getattr(options, name) for name in _READING}
+    given = {name: value for name, value in asked.items() if value is not None}
+    config: dict[str, Any] = {"length": LENGTH} | given | fields
+    return TrainConfig(source=options.source, seed=options.seed, **config)
 
 
-def _check_own(source: str, config: TrainConfig, **reading: Any) -> None:
+def _check_own(options: SubjectOptions, config: TrainConfig) -> None:
     """A run has its documents: other tokens mean nothing to it."""
-    for name, value in reading.items():
-        if value is not None and value != getattr(config, name):
-            option = name.replace("_", "-")
-            raise InputError(
-                f"--{option} {value}: the run has its own, {getattr(config, name)}; leave it out"
-            )
-    if source != "stdlib" and Path(source).resolve() != Path(config.source).resolve():
+    for name in _READING:
+        value, own = getattr(options, name), getattr(config, name)
+        if value is not None and value != own:
+            raise InputError(f"`{name}={value}`: the run has its own, {own}; leave it out")
+    source = options.source
+    if source != SubjectOptions.source and Path(source).resolve() != Path(config.source).resolve():
         raise InputError(
-            f"the run was trained on {config.source}, not on {source}: leave the source out"
+            f"the run was trained on {config.source}, not on {source}: leave `source` out"
         )
 
 
 def _check_fits(module: Any, documents: LabelledTokens, model: str | None) -> None:
     """Raise where a model has no embedding for a token or a position."""
-    below, corpus = transformer_of(module), documents.corpus
+    below, corpus = trunk(module), documents.corpus
     places = getattr(below, "length", None)
     if places is not None and corpus.ids.shape[1] > places:
         raise InputError(

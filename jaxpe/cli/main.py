@@ -1,16 +1,27 @@
 """The command line `jaxpe`: finds the commands, and turns bad input into one line and exit 2."""
 
 import contextlib
+import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import jaxpe
 from jaxpe._core.errors import InputError, MissingExtraError, nearest, require
+from jaxpe.cli.parsing import in_flags
 
-_COMMANDS = (
-    "report", "encodings", "export", "count", "merge", "audit", "spectral", "extrapolate", "train",
-)  # fmt: skip
+# Each is a module of this package, imported when it is run.
+COMMANDS = {
+    "report": "measure what position means in a corpus, and write a report on it",
+    "encodings": "print what is computed about each positional encoding",
+    "export": "write a corpus as a TFDS dataset",
+    "count": "count which token stands where, in any number of documents",
+    "merge": "add counts of different documents, such as from several machines",
+    "audit": "evaluate every published statement on a corpus and a model",
+    "spectral": "take a model's attention logits apart into position and content",
+    "extrapolate": "train on short inputs, test on longer ones, and rank encodings",
+    "train": "train a transformer with a positional encoding",
+}
 
 
 def main() -> None:
@@ -48,29 +59,42 @@ def _run(words: list[str]) -> None:
     """The command that the first word names."""
     if words[:1] == ["--version"]:
         return print(f"jaxpe {jaxpe.__version__}")
+    if words[:1] in (["-h"], ["--help"]):
+        return print(_help())
     _check_command(words)
-    tyro = require("tyro", extra="report")
+    require("tyro", extra="report")
     require("rich", extra="report")
-    from jaxpe.cli import commands
+    command = importlib.import_module(f"jaxpe.cli.{words[0]}")
+    try:
+        command.run(words[1:])
+    except InputError as error:
+        raise InputError(in_flags(str(error), command.Command)) from error
 
-    if words[0] == "train":  # it reads its options itself, which bring Flax and Optax
-        return commands.train(tuple(words[1:]))
-    commands: dict[str, Callable[..., None]] = {name: getattr(commands, name) for name in _COMMANDS}
-    tyro.extras.subcommand_cli_from_dict(
-        commands,
-        prog="jaxpe",
-        description="The geometry of positional encodings, measured on your corpus.",
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {about}" for name, about in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: jaxpe [--version] COMMAND ...",
+            "",
+            "The geometry of positional encodings, measured on your corpus.",
+            "",
+            *lines,
+            "",
+            "`jaxpe COMMAND --help` explains one.",
+        ]
     )
 
 
 def _check_command(words: list[str]) -> None:
-    there = f"the commands are {', '.join(_COMMANDS)}; `jaxpe COMMAND --help` explains one"
+    there = f"the commands are {', '.join(COMMANDS)}; `jaxpe COMMAND --help` explains one"
     if not words:
         raise InputError(f"no command; {there}")
-    if words[0] not in (*_COMMANDS, "-h", "--help"):
-        near = nearest(words[0], _COMMANDS)
-        meant = f"did you mean {near!r}? " if near else ""
-        raise InputError(f"no command {words[0]!r}; {meant}{there[0].upper()}{there[1:]}")
+    if words[0] not in COMMANDS:
+        near = nearest(words[0], COMMANDS)
+        meant = f"did you mean {near!r}? If not, " if near else ""
+        raise InputError(f"no command {words[0]!r}; {meant}{there}")
 
 
 def _of_machine(error: RuntimeError) -> str:

@@ -1,4 +1,4 @@
-"""`jaxpe train`: imported by that command alone, since it brings Flax and Optax."""
+"""`jaxpe train`."""
 
 import ctypes
 import dataclasses
@@ -6,29 +6,34 @@ import platform
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import rich
-import tyro
+from tyro.conf import Positional
 
-from jaxpe.data import Progress
+from jaxpe.cli.console import Bars, prepare
+from jaxpe.cli.parsing import parse, plain
 from jaxpe.report import pace, training_table, write_training_figures
-from jaxpe.training import TrainConfig, load_config, train
+
+prepare("train", "report")  # before what needs them is imported
+from jaxpe.training import TrainConfig, load_config, train  # noqa: E402
+from jaxpe.training.config import encoding_entries  # noqa: E402
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Options(TrainConfig):
-    source: tyro.conf.Positional[str] = TrainConfig.source
+class Command(TrainConfig):
+    source: Positional[str] = TrainConfig.source
 
 
-_Options.__doc__ = TrainConfig.__doc__  # where the texts of --help come from
+Command.__doc__ = TrainConfig.__doc__
 
 
-def run(words: Sequence[str], *, progress: Progress) -> None:
+def run(words: Sequence[str]) -> None:
     """Train as the words of a command line say, draw the figures and print the table."""
     config = parsed(words)
     _keep_freed_memory()
     try:
-        result = train(config, progress=progress, say=_say)
+        result = train(config, progress=Bars(Command, say=partial(print, flush=True)))
     except KeyboardInterrupt:
         if (config.out / "config.json").exists():
             again = f"jaxpe train --resume --out {shlex.quote(str(config.out))}"
@@ -41,17 +46,12 @@ def run(words: Sequence[str], *, progress: Progress) -> None:
 
 def parsed(words: Sequence[str]) -> TrainConfig:
     """The configuration that words ask for; with --resume, the saved one and what they change."""
-    options = tyro.cli(_Options, args=words, prog="jaxpe train")
-    if not options.resume:
-        return _plain(options)
-    saved = load_config(options.out)
-    fields = {field.name: getattr(saved, field.name) for field in dataclasses.fields(saved)}
-    return _plain(tyro.cli(_Options, args=words, prog="jaxpe train", default=_Options(**fields)))
-
-
-def _plain(options: _Options) -> TrainConfig:
-    names = [field.name for field in dataclasses.fields(TrainConfig)]
-    return TrainConfig(**{name: getattr(options, name) for name in names})
+    config = plain(parse(Command, words), TrainConfig)
+    if not config.resume:
+        return config
+    encoding_entries(config)  # imports a module that a person names, which the file may not
+    saved = plain(load_config(config.out), Command)
+    return plain(parse(Command, words, default=saved), TrainConfig)
 
 
 def _keep_freed_memory() -> None:
@@ -66,7 +66,3 @@ def _keep_freed_memory() -> None:
     allocate = ctypes.CDLL(None).mallopt
     for parameter, value in ((arena_max, 1), (mmap_max, 0), (trim_threshold, 2**31 - 1)):
         allocate(parameter, value)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

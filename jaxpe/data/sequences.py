@@ -18,10 +18,10 @@ from jax import Array
 from jaxtyping import Int32
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.errors import InputError, nearest
+from jaxpe._core.errors import InputError, unknown
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
-from jaxpe.data._ids import LARGEST_VOCABULARY
+from jaxpe.data.ids import LARGEST_VOCABULARY
 
 PADDING, BOS, SEP, EOS, FIRST_WORD = range(5)
 
@@ -113,9 +113,7 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
     (9, 9, (2, 9), [4, 4])
     """
     if name not in _BUILDERS:
-        near = nearest(name, _BUILDERS)
-        hint = f"did you mean {near!r}? " if near else ""
-        raise InputError(f"unknown task {name!r}: {hint}one of {', '.join(_BUILDERS)}")
+        raise InputError(unknown("task", name, _BUILDERS))
     _check_sizes(name, sizes)
     task = _BUILDERS[name](**sizes)
 
@@ -138,9 +136,12 @@ def _sampler(task: _Task) -> Callable[..., Row]:
         _check_key(key)
         _check(rows=rows, length=length)
         places = task.tokens(length)
-        check_range(f"length is {length}, and a row", places, most=LARGEST_SIZE)
+        if places > LARGEST_SIZE:
+            raise InputError(
+                f"`length` is {length}, and a row is {places}; pass at most {LARGEST_SIZE:,} places"
+            )
         if rows * places > _SMALL:
-            what = f"rows={rows:,} of length={length:,}"
+            what = f"`rows={rows}` of `length={length}`"
             check_bytes(_CELL * rows * places, what=what, remedy="pass fewer, or shorter ones")
         return draw(key, rows=rows, length=length, exact=exact)
 
@@ -158,7 +159,7 @@ _LAWS = {
 
 def _running_sum(causal: bool, *, law: str = "uniform") -> _Task:
     if law not in _LAWS:
-        raise InputError(f"law is {law!r}: pass one of {', '.join(_LAWS)}")
+        raise InputError(f"`law` is {law!r}: pass one of {', '.join(_LAWS)}")
 
     def row(key, size, length):
         there = _places(length) < size
@@ -417,7 +418,7 @@ def _check_sizes(name: str, sizes: dict[str, int | str]) -> None:
             raise InputError(f"task {name!r} has no size {size!r}; it has {has}")
         if type(value) is not type(known[size]):
             wanted = type(known[size]).__name__
-            raise InputError(f"{size} is {value!r}: pass a value of type {wanted}")
+            raise InputError(f"`{size}` is {value!r}: pass a value of type {wanted}")
     _check(**{size: value for size, value in sizes.items() if isinstance(value, int)})
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int32
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
-from jaxpe.data._random import generator
+from jaxpe.data.seeds import generator
 
 _MOST_SEPARATION = 50  # beyond it exp(separation · N(0, 1)) overflows
 _COPIES = 4  # of the distributions, while they are made
@@ -57,7 +57,7 @@ def three_regimes(
     rng = generator(seed)
     if not abs(separation) <= _MOST_SEPARATION:
         raise InputError(
-            f"separation is {separation}; pass {-_MOST_SEPARATION} to {_MOST_SEPARATION}"
+            f"`separation` is {separation}; pass {-_MOST_SEPARATION} to {_MOST_SEPARATION}"
         )
     tilt = np.exp(separation * rng.standard_normal((3, vocab_size)))
     regimes = _normalised(_zipf(vocab_size) * tilt)
@@ -94,13 +94,13 @@ def zipf_drift(
     """
     _check(documents, length, vocab_size, document_topics, least=3)
     if not 2 <= rank < min(length, vocab_size):
-        raise InputError(f"rank is {rank}; pass 2 to {min(length, vocab_size) - 1}")
+        raise InputError(f"`rank` is {rank}; pass 2 to {min(length, vocab_size) - 1}")
     rng = generator(seed)
     zipf = _zipf(vocab_size)
     weights = _drift(length, rank) @ _orthonormal_signs(zipf, rank, rng)
     ratio = np.sqrt(max(0.0, 1 - strength**2)) + strength * weights
     if not ratio.min() >= 0:  # which NaN is not either
-        raise InputError(f"strength is {strength}; pass less, so that no probability is negative")
+        raise InputError(f"`strength` is {strength}; pass less, so that no probability is negative")
     mu = _normalised(zipf * ratio**2)
     return SyntheticCorpus("zipf_drift", _sample(mu, documents, document_topics, rng), mu)
 

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Int32
 
 from jaxpe._core.errors import InputError
-from jaxpe.data._random import generator
+from jaxpe._core.options import check_range
+from jaxpe.data.seeds import generator
 
 PADDING = 0  # words are 1, 2, ...
 
@@ -58,7 +59,7 @@ class Examples(NamedTuple):
         kept = rows - round(rows * held_out) if 0 < held_out < 1 else 0
         if not 0 < kept < rows:
             raise InputError(
-                f"held_out={held_out} of {rows} rows leaves one part empty: pass a share between "
+                f"`held_out={held_out}` of {rows} rows leaves one part empty: pass a share between "
                 "0 and 1"
             )
         order = generator(seed).permutation(rows)
@@ -110,12 +111,12 @@ def relative_distance(
     needed = max(left, between, right) + (0 if triggers_in_filler else 2)
     if vocab_size - 1 < needed:
         raise InputError(
-            f"vocab_size={vocab_size} has {vocab_size - 1} words; segments of "
+            f"`vocab_size={vocab_size}` has {vocab_size - 1} words; segments of "
             f"{max(left, between, right)} different words need {needed}: pass {needed + 1} or more"
         )
     if length < left + between + 2:
         raise InputError(
-            f"length={length} may cut the second trigger off: pass {left + between + 2} or more"
+            f"`length={length}` may cut the second trigger off: pass {left + between + 2} or more"
         )
     rng = generator(seed)
     words = np.arange(1, vocab_size, dtype=np.int32)
@@ -161,10 +162,10 @@ def count_triggers(
     """
     _check(rows=rows, triggers=triggers, most=most)
     if most > length:
-        raise InputError(f"most={most} triggers do not fit a row of length={length}")
+        raise InputError(f"`most={most}` triggers do not fit a row of `length={length}`")
     if triggers >= vocab_size - 1:
         raise InputError(
-            f"triggers={triggers} leave no other of the {vocab_size - 1} words: pass fewer"
+            f"`triggers={triggers}` leave no other of the {vocab_size - 1} words: pass fewer"
         )
     rng = generator(seed)
     words = rng.permutation(np.arange(1, vocab_size, dtype=np.int32))
@@ -222,5 +223,4 @@ def _classes(
 
 def _check(**sizes: int) -> None:
     for name, size in sizes.items():
-        if size < 1:
-            raise InputError(f"{name} is {size}; pass at least 1")
+        check_range(name, size, least=1)

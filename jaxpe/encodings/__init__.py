@@ -14,12 +14,7 @@ from jaxpe.encodings.absolute import (
     sinusoidal,
     sinusoidal_vectors,
 )
-from jaxpe.encodings.attention import (
-    attend,
-    attention_logits,
-    attention_output,
-    attention_weights,
-)
+from jaxpe.encodings.attention import attend, attention_logits, attention_output, attention_weights
 from jaxpe.encodings.base import (
     Encoding,
     chain,
@@ -28,40 +23,12 @@ from jaxpe.encodings.base import (
     position_offsets,
     scale_positions,
 )
-from jaxpe.encodings.beyond import (
-    Extrapolation,
-    encoding_extrapolation,
-)
-from jaxpe.encodings.bias import (
-    alibi,
-    alibi_line,
-    alibi_slopes,
-    cope,
-    fire,
-    kerple,
-    t5,
-    t5_buckets,
-)
-from jaxpe.encodings.catalogue import (
-    CATALOGUE,
-    CatalogueEntry,
-    EncodingSizes,
-    catalogue,
-)
-from jaxpe.encodings.expressiveness import (
-    Expressiveness,
-    encoding_expressiveness,
-)
-from jaxpe.encodings.growth import (
-    Cost,
-    Generalisation,
-    Growth,
-    encoding_cost,
-    encoding_generalisation,
-)
-from jaxpe.encodings.induced import (
-    encoding_distances,
-)
+from jaxpe.encodings.bias import alibi, alibi_line, alibi_slopes, cope, fire, kerple, t5, t5_buckets
+from jaxpe.encodings.cost import EncodingCost, encoding_cost
+from jaxpe.encodings.distances import encoding_distances
+from jaxpe.encodings.expressiveness import Expressiveness, encoding_expressiveness
+from jaxpe.encodings.generalisation import GeneralisationTerms, encoding_generalisation
+from jaxpe.encodings.length_extrapolation import LengthExtrapolation, encoding_extrapolation
 from jaxpe.encodings.orthogonal import (
     chebyshev,
     chebyshev_polynomials,
@@ -74,14 +41,10 @@ from jaxpe.encodings.orthogonal import (
     wavelet,
     wavelet_vectors,
 )
-from jaxpe.encodings.properties import (
-    EncodingProperties,
-    encoding_properties,
-)
-from jaxpe.encodings.relative import (
-    shaw,
-    transformer_xl,
-)
+from jaxpe.encodings.power_law import PowerLaw
+from jaxpe.encodings.properties import EncodingProperties, encoding_properties
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, catalogue, register, resolve
+from jaxpe.encodings.relative import shaw, transformer_xl
 from jaxpe.encodings.rope_scaling import (
     DynamicScaling,
     LinearScaling,
@@ -106,80 +69,19 @@ from jaxpe.encodings.rotary import (
 )
 
 __all__ = [
-    "CATALOGUE",
-    "CatalogueEntry",
-    "Cost",
-    "DynamicScaling",
-    "Encoding",
-    "EncodingProperties",
-    "EncodingSizes",
-    "Expressiveness",
-    "Extrapolation",
-    "Generalisation",
-    "Growth",
-    "LinearScaling",
-    "Llama3Scaling",
-    "LongRopeScaling",
-    "NtkByPartsScaling",
-    "NtkScaling",
-    "ProportionalScaling",
-    "YarnScaling",
-    "alibi",
-    "alibi_line",
-    "alibi_slopes",
-    "attend",
-    "attention_logits",
-    "attention_output",
-    "attention_weights",
-    "axial_rope",
-    "catalogue",
-    "chain",
-    "chebyshev",
-    "chebyshev_polynomials",
-    "chebyshev_vectors",
-    "convert_rotary_layout",
-    "cope",
-    "cosine",
-    "cosine_vectors",
-    "encoding_cost",
-    "encoding_distances",
-    "encoding_expressiveness",
-    "encoding_extrapolation",
-    "encoding_generalisation",
-    "encoding_properties",
-    "fire",
-    "fourier",
-    "from_matrix",
-    "from_vectors",
-    "identity",
-    "information_optimal",
-    "inverse_frequencies",
-    "kerple",
-    "learned",
-    "legendre",
-    "legendre_polynomials",
-    "legendre_vectors",
-    "low_rank",
-    "low_rank_from",
-    "mrope",
-    "per_head",
-    "position_offsets",
-    "random_fixed",
-    "random_vectors",
-    "rope",
-    "rope_frequencies",
-    "rope_from_hf",
-    "rope_to_hf",
-    "rotary_orbit",
-    "rotary_permutation",
-    "scale_positions",
-    "shaw",
-    "sinusoidal",
-    "sinusoidal_vectors",
-    "t5",
-    "t5_buckets",
-    "transformer_xl",
-    "wavelet",
-    "wavelet_vectors",
-    "xpos",
-]
+    "CatalogueEntry", "DynamicScaling", "Encoding", "EncodingCost", "EncodingProperties",
+    "EncodingSizes", "Expressiveness", "GeneralisationTerms", "LengthExtrapolation",
+    "LinearScaling", "Llama3Scaling", "LongRopeScaling", "NtkByPartsScaling", "NtkScaling",
+    "PowerLaw", "ProportionalScaling", "YarnScaling", "alibi", "alibi_line", "alibi_slopes",
+    "attend", "attention_logits", "attention_output", "attention_weights", "axial_rope",
+    "catalogue", "chain", "chebyshev", "chebyshev_polynomials", "chebyshev_vectors",
+    "convert_rotary_layout", "cope", "cosine", "cosine_vectors", "encoding_cost",
+    "encoding_distances", "encoding_expressiveness", "encoding_extrapolation",
+    "encoding_generalisation", "encoding_properties", "fire", "fourier", "from_matrix",
+    "from_vectors", "identity", "information_optimal", "inverse_frequencies", "kerple", "learned",
+    "legendre", "legendre_polynomials", "legendre_vectors", "low_rank", "low_rank_from", "mrope",
+    "per_head", "position_offsets", "random_fixed", "random_vectors", "register", "resolve",
+    "rope", "rope_frequencies", "rope_from_hf", "rope_to_hf", "rotary_orbit", "rotary_permutation",
+    "scale_positions", "shaw", "sinusoidal", "sinusoidal_vectors", "t5", "t5_buckets",
+    "transformer_xl", "wavelet", "wavelet_vectors", "xpos",
+]  # fmt: skip

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxpe.encodings.base import Encoding
-from jaxpe.encodings.catalogue import EncodingSizes
+from jaxpe.encodings.registry import EncodingSizes
 
 
 def line_of_positions(line: np.ndarray, coordinates: int) -> np.ndarray:

@@ -15,7 +15,6 @@ from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.encodings._phases import phases
 from jaxpe.encodings._tables import check_tables, take
 from jaxpe.encodings.base import (
     Encoding,
@@ -25,11 +24,14 @@ from jaxpe.encodings.base import (
     compute_dtype,
     vector_dtype,
 )
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
 from jaxpe.geometry import (
     EmptyPolicy,
     LowRankFactors,
     PositionCounts,
     classical_mds_from_gram,
+    count_tokens,
     fisher_rao_distances,
     gram_matrix,
     hellinger_gram,
@@ -94,6 +96,12 @@ def from_vectors(
     return Encoding(init=make, embed=embed, vectors=vectors)
 
 
+@register(
+    "sinusoidal",
+    source="Vaswani et al. (2017)",
+    vectors="its vectors (base 10,000)",
+    make=lambda s: sinusoidal(dim=s.dim),
+)
 def sinusoidal(
     *,
     dim: int,
@@ -115,6 +123,12 @@ def sinusoidal(
     return from_vectors(vectors, scale=scale, mode=mode)
 
 
+@register(
+    "learned",
+    source="Gehring et al. (2017)",
+    vectors="its table, at initialisation N(0, 0.02²)",
+    make=lambda s: learned(length=s.length, dim=s.dim),
+)
 def learned(
     *,
     length: int,
@@ -151,6 +165,12 @@ def learned(
     return _table(init, (length, dim), trainable=True, interpolate=interpolate, mode=mode)
 
 
+@register(
+    "random",
+    source="Cirrincione (2026)",
+    vectors="N(0, 1)",
+    make=lambda s: random_fixed(length=s.length, dim=s.dim),
+)
 def random_fixed(
     *, length: int, dim: int, scale: float = 1.0, interpolate: bool = False, mode: Mode = "add"
 ) -> Encoding:
@@ -171,6 +191,12 @@ def random_fixed(
     return _table(init, (length, dim), trainable=False, interpolate=interpolate, mode=mode)
 
 
+@register(
+    "fourier",
+    source="Rahimi & Recht (2007)",
+    vectors="cos and sin of random frequencies",
+    make=lambda s: fourier(dim=s.dim),
+)
 def fourier(
     *,
     dim: int,
@@ -260,6 +286,13 @@ def from_matrix(
     return _table(init, (n, dim), trainable=trainable, interpolate=interpolate, mode=mode)
 
 
+@register(
+    "information_optimal",
+    source="Cirrincione (2026)",
+    vectors="classical MDS of the corpus",
+    make=lambda s: information_optimal(_some_counts(s.length), dim=s.dim),
+    fitted=True,
+)
 def information_optimal(
     counts: PositionCounts | Int[ArrayLike, "n vocab"],
     *,
@@ -310,6 +343,12 @@ def information_optimal(
     return from_matrix(P, scale=scale, trainable=trainable, interpolate=interpolate, mode=mode)
 
 
+@register(
+    "low_rank",
+    source="Cirrincione (2026)",
+    vectors="the product A Bᵀ of rank 16, at random initialisation",
+    make=lambda s: low_rank(length=s.length, dim=s.dim, rank=min(16, s.length, s.dim)),
+)
 def low_rank(
     *,
     length: int,
@@ -528,3 +567,11 @@ def _paired(first: Array, second: Array, layout: str) -> Array:
 def _check_pairs(dim: int) -> None:
     if dim < 2 or dim % 2:
         raise ValueError(f"dim must be even and at least 2, not {dim}: frequencies come in pairs")
+
+
+def _some_counts(length: int) -> PositionCounts:
+    """Counts of made-up documents whose words drift with position, for `information_optimal`."""
+    rng = np.random.default_rng(0)
+    place = np.arange(length) / max(length - 1, 1)
+    ids = (place + 0.3 * rng.random((64, length))) * 49 / 1.3
+    return count_tokens(ids.astype(np.int32), vocab_size=50)

@@ -25,6 +25,7 @@ from jaxpe.encodings.base import (
     vector_dtype,
     with_axes,
 )
+from jaxpe.encodings.registry import register
 
 
 def alibi_slopes(num_heads: int) -> Float[np.ndarray, " heads"]:
@@ -58,6 +59,12 @@ def alibi_line(
     return (as_positions(positions).astype(dtype) * jnp.asarray(slope, dtype))[..., None]
 
 
+@register(
+    "alibi",
+    source="Press et al. (2022)",
+    vectors="a line",
+    make=lambda s: alibi(num_heads=s.num_heads),
+)
 def alibi(
     *,
     num_heads: int,
@@ -154,6 +161,7 @@ def t5_buckets(
     return found + behind * (num_buckets // 2)
 
 
+@register("t5", source="Raffel et al. (2020)", make=lambda s: t5(num_heads=s.num_heads))
 def t5(
     *,
     num_heads: int,
@@ -201,6 +209,12 @@ def t5(
     return Encoding(init=init, bias=bias)
 
 
+@register(
+    "kerple_power",
+    source="Chi et al. (2022)",
+    make=lambda s: kerple(num_heads=s.num_heads, kind="power"),
+)
+@register("kerple_log", source="Chi et al. (2022)", make=lambda s: kerple(num_heads=s.num_heads))
 def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding:
     """KERPLE: −r₁·log(1 + r₂|i − j|) or −r₁|i − j|^r₂, learned by head (Chi et al. 2022).
 
@@ -242,6 +256,7 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
     return Encoding(init=init, bias=bias)
 
 
+@register("fire", source="Li et al. (2024)", make=lambda s: fire(num_heads=s.num_heads))
 def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float = 0.1) -> Encoding:
     """FIRE: f(ψ(i − j)/ψ(max(L, i))) with ψ(x) = log(cx + 1) (Li et al. 2024).
 
@@ -304,6 +319,11 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
     return Encoding(init=init, bias=bias)
 
 
+@register(
+    "cope",
+    source="Golovneva et al. (2024)",
+    make=lambda s: cope(head_dim=s.head_dim, max_positions=64),
+)
 def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
     """CoPE: positions counted in content (Golovneva et al. 2024).
 

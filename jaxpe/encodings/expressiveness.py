@@ -9,7 +9,7 @@ import numpy as np
 from jaxpe.encodings._hooks import line_of_positions
 from jaxpe.encodings.attention import attend
 from jaxpe.encodings.base import Encoding
-from jaxpe.encodings.catalogue import CatalogueEntry, EncodingSizes
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Rows nearer than this share of the largest row are the same.
 RESOLUTION = 1e-6
@@ -95,7 +95,6 @@ def encoding_expressiveness(
         entry: of the catalogue.
         sizes: of the model, `EncodingSizes()` when None.
 
-    >>> from jaxpe.encodings.expressiveness import encoding_expressiveness
     >>> rope, wavelet = catalogue("rope", "wavelet")
     >>> sizes = EncodingSizes(16, 2, 8, 32)
     >>> found = encoding_expressiveness(rope, sizes=sizes)

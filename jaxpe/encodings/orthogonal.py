@@ -16,10 +16,11 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import require
-from jaxpe.encodings._phases import phases
 from jaxpe.encodings._tables import take
 from jaxpe.encodings.absolute import Mode, Positions, from_vectors
 from jaxpe.encodings.base import Encoding, as_positions, vector_dtype, with_axes
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
 from jaxpe.geometry.distances import floating, safe_sqrt
 
 PositionMap = Literal["tanh", "clipped", "log"]
@@ -28,6 +29,24 @@ PositionMap = Literal["tanh", "clipped", "log"]
 LEAST_ENERGY = 1e-2
 
 
+@register(
+    "legendre_log",
+    source="Li (2025)",
+    vectors="P_k of the logarithm of positions",
+    make=lambda s: legendre(dim=s.dim, length=s.length, position_map="log"),
+)
+@register(
+    "legendre_clipped",
+    source="Li (2025)",
+    vectors="P_k of positions mapped linearly to [−1, 1]",
+    make=lambda s: legendre(dim=s.dim, length=s.length, position_map="clipped"),
+)
+@register(
+    "legendre",
+    source="Li (2025)",
+    vectors="P_k of tanh(i/L)",
+    make=lambda s: legendre(dim=s.dim, length=s.length),
+)
 def legendre(
     *,
     dim: int,
@@ -52,6 +71,12 @@ def legendre(
     return from_vectors(vectors, scale=scale, mode=mode)
 
 
+@register(
+    "chebyshev",
+    source="jaxpe",
+    vectors="T_k of positions mapped linearly to [−1, 1]",
+    make=lambda s: chebyshev(dim=s.dim, length=s.length, position_map="clipped"),
+)
 def chebyshev(
     *,
     dim: int,
@@ -74,6 +99,12 @@ def chebyshev(
     return from_vectors(vectors, scale=scale, mode=mode)
 
 
+@register(
+    "cosine",
+    source="Ahmed et al. (1974)",
+    vectors="orthonormal DCT-II basis",
+    make=lambda s: cosine(dim=s.dim, length=s.length),
+)
 def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> Encoding:
     """Cosine encoding: `vectors` are scale·`cosine_vectors`, rows of the orthonormal DCT-II.
 
@@ -88,6 +119,12 @@ def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> 
     return from_vectors(vectors, scale=scale, mode=mode)
 
 
+@register(
+    "wavelet",
+    source="Li (2025)",
+    vectors="Daubechies-4 wavelets, rows of unit length",
+    make=lambda s: wavelet(dim=s.dim, length=s.length),
+)
 def wavelet(
     *, dim: int, length: int, order: int = 4, scale: float = 1.0, mode: Mode = "add"
 ) -> Encoding:
@@ -97,7 +134,7 @@ def wavelet(
     >>> encoding.vectors((), jnp.arange(2)).round(3).tolist()
     [[0.707, 0.707], [0.707, -0.707]]
     """
-    basis = _wavelet_basis(dim, length, order)
+    basis = wavelet_basis(dim, length, order)
 
     def vectors(params, positions):
         return _wavelet_rows(basis, positions)
@@ -231,7 +268,7 @@ def wavelet_vectors(
     >>> wavelet_vectors(jnp.arange(4), dim=4, length=4, order=1)[0].round(3).tolist()
     [0.5, 0.5, 0.707, 0.0]
     """
-    return _wavelet_rows(_wavelet_basis(dim, length, order), positions)
+    return _wavelet_rows(wavelet_basis(dim, length, order), positions)
 
 
 def _mapped(
@@ -311,7 +348,7 @@ def _norms(dim: int, values: Array) -> Array:
     return with_axes(np.sqrt(np.arange(dim) + 0.5), values.ndim, values.dtype)
 
 
-class _Basis(NamedTuple):
+class WaveletBasis(NamedTuple):
     """Functions 2^(−j/2) f(2^(−j) p − k), one a column, f = φ (row 0 of the table) or ψ (row 1).
 
     The table holds both on [0, width] in steps of 2^−level, float64; columns `unused` are 0.
@@ -326,7 +363,7 @@ class _Basis(NamedTuple):
     level: int
 
 
-def _wavelet_basis(dim: int, length: int, order: int) -> _Basis:
+def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
     """The functions of `wavelet_vectors`, chosen and tabulated."""
     _check_sizes(dim, length)
     if not 1 <= order <= 38:
@@ -347,7 +384,7 @@ def _wavelet_basis(dim: int, length: int, order: int) -> _Basis:
     _, _, j, k = np.concatenate([scaling, wavelets], axis=1)[:, :dim]
     row = (np.arange(len(k)) >= scaling.shape[1]).astype(np.int32)
     _check_covered(table[row], j, k, length, width)
-    return _Basis(
+    return WaveletBasis(
         row=row,
         j=j,
         k=k,
@@ -437,7 +474,7 @@ def _refined(phi: np.ndarray, taps: np.ndarray) -> np.ndarray:
     return out
 
 
-def _wavelet_rows(basis: _Basis, positions: ArrayLike) -> Array:
+def _wavelet_rows(basis: WaveletBasis, positions: ArrayLike) -> Array:
     """Values of the functions at positions, each row divided by its norm."""
     p = as_positions(positions).astype(vector_dtype(positions))[..., None]
     per_unit = 2**basis.level

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxpe.encodings._hooks import hooks_program, line_of_positions
+from jaxpe.encodings._hooks import line_of_positions
 from jaxpe.encodings.attention import attend, attention_logits
 from jaxpe.encodings.base import Encoding
-from jaxpe.encodings.catalogue import CatalogueEntry, EncodingSizes
+from jaxpe.encodings.cost import token_cost
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Logits closer than this share of their largest are the same.
 TOLERANCE = 1e-4
@@ -21,9 +22,13 @@ FAR = 8
 
 
 class EncodingProperties(NamedTuple):
-    """What was computed about one encoding; nothing of it is typed in.
+    """An encoding of the catalogue, and what was computed about it.
 
     Attributes:
+        name: in the catalogue.
+        family: likewise.
+        source: who proposed it.
+        vectors: what its position vectors are; empty where it has none.
         trainable: numbers in the parameters that receive a gradient.
         fixed: numbers in the parameters that do not.
         absolute: whether logits change when all positions move by the same amount (to the end of
@@ -37,11 +42,16 @@ class EncodingProperties(NamedTuple):
         beyond: what becomes of positions of two to three times the training length: "yes"
             (defined and told apart), "constant" (defined, all alike), "repeats" (as those inside)
             or "no". Of offsets, where only these matter.
-        flops: of all hooks together, forward, per token of a sequence of the training length.
+        flops: of all hooks together, forward, per token of a sequence of the training length, the
+            body of a loop as often as it runs.
         bytes: read and written by them, likewise.
-        looped: whether the compiled program has a loop, whose body both counts include only once.
+        looped: whether they loop.
     """
 
+    name: str
+    family: str
+    source: str
+    vectors: str
     trainable: int
     fixed: int
     absolute: bool
@@ -74,8 +84,12 @@ def encoding_properties(
     gradients = _parameter_gradients(layer, params, content)
     receiving = {name: bool(np.any(gradient != 0)) for name, gradient in gradients.items()}
     absolute, relative, order = _information(layer, params, content)
-    flops, moved, looped = _cost(layer, params)
+    cost = token_cost(encoding, entry.coordinates, sizes)
     return EncodingProperties(
+        name=entry.name,
+        family=entry.family,
+        source=entry.source,
+        vectors=entry.vectors,
         trainable=sum(gradients[name].size for name in gradients if receiving[name]),
         fixed=sum(gradients[name].size for name in gradients if not receiving[name]),
         absolute=absolute,
@@ -86,9 +100,9 @@ def encoding_properties(
             *_changed(layer, params, content),
         ),
         beyond=_beyond(layer, params, content),
-        flops=flops,
-        bytes=moved,
-        looped=looped,
+        flops=cost.flops,
+        bytes=cost.bytes,
+        looped=cost.loops > 0,
     )
 
 
@@ -273,17 +287,3 @@ def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
 
     logits = jax.jit(last)(params, content.q[:1], content.k[:1], positions)
     return logits[:, 0, ::-1].T
-
-
-def _cost(layer: _Layer, params: Any) -> tuple[float, float, bool]:
-    """FLOPs and bytes per token of the hooks an encoding defines, and whether they loop."""
-    program, arrays = hooks_program(layer.encoding, layer.coordinates, layer.sizes)
-    if not jax.eval_shape(program, *arrays):
-        return 0.0, 0.0, False
-    compiled = jax.jit(program).lower(params, *arrays[1:]).compile()
-    cost, text = compiled.cost_analysis() or {}, compiled.as_text() or ""
-    missing = float("nan")  # a backend without an analysis says so
-    flops, moved = (
-        cost.get(name, missing) / layer.sizes.length for name in ("flops", "bytes accessed")
-    )
-    return flops, moved, " while(" in text

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxpe.encodings._phases import phases
 from jaxpe.encodings._tables import check_tables
 from jaxpe.encodings.absolute import inverse_frequencies
 from jaxpe.encodings.base import (
@@ -21,8 +20,15 @@ from jaxpe.encodings.base import (
     with_axes,
 )
 from jaxpe.encodings.bias import interpolate
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
 
 
+@register(
+    "shaw",
+    source="Shaw et al. (2018)",
+    make=lambda s: shaw(head_dim=s.head_dim, max_distance=16),
+)
 def shaw(
     *, head_dim: int, max_distance: int, values: bool = True, stddev: float = 0.02
 ) -> Encoding:
@@ -84,6 +90,11 @@ def shaw(
     return Encoding(init=init, bias=bias)
 
 
+@register(
+    "transformer_xl",
+    source="Dai et al. (2019)",
+    make=lambda s: transformer_xl(num_heads=s.num_heads, head_dim=s.head_dim),
+)
 def transformer_xl(
     *,
     num_heads: int,

@@ -9,10 +9,11 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.encodings._phases import phases
 from jaxpe.encodings._rotation import rotate
 from jaxpe.encodings.absolute import Positions, inverse_frequencies
 from jaxpe.encodings.base import Encoding, align_positions, as_positions, compute_dtype, with_axes
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
 from jaxpe.encodings.rope_scaling import (
     Length,
     ProportionalScaling,
@@ -28,6 +29,18 @@ Layout = Literal["half_split", "interleaved"]
 Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
 
 
+@register(
+    "rope_partial",
+    source="Wang & Komatsuzaki (2021)",
+    vectors="orbit of a vector with unit pairs, half of them turning",
+    make=lambda s: rope(head_dim=s.head_dim, fraction=_about_half(s.head_dim)),
+)
+@register(
+    "rope",
+    source="Su et al. (2021)",
+    vectors="orbit of a vector with unit pairs",
+    make=lambda s: rope(head_dim=s.head_dim),
+)
 def rope(
     *,
     head_dim: int,
@@ -95,6 +108,7 @@ def rope_frequencies(
     return scaling.frequencies(dim, base, length)
 
 
+@register("xpos", source="Sun et al. (2022)", make=lambda s: xpos(head_dim=s.head_dim))
 def xpos(
     *,
     head_dim: int,
@@ -146,6 +160,13 @@ def xpos(
     return Encoding(query=decay(1), key=decay(-1), from_middle=True)
 
 
+@register(
+    "axial_rope",
+    source="Heo et al. (2024)",
+    vectors="orbit of a vector with unit pairs",
+    make=lambda s: axial_rope(head_dim=s.head_dim),
+    coordinates=2,
+)
 def axial_rope(
     *,
     head_dim: int,
@@ -187,6 +208,13 @@ def axial_rope(
     return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, head_dim))
 
 
+@register(
+    "mrope",
+    source="Wang et al. (2024)",
+    vectors="orbit of a vector with unit pairs",
+    make=lambda s: mrope(head_dim=s.head_dim, sections=_thirds(s.head_dim // 2)),
+    coordinates=3,
+)
 def mrope(
     *,
     head_dim: int,
@@ -541,3 +569,14 @@ def _check_reach(positions: Array, center: float, reach: float, dtype: jnp.dtype
 def _check_layout(layout: str) -> None:
     if layout not in ("half_split", "interleaved"):
         raise ValueError(f"unknown layout {layout!r}: pass 'half_split' or 'interleaved'")
+
+
+def _about_half(head_dim: int) -> float:
+    """The fraction nearest to a half that turns whole pairs."""
+    return max(2 * round(head_dim / 4), 2) / head_dim
+
+
+def _thirds(pairs: int) -> tuple[int, int, int]:
+    """Sections of time, height and width, as Qwen2-VL's (16, 24, 24) of 64."""
+    rest = pairs - pairs // 4
+    return (pairs - 2 * (rest // 2), rest // 2, rest // 2)

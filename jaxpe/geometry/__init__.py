@@ -4,11 +4,7 @@ Arrays are real, of any width: 16 bits and integers are computed with in float32
 inf give NaN or inf, and so do numbers whose squares are no float (beyond 1e18 in float32).
 """
 
-from jaxpe.geometry.binning import (
-    bin_counts,
-    bin_positions,
-    position_bins,
-)
+from jaxpe.geometry.binning import bin_counts, bin_positions, position_bins
 from jaxpe.geometry.counts import (
     PositionCounts,
     add_documents,
@@ -19,10 +15,7 @@ from jaxpe.geometry.counts import (
     pad_documents,
     permute_within_documents,
 )
-from jaxpe.geometry.decodability import (
-    PositionDecodability,
-    position_decodability,
-)
+from jaxpe.geometry.decodability import PositionDecodability, position_decodability
 from jaxpe.geometry.distances import (
     Distances,
     as_distances,
@@ -38,10 +31,17 @@ from jaxpe.geometry.distributions import (
     PositionalDistributions,
     positional_distributions,
 )
-from jaxpe.geometry.krylov import (
-    Eigenpairs,
-    principal_eigenpairs,
+from jaxpe.geometry.entropy_rank import entropy_rank
+from jaxpe.geometry.intervals import (
+    Bootstrap,
+    Jackknife,
+    basic_interval,
+    bootstrap,
+    jackknife,
+    normal_interval,
+    resample_documents,
 )
+from jaxpe.geometry.krylov import Eigenpairs, principal_eigenpairs
 from jaxpe.geometry.mds import (
     ClassicalMDS,
     InformationOptimalEncoding,
@@ -51,67 +51,27 @@ from jaxpe.geometry.mds import (
     information_optimal_encoding,
     low_rank_factors,
 )
-from jaxpe.geometry.mds_counts import (
-    classical_mds_from_counts,
-)
-from jaxpe.geometry.mds_points import (
-    PrincipalCoordinates,
-    classical_mds_from_points,
-)
+from jaxpe.geometry.mds_counts import classical_mds_from_counts
+from jaxpe.geometry.mds_points import PrincipalCoordinates, classical_mds_from_points
 from jaxpe.geometry.monotonicity import (
     SampledRate,
     is_monotone,
     monotonicity_violation_rate,
     sampled_violation_rate,
 )
-from jaxpe.geometry.noise import (
-    Bootstrap,
-    Jackknife,
-    NoiseFloor,
+from jaxpe.geometry.noise import NoiseFloor, SplitHalfGeometry, noise_floor, split_half_geometry
+from jaxpe.geometry.pairs import distance_rows, sum_over_pairs
+from jaxpe.geometry.points import PointCloud, as_points, hellinger_points
+from jaxpe.geometry.procrustes import Procrustes, procrustes
+from jaxpe.geometry.significant_rank import (
     SignificantRank,
-    SplitHalfGeometry,
-    basic_interval,
-    bootstrap,
-    jackknife,
-    noise_floor,
-    normal_interval,
     rank_above_null,
-    resample_documents,
     significant_rank,
-    split_half_geometry,
     weighted_gram,
 )
-from jaxpe.geometry.pairs import (
-    distance_rows,
-    sum_over_pairs,
-)
-from jaxpe.geometry.points import (
-    PointCloud,
-    as_points,
-    hellinger_points,
-)
-from jaxpe.geometry.procrustes import (
-    Procrustes,
-    procrustes,
-)
-from jaxpe.geometry.rank import (
-    entropy_rank,
-)
-from jaxpe.geometry.smacof import (
-    Smacof,
-    smacof,
-)
-from jaxpe.geometry.sparse import (
-    SparseCounts,
-    sparse_counts,
-    sparse_counts_from_cells,
-)
-from jaxpe.geometry.stochastic import (
-    SampledStress,
-    StochasticMDS,
-    sampled_stress,
-    stochastic_mds,
-)
+from jaxpe.geometry.smacof import Smacof, smacof
+from jaxpe.geometry.sparse import SparseCounts, sparse_counts, sparse_counts_from_cells
+from jaxpe.geometry.stochastic import SampledStress, StochasticMDS, sampled_stress, stochastic_mds
 from jaxpe.geometry.stress import (
     ScaledStress,
     kruskal_stress1,
@@ -130,88 +90,23 @@ from jaxpe.geometry.toeplitz import (
 )
 
 __all__ = [
-    "Bootstrap",
-    "ClassicalMDS",
-    "Distances",
-    "Eigenpairs",
-    "EmptyPolicy",
-    "InformationOptimalEncoding",
-    "Jackknife",
-    "LowRankFactors",
-    "NoiseFloor",
-    "PointCloud",
-    "PositionCounts",
-    "PositionDecodability",
-    "PositionalDistributions",
-    "PrincipalCoordinates",
-    "Procrustes",
-    "SampledRate",
-    "SampledStress",
-    "ScaledStress",
-    "SignificantRank",
-    "Smacof",
-    "SparseCounts",
-    "SplitHalfGeometry",
-    "StochasticMDS",
-    "add_documents",
-    "as_distances",
-    "as_points",
-    "basic_interval",
-    "bin_counts",
-    "bin_positions",
-    "bootstrap",
-    "circulant_projection",
-    "circulant_residual",
-    "classical_mds",
-    "classical_mds_from_counts",
-    "classical_mds_from_gram",
-    "classical_mds_from_points",
-    "content_labels",
-    "count_tokens",
-    "distance_rows",
-    "distances_from_gram",
-    "empty_counts",
-    "entropy_rank",
-    "euclidean_distances",
-    "fisher_rao_distances",
-    "fold_of_documents",
-    "gram_matrix",
-    "hellinger_distances",
-    "hellinger_gram",
-    "hellinger_points",
-    "information_optimal_encoding",
-    "is_monotone",
-    "jackknife",
-    "kruskal_stress1",
-    "low_rank_factors",
-    "mantel_correlation",
-    "min_separation",
-    "monotonicity_violation_rate",
-    "noise_floor",
-    "normal_interval",
-    "pad_documents",
-    "pair_weights",
-    "permute_within_documents",
-    "position_bins",
-    "position_decodability",
-    "positional_distributions",
-    "principal_eigenpairs",
-    "procrustes",
-    "rank_above_null",
-    "resample_documents",
-    "sampled_stress",
-    "sampled_violation_rate",
-    "scaled_stress",
-    "significant_rank",
-    "smacof",
-    "sparse_counts",
-    "sparse_counts_from_cells",
-    "split_half_geometry",
-    "stochastic_mds",
-    "stress",
-    "stress_per_position",
-    "sum_over_pairs",
-    "toeplitz_projection",
-    "toeplitz_residual",
-    "weighted_gram",
-]
+    "Bootstrap", "ClassicalMDS", "Distances", "Eigenpairs", "EmptyPolicy",
+    "InformationOptimalEncoding", "Jackknife", "LowRankFactors", "NoiseFloor", "PointCloud",
+    "PositionCounts", "PositionDecodability", "PositionalDistributions", "PrincipalCoordinates",
+    "Procrustes", "SampledRate", "SampledStress", "ScaledStress", "SignificantRank", "Smacof",
+    "SparseCounts", "SplitHalfGeometry", "StochasticMDS", "add_documents", "as_distances",
+    "as_points", "basic_interval", "bin_counts", "bin_positions", "bootstrap",
+    "circulant_projection", "circulant_residual", "classical_mds", "classical_mds_from_counts",
+    "classical_mds_from_gram", "classical_mds_from_points", "content_labels", "count_tokens",
+    "distance_rows", "distances_from_gram", "empty_counts", "entropy_rank", "euclidean_distances",
+    "fisher_rao_distances", "fold_of_documents", "gram_matrix", "hellinger_distances",
+    "hellinger_gram", "hellinger_points", "information_optimal_encoding", "is_monotone",
+    "jackknife", "kruskal_stress1", "low_rank_factors", "mantel_correlation", "min_separation",
+    "monotonicity_violation_rate", "noise_floor", "normal_interval", "pad_documents",
+    "pair_weights", "permute_within_documents", "position_bins", "position_decodability",
+    "positional_distributions", "principal_eigenpairs", "procrustes", "rank_above_null",
+    "resample_documents", "sampled_stress", "sampled_violation_rate", "scaled_stress",
+    "significant_rank", "smacof", "sparse_counts", "sparse_counts_from_cells",
+    "split_half_geometry", "stochastic_mds", "stress", "stress_per_position", "sum_over_pairs",
+    "toeplitz_projection", "toeplitz_residual", "weighted_gram",
+]  # fmt: skip

@@ -15,6 +15,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.trees import add_counts, sum_counts, tree_add
 
 _INT32_MAX = 2**31 - 1
 
@@ -38,21 +39,7 @@ class PositionCounts(NamedTuple):
     documents: Int[Array, ""]
     dropped: Int[Array, ""]
 
-    def __add__(self, other: "PositionCounts") -> "PositionCounts":  # pyrefly: ignore
-        if self.tokens.shape != other.tokens.shape:
-            raise ValueError(
-                f"counts of shape {self.tokens.shape} and {other.tokens.shape} do not add: "
-                "count both with the same length, vocab_size and folds"
-            )
-        documents = add_counts(self.documents, other.documents, "documents")
-        tokens = add_counts(self.tokens, other.tokens, "tokens of a cell")
-        dropped = add_counts(self.dropped, other.dropped, "dropped tokens")
-        return PositionCounts(tokens, documents, dropped)
-
-    def __radd__(self, other: int) -> "PositionCounts":  # pyrefly: ignore
-        if other != 0:
-            raise TypeError(f"cannot add counts to {other!r}")
-        return self  # sum(list_of_counts) starts from 0
+    __add__ = __radd__ = tree_add
 
     @property
     def per_position(self) -> Int[Array, "*folds n"]:
@@ -233,54 +220,6 @@ def _cut(weight: Int[Array, " documents"], room: Array) -> Int[Array, " document
     full = lax.cummax((before > left).astype(jnp.int32)) > 0
     return jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), left - before)).astype(
         weight.dtype
-    )
-
-
-def add_counts(a: ArrayLike, b: ArrayLike, what: str) -> Array:
-    """a + b of counts that are not negative; what is too much is refused, or stays at the most.
-
-    Raises:
-        OverflowError: eagerly, for a sum beyond the integers. When traced it is their largest.
-    """
-    a, b = _integers(a, what), _integers(b, what)
-    total = a + b
-    if is_traced(total):
-        return _saturating_add(a, b)
-    if jnp.any(total < a):  # it wrapped around
-        at = np.unravel_index(np.argmax(total < a), total.shape)
-        _refuse(int(a[at]) + int(b[at]), what, total.dtype)
-    return total
-
-
-def sum_counts(counts: ArrayLike, axis: int | tuple[int, ...], what: str) -> Array:
-    """The sum of counts that are not negative over some axes, as careful as `add_counts`."""
-    counts = _integers(counts, what)
-    axes = tuple(i % counts.ndim for i in ((axis,) if isinstance(axis, int) else axis))
-    total = lax.reduce(counts, np.zeros((), counts.dtype), _saturating_add, axes)
-    most = int(jnp.iinfo(counts.dtype).max)
-    if not is_traced(total) and jnp.any(total == jnp.asarray(most, counts.dtype)):
-        largest = int(np.asarray(counts).sum(axis=axes, dtype=np.uint64).max())
-        if largest > most:
-            _refuse(largest, what, counts.dtype)
-    return total
-
-
-def _integers(counts: ArrayLike, what: str) -> Array:
-    counts = jnp.asarray(counts)
-    if not jnp.issubdtype(counts.dtype, jnp.integer):
-        raise ValueError(f"{what} are counted in {counts.dtype}: pass integers")
-    return counts
-
-
-def _saturating_add(a: Array, b: Array) -> Array:
-    total = a + b
-    return jnp.where(total < a, jnp.asarray(jnp.iinfo(total.dtype).max, total.dtype), total)
-
-
-def _refuse(number: int, what: str, dtype: jnp.dtype) -> None:
-    raise OverflowError(
-        f"{number} {what} are more than {dtype} holds, {jnp.iinfo(dtype).max}: keep the parts "
-        "apart, or convert the counts to int64 (jax.enable_x64) before adding"
     )
 
 

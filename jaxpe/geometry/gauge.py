@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxpe.geometry.krylov import product
+from jaxpe._core.arrays import dot
 
 # A family of symmetric operators: what B(parameters) makes of the columns of [n, b].
 Product = Callable[[Any, Array], Array]
@@ -49,14 +49,14 @@ def _gauged_coordinates_jvp(apply, dim, primals, tangents):
     s = jnp.sqrt(jnp.where(kept, values, 0.0))
     V = coordinates / jnp.where(kept, s, 1.0)[None, :]  # columns that are not kept are 0
     _, moved = jax.jvp(lambda p: apply(p, V), (parameters,), (tangents[0],))
-    M = product(V.T, moved)
+    M = dot(V.T, moved)
     M = 0.5 * (M + M.T)
     sums = s[:, None] + s[None, :]
-    inside = product(V, M / jnp.where(sums > 0, sums, 1.0))
+    inside = dot(V, M / jnp.where(sums > 0, sums, 1.0))
     others = jnp.arange(len(eigenvalues)) >= dim
     outside = _solve(
         lambda Y: apply(parameters, Y),
-        (moved - product(V, M)) * s[None, :],
+        (moved - dot(V, M)) * s[None, :],
         V=V,
         shifts=jnp.where(kept, values, 1.0),
         known=jnp.where(others[None, :], vectors, 0.0),
@@ -86,7 +86,7 @@ def _solve(
     """
 
     def outside(Y: Array) -> Array:
-        return Y - product(V, product(V.T, Y))
+        return Y - dot(V, dot(V.T, Y))
 
     def shifted(Y: Array) -> Array:
         return outside(shifts[None, :] * Y - apply(outside(Y)))
@@ -97,8 +97,8 @@ def _solve(
     inverse = jnp.where(resolved, 1.0 / jnp.where(resolved, gaps, 1.0), 0.0)
 
     def precondition(Y: Array) -> Array:
-        weights = product(known.T, Y) * (inverse - plain)
-        return outside(plain * Y + product(known, weights))
+        weights = dot(known.T, Y) * (inverse - plain)
+        return outside(plain * Y + dot(known, weights))
 
     def solve(_: Any, b: Array) -> Array:
         return _conjugate_gradients(shifted, outside(b), precondition, least=least)

@@ -9,6 +9,7 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
 
+from jaxpe._core.arrays import dot
 from jaxpe._core.compiled import compiled
 
 # Columns of a block: few, so that a product goes a long way; enough for a matrix product to be
@@ -196,8 +197,8 @@ def _restart(
     change = jnp.max(jnp.abs(eigenvalues - search.eigenvalues)[:dim]) / scale
     settled = jnp.all(search.residuals <= tolerance) & (change <= tolerance)
     looked_at = R[:, :dim] if dim >= block else R
-    _, turn = jnp.linalg.eigh(product(looked_at.T, looked_at))
-    dominant = product(looked_at, turn[:, ::-1][:, :block])
+    _, turn = jnp.linalg.eigh(dot(looked_at.T, looked_at))
+    dominant = dot(looked_at, turn[:, ::-1][:, :block])
     key, fresh = jax.random.split(search.key)
     spare = draw(fresh, block)
     following = jnp.where(jnp.all(residuals <= tolerance), spare, dominant)
@@ -242,7 +243,7 @@ def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
 
     Columns of 0 are no part of the basis; what is left over of `width` is 0.
     """
-    T = product(V.T, W)
+    T = dot(V.T, W)
     T = 0.5 * (T + T.T)
     missing = jnp.sum(V * V, axis=0) == 0
     bound = jnp.max(jnp.sum(jnp.abs(T), axis=0))  # of every eigenvalue
@@ -253,10 +254,10 @@ def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
     # Exactly 0, or rounding would make vectors of length eps with an eigenvalue of 0 out of them.
     nothing = values < -1.5 * bound
     turn = jnp.where(nothing[None, :], 0.0, turn)
-    U = product(V, turn)
+    U = dot(V, turn)
     # One step of Newton and Schulz towards UᵀU = 1, which restart after restart would lose.
-    turn = 1.5 * turn - 0.5 * product(turn, product(U.T, U))
-    return product(V, turn), product(W, turn), jnp.where(nothing, 0.0, values)
+    turn = 1.5 * turn - 0.5 * dot(turn, dot(U.T, U))
+    return dot(V, turn), dot(W, turn), jnp.where(nothing, 0.0, values)
 
 
 def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:
@@ -286,23 +287,18 @@ def _outside(Y: Array, V: Array, least: Array) -> Array:
     dependent columns, which become 0, do no harm.
     """
     before = jnp.linalg.norm(Y, axis=0)
-    Y = Y - product(V, product(V.T, Y))
+    Y = Y - dot(V, dot(V.T, Y))
     norms = jnp.linalg.norm(Y, axis=0)
     there = norms > least * before
     Y = Y * jnp.where(there, 1.0 / jnp.where(there, norms, 1.0), 0.0)[None, :]
-    values, turn = jnp.linalg.eigh(product(Y.T, Y))
+    values, turn = jnp.linalg.eigh(dot(Y.T, Y))
     resolved = values > 4 * len(values) * jnp.finfo(Y.dtype).eps
     inverse = jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, values, 1.0)), 0.0)
-    return product(Y, turn * inverse[None, :])
+    return dot(Y, turn * inverse[None, :])
 
 
 def _scale(eigenvalues: Array) -> Array:
     return jnp.maximum(jnp.abs(eigenvalues[0]), jnp.finfo(eigenvalues.dtype).tiny)
-
-
-def product(A: Array, B: Array) -> Array:
-    """A B at the highest precision: TF32 is too coarse for orthogonality."""
-    return jnp.matmul(A, B, precision="highest")
 
 
 def check_dim(dim: int, oversample: int | None = None) -> None:

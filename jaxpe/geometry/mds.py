@@ -1,6 +1,5 @@
 """Classical multidimensional scaling, differentiable, and the information-optimal encoding."""
 
-import functools
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, Integer, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.counts import count_tokens
 from jaxpe.geometry.distances import (
     Distances,
@@ -190,14 +189,14 @@ def _row_space_jvp(rank, primals, tangents):
     (P,), (dP,) = primals, tangents
     U, s, Vt = jnp.linalg.svd(P, full_matrices=False)
     least = max(P.shape) * jnp.finfo(P.dtype).eps * s[0]
-    M = _product(U.T, dP, Vt.T)
+    M = dot(U.T, dP, Vt.T)
     b, c = s[None, :rank], s[rank:, None]
     resolved = b - c > least
     turned = b * M[:rank, rank:].T + c * M[rank:, :rank]
     C = jnp.where(resolved, turned / jnp.where(resolved, b**2 - c**2, 1.0), 0.0)
-    outside = _product(dP.T, U[:, :rank]) - _product(Vt.T, M[:rank].T)
+    outside = dot(dP.T, U[:, :rank]) - dot(Vt.T, M[:rank].T)
     outside = jnp.where(b > least, outside / jnp.where(b > least, b, 1.0), 0.0)
-    return Vt[:rank].T, _product(Vt[rank:].T, C) + outside
+    return Vt[:rank].T, dot(Vt[rank:].T, C) + outside
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -220,7 +219,7 @@ def _principal_coordinates_jvp(dim, primals, tangents):
     coordinates, eigenvalues, V = _eigen_coordinates(B, dim)
     kept = (jnp.arange(len(B)) < dim) & (eigenvalues > _tolerance(eigenvalues))
     s = jnp.sqrt(jnp.where(kept, eigenvalues, 0.0))
-    M = _product(V.T, 0.5 * (dB + dB.T), V)
+    M = dot(V.T, 0.5 * (dB + dB.T), V)
     sums = s[:, None] + s[None, :dim]
     gaps = eigenvalues[None, :dim] - eigenvalues[:, None]
     resolved = gaps > _tolerance(eigenvalues)
@@ -230,7 +229,7 @@ def _principal_coordinates_jvp(dim, primals, tangents):
     )
     C = jnp.where(kept[:, None], C_kept, C_dropped)
     C = jnp.where(kept[None, :dim], C, 0.0)
-    return (coordinates, eigenvalues), (_product(V, C), jnp.diagonal(M))
+    return (coordinates, eigenvalues), (dot(V, C), jnp.diagonal(M))
 
 
 def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
@@ -241,11 +240,6 @@ def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
     kept = eigenvalues[:dim] > _tolerance(eigenvalues)
     scale = jnp.sqrt(jnp.where(kept, eigenvalues[:dim], 0.0))
     return V[:, :dim] * scale[None, :], eigenvalues, V
-
-
-def _product(*matrices: Array) -> Array:
-    """Matrix product at the highest precision: derivatives do not survive TF32 either."""
-    return functools.reduce(partial(jnp.matmul, precision="highest"), matrices)
 
 
 def _tolerance(eigenvalues: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Integer, Real
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe.geometry.distances import centre_rows, inner_products
 from jaxpe.geometry.gauge import gauged_coordinates, noise
 from jaxpe.geometry.krylov import (
@@ -17,7 +17,6 @@ from jaxpe.geometry.krylov import (
     check_dim,
     leading_pairs,
     orthonormal,
-    product,
     ritz,
     true_residuals,
 )
@@ -153,7 +152,7 @@ def classical_mds_from_points(
 
 def gram_product(centred: Array, Y: Array) -> Array:
     """H X Xᵀ H Y of centred points and centred Y."""
-    return product(centred, product(centred.T, Y))
+    return dot(centred, dot(centred.T, Y))
 
 
 # Compiled as a whole also where the caller does not: a loop that is traced anew is compiled anew.
@@ -212,7 +211,7 @@ def _left(centred: Array, right: Array, eigenvalues: Array, dim: int) -> Array:
     """Eigenvectors X w / √λ of X Xᵀ from those of Xᵀ X; 0 where λ is."""
     resolved = ~(eigenvalues <= noise(eigenvalues, len(centred)))  # NaN stays
     inverse = jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, eigenvalues, 1.0)), 0.0)
-    left = product(centred, right * inverse[None, :])
+    left = dot(centred, right * inverse[None, :])
     # Small λ cost orthogonality; in this order the large ones, which are exact, stay as they are.
     wanted, _ = jnp.linalg.qr(left[:, :dim])
     wanted = jnp.where(resolved[None, :dim], wanted, 0.0)
@@ -230,7 +229,7 @@ def _from_landmarks(
     eigenvalues, A = eigenvalues[::-1][:width], A[:, ::-1][:, :width]
     resolved = eigenvalues > noise(eigenvalues, len(at))
     A = A * jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, eigenvalues, 1.0)), 0.0)[None, :]
-    Y = product(centred, product(chosen.T, A))
+    Y = dot(centred, dot(chosen.T, A))
     basis = orthonormal(Y, jnp.zeros((len(centred), 1), Y.dtype))
     V, W, values = ritz(basis, gram_product(centred, basis), width)
     short = max(dim - width, 0)

@@ -10,7 +10,8 @@ from jax import Array
 from jaxtyping import Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.geometry.counts import PositionCounts, scatter_add, sum_counts
+from jaxpe._core.trees import sum_counts, tree_add
+from jaxpe.geometry.counts import PositionCounts, scatter_add
 
 _INT32_MAX = 2**31 - 1
 # Columns that are made dense together: enough for a matrix product to run at full speed.
@@ -72,10 +73,7 @@ class SparseCounts(NamedTuple):
         width = max(self.width, other.width)
         return _laid_out(flat, counts, self.shape, documents, dropped, width)
 
-    def __radd__(self, other: int) -> "SparseCounts":  # pyrefly: ignore
-        if other != 0:
-            raise TypeError(f"cannot add counts to {other!r}")
-        return self  # sum(list_of_counts) starts from 0
+    __radd__ = tree_add  # of the 0 that `sum` starts from
 
     def dense(self) -> PositionCounts:
         """The same counts with all their empty cells."""

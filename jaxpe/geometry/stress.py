@@ -180,9 +180,11 @@ def min_separation(
 def mantel_correlation(
     P: Encoded | PointCloud, D: Targets, *, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
-    """Pearson correlation between δ_ij and d_ij over pairs, in [−1, 1] (Figure 7).
+    """The Mantel statistic: Pearson correlation of δ_ij and d_ij over pairs, in [−1, 1].
 
-    0 when either side is constant, where the correlation is undefined.
+    Mantel (1967), as standardised; Figure 7 of Cirrincione (2026) shows it. Pairs that share a
+    position are dependent, so that the tests of a correlation do not apply: Mantel's permutes
+    positions. 0 when either side is constant, where the correlation is undefined.
 
     >>> P = np.array([[0.0], [1.0], [3.0]])
     >>> mantel_correlation(P, 2 * abs(P - P.T)).round(6).item()

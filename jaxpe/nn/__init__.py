@@ -18,50 +18,16 @@ from jaxpe.nn.bert import (
     load_masked_lm,
     save_huggingface,
 )
-from jaxpe.nn.blocks import (
-    Block,
-    FeedForward,
-)
-from jaxpe.nn.config import (
-    LatentSizes,
-    TransformerConfig,
-)
-from jaxpe.nn.constructions import (
-    content_logits,
-    nope_decoder,
-)
-from jaxpe.nn.functionalize import (
-    functionalize,
-    parameter_count,
-)
-from jaxpe.nn.generate import (
-    generate,
-)
-from jaxpe.nn.heads import (
-    CausalLM,
-    Classifier,
-    HeadOutput,
-    MaskedLM,
-    Regressor,
-    pooled,
-)
-from jaxpe.nn.lipschitz import (
-    LipschitzBounds,
-    layer_maps,
-    lipschitz_bounds,
-)
-from jaxpe.nn.llama import (
-    load_llama,
-)
-from jaxpe.nn.masks import (
-    attention_mask,
-    packed_positions,
-    padded_positions,
-)
-from jaxpe.nn.positions import (
-    PositionFunctions,
-    functions_of_positions,
-)
+from jaxpe.nn.blocks import Block, FeedForward
+from jaxpe.nn.config import LatentSizes, TransformerConfig
+from jaxpe.nn.constructions import content_logits, nope_decoder
+from jaxpe.nn.functionalize import functionalize, parameter_count
+from jaxpe.nn.generate import generate
+from jaxpe.nn.heads import CausalLM, Classifier, HeadOutput, MaskedLM, Regressor, pooled, trunk
+from jaxpe.nn.lipschitz import LipschitzBounds, layer_maps, lipschitz_bounds
+from jaxpe.nn.llama import load_llama
+from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions
+from jaxpe.nn.positions import PositionFunctions, functions_of_positions
 from jaxpe.nn.splitting import (
     HeadParts,
     HiddenSums,
@@ -70,62 +36,16 @@ from jaxpe.nn.splitting import (
     split_heads,
     sum_hidden,
 )
-from jaxpe.nn.transformer import (
-    Cache,
-    Decoder,
-    Encoder,
-    Transformer,
-    TransformerOutput,
-)
+from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 
 __all__ = [
-    "Attended",
-    "Bert",
-    "BertEncoder",
-    "BertOutput",
-    "Block",
-    "BoundEncoding",
-    "Cache",
-    "CausalLM",
-    "Classifier",
-    "Context",
-    "Decoder",
-    "Encoder",
-    "FeedForward",
-    "Gates",
-    "HeadOutput",
-    "HeadParts",
-    "HiddenSums",
-    "LatentAttention",
-    "LatentSizes",
-    "LipschitzBounds",
-    "MPNet",
-    "MPNetEncoder",
-    "MaskedLM",
-    "MultiHeadAttention",
-    "PositionFunctions",
-    "Regressor",
-    "Transformer",
-    "TransformerConfig",
-    "TransformerOutput",
-    "attention_mask",
-    "content_logits",
-    "functionalize",
-    "functions_of_positions",
-    "generate",
-    "head_encoding",
-    "layer_maps",
-    "lipschitz_bounds",
-    "load_classifier",
-    "load_llama",
-    "load_masked_lm",
-    "nope_decoder",
-    "packed_positions",
-    "padded_positions",
-    "parameter_count",
-    "pooled",
-    "position_means",
-    "save_huggingface",
-    "split_heads",
-    "sum_hidden",
-]
+    "Attended", "Bert", "BertEncoder", "BertOutput", "Block", "BoundEncoding", "Cache", "CausalLM",
+    "Classifier", "Context", "Decoder", "Encoder", "FeedForward", "Gates", "HeadOutput",
+    "HeadParts", "HiddenSums", "LatentAttention", "LatentSizes", "LipschitzBounds", "MPNet",
+    "MPNetEncoder", "MaskedLM", "MultiHeadAttention", "PositionFunctions", "Regressor",
+    "Transformer", "TransformerConfig", "TransformerOutput", "attention_mask", "content_logits",
+    "functionalize", "functions_of_positions", "generate", "head_encoding", "layer_maps",
+    "lipschitz_bounds", "load_classifier", "load_llama", "load_masked_lm", "nope_decoder",
+    "packed_positions", "padded_positions", "parameter_count", "pooled", "position_means",
+    "save_huggingface", "split_heads", "sum_hidden", "trunk",
+]  # fmt: skip

@@ -9,6 +9,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.errors import InputError
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.nn.layers import activation, dense, dropout, norm, read_out
 from jaxpe.nn.masks import checked_valid
@@ -191,6 +192,33 @@ class Regressor(nnx.Module):
         nobody = jnp.zeros(values.shape[:-1], jnp.int32)
         below = self.transformer(nobody, vectors=self.input(values), **options)
         return HeadOutput(read_out(self.output, below.hidden), below)
+
+
+def trunk(model: Any) -> Transformer:
+    """The transformer of a model: what is below its head, or the model itself.
+
+    Args:
+        model: a transformer, or a model with a head on one, as those of this module or a `Bert`.
+
+    Raises:
+        InputError: a model without a transformer of `jaxpe.nn`.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
+    >>> classify = jaxpe.nn.Classifier(encoder, num_classes=3, rngs=nnx.Rngs(1))
+    >>> jaxpe.nn.trunk(classify) is encoder
+    True
+    """
+    below = model
+    for name in ("encoder", "decoder", "transformer"):
+        below = getattr(below, name, below)
+    if not isinstance(below, Transformer):
+        raise InputError(
+            f"{type(model).__name__} has no transformer of jaxpe.nn: pass one, or a classifier, "
+            "language model or regression on one"
+        )
+    return below
 
 
 def pooled(

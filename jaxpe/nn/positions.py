@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from jaxpe.encodings import Encoding, chain, learned
 from jaxpe.nn.attention import BoundEncoding, MultiHeadAttention
-from jaxpe.nn.heads import CausalLM, HeadOutput
+from jaxpe.nn.heads import HeadOutput, trunk
 
 _SHIFT = "shift"
 
@@ -70,7 +70,8 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
         length: positions n; rows of tokens have this length.
 
     Raises:
-        ValueError: for grouped or latent attention, or positions that the model does not have.
+        ValueError: for grouped or latent attention, positions that the model does not have, or a
+            model without a transformer.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
@@ -81,7 +82,7 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
     (2,)
     """
     model = nnx.clone(model)
-    below = model.decoder if isinstance(model, CausalLM) else model.encoder
+    below = trunk(model)
     attention = below.layers.attention
     config = below.config
     if not isinstance(attention, MultiHeadAttention) or config.key_heads != config.num_heads:
@@ -109,7 +110,7 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
         P: Array, shift: Array, *args: Any, added: Array | None = None, **options: Any
     ) -> HeadOutput:
         moved = nnx.merge(graphdef, params)
-        below = moved.decoder if isinstance(moved, CausalLM) else moved.encoder
+        below = trunk(moved)
         _set_last(below, {"table": jnp.asarray(P) - vectors})
         _set_last(below.layers.attention, {_SHIFT: layers.at[0].set(shift)})
         if added is not None:

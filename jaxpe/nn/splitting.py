@@ -17,12 +17,13 @@ from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.trees import tree_add
 from jaxpe.encodings import Encoding, chain
 from jaxpe.encodings.base import Params, compute_dtype, repeat_heads, with_axes
 from jaxpe.nn.attention import LatentAttention, MultiHeadAttention
+from jaxpe.nn.heads import trunk
 from jaxpe.nn.layers import NoNorm
 from jaxpe.nn.masks import checked_valid
-from jaxpe.nn.transformer import Transformer
 
 _OPTIONS = ("mask", "positions", "segments", "token_types")
 
@@ -199,19 +200,10 @@ class HiddenSums(NamedTuple):
     counts: Int[ArrayLike, " n"]
 
     def __add__(self, other: "HiddenSums") -> "HiddenSums":  # pyrefly: ignore
-        (layers, n, dim), (own, length, width) = self.sums.shape, other.sums.shape
-        if (layers, dim) != (own, width):
-            raise ValueError(
-                f"sums of shape {self.sums.shape} and {other.sums.shape} do not add: take both "
-                "from one model"
-            )
-        a, b = self._padded(max(n, length)), other._padded(max(n, length))
-        return HiddenSums(a.sums + b.sums, a.counts + b.counts)
+        n = max(self.counts.shape[0], other.counts.shape[0])
+        return tree_add(self._padded(n), other._padded(n))
 
-    def __radd__(self, other: int) -> "HiddenSums":  # pyrefly: ignore
-        if other != 0:
-            raise TypeError(f"cannot add sums to {other!r}")
-        return self  # sum(list_of_sums) starts from 0
+    __radd__ = tree_add  # of the 0 that `sum` starts from
 
     def means(self) -> Float[ArrayLike, "layers n dim"]:
         """p_i = E[x_i] − mean over i of E[x_i], the share of position in what enters each layer.
@@ -312,13 +304,8 @@ def _sums(params: Any, ids: Array, options: dict[str, ArrayLike], *, graphdef: A
 
 def _transformer(model: Any) -> Any:
     """The transformer in a model, whose layers have attention known here."""
-    below = model
-    for name in ("encoder", "decoder"):
-        below = getattr(below, name, below)
-    known = isinstance(below, Transformer) and isinstance(
-        below.layers.attention, MultiHeadAttention | LatentAttention
-    )
-    if not known:
+    below = trunk(model)
+    if not isinstance(below.layers.attention, MultiHeadAttention | LatentAttention):
         raise ValueError(
             f"{type(model).__name__} has no layers of attention to split: pass a transformer of "
             "jaxpe.nn, or a classifier or language model on one"

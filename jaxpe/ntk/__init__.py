@@ -1,9 +1,6 @@
 """The neural tangent kernel: linearised models, empirical kernels, and how they train."""
 
-from jaxpe.ntk.cost import (
-    NtkCost,
-    ntk_costs,
-)
+from jaxpe.ntk.cost import NtkCost, ntk_costs
 from jaxpe.ntk.flow import (
     FixedPoint,
     GradientFlow,
@@ -12,13 +9,8 @@ from jaxpe.ntk.flow import (
     linearised_training,
     solve_flow,
 )
-from jaxpe.ntk.kernel import (
-    empirical_ntk,
-)
-from jaxpe.ntk.linear import (
-    linearize,
-    taylor_expand,
-)
+from jaxpe.ntk.kernel import empirical_ntk
+from jaxpe.ntk.linear import linearize, taylor_expand
 from jaxpe.ntk.positional import (
     positional_fisher,
     positional_forcing,
@@ -26,42 +18,14 @@ from jaxpe.ntk.positional import (
     positional_ntk_probes,
     positional_ntk_product,
 )
-from jaxpe.ntk.predict import (
-    MsePrediction,
-    max_learning_rate,
-    predict_mse,
-)
-from jaxpe.ntk.products import (
-    Lanczos,
-    lanczos_eigenvalues,
-    ntk_vector_product,
-)
-from jaxpe.ntk.sensitivity import (
-    parameter_sensitivity,
-)
+from jaxpe.ntk.predict import MsePrediction, max_learning_rate, predict_mse
+from jaxpe.ntk.products import Lanczos, lanczos_eigenvalues, ntk_vector_product
+from jaxpe.ntk.sensitivity import parameter_sensitivity
 
 __all__ = [
-    "FixedPoint",
-    "GradientFlow",
-    "Lanczos",
-    "MsePrediction",
-    "NtkCost",
-    "TrainingGap",
-    "empirical_ntk",
-    "gradient_flow",
-    "lanczos_eigenvalues",
-    "linearised_training",
-    "linearize",
-    "max_learning_rate",
-    "ntk_costs",
-    "ntk_vector_product",
-    "parameter_sensitivity",
-    "positional_fisher",
-    "positional_forcing",
-    "positional_ntk",
-    "positional_ntk_probes",
-    "positional_ntk_product",
-    "predict_mse",
-    "solve_flow",
-    "taylor_expand",
-]
+    "FixedPoint", "GradientFlow", "Lanczos", "MsePrediction", "NtkCost", "TrainingGap",
+    "empirical_ntk", "gradient_flow", "lanczos_eigenvalues", "linearised_training", "linearize",
+    "max_learning_rate", "ntk_costs", "ntk_vector_product", "parameter_sensitivity",
+    "positional_fisher", "positional_forcing", "positional_ntk", "positional_ntk_probes",
+    "positional_ntk_product", "predict_mse", "solve_flow", "taylor_expand",
+]  # fmt: skip

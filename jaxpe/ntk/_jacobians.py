@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxpe._core.arrays import dot
 from jaxpe.ntk._blocks import in_pieces
 from jaxpe.ntk._checks import Inputs, OutputAxes
-from jaxpe.ntk._dot import dot
 from jaxpe.ntk._structure import Example, Use, evaluate, output_rows
 
 

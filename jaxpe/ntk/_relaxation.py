@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxpe.ntk._dot import dot
+from jaxpe._core.arrays import dot
 
 # Gauss–Legendre on [0, 1]: exact for polynomials of degree 5.
 _NODES = (0.5 - 0.5 * 0.6**0.5, 0.5, 0.5 + 0.5 * 0.6**0.5)

@@ -10,10 +10,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe.geometry.distances import floating
 from jaxpe.ntk._checks import Axes, output_axes
-from jaxpe.ntk._dot import dot
 from jaxpe.ntk._relaxation import relaxed
 
 

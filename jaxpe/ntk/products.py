@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
+from jaxpe._core.arrays import dot
 from jaxpe._core.compiled import compiled
 from jaxpe.ntk._checks import (
     Apply,
@@ -18,7 +19,6 @@ from jaxpe.ntk._checks import (
     check_floating,
     output_of,
 )
-from jaxpe.ntk._dot import dot
 
 
 class Lanczos(NamedTuple):

@@ -1,72 +1,42 @@
-"""The report: what a corpus says about position, as numbers, words, figures and a page.
+"""The view: results as pages, tables, figures and words. It computes nothing.
 
-Plotting, tables and templates come with the extra `report` and are imported only when used.
+Plotting, tables and templates come with the extra `report` and are imported only when used, and
+so are the views of jobs that bring Flax.
 """
 
-from jaxpe.report.attention.page import (
-    spectral_json,
-    spectral_table,
-    write_spectral,
-)
-from jaxpe.report.audit import (
-    audit_json,
-    audit_table,
-    write_audit,
-)
-from jaxpe.report.catalogue import (
-    catalogue_json,
-    catalogue_markdown,
-    catalogue_table,
-)
-from jaxpe.report.corpus.findings import (
-    findings,
-)
-from jaxpe.report.corpus.page import (
-    write_report,
-)
-from jaxpe.report.encodings import (
-    property_json,
-    property_markdown,
-    property_table,
-)
-from jaxpe.report.extrapolation.page import (
-    extrapolation_json,
-    extrapolation_table,
-    write_extrapolation,
-)
-from jaxpe.report.tables import (
-    counts_table,
-    encoding_table,
-    summary_table,
-)
-from jaxpe.report.training import (
-    pace,
-    training_table,
-    write_training_figures,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from jaxpe.report.corpus.findings import findings
+from jaxpe.report.corpus.tables import encoding_table, summary_table
+from jaxpe.report.encodings import property_markdown, property_table
+from jaxpe.report.tables import counts_table
+from jaxpe.report.training import pace, training_table, write_training_figures
+from jaxpe.report.write import write
+
+if TYPE_CHECKING:
+    from jaxpe.report.attention.page import spectral_table
+    from jaxpe.report.audit import audit_table
+    from jaxpe.report.extrapolation.page import extrapolation_table
 
 __all__ = [
-    "audit_json",
-    "audit_table",
-    "catalogue_json",
-    "catalogue_markdown",
-    "catalogue_table",
-    "counts_table",
-    "encoding_table",
-    "extrapolation_json",
-    "extrapolation_table",
-    "findings",
-    "pace",
-    "property_json",
-    "property_markdown",
-    "property_table",
-    "spectral_json",
-    "spectral_table",
-    "summary_table",
-    "training_table",
-    "write_audit",
-    "write_extrapolation",
-    "write_report",
-    "write_spectral",
-    "write_training_figures",
-]
+    "audit_table", "counts_table", "encoding_table", "extrapolation_table", "findings", "pace",
+    "property_markdown", "property_table", "spectral_table", "summary_table", "training_table",
+    "write", "write_training_figures",
+]  # fmt: skip
+
+_ON_DEMAND = {
+    "audit_table": "audit",
+    "extrapolation_table": "extrapolation.page",
+    "spectral_table": "attention.page",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_ON_DEMAND[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,26 +1,26 @@
-"""What became of the published statements: a table, a page, and the numbers as JSON."""
+"""What became of the published statements: a table, a page and figures."""
 
-import json
 import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from jaxpe._core.folders import output_folder
-from jaxpe.analysis.audit.result import AuditReport
+from jaxpe._core.results import result_files
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.style import CHANCE, PLUG_IN, SPLIT_HALF, new_figure, render
 from jaxpe.report.tables import make_table
 from jaxpe.report.words import number, visible
-from jaxpe.theory import Audit, Comparison, verdict
 
 if TYPE_CHECKING:
     import matplotlib.figure
     import rich.table
+
+    from jaxpe.analysis.audit import AuditedStatement, AuditResult
 
 
 class Line(NamedTuple):
@@ -34,77 +34,56 @@ class Line(NamedTuple):
     holds: str
 
 
-def audit_table(report: AuditReport) -> "rich.table.Table":
-    """Every hypothesis and conclusion, one a row: `rich.print(audit_table(report))`.
+def audit_table(result: "AuditResult") -> "rich.table.Table":
+    """Every hypothesis and conclusion, one a row: `rich.print(audit_table(result))`.
 
     Raises `MissingExtraError` without the extra `report`.
+
+    >>> rich.print(audit_table(found))  # doctest: +SKIP
     """
     header = ["statement", "claim", "lhs", "rhs", "slack", "holds"]
     rows, ends = [], []
-    for statement, audit in report.audited:
-        found = [(f"{line.part} {line.name}", *line[2:]) for line in lines(audit)]
+    for statement in result.statements:
+        found = [(f"{line.part} {line.name}", *line[2:]) for line in lines(statement)]
         left = [f"{statement.name}\n{statement.status}", *[""] * (len(found) - 1)]
         rows += [(name, *line) for name, line in zip(left, found, strict=True)]
         ends.append(len(rows) - 1)
-    title = f"{visible(report.source)}, {visible(report.model)}"
+    title = f"{visible(result.source)}, {visible(result.model)}"
     table = make_table(title, header, rows, right=(2, 3, 4))
     for end in ends:
         table.rows[end].end_section = True
     return table
 
 
-def lines(audit: Audit) -> Iterator[Line]:
-    """The comparisons of an audit: hypotheses, conclusions, and what holds instead."""
-    parts = (("if", audit.hypotheses), ("then", audit.conclusions), ("instead", audit.instead))
+def lines(statement: "AuditedStatement") -> Iterator[Line]:
+    """The comparisons of a statement: hypotheses, conclusions, and what holds instead."""
+    parts = (
+        ("if", statement.hypotheses),
+        ("then", statement.conclusions),
+        ("instead", statement.instead),
+    )
     for part, comparisons in parts:
-        for name, comparison in comparisons.items():
-            lhs, rhs, slack = (_side(float(side)) for side in comparison[:3])
-            yield Line(part, name, lhs, rhs, slack, "yes" if bool(comparison.holds) else "no")
+        for name, sides in comparisons.items():
+            lhs, rhs, slack = map(_side, sides[:3])
+            yield Line(part, name, lhs, rhs, slack, "yes" if sides.holds else "no")
 
 
-def write_audit(report: AuditReport, directory: str | os.PathLike[str]) -> Path:
-    """Write audit.html, audit.json and the figures into `directory`; return the page's path.
+def write_audit(result: "AuditResult", directory: str | os.PathLike[str]) -> Path:
+    """Write audit.html, audit.json and .npz, and the figures; return the path of the page.
 
     Raises `InputError` where the folder cannot be written or another run writes into it, and
     `MissingExtraError` without the extra `report`.
     """
     figures = [
-        render(report, "kernel", kernel_figure, _KERNEL),
-        render(report, "training", training_figure, _TRAINING),
-        render(report, "bound", bound_figure, _BOUND),
-        render(report, "spectrum", spectrum_figure, _SPECTRUM),
+        render(result, "kernel", kernel_figure, _KERNEL),
+        render(result, "training", training_figure, _TRAINING),
+        render(result, "bound", bound_figure, _BOUND),
+        render(result, "spectrum", spectrum_figure, _SPECTRUM),
     ]
-    page = template("audit.html.j2").render(
-        report=report, lines=lines, verdict=verdict, figures=figures
-    )
-    numbers = json.dumps(audit_json(report), indent=2) + "\n"
+    page = template("audit.html.j2").render(result=result, lines=lines, figures=figures)
+    files = result_files(result, "audit") | {"audit.html": page.encode()}
     with output_folder(directory) as folder:
-        return write_files(
-            folder, figures, {"audit.json": numbers.encode(), "audit.html": page.encode()}
-        )
-
-
-def audit_json(report: AuditReport) -> dict[str, Any]:
-    """The report as plain values; numbers that are not finite are null."""
-    return {
-        "source": report.source,
-        "model": report.model,
-        "facts": report.facts,
-        "statements": [
-            entry.statement._asdict()
-            | {
-                "verdict": verdict(entry.audit),
-                "hypotheses": {k: _sides(c) for k, c in entry.audit.hypotheses.items()},
-                "conclusions": {k: _sides(c) for k, c in entry.audit.conclusions.items()},
-                "instead": {k: _sides(c) for k, c in entry.audit.instead.items()},
-                "measured": {k: _plain(v) for k, v in entry.audit.measured.items()},
-            }
-            for entry in report.audited
-        ],
-        "kernel": {name: _plain(value) for name, value in report.kernel._asdict().items()},
-        "training": {name: _plain(value) for name, value in report.training._asdict().items()},
-        "seconds": {name: round(value, 2) for name, value in report.seconds.items()},
-    }
+        return write_files(folder, figures, files)
 
 
 _KERNEL = (
@@ -123,9 +102,9 @@ _BOUND = (
 _SPECTRUM = "Eigenvalues of the kernel over positions with text, largest first."
 
 
-def kernel_figure(report: AuditReport) -> "matplotlib.figure.Figure":
+def kernel_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     """α_ij against d_ij, with the best monotone functions."""
-    pairs = report.kernel
+    pairs = result.kernel
     up, down = (
         f"explains {100 * share:.0f} % (by chance below {100 * chance:.0f} %)"
         for share, chance in zip(pairs.explained, pairs.by_chance, strict=True)
@@ -143,9 +122,9 @@ def kernel_figure(report: AuditReport) -> "matplotlib.figure.Figure":
     return figure
 
 
-def training_figure(report: AuditReport) -> "matplotlib.figure.Figure":
+def training_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     """Losses and the distance of outputs, by step."""
-    found = report.training
+    found = result.training
     figure, (losses, gap) = new_figure(
         "Linearised against real training", height=4.6, rows=2, sharex=True
     )
@@ -158,9 +137,9 @@ def training_figure(report: AuditReport) -> "matplotlib.figure.Figure":
     return figure
 
 
-def bound_figure(report: AuditReport) -> "matplotlib.figure.Figure":
+def bound_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     """Both sides of (13), pair by pair."""
-    pairs = report.kernel
+    pairs = result.kernel
     figure, (axis,) = new_figure("The bound (13)")
     shown = np.isfinite(pairs.bound) & (pairs.bound > 0) & (pairs.reached > 0)
     if not shown.any():
@@ -178,9 +157,9 @@ def bound_figure(report: AuditReport) -> "matplotlib.figure.Figure":
     return figure
 
 
-def spectrum_figure(report: AuditReport) -> "matplotlib.figure.Figure":
+def spectrum_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     """Eigenvalues of α on a log axis; those that are not positive are left out."""
-    values = report.kernel.eigenvalues
+    values = result.kernel.eigenvalues
     figure, (axis,) = new_figure("Spectrum of the kernel")
     axis.semilogy(np.arange(1, len(values) + 1), np.where(values > 0, values, np.nan), ".-",
                   color=SPLIT_HALF)  # fmt: skip
@@ -192,17 +171,3 @@ def _side(value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     return f"{value:.2e}" if abs(value) >= 1e6 else number(value)
-
-
-def _sides(comparison: Comparison) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in comparison._asdict().items()}
-
-
-def _plain(value: Any) -> Any:
-    array = np.asarray(value)
-    if array.dtype == bool or array.dtype.kind in "iu":
-        return array.tolist()
-    rounded = [float(f"{x:.6g}") if np.isfinite(x) else None for x in array.ravel().tolist()]
-    return (
-        rounded[0] if array.ndim == 0 else np.array(rounded, object).reshape(array.shape).tolist()
-    )

@@ -1,89 +1,117 @@
-"""Tables of the catalogue from computed properties: expressiveness, generalisation, reach, cost."""
+"""The catalogue of encodings with what is computed about it: a table for a console, or Markdown."""
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxpe.analysis.properties import About, Told
-from jaxpe.encodings import CatalogueEntry, EncodingSizes
-from jaxpe.encodings.beyond import Extrapolation
-from jaxpe.encodings.expressiveness import FARTHEST, Expressiveness
-from jaxpe.encodings.growth import (
-    Cost,
-    Generalisation,
-    Growth,
+from jaxpe.analysis.properties import (
+    CostRow,
+    ExpressivenessRow,
+    ExtrapolationRow,
+    GeneralisationRow,
+    PropertyTable,
 )
-from jaxpe.report.catalogue import (
-    _information,
-    _line,
-    _scaled,
-    catalogue_json,
-    catalogue_markdown,
-    catalogue_table,
-)
+from jaxpe.encodings import EncodingProperties, Expressiveness, PowerLaw
+from jaxpe.encodings.expressiveness import FARTHEST
 from jaxpe.report.tables import make_table
 
 if TYPE_CHECKING:
     import rich.table
 
-Rows = Mapping[CatalogueEntry, Any]
 
-
-class _Table(NamedTuple):
-    """One table: its title, its columns, and the cells that show what was computed."""
+class _Columns(NamedTuple):
+    """The columns of one table: its title, and the cells that show what was computed."""
 
     title: str
     header: tuple[str, ...]
     cells: Callable[[Any], tuple[str, ...]]
     notes: str
+    right: tuple[int, ...] = ()  # columns of numbers, with that of the names
 
 
-def property_table(about: About, rows: Rows, sizes: EncodingSizes) -> "rich.table.Table":
-    """One row an encoding, for a console; `rows` hold what `property_rows` computed.
+def property_table(found: PropertyTable) -> "rich.table.Table":
+    """One row an encoding, for a console.
 
-    Raises `MissingExtraError` without the extra `report`.
+    Args:
+        found: the result of the properties job.
+
+    Raises:
+        MissingExtraError: without the extra `report`.
+
+    >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
+    >>> from jaxpe.report import property_table
+    >>> options = PropertyOptions(names=("alibi",), about="cost", dim=16, head_dim=8, length=32)
+    >>> property_table(tabulate(options)).row_count
+    1
     """
-    if about == "overview":
-        return catalogue_table(rows, sizes)
-    chosen = _TABLES[about]
+    columns, sizes = _COLUMNS[found.about], found.sizes
     title = (
-        f"{chosen.title}: width {sizes.dim:,}, {sizes.num_heads} heads of {sizes.head_dim}, "
+        f"{columns.title} width {sizes.dim:,}, {sizes.num_heads} heads of {sizes.head_dim}, "
         f"length {sizes.length:,}"
     )
-    cells = [(entry.name, *chosen.cells(found)) for entry, found in rows.items()]
-    table = make_table(title, ("encoding", *chosen.header), cells, right=())
+    cells = [(row.name, *columns.cells(row)) for row in found.encodings]
+    table = make_table(title, ("encoding", *columns.header), cells, right=columns.right)
+    families = [row.family for row in found.encodings if isinstance(row, EncodingProperties)]
+    for row, (family, following) in enumerate(itertools.pairwise(families)):
+        table.rows[row].end_section = family != following
     table.padding = (0, 1, 0, 0)
     for column in table.columns:
         column.no_wrap = True
-    table.caption = chosen.notes
+    table.caption = columns.notes
     table.caption_justify = "left"
     return table
 
 
-def property_markdown(about: About, rows: Rows) -> str:
-    """The same as a Markdown table."""
-    if about == "overview":
-        return catalogue_markdown(rows)
-    chosen = _TABLES[about]
-    header = ("encoding", *chosen.header)
-    lines = [_line(header), _line(["---"] * len(header))]
-    lines += [_line((f"`{entry.name}`", *chosen.cells(found))) for entry, found in rows.items()]
-    return "\n".join(lines)
+def property_markdown(found: PropertyTable) -> str:
+    """The same as a Markdown table; the overview with families, sources and maps of the vectors.
+
+    Args:
+        found: the result of the properties job.
+
+    >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
+    >>> from jaxpe.report import property_markdown
+    >>> options = PropertyOptions(names=("none",), about="cost", dim=16, head_dim=8, length=32)
+    >>> print(property_markdown(tabulate(options)))
+    | encoding | FLOPs | in d | in n | loops |
+    | --- | --- | --- | --- | --- |
+    | `none` | 0 | – | – | – |
+    """
+    columns = _COLUMNS[found.about]
+    if found.about == "overview":
+        header = ("encoding", "family", *columns.header, "vectors", "source")
+        right = {place + 1 for place in columns.right}  # behind the family
+        cells = [_described(row) for row in found.encodings if isinstance(row, EncodingProperties)]
+    else:
+        header, right = ("encoding", *columns.header), set()
+        cells = [(row.name, *columns.cells(row)) for row in found.encodings]
+    dashes = ("---:" if place in right else "---" for place in range(len(header)))
+    rows = [_line((f"`{name}`", *others)) for name, *others in cells]
+    return "\n".join([_line(header), _line(dashes), *rows])
 
 
-def property_json(about: About, rows: Rows, sizes: EncodingSizes) -> dict[str, Any]:
-    """The same as numbers; what is not finite is None."""
-    if about == "overview":
-        return catalogue_json(rows, sizes)
-    return {
-        "about": about,
-        "sizes": sizes._asdict(),
-        "encodings": [{"name": entry.name, **_plain(found)} for entry, found in rows.items()],
-    }
+def _described(row: EncodingProperties) -> tuple[str, ...]:
+    """Cells of the Markdown overview."""
+    gradient = ", ".join(row.gradient) or "–"
+    *cells, _ = _overview_cells(row)
+    return (row.name, row.family, *cells, gradient, row.vectors or "–", row.source)
 
 
-def _expressiveness_cells(found: Told) -> tuple[str, ...]:
-    known, told = found
+def _overview_cells(row: EncodingProperties) -> tuple[str, ...]:
+    parameters = [f"{row.trainable:,}"] if row.trainable or not row.fixed else []
+    parameters += [f"({row.fixed:,})"] if row.fixed else []
+    return (
+        " ".join(parameters),
+        _information(row),
+        row.beyond,
+        _scaled(row.flops),
+        _scaled(row.bytes),
+        _short(row.gradient),
+    )
+
+
+def _expressiveness_cells(row: ExpressivenessRow) -> tuple[str, ...]:
+    known, told = row.properties, row.expressiveness
     return (
         _information(known),
         _yes(told.universal),
@@ -99,27 +127,38 @@ def _reach(told: Expressiveness) -> str:
     return "inside" if told.reach == 1 else f"to {told.reach}T"
 
 
-def _generalisation_cells(found: Generalisation) -> tuple[str, ...]:
-    bias = f"{_digits(found.bias)} {_powers(n=found.bias_beyond)}" if found.bias else "–"
-    return _grown(found.norm), bias.strip(), _grown(found.parameters, whole=True)
+def _generalisation_cells(row: GeneralisationRow) -> tuple[str, ...]:
+    bias = f"{_digits(row.bias)} {_powers(n=row.bias_beyond)}" if row.bias else "–"
+    return _grown(row.norm), bias.strip(), _grown(row.parameters, whole=True)
 
 
-def _extrapolation_cells(found: Extrapolation) -> tuple[str, ...]:
-    last = found.stretches[-1]
-    reach = f"≥ {found.reach:.3g}T" if found.reach >= 8 else f"{found.reach:.3g}T"
+def _extrapolation_cells(row: ExtrapolationRow) -> tuple[str, ...]:
+    last = row.stretches[-1]
+    reach = f"≥ {row.reach:.3g}T" if row.reach >= 8 else f"{row.reach:.3g}T"
     return (
-        *(stretch.state for stretch in found.stretches),
+        *(stretch.state for stretch in row.stretches),
         _digits(last.smallest),
         _digits(last.mean),
         reach,
     )
 
 
-def _cost_cells(found: Cost) -> tuple[str, ...]:
-    flops, loops = found.flops, "yes" if found.looped else "–"
+def _cost_cells(row: CostRow) -> tuple[str, ...]:
+    flops, loops = row.flops, "yes" if row.looped else "–"
     if not flops.value:
         return "0", "–", "–", loops
     return _scaled(flops.value), _exponent(flops.dim), _exponent(flops.length), loops
+
+
+def _short(gradient: tuple[str, ...]) -> str:
+    """θ for parameters, and q, k, w."""
+    places = {"queries": "q", "keys": "k", "weights": "w"}
+    return " ".join(dict.fromkeys(places.get(name, "θ") for name in gradient)) or "–"
+
+
+def _information(row: EncodingProperties) -> str:
+    kinds = [name for name in ("absolute", "relative") if getattr(row, name)]
+    return "both" if len(kinds) == 2 else "".join(kinds) or ("order" if row.order else "–")
 
 
 def _exponent(value: float) -> str:
@@ -139,12 +178,12 @@ def _digits(value: float) -> str:
     return _scaled(value) if abs(value) >= 100 else f"{value:.2f}"
 
 
-def _grown(growth: Growth, *, whole: bool = False) -> str:
+def _grown(law: PowerLaw, *, whole: bool = False) -> str:
     """A value and its growth: 16.00 d^0.5."""
-    if not growth.value:
+    if not law.value:
         return "0" if whole else "–"
-    value = f"{growth.value:,.0f}" if whole else _digits(growth.value)
-    return f"{value} {_powers(d=growth.dim, n=growth.length)}".strip()
+    value = f"{law.value:,.0f}" if whole else _digits(law.value)
+    return f"{value} {_powers(d=law.dim, n=law.length)}".strip()
 
 
 def _powers(**exponents: float) -> str:
@@ -153,20 +192,32 @@ def _powers(**exponents: float) -> str:
     return " ".join(f"{name}^{e:g}" for name, e in shown.items() if e)
 
 
-def _plain(value: Any) -> Any:
-    """Named tuples as dictionaries, what is not finite as None."""
-    if hasattr(value, "_asdict"):
-        return {name: _plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def _scaled(value: float) -> str:
+    """Three digits: 950, 12.3k, 4.75M."""
+    thousands = 0
+    while value >= 999.5 and thousands < 4:
+        value, thousands = value / 1000, thousands + 1
+    return f"{value:.3g}{('', 'k', 'M', 'G', 'T')[thousands]}"
 
 
-_TABLES: dict[str, _Table] = {
-    "expressiveness": _Table(
-        "Expressiveness",
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+_COLUMNS: dict[str, _Columns] = {
+    "overview": _Columns(
+        "Encodings for",
+        ("parameters", "position", "beyond", "FLOPs", "bytes", "gradient"),
+        _overview_cells,
+        "parameters: those with a gradient (in brackets those without). position: what of it "
+        "unmasked logits tell. beyond, at 2 to 3 lengths: positions told apart (yes), all alike "
+        "(constant), as some inside (repeats), undefined (no). FLOPs and bytes: all hooks, "
+        "forward, a token, loops in full. gradient: where it goes because of the encoding: θ its "
+        "parameters, q k w queries, keys, weights.",
+        right=(1, 4, 5),
+    ),
+    "expressiveness": _Columns(
+        "Expressiveness:",
         ("position", "universal", "any length", "causal <bos>", "beyond"),
         _expressiveness_cells,
         "position: what of it unmasked logits tell. universal: without a mask, tokens of a "
@@ -174,24 +225,24 @@ _TABLES: dict[str, _Table] = {
         f"{FARTHEST} training lengths T (or how far). causal <bos>: they are told apart under a "
         "causal mask and a first token of its own. beyond: at 2T to 3T.",
     ),
-    "generalisation": _Table(
-        "Generalisation",
+    "generalisation": _Columns(
+        "Generalisation:",
         ("largest norm", "largest bias", "parameters"),
         _generalisation_cells,
         "As initialised, with exponents of growth in the width d and the length n. norm: of a "
         "vector added to embeddings. bias: of logits, inside; n^ as sequences grow to 8 training "
         "lengths.",
     ),
-    "extrapolation": _Table(
-        "Extrapolation",
+    "extrapolation": _Columns(
+        "Extrapolation:",
         ("to 2T", "to 4T", "to 8T", "least", "mean", "reach"),
         _extrapolation_cells,
         "What becomes of positions (or offsets) beyond the training length T. least, mean: step "
         "between neighbours from 4T to 8T over that inside. reach: until a step is below 10 % of "
         "the smallest inside.",
     ),
-    "cost": _Table(
-        "Cost",
+    "cost": _Columns(
+        "Cost:",
         ("FLOPs", "in d", "in n", "loops"),
         _cost_cells,
         "FLOPs a token, of all hooks, forward, as compiled, loops in full; exponents of growth in "

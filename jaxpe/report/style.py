@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 # Okabe and Ito (2008), and two of Tol's (2021): told apart with every common form of colour
 # blindness.
-PLUG_IN, SPLIT_HALF, CHANCE, ABSENT = "#D55E00", "#0072B2", "#555555", "#DDDDDD"
+BLUE, SKY, VERMILION, ORANGE, GREEN = "#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73"
+PINK, INDIGO, WINE, OLIVE, GREY = "#CC79A7", "#332288", "#882255", "#B8A800", "#777777"
+
+PLUG_IN, SPLIT_HALF, CHANCE, ABSENT = VERMILION, BLUE, "#555555", "#DDDDDD"
 ENCODING_COLOURS = {
-    "mds": "#0072B2",
-    "smacof": "#56B4E9",
-    "sinusoidal": "#D55E00",
-    "rope": "#E69F00",
-    "alibi": "#009E73",
+    "mds": BLUE,
+    "smacof": SKY,
+    "sinusoidal": VERMILION,
+    "rope": ORANGE,
+    "alibi": GREEN,
 }
-
-
-OTHER_COLOURS = ("#CC79A7", "#332288", "#882255", "#B8A800")
-
+OTHER_COLOURS = (PINK, INDIGO, WINE, OLIVE)
 
 STYLE = {
     "axes.edgecolor": "#999999",
@@ -66,11 +66,24 @@ def render(subject: Any, name: str, draw: Callable, caption: str) -> Rendered:
 
 
 def new_figure(
-    title: str, *, height: float = 3.6, rows: int = 1, columns: int = 1, **subplots: Any
+    title: str,
+    *,
+    height: float = 3.6,
+    width: float = 5.2,
+    rows: int = 1,
+    columns: int = 1,
+    **subplots: Any,
 ) -> tuple["matplotlib.figure.Figure", list["matplotlib.axes.Axes"]]:
-    """A figure 5.2 inches wide, shown on a phone without loss, and its axes row by row."""
+    """A figure with a title, and its axes row by row.
+
+    Args:
+        title: what the figure shows, best a finding.
+        height, width: in inches; 5.2 are shown on a phone without loss.
+        rows, columns: of axes.
+        subplots: further arguments of `Figure.subplots`.
+    """
     figure = require("matplotlib.figure", extra="report").Figure(
-        (5.2, height), layout="constrained"
+        (width, height), layout="constrained"
     )
     figure.suptitle(title)
     return figure, list(figure.subplots(rows, columns, squeeze=False, **subplots).flat)

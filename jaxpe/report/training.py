@@ -7,7 +7,7 @@ after it, "eval/..." and "probe/...", as `jaxpe.training.train` writes them.
 import io
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ from jaxpe.report.words import number, percent, visible
 if TYPE_CHECKING:
     import matplotlib.figure
     import rich.table
+
+    from jaxpe.training import TrainSummary
 
 Record = dict[str, Any]
 
@@ -57,6 +59,11 @@ def write_training_figures(
 
     Raises `InputError` where the folder cannot be written, and `MissingExtraError` without the
     extra `report`.
+
+    >>> import tempfile
+    >>> history = [{"step": step, "loss": 1.0 / step} for step in (1, 2, 3)]
+    >>> [path.name for path in write_training_figures(history, tempfile.mkdtemp())]
+    ['curves.png']
     """
     figures: dict[str, Callable] = {"curves.png": curves_figure}
     if _series(history, "probe/")[0].size:
@@ -121,41 +128,41 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
     return figure
 
 
-def training_table(summary: dict[str, Any]) -> "rich.table.Table":
-    """A summary.json on a console, readable at 80 columns.
+def training_table(summary: "TrainSummary") -> "rich.table.Table":
+    """A run's summary on a console, readable at 80 columns.
 
     Raises `MissingExtraError` without the extra `report`.
+
+    >>> rich.print(training_table(result.summary))  # doctest: +SKIP
     """
-    rows = _evaluation_rows(summary["evaluation"], summary["task"]) + _probe_rows(summary["probe"])
-    title = f"{visible(summary['source'])}: {summary['task']}, {summary['encoding']}"
+    rows = _evaluation_rows(summary) + _probe_rows(summary.probe)
+    title = f"{visible(summary.source)}: {summary.task}, {summary.encoding}"
     return make_table(title, ["", "start", "best", "end"], rows, right=(1, 2, 3))
 
 
-def pace(summary: dict[str, Any]) -> str:
+def pace(summary: "TrainSummary") -> str:
     """How long a run took, and its tokens a second where enough steps were timed.
 
-    >>> pace({"seconds": 61.7, "tokens_per_second": 5123.4})
+    >>> pace(result.summary)  # doctest: +SKIP
     '62 s, 5,100 tokens/s'
     """
-    speed = summary["tokens_per_second"]
-    return f"{summary['seconds']:.0f} s" + (
-        "" if speed is None else f", {_rounded(speed)} tokens/s"
-    )
+    speed = summary.tokens_per_second
+    return f"{summary.seconds:.0f} s" + ("" if speed is None else f", {_rounded(speed)} tokens/s")
 
 
-def _evaluation_rows(evaluation: dict[str, Record], task: str) -> list[tuple[str, ...]]:
+def _evaluation_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
     """Each number on the held-out documents: at the start, at the best step, at the end."""
-    records = [evaluation[when] for when in ("first", "best", "last")]
+    records = list(summary.evaluation)
     rows = [("held-out step", *(f"{record['step']:,}" for record in records))]
     losses = [_value(record["loss"]) for record in records]
     rows.append(("loss, nats", *map(number, losses)))
-    if task != "classify":
+    if summary.task != "classify":
         rows.append(("perplexity", *(number(_exp(loss)) for loss in losses)))
     shares = [_value(record.get("accuracy")) for record in records]
     return [*rows, ("accuracy", *map(percent, shares))]
 
 
-def _probe_rows(probe: dict[str, Record]) -> list[tuple[str, ...]]:
+def _probe_rows(probe: Mapping[str, Record]) -> list[tuple[str, ...]]:
     """Each score over the occupied positions, before and after."""
     if not probe:
         return []

@@ -2,8 +2,23 @@
 
 import math
 import unicodedata
+from typing import NamedTuple
 
 import numpy as np
+
+
+class Headline(NamedTuple):
+    """A number on top of a page.
+
+    Attributes:
+        label: what it is.
+        value: the number.
+        detail: what to hold against it.
+    """
+
+    label: str
+    value: str
+    detail: str
 
 
 def number(value: float) -> str:

@@ -6,7 +6,7 @@ projection: `lambda gates: accuracy(apply(params, ids, gates=gates).logits)` for
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ from jaxtyping import Float, Int32
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.jaxprs import used_arguments
+from jaxpe._core.trees import tree_add
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
-from jaxpe.geometry.counts import add_counts
 from jaxpe.geometry.distances import floating
 
 
@@ -69,13 +69,7 @@ class HeadSums(NamedTuple):
     total: Float[Array, "layers *n heads width"]
     count: Int32[Array, "*n"]
 
-    def __add__(self, other: "HeadSums") -> "HeadSums":  # pyrefly: ignore
-        count = add_counts(self.count, other.count, "tokens")
-        return HeadSums(self.total + other.total, count)
-
-    def __radd__(self, other: Any) -> "HeadSums":
-        """`sum` of sums, which starts from 0."""
-        return self if isinstance(other, int) and other == 0 else NotImplemented
+    __add__ = __radd__ = tree_add
 
     @property
     def mean(self) -> Float[Array, "layers *n heads width"]:

@@ -13,7 +13,7 @@ from jax import Array
 from jaxtyping import Bool, Complex, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings._phases import phases as phases_of
+from jaxpe._core.trees import tree_add
 from jaxpe.encodings.attention import Keys, Queries
 from jaxpe.encodings.base import (
     Encoding,
@@ -26,9 +26,9 @@ from jaxpe.encodings.base import (
     repeat_heads,
     with_axes,
 )
+from jaxpe.encodings.phases import phases as phases_of
 from jaxpe.encodings.rope_scaling import RopeFrequencies
 from jaxpe.encodings.rotary import Layout, rotary_permutation
-from jaxpe.geometry.counts import add_counts
 from jaxpe.geometry.toeplitz import unexplained_share
 from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix
 
@@ -133,19 +133,7 @@ class PartSums(NamedTuple):
     total_squares: Float[Array, "... heads n n"]
     counts: Int[Array, "... n n"]
 
-    def __add__(self, other: "PartSums") -> "PartSums":  # pyrefly: ignore
-        if self.total_squares.shape != other.total_squares.shape:
-            raise ValueError(
-                f"sums of shape {self.total_squares.shape} and {other.total_squares.shape} do not "
-                "add: make both of logits with the same heads and length"
-            )
-        counts = add_counts(self.counts, other.counts, "documents of a pair")
-        return jax.tree.map(jnp.add, self, other)._replace(counts=counts)
-
-    def __radd__(self, other: int) -> "PartSums":  # pyrefly: ignore
-        if other != 0:
-            raise TypeError(f"cannot add sums of logits to {other!r}")
-        return self  # sum(list_of_sums) starts from 0
+    __add__ = __radd__ = tree_add
 
     def means(self) -> PartMeans:
         """The averages."""

@@ -1,44 +1,20 @@
 """Training: losses, one step, batches, checkpoints and the loop, for any pytree of parameters."""
 
-from jaxpe._core.checkpoints import (
-    Checkpoints,
-)
-from jaxpe.training.batches import (
-    batches,
-    in_order,
-)
-from jaxpe.training.config import (
-    ModelConfig,
-    TrainConfig,
-    load_config,
-)
-from jaxpe.training.log import (
-    Log,
-    read_log,
-)
-from jaxpe.training.loop import (
-    FitResult,
-    Hook,
-    NonFiniteLoss,
-    StopTraining,
-    every_n_steps,
-    fit,
-)
+from jaxpe._core.checkpoints import Checkpoints
+from jaxpe.training.batches import batches, in_order
+from jaxpe.training.config import ModelConfig, TrainConfig, load_config
+from jaxpe.training.log import Log, read_log
+from jaxpe.training.loop import FitResult, Hook, NonFiniteLoss, StopTraining, every_n_steps, fit
 from jaxpe.training.losses import (
-    MaskedTokens,
     MeanMetric,
     accuracy,
     causal_lm_loss,
     cross_entropy,
-    mask_tokens,
     mean_squared_error,
     perplexity,
 )
-from jaxpe.training.optimizers import (
-    adamw,
-    learning_rate_schedule,
-    weight_decay_mask,
-)
+from jaxpe.training.masking import MaskedTokens, mask_tokens
+from jaxpe.training.optimizers import adamw, learning_rate_schedule, weight_decay_mask
 from jaxpe.training.probe import (
     GeometryProbe,
     GeometryScores,
@@ -48,12 +24,7 @@ from jaxpe.training.probe import (
     probe_geometry,
     reference_geometry,
 )
-from jaxpe.training.run import (
-    LoadedRun,
-    TrainResult,
-    load_run,
-    train,
-)
+from jaxpe.training.run import Evaluations, LoadedRun, TrainResult, TrainSummary, load_run, train
 from jaxpe.training.step import (
     LossFunction,
     TrainState,
@@ -62,60 +33,16 @@ from jaxpe.training.step import (
     step_function,
     train_step,
 )
-from jaxpe.training.tasks import (
-    causal_lm,
-    classification,
-    logits_at,
-    masked_lm,
-    regression,
-)
+from jaxpe.training.tasks import causal_lm, classification, logits_at, masked_lm, regression
 
 __all__ = [
-    "Checkpoints",
-    "FitResult",
-    "GeometryProbe",
-    "GeometryScores",
-    "Hook",
-    "LoadedRun",
-    "Log",
-    "LossFunction",
-    "MaskedTokens",
-    "MeanMetric",
-    "ModelConfig",
-    "NonFiniteLoss",
-    "ReferenceGeometry",
-    "StopTraining",
-    "TrainConfig",
-    "TrainResult",
-    "TrainState",
-    "accuracy",
-    "adamw",
-    "as_record",
-    "batches",
-    "causal_lm",
-    "causal_lm_loss",
-    "classification",
-    "cross_entropy",
-    "encoding_probe",
-    "evaluate",
-    "every_n_steps",
-    "fit",
-    "in_order",
-    "init_state",
-    "learning_rate_schedule",
-    "load_config",
-    "load_run",
-    "logits_at",
-    "mask_tokens",
-    "masked_lm",
-    "mean_squared_error",
-    "perplexity",
-    "probe_geometry",
-    "read_log",
-    "reference_geometry",
-    "regression",
-    "step_function",
-    "train",
-    "train_step",
-    "weight_decay_mask",
-]
+    "Checkpoints", "Evaluations", "FitResult", "GeometryProbe", "GeometryScores", "Hook",
+    "LoadedRun", "Log", "LossFunction", "MaskedTokens", "MeanMetric", "ModelConfig",
+    "NonFiniteLoss", "ReferenceGeometry", "StopTraining", "TrainConfig", "TrainResult",
+    "TrainState", "TrainSummary", "accuracy", "adamw", "as_record", "batches", "causal_lm",
+    "causal_lm_loss", "classification", "cross_entropy", "encoding_probe", "evaluate",
+    "every_n_steps", "fit", "in_order", "init_state", "learning_rate_schedule", "load_config",
+    "load_run", "logits_at", "mask_tokens", "masked_lm", "mean_squared_error", "perplexity",
+    "probe_geometry", "read_log", "reference_geometry", "regression", "step_function", "train",
+    "train_step", "weight_decay_mask",
+]  # fmt: skip

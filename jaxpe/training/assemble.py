@@ -9,9 +9,7 @@ import optax
 from flax import nnx
 
 from jaxpe._core.errors import InputError
-from jaxpe.encodings import Encoding, chain
-from jaxpe.encodings.absolute import information_optimal
-from jaxpe.encodings.catalogue import EncodingSizes
+from jaxpe.encodings import Encoding, EncodingSizes, chain, information_optimal
 from jaxpe.geometry import PositionCounts
 from jaxpe.nn import (
     Bert,
@@ -21,10 +19,10 @@ from jaxpe.nn import (
     Encoder,
     MaskedLM,
     MPNet,
-    Transformer,
     TransformerConfig,
     functionalize,
     load_masked_lm,
+    trunk,
 )
 from jaxpe.nn.huggingface import read_fields
 from jaxpe.training.config import TrainConfig, encoding_entries
@@ -127,7 +125,7 @@ def build_probe(
     positions = jnp.arange(reference.occupied.shape[0], dtype=jnp.int32)
 
     def probe(model: Any, reference: ReferenceGeometry) -> GeometryProbe:
-        below = transformer(model)
+        below = trunk(model)
         return encoding_probe(
             below.encoding,
             below.encoding_params.get_value(),
@@ -140,11 +138,6 @@ def build_probe(
     # The reference is an argument: XLA would spend its time folding a constant.
     look = jax.jit(functionalize(model, probe)[0])
     return lambda params: look(params, reference)
-
-
-def transformer(model: Any) -> Transformer:
-    """What is below a model's head."""
-    return model.decoder if isinstance(model, CausalLM) else model.encoder
 
 
 def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConfig:

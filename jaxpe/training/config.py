@@ -2,17 +2,18 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxpe._core.errors import InputError, nearest
+from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.options import LARGEST_SIZE, MOST_STEPS, check_range, check_seed
-from jaxpe.data._files import STANDARD_INPUT
-from jaxpe.data._named import check_data_dir
-from jaxpe.data._tokenize import vocabulary_occurs
-from jaxpe.encodings.catalogue import CATALOGUE, CatalogueEntry
+from jaxpe.data.files import STANDARD_INPUT
+from jaxpe.data.named import check_data_dir
+from jaxpe.data.vocabulary import vocabulary_occurs
+from jaxpe.encodings import CatalogueEntry, resolve
 
 Task = Literal["classify", "mlm", "causal"]
 
@@ -74,7 +75,7 @@ class TrainConfig:
         task: classify, mlm (masked language model) or causal (next token); classify where the
             source has labels when absent, otherwise causal.
         text_field: column or key with the text, in .tsv, .csv and .jsonl.
-        label_field: column or key with the class.
+        label_field: column or key with the class; label when absent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
         held_out: share of the documents to evaluate on; when absent the source's own split (dev of
             sst2, test of imdb), otherwise 0.1.
@@ -114,7 +115,7 @@ class TrainConfig:
     source: str = "stdlib"
     task: Task | None = None
     text_field: str | None = None
-    label_field: str = "label"
+    label_field: str | None = None
     data_dir: str | None = None
     held_out: float | None = None
     tokenizer: str | None = None
@@ -174,21 +175,18 @@ def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
     Raises:
         InputError: for one that is unknown, with the nearest known name, or not for text.
     """
-    known = {entry.name: entry for entry in CATALOGUE}
     names = ["learned"] if config.encoding is None else config.encoding.split("+")
-    for name in names:
-        if name not in known:
-            near = nearest(name, known)
-            hint = f"did you mean {near!r}? " if near else ""
+    try:
+        entries = tuple(map(resolve, names))
+    except InputError as error:
+        raise InputError(f"`encoding`: {error}") from error
+    for entry in entries:
+        if entry.coordinates != 1:
             raise InputError(
-                f"`encoding`: no encoding {name!r}; {hint}`jaxpe encodings` lists them all"
-            )
-        if known[name].coordinates != 1:
-            raise InputError(
-                f"`encoding`: {name} wants positions of {known[name].coordinates} coordinates, and "
+                f"`encoding`: {entry.name} wants positions of {entry.coordinates} coordinates, and "
                 "those of text have one: pass another"
             )
-    return tuple(known[name] for name in names)
+    return entries
 
 
 def save_config(config: TrainConfig) -> None:
@@ -211,11 +209,23 @@ def load_config(directory: str | Path) -> TrainConfig:
         raise InputError(f"{directory} holds no run to resume: there is no {_FILE}; pass its `out`")
     fields = read_json(path, remedy="pass another `out` to train anew", largest=_LARGEST_FILE)
     config: TrainConfig = from_json(TrainConfig, fields, place=str(path))
+    _refuse_imports(config, path)
     try:
         check_config(config)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     return dataclasses.replace(config, out=Path(directory), resume=True)
+
+
+def _refuse_imports(config: TrainConfig, path: Path) -> None:
+    """A file does not decide what is imported: modules of encodings must be imported already."""
+    for name in (config.encoding or "").split("+"):
+        module, of_module, _ = name.partition(":")
+        if of_module and module not in sys.modules:
+            raise InputError(
+                f"{path}: the encoding {name!r} is of a module that a file may not have imported: "
+                f"import {module} first, or pass `encoding={name}`"
+            )
 
 
 def as_json(config: TrainConfig) -> dict[str, Any]:
@@ -234,7 +244,7 @@ def differences(ours: TrainConfig, saved: TrainConfig) -> list[str]:
     for fields in flat:
         fields |= {f"model.{name}": value for name, value in fields.pop("model").items()}
     now, was = flat
-    return [f"--{_option(name)} ({was[name]})" for name in was if now[name] != was[name]]
+    return [f"`{name}` ({was[name]})" for name in was if now[name] != was[name]]
 
 
 def _check_numbers(config: TrainConfig) -> None:
@@ -242,21 +252,21 @@ def _check_numbers(config: TrainConfig) -> None:
     least = dict.fromkeys((*counts, "checkpoint_every"), 1)
     least |= {"length": 2, "keep": 2, "max_vocab": 2}
     for name, low in least.items():
-        check_range(f"--{_option(name)}", getattr(config, name), least=low, most=LARGEST_SIZE)
+        check_range(name, getattr(config, name), least=low, most=LARGEST_SIZE)
     for step in config.probe_at:
         check_range("probe_at", step, least=0, most=MOST_STEPS)
     for name in ("seed", "init_seed"):
-        check_seed(f"--{_option(name)}", getattr(config, name))
+        check_seed(name, getattr(config, name))
     check_range("weight_decay", config.weight_decay, least=0, most=_LARGEST_FLOAT)
     check_range("epochs", config.epochs, most=MOST_STEPS)
     for name in ("learning_rate", "clip", "epochs"):
         value = getattr(config, name)
         if value is not None and not 0 < value <= _LARGEST_FLOAT:
-            raise InputError(f"--{_option(name)} is {value}; pass a positive number")
+            raise InputError(f"`{name}` is {value}; pass a positive number")
     for name in ("warmup", "held_out", "mask_rate"):
         value = getattr(config, name)
         if value is not None and not 0 <= value < 1:
-            raise InputError(f"--{_option(name)} is {value}; pass a share of 1")
+            raise InputError(f"`{name}` is {value}; pass a share of 1")
     if config.batch_size % config.accumulate:
         raise InputError(
             f"`accumulate={config.accumulate}` does not divide `batch_size={config.batch_size}`"
@@ -273,15 +283,15 @@ def _check_model(model: ModelConfig) -> None:
 
 def _check_ignored(config: TrainConfig) -> None:
     """Refuse options that would change nothing."""
-    task, default = config.task, TrainConfig()
+    task = config.task
     check_data_dir(config.data_dir, config.source)
-    if config.mask_rate != default.mask_rate and task != "mlm":
+    if config.mask_rate != TrainConfig.mask_rate and task != "mlm":
         raise InputError(
             f"`mask_rate={config.mask_rate}` is for `task` mlm: pass that, or leave it out"
         )
     if config.model.pooling is not None and task in ("mlm", "causal"):
         raise InputError(f"`model.pooling` is for `task` classify, not {task}: leave it out")
-    if config.label_field != default.label_field and task in ("mlm", "causal"):
+    if config.label_field is not None and task in ("mlm", "causal"):
         raise InputError(f"`label_field` is for `task` classify, not {task}: leave it out")
     if config.max_vocab is not None and not vocabulary_occurs(tokenizer_of(config)):
         raise InputError(
@@ -304,7 +314,7 @@ def _check_pretrained(config: TrainConfig) -> None:
     free = ("pooling", "dropout", "dtype", "scan", "remat")
     default = dataclasses.asdict(ModelConfig())
     fixed = [
-        f"model.{name}"
+        f"`model.{name}`"
         for name, value in dataclasses.asdict(config.model).items()
         if name not in free and value != default[name]
     ]
@@ -312,7 +322,3 @@ def _check_pretrained(config: TrainConfig) -> None:
         raise InputError(
             f"{', '.join(fixed)}: the pretrained model has its own sizes: leave these out"
         )
-
-
-def _option(name: str) -> str:
-    return name.replace("_", "-")

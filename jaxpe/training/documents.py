@@ -8,23 +8,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import (
     LabelledTokens,
-    Progress,
     containment_groups,
     hold_out,
     load_labelled,
     load_tokens,
 )
-from jaxpe.data._files import TABLES, column_names, listed, text_ending
-from jaxpe.data._labelled import own_vocabulary
-from jaxpe.data._named import NAMED
-from jaxpe.data._tokenize import vocabulary_occurs
+from jaxpe.data.files import TABLES, listed, text_ending
+from jaxpe.data.labelled import own_vocabulary
+from jaxpe.data.named import NAMED
+from jaxpe.data.rows import column_names
+from jaxpe.data.vocabulary import vocabulary_occurs
 from jaxpe.geometry import PositionCounts, count_tokens
 from jaxpe.training.batches import Batch, batches, in_order
 from jaxpe.training.config import Task, TrainConfig, tokenizer_of
 
 MAX_VOCAB = 4000
+LABEL = "label"  # column of the classes, where no other is asked for
 _FOLDS = 16
 _MASK = ("[MASK]", "<mask>")
 
@@ -55,7 +57,7 @@ class Data(NamedTuple):
     vocabulary: Vocabulary
 
 
-def load_data(config: TrainConfig, *, progress: Progress | None = None) -> Data:
+def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     """Read the documents of a configuration.
 
     Raises:
@@ -146,9 +148,9 @@ def has_labels(config: TrainConfig) -> bool:
     ending, columns = text_ending(config.source), []
     if ending in TABLES and Path(config.source).is_file():
         columns = column_names(config.source)
-    if config.label_field in columns:
+    if (config.label_field or LABEL) in columns:
         return True
-    if config.label_field != TrainConfig.label_field:
+    if config.label_field is not None:
         found = f"its columns are {listed(columns)}" if columns else "it has no columns"
         raise InputError(
             f"`label_field={config.label_field!r}`: {config.source} has no such column ({found}); "
@@ -157,7 +159,7 @@ def has_labels(config: TrainConfig) -> bool:
     return False
 
 
-def _read(config: TrainConfig, labelled: bool, progress: Progress | None) -> LabelledTokens:
+def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTokens:
     """The documents; without labels they all have the same class, which nobody looks at."""
     tokenizer = tokenizer_of(config)
     options: dict[str, Any] = {
@@ -172,7 +174,7 @@ def _read(config: TrainConfig, labelled: bool, progress: Progress | None) -> Lab
     if limit is None and vocabulary_occurs(tokenizer):
         limit = MAX_VOCAB
     if labelled:
-        field = config.label_field
+        field = config.label_field or LABEL
         return load_labelled(config.source, label_field=field, max_vocab=limit, **options)
     corpus = own_vocabulary(load_tokens(config.source, **options), limit)
     return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer)

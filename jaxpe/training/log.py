@@ -1,16 +1,14 @@
-"""Where the records of a run go: a log of JSON lines, one object a step, and a progress bar."""
+"""Where the records of a run go: a log of JSON lines, one object a step."""
 
 import contextlib
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from jaxpe._core.errors import InputError, require
+from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole
 from jaxpe._core.json_values import parse_json, read_small
 
@@ -109,32 +107,6 @@ def plain(value: Any) -> Any:
     if hasattr(value, "shape"):
         return plain(np.asarray(value).tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@contextlib.contextmanager
-def progress_bar(start: int, steps: int, *, shown: bool) -> Iterator[Callable[[Record], None]]:
-    """Loss, steps a second and the time left; nothing where standard error is not a terminal."""
-    if not shown or not sys.stderr.isatty():
-        yield lambda record: None
-        return
-    console = require("rich.console", extra="train").Console(stderr=True)
-    rich = require("rich.progress", extra="train")
-    columns = (
-        rich.MofNCompleteColumn(),
-        rich.BarColumn(),
-        rich.TextColumn("loss {task.fields[loss]}  {task.fields[rate]}"),
-        rich.TimeRemainingColumn(),
-    )
-    with rich.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("training", total=steps, completed=start, loss="", rate="")
-
-        def show(record: Record) -> None:
-            speed = bar.tasks[task].speed
-            rate = "" if speed is None else f"{speed:.1f} steps/s"
-            loss = f"{float(record['loss']):.4f}" if "loss" in record else ""
-            bar.update(task, completed=record["step"], loss=loss, rate=rate)
-
-        yield show
 
 
 def _line(record: Record) -> str:

@@ -16,7 +16,8 @@ import numpy as np
 
 from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError
-from jaxpe.training.log import Log, Record, plain, progress_bar
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.training.log import Log, Record, plain
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
 
@@ -101,7 +102,7 @@ def fit(
     checkpoint_every: int | None = None,
     log: str | Path | None = None,
     hooks: Sequence[Hook] = (),
-    progress: bool = True,
+    progress: Progress = SILENT,
 ) -> FitResult:
     """Train until `steps` updates were made, going on from the newest checkpoint if there is one.
 
@@ -127,7 +128,7 @@ def fit(
         checkpoint_every: steps between checkpoints; None saves at the end alone.
         log: JSON-lines file, without lines after the step started from.
         hooks: run in order.
-        progress: a bar on standard error, if that is a terminal.
+        progress: shows which step it is at.
 
     Raises:
         NonFiniteLoss: names the step; the state before it has been saved.
@@ -156,13 +157,16 @@ def fit(
     with contextlib.ExitStack() as stack:
         kept = start if restored or start else -1
         file = None if log is None else stack.enter_context(Log(log, step=kept))
-        show = stack.enter_context(progress_bar(start, steps, shown=progress))
         interrupted = stack.enter_context(_deferred_interrupt())
         save_at = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
-        run = _Run(state, step, data, steps, hooks, checkpoints, save_at, file, show)
+        run = _Run(state, step, data, steps, hooks, checkpoints, save_at, file)
         run.begin(resumed=restored is not None)
         try:
-            for number in itertools.takewhile(run.goes_on, itertools.count(start + 1)):
+            numbers = itertools.takewhile(run.goes_on, itertools.count(start + 1))
+            shown = progress.track(numbers, "training", total=max(0, steps - start))
+            # A bar ends before what is said of an error.
+            stack.callback(getattr(shown, "close", lambda: None))
+            for number in shown:
                 run.advance(number)
                 if interrupted.is_set():
                     run.interrupt(number)
@@ -184,7 +188,6 @@ class _Run:
     checkpoints: Checkpoints | None
     save_at: Callable[[int], bool]
     log: Log | None
-    show: Callable[[Record], None]
     pending: tuple[int, Metrics] | None = None
     # Where the data was before each step that may still prove not finite.
     places: deque[tuple[int, Any]] = field(default_factory=lambda: deque(maxlen=2))
@@ -262,7 +265,6 @@ class _Run:
         self.history.append(plain(record))
         if self.log is not None:
             self.log.write(record)
-        self.show(record)
 
     def with_findings(self, record: Record) -> Record:
         """What hooks find joins the record; those for the end too, where one makes it the end."""

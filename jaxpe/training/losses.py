@@ -1,7 +1,6 @@
-"""Losses as tallies, and the masking of BERT."""
+"""Losses as tallies."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +8,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Num
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.trees import tree_add
 from jaxpe.encodings.base import compute_dtype
 
 
@@ -27,32 +27,13 @@ class MeanMetric(NamedTuple):
     total: Float[Array, ""]
     weight: Float[Array, ""]
 
-    def __add__(self, other: "MeanMetric") -> "MeanMetric":  # pyrefly: ignore
-        return MeanMetric(self.total + other.total, self.weight + other.weight)
-
-    def __radd__(self, other: Any) -> "MeanMetric":
-        """`sum` of tallies, which starts from 0."""
-        return self if isinstance(other, int) and other == 0 else NotImplemented
+    __add__ = __radd__ = tree_add
 
     @property
     def mean(self) -> Float[Array, ""]:
         """total / weight; 0 where the weight is 0."""
         nothing = self.weight == 0
         return jnp.where(nothing, 0, self.total) / jnp.where(nothing, 1, self.weight)
-
-
-class MaskedTokens(NamedTuple):
-    """Tokens to be guessed back, from `mask_tokens`.
-
-    Attributes:
-        ids: what the model reads.
-        targets: the original ids.
-        selected: where the loss looks.
-    """
-
-    ids: Int[Array, "*batch n"]
-    targets: Int[Array, "*batch n"]
-    selected: Bool[Array, "*batch n"]
 
 
 def cross_entropy(
@@ -172,51 +153,6 @@ def perplexity(metric: MeanMetric) -> Float[Array, ""]:
     1.0
     """
     return jnp.exp(metric.mean)
-
-
-def mask_tokens(
-    key: Array,
-    ids: Int[ArrayLike, "*batch n"],
-    *,
-    mask: Bool[ArrayLike, "*batch n"] | None = None,
-    vocab_size: int,
-    mask_id: int,
-    special_ids: Sequence[int] = (),
-    rate: float = 0.15,
-) -> MaskedTokens:
-    """The corruption of masked language modelling, Sec. 3.1 of Devlin et al. (2019).
-
-    Each token is selected with probability `rate`; of those, 80 % become `mask_id`, 10 % a token
-    drawn uniformly from the vocabulary, 10 % stay. Padding and special tokens are never selected.
-
-    Args:
-        key: of the draw; another one each step.
-        ids: tokens.
-        mask: false at padding.
-        vocab_size: of the random tokens.
-        mask_id: the id of [MASK].
-        special_ids: ids never selected, such as those of [CLS] and [SEP].
-        rate: in [0, 1].
-
-    >>> ids = jnp.arange(1000)[None]
-    >>> masked = mask_tokens(jax.random.key(0), ids, vocab_size=1000, mask_id=0, rate=0.5)
-    >>> bool((masked.ids == ids)[~masked.selected].all()), 400 < masked.selected.sum() < 600
-    (True, Array(True, dtype=bool))
-    """
-    if not 0 <= rate <= 1:
-        raise ValueError(f"rate={rate} is a probability: pass a number in [0, 1]")
-    if not 0 <= mask_id < vocab_size:
-        raise ValueError(f"mask_id={mask_id} is not in a vocabulary of {vocab_size}")
-    ids = jnp.asarray(ids)
-    eligible = _all_of(ids) if mask is None else jnp.asarray(mask)
-    for special in special_ids:
-        eligible &= ids != special
-    which, how, what = jax.random.split(key, 3)
-    selected = eligible & jax.random.bernoulli(which, rate, ids.shape)
-    random_ids = jax.random.randint(what, ids.shape, 0, vocab_size, ids.dtype)
-    share = jax.random.uniform(how, ids.shape, jnp.float32)
-    replacement = jnp.where(share < 0.8, mask_id, jnp.where(share < 0.9, random_ids, ids))
-    return MaskedTokens(jnp.where(selected, replacement, ids), ids, selected)
 
 
 def _tally(values: Array, mask: ArrayLike | None) -> MeanMetric:

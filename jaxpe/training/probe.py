@@ -8,8 +8,8 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe.encodings import encoding_distances
 from jaxpe.encodings.base import Encoding, Params, compute_dtype
-from jaxpe.encodings.induced import encoding_distances
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import (
     Distances,
@@ -19,9 +19,9 @@ from jaxpe.geometry.distances import (
     hellinger_distances,
 )
 from jaxpe.geometry.distributions import EmptyPolicy, positional_distributions
+from jaxpe.geometry.entropy_rank import entropy_rank
 from jaxpe.geometry.monotonicity import monotonicity_violation_rate
 from jaxpe.geometry.noise import split_half_geometry
-from jaxpe.geometry.rank import entropy_rank
 from jaxpe.geometry.stress import (
     Encoded,
     mantel_correlation,

@@ -12,8 +12,8 @@ from jax.sharding import AxisType, Mesh
 from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import claimed, write_whole
-from jaxpe._core.json_values import from_json, read_json
-from jaxpe.data import Progress
+from jaxpe._core.json_values import from_json, read_json, to_json
+from jaxpe._core.progress import SILENT, Progress
 from jaxpe.nn import functionalize, parameter_count, save_huggingface
 from jaxpe.training.assemble import (
     build_loss,
@@ -39,18 +39,81 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
-from jaxpe.training.log import Record, plain, read_log
+from jaxpe.training.log import Record, read_log
 from jaxpe.training.loop import FitResult, Hook, every_n_steps, fit
 from jaxpe.training.memory import check_memory
 from jaxpe.training.probe import as_record
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
 
 Params = Any
-Say = Callable[[str], None]
+# A step and what a hook found there, by name; None for what was not finite.
+Found = dict[str, int | float | None]
 
 LOG, SUMMARY, CHECKPOINTS, MODEL = "log.jsonl", "summary.json", "checkpoints", "model"
 _VOCABULARY = "vocabulary.json"
 _ANEW = "pass another `out` to train anew"
+
+
+class _Facts(NamedTuple):
+    """What is known before the first step: the first fields of a `TrainSummary`."""
+
+    source: str
+    task: str
+    encoding: str
+    documents: int
+    held_out: int
+    vocab_size: int
+    length: int
+    parameters: int
+    steps: int
+
+
+class Evaluations(NamedTuple):
+    """What was found on the held-out documents: the step, the loss and metrics of the task.
+
+    Attributes:
+        first: before training.
+        best: of the largest accuracy for classify, else of the least loss.
+        last: after training.
+    """
+
+    first: Found
+    best: Found
+    last: Found
+
+
+class TrainSummary(NamedTuple):
+    """A run in numbers.
+
+    Attributes:
+        source: of the documents.
+        task: what the model does.
+        encoding: its names joined by +, or that of the pretrained model.
+        documents: trained on.
+        held_out: documents to judge by.
+        vocab_size: words.
+        length: positions.
+        parameters: numbers in the model.
+        steps: updates.
+        seconds: of the whole run, since it was last resumed.
+        tokens_per_second: padding apart; None where too few steps were timed.
+        evaluation: on the held-out documents.
+        probe: geometry of the encoding at the "first" and the "last" step; empty without a probe.
+    """
+
+    source: str
+    task: str
+    encoding: str
+    documents: int
+    held_out: int
+    vocab_size: int
+    length: int
+    parameters: int
+    steps: int
+    seconds: float
+    tokens_per_second: float | None
+    evaluation: Evaluations
+    probe: dict[str, Found]
 
 
 class TrainResult(NamedTuple):
@@ -61,7 +124,8 @@ class TrainResult(NamedTuple):
         apply: `(params, ids, **options) -> HeadOutput`.
         params: the parameters after the last step.
         history: a record a step, as in log.jsonl: metrics, "eval/..." and "probe/...".
-        evaluation: loss and metrics on the held-out documents after the last step.
+        evaluation: loss and metrics on the held-out documents after the last step; None for what
+            was not finite.
         summary: what summary.json holds.
         out: the folder, with config.json, vocabulary.json, log.jsonl, summary.json, checkpoints/
             and, for BERT and MPNet, model/ as Hugging Face reads it.
@@ -71,8 +135,8 @@ class TrainResult(NamedTuple):
     apply: Callable[..., Any]
     params: Params
     history: list[Record]
-    evaluation: dict[str, float]
-    summary: dict[str, Any]
+    evaluation: Found
+    summary: TrainSummary
     out: Path
 
 
@@ -96,9 +160,7 @@ class LoadedRun(NamedTuple):
     vocabulary: Vocabulary
 
 
-def train(
-    config: TrainConfig, *, progress: Progress | None = None, say: Say | None = None
-) -> TrainResult:
+def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     """Train what a configuration asks for, and write the run into `config.out`.
 
     A run that was stopped, even killed, goes on with `load_config(out)`, which is what it was asked
@@ -106,8 +168,7 @@ def train(
 
     Args:
         config: what to train.
-        progress: wraps an iterable while documents are read, as in `load_corpus`.
-        say: called with a line of text at the start and at every evaluation.
+        progress: of reading and training; is told a line at the start and at every evaluation.
 
     Raises:
         InputError: options or documents that cannot be used, more memory or disk than there is, a
@@ -125,7 +186,7 @@ def train(
     >>> [record["step"] for record in result.history], sorted(result.evaluation)
     ([0, 1, 2], ['accuracy', 'loss'])
     """
-    started, say = time.perf_counter(), say or _nothing
+    started = time.perf_counter()
     _check_folder(config)
     check_config(config)
     check_memory(config)
@@ -135,20 +196,24 @@ def train(
     counts = count_documents(data.train) if _wants_counts(config) else None
     model = build_model(config, data.vocabulary, counts=counts)
     facts = _facts(config, data, model)
-    say(_opening(facts))
-    fitting = _fitting(config, data, counts, model, mesh, say)
+    progress.say(_opening(facts))
+    fitting = _fitting(config, data, counts, model, mesh, progress)
     with claimed(config.out):
         _check_folder(config)  # which another run may have made meanwhile
         _prepare_folder(config, data.vocabulary, fitting.documents)
-        result = _fit(config, fitting)
+        result = _fit(config, fitting, progress)
         params = result.state.params
         model = _with_params(model, params)
         _save_model(model, config)
-        took = time.perf_counter() - started
-        pace = {"seconds": took, "tokens_per_second": fitting.step.speed}
-        summary = plain(facts | pace | _outcome(result.history, data.vocabulary, config.out))
-        write_whole(config.out / SUMMARY, json.dumps(summary, indent=2) + "\n")
-    last = summary["evaluation"]["last"]
+        summary = TrainSummary(
+            **facts._asdict(),
+            seconds=time.perf_counter() - started,
+            tokens_per_second=fitting.step.speed,
+            evaluation=_evaluations(result.history, data.vocabulary, config.out),
+            probe=_probes(result.history),
+        )
+        write_whole(config.out / SUMMARY, json.dumps(to_json(summary), indent=2) + "\n")
+    last = summary.evaluation.last
     evaluation = {name: value for name, value in last.items() if name != "step"}
     apply = functionalize(model)[0]
     return TrainResult(model, apply, params, result.history, evaluation, summary, config.out)
@@ -226,7 +291,7 @@ class _Fitting(NamedTuple):
 
 
 def _fitting(
-    config: TrainConfig, data: Data, counts: Any, model: Any, mesh: Mesh | None, say: Say
+    config: TrainConfig, data: Data, counts: Any, model: Any, mesh: Mesh | None, progress: Progress
 ) -> _Fitting:
     batches = train_batches(config, data.train)
     steps = steps_of(config, len(data.train.labels))
@@ -235,11 +300,11 @@ def _fitting(
     options = {"accumulate": config.accumulate, "schedule": schedule, "mesh": mesh}
     clock = _Clock(train_step(loss, optimizer, **options))
     state = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
-    hooks = _hooks(config, model, data, counts, clock, say)
+    hooks = _hooks(config, model, data, counts, clock, progress)
     return _Fitting(state, clock, batches, steps, hooks, fingerprint(data))
 
 
-def _fit(config: TrainConfig, fitting: _Fitting) -> FitResult:
+def _fit(config: TrainConfig, fitting: _Fitting, progress: Progress) -> FitResult:
     """The training itself."""
     folder, log = config.out / CHECKPOINTS, config.out / LOG
     _check_log(log)
@@ -253,6 +318,7 @@ def _fit(config: TrainConfig, fitting: _Fitting) -> FitResult:
             checkpoint_every=config.checkpoint_every,
             log=log,
             hooks=fitting.hooks,
+            progress=progress,
         )
 
 
@@ -269,7 +335,7 @@ def _check_log(path: Path) -> None:
 
 
 def _hooks(
-    config: TrainConfig, model: Any, data: Data, counts: Any, clock: _Clock, say: Say
+    config: TrainConfig, model: Any, data: Data, counts: Any, clock: _Clock, progress: Progress
 ) -> list[Hook]:
     """Evaluation on the held-out documents, and the probe of the encoding."""
     loss = build_loss(config, model, data.vocabulary, train=False)
@@ -279,7 +345,7 @@ def _hooks(
         clock.pause()
         found = evaluate(loss, state.params, held_out)
         shown = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
-        say(f"step {step:>6,}   held out: {shown}")
+        progress.say(f"step {step:>6,}   held out: {shown}")
         return {f"eval/{name}": value for name, value in found.items()}
 
     hooks = [Hook(at=every_n_steps(config.evaluate_every), run=evaluation)]
@@ -305,8 +371,8 @@ def _check_folder(config: TrainConfig) -> None:
             )
     elif any((config.out / name).exists() for name in ("config.json", LOG, CHECKPOINTS)):
         raise InputError(
-            f"{config.out} holds a run already: add `resume=True` to go on with it, or pass another "
-            "`out`"
+            f"{config.out} holds a run already: add `resume=True` to go on with it, or pass "
+            "another `out`"
         )
 
 
@@ -369,34 +435,32 @@ def _save_model(model: Any, config: TrainConfig) -> None:
         save_huggingface(model, config.out / MODEL, source=config.pretrained)
 
 
-def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
-    """What is known before the first step."""
+def _facts(config: TrainConfig, data: Data, model: Any) -> _Facts:
     names = "+".join(entry.name for entry in encoding_entries(config))
     rows = len(data.train.labels)
-    return {
-        "source": data.train.corpus.name,
-        "task": data.vocabulary.task,
-        "encoding": names if config.pretrained is None else Path(config.pretrained).name,
-        "documents": rows,
-        "held_out": len(data.held_out.labels),
-        "vocab_size": len(data.vocabulary.tokens),
-        "length": config.length,
-        "parameters": parameter_count(model),
-        "steps": steps_of(config, rows),
-    }
-
-
-def _opening(facts: dict[str, Any]) -> str:
-    return (
-        f"{facts['source']}: {facts['task']}, {facts['documents']:,} documents, "
-        f"{facts['vocab_size']:,} tokens in the vocabulary\n"
-        f"{facts['encoding']}: {facts['parameters']:,} parameters, {facts['steps']:,} steps"
+    return _Facts(
+        source=data.train.corpus.name,
+        task=data.vocabulary.task,
+        encoding=names if config.pretrained is None else Path(config.pretrained).name,
+        documents=rows,
+        held_out=len(data.held_out.labels),
+        vocab_size=len(data.vocabulary.tokens),
+        length=config.length,
+        parameters=parameter_count(model),
+        steps=steps_of(config, rows),
     )
 
 
-def _outcome(history: list[Record], vocabulary: Vocabulary, out: Path) -> dict[str, Any]:
-    """First, best and last evaluation, and the probe before and after training."""
-    evaluations, probes = _records(history, "eval/"), _records(history, "probe/")
+def _opening(facts: _Facts) -> str:
+    return (
+        f"{facts.source}: {facts.task}, {facts.documents:,} documents, "
+        f"{facts.vocab_size:,} tokens in the vocabulary\n"
+        f"{facts.encoding}: {facts.parameters:,} parameters, {facts.steps:,} steps"
+    )
+
+
+def _evaluations(history: list[Record], vocabulary: Vocabulary, out: Path) -> Evaluations:
+    evaluations = _records(history, "eval/")
     needed = {"loss", "accuracy"} if vocabulary.task == "classify" else {"loss"}
     if not evaluations or not all(needed <= found.keys() for found in evaluations):
         raise InputError(
@@ -407,12 +471,16 @@ def _outcome(history: list[Record], vocabulary: Vocabulary, out: Path) -> dict[s
         best = max(evaluations, key=lambda found: (found["accuracy"], -_number(found["loss"])))
     else:
         best = min(evaluations, key=lambda found: _number(found["loss"]))
-    evaluation = {"first": evaluations[0], "best": best, "last": evaluations[-1]}
-    probe = {"first": probes[0], "last": probes[-1]} if probes else {}
-    return {"evaluation": evaluation, "probe": probe}
+    return Evaluations(evaluations[0], best, evaluations[-1])
 
 
-def _records(history: list[Record], prefix: str) -> list[Record]:
+def _probes(history: list[Record]) -> dict[str, Found]:
+    """What the probe found before and after training."""
+    found = _records(history, "probe/")
+    return {"first": found[0], "last": found[-1]} if found else {}
+
+
+def _records(history: list[Record], prefix: str) -> list[Found]:
     """What a hook found, with its steps and without its prefix."""
     found = (
         {"step": record["step"]}
@@ -424,7 +492,3 @@ def _records(history: list[Record], prefix: str) -> list[Record]:
 
 def _number(value: float | None) -> float:
     return float("inf") if value is None else value
-
-
-def _nothing(line: str) -> None:
-    pass

@@ -6,23 +6,22 @@ Batches hold `ids` and `mask` `[batch, n]`, `labels` `[batch]` where a task has 
 these keywords. With `train=False` nothing drops.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe.training.losses import (
     accuracy,
     causal_lm_loss,
     cross_entropy,
-    mask_tokens,
     mean_squared_error,
     next_in_document,
 )
+from jaxpe.training.masking import guessed_places, mask_tokens
 from jaxpe.training.step import Batch, LossFunction
 
 # `(params, ids, *, mask, dropout_key)` to something with `logits`, as of `functionalize`.
@@ -164,23 +163,6 @@ def logits_at(
     """
     hidden = model.encoder(ids, **options).hidden
     return model.head(jnp.take_along_axis(hidden, places[..., None], axis=-2))
-
-
-def guessed_places(
-    key: Array, selected: Bool[Array, "batch n"], *, rate: float
-) -> tuple[Int[Array, "batch places"], Bool[Array, "batch places"]]:
-    """Places of the selected tokens of each row, as many in every row, and which of them count.
-
-    >>> selected = jnp.arange(100)[None] % 10 == 0
-    >>> places, guessed = guessed_places(jax.random.key(0), selected, rate=0.1)
-    >>> places.shape, sorted(places[guessed].tolist())
-    ((1, 19), [0, 10, 20, 30, 40, 50, 60, 70, 80, 90])
-    """
-    n = selected.shape[-1]
-    count = min(n, math.ceil(n * rate + 3 * math.sqrt(n * rate * (1 - rate))))
-    order = jnp.where(selected, 1 + jax.random.uniform(key, selected.shape, jnp.float32), 0)
-    places = lax.top_k(order, count)[1]
-    return places, jnp.take_along_axis(selected, places, axis=-1)
 
 
 def _read(apply: Apply, params: Any, batch: Batch, key: Array | None) -> Any:

@@ -3,12 +3,9 @@
 import json
 import re
 
-import numpy as np
-import pytest
-
 from jaxpe import theory
-from jaxpe._core.errors import InputError
-from jaxpe.analysis import audit as auditing
+from jaxpe._core.results import load_result, result_files
+from jaxpe.analysis.audit import AuditResult
 
 
 def test_every_statement_is_audited(command, films, tmp_path):
@@ -47,37 +44,23 @@ def test_every_statement_is_audited(command, films, tmp_path):
         assert not by_name[name]["hypotheses"]["masked loss"]["holds"]
         assert by_name[name]["verdict"].startswith("not claimed: masked loss")
     assert by_name["Lemma 12"]["hypotheses"]["attention reads E + p"]["holds"]
+    # What is saved is the whole result.
+    found = load_result(AuditResult, tmp_path / "audit.json")
+    assert [entry.verdict for entry in found.statements] == [
+        entry["verdict"] for entry in report["statements"]
+    ]
+    assert found.kernel.alpha.shape == found.kernel.bound.shape == (15,)
+    for name, content in result_files(found, "audit").items():
+        assert (tmp_path / name).read_bytes() == content
 
 
-@pytest.mark.parametrize("task", ["mlm", "causal"])
-def test_language_models_guess_a_token_of_each_document(films, task):
-    subject = auditing.read_subject(
-        str(films), model=None, examples=10, length=6, seed=0, task=task, tokenizer=None
-    )
-    examples = subject.examples
-    every = np.arange(len(examples["ids"]))
-    assert subject.family == "masked"
-    assert examples["mask"][every, examples["place"]].all()
-    if task == "causal":
-        np.testing.assert_array_equal(
-            examples["ids"][every, examples["place"] + 1], examples["target"]
-        )
-    else:
-        masked = examples["ids"][every, examples["place"]]
-        assert len(set(masked)) == 1
-        assert not np.any(masked == examples["target"])
-
-
-def test_the_examples_are_those_of_the_seed(films):
-    def drawn(seed):
-        options = {"examples": 10, "length": 6, "task": None, "tokenizer": None}
-        return auditing.read_subject(str(films), model=None, seed=seed, **options).examples["ids"]
-
-    np.testing.assert_array_equal(drawn(0), drawn(0))
-    assert not np.array_equal(drawn(0), drawn(1))
-
-
-def test_what_cannot_be_audited_is_said(films, tmp_path):
-    options = {"examples": 10, "length": 6, "seed": 0, "task": None, "tokenizer": None}
-    with pytest.raises(InputError, match="nowhere"):
-        auditing.read_subject(str(films), model=str(tmp_path / "nowhere"), **options)
+def test_what_cannot_be_audited_is_said(command, films, tmp_path):
+    for words, said in (
+        (("--steps", 0), "--steps is 0; pass at least 1"),
+        (("--length", 2), "--length is 2; pass at least 3"),
+        (("--model", tmp_path / "nowhere"), "nowhere"),
+    ):
+        code, _, err = command("audit", films, *words, "--out", tmp_path / "out")
+        assert code == 2
+        assert err.startswith("jaxpe: ")
+        assert said in err

@@ -10,9 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-from jaxpe._core.errors import InputError
-from jaxpe.analysis.extrapolation import preset
-from jaxpe.analysis.extrapolation.presets import chosen
 from jaxpe.cli import main as cli
 
 WORDS = (
@@ -107,9 +104,9 @@ def test_other_settings_need_another_folder(ran, command):
         (("--preset", "papr"), "unknown preset 'papr': did you mean 'paper'?"),
         (("--tasks", "partiy"), "unknown task 'partiy': did you mean 'parity'?"),
         (("--encodings", "alibbi"), "unknown encoding 'alibbi': did you mean 'alibi'?"),
-        (("--tasks", "copy", "copy"), "tasks are copy, copy: pass each one once"),
-        (("--factors", "2", "4"), "factors are (2, 4): pass 1 and then larger ones"),
-        (("--seeds", "0"), "seeds is 0; pass at least 1"),
+        (("--tasks", "copy", "copy"), "--tasks are copy, copy: pass each one once"),
+        (("--factors", "2", "4"), "--factors are (2, 4): pass 1 and then larger ones"),
+        (("--seeds", "0"), "--seeds is 0; pass at least 1"),
     ],
 )
 def test_bad_input_is_one_line(command, tmp_path, words, said):
@@ -117,25 +114,3 @@ def test_bad_input_is_one_line(command, tmp_path, words, said):
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith("jaxpe: ")
     assert said in err
-
-
-def test_options_take_the_place_of_a_presets():
-    sums, strings = chosen("paper", encodings=("rope", "none"), steps=5, factors=(1, 3), seed=None)
-    for suite, own in zip((sums, strings), preset("paper"), strict=True):
-        assert (suite.tasks, suite.seed, suite.name) == (own.tasks, own.seed, own.name)
-        assert suite.encodings == ("rope", "none")
-        assert (suite.steps, suite.lengths) == (5, (own.length, 3 * own.length))
-    assert chosen("smoke") == preset("smoke")
-
-
-def test_tasks_go_to_the_suite_that_has_them_or_their_kind():
-    def tasks(*names):
-        return {suite.name: suite.tasks for suite in chosen("smoke", tasks=names)}
-
-    assert tasks("parity") == {"strings": ("parity",)}
-    assert tasks("sort", "running_sum", "copy") == {
-        "running sums": ("running_sum",),
-        "strings": ("sort", "copy"),
-    }
-    with pytest.raises(InputError, match="did you mean 'scan'"):
-        tasks("copy", "scna")

@@ -14,8 +14,8 @@ import pytest
 import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.corpus import scores
-from jaxpe.cli import commands
-from jaxpe.report import files
+from jaxpe.cli import train as train_command
+from jaxpe.report.corpus import page as corpus_page
 from tests.conftest import small_disk
 
 
@@ -33,8 +33,8 @@ def poems(tmp_path):
 def quick(monkeypatch):
     """Without figures and with few encodings: neither is what these tests are about."""
     few = jaxpe.catalogue("sinusoidal", "learned", "alibi")
-    monkeypatch.setattr(scores, "scored_entries", lambda: few)
-    monkeypatch.setattr(files, "render_figures", lambda analysis: [])
+    monkeypatch.setattr(scores, "scored_entries", lambda *names: few)
+    monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
 
 
 WORDS = [f"word{k}" for k in range(30)]
@@ -42,18 +42,18 @@ SMALL = ("--dim", 4, "--splits", 2, "--bootstrap", 2)
 
 
 def test_report_from_a_text_file(command, poems, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "render_figures", lambda analysis: [])
+    monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
     code, out, err = command("report", poems, *SMALL, "--out", tmp_path / "out")
     assert code == 0, err
     assert "poems.txt: 300 documents" in out
     assert str(tmp_path / "out" / "report.html") in out.replace("\n", "")
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     names = [e["name"] for e in report["encodings"]]
-    with_vectors = [e.name for e in jaxpe.encodings.CATALOGUE if e.vectors and e.coordinates == 1]
+    with_vectors = [e.name for e in jaxpe.catalogue() if e.vectors and e.coordinates == 1]
     assert set(names) == {"mds", "smacof", *with_vectors} - {"information_optimal"}
     assert {"sinusoidal", "rope", "alibi", "random", "legendre", "wavelet"} < set(names)
     assert {"rank", "trace", "eigenvalues", "violation_rate"} <= set(report["plug_in"])
-    expected = {"trace", "eigenvalues", "effective_rank", "violation_rate"}
+    expected = {"trace", "eigenvalues", "significant_rank", "violation_rate"}
     assert expected <= set(report["split_half"])
     scores = {
         *("name", "dim", "parameters", "stress", "scaled_stress", "kruskal_stress1"),
@@ -61,7 +61,7 @@ def test_report_from_a_text_file(command, poems, tmp_path, monkeypatch):
     }
     assert scores <= set(report["encodings"][0])
     assert report["empty_positions"] == {"policy": "drop", "count": 0}
-    assert report["split_half"]["effective_rank"] == 1
+    assert report["split_half"]["significant_rank"] == 1
 
 
 @pytest.mark.usefixtures("quick")
@@ -252,7 +252,7 @@ def test_encodings_as_json_and_markdown(command):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("ropee",), "no encoding ropee; there are none, sinusoidal"),
+        (("ropee",), "no encoding 'ropee'; did you mean 'rope'?"),
         (("--dim", 7), "--dim must be even, not 7"),
         (("--head-dim", 6), "--head-dim must be a multiple of 4, not 6"),
         (("--heads", 0), "--heads is 0; pass at least 1"),
@@ -276,7 +276,7 @@ def test_the_version_is_printed(command):
         ((), "no command; the commands are report, encodings"),
         (("trian",), "no command 'trian'; did you mean 'train'?"),
         (("extrapolation", "--help"), "did you mean 'extrapolate'?"),
-        (("xyzzy",), "no command 'xyzzy'; The commands are"),
+        (("xyzzy",), "no command 'xyzzy'; the commands are"),
         (("--versoin",), "no command '--versoin'"),
         (("",), "no command ''"),
     ],
@@ -306,7 +306,7 @@ def test_what_stops_a_command_is_one_line(command, monkeypatch, error, code, sai
     def fails(words):
         raise error
 
-    monkeypatch.setattr(commands, "train", fails)
+    monkeypatch.setattr(train_command, "run", fails)
     found, out, err = command("train")
     assert (found, out, err.count("\n")) == (code, "", 1)
     assert said in err
@@ -323,7 +323,7 @@ def test_a_pipe_whose_reader_has_enough_is_no_fault(command, monkeypatch):
             sys.exit(1)
 
     for train in (fails, fails_in_rich):
-        monkeypatch.setattr(commands, "train", train)
+        monkeypatch.setattr(train_command, "run", train)
         assert command("train") == (0, "", "")
 
 
@@ -331,7 +331,7 @@ def test_a_fault_of_the_program_is_not_hidden(command, monkeypatch):
     def fails(words):
         raise RuntimeError("INTERNAL: a bug")
 
-    monkeypatch.setattr(commands, "train", fails)
+    monkeypatch.setattr(train_command, "run", fails)
     with pytest.raises(RuntimeError, match="a bug"):
         command("train")
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from jaxpe._core.errors import InputError
-from jaxpe.analysis import attention, audit
+from jaxpe.analysis import load_result
+from jaxpe.analysis.attention import AttentionAnalysis
 from jaxpe.cli import main as cli
 
 PARITY = Path(__file__).parents[1] / "parity"
@@ -52,21 +52,24 @@ def test_the_numbers_are_of_every_layer_and_head(ran):
         assert np.shape(found["means"][name]) == (2, 4)
     assert np.shape(found["means"]["diagonals"]) == (2, 4, 2 * n - 1)
     assert np.shape(found["means"]["symbol"]["imaginary"]) == (2, 4, 65)
-    assert np.load(ran.out / "mean_logits.npy").shape == (2, 4, n, n)
+    saved = load_result(AttentionAnalysis, ran.out / "spectral.json")
+    assert saved.means.logits.shape == (2, 4, n, n)
+    assert saved.facts.score == "accuracy"
     share, cross = np.array(found["parts"]["share"]), np.array(found["parts"]["cross"])
     np.testing.assert_allclose(share.sum(axis=-1) + cross, 1, atol=1e-4)
     # What is learned by no layer yet is the table: both ways to see it agree in the first.
     np.testing.assert_allclose(share[0], np.array(found["embedded"]["share"])[0], atol=0.4)
     assert [drops["kind"] for drops in found["ablations"]] == ["zero", "mean"]
     assert found["ablations"][0]["documents"] == 96
-    assert set(found["seconds"]) == {"read", "logits", "ablation"}
+    assert "seconds" not in found  # of a run, and not of its result
 
 
 def test_the_page_is_self_contained_and_says_what_was_scored(ran):
     page = (ran.out / "spectral.html").read_text()
     assert page.count("<figure") == page.count("data:image/svg+xml") == 8
     assert not re.search(r"src=\"http", page)
-    assert "Score: accuracy; each of 96 documents" in page
+    assert "accuracy" in page
+    assert "each of 96 documents" in page
     for path in (ran.out / "figures").glob("*.svg"):
         assert path.stat().st_size < 200_000
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
@@ -102,40 +105,3 @@ def test_what_is_no_model_or_too_short_is_said(command, tmp_path):
     code, _, err = command("spectral", short, "--out", tmp_path / "out")
     assert (code, err.count("\n")) == (2, 1)
     assert "only 2 positions of text in common" in err
-
-
-def not_trained(*setup, **options):
-    """In place of a step, which would only have to be compiled."""
-
-    def step(state, batch):
-        return state._replace(step=state.step + 1), {"loss": 0.0, "finite": True}
-
-    return step
-
-
-def test_a_run_brings_its_documents(films, tmp_path, monkeypatch):
-    from jaxpe.training import ModelConfig, TrainConfig, train
-
-    monkeypatch.setattr("jaxpe.training.run.train_step", not_trained)
-    monkeypatch.setattr("jaxpe.training.run.evaluate", lambda *found: {"loss": 0.0})
-    run, same_as_new = tmp_path / "run", ModelConfig(dim=64, layers=2, heads=4)
-    reading = {"source": str(films), "task": "mlm", "length": 6, "held_out": 0.4}
-    train(TrainConfig(**reading, model=same_as_new, steps=2, probe_at=(), out=run))
-    options = {"examples": 8, "model": str(run)}
-    subject = attention.read_spectral_subject("stdlib", **options)
-    assert (subject.score, subject.source) == ("masked", "films.tsv, held out")
-    assert subject.model == "run, trained for 2 steps"
-    chosen = subject.documents
-    assert chosen["guessed"].any(axis=1).all()
-    rows = np.arange(len(chosen["ids"]))[:, None]
-    masked = chosen["ids"][rows, chosen["places"]][chosen["guessed"]]
-    assert len(set(masked)) == 1
-    assert not np.isin(masked[0], chosen["targets"])
-    with pytest.raises(InputError, match="not on sst2: leave the source out"):
-        attention.read_spectral_subject("sst2", **options)
-    # What it brings is not passed over in silence, by an audit neither.
-    for read in (attention.read_spectral_subject, audit.read_subject):
-        for name, value in (("length", 64), ("task", "causal"), ("label_field", "class")):
-            with pytest.raises(InputError, match=f"--{name.replace('_', '-')} {value}: the run"):
-                read("stdlib", **options, **{name: value})
-    assert audit.read_subject("stdlib", **options, length=6).source == str(films)

@@ -1,6 +1,7 @@
 """JSON from outside ends as a typed value or as an InputError with its place."""
 
 import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -119,3 +120,12 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
         read_json(large, remedy="pass a file", largest=4)
     with pytest.raises(InputError, match="cannot be read"):
         read_json(tmp_path / "absent.json", remedy="pass a file")
+
+
+def test_null_is_none_where_a_field_may_be_none_and_nan_where_it_may_not():
+    def read(kind):
+        return from_json(kind, None, place="x", finite=False)
+
+    assert read(float | None) is None
+    assert read(int | float | None) is None
+    assert math.isnan(read(float))

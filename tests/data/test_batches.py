@@ -8,7 +8,7 @@ import pytest
 
 from jaxpe._core.errors import InputError
 from jaxpe.data import Corpus, find_shards, open_tokenizer, tokenize, vocabulary_of
-from jaxpe.data._batches import Reading, empty_batch, token_batches
+from jaxpe.data.batches import Reading, empty_batch, token_batches
 
 BYTES = open_tokenizer("bytes")
 SIZES = (5, 0, 1, 7)
@@ -153,7 +153,7 @@ def test_a_fixed_vocabulary_gives_what_tokenize_gives(pieces, name, length):
     found = name in ("words", "characters")
     vocabulary = vocabulary_of(TALES.documents, tokenizer=name, length=length) if found else None
     opened = open_tokenizer(tokenizer, special=special, vocabulary=vocabulary)
-    ids, mask = opened.padded(TALES.documents, length=length)
+    ids, mask = opened.encode(TALES.documents, length=length)
     np.testing.assert_array_equal(mask, whole.mask)
     np.testing.assert_array_equal(ids[mask], whole.ids[mask])
     assert (opened.name, opened.tokens, opened.exclude) == (
@@ -166,10 +166,10 @@ def test_a_fixed_vocabulary_gives_what_tokenize_gives(pieces, name, length):
 
 def test_words_outside_the_vocabulary():
     vocabulary = ["to", "be", "[UNK]"]
-    ids, _ = open_tokenizer(vocabulary=vocabulary).padded(["to see, or be"], length=5)
+    ids, _ = open_tokenizer(vocabulary=vocabulary).encode(["to see, or be"], length=5)
     assert ids.tolist() == [[0, 2, 2, 2, 1]]
     with pytest.raises(InputError, match=r"'see' is not in the vocabulary.*end it with"):
-        open_tokenizer(vocabulary=vocabulary[:2]).padded(["to see, or be"], length=5)
+        open_tokenizer(vocabulary=vocabulary[:2]).encode(["to see, or be"], length=5)
 
 
 def test_the_largest_vocabulary():
@@ -200,7 +200,7 @@ def test_tokenizers_refused(options, message):
 
 
 def test_vocabularies_refused():
-    with pytest.raises(InputError, match="max_vocab is 1; pass at least 2"):
+    with pytest.raises(InputError, match="`max_vocab` is 1; pass at least 2"):
         vocabulary_of(["a"], max_vocab=1)
     with pytest.raises(InputError, match="bytes has a vocabulary of its own"):
         vocabulary_of(["a"], tokenizer="bytes")
@@ -226,9 +226,9 @@ def test_a_tokenizer_that_fails_on_a_text_says_so(tmp_path):
     model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="[UNK]"))
     model.save(str(tmp_path / "tokenizer.json"))
     opened = open_tokenizer(tmp_path)
-    assert opened.padded(["a"], length=2)[1].sum() == 1
+    assert opened.encode(["a"], length=2)[1].sum() == 1
     with pytest.raises(InputError, match=r"tokenizer\.json cannot encode a text: .*UNK"):
-        opened.padded(["b"], length=2)
+        opened.encode(["b"], length=2)
 
 
 def last_place(reading):
@@ -304,15 +304,15 @@ def test_of_the_shard_in_the_middle_what_was_counted_must_be_the_same(tmp_path):
 
 def test_columns_that_are_not_there_are_refused_before_anything_is_read(shards):
     for field in ("text_field", "group_field"):
-        with pytest.raises(InputError, match=rf"0\.txt has no columns for {field} 'zz'"):
+        with pytest.raises(InputError, match=rf"0\.txt has no columns for `{field}` 'zz'"):
             token_batches(Reading(shards, **{field: "zz"}), BYTES, length=6)
 
 
 def test_documents_that_are_too_long_for_a_batch(tmp_path, monkeypatch):
-    from jaxpe.data import _batches
+    from jaxpe.data import batches
 
-    monkeypatch.setattr(_batches, "_LARGEST_BATCH", 10_000)
+    monkeypatch.setattr(batches, "_LARGEST_BATCH", 10_000)
     shards = long_shards(tmp_path)
-    with pytest.raises(InputError, match=r"batch_size is 200, and .* documents have more than"):
+    with pytest.raises(InputError, match=r"`batch_size` is 200, and .* documents have more than"):
         list(token_batches(Reading(shards, batch_size=200), BYTES, length=6))
     assert last_place(Reading(shards, batch_size=100))["documents"] == [3000] * 3

@@ -11,7 +11,9 @@ import pytest
 
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError
-from jaxpe.data import _files, find_shards, load_corpus
+from jaxpe._core.progress import SILENT
+from jaxpe.data import files, find_shards, load_corpus, rows
+from jaxpe.data.rows import iter_rows
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫"]
 FILES = {
@@ -66,8 +68,7 @@ def test_readers_of_tables_do_not_disturb_each_other(tmp_path):
     limit = csv.field_size_limit()
     (tmp_path / "x.csv").write_text("text\na\nb\n")
     first, second = (
-        _files.iter_rows(str(tmp_path / "x.csv"), text_field=None, progress=lambda i, *_: i)
-        for _ in range(2)
+        iter_rows(str(tmp_path / "x.csv"), text_field=None, progress=SILENT) for _ in range(2)
     )
     next(first), next(second), list(first)
     assert csv.field_size_limit() == limit
@@ -75,17 +76,11 @@ def test_readers_of_tables_do_not_disturb_each_other(tmp_path):
     assert csv.field_size_limit() == limit
 
 
-def test_progress_wraps_the_lines(tmp_path):
-    seen = []
-
-    def progress(iterable, description, total=None):
-        seen.append((description, total))
-        return iterable
-
+def test_progress_counts_the_lines(tmp_path, shown):
     path = tmp_path / "x.txt"
     path.write_text("a\nb\n")
-    load_corpus(path, progress=progress)
-    assert seen == [("Reading x.txt", None)]
+    load_corpus(path, progress=shown)
+    assert shown.bars == [("Reading x.txt", None)]
 
 
 BAD = {
@@ -127,7 +122,7 @@ def test_what_is_not_there(tmp_path):
     with pytest.raises(InputError, match=r"no column 'z'; pass one of 'a', 'b'"):
         load_corpus(tmp_path / "x.csv", text_field="z")
     for source in ("stdlib", "sst2", "-", "x.txt"):
-        with pytest.raises(InputError, match=r"has no columns; leave text_field out"):
+        with pytest.raises(InputError, match=r"has no columns; leave `text_field` out"):
             load_corpus(source, text_field="z")
     for source in ("synthetic", "x.npy"):
         with pytest.raises(InputError, match="read it with load_tokens"):
@@ -143,7 +138,7 @@ def fails(source, message, **options):
 @pytest.mark.parametrize("name", ["x.txt", "x.tsv", "x.csv", "x.jsonl"])
 @pytest.mark.parametrize("packed", ["", ".gz"])
 def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatch, name, packed):
-    monkeypatch.setattr(_files, "LARGEST_TEXT", 10_000)
+    monkeypatch.setattr(files, "LARGEST_TEXT", 10_000)
     path = tmp_path / (name + packed)
     first = b'{"text": "a"}\n' if name == "x.jsonl" else b"text\n"
     nothing = first + bytes(2**20)
@@ -152,14 +147,14 @@ def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatc
 
 
 def test_a_line_may_have_sixty_four_megabytes(tmp_path):
-    assert _files.LARGEST_TEXT == 2**26
+    assert files.LARGEST_TEXT == 2**26
     path = tmp_path / "x.txt.gz"
     path.write_bytes(gzip.compress(b"a\n" + bytes(2**26 - 1) + b"\n", 1))
     assert [len(text) for text in load_corpus(path).documents] == [1, 2**26 - 1]
 
 
 def test_a_quotation_mark_that_is_left_open_does_not_take_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "LARGEST_TEXT", 10_000)
+    monkeypatch.setattr(rows, "LARGEST_TEXT", 10_000)
     path = tmp_path / "x.csv"
     path.write_text('text\nfine\n"open\n' + "a line\n" * 10_000)
     fails(path, r"a row goes on for more than 10,000 characters; close the quotation mark")
@@ -170,7 +165,7 @@ def test_a_quotation_mark_that_is_left_open_does_not_take_the_file(tmp_path, mon
 def test_documents_that_outgrow_memory_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "x.txt"
     path.write_text("a line\n" * 1000)
-    monkeypatch.setattr(_files, "_STEP", 10_000)
+    monkeypatch.setattr(rows, "_STEP", 10_000)
     monkeypatch.setattr(memory, "available_bytes", lambda: 300_000)
     assert len(load_corpus(path).documents) == 1000
     monkeypatch.setattr(memory, "available_bytes", lambda: 200_000)

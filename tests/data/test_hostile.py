@@ -191,7 +191,7 @@ def test_vocabulary_files(tmp_path):
             opened = outcome(lambda special=special: open_tokenizer(path, special=special))
             if opened is not None:
                 read += 1
-                ids, mask = opened.padded(TEXTS, length=6)
+                ids, mask = opened.encode(TEXTS, length=6)
                 assert 0 <= ids.min() <= ids.max() < len(opened.tokens)
                 known = set(lines_of(changed)) | {line.rstrip("\r") for line in lines_of(changed)}
                 assert {opened.tokens[i] for i in ids[mask]} <= known
@@ -226,7 +226,7 @@ def test_tokenizer_files(tmp_path, kind):
         path.write_bytes(changed)
         for special in (False, kind == "words"):
             opened = outcome(lambda special=special: open_tokenizer(path, special=special))
-            found = opened and outcome(lambda opened=opened: opened.padded(TEXTS, length=6))
+            found = opened and outcome(lambda opened=opened: opened.encode(TEXTS, length=6))
             if found:
                 read += 1
                 assert 0 <= found[0].min() <= found[0].max() < len(opened.tokens)

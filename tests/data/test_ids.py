@@ -79,11 +79,11 @@ def test_synthetic_by_name():
 
 def test_options_that_ids_do_not_take():
     for options in ({"tokenizer": "bytes"}, {"special": True}):
-        with pytest.raises(InputError, match="leave tokenizer and special out"):
+        with pytest.raises(InputError, match="leave `tokenizer` and `special` out"):
             load_tokens("synthetic", **options)
-    with pytest.raises(InputError, match="leave text_field out"):
+    with pytest.raises(InputError, match="leave `text_field` out"):
         load_tokens("synthetic", text_field="x")
-    with pytest.raises(InputError, match="length is 1; pass at least 2"):
+    with pytest.raises(InputError, match="`length` is 1; pass at least 2"):
         load_tokens("synthetic", length=1)
 
 

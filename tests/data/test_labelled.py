@@ -119,7 +119,7 @@ def test_a_fixed_vocabulary_stays(tmp_path):
     train = load_labelled(path, tokenizer="bytes")
     assert train.corpus.vocab_size == 256
     assert load_labelled(path, like=train).corpus.tokens == train.corpus.tokens
-    with pytest.raises(InputError, match=r"vocabulary of bytes is fixed; leave max_vocab out"):
+    with pytest.raises(InputError, match=r"vocabulary of bytes is fixed; leave `max_vocab` out"):
         load_labelled(path, tokenizer="bytes", max_vocab=9)
 
 
@@ -133,7 +133,7 @@ def test_like_reads_with_the_same_pretrained_tokenizer(tmp_path):
     np.testing.assert_array_equal(dev.corpus.ids, train.corpus.ids)
     assert dev.corpus.exclude == (0, 2, 3)
     vocabulary.write_text("\n".join([*pieces, "new"]))
-    with pytest.raises(InputError, match="not that of like; read both with the same tokenizer"):
+    with pytest.raises(InputError, match="not that of `like`; read both with the same tokenizer"):
         load_labelled(path, like=train)
 
 
@@ -166,10 +166,10 @@ BAD = {
     ),
     "long.tsv": ("label\ttext\n1\ta\n" + "9" * 5000 + "\tb\n", r"line 3: label 9{40} is no"),
     "wide.tsv": ("label\ttext\n1\ta\n0\tb\tc\n", r"line 3: 3 fields, .*names 2"),
-    "none.tsv": ("class\ttext\n1\ta\n", r"none\.tsv: no column 'label'; .*'class', 'text' as lab"),
+    "none.tsv": ("class\ttext\n1\ta\n", r"none\.tsv: no column 'label'; .*'class', 'text' as `lab"),
     "none.jsonl": (
         GOOD + '{"text": "b"}\n',
-        r"line 2: no column 'label'; pass one of 'text' as label_field",
+        r"line 2: no column 'label'; pass one of 'text' as `label_field`",
     ),
     "same.tsv": ("label\ttext\n1\ta\n1\tb\n", r"same\.tsv: every label is '1'; pass at least two"),
     "one.tsv": ("label\ttext\n1\ta\n0\t \n", r"only one document"),
@@ -197,13 +197,13 @@ def test_options_that_cannot_be(tmp_path):
     with pytest.raises(InputError, match=r"line 3: unknown label 'mixed'; .*'neg', 'pos'"):
         load_labelled(other, like=train)
     for option in ({"length": 4}, {"special": True}, {"max_vocab": 4}, {"tokenizer": "bytes"}):
-        with pytest.raises(InputError, match="like brings the tokenizer"):
+        with pytest.raises(InputError, match="`like` brings the tokenizer"):
             load_labelled(path, like=train, **option)
     for source in ("stdlib", "synthetic", "-", "x.txt", "x.npy"):
         with pytest.raises(InputError, match=r"has no labels; pass a file .*sst2, imdb"):
             load_labelled(source)
     for max_vocab in (0, 1):
-        with pytest.raises(InputError, match=f"max_vocab is {max_vocab}; pass at least 2"):
+        with pytest.raises(InputError, match=f"`max_vocab` is {max_vocab}; pass at least 2"):
             load_labelled(path, max_vocab=max_vocab)
     with pytest.raises(InputError, match=r"is one split; .*the file of 'dev'"):
         load_labelled(path, split="dev")
@@ -332,10 +332,10 @@ def test_copies_of_long_documents_stay_together():
 def test_what_cannot_be_held_out():
     whole = numbered(np.arange(12).reshape(4, 3))
     for fraction in (0.0, 1.0, -1.0, float("nan")):
-        with pytest.raises(InputError, match=f"fraction is {fraction}; pass a number between"):
+        with pytest.raises(InputError, match=f"`fraction` is {fraction}; pass a number between"):
             hold_out(whole, fraction=fraction)
     for seed in (-1, 2**32):
-        with pytest.raises(InputError, match=f"seed is {seed}; pass at"):
+        with pytest.raises(InputError, match=f"`seed` is {seed}; pass at"):
             hold_out(whole, seed=seed)
     with pytest.raises(InputError, match=r"4 documents in 1 groups of copies leave nothing"):
         hold_out(numbered(np.zeros((4, 3), int)), fraction=0.2)

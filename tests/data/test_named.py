@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import Corpus, _named, _stdlib, load_corpus
+from jaxpe.data import Corpus, load_corpus, named, stdlib
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_stdlib_collects_docstrings_once_each(small_stdlib):
 def test_stdlib_is_read_from_the_cache(small_stdlib, monkeypatch):
     load_corpus("stdlib")
     assert len(list((small_stdlib / "cache").iterdir())) == 1
-    monkeypatch.setattr(_stdlib, "_collect", None)
+    monkeypatch.setattr(stdlib, "_collect", None)
     assert load_corpus("stdlib").documents == DOCSTRINGS
 
 
@@ -149,7 +149,7 @@ def test_tfds_knows_the_datasets(name):
 
     import tensorflow_datasets as tfds
 
-    home = _named.NAMED[name]
+    home = named.NAMED[name]
     importlib.import_module(home.module)
     features = tfds.builder(home.dataset, file_format="array_record").info.features
     assert home.field in features
@@ -161,11 +161,11 @@ def test_neither_files_nor_network(tmp_path, monkeypatch, no_data_dir):
     def offline(*where):
         raise OSError("Name or service not known")
 
-    monkeypatch.setattr(_named.socket, "getaddrinfo", offline)
+    monkeypatch.setattr(named.socket, "getaddrinfo", offline)
     monkeypatch.setattr(urllib.request, "getproxies", dict)
     monkeypatch.setattr(Prepared, "is_prepared", lambda self: False)
     monkeypatch.setattr(tfds, "builder", Prepared)
-    message = r"none is set: pass data_dir or set JAXPE_DATA_DIR .*sst2/train\.tsv.*glue/sst2: OSE"
+    message = r"none is set: pass `data_dir` or set JAXPE_DATA_DIR .*sst2/train\.tsv.*glue/sst2"
     with pytest.raises(InputError, match=message):
         load_corpus("sst2")
     with pytest.raises(InputError, match=r"train\.jsonl\.gz does not exist.*imdb_reviews"):

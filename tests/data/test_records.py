@@ -7,9 +7,10 @@ import pytest
 
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError
-from jaxpe.data import _records, find_shards
-from jaxpe.data._records import Records
-from jaxpe.data._shards import content_hash
+from jaxpe._core.hashing import content_hash
+from jaxpe.data import find_shards
+from jaxpe.data import records as array_records
+from jaxpe.data.records import Records
 
 
 def write(path, records, options="group_size:1"):
@@ -42,7 +43,7 @@ def test_the_headers_of_the_chunks_are_found(tmp_path, kind, options):
     records = some(kind)
     path = write(tmp_path / "x.array_record", records, options)
     assert list(Records([path])) == records
-    chunks = list(_records._chunks(path))
+    chunks = list(array_records._chunks(path))
     # The table of contents has a record for each chunk, and its own few.
     ours = sum(chunk.records for chunk in chunks)
     assert len(records) <= ours <= len(records) + len(chunks) + 20
@@ -60,7 +61,7 @@ def test_a_chunk_larger_than_memory_is_refused_before_it_is_unpacked(tmp_path, m
 
 def test_a_record_longer_than_a_document_may_be(tmp_path, monkeypatch):
     path = write(tmp_path / "x.array_record", [b"fine", bytes(2000)])
-    monkeypatch.setattr(_records, "LARGEST_TEXT", 1999)
+    monkeypatch.setattr(array_records, "LARGEST_TEXT", 1999)
     with pytest.raises(InputError, match="a chunk of 2,000 bytes for 1 records, which may have"):
         Records([path])  # before it is unpacked
     path = write(tmp_path / "y.array_record", [b"fine", bytes(2000)], "group_size:2")
@@ -71,7 +72,7 @@ def test_a_record_longer_than_a_document_may_be(tmp_path, monkeypatch):
 
 def test_large_records_are_not_read_by_the_thousand(tmp_path, monkeypatch):
     path = write(tmp_path / "x.array_record", some("large"))
-    monkeypatch.setattr(_records, "_BYTES_AT_ONCE", 450_000)
+    monkeypatch.setattr(array_records, "_BYTES_AT_ONCE", 450_000)
     read = []
     records = Records([path])
     get = records.__getitems__

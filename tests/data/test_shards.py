@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.hashing import content_hash
 from jaxpe.data import Corpus, export_corpus, find_shards
-from jaxpe.data._shards import content_hash
 
 TEXTS = ["To be, or not", "to be", "that is"]
 
@@ -142,14 +142,14 @@ def test_groups(folder):
     for shard in find_shards([folder / "two.*"]):
         expected = [("x", "A"), ("y", "7"), ("z", None)]
         assert list(shard.documents(group_field="by")) == expected, shard.name
-        with pytest.raises(InputError, match=r"no column 'c'; pass one of .* as group_field"):
+        with pytest.raises(InputError, match=r"no column 'c'; pass one of .* as `group_field`"):
             list(shard.documents(group_field="c"))
     (folder / "three.jsonl").write_text('{"text": "x", "by": ["A", "B"]}\n')
     with pytest.raises(InputError, match="line 1: the group is a list; pass a column of strings"):
         list(find_shards([folder / "three.jsonl"])[0].documents(group_field="by"))
     for shard in find_shards([folder / "a.txt", "stdlib"]):
         for field in ("group_field", "text_field"):
-            with pytest.raises(InputError, match=f"has no columns for {field} 'by'"):
+            with pytest.raises(InputError, match=f"has no columns for `{field}` 'by'"):
                 shard.documents(**{field: "by"})
 
 

@@ -82,28 +82,28 @@ def test_topics_make_the_tokens_of_a_document_dependent():
 
 
 def test_bad_parameters():
-    with pytest.raises(InputError, match="documents is 0; pass at least 1"):
+    with pytest.raises(InputError, match="`documents` is 0; pass at least 1"):
         three_regimes(documents=0)
-    with pytest.raises(InputError, match="length is 2; pass at least 3"):
+    with pytest.raises(InputError, match="`length` is 2; pass at least 3"):
         three_regimes(length=2)
-    with pytest.raises(InputError, match="vocab_size is 2"):
+    with pytest.raises(InputError, match="`vocab_size` is 2"):
         zipf_stationary(vocab_size=2)
-    with pytest.raises(InputError, match="rank is 1; pass 2 to 47"):
+    with pytest.raises(InputError, match="`rank` is 1; pass 2 to 47"):
         zipf_drift(rank=1)
-    with pytest.raises(InputError, match="document_topics is 0"):
+    with pytest.raises(InputError, match="`document_topics` is 0"):
         zipf_drift(document_topics=0)
     for strength in (0.9, float("nan")):
-        with pytest.raises(InputError, match=rf"strength is {strength}; pass less"):
+        with pytest.raises(InputError, match=rf"`strength` is {strength}; pass less"):
             zipf_drift(strength=strength)
     for separation in (float("nan"), float("inf"), 1e9):
-        with pytest.raises(InputError, match="separation is"):
+        with pytest.raises(InputError, match="`separation` is"):
             three_regimes(separation=separation)
     for make in (three_regimes, zipf_drift, zipf_stationary):
         for seed in (-1, 2**32):
-            with pytest.raises(InputError, match=f"seed is {seed}"):
+            with pytest.raises(InputError, match=f"`seed` is {seed}"):
                 make(seed=seed)
         for name in ("documents", "length", "vocab_size"):
-            with pytest.raises(InputError, match=f"{name} is 2147483648; pass at most"):
+            with pytest.raises(InputError, match=f"`{name}` is 2147483648; pass at most"):
                 make(**{name: 2**31})
 
 

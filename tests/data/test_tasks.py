@@ -129,18 +129,18 @@ def test_split_parts_the_rows(clean):
     both = np.concatenate([train.ids, test.ids])
     np.testing.assert_array_equal(np.unique(both, axis=0), np.unique(clean.ids, axis=0))
     assert set(train.batch()) == {"ids", "mask", "labels"}
-    with pytest.raises(InputError, match=r"held_out=0.0 of 4000 rows leaves one part empty"):
+    with pytest.raises(InputError, match=r"`held_out=0.0` of 4000 rows leaves one part empty"):
         clean.split(0.0)
 
 
 @pytest.mark.parametrize(
     ("make", "sizes", "said"),
     [
-        (relative_distance, {"rows": 0}, "rows is 0; pass at least 1"),
+        (relative_distance, {"rows": 0}, "`rows` is 0; pass at least 1"),
         (relative_distance, {"vocab_size": 72}, "segments of 70 different words need 72: pass 73"),
         (relative_distance, {"length": 96}, "may cut the second trigger off: pass 97 or more"),
-        (count_triggers, {"most": 121}, "most=121 triggers do not fit a row of length=120"),
-        (count_triggers, {"triggers": 573}, "triggers=573 leave no other of the 573 words"),
+        (count_triggers, {"most": 121}, "`most=121` triggers do not fit a row of `length=120`"),
+        (count_triggers, {"triggers": 573}, "`triggers=573` leave no other of the 573 words"),
     ],
 )
 def test_sizes_that_no_row_can_have(make, sizes, said):
@@ -150,14 +150,14 @@ def test_sizes_that_no_row_can_have(make, sizes, said):
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0, float("nan"), float("inf")])
 def test_shares_that_split_nothing_off(share):
-    with pytest.raises(InputError, match=f"held_out={share} of"):
+    with pytest.raises(InputError, match=f"`held_out={share}` of"):
         count_triggers(rows=100, length=10, most=8).split(share)
 
 
 @pytest.mark.parametrize("make", [relative_distance, count_triggers])
 def test_seeds_that_are_none(make):
     for seed in (-1, 2**32):
-        with pytest.raises(InputError, match=f"seed is {seed}; pass at"):
+        with pytest.raises(InputError, match=f"`seed` is {seed}; pass at"):
             make(rows=10, seed=seed)
-    with pytest.raises(InputError, match="seed is -1"):
+    with pytest.raises(InputError, match="`seed` is -1"):
         make(rows=10, seed=0).split(seed=-1)

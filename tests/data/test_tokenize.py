@@ -8,13 +8,15 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.data import (
     Corpus,
-    _tokenize,
+    containment_groups,
     load_corpus,
     load_tokens,
     open_tokenizer,
+    pretrained,
     tokenize,
     vocabulary_of,
 )
+from jaxpe.data import vocabulary as vocabularies
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
 TEXTS = Corpus("cats", ["The CATS sat!", "the cat", "The cats sat the cats sat!", "zebra naï"])
@@ -84,6 +86,25 @@ def test_truncation_keeps_a_prefix(options):
     assert cut.longest == whole.longest
 
 
+def test_a_fixed_vocabulary_gives_the_ids_of_the_corpus(options):
+    corpus = tokenize(TEXTS, length=6, **options)
+    own = {"vocabulary": corpus.tokens} if corpus.tokenizer in ("words", "characters") else {}
+    opened = open_tokenizer(**options, **own)
+    ids, mask = opened.encode(TEXTS.documents, length=6)
+    np.testing.assert_array_equal(ids, corpus.ids)
+    np.testing.assert_array_equal(mask, corpus.mask)
+    assert (opened.name, opened.tokens) == (corpus.tokenizer, corpus.tokens)
+    assert opened.exclude == corpus.exclude
+    if own:
+        assert corpus.tokens == vocabulary_of(TEXTS.documents, tokenizer=opened.name, length=6)
+
+
+def test_groups_are_of_documents_inside_of_others(options):
+    corpus = tokenize(TEXTS, length=40, **options)
+    expected = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    np.testing.assert_array_equal(corpus.groups(), expected)
+
+
 def test_words():
     corpus = tokenize(Corpus("x", ["Don't stop, naïve_2 world!", "stop नमस्ते"]), length=9)
     assert texts_of(corpus, 0) == ["don", "'", "t", "stop", ",", "naïve_2", "world", "!"]
@@ -145,15 +166,9 @@ def test_default_length_is_what_one_document_in_twenty_reaches():
     assert tokenize(Corpus("x", ["a " * 500] * 2)).ids.shape == (2, 128)
 
 
-def test_progress_counts_the_documents():
-    seen = []
-
-    def progress(iterable, description, total=None):
-        seen.append((description, total))
-        return iterable
-
-    tokenize(TEXTS, progress=progress)
-    assert seen == [("Tokenizing into words", 4)]
+def test_progress_counts_the_documents(options, shown):
+    corpus = tokenize(TEXTS, progress=shown, **options)
+    assert shown.bars == [(f"Tokenizing into {corpus.tokenizer}", 4)]
 
 
 def test_what_cannot_be_done(vocabulary, tmp_path):
@@ -162,9 +177,9 @@ def test_what_cannot_be_done(vocabulary, tmp_path):
             tokenize(corpus, **options)
 
     fails("unknown tokenizer 'word': no such file; pass words, characters, bytes", tokenizer="word")
-    fails("tokenizer 'words' has no special tokens; leave special out", special=True)
-    fails("length is 1; pass at least 2", length=1)
-    fails("length is 2; pass at least 3", length=2, tokenizer=vocabulary, special=True)
+    fails("tokenizer 'words' has no special tokens; leave `special` out", special=True)
+    fails("`length` is 1; pass at least 2", length=1)
+    fails("`length` is 2; pass at least 3", length=2, tokenizer=vocabulary, special=True)
     fails("x has no tokens", corpus=Corpus("x", [" ", ""]))
     fails("x has no tokens", corpus=Corpus("x", []))
     folder = tmp_path / "empty"
@@ -191,11 +206,11 @@ def test_tokenizer_files_that_are_no_regular_files(tmp_path):
 def test_tokenizer_files_that_are_too_large(tmp_path, monkeypatch):
     path = tmp_path / "vocab.txt"
     path.write_text("[UNK]\n" + "a\n" * 100)
-    monkeypatch.setattr(_tokenize, "_LARGEST_FILE", 100)
+    monkeypatch.setattr(pretrained, "_LARGEST_FILE", 100)
     with pytest.raises(InputError, match=r"vocab\.txt has 206 bytes and may have 100"):
         open_tokenizer(path)
     monkeypatch.undo()
-    monkeypatch.setattr(_tokenize, "LARGEST_VOCABULARY", 100)
+    monkeypatch.setattr(pretrained, "LARGEST_VOCABULARY", 100)
     with pytest.raises(InputError, match=r"vocab\.txt has 101 lines"):
         open_tokenizer(path)
 
@@ -230,6 +245,13 @@ def test_ids_beyond_any_vocabulary(tmp_path, model):
     refused(tmp_path, model, r"has ids up to -1|UNK")
 
 
+def test_special_tokens_of_a_tokenizer_without_latin_letters(tmp_path, model):
+    model["model"]["vocab"] = {"[PAD]": 0, "[CLS]": 2, "[SEP]": 3, "猫": 4}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(model))
+    corpus = tokenize(Corpus("cats", ["猫", "猫 猫"]), tokenizer=tmp_path, special=True)
+    assert texts_of(corpus, 1) == ["[CLS]", "猫", "猫", "[SEP]"]
+
+
 def test_special_tokens_outside_of_the_vocabulary(tmp_path, model):
     model["post_processor"]["special_tokens"]["[CLS]"]["ids"] = [5]
     refused(tmp_path, model, "gives id 5, and its vocabulary has 5", special=True)
@@ -248,17 +270,17 @@ def test_text_that_a_tokenizer_cannot_take(tmp_path, model):
     with pytest.raises(InputError, match="cannot encode a text"):
         tokenize(Corpus("half", ["a", "\ud800"]), tokenizer=tmp_path)
     with pytest.raises(InputError, match="cannot encode a text"):
-        open_tokenizer(tmp_path).padded(["\ud800"], length=3)
+        open_tokenizer(tmp_path).encode(["\ud800"], length=3)
 
 
 def test_words_of_a_long_document_are_those_of_a_short_one(monkeypatch):
     texts = Corpus("x", ["To be, or not to be!", "हिन्दी " * 9, "to"])
     whole, listed = tokenize(texts), vocabulary_of(texts.documents, length=4)
-    monkeypatch.setattr(_tokenize, "_LONG", 3)
+    monkeypatch.setattr(vocabularies, "_LONG", 3)
     np.testing.assert_array_equal(tokenize(texts).ids, whole.ids)
     assert vocabulary_of(texts.documents, length=4) == listed
     opened = open_tokenizer(vocabulary=whole.tokens)
-    np.testing.assert_array_equal(opened.padded(texts.documents, length=9)[0], whole.ids)
+    np.testing.assert_array_equal(opened.encode(texts.documents, length=9)[0], whole.ids)
 
 
 def test_a_length_that_does_not_fit_memory():

@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe import EncodingSizes
-from jaxpe.encodings import CATALOGUE
-from jaxpe.encodings.beyond import encoding_extrapolation, extrapolation
-from jaxpe.encodings.expressiveness import (
-    FARTHEST,
-    RESOLUTION,
+from jaxpe import EncodingSizes, catalogue
+from jaxpe.encodings import (
     Expressiveness,
-    Spread,
+    encoding_cost,
     encoding_expressiveness,
-    spread,
+    encoding_extrapolation,
+    encoding_generalisation,
 )
-from jaxpe.encodings.growth import encoding_cost, encoding_generalisation, exponent
+from jaxpe.encodings.expressiveness import FARTHEST, RESOLUTION, Spread, spread
+from jaxpe.encodings.length_extrapolation import extrapolation
+from jaxpe.encodings.power_law import exponent
 
 SIZES = EncodingSizes(dim=32, num_heads=2, head_dim=8, length=32)
-ENTRIES = {entry.name: entry for entry in CATALOGUE}
+ENTRIES = {entry.name: entry for entry in catalogue()}
 
 
 @cache

@@ -308,7 +308,7 @@ def test_laws_of_the_scaling_function(order):
     ("order", "length", "dim"), [(1, 16, 16), (2, 30, 24), (4, 64, 16), (8, 9, 8)]
 )
 def test_wavelet_rows_are_unit_vectors_of_the_functions_chosen(order, length, dim):
-    basis = orthogonal._wavelet_basis(dim, length, order)
+    basis = orthogonal.wavelet_basis(dim, length, order)
     coarsest = int(np.ceil(np.log2(length)))
     width = 2 * order - 1
     tables = orthogonal._daubechies(*_filters(order), 10)

@@ -35,8 +35,8 @@ from jaxpe.encodings import (
     inverse_frequencies,
     rotary,
 )
-from jaxpe.encodings._phases import phases
 from jaxpe.encodings.attention import attend, attention_logits
+from jaxpe.encodings.phases import phases
 from jaxpe.encodings.rope_scaling import check_scaling, scaling_from_hf
 from tests.compilation import counted
 

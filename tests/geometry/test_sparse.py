@@ -243,7 +243,7 @@ def test_bad_counts_are_refused():
     sparse = sparse_counts(COUNTS)
     with pytest.raises(ValueError, match="do not add: count both with the same length"):
         sparse + sparse_counts(COUNTS.merged())
-    with pytest.raises(TypeError, match="cannot add counts to 1"):
+    with pytest.raises(TypeError, match=r"unsupported operand .* 'SparseCounts'"):
         1 + sparse
     with pytest.raises(ValueError, match="sparse counts add eagerly"):
         jax.jit(lambda a: a + a)(sparse)

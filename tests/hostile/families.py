@@ -1,6 +1,7 @@
 """Families of hostile input to commands and readers; each makes its attempts from a seed."""
 
 import gzip
+import importlib
 import json
 import os
 import shutil
@@ -85,16 +86,10 @@ def options(materials: Materials, *, seed: int, number: int) -> Attempts:
 
 def _numbers_of(name: str) -> list[str]:
     """The options of a command that are numbers, or lists of them."""
+    hints = typing.get_type_hints(importlib.import_module(f"jaxpe.cli.{name}").Command)
     if name == "train":
-        from jaxpe.training import TrainConfig
-
-        hints = typing.get_type_hints(TrainConfig)
         sizes = typing.get_type_hints(hints["model"])
         hints |= {f"model.{field}": kind for field, kind in sizes.items()}
-    else:
-        from jaxpe.cli import commands
-
-        hints = typing.get_type_hints(getattr(commands, name))
     numbers = [field for field, kind in hints.items() if {int, float} & _parts(kind)]
     return [f"--{field.replace('_', '-')}" for field in numbers]
 

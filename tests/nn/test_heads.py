@@ -44,6 +44,21 @@ def test_classes_do_not_depend_on_padding(pooling):
     np.testing.assert_allclose(padded, apply(params, ids[:, :4]).logits, atol=1e-12)
 
 
+def test_the_trunk_is_below_every_head():
+    encoder = nn.Encoder(config(tie_embeddings=True), rngs=nnx.Rngs(0))
+    decoder = nn.Decoder(config(), rngs=nnx.Rngs(0))
+    for model in (
+        nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1)),
+        nn.MaskedLM(encoder, rngs=nnx.Rngs(1)),
+        nn.Regressor(encoder, inputs=1, outputs=1, rngs=nnx.Rngs(1)),
+        encoder,
+    ):
+        assert nn.trunk(model) is encoder
+    assert nn.trunk(nn.CausalLM(decoder, rngs=nnx.Rngs(1))) is decoder
+    with pytest.raises(ValueError, match="Linear has no transformer"):
+        nn.trunk(nnx.Linear(2, 3, rngs=nnx.Rngs(0)))
+
+
 def test_pooling():
     hidden = jnp.arange(12.0).reshape(2, 3, 2)
     mask = np.array([[True, True, False], [False] * 3])

@@ -391,15 +391,15 @@ def test_means_of_another_shape():
 
 @pytest.mark.parametrize("function", [nn.split_heads, nn.sum_hidden])
 def test_a_model_without_attention(function):
-    with pytest.raises(ValueError, match="Linear has no layers of attention to split: pass a"):
+    with pytest.raises(ValueError, match="Linear has no transformer"):
         function(nnx.Linear(2, 3, rngs=nnx.Rngs(0)), some_ids(N))
 
 
 def test_sums_of_other_models_do_not_add():
     a, b = (nn.HiddenSums(np.zeros((2, 3, d)), np.zeros(3, int)) for d in (4, 5))
-    with pytest.raises(ValueError, match=r"\(2, 3, 4\) and \(2, 3, 5\) do not add: take both"):
+    with pytest.raises(ValueError, match=r"\(2, 3, 4\) and \(2, 3, 5\) do not add"):
         a + b
-    with pytest.raises(TypeError, match="cannot add sums to 1"):
+    with pytest.raises(TypeError, match=r"unsupported operand .* 'HiddenSums'"):
         1 + a
 
 

@@ -25,11 +25,11 @@ from tests.nn.models import (
     some_ids,
 )
 
-ENCODINGS = [entry.name for entry in jaxpe.encodings.CATALOGUE]
+ENCODINGS = [entry.name for entry in jaxpe.catalogue()]
 # Those that only add to embeddings are alike to attention, masks and caches.
 ATTENDING = [
     entry.name
-    for entry in jaxpe.encodings.CATALOGUE
+    for entry in jaxpe.catalogue()
     if entry.family not in ("absolute", "orthogonal") or entry.name in ("none", "learned")
 ]
 PLACES = np.arange(N, dtype=np.int32)

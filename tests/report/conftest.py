@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from jaxpe.report import write_report
+from jaxpe.report import write
 from tests.report import factory
 
 
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(factory.analysis(), tmp_path_factory.mktemp("report"))
+    return write(factory.analysis(), tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture(scope="session")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(factory.hostile(), tmp_path_factory.mktemp("hostile"))
+    return write(factory.hostile(), tmp_path_factory.mktemp("hostile"))

@@ -5,14 +5,25 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe.analysis.corpus.result import Analysis, EncodingScore, Interval
-from jaxpe.encodings import CATALOGUE
+from jaxpe.analysis.corpus import (
+    CorpusAnalysis,
+    EmptyPositions,
+    EncodingScore,
+    Interval,
+    PlugIn,
+    SlopeStress,
+    SplitHalf,
+    StressByDimension,
+    TokenCount,
+    TopTokens,
+)
+from jaxpe.encodings import catalogue
 
 N = 48
 # The report's rows: the fitted ones, then those of the catalogue that have vectors for text.
 FAMILIES = {"mds": "fitted", "smacof": "fitted"} | {
     entry.name: entry.family
-    for entry in CATALOGUE
+    for entry in catalogue()
     if entry.vectors and entry.coordinates == 1 and not entry.fitted
 }
 HOSTILE_TOKENS = [
@@ -27,24 +38,35 @@ HOSTILE_TOKENS = [
 ]
 
 
-def analysis(**overrides: Any) -> Analysis:
-    """A corpus of 48 positions with three real dimensions; any field can be overridden."""
-    fields = _defaults() | overrides
-    if not fields["judged"].any() or not fields["plug_in_trace"] > 0:
-        share = math.nan
-    else:
-        share = 1 - fields["split_half_trace"] / fields["plug_in_trace"]
-    return Analysis(**({"noise_share": share} | fields))
+NESTED = {"plug_in": PlugIn, "split_half": SplitHalf, "stress_by_dimension": StressByDimension}
 
 
-def hostile() -> Analysis:
+def analysis(**overrides: Any) -> CorpusAnalysis:
+    """A corpus of 48 positions with three real dimensions.
+
+    Any field can be overridden; of a nested one, by a dict, some of its own.
+    """
+    fields = _defaults()
+    for name, value in overrides.items():
+        fields[name] = fields[name] | value if name in NESTED else value
+    plug_in, split_half = fields["plug_in"], fields["split_half"]
+    defined = split_half["present"].any() and plug_in["trace"] > 0
+    share = 1 - split_half["trace"] / plug_in["trace"] if defined else math.nan
+    plug_in.setdefault("noise_share", share)
+    split_half["positions"] = int(split_half["present"].sum())
+    empty = int(np.sum(fields["documents_per_position"] == 0))
+    nested = {name: kind(**fields.pop(name)) for name, kind in NESTED.items()}
+    return CorpusAnalysis(**fields, **nested, empty_positions=EmptyPositions("drop", empty))
+
+
+def hostile() -> CorpusAnalysis:
     """Text from a corpus that attacks the page, in every field that shows text."""
-    tokens = [(token, 9 - k) for k, token in enumerate(HOSTILE_TOKENS)]
+    tokens = [TokenCount(token, 9 - k) for k, token in enumerate(HOSTILE_TOKENS)]
+    others = [TokenCount("שלום", 3), TokenCount("the", 2)]
     return analysis(
         source="<b>corpus</b>\u202e<img src=x onerror=alert(2)>" + "s" * 300,
         tokenizer="<i>tok</i>",
-        top_tokens=[tokens, [], [("שלום", 3), ("the", 2)]],
-        top_token_positions=[0, 20, 47],
+        top_tokens=[TopTokens(0, tokens), TopTokens(20, []), TopTokens(47, others)],
     )
 
 
@@ -120,10 +142,9 @@ def _eigenvalues(squared: np.ndarray, shown: np.ndarray) -> np.ndarray:
 
 
 def _defaults() -> dict[str, Any]:
+    """Fields; those of the nested tuples as dicts."""
     present = np.ones(N, bool)
     present[[0, 46, 47]] = False
-    rare = np.zeros(N, bool)
-    rare[40:46] = True
     judged = present & (np.arange(N) < 44)
     plug_in, split_half = _plug_in(), _split_half()
     plug_in_values = _eigenvalues(plug_in**2, present)
@@ -142,42 +163,56 @@ def _defaults() -> dict[str, Any]:
         "seed": 0,
         "splits": 8,
         "bootstrap": 200,
-        "empty_policy": "drop",
+        "folds": 0,
+        "group_field": None,
+        "edges": None,
         "documents_per_position": np.linspace(12_480, 20, N).astype(int) * present,
-        "present": present,
-        "judged": judged,
-        "rare": rare,
-        "top_tokens": [[("the", 210), ("a", 190), (",", 12)], [("of", 90), ("and", 80)]],
-        "top_token_positions": [1, 24],
-        "hellinger": plug_in * (present[:, None] & present),
-        "split_half_squared": np.where(judged[:, None] & judged, split_half, np.nan),
-        "plug_in_eigenvalues": plug_in_values,
-        "split_half_eigenvalues": split_half_values,
-        "rank_eigenvalues": split_half_values,
-        "null_eigenvalue": 0.04,
-        "plug_in_rank": 44,
-        "plug_in_trace": float(plug_in_values.sum()),
-        "plug_in_violation_rate": 0.41,
-        "split_half_trace": float(split_half_values.sum()),
-        "effective_rank": 2,
-        "split_half_violation_rate": 0.224,
+        "rare_positions": np.arange(40, 46),
+        "top_tokens": [
+            TopTokens(1, [TokenCount("the", 210), TokenCount("a", 190), TokenCount(",", 12)]),
+            TopTokens(24, [TokenCount("of", 90), TokenCount("and", 80)]),
+        ],
+        "plug_in": {
+            "rank": 44,
+            "trace": float(plug_in_values.sum()),
+            "eigenvalues": plug_in_values,
+            "violation_rate": 0.41,
+            "present": present,
+            "distances": plug_in * (present[:, None] & present),
+        },
+        "split_half": {
+            "trace": float(split_half_values.sum()),
+            "eigenvalues": split_half_values,
+            "significant_rank": 2,
+            "violation_rate": 0.224,
+            "rank_eigenvalues": split_half_values,
+            "null_eigenvalue": 0.04,
+            "present": judged,
+            "squared_distances": np.where(judged[:, None] & judged, split_half, np.nan),
+            "coordinates": np.where(judged[:, None], centred, np.nan),
+        },
         "intervals": {
             "noise_share": Interval(0.97, 0.95, 0.98),
             "split_half_violation_rate": Interval(0.224, 0.20, 0.25),
         },
-        "coordinates": np.where(judged[:, None], centred, np.nan),
         "encodings": [score(name) for name in FAMILIES],
-        "alibi_slopes": [(0.5, 90.0), (1 / 64, 0.498), (0.02, 0.31)],
+        "alibi_slopes": [
+            SlopeStress(0.5, 90.0),
+            SlopeStress(1 / 64, 0.498),
+            SlopeStress(0.02, 0.31),
+        ],
         "stress_by_dimension": {
-            "mds": 0.9 / dimensions**2 * (dimensions < 64),
-            "sinusoidal": 4.2 * dimensions,
-            "random": 20.0 * dimensions,
+            "dimensions": dimensions,
+            "stress": {
+                "mds": 0.9 / dimensions**2 * (dimensions < 64),
+                "sinusoidal": 4.2 * dimensions,
+                "random": 20.0 * dimensions,
+            },
+            "scaled_stress": {
+                "mds": 0.3 / dimensions**2 * (dimensions < 64),
+                "sinusoidal": 0.4 / np.sqrt(dimensions),
+                "random": 0.5 / dimensions,
+            },
         },
-        "scaled_stress_by_dimension": {
-            "mds": 0.3 / dimensions**2 * (dimensions < 64),
-            "sinusoidal": 0.4 / np.sqrt(dimensions),
-            "random": 0.5 / dimensions,
-        },
-        "dimensions": dimensions,
-        "timings": {"read and count": 1.4, "split halves": 2.1, "permutation null": 6.3},
+        "seconds": {"read and count": 1.4, "split halves": 2.1, "permutation null": 6.3},
     }

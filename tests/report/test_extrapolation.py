@@ -11,18 +11,22 @@ import pytest
 from rich.console import Console
 
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.extrapolation import Suite
-from jaxpe.analysis.extrapolation.result import (
-    LOWER_IS_BETTER,
+from jaxpe._core.results import result_files
+from jaxpe.analysis import load_result
+from jaxpe.analysis.extrapolation import (
     ExtrapolationCell,
-    ExtrapolationReport,
+    ExtrapolationResult,
+    Suite,
+    leaders,
     mean_reciprocal_rank,
     reciprocal_ranks,
-    summary,
+    seed_mean,
 )
-from jaxpe.report import extrapolation_json, extrapolation_table, write_extrapolation
+from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER, error_of_zero, seed_means
+from jaxpe.report import extrapolation_table
 from jaxpe.report.extrapolation import figures as drawn
 from jaxpe.report.extrapolation import page, words
+from jaxpe.report.extrapolation.page import write_extrapolation
 from jaxpe.report.style import render
 
 NUMBERS = Suite(
@@ -56,13 +60,19 @@ def cell(suite, task, encoding, scores):
         metric=metric,
         lengths=suite.lengths[: scores.shape[1]],
         scores=found,
+        summary=seed_means(found),
         defined=np.ones(scores.shape[1], bool),
         rate=suite.rates[-1],
         rates=suite.rates,
         tuning=np.ones(len(suite.rates)),
         loss=np.full(len(scores), 0.1),
-        seconds=1.0,
+        seconds={"training": 1.0},
     )
+
+
+def scored(found, scores):
+    """The same cell with other scores."""
+    return found._replace(scores=scores, summary=seed_means(scores))
 
 
 def seeds_of(*middle, count=3, spread=0.01):
@@ -75,7 +85,7 @@ def undefined(found, *, beyond):
     scores = {name: x.copy() for name, x in found.scores.items()}
     for x in scores.values():
         x[:, beyond:] = np.nan
-    return found._replace(scores=scores, defined=np.arange(len(found.defined)) < beyond)
+    return scored(found, scores)._replace(defined=np.arange(len(found.defined)) < beyond)
 
 
 def failed(found, *seeds):
@@ -83,7 +93,7 @@ def failed(found, *seeds):
     scores = {name: x.copy() for name, x in found.scores.items()}
     for x in scores.values():
         x[list(seeds)] = np.nan
-    return found._replace(scores=scores)
+    return scored(found, scores)
 
 
 def numbers(count=3):
@@ -110,8 +120,11 @@ def tokens():
 
 def report(*suites):
     settings = [NUMBERS if cells[0].suite == "sums" else TOKENS for cells in suites]
-    return ExtrapolationReport(
-        [dataclasses.asdict(x) for x in settings], [x for cells in suites for x in cells], 5.0
+    return ExtrapolationResult(
+        suites=tuple(settings),
+        cells=tuple(x for cells in suites for x in cells),
+        mean_reciprocal_rank={cells[0].suite: mean_reciprocal_rank(cells) for cells in suites},
+        seconds={"whole": 5.0},
     )
 
 
@@ -121,7 +134,7 @@ def some_failed():
 
 
 def tied():
-    return [found._replace(scores=tokens()[0].scores) for found in tokens()]
+    return [scored(found, tokens()[0].scores) for found in tokens()]
 
 
 CASES = {
@@ -135,8 +148,12 @@ CASES = {
 }
 
 
+def suites_of(case):
+    return [case.cells_of(suite) for suite in case.suites]
+
+
 def cells_of(name, suite=0):
-    return words.by_suite(CASES[name])[suite][1]
+    return suites_of(CASES[name])[suite]
 
 
 def plain(text):
@@ -166,7 +183,7 @@ def place_by_place(cells):
 
 @pytest.mark.parametrize("name", ["two suites", "failed", "one seed", "one encoding", "ties"])
 def test_ranks_are_those_of_sorting(name):
-    for _, cells in words.by_suite(CASES[name]):
+    for cells in suites_of(CASES[name]):
         slow, fast = place_by_place(cells), reciprocal_ranks(cells)
         for encoding, shares in fast.items():
             np.testing.assert_allclose(shares.ravel(), slow[encoding])
@@ -176,25 +193,25 @@ def test_ranks_are_those_of_sorting(name):
 
 def test_intervals_are_over_seeds():
     cells = cells_of("two suites", 1)
-    cells = [cells[0]._replace(scores={"accuracy": cells[0].scores["accuracy"][::-1]}), *cells[1:]]
+    cells = [scored(cells[0], {"accuracy": cells[0].scores["accuracy"][::-1]}), *cells[1:]]
     for name, shares in reciprocal_ranks(cells).items():
         of_seeds = [np.mean(shares[:, seed]) for seed in range(3)]
-        expected = summary(np.array(of_seeds))
+        expected = seed_mean(np.array(of_seeds))
         found = mean_reciprocal_rank(cells)[name]
         np.testing.assert_allclose(found, expected)
-    assert np.isnan(summary(np.ones((1, 2))).half).all()
+    assert np.isnan(seed_mean(np.ones((1, 2))).half).all()
 
 
 def test_the_best_comes_first():
-    numbers_, strings = (cells for _, cells in words.by_suite(CASES["two suites"]))
+    numbers_, strings = suites_of(CASES["two suites"])
     assert [x.encoding for x in words.by_task(numbers_)["running_sum"]] == [
         "alibi", "sinusoidal", "learned",
     ]  # fmt: skip
     assert words.by_task(strings)["parity"][0].encoding == "t5"
-    assert next(iter(words.ranks(strings))) == "t5"
+    assert next(iter(mean_reciprocal_rank(strings))) == "t5"
     same = words.by_task(cells_of("no longer inputs"))["copy"]
     assert [x.encoding for x in same] == ["none", "t5"]
-    shuffled = [same[0]._replace(scores={"accuracy": np.zeros((3, 1))}), same[1]]
+    shuffled = [scored(same[0], {"accuracy": np.zeros((3, 1))}), same[1]]
     assert [x.encoding for x in words.by_task(shuffled)["copy"]] == ["t5", "none"]
 
 
@@ -216,10 +233,10 @@ def test_rows_say_what_is_undefined_or_failed():
 def test_an_infinite_score_is_a_failure():
     found = cells_of("two suites")[0]
     scores = {name: np.where(x > 4, np.inf, x) for name, x in found.scores.items()}
-    own = found._replace(scores=scores)
+    own = scored(found, scores)
     assert words.task_rows([own])[0][1:5] == ["0.1 ± 0.0248", "1.5 ± 0.0248", "failed", "failed"]
     assert "(3 of 3)" in " ".join(words._of_failures([own]))
-    assert extrapolation_json(report([own]))["cells"][0]["summary"]["mse"]["mean"][2] is None
+    assert np.isnan(own.summary["mse"].mean[2])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -229,7 +246,7 @@ def test_every_case_is_said_and_tabled(name):
     console.print(extrapolation_table(case))
     printed = console.file.getvalue()
     assert "…" not in printed
-    for _, cells in words.by_suite(case):
+    for cells in suites_of(case):
         for task, own in words.by_task(cells).items():
             assert f"{cells[0].suite}, {task}: " in printed
             for row in words.task_rows(own):
@@ -240,57 +257,61 @@ def test_every_case_is_said_and_tabled(name):
     assert all(sentence.endswith(".") and "nan" not in sentence for sentence in found)
 
 
+def said_of(result):
+    """Sentences of the findings, in order, with plain spaces."""
+    return [plain(x) for x in words.extrapolation_findings(result)]
+
+
 def test_findings_say_what_the_numbers_do():
-    found = [plain(x) for x in words.extrapolation_findings(CASES["two suites"])]
-    assert found == [
-        "In “sums”, beyond length 8, “alibi” ranks first: mean reciprocal rank 1 ± 0, and 0.5 ± 0 "
-        "of “sinusoidal”, the second. Seed by seed the lead is 0.5 ± 0: all 3 seeds agree, which 3 "
-        "may by chance.",
-        "In “sums”, “alibi” has at T itself: “running_sum” 0.2, the best 0.05 (“learned”).",
-        "In “sums”, on “running_sum”, better than always saying 0 (relative squared error below 1, "
-        "interval included): at 8 all; at 16 “alibi” and “sinusoidal”; at 32 “alibi”; at 64 "
-        "“alibi”.",
-        "In “strings”, beyond length 4, “t5” ranks first: mean reciprocal rank 0.778 ± 0, and "
-        "0.583 ± 0 of “none”, the second. Seed by seed the lead is 0.194 ± 0: all 3 seeds agree, "
-        "which 3 may by chance.",
-        "In “strings”, “t5” has at T itself: “copy” over 99 %; “parity” over 99 %.",
-        "In “strings” the best accuracies at length 32, the end of the answer counted as a token, "
-        "are: copy 20 % (“none”), parity over 99 % (“t5”).",
-        "In “sums”, “learned” is not defined beyond length 8: nothing is measured there, and the "
-        "rank is the last.",
-        "In “sums” the rate chosen is the largest of the grid for 3 of 3 pairs of task and "
-        "encoding: larger ones might do better there.",
-        "Equal for all encodings of “sums”: 1,000 training rows of lengths up to 8, test rows, 3 "
-        "seeds, initial weights of what models have in common, 1,000 steps of 64 rows, and the "
-        "learning rates to choose from: 0.0003, 0.001, 0.003.",
-        "Equal for all encodings of “strings”: fresh training rows of lengths up to 4, test rows, "
-        "3 seeds, initial weights of what models have in common, 1,000 steps of 64 rows, and the "
-        "learning rates to choose from: 0.001.",
-        "Of several learning rates, each encoding and task has that of the least training loss "
-        "after a whole schedule of 25 % of the steps, on a seed of its own: inputs longer than T "
-        "had no part in the choice.",
+    found = said_of(CASES["two suites"])
+    # Which finding it is, by a key word, the suite it is of, and the numbers in it.
+    expected = [
+        ("ranks first", "sums", ["8", "1", "0", "0.5", "0", "0.5", "0", "3", "3"]),
+        ("at T itself", "sums", ["0.2", "0.05"]),
+        ("always saying 0", "sums", ["0", "1", "8", "16", "32", "64"]),
+        ("ranks first", "strings", ["4", "0.778", "0", "0.583", "0", "0.194", "0", "3", "3"]),
+        ("at T itself", "strings", ["99", "99"]),
+        ("best accuracies", "strings", ["32", "20", "99"]),
+        ("not defined", "sums", ["8"]),
+        ("largest of the grid", "sums", ["3", "3"]),
+        ("Equal for all", "sums", ["1,000", "8", "3", "1,000", "64", "0.0003", "0.001", "0.003"]),
+        ("Equal for all", "strings", ["4", "3", "1,000", "64", "0.001"]),
+        ("Of several learning rates", "", ["25"]),
     ]
+    assert len(found) == len(expected)
+    for sentence, (key, suite, numbers_) in zip(found, expected, strict=True):
+        assert key in sentence
+        assert f"“{suite}”" in sentence or not suite
+        unnamed = re.sub("“.*?”", "", sentence)
+        assert re.findall(r"\d[\d,.]*(?<![,.])", unnamed) == numbers_
+    assert re.findall("“(.*?)”", found[0]) == ["sums", "alibi", "sinusoidal"]
+    assert re.findall("“(.*?)”", found[3]) == ["strings", "t5", "none"]
+    assert re.findall("“(.*?)”", found[2]) == [
+        "sums", "running_sum", "alibi", "sinusoidal", "alibi", "alibi",
+    ]  # fmt: skip
+    assert "chance" in found[0]  # three seeds that agree
 
 
 def test_the_interval_decides_what_is_told_apart():
-    first, lead = words.leaders(cells_of("two suites", 1))
-    assert first == ["t5"]
+    ahead = leaders(cells_of("two suites", 1))
+    assert ahead.first == ("t5",)
     by_name = {name: place_by_place(cells_of("two suites", 1))[name] for name in ("t5", "none")}
     seedwise = [np.mean(np.reshape(x, (2, 3, 3)), axis=(0, 2)) for x in by_name.values()]
-    np.testing.assert_allclose(lead, summary(seedwise[0] - seedwise[1]))
+    np.testing.assert_allclose(ahead.lead, seed_mean(seedwise[0] - seedwise[1]))
     other = numbers()
     mixed = [x.scores["mse"].copy() for x in other[:2]]
     mixed[0][0], mixed[1][0] = mixed[1][0].copy(), mixed[0][0].copy()  # one seed says otherwise
-    cells = [x._replace(scores=x.scores | {"mse": y}) for x, y in zip(other, mixed, strict=False)]
-    said = words._of_ranks(cells)[0]
-    assert said.endswith(", not told from none.")
-    assert drawn._title(cells) == "sums: no clear first beyond 8"
-    assert drawn._title(other) == "sums: “alibi” first beyond 8"
+    cells = [scored(x, x.scores | {"mse": y}) for x, y in zip(other, mixed, strict=False)]
+    assert not leaders(cells).sure
+    assert leaders(other).sure
+    assert "not told from none" in words._of_ranks(cells)[0]
+    assert "no clear first" in drawn._title(cells)
+    assert "“alibi” first" in drawn._title(other)
     assert "one seed gives no interval" in words._of_ranks(cells_of("one seed"))[0]
     tie = words._of_ranks(cells_of("ties"))[0]
-    assert (
-        "“none”, “rope” and “t5” share the first place by mean reciprocal rank (0.611 ± 0)" in tie
-    )
+    assert re.findall("“(.*?)”", tie) == ["strings", "none", "rope", "t5"]
+    assert "share the first place" in tie
+    assert "0.611 ± 0" in tie
     assert words._of_ranks(cells_of("one encoding")) == []
 
 
@@ -321,7 +342,12 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path):
         assert path.stat().st_size < 200_000
     text = (tmp_path / "extrapolation.json").read_text()
     assert "NaN" not in text
-    assert json.loads(text) == extrapolation_json(case)
+    loaded = load_result(ExtrapolationResult, tmp_path / "extrapolation.json")
+    assert said_of(loaded) == said_of(case)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
+    assert "seconds" not in write_extrapolation(loaded, tmp_path).read_text()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()} == before
+    page = write_extrapolation(case, tmp_path)
     html = page.read_text()
     assert html.count("<figure") == html.count("data:image/svg+xml") == 3
     assert "<script" not in html
@@ -333,20 +359,26 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path):
 
 
 def test_numbers_are_those_of_the_cells():
-    found = extrapolation_json(CASES["two suites"])
+    found = json_of(CASES["two suites"])
     learned = found["cells"][2]
     assert (learned["encoding"], learned["lengths"]) == ("learned", [8, 16, 32, 64])
     assert learned["defined"] == [True, False, False, False]
     assert learned["scores"]["mse"][0] == [0.04, None, None, None]
-    assert learned["summary"]["mse"]["mean"] == [0.05, None, None, None]
+    mean, *beyond = learned["summary"]["mse"]["mean"]
+    assert mean == pytest.approx(0.05)
+    assert beyond == [None] * 3
     assert found["mean_reciprocal_rank"]["sums"]["alibi"] == {"mean": 1.0, "half": 0.0}
     assert found["suites"][1]["tasks"] == ["copy", "parity"]
-    assert extrapolation_json(CASES["one encoding"])["mean_reciprocal_rank"] == {"sums": {}}
+    assert json_of(CASES["one encoding"])["mean_reciprocal_rank"] == {"sums": {}}
+
+
+def json_of(case):
+    return json.loads(result_files(case, "x")["x.json"])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_is_drawn(name):
-    for _, cells in words.by_suite(CASES[name]):
+    for cells in suites_of(CASES[name]):
         assert drawn.lengths_figure(cells).get_suptitle()
         assert drawn._lengths_caption(cells).startswith("Means over seeds")
     if name in ("two suites", "ties", "failed"):
@@ -354,8 +386,8 @@ def test_every_case_is_drawn(name):
 
 
 def test_always_zero_is_what_labels_say():
-    np.testing.assert_allclose(drawn._always_zero(cells_of("two suites")), SIZES)
-    assert np.isnan(drawn._always_zero(cells_of("nothing at all"))).all()
+    np.testing.assert_allclose(error_of_zero(cells_of("two suites")), SIZES)
+    assert np.isnan(error_of_zero(cells_of("nothing at all"))).all()
 
 
 def test_encodings_look_different_and_many_are_left_out():
@@ -381,10 +413,11 @@ def test_encodings_look_different_and_many_are_left_out():
 
 def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "render_extrapolation", lambda report: [])
-    case = report(numbers()[:1])
     name = "<script>alert(1)</script>\u202e"
-    settings = case.suites[0] | {"name": name}
-    case = ExtrapolationReport([settings], [x._replace(suite=name) for x in case.cells], 1.0)
+    suite = dataclasses.replace(NUMBERS)
+    object.__setattr__(suite, "name", name)  # which `Suite` refuses
+    cells = tuple(x._replace(suite=name) for x in numbers()[:1])
+    case = ExtrapolationResult((suite,), cells, {name: {}})
     html = write_extrapolation(case, tmp_path).read_text()
     assert "<script" not in html
     assert "\u202e" not in html

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import MissingExtraError
+from jaxpe.report.corpus import figures as drawn
 from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
 from jaxpe.report.style import Rendered
 from tests.report import factory
@@ -20,38 +21,51 @@ HALF = {"split_half_scaled_stress": math.nan}
 
 # Each must draw, without a warning, something true.
 DEGENERATE = {
-    "no structure": {"effective_rank": 0},
-    "one dimension": {"effective_rank": 1},
+    "no structure": {"split_half": {"significant_rank": 0}},
+    "one dimension": {"split_half": {"significant_rank": 1}},
+    "unknown dimensions": {
+        "split_half": {
+            "significant_rank": None,
+            "rank_eigenvalues": np.full(N, math.nan),
+            "null_eigenvalue": math.nan,
+        }
+    },
     "nothing judged": {
-        "judged": NONE,
-        "effective_rank": 0,
-        "split_half_squared": NAN,
-        "split_half_eigenvalues": np.zeros(N),
-        "split_half_trace": 0.0,
-        "split_half_violation_rate": math.nan,
+        "split_half": {
+            "present": NONE,
+            "significant_rank": 0,
+            "squared_distances": NAN,
+            "eigenvalues": np.zeros(N),
+            "trace": 0.0,
+            "violation_rate": math.nan,
+        },
         "intervals": {},
         "encodings": [score("mds", **HALF), score("alibi", **HALF)],
     },
-    "one judged": {"judged": np.arange(N) == 7},
-    "no null": {"null_eigenvalue": 0.0},
+    "one judged": {"split_half": {"present": np.arange(N) == 7}},
+    "no null": {"split_half": {"null_eigenvalue": 0.0}},
     "no encodings": {
         "encodings": [],
-        "stress_by_dimension": {},
-        "scaled_stress_by_dimension": {},
-        "dimensions": np.array([], int),
+        "stress_by_dimension": {
+            "stress": {},
+            "scaled_stress": {},
+            "dimensions": np.array([], int),
+        },
     },
     "identical positions": {
-        "hellinger": np.zeros((N, N)),
-        "split_half_squared": np.zeros((N, N)),
-        "plug_in_eigenvalues": np.zeros(N),
-        "split_half_eigenvalues": np.zeros(N),
-        "coordinates": np.zeros((N, 3)),
-        "plug_in_trace": 0.0,
-        "split_half_trace": 0.0,
-        "effective_rank": 0,
+        "plug_in": {"distances": np.zeros((N, N)), "eigenvalues": np.zeros(N), "trace": 0.0},
+        "split_half": {
+            "squared_distances": np.zeros((N, N)),
+            "eigenvalues": np.zeros(N),
+            "coordinates": np.zeros((N, 3)),
+            "trace": 0.0,
+            "significant_rank": 0,
+        },
         "encodings": [score("mds", pearson_r=math.nan)],
     },
-    "negative split half": {"split_half_trace": -0.1, "split_half_squared": np.full((N, N), -0.1)},
+    "negative split half": {
+        "split_half": {"trace": -0.1, "squared_distances": np.full((N, N), -0.1)}
+    },
     "an unknown encoding": {"encodings": [score("mine & <yours>")]},
 }
 
@@ -89,24 +103,25 @@ def test_degenerate_analyses_draw(case):
 @pytest.mark.parametrize(
     ("name", "overrides", "title"),
     [
-        ("hellinger", {"plug_in_trace": 1.0, "split_half_trace": 0.5}, "50 % of the plug-in"),
-        ("hellinger", {"split_half_trace": -1.0}, "100 % of the plug-in"),
-        ("hellinger", {"plug_in_trace": 0.0}, "Distances between"),
-        ("spectrum", {}, "2 dimensions rise above chance"),
-        ("spectrum", {"effective_rank": 1}, "1 dimension rises above chance"),
-        ("spectrum", {"effective_rank": 0}, "No dimension rises"),
-        ("map", {}, "The map of positions"),
-        ("map", {"effective_rank": 1}, "Only axis 1 rises"),
-        ("map", {"effective_rank": 0}, "Nothing on this map"),
-        ("encodings", {}, "Noise-corrected, alibi fits best"),
-        ("encodings", {"effective_rank": 0}, "Noise-corrected, there is nothing to fit"),
+        ("hellinger", {"plug_in": {"noise_share": 0.5}}, "50 %"),
+        ("hellinger", {"split_half": {"trace": -1.0}}, "100 %"),
+        ("hellinger", {"plug_in": {"trace": 0.0}}, "Distances"),
+        ("spectrum", {}, "2 dimensions"),
+        ("spectrum", {"split_half": {"significant_rank": 1}}, "1 dimension "),
+        ("spectrum", {"split_half": {"significant_rank": 0}}, "No dimension"),
+        ("spectrum", {"split_half": {"significant_rank": None}}, "not held against chance"),
+        ("map", {}, "The map"),
+        ("map", {"split_half": {"significant_rank": 1}}, "Only axis 1"),
+        ("map", {"split_half": {"significant_rank": 0}}, "Nothing"),
+        ("encodings", {}, "alibi fits best"),
+        ("encodings", {"split_half": {"significant_rank": 0}}, "nothing to fit"),
         ("encodings", {"encodings": [score("rope"), score("sinusoidal")]}, "rope (= sinusoidal)"),
         ("encodings", {"encodings": [score("cosine"), score("random", **TIED)]}, "2 encodings fit"),
-        ("scatter", {}, "Best correlated: sinusoidal, r = 0.92"),
-        ("scatter", {"encodings": []}, "Distances, encoding against corpus"),
-        ("offset", {}, "Distance grows with offset"),
-        ("offset", {"split_half_violation_rate": 0.8, "intervals": {}}, "Distance shrinks"),
-        ("offset", {"split_half_violation_rate": 0.5, "intervals": {}}, "no clear relation"),
+        ("scatter", {}, "sinusoidal, r = 0.92"),
+        ("scatter", {"encodings": []}, "Distances"),
+        ("offset", {}, "grows"),
+        ("offset", {"split_half": {"violation_rate": 0.8}, "intervals": {}}, "shrinks"),
+        ("offset", {"split_half": {"violation_rate": 0.5}, "intervals": {}}, "no clear relation"),
     ],
 )
 def test_titles_say_the_finding(name, overrides, title):
@@ -117,7 +132,7 @@ def test_titles_say_the_finding(name, overrides, title):
 def test_absent_positions_and_the_diagonal_have_no_colour():
     left, right = DRAW["hellinger"](analysis()).axes[:2]
     case = analysis()
-    for axis, shown in ((left, case.present), (right, case.judged)):
+    for axis, shown in ((left, case.plug_in.present), (right, case.split_half.present)):
         hidden = np.ma.getmaskarray(axis.images[0].get_array())
         assert hidden[~shown].all()
         assert hidden[:, ~shown].all()
@@ -205,7 +220,7 @@ def test_short_scatters_hold_every_pair():
 
 def test_by_offset_against_the_obvious_way():
     case = factory.analysis()
-    squared, shown = case.hellinger**2, case.present
+    squared, shown = case.plug_in.distances**2, case.plug_in.present
     curves = drawn._by_offset(squared, shown)
     pairs = [squared[i, i + 5] for i in range(N - 5) if shown[i] and shown[i + 5]]
     expected = [np.mean(pairs), *np.quantile(pairs, (0.1, 0.9))]

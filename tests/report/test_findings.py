@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.corpus import Interval
 from jaxpe.report import findings
 from jaxpe.report.corpus.findings import (
     alike,
@@ -11,14 +11,18 @@ from jaxpe.report.corpus.findings import (
     by_family,
     corrected_best,
     headlines,
+    named_findings,
     nearness,
 )
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
+FULL = {"rare_positions": np.array([], int), "documents_per_position": np.full(N, 100)}
 
-def said(**overrides) -> str:
-    return "\n".join(findings(analysis(**overrides))).replace("\N{NO-BREAK SPACE}", " ")
+
+def said(**overrides) -> dict[str, str]:
+    found = named_findings(analysis(**overrides))
+    return {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in found.items()}
 
 
 def shown(**overrides) -> dict[str, str]:
@@ -26,73 +30,91 @@ def shown(**overrides) -> dict[str, str]:
     return {h.label: f"{h.value}; {h.detail}".replace("\N{NO-BREAK SPACE}", " ") for h in lines}
 
 
+def holds(text: str, *parts: str) -> bool:
+    """Whether all of these numbers and names stand in a text."""
+    return all(part in text for part in parts)
+
+
 def test_the_usual_case_says_each_thing_once():
     text = said()
-    assert "about 2 real dimensions: 2 eigenvalues rise above" in text
-    assert "About 97 % of the plug-in variance" in text
-    assert "(interval 95 % to 98 %)" in text
-    assert "random fits the plug-in distances best at equal scale (scaled stress 0.029;" in text
-    assert "Against the noise-corrected geometry, alibi fits best (scaled stress 0.12)" in text
-    assert "mds and smacof are fitted to the plug-in distances" in text
-    assert "Raw stress, Eq. (4), would choose alibi (0.498)" in text
-    assert "Nearer positions tend to hold more similar tokens" in text
-    assert "6 positions (40–45) have too few documents" in text
-    assert "3 positions (0, 46–47) hold no tokens and take no part." in text
-    assert "200 bootstrap resamples" in text
-    assert len(findings(analysis())) == 8
+    assert list(text) == [
+        *("dimensions", "noise", "fixed fit", "fitted fit", "scale", "nearness", "gaps", "doubts")
+    ]
+    assert findings(analysis()) == list(named_findings(analysis()).values())
+    assert holds(text["dimensions"], "2 real dimensions", "0.04", "44")
+    assert holds(text["noise"], "97 %", "95 % to 98 %")
+    plug_in, corrected = text["fixed fit"].split("noise-corrected")
+    assert holds(plug_in, "random", "0.029")
+    assert holds(corrected, "alibi", "0.12")
+    assert holds(text["fitted fit"], "mds", "smacof", "0.3 to 0.31")
+    assert holds(text["scale"], "alibi", "0.498")
+    assert holds(text["nearness"], "more similar", "22 %", "20 % to 25 %", "41 %")
+    assert holds(text["gaps"], "6 positions", "40–45", "3 positions", "0, 46–47")
+    assert "200" in text["doubts"]
 
 
 def test_one_dimension_is_singular():
-    assert "about 1 real dimension: 1 eigenvalue rises above" in said(effective_rank=1)
+    text = said(split_half={"significant_rank": 1})["dimensions"]
+    assert holds(text, "1 real dimension:", "1 eigenvalue ")
 
 
 def test_without_structure_nothing_is_claimed():
-    text = said(effective_rank=0)
-    assert "No positional structure can be told from noise here" in text
-    assert "12,480 documents can show" in text
-    assert "Against the noise-corrected geometry" not in text
-    assert shown(effective_rank=0)["Best fixed encoding, noise-corrected"] == "none; nothing to fit"
+    case = {"split_half": {"significant_rank": 0}}
+    text = said(**case)
+    assert holds(text["dimensions"], "No positional structure", "12,480 documents")
+    assert "noise-corrected" not in text["fixed fit"] + text["fitted fit"]
+    assert shown(**case)["Best fixed encoding, noise-corrected"] == "none; nothing to fit"
+    assert shown(**case)["Real dimensions"].startswith("0;")
+
+
+def test_dimensions_that_were_not_judged_are_unknown():
+    case = {"split_half": {"significant_rank": None}}
+    assert holds(said(**case)["dimensions"], "not judged", "nulls", "44")
+    assert shown(**case)["Real dimensions"].startswith("unknown;")
+    assert "alibi" in shown(**case)["Best fixed encoding, noise-corrected"]
 
 
 def test_without_judged_positions_more_documents_are_asked_for():
-    nothing = {"judged": np.zeros(N, bool), "effective_rank": 0, "intervals": {}}
+    nothing = {
+        "split_half": {"present": np.zeros(N, bool), "significant_rank": 0},
+        "intervals": {},
+    }
     text = said(**nothing)
-    assert "Use more documents or a shorter length" in text
-    assert "sampling noise" not in text
+    assert "more documents" in text["dimensions"]
+    assert "noise" not in text
+    assert "more documents" not in said(**nothing, groups=1)["dimensions"]
     assert shown(**nothing)["Noise in the plug-in variance"] == "n/a; no interval"
 
 
 @pytest.mark.parametrize(
-    ("plug_in", "split_half", "sentence", "headline"),
+    ("plug_in", "split_half", "finding", "words", "headline"),
     [
-        (10.0, -0.2, "noise-corrected variance came out negative (-0.2)", "all of it"),
-        (0.0, 0.0, "All positions have the same token distribution", "n/a"),
-        (1.0, 1.1, "No sampling noise is visible", "none seen"),
-        (1.0, 0.5, "About 50 % of the plug-in variance", "50 %"),
+        (10.0, -0.2, "noise", "negative (-0.2)", "all of it"),
+        (0.0, 0.0, "dimensions", "same token distribution", "n/a"),
+        (1.0, 1.1, "noise", "No sampling noise", "none seen"),
+        (1.0, 0.5, "noise", "50 %", "50 %"),
     ],
 )
-def test_noise(plug_in, split_half, sentence, headline):
-    case = {"plug_in_trace": plug_in, "split_half_trace": split_half, "intervals": {}}
-    assert sentence in said(**case)
+def test_noise(plug_in, split_half, finding, words, headline):
+    case = {"plug_in": {"trace": plug_in}, "split_half": {"trace": split_half}, "intervals": {}}
+    assert words in said(**case)[finding]
+    assert ("noise" in said(**case)) == (finding == "noise")
     assert shown(**case)["Noise in the plug-in variance"] == f"{headline}; no interval"
 
 
 def test_ties_are_called_ties():
     tied = [score(name, scaled_stress=0.2 + k / 1000) for k, name in enumerate(["rope", "alibi"])]
     text = said(encodings=tied)
-    assert (
-        "all fixed encodings (rope and alibi) fit equally well (scaled stress 0.2 to 0.201)" in text
-    )
-    assert "fitted to the plug-in" not in text
+    assert holds(text["fixed fit"], "rope and alibi", "equally well", "0.2 to 0.201")
+    assert "fitted fit" not in text
 
 
 def test_a_tie_of_some_is_named():
     names = ["sinusoidal", "cosine", "alibi"]
-    text = said(
-        encodings=[score(name, scaled_stress=0.1 * (k > 1)) for k, name in enumerate(names)]
-    )
-    assert "sinusoidal and cosine fit the plug-in distances best" in text
-    assert "random vectors" not in text
+    encodings = [score(name, scaled_stress=0.1 * (k > 1)) for k, name in enumerate(names)]
+    text = said(encodings=encodings)["fixed fit"]
+    assert "sinusoidal and cosine fit " in text
+    assert "random" not in text
 
 
 def test_the_same_distances_are_no_tie_of_two():
@@ -100,11 +122,9 @@ def test_the_same_distances_are_no_tie_of_two():
     assert [[s.name for s in group] for group in alike(case["encodings"])] == [
         ["rope", "sinusoidal"]
     ]
-    text = said(**case)
-    assert "rope (= sinusoidal) fits the plug-in distances best" in text
-    assert "Encodings joined by = have the same distances" in text
+    assert holds(said(**case)["fixed fit"], "rope (= sinusoidal) fits ", "joined by =")
     assert "rope (= sinusoidal); scaled" in shown(**case)["Best fixed encoding, plug-in"]
-    assert "joined by" not in said()
+    assert "joined by" not in said()["fixed fit"]
 
 
 def test_alike_is_up_to_scale_and_not_more():
@@ -120,7 +140,7 @@ def test_alike_is_up_to_scale_and_not_more():
 def test_long_ties_name_two(tied, words):
     scores = [score("abcdefghi"[k] * (k + 1), scaled_stress=0.1) for k in range(tied)]
     case = {"encodings": [*scores, score("alibi", scaled_stress=0.9)]}
-    assert words in said(**case)
+    assert words in said(**case)["fixed fit"]
     assert len(shown(**case)["Best fixed encoding, plug-in"]) < 60
 
 
@@ -136,21 +156,20 @@ def test_families_keep_their_order():
 
 
 def test_that_random_wins_is_explained():
-    assert "distances are nearly all equal, as noise makes them" in said()
+    assert "random vectors are among the best" in said()["fixed fit"]
 
 
 def test_raw_stress_is_silent_where_it_agrees():
-    assert "Raw stress" not in said(encodings=[score("alibi", stress=0.1, scaled_stress=0.1)])
+    assert "scale" not in said(encodings=[score("alibi", stress=0.1, scaled_stress=0.1)])
 
 
 def test_no_encodings():
-    text = said(encodings=[])
-    assert "fit" not in text
+    assert not {"fixed fit", "fitted fit", "scale"} & said(encodings=[]).keys()
     assert shown(encodings=[])["Best fixed encoding, plug-in"] == "none; nothing to fit"
 
 
 def test_one_fitted_encoding_is_singular():
-    assert "mds is fitted to" in said(encodings=[score("mds"), score("rope")])
+    assert "mds is " in said(encodings=[score("mds"), score("rope")])["fitted fit"]
 
 
 def test_scores_that_are_not_numbers_never_win():
@@ -161,47 +180,60 @@ def test_scores_that_are_not_numbers_never_win():
 
 
 @pytest.mark.parametrize(
-    ("rate", "interval", "verdict", "sentence"),
+    ("rate", "interval", "verdict", "words"),
     [
-        (0.3, None, 1, "Nearer positions tend to hold more similar tokens:"),
+        (0.3, None, 1, "more similar"),
         (0.48, None, 0, "cannot be told from chance"),
-        (0.7, None, -1, "tend to hold less similar tokens"),
+        (0.7, None, -1, "less similar"),
         (0.40, Interval(0.40, 0.28, 0.52), 0, "40 % (interval 28 % to 52 %)"),
-        (0.48, Interval(0.48, 0.47, 0.49), 1, "Nearer positions tend to hold more similar tokens:"),
+        (0.48, Interval(0.48, 0.47, 0.49), 1, "more similar"),
     ],
 )
-def test_nearness(rate, interval, verdict, sentence):
+def test_nearness(rate, interval, verdict, words):
     intervals = {"split_half_violation_rate": interval} if interval else {}
-    case = {"split_half_violation_rate": rate, "intervals": intervals}
+    case = {"split_half": {"violation_rate": rate}, "intervals": intervals}
     assert nearness(analysis(**case)) == verdict
-    assert sentence in said(**case)
+    assert words in said(**case)["nearness"]
 
 
 def test_without_a_noise_corrected_rate_nothing_is_said_of_nearness():
-    case = {"split_half_violation_rate": math.nan, "intervals": {}}
+    case = {"split_half": {"violation_rate": math.nan}, "intervals": {}}
     assert nearness(analysis(**case)) == 0
-    assert "triples" not in said(**case)
+    assert "nearness" not in said(**case)
     assert shown(**case)["Order violated"] == "n/a; of triples; 50 % is chance"
 
 
 def test_one_rare_and_one_absent_position_are_singular():
-    text = said(rare=np.arange(N) == 3, documents_per_position=100 * (np.arange(N) != 5))
-    assert "1 position (3) has too few documents" in text
-    assert "1 position (5) holds no tokens and takes no part." in text
+    case = {"rare_positions": [3], "documents_per_position": 100 * (np.arange(N) != 5)}
+    text = said(**case)["gaps"]
+    assert holds(text, "1 position (3) has ", "1 position (5) holds ")
 
 
 def test_nothing_rare_and_nothing_absent_needs_no_sentence():
-    full = {"rare": np.zeros(N, bool), "documents_per_position": np.full(N, 100)}
-    assert "too few" not in said(**full)
-    assert shown(**full)["Positions too rare to judge"] == "0 of 48; every position holds tokens"
+    assert "gaps" not in said(**FULL)
+    assert shown(**FULL)["Positions too rare to judge"].startswith("0 of 48;")
 
 
 def test_without_bootstrap_there_are_no_intervals():
     text = said(bootstrap=0, intervals={})
-    assert "No intervals were computed (bootstrap = 0)" in text
-    assert "interval 9" not in text
+    assert "bootstrap = 0" in text["doubts"]
+    assert not any("interval " in words for words in text.values())
+
+
+def test_counts_say_their_folds_their_groups_and_their_bins():
+    case = {"folds": 8, "bootstrap": 0, "group_field": "author", "edges": (0, 4, 8, 16)}
+    text = said(**case)
+    assert holds(text["doubts"], "jackknife", "8 folds", "'author'")
+    assert "'author'" in text["dimensions"]
+    assert holds(text["bins"], "3 bins", "4 to 8", "16")
+    assert "group_field" in said(folds=8)["doubts"]
+
+
+def test_pieces_of_others_are_counted():
+    assert holds(said(groups=9000)["dependence"], "12,480", "9,000")
+    assert "dependence" not in said(groups=12_000)
 
 
 def test_the_fixture_is_what_it_claims():
-    case = factory.analysis()
-    assert np.sum(case.split_half_eigenvalues > case.null_eigenvalue) == case.effective_rank
+    found = factory.analysis().split_half
+    assert np.sum(found.eigenvalues > found.null_eigenvalue) == found.significant_rank

@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from jaxpe._core.errors import MissingExtraError
+from jaxpe.analysis.corpus import TopTokens
 from jaxpe.report.corpus.page import FAMILIES, render_page
 from tests.report import factory
 
@@ -59,7 +60,7 @@ def test_every_family_of_the_report_is_explained():
 
 
 def test_empty_tables_say_so():
-    html = render_page(factory.analysis(encodings=[], top_tokens=[[]], top_token_positions=[3]), [])
+    html = render_page(factory.analysis(encodings=[], top_tokens=[TopTokens(3, [])]), [])
     assert "no encoding was scored" in html
     assert '<span class="soft">none</span>' in html
 

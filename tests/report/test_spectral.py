@@ -1,24 +1,29 @@
-"""Words, figures and numbers of a spectral report, true of the arrays they are made from."""
+"""Words, figures and numbers of an analysis of attention, true of its arrays."""
 
-import json
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.results import load_result
 from jaxpe.analysis.attention.result import (
+    AttentionAnalysis,
+    AttentionFacts,
     HeadDrops,
     MeanLogits,
     Pairs,
     PartShares,
-    SpectralReport,
+    SingleDocuments,
     Variance,
+    residual,
 )
-from jaxpe.report import spectral_json, spectral_table, write_spectral
 from jaxpe.report.attention import figures as drawn
 from jaxpe.report.attention import logit_figures, page, words
-from jaxpe.report.style import render
+from jaxpe.report.attention.page import spectral_table, write_spectral
+from jaxpe.report.files import remove_other_figures
+from jaxpe.report.style import Rendered, render
 
 
 def report(*, layers=3, heads=4, n=10, causal=False, rotary=False, ablated=True, **overrides):
@@ -42,21 +47,24 @@ def report(*, layers=3, heads=4, n=10, causal=False, rotary=False, ablated=True,
     fields = {
         "source": "stdlib",
         "model": "a model",
-        "facts": {"layers": layers, "heads": heads, "documents": 8, "positions": n,
-                  "score": "causal"},
+        "facts": AttentionFacts(layers, heads, 4, n, 8, "causal", 0, "0"),
         "causal": causal,
         "means": MeanLogits(logits, one, one, diagonals, diagonals[..., :5] + 1j, one, values,
                             values, 5 * one, np.full(size, np.inf), one),
-        "single": dict.fromkeys(("toeplitz", "szego", "effective_rank", "range"), one),
-        "variance": Variance(np.zeros(size), np.ones(size), offset, np.full(size, 0.05),
-                             np.full(size, 0.12)),
+        "single": SingleDocuments(one, one, one, one),
+        "variance": variance(offset, np.full(size, 0.05)),
         "parts": PartShares(*(np.full((*size, 5), 0.25) for _ in range(3)), np.full(size, -0.25)),
         "embedded": PartShares(*(np.full((1, heads, 5), 0.2),) * 3, np.zeros((1, heads))),
         "pairs": Pairs(np.array([1.0, 0.01]), np.full((*size, 2), 0.3)) if rotary else None,
         "ablations": [drops] if ablated else [],
         "seconds": {"logits": 1.0},
     }  # fmt: skip
-    return SpectralReport(**fields | overrides)
+    return AttentionAnalysis(**fields | overrides)
+
+
+def variance(offset, place):
+    level, total, shuffled = np.zeros_like(offset), np.ones_like(offset), np.full_like(offset, 0.12)
+    return Variance(level, total, offset, place, shuffled, residual(offset, place))
 
 
 def flat(report):
@@ -76,9 +84,9 @@ def flat(report):
     nothing = PartShares(*(np.full((layers, heads, 5), np.nan),) * 3, none * np.nan)
     return report._replace(
         means=means,
-        variance=Variance(*(none,) * 5),
+        variance=Variance(*(none,) * 5, none * np.nan),
         parts=nothing,
-        embedded=PartShares(*(x[:1] for x in nothing)),
+        embedded=PartShares(*(x[:1] for x in nothing[:4])),
         ablations=[drops],
     )
 
@@ -103,7 +111,11 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path, monkeypatch):
     for path in (tmp_path / "figures").glob("*.svg"):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
     assert "NaN" not in (tmp_path / "spectral.json").read_text()
-    assert json.loads((tmp_path / "spectral.json").read_text()) == spectral_json(case)
+    saved = load_result(AttentionAnalysis, tmp_path / "spectral.json")
+    np.testing.assert_array_equal(saved.means.logits, case.means.logits)
+    np.testing.assert_array_equal(saved.variance.residual, case.variance.residual)
+    np.testing.assert_array_equal(saved.means.symbol, case.means.symbol)
+    assert saved.facts == case.facts
     assert "<script" not in page.read_text()
     assert len(spectral_table(case).rows) == 3
 
@@ -126,18 +138,23 @@ def test_large_models_make_light_figures(layers, causal):
     assert figure == render(case, "logits", drawn.logits_figure, "")
 
 
+def numbers(text):
+    """The numbers of a text, in order."""
+    text = text.replace("\N{MINUS SIGN}", "-")
+    return [float(found) for found in re.findall(r"-?\d+(?:\.\d+)?", text)]
+
+
 def test_findings_say_what_the_numbers_do():
-    found = " ".join(words.spectral_findings(CASES["rotary and causal"]))
-    found = found.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
-    assert "Place in the document explains 28 % of the variance of the logits in layer 1" in found
-    assert "with the tokens of each document in random order it is 12 % in layer 1." in found
-    assert "most in head 2 of layer 1, 60 %" in found
-    assert "that head looks hardest at offset -1" in found
-    assert "cross terms are -25 %, between -25 % and -25 %" in found
-    assert "50% lies in the 1 that turn" in found.replace(" %", "%")
-    assert "head 1 of layer 2 costs most, 0.5 nats (interval 0.495 to 0.505 by" in found
-    assert "with all heads considered, 1 head of 12 can be told from none" in found
-    assert "holds 80 % of the sum of all drops (interval 70 % to 90 %), more than the 20 %" in found
+    position, offset, _, _, _, parts, pairs, heads = words.spectral_findings(
+        CASES["rotary and causal"]
+    )
+    assert numbers(position) == [28, 1, 15, 0, 12, 1]  # most and least explained, in random order
+    assert numbers(offset) == [2, 1, 60, -1]  # head and layer, its share, and where it looks
+    assert numbers(parts)[-3:] == [-25, -25, -25]  # cross terms, and their range
+    assert numbers(pairs)[:3] == [2, 50, 1]
+    share_and_chance = [80, 70, 90, 20, 8]
+    assert numbers(heads) == [1, 2, 0.5, 0.495, 0.505, 1, 12, *share_and_chance]
+    assert "no more than" not in heads
 
 
 def test_what_is_no_more_than_chance_is_said():
@@ -146,53 +163,45 @@ def test_what_is_no_more_than_chance_is_said():
     # Intervals of each head alone may well be above 0.
     weak = case._replace(ablations=[drops._replace(p_value=np.full((3, 4), 0.06))])
     said = words.spectral_findings(weak)[-1]
-    assert "no loss can be told from none over 8 documents" in said
-    assert "the largest is that of head 1 of layer 2, 0.5 nats." in said
-    assert drawn.ablation_figure(weak).get_suptitle() == "No drop can be told from none"
-    card = words.spectral_headlines(weak)[-1]
-    assert card.detail == "head 1 of layer 2, not told from none"
+    assert "no loss" in said
+    assert numbers(said) == [8, 1, 2, 0.5]
+    assert "No drop" in drawn.ablation_figure(weak).get_suptitle()
+    assert "not told from none" in words.spectral_headlines(weak)[-1].detail
     other = np.full((3, 4), 0.9)
     other[0, 3] = 0.01
     small = case._replace(ablations=[drops._replace(p_value=other)])
     said = words.spectral_findings(small)[-1]
-    assert "of head 1 of layer 2, 0.5 nats, cannot be told from none" in said
-    assert "of those that can, the largest is that of head 3 of layer 0, 0.01 nats." in said
-    assert drawn.ablation_figure(small).get_suptitle() == (
-        "The largest drop cannot be told from none"
-    )
+    assert "cannot be told" in said
+    assert numbers(said) == [1, 2, 0.5, 3, 0, 0.01]
+    assert "cannot be told" in drawn.ablation_figure(small).get_suptitle()
     spread = case._replace(ablations=[drops._replace(share_by_chance=0.85)])
-    assert "no more than the 85" in words.spectral_findings(spread)[-1]
+    assert "no more than" in words.spectral_findings(spread)[-1]
     flat = " ".join(words.spectral_findings(CASES["flat"]))
-    assert "In no head does place explain" in flat
-    assert "The logits are 0: there is nothing to take apart." in flat
+    assert "In no head" in flat
+    assert "logits are 0" in flat
 
 
 def test_a_cosine_with_what_was_there_is_not_tested():
     case = report()
     drops = case.ablations[0]._replace(p_value=np.full((3, 4), np.nan))
-    case = case._replace(ablations=[drops], facts=case.facts | {"score": "embedding"})
+    case = case._replace(ablations=[drops], facts=case.facts._replace(score="embedding"))
     said = words.spectral_findings(case)[-1]
-    assert "head 1 of layer 2 costs most, 0.5 (interval" in said
-    assert "These are sizes alone" in said
+    assert numbers(said) == [1, 2, 0.5, 0.495, 0.505, 80, 70, 90, 8]
     assert "told from none" not in said
     assert "by chance" not in said
     assert "told" not in words.spectral_headlines(case)[-1].detail
-    assert "The largest drop is 80" in drawn.ablation_figure(case).get_suptitle()
+    assert numbers(drawn.ablation_figure(case).get_suptitle()) == [80]
 
 
 def test_there_is_a_dash_where_there_is_no_number():
     case = report()
     place = np.full((3, 4), 0.005)
     place[1] = 0.1
-    variance = case.variance._replace(offset=np.full((3, 4), 0.001), place=place)
     parts = case.parts._replace(cross=np.full((3, 4), np.nan))
-    case = case._replace(variance=variance, parts=parts)
+    case = case._replace(variance=variance(np.full((3, 4), 0.001), place), parts=parts)
     cells = [words.position_cells(case, layer)[-1] for layer in range(3)]
     assert cells == ["–", "0.99", "–"]
     assert words.part_rows(case)[-1][1] == "–"
-    found = spectral_json(case)
-    assert found["variance"]["residual"][0] == [None] * 4
-    assert found["parts"]["cross"][0] == [None] * 4
 
 
 def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
@@ -217,6 +226,16 @@ def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
         write_spectral(CASES["without ablation"], tmp_path)
 
 
+def test_only_figures_that_are_not_drawn_are_removed(tmp_path):
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    for name in ("old.svg", "old.png", "new.svg", "other.svg"):
+        (folder / name).touch()
+    drawn = [Rendered("new", "", "", b"", b"")]
+    remove_other_figures(tmp_path, ["old", "new"], drawn)
+    assert sorted(path.name for path in folder.iterdir()) == ["new.svg", "other.svg"]
+
+
 def test_blocks_are_means_of_what_is_seen():
     matrix = np.arange(16.0).reshape(4, 4)
     matrix[0, 2:] = matrix[1, 2:] = np.nan
@@ -234,6 +253,6 @@ def test_cards_are_short():
 def test_scores_are_in_their_units():
     case = report()
     for score, shown in (("accuracy", "50.0 points"), ("masked", "0.5 nats"), ("embedding", "0.5")):
-        own = case._replace(facts=case.facts | {"score": score})
+        own = case._replace(facts=case.facts._replace(score=score))
         assert words.drop_words(own, 0.5) == shown
         assert words.worst_drop(own, 2) == (shown.split()[0], "1")

@@ -4,11 +4,16 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import output_folder
-from jaxpe.report import files, write_report
+from jaxpe._core.results import load_result
+from jaxpe.analysis.corpus import CorpusAnalysis
+from jaxpe.report import write
+from jaxpe.report.corpus import page as corpus_page
 from tests.conftest import small_disk
 from tests.report import factory
 
@@ -16,7 +21,7 @@ from tests.report import factory
 @pytest.fixture
 def quick(monkeypatch):
     """Without the figures, which take longest and have tests of their own."""
-    monkeypatch.setattr(files, "render_figures", lambda analysis: [])
+    monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
 
 
 def test_the_folder_is_complete(page):
@@ -24,36 +29,50 @@ def test_the_folder_is_complete(page):
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     plots = ("dimension", "encodings", "hellinger", "map", "offset", "scatter", "spectrum")
     figures = [f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")]
-    assert names == [".lock", *figures, "report.html", "report.json"]
+    assert names == [".lock", *figures, "report.html", "report.json", "report.npz"]
     report = json.loads((folder / "report.json").read_text())
     assert report["source"] == "stdlib"
     assert {e["name"]: e["family"] for e in report["encodings"]} == factory.FAMILIES
 
 
 def test_folders_are_made_and_files_replaced(quick, tmp_path):
-    first = write_report(factory.analysis(), tmp_path / "a" / "b")
+    first = write(factory.analysis(), tmp_path / "a" / "b")
     before = first.read_bytes()
-    assert write_report(factory.analysis(), str(tmp_path / "a" / "b")) == first
+    assert write(factory.analysis(), str(tmp_path / "a" / "b")) == first
     assert first.read_bytes() == before
-    write_report(factory.analysis(source="other"), tmp_path / "a" / "b")
+    write(factory.analysis(source="other"), tmp_path / "a" / "b")
     assert b"other" in first.read_bytes()
 
 
 def test_a_folder_that_cannot_be_written_is_named(quick, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match=r"cannot write .*file/out .*pass a folder"):
-        write_report(factory.analysis(), tmp_path / "file" / "out")
+        write(factory.analysis(), tmp_path / "file" / "out")
 
 
 def test_undefined_numbers_are_null_in_strict_json(quick, tmp_path):
-    page = write_report(factory.analysis(plug_in_trace=float("nan")), tmp_path)
+    page = write(factory.analysis(plug_in={"trace": float("nan")}), tmp_path)
     text = page.with_name("report.json").read_text()
     assert "NaN" not in text
     assert json.loads(text)["plug_in"]["trace"] is None
 
 
+def test_a_saved_result_is_the_result(quick, tmp_path):
+    for case in (factory.analysis(), factory.analysis(split_half={"significant_rank": None})):
+        path = write(case, tmp_path).with_name("report.json")
+        saved = load_result(CorpusAnalysis, path)
+        assert jax.tree.structure(saved) == jax.tree.structure(case._replace(seconds={}))
+        jax.tree.map(np.testing.assert_array_equal, saved, case._replace(seconds={}))
+
+
+@pytest.mark.parametrize("stranger", [None, {}, factory.score("rope").distances])
+def test_what_is_no_result_has_no_page(stranger, tmp_path):
+    with pytest.raises(TypeError, match="has no page"):
+        write(stranger, tmp_path)
+
+
 def test_a_failed_run_leaves_the_old_page_whole(quick, tmp_path, monkeypatch):
-    page = write_report(factory.analysis(), tmp_path)
+    page = write(factory.analysis(), tmp_path)
     before = page.read_bytes()
     write_bytes = Path.write_bytes
 
@@ -63,7 +82,7 @@ def test_a_failed_run_leaves_the_old_page_whole(quick, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match="No space left on device"):
-        write_report(factory.analysis(source="other"), tmp_path)
+        write(factory.analysis(source="other"), tmp_path)
     assert page.read_bytes() == before
     assert not list(tmp_path.rglob(".part*"))
 
@@ -78,11 +97,11 @@ def test_importing_the_room_loads_nothing_heavy():
 
 
 def test_a_full_disk_leaves_every_file_of_the_old_report(quick, tmp_path):
-    write_report(factory.analysis(), tmp_path)
+    write(factory.analysis(), tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    numbers, page = (len(before[tmp_path / f"report.{kind}"]) for kind in ("json", "html"))
-    with small_disk((numbers + page) // 2), pytest.raises(InputError, match="cannot write"):
-        write_report(factory.analysis(source="other"), tmp_path)
+    largest = len(before[tmp_path / "report.npz"])
+    with small_disk(largest // 2), pytest.raises(InputError, match="cannot write"):
+        write(factory.analysis(source="other"), tmp_path)
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert after == before
 
@@ -90,8 +109,8 @@ def test_a_full_disk_leaves_every_file_of_the_old_report(quick, tmp_path):
 def test_of_two_reports_into_one_folder_one_is_refused(quick, tmp_path):
     """In another thread of this process as in another process."""
     with output_folder(tmp_path), ThreadPoolExecutor() as threads:
-        found = threads.submit(write_report, factory.analysis(), tmp_path)
+        found = threads.submit(write, factory.analysis(), tmp_path)
         with pytest.raises(InputError, match="another run is writing"):
             found.result()
-        write_report(factory.analysis(), tmp_path / ".")  # whoever holds it may
-    write_report(factory.analysis(), tmp_path)
+        write(factory.analysis(), tmp_path / ".")  # whoever holds it may
+    write(factory.analysis(), tmp_path)

@@ -173,6 +173,6 @@ def test_bad_input(model, batch):
 
 def test_counts_of_tokens_do_not_wrap():
     many = spectral.HeadSums(jnp.ones((1, 2, 3)), jnp.int32(2**30))
-    with pytest.raises(OverflowError, match="2147483648 tokens"):
+    with pytest.raises(OverflowError, match="2147483648 count of HeadSums"):
         many + many
     assert jax.jit(lambda a, b: (a + b).count)(many, many) == 2**31 - 1

@@ -26,7 +26,7 @@ from jaxpe import (
     t5,
     xpos,
 )
-from jaxpe.encodings import CATALOGUE, DynamicScaling, inverse_frequencies, rope_frequencies
+from jaxpe.encodings import DynamicScaling, catalogue, inverse_frequencies, rope_frequencies
 from jaxpe.spectral import (
     LogitParts,
     logit_parts,
@@ -43,7 +43,7 @@ PLACES = np.array([3, 4, 0, 9, 11])
 RESIDUAL = jax.jit(toeplitz_residual)
 WHERE = {"q_positions": PLACES, "k_positions": PLACES}
 NARROW = ("rope_partial", "xpos", "mrope", "t5", "cope", "shaw")  # those tried in float32 too
-ENTRIES = {entry.name: entry for entry in CATALOGUE}
+ENTRIES = {entry.name: entry for entry in catalogue()}
 
 
 def normal(seed, *shape, dtype=np.float64):
@@ -482,9 +482,9 @@ def test_what_is_refused():
         with pytest.raises((ValueError, jaxtyping.TypeCheckError), match=message):
             inspect.unwrap(function)(*arguments, **options)
     sums = sum_parts(parts)
-    with pytest.raises(ValueError, match=r"sums of shape \(2, 4, 4\) and \(1, 4, 4\) do not add"):
+    with pytest.raises(ValueError, match=r"of shape \(2, 4, 4\) and \(1, 4, 4\) do not add"):
         sums + sum_parts(jax.tree.map(lambda x: x[:, :1], parts))
-    with pytest.raises(TypeError, match="cannot add sums of logits to 1"):
+    with pytest.raises(TypeError, match=r"unsupported operand .* 'PartSums'"):
         1 + sums
 
 
@@ -492,6 +492,6 @@ def test_counts_of_documents_do_not_wrap():
     x, i = jnp.ones((1, 2, 1, 1)), jnp.arange(2)
     parts = logit_parts(Encoding(), (), x, x, x, x, q_positions=i, k_positions=i)
     many = sum_parts(parts)._replace(counts=jnp.full((2, 2), 2**30, jnp.int32))
-    with pytest.raises(OverflowError, match="2147483648 documents of a pair"):
+    with pytest.raises(OverflowError, match="2147483648 counts of PartSums"):
         many + many
     assert (jax.jit(lambda a, b: (a + b).counts)(many, many) == 2**31 - 1).all()

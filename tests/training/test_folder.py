@@ -52,7 +52,7 @@ def run_folder(folder, *, config=SAVED, vocabulary=VOCABULARY):
 
 
 FIELDS = {
-    "source": 3, "task": "clasify", "text_field": [], "label_field": None, "data_dir": 1,
+    "source": 3, "task": "clasify", "text_field": [], "label_field": 3, "data_dir": 1,
     "held_out": "0.1", "tokenizer": {}, "special": 1, "length": 8.5, "max_vocab": "many",
     "encoding": 7, "pretrained": False, "model": [], "batch_size": True, "accumulate": None,
     "epochs": "1", "steps": 2.0, "learning_rate": [], "warmup": None, "decay": "slow",
@@ -90,12 +90,12 @@ def test_a_field_of_the_model_of_another_type_is_named(tmp_path, name, value):
         ("{", "not JSON"),
         ("", "not JSON"),
         ('{"seed": 1' + "0" * 5000 + "}", "not JSON"),
-        (json.dumps(SAVED | {"length": -5}), "--length is -5"),
-        (json.dumps(SAVED | {"seed": 2**32}), f"--seed is {2**32}"),
-        (json.dumps(SAVED | {"learning_rate": 0}), "--learning-rate is 0"),
+        (json.dumps(SAVED | {"length": -5}), "`length` is -5"),
+        (json.dumps(SAVED | {"seed": 2**32}), f"`seed` is {2**32}"),
+        (json.dumps(SAVED | {"learning_rate": 0}), "`learning_rate` is 0"),
         (json.dumps(SAVED | {"learning_rate": float("nan")}), "learning_rate is nan"),
         (json.dumps(SAVED | {"encoding": "rop"}), "did you mean 'rope'"),
-        (json.dumps(SAVED | {"held_out": 3}), "--held-out is 3"),
+        (json.dumps(SAVED | {"held_out": 3}), "`held_out` is 3"),
     ],
 )
 def test_a_configuration_that_cannot_be_is_one_error(tmp_path, text, said):
@@ -115,7 +115,7 @@ def test_a_configuration_that_is_no_file(tmp_path):
 def test_a_model_that_memory_does_not_hold_is_refused_before_it_is_made(tmp_path, sizes):
     folder = run_folder(tmp_path, config=SAVED | {"model": SAVED["model"] | sizes})
     for use in (load_run, lambda out: train(load_config(out))):
-        with pytest.raises(InputError, match=rf"--model\.dim {sizes['dim']}.* GB"):
+        with pytest.raises(InputError, match=rf"`model\.dim={sizes['dim']}`.* GB"):
             use(folder)
 
 
@@ -355,5 +355,14 @@ def test_what_a_step_takes_grows_with_rows_and_length_and_less_with_parts():
     assert needs(length=128) > 2 * needs()
     assert needs(model=ModelConfig(remat=True)) * 2 == needs()
     check_memory(TrainConfig(), vocab_size=4000, limit=10**9)
-    with pytest.raises(InputError, match=r"4,000,000 words at --length 64.*--probe-at"):
+    with pytest.raises(InputError, match=r"4,000,000 words at `length=64`.*`probe_at"):
         check_memory(TrainConfig(), vocab_size=4_000_000, limit=10**10)
+
+
+def test_a_folder_imports_nothing(tmp_path, monkeypatch):
+    (tmp_path / "somebodys.py").write_text("raise RuntimeError('this was run')\n")
+    monkeypatch.chdir(tmp_path)
+    for encoding in ("somebodys:made", "learned+somebodys:made"):
+        (tmp_path / "config.json").write_text(json.dumps({"encoding": encoding}))
+        with pytest.raises(InputError, match="import somebodys first, or pass `encoding="):
+            load_config(tmp_path)

@@ -1,17 +1,14 @@
 """The loop: what happens in which order, what is recorded, and what stops it."""
 
 import json
-import os
-import pty
-import select
 import signal
-import sys
 import threading
 
 import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.progress import Silent
 from jaxpe.training import (
     Checkpoints,
     Hook,
@@ -451,7 +448,7 @@ def test_batches_that_cannot_be_resumed_are_refused_with_checkpoints(tmp_path):
 
 
 def test_never_is_no_interval():
-    with pytest.raises(ValueError, match=r"every\(0\) is never"):
+    with pytest.raises(ValueError, match=r"every_n_steps\(0\) is never"):
         every_n_steps(0)
 
 
@@ -481,29 +478,40 @@ def test_another_kind_of_file_is_named_with_the_line(tmp_path, line, message):
         read_log(path)
 
 
-def waiting(terminal):
-    """All that is waiting to be read from a terminal: one read returns at most a page of it."""
-    read = b""
-    while select.select([terminal], [], [], 0.1)[0]:
-        read += os.read(terminal, 100_000)
-    return read.decode()
+class Bar(Silent):
+    """Progress that notes what is shown, and when its bar ends."""
+
+    def __init__(self):
+        self.seen, self.about, self.ended = [], None, False
+
+    def track(self, items, description, *, total=None):
+        self.about = (description, total)
+        try:
+            for item in items:
+                self.seen.append(item)
+                yield item
+        finally:
+            self.ended = True
 
 
-def test_a_terminal_gets_a_bar_and_a_pipe_nothing(tmp_path, capfd, monkeypatch):
-    counted(3)
+def test_progress_is_told_of_each_step(capfd):
+    bar = Bar()
+    counted(3, progress=bar)
+    assert (bar.seen, bar.about, bar.ended) == ([1, 2, 3], ("training", 3), True)
+    bar = Bar()
+    fit(counter(2), fake_step([]), iter(range(9)), steps=5, progress=bar)
+    assert (bar.seen, bar.about) == ([3, 4, 5], ("training", 3))
     assert capfd.readouterr() == ("", "")
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "w") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        monkeypatch.setenv("TERM", "xterm")
-        monkeypatch.setenv("COLUMNS", "100")
-        counted(3, hooks=[Hook(at=(), run=lambda number, state: {"seen": 1})])
-        terminal.flush()
-        shown = waiting(ours)
-        counted(3, progress=False)
-        terminal.write("end")
-        terminal.flush()
-        assert waiting(ours) == "end"
-    os.close(ours)
-    assert "3/3" in shown
-    assert "loss 1.0000" in shown
+
+
+def test_the_bar_ends_before_an_error_is_told():
+    bar = Bar()
+
+    def fails(number, state):
+        raise OSError("no more")
+
+    with pytest.raises(OSError, match="no more") as caught:
+        counted(3, progress=bar, hooks=[Hook(at={2}, run=fails, ends=False)])
+    assert bar.ended
+    assert bar.seen == [1, 2]
+    assert caught.value is not None  # whose traceback still holds the loop

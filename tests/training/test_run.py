@@ -11,11 +11,20 @@ from flax import nnx
 import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
+from jaxpe.analysis import load_result
 from jaxpe.data import load_labelled
-from jaxpe.training import ModelConfig, TrainConfig, load_config, load_run, train
+from jaxpe.training import (
+    ModelConfig,
+    TrainConfig,
+    TrainSummary,
+    load_config,
+    load_run,
+    train,
+)
 from jaxpe.training.assemble import build_model, build_probe
 from jaxpe.training.config import as_json, check_config, differences
 from jaxpe.training.documents import Vocabulary, count_documents, load_data, train_batches
+from tests.progress import Told
 from tests.training.factory import assert_equal
 
 SMALL = ModelConfig(dim=8, layers=1, heads=2, dropout=0.0)
@@ -58,7 +67,7 @@ def finished(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "classify"
     lines = []
     asked = config(corpus, out, steps=80, learning_rate=0.05, evaluate_every=40, probe_at=(0, 3))
-    return train(asked, say=lines.append), asked, lines
+    return train(asked, progress=Told(lines)), asked, lines
 
 
 def test_a_separable_task_is_learned(finished):
@@ -78,11 +87,13 @@ def test_a_run_leaves_its_files(finished):
     result, asked, _ = finished
     names = {"config.json", "vocabulary.json", "log.jsonl", "summary.json", "checkpoints", ".lock"}
     assert {path.name for path in asked.out.iterdir()} == names
-    assert json.loads((asked.out / "summary.json").read_text()) == result.summary
-    assert result.summary["evaluation"]["best"]["accuracy"] == 1.0
-    assert result.summary["parameters"] == sum(x.size for x in jax.tree.leaves(result.params))
-    assert result.summary["documents"] == 90
-    assert result.summary["held_out"] == 30
+    assert load_result(TrainSummary, asked.out / "summary.json") == result.summary
+    assert list(result.summary.evaluation.best) == ["step", "loss", "accuracy"]
+    assert result.summary.evaluation.best["accuracy"] == 1.0
+    assert [found["step"] for found in result.summary.probe.values()] == [0, 80]
+    assert result.summary.parameters == sum(x.size for x in jax.tree.leaves(result.params))
+    assert result.summary.documents == 90
+    assert result.summary.held_out == 30
     assert dataclasses.replace(load_config(asked.out), resume=False) == asked
 
 
@@ -132,7 +143,7 @@ def test_seeds_are_separate(corpus, tmp_path):
     assert not np.array_equal(*ids)
 
 
-NAMES = [entry.name for entry in jaxpe.encodings.CATALOGUE if entry.coordinates == 1]
+NAMES = [entry.name for entry in jaxpe.catalogue() if entry.coordinates == 1]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "learned+t5", "sinusoidal+rope", "rope+alibi"])
@@ -165,13 +176,13 @@ def test_masked_and_causal_models_train(corpus, tmp_path):
     assert isinstance(masked.model, nn.MaskedLM)
     vocabulary = load_run(tmp_path / "mlm").vocabulary
     assert vocabulary.tokens[vocabulary.mask_id] == "[MASK]"
-    assert masked.summary["vocab_size"] == 24  # 20 words, "good", "bad", [UNK] and [MASK]
+    assert masked.summary.vocab_size == 24  # 20 words, "good", "bad", [UNK] and [MASK]
     lines = corpus.with_suffix(".txt")
     lines.write_text("\n".join(line.split("\t")[1] for line in documents().splitlines()[1:]))
     causal = train(config(lines, tmp_path / "causal", steps=2, encoding="rope", max_vocab=10))
     assert isinstance(causal.model, nn.CausalLM)
-    assert causal.summary["task"] == "causal"
-    assert causal.summary["vocab_size"] == 10
+    assert causal.summary.task == "causal"
+    assert causal.summary.vocab_size == 10
     assert load_run(tmp_path / "causal").vocabulary.tokens[-1] == "[UNK]"
 
 
@@ -189,11 +200,11 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
     written = nn.load_classifier(tmp_path / "run" / "model")
     assert_equal(nn.functionalize(written)[1], result.params)
     assert (tmp_path / "run" / "model" / "vocab.txt").exists()
-    assert result.summary["encoding"] == "bert"
+    assert result.summary.encoding == "bert"
     loaded = load_run(tmp_path / "run")
     assert_equal(loaded.params, result.params)
     assert loaded.vocabulary.special_ids == (0, 2, 3)
-    with pytest.raises(InputError, match="--length 11 is more than the 10 positions"):
+    with pytest.raises(InputError, match="`length=11` is more than the 10 positions"):
         train(dataclasses.replace(asked, out=tmp_path / "b", length=11))
 
 
@@ -201,18 +212,18 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
     ("changes", "message"),
     [
         ({"encoding": "sinusodal"}, "no encoding 'sinusodal'; did you mean 'sinusoidal'"),
-        ({"encoding": "learned+"}, "no encoding ''; `jaxpe encodings` lists"),
+        ({"encoding": "learned+"}, "no encoding ''; there are"),
         ({"encoding": "mrope"}, "mrope wants positions of 3 coordinates"),
-        ({"steps": 3, "epochs": 1.0}, "--epochs and --steps both"),
+        ({"steps": 3, "epochs": 1.0}, "`epochs` and `steps` both"),
         ({"source": "-"}, "standard input cannot be read again"),
-        ({"batch_size": 0}, "--batch-size is 0; pass at least 1"),
-        ({"learning_rate": 0.0}, "--learning-rate is 0.0; pass a positive number"),
-        ({"learning_rate": float("nan")}, "--learning-rate is nan; pass a positive number"),
-        ({"warmup": 1.0}, "--warmup is 1.0; pass a share"),
-        ({"accumulate": 3}, "--accumulate 3 does not divide --batch-size 20"),
+        ({"batch_size": 0}, "`batch_size` is 0; pass at least 1"),
+        ({"learning_rate": 0.0}, "`learning_rate` is 0.0; pass a positive number"),
+        ({"learning_rate": float("nan")}, "`learning_rate` is nan; pass a positive number"),
+        ({"warmup": 1.0}, "`warmup` is 1.0; pass a share"),
+        ({"accumulate": 3}, "`accumulate=3` does not divide `batch_size=20`"),
         ({"pretrained": "x", "task": "causal", "model": ModelConfig()}, "BERT and MPNet look"),
         ({"pretrained": "x", "encoding": "rope", "model": ModelConfig()}, "has its own; leave"),
-        ({"pretrained": "x"}, "--model.dim, --model.layers, --model.heads: the pretrained model"),
+        ({"pretrained": "x"}, "`model.dim`, `model.layers`, `model.heads`: the pretrained model"),
     ],
 )
 def test_options_that_cannot_be(corpus, tmp_path, changes, message):
@@ -224,9 +235,9 @@ def test_options_that_cannot_be(corpus, tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"devices": 1000}, "--devices is 1000, but there are"),
+        ({"devices": 1000}, "`devices` is 1000, but there are"),
         ({"model": ModelConfig(dim=9, heads=2)}, "dim 9 does not divide by num_heads 2"),
-        ({"batch_size": 100}, "--batch-size 100 is more than the 90 documents"),
+        ({"batch_size": 100}, "`batch_size=100` is more than the 90 documents"),
         ({"source": "stdlib", "task": "classify"}, "stdlib has no labels"),
         ({"label_field": "class", "task": "classify"}, "no column 'class'"),
     ],
@@ -240,7 +251,7 @@ def test_what_is_refused_leaves_no_run(corpus, tmp_path, changes, message):
 
 def test_a_run_is_not_overwritten_nor_resumed_as_another(finished, corpus):
     _, asked, _ = finished
-    with pytest.raises(InputError, match="holds a run already: add --resume"):
+    with pytest.raises(InputError, match="holds a run already: add `resume=True`"):
         train(asked)
     resumed = load_config(asked.out)
     for changes in ({"steps": 90}, {"model": dataclasses.replace(SMALL, dim=16)}):
@@ -249,7 +260,7 @@ def test_a_run_is_not_overwritten_nor_resumed_as_another(finished, corpus):
         with pytest.raises(InputError) as caught:
             train(other)
         assert f"with {name}: leave these options out" in str(caught.value)
-    assert name == "--model.dim (8)"
+    assert name == "`model.dim` (8)"
 
 
 def test_a_configuration_of_another_version_is_refused(tmp_path):
@@ -282,5 +293,12 @@ def test_labels_decide_the_task(corpus, tmp_path):
     assert data.vocabulary.task == "classify"
     assert set(data.train.names) == set(load_labelled(corpus).names)
     assert load_data(config(corpus, tmp_path, task="causal")).vocabulary.task == "causal"
-    with pytest.raises(InputError, match=r"--label-field 'zz'.*'text'"):
+    with pytest.raises(InputError, match=r"`label_field='zz'`.*'text'"):
         load_data(config(corpus, tmp_path, label_field="zz"))
+    with pytest.raises(InputError, match="`label_field` is for"):
+        check_config(config(corpus, tmp_path, task="causal", label_field="label"))
+    plain = corpus.with_name("plain.tsv")
+    plain.write_text("text\n" + "".join(f"no class in {word}\n" for word in WORDS))
+    assert load_data(config(plain, tmp_path)).vocabulary.task == "causal"
+    with pytest.raises(InputError, match="`label_field='label'`"):  # which was asked for
+        load_data(config(plain, tmp_path, label_field="label"))

@@ -12,10 +12,10 @@ from flax import nnx
 import jaxpe
 from jaxpe import nn
 from jaxpe.training import cross_entropy, mask_tokens
+from jaxpe.training.masking import guessed_places
 from jaxpe.training.tasks import (
     causal_lm,
     classification,
-    guessed_places,
     logits_at,
     masked_lm,
     regression,

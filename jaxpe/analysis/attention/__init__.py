@@ -1,37 +1,27 @@
-"""Attention logits of a model taken apart into position and content, and heads ablated."""
+"""Attention logits of a model taken apart into position and content, and heads ablated.
 
-from jaxpe.analysis.attention.documents import (
-    SpectralSubject,
-    spectral_subject,
-)
-from jaxpe.analysis.attention.job import (
-    spectra_of,
-)
+    result = analyse(AttentionOptions(source="stdlib", examples=32))
+    rich.print(jaxpe.report.spectral_table(result))
+
+It brings Flax and Optax, and is imported when it is asked for.
+"""
+
+from jaxpe.analysis.attention.job import AttentionOptions, analyse, analyse_subject
 from jaxpe.analysis.attention.result import (
+    AttentionAnalysis,
+    AttentionFacts,
     HeadDrops,
     MeanLogits,
     Pairs,
     PartShares,
-    SpectralReport,
+    SingleDocuments,
     Variance,
 )
-from jaxpe.analysis.ranges import (
-    check_spectral,
-)
-from jaxpe.analysis.reading import (
-    read_spectral_subject,
-)
+from jaxpe.analysis.reading import SubjectOptions, read_subject
+from jaxpe.analysis.subject import Subject
 
 __all__ = [
-    "HeadDrops",
-    "MeanLogits",
-    "Pairs",
-    "PartShares",
-    "SpectralReport",
-    "SpectralSubject",
-    "Variance",
-    "check_spectral",
-    "read_spectral_subject",
-    "spectra_of",
-    "spectral_subject",
-]
+    "AttentionAnalysis", "AttentionFacts", "AttentionOptions", "HeadDrops", "MeanLogits", "Pairs",
+    "PartShares", "SingleDocuments", "Subject", "SubjectOptions", "Variance", "analyse",
+    "analyse_subject", "read_subject",
+]  # fmt: skip

@@ -2,7 +2,6 @@
 
 import functools
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,13 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxpe.analysis.attention.documents import SpectralSubject, transformer_of
-from jaxpe.analysis.attention.result import HeadDrops
-from jaxpe.nn import functionalize, parameter_count, pooled
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.attention.documents import Sample
+from jaxpe.analysis.attention.result import HeadDrops, Kind
+from jaxpe.nn import functionalize, parameter_count, pooled, trunk
 from jaxpe.spectral import ablate_heads, deposit, sum_heads
 from jaxpe.training.tasks import logits_at
-
-Say = Callable[[str], None]
 
 _RESAMPLES = 400
 _FLIPS = 999
@@ -29,13 +27,13 @@ _BUDGET = {"cpu": (1e13, 6e10)}
 _ELSEWHERE = (2e15, 2e13)
 
 
-def ablations_of(subject: SpectralSubject, say: Say) -> list[HeadDrops]:
+def ablations_of(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops]:
     """What each head is worth: zero in its place, and where time allows its mean."""
-    config = subject.transformer.config
-    chunks, kinds = _affordable(subject, say)
-    apply, params = functionalize(subject.module, method=_SCORES[subject.score])
-    if subject.score == "embedding":
-        embed = jax.jit(functionalize(subject.module, method=_embedded)[0])
+    config = sample.transformer.config
+    chunks, kinds = _affordable(sample, progress)
+    apply, params = functionalize(sample.module, method=_SCORES[sample.score])
+    if sample.score == "embedding":
+        embed = jax.jit(functionalize(sample.module, method=_embedded)[0])
         chunks = [chunk | {"reference": embed(params, chunk)} for chunk in chunks]
 
     @functools.partial(jax.jit, static_argnames="at_once")
@@ -46,39 +44,39 @@ def ablations_of(subject: SpectralSubject, say: Say) -> list[HeadDrops]:
         sizes = {"layers": config.num_layers, "heads": config.num_heads}
         return ablate_heads(score, **sizes, batch_size=at_once)
 
-    mean = _mean_heads(subject, params, chunks)
+    mean = _mean_heads(sample, params, chunks)
     fills = {"zero": jnp.zeros_like(mean), "mean": mean}
-    rng = np.random.default_rng([subject.seed, 2])
+    rng = np.random.default_rng([sample.seed, 2])
     widest = max(config.hidden_width, config.dim)
 
-    def drops(kind: str) -> HeadDrops:
+    def drops(kind: Kind) -> HeadDrops:
         found = []
-        for chunk in chunks:
+        for chunk in progress.track(chunks, "ablating heads"):
             at_once = max(1, _ACTIVATIONS // (chunk["ids"].size * widest))
             found.append(ablated(params, chunk, fills[kind], at_once=at_once))
         score = np.concatenate([np.asarray(x.score, np.float64) for x in found])
         drop = np.concatenate([np.asarray(x.drop, np.float64) for x in found], axis=-1)
         # A cosine with what was there before cannot but fall.
-        return _drops(kind, score, drop, rng, tested=subject.score != "embedding")
+        return _drops(kind, score, drop, rng, tested=sample.score != "embedding")
 
     return [drops(kind) for kind in kinds]
 
 
-def _affordable(subject: SpectralSubject, say: Say) -> tuple[list[Any], tuple[str, ...]]:
+def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Kind, ...]]:
     """As many documents, in chunks, and kinds of ablation as there is time for."""
-    config = subject.transformer.config
+    config = sample.transformer.config
     budget, speed = _BUDGET.get(jax.default_backend(), _ELSEWHERE)
-    used = parameter_count(subject.module)
-    if subject.score in ("accuracy", "embedding"):
+    used = parameter_count(sample.module)
+    if sample.score in ("accuracy", "embedding"):
         used -= config.vocab_size * config.dim
     heads = config.num_layers * config.num_heads
     a_token = 2.0 * used * (1 + heads)
-    kinds = ("zero", "mean") if budget / a_token >= 1024 else ("zero",)
-    chunks = _chunks(subject.documents, tokens=int(budget / a_token / len(kinds)))
+    kinds: tuple[Kind, ...] = ("zero", "mean") if budget / a_token >= 1024 else ("zero",)
+    chunks = _chunks(sample.documents, tokens=int(budget / a_token / len(kinds)))
     seconds = a_token * sum(chunk["ids"].size for chunk in chunks) * len(kinds) / speed
     if seconds > 20:
         count = sum(len(chunk["ids"]) for chunk in chunks)
-        say(
+        progress.say(
             f"ablating {heads} heads on {count} documents may take {_duration(seconds)}; "
             "`ablate=False` leaves it out"
         )
@@ -117,15 +115,15 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
-def _mean_heads(subject: SpectralSubject, params: Any, chunks: list[Any]) -> Array:
+def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> Array:
     """The mean of what each head gives over tokens of the documents, `[layers, heads, width]`."""
 
     def summed(model: Any, ids: Array, mask: Array) -> Any:
-        heads = transformer_of(model)(ids, mask=mask, trace=True).heads
+        heads = trunk(model)(ids, mask=mask, trace=True).heads
         assert heads is not None  # it was traced
         return sum_heads(heads, mask)
 
-    run = jax.jit(functionalize(subject.module, method=summed)[0])
+    run = jax.jit(functionalize(sample.module, method=summed)[0])
     sums = (run(params, chunk["ids"], chunk["mask"]) for chunk in chunks)
     return functools.reduce(operator.add, sums).mean
 
@@ -134,7 +132,7 @@ _deposit = jax.jit(deposit)
 
 
 def _drops(
-    kind: str,
+    kind: Kind,
     score: np.ndarray,
     drop: np.ndarray,
     rng: np.random.Generator,
@@ -250,7 +248,7 @@ def _embedding(model: Any, documents: Any, **gating: Any) -> Array:
 
 def _embedded(model: Any, documents: Any, **gating: Any) -> Array:
     """Means of the last hidden states, of length 1."""
-    hidden = transformer_of(model)(documents["ids"], mask=documents["mask"], **gating).hidden
+    hidden = trunk(model)(documents["ids"], mask=documents["mask"], **gating).hidden
     mean = pooled(hidden, documents["mask"], pooling="mean")
     return mean / jnp.maximum(jnp.linalg.norm(mean, axis=-1, keepdims=True), 1e-12)
 

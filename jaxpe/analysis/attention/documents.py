@@ -1,4 +1,4 @@
-"""A model, and the documents by which its attention logits and heads are looked at.
+"""The documents by which the attention logits and heads of a subject are looked at.
 
 Logits are looked at on rows that text fills from end to end, so that every pair of positions has
 all documents behind it; heads are ablated on documents as they come.
@@ -9,23 +9,27 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.ranges import LEAST_ROWS, check_spectral
-from jaxpe.data import LabelledTokens, TokenCorpus, containment_groups
-from jaxpe.nn import Transformer
-from jaxpe.training.documents import Vocabulary
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
+from jaxpe.analysis.subject import Subject
+from jaxpe.data import TokenCorpus, containment_groups
+from jaxpe.nn import Bert, Transformer, trunk
+from jaxpe.training.masking import some_places, with_mask
 
+# Minus the loss of a language model in nats a token; "embedding": the cosine between the mean of
+# the last hidden states and the same with all heads.
 Score = Literal["accuracy", "masked", "causal", "embedding"]
 
-_MASK_RATE = 0.15
+LEAST = 4  # positions and documents
+_MATRICES = 8  # of all pairs of positions: sums of halves, in parts and in random order
+_SCORES: dict[str, Score] = {"classify": "accuracy", "mlm": "masked", "causal": "causal"}
 
 
-class SpectralSubject(NamedTuple):
-    """A model and documents.
+class Sample(NamedTuple):
+    """A model, and the documents drawn to look at it by.
 
     Attributes:
-        source: the corpus, in words.
-        model: what the model is, in words.
-        module: it: a transformer, or a classifier or language model on one.
+        module: a transformer, or a classifier or language model on one.
         score: what a head is worth something for.
         rows: token ids `[documents, n]` without padding, for the logits.
         text: the places in a row that are looked at: all but [CLS] and [SEP].
@@ -33,8 +37,6 @@ class SpectralSubject(NamedTuple):
         seed: of what was drawn, and of resamples.
     """
 
-    source: str
-    model: str
     module: Any
     score: Score
     rows: np.ndarray
@@ -45,73 +47,64 @@ class SpectralSubject(NamedTuple):
     @property
     def transformer(self) -> Transformer:
         """What is below the model's head."""
-        return transformer_of(self.module)
+        return trunk(self.module)
 
 
-def spectral_subject(
-    module: Any,
-    documents: LabelledTokens,
-    vocabulary: Vocabulary,
-    *,
-    score: Score,
-    examples: int,
-    seed: int = 0,
-    source: str = "corpus",
-    words: str = "model",
-) -> SpectralSubject:
+def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
     """A model with the documents to look at it by, drawn by the seed.
 
     The rows for the logits are from different documents that reach as far as `examples` of them, or
-    half of all, do; longer ones are cut, and keep their last token where it is a special one.
+    half of all, do; longer ones are cut, and keep their last token where it is a special one. A
+    transformer without a head is scored by how its embeddings move, another model at its task.
 
     Args:
-        module: of `jaxpe.nn`.
-        documents: tokens `[documents, length]`, and classes where the score is accuracy.
-        vocabulary: the ids of [MASK] and of what is no text.
-        score: "accuracy" of a classifier; "masked" and "causal", minus the loss of a language model
-            in nats a token; "embedding", the cosine between the mean of the last hidden states and
-            the same with all heads.
+        subject: the model and documents.
         examples: documents, at most; accuracy is over eight times as many.
         seed: draws them.
-        source: the corpus, in words.
-        words: the model, in words.
 
     Raises:
         InputError: for a model without heads, or documents that fill fewer than 4 positions.
     """
-    transformer_of(module)
-    check_spectral(examples=examples, length=None, seed=seed)
-    corpus = documents.corpus
+    trunk(subject.module)
+    corpus = subject.documents.corpus
     rows = _full_rows(corpus, examples=examples, seed=seed)
-    text = _text_places(rows, corpus, source)
-    scored = _scored(documents, vocabulary, score, examples=examples, seed=seed)
-    return SpectralSubject(source, words, module, score, rows, text, scored, seed)
+    text = _text_places(rows, corpus, subject.source)
+    score = score_of(subject)
+    scored = _scored(subject, score, examples=examples, seed=seed)
+    return Sample(subject.module, score, rows, text, scored, seed)
 
 
-def transformer_of(module: Any) -> Transformer:
-    """What is below a model's head.
+def check_sample(*, length: int, examples: int, seed: int, layers: int = 1, heads: int = 1) -> None:
+    """Refuse numbers out of range, and more than memory holds of the layers and heads known.
 
     Raises:
-        InputError: for a model without attention heads.
+        InputError: names the argument and what to pass.
+
+    >>> check_sample(length=3, examples=64, seed=0)
+    Traceback (most recent call last):
+    jaxpe.InputError: `length` is 3; pass at least 4
     """
-    below = module
-    for name in ("encoder", "decoder"):
-        below = getattr(below, name, below)
-    if not isinstance(below, Transformer):
-        raise InputError(
-            f"{type(module).__name__} has no attention heads that could be looked at or gated: "
-            "pass a transformer of jaxpe.nn, or a classifier or language model on one"
-        )
-    return below
+    check_range("examples", examples, least=LEAST, most=LARGEST_SIZE)
+    check_range("length", length, least=LEAST, most=LARGEST_SIZE)
+    check_seed("seed", seed)
+    needed = 4 * _MATRICES * layers * heads * length**2
+    check_bytes(needed, what=f"`length={length}`", remedy="pass a smaller one")
+
+
+def score_of(subject: Subject) -> Score:
+    """What a head of the model is worth something for."""
+    if isinstance(subject.module, Transformer | Bert):
+        return "embedding"
+    return _SCORES[subject.vocabulary.task]
 
 
 def _text_places(rows: np.ndarray, corpus: TokenCorpus, source: str) -> slice:
     """Where some row has more than a special token."""
     places = np.flatnonzero(~np.isin(rows, corpus.exclude).all(axis=0))
-    if len(places) < LEAST_ROWS:
+    if len(places) < LEAST:
         raise InputError(
             f"{source}: {len(rows)} documents have only {len(places)} positions of text in common, "
-            f"and {LEAST_ROWS} at least are needed: pass longer documents, or a larger `length`"
+            f"and {LEAST} at least are needed: pass longer documents, or a larger `length`"
         )
     return slice(int(places[0]), int(places[-1]) + 1)
 
@@ -125,10 +118,10 @@ def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
     _, first = np.unique(groups[longest_first], return_index=True)
     own = longest_first[np.sort(first)]
     wanted = min(examples, len(own) // 2) // 4 * 4  # halves, and halves of them
-    if wanted < LEAST_ROWS:
+    if wanted < LEAST:
         raise InputError(
             f"{corpus.name}: {len(own)} documents are too few to compare positions: pass at least "
-            f"{2 * LEAST_ROWS} that are not parts of each other"
+            f"{2 * LEAST} that are not parts of each other"
         )
     n = int(lengths[own[wanted - 1]])
     chosen = np.sort(rng.choice(own[lengths[own] >= n], wanted, replace=False))
@@ -138,11 +131,9 @@ def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
     return ids
 
 
-def _scored(
-    documents: LabelledTokens, vocabulary: Vocabulary, score: Score, *, examples: int, seed: int
-) -> dict[str, np.ndarray]:
+def _scored(subject: Subject, score: Score, *, examples: int, seed: int) -> dict[str, np.ndarray]:
     """Documents as they come, with what their score compares with."""
-    corpus = documents.corpus
+    corpus = subject.documents.corpus
     rng = np.random.default_rng([seed, 1])
     text = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     enough = np.flatnonzero(text.sum(axis=1) > int(score == "causal"))
@@ -150,25 +141,22 @@ def _scored(
     rows = rng.permutation(enough)[: examples * (8 if score == "accuracy" else 1)]
     chosen = {"ids": corpus.ids[rows], "mask": corpus.mask[rows]}
     if score == "accuracy":
-        chosen["labels"] = documents.labels[rows]
+        chosen["labels"] = subject.documents.labels[rows]
     if score == "masked":
-        chosen |= _to_guess(chosen["ids"], text[rows], vocabulary, rng)
+        mask_id = subject.vocabulary.mask_id
+        chosen |= _to_guess(chosen["ids"], text[rows], mask_id=mask_id, rng=rng)
     n = int(chosen["mask"].sum(axis=1).max())
     return {k: v[:, :n] if k in ("ids", "mask") else v for k, v in chosen.items()}
 
 
 def _to_guess(
-    ids: np.ndarray, text: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
+    ids: np.ndarray, text: np.ndarray, *, mask_id: int | None, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """[MASK] in place of some tokens of text, one at least in each row, and their places."""
-    if vocabulary.mask_id is None:
-        raise InputError("the vocabulary has no [MASK], which a masked language model guesses at")
-    drawn = np.where(text, rng.random(text.shape), 2.0)
-    counts = np.maximum(1, np.round(_MASK_RATE * text.sum(axis=1)).astype(int))
-    order = np.argsort(drawn, axis=1).astype(np.int32)[:, : counts.max()]
-    guessed = np.arange(counts.max())[None] < counts[:, None]
-    masked = ids.copy()
-    rows = np.broadcast_to(np.arange(len(ids))[:, None], order.shape)
-    masked[rows[guessed], order[guessed]] = vocabulary.mask_id
-    targets = np.take_along_axis(ids, order, axis=1)
-    return {"ids": masked, "places": order, "guessed": guessed, "targets": targets}
+    """[MASK] in place of some tokens of text, and their places."""
+    places, guessed = some_places(text, rng=rng)
+    return {
+        "ids": with_mask(ids, places, mask_id=mask_id, counted=guessed),
+        "places": places,
+        "guessed": guessed,
+        "targets": np.take_along_axis(ids, places, axis=1),
+    }

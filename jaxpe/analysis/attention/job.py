@@ -1,5 +1,6 @@
-"""What `jaxpe spectral` computes: mean attention logits, their spectra and parts, heads' worth."""
+"""Attention logits taken apart: mean attention logits, their spectra and parts, heads' worth."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 from jax import Array
 
 import jaxpe
-from jaxpe._core.progress import Clock
-from jaxpe.analysis.attention.ablating import Say, ablations_of
-from jaxpe.analysis.attention.documents import SpectralSubject, transformer_of
+from jaxpe._core.progress import SILENT, Clock, Progress
+from jaxpe.analysis.attention.ablating import ablations_of
+from jaxpe.analysis.attention.documents import Sample, check_sample, draw_sample
 from jaxpe.analysis.attention.logit_sums import (
     Halves,
     LogitSums,
@@ -21,8 +22,19 @@ from jaxpe.analysis.attention.logit_sums import (
     different_places,
     sum_logits,
 )
-from jaxpe.analysis.attention.result import MeanLogits, Pairs, PartShares, SpectralReport, Variance
-from jaxpe.nn import functionalize
+from jaxpe.analysis.attention.result import (
+    AttentionAnalysis,
+    AttentionFacts,
+    MeanLogits,
+    Pairs,
+    PartShares,
+    SingleDocuments,
+    Variance,
+    residual,
+)
+from jaxpe.analysis.reading import LENGTH, SubjectOptions, read_subject
+from jaxpe.analysis.subject import Subject
+from jaxpe.nn import functionalize, trunk
 from jaxpe.spectral import (
     PartMeans,
     PartSums,
@@ -43,27 +55,98 @@ _by_offset = jax.jit(lambda mean, mask: toeplitz_matrix(diagonal_means(mean, mas
 _layer_shares = jax.jit(jax.vmap(lambda sums: toeplitz_shares(sums.means())))
 
 
-def spectra_of(
-    subject: SpectralSubject, *, ablate: bool = True, say: Say = lambda line: None
-) -> SpectralReport:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttentionOptions(SubjectOptions):
+    """Take a model's attention logits apart into position and content, and ablate its heads.
+
+    Attributes:
+        model: folder of a `jaxpe train` run, a Hugging Face directory of a BERT or MPNet, or a
+            Llama: its directory, a .gguf, or a folder with one and a tokenizer.json. A small
+            transformer as initialised when absent. A run brings its own documents, length and task.
+        task: classify, mlm (masked words) or causal (next word); that which the model was trained
+            for when absent.
+        examples: documents.
+        ablate: measure what each head is worth; takes most of the time.
+    """
+
+    examples: int = 64
+    ablate: bool = True
+
+
+def analyse(options: AttentionOptions, *, progress: Progress = SILENT) -> AttentionAnalysis:
     """Mean logits, their spectra and parts, and what each head is worth.
 
+    A run is scored at its task, on documents it was not trained on; a Llama at the next token; an
+    encoder without a trained head by how its embeddings move.
+
     Args:
-        subject: of `spectral_subject` or `read_spectral_subject`.
-        ablate: whether heads are ablated, which takes most of the time.
-        say: called with a line of text before what takes long.
+        options: what to look at.
+        progress: of reading, of the logits and of the heads.
+
+    Raises:
+        InputError: options out of range, what cannot be read, or a model that does not suit.
+
+    Most of the time is compiling, and ablation:
+
+    >>> options = AttentionOptions(source="stdlib", examples=16, ablate=False)
+    >>> analyse(options).variance.offset.shape  # doctest: +SKIP
+    (2, 4)
     """
-    clock, causal = Clock(), subject.transformer.causal
-    sums = sum_logits(subject)
-    both = sums.halves[0] + sums.halves[1]
+    length = LENGTH if options.length is None else options.length
+    check_sample(length=length, examples=options.examples, seed=options.seed)
+    clock = Clock()
+    subject = read_subject(options, new_head=False, held_out=True, progress=progress)
+    clock.lap("reading")
+    found = analyse_subject(
+        subject,
+        examples=options.examples,
+        ablate=options.ablate,
+        seed=options.seed,
+        progress=progress,
+    )
+    return found._replace(seconds=clock.laps | found.seconds)
+
+
+def analyse_subject(
+    subject: Subject,
+    *,
+    examples: int = AttentionOptions.examples,
+    ablate: bool = AttentionOptions.ablate,
+    seed: int = AttentionOptions.seed,
+    progress: Progress = SILENT,
+) -> AttentionAnalysis:
+    """Mean logits of a model on documents, their spectra and parts, and what each head is worth.
+
+    Args:
+        subject: the model and documents.
+        examples: documents, at most; accuracy is over eight times as many.
+        ablate: whether heads are ablated, which takes most of the time.
+        seed: of the documents drawn, and of resamples.
+        progress: of the logits and of the heads.
+
+    Raises:
+        InputError: for a model without heads, documents that fill fewer than 4 positions, or more
+            than memory holds.
+
+    >>> from jaxpe.analysis.reading import SubjectOptions, read_subject
+    >>> subject = read_subject(SubjectOptions(source="stdlib", length=16))  # doctest: +SKIP
+    >>> analyse_subject(subject, examples=16, ablate=False).facts.layers  # doctest: +SKIP
+    2
+    """
+    _check(subject, examples, seed)
+    clock = Clock()
+    sample = draw_sample(subject, examples=examples, seed=seed)
+    clock.lap("drawing")
+    sums = sum_logits(sample, progress=progress)
+    both, causal = sums.halves[0] + sums.halves[1], sample.transformer.causal
     whole = _means(both.parts)
-    report = SpectralReport(
+    result = AttentionAnalysis(
         source=subject.source,
         model=subject.model,
-        facts=_facts(subject),
+        facts=_facts(sample),
         causal=causal,
         means=_described(whole.parts.total, causal=causal),
-        single=_single(subject),
+        single=_single(sample),
         variance=_variance(sums, causal=causal),
         parts=_shares(both.parts),
         embedded=_shares(both.embedded),
@@ -73,10 +156,22 @@ def spectra_of(
     )
     clock.lap("logits")
     if not ablate:
-        return report
-    report = report._replace(ablations=ablations_of(subject, say))
+        return result
+    result = result._replace(ablations=ablations_of(sample, progress=progress))
     clock.lap("ablation")
-    return report
+    return result
+
+
+def _check(subject: Subject, examples: int, seed: int) -> None:
+    """Refuse numbers out of range, and more than memory holds of the layers and heads."""
+    config = trunk(subject.module).config
+    check_sample(
+        length=subject.documents.corpus.ids.shape[1],
+        examples=examples,
+        seed=seed,
+        layers=config.num_layers,
+        heads=config.num_heads,
+    )
 
 
 @functools.partial(jax.jit, static_argnames="causal")
@@ -129,22 +224,22 @@ def _described(mean: Array, *, causal: bool) -> MeanLogits:
     return MeanLogits(logits=shown, **found)
 
 
-def _single(subject: SpectralSubject) -> dict[str, np.ndarray]:
-    """The same of single documents' logits, averaged over some of them."""
-    causal, text = subject.transformer.causal, subject.text
+def _single(sample: Sample) -> SingleDocuments:
+    """Numbers of single documents' logits, averaged over some of them."""
+    causal, text = sample.transformer.causal, sample.text
 
     def of_batch(model: Any, ids: Array) -> Array:
-        logits = transformer_of(model)(ids, trace=True).logits
+        logits = trunk(model)(ids, trace=True).logits
         assert logits is not None  # it was traced
         return jnp.swapaxes(logits[..., text, text], 0, 1)
 
-    apply, params = functionalize(subject.module, method=of_batch)
-    run, size = jax.jit(apply), min(2, batch_size(subject))
-    batches = cut(subject.rows[: _SINGLE // size * size], size)
+    apply, params = functionalize(sample.module, method=of_batch)
+    run, size = jax.jit(apply), min(2, batch_size(sample))
+    batches = cut(sample.rows[: _SINGLE // size * size], size)
     # One document at a time has the shape of the mean, for which this is compiled already.
     found = [_spectra(one, causal=causal) for ids in batches for one in run(params, ids)]
-    names = ("toeplitz", "szego", "effective_rank", "range")
-    return {name: np.mean([_wide(x[name]) for x in found], axis=0) for name in names}
+    means = (np.mean([_wide(x[name]) for x in found], axis=0) for name in SingleDocuments._fields)
+    return SingleDocuments(*means)
 
 
 def _variance(sums: Halves, *, causal: bool) -> Variance:
@@ -159,12 +254,14 @@ def _variance(sums: Halves, *, causal: bool) -> Variance:
     spread = sums.halves[0].spread + sums.halves[1].spread
     position, offset = _explained(sums.halves, causal=causal)
     shuffled, _ = _explained(sums.shuffled, causal=causal)
+    place = position - offset
     return Variance(
         level=_wide(spread.mean),
         total=_wide(spread.variance),
         offset=offset,
-        place=position - offset,
+        place=place,
         shuffled=shuffled,
+        residual=residual(offset, place),
     )
 
 
@@ -237,15 +334,15 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
-def _facts(subject: SpectralSubject) -> dict[str, Any]:
-    config = subject.transformer.config
-    return {
-        "layers": config.num_layers,
-        "heads": config.num_heads,
-        "head width": config.head_width,
-        "positions": subject.text.stop - subject.text.start,
-        "documents": len(subject.rows),
-        "score": subject.score,
-        "seed": subject.seed,
-        "jaxpe": jaxpe.__version__,
-    }
+def _facts(sample: Sample) -> AttentionFacts:
+    config = sample.transformer.config
+    return AttentionFacts(
+        layers=config.num_layers,
+        heads=config.num_heads,
+        head_width=config.head_width,
+        positions=sample.text.stop - sample.text.start,
+        documents=len(sample.rows),
+        score=sample.score,
+        seed=sample.seed,
+        jaxpe=jaxpe.__version__,
+    )

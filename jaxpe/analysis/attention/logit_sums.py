@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxpe.analysis.attention.documents import SpectralSubject, transformer_of
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.trees import tree_add
+from jaxpe.analysis.attention.documents import Sample
 from jaxpe.nn import (
     HeadParts,
     HiddenSums,
@@ -19,6 +21,7 @@ from jaxpe.nn import (
     position_means,
     split_heads,
     sum_hidden,
+    trunk,
 )
 from jaxpe.spectral import PartSums, logit_parts, pair_logits, sum_parts
 
@@ -63,13 +66,7 @@ class LogitSums(NamedTuple):
     spread: Spread  # over documents and pairs of different places, [layers, heads]
     pairs: Array | None  # of squares, [layers, heads, pairs]
 
-    def __add__(self, other: "LogitSums") -> "LogitSums":  # pyrefly: ignore
-        return LogitSums(
-            self.parts + other.parts,
-            self.embedded + other.embedded,
-            self.spread + other.spread,
-            jax.tree.map(jnp.add, self.pairs, other.pairs),
-        )
+    __add__ = tree_add
 
 
 class Halves(NamedTuple):
@@ -94,22 +91,23 @@ class Turning(NamedTuple):
     layout: Literal["half_split", "interleaved"]
 
 
-def sum_logits(subject: SpectralSubject) -> Halves:
+def sum_logits(sample: Sample, *, progress: Progress = SILENT) -> Halves:
     """Sums over each half of the documents, as they are and with tokens in random order."""
-    module, text = subject.module, subject.text
+    module, text = sample.module, sample.text
     turning = find_turning(module)
-    one, other = (subject.rows[half::2] for half in (0, 1))
-    size = batch_size(subject)
-    means = _means(subject, size)
+    one, other = (sample.rows[half::2] for half in (0, 1))
+    size = batch_size(sample)
+    means = _means(sample, size)
     of_batch = functools.partial(_sum_batch, text=text, turning=turning)
     apply, params = functionalize(module, method=of_batch)
     run = jax.jit(apply)
 
     def total(half: np.ndarray) -> LogitSums:
-        return functools.reduce(operator.add, (run(params, ids, means) for ids in cut(half, size)))
+        batches = progress.track(cut(half, size), "logits", total=-(-len(half) // size))
+        return functools.reduce(operator.add, (run(params, ids, means) for ids in batches))
 
     some = len(one) // 2  # will do
-    rng = np.random.default_rng([subject.seed, 3])
+    rng = np.random.default_rng([sample.seed, 3])
     shuffled = (_in_random_order(half[:some], text, rng) for half in (one, other))
     first, second = map(total, shuffled)
     return Halves((total(one), total(other)), (first, second), turning)
@@ -122,18 +120,18 @@ def _in_random_order(rows: np.ndarray, text: slice, rng: np.random.Generator) ->
     return rows
 
 
-def _means(subject: SpectralSubject, size: int) -> Array:
+def _means(sample: Sample, size: int) -> Array:
     """The share of position in what enters each layer, over the places of text."""
-    apply, params = functionalize(subject.module, method=sum_hidden)
+    apply, params = functionalize(sample.module, method=sum_hidden)
     run = jax.jit(apply)
-    places = np.zeros(subject.rows.shape[1], bool)
-    places[subject.text] = True
+    places = np.zeros(sample.rows.shape[1], bool)
+    places[sample.text] = True
 
     def summed(ids: np.ndarray) -> HiddenSums:
         sums, counts = run(params, ids)
         return HiddenSums(jnp.where(places[None, :, None], sums, 0), jnp.where(places, counts, 0))
 
-    return position_means(summed, [{"ids": ids} for ids in cut(subject.rows, size)])
+    return position_means(summed, [{"ids": ids} for ids in cut(sample.rows, size)])
 
 
 def _sum_batch(
@@ -149,7 +147,7 @@ def _sum_heads(
     model: Any, found: HeadParts, text: slice, turning: Turning | None
 ) -> tuple[PartSums, Spread, Array | None]:
     """Sums of the parts, how the logits spread, and squares of the pairs, of the layers found."""
-    causal, encoding = transformer_of(model).causal, head_encoding(model)
+    causal, encoding = trunk(model).causal, head_encoding(model)
     where: dict[str, Any] = {
         "q_positions": found.positions,
         "k_positions": found.positions,
@@ -220,7 +218,7 @@ def find_turning(module: Any) -> Turning | None:
 
 def _turned(model: Any) -> Array:
     """What the first layer's encoding makes of queries that are unit vectors, at position 1."""
-    below, encoding = transformer_of(model), head_encoding(model)
+    below, encoding = trunk(model), head_encoding(model)
     width, heads = below.config.head_width, below.config.num_heads
     if below.config.latent is not None:
         width += below.config.latent.rotary_dim
@@ -230,9 +228,9 @@ def _turned(model: Any) -> Array:
     return encoding.query(params, unit, jnp.ones(width, jnp.int32))
 
 
-def batch_size(subject: SpectralSubject) -> int:
+def batch_size(sample: Sample) -> int:
     """Rows at once; it divides a quarter of their number."""
-    config, (rows, n) = subject.transformer.config, subject.rows.shape
+    config, (rows, n) = sample.transformer.config, sample.rows.shape
     most = max(1, _ENTRIES // (config.num_layers * config.num_heads * n**2))
     quarter = rows // 4
     return max(size for size in range(1, quarter + 1) if quarter % size == 0 and size <= most)

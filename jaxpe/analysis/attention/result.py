@@ -1,8 +1,10 @@
-"""What `jaxpe spectral` found, as plain tuples of arrays."""
+"""What an analysis of attention found."""
 
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+
+from jaxpe._core.results import LargeArray, Seconds
 
 PARTS = (
     "content–content",
@@ -11,9 +13,33 @@ PARTS = (
     "position–position",
     "bias",
 )
-
-
 JUDGED = 0.02  # share of the variance below which what place explains is not taken apart
+
+Kind = Literal["zero", "mean"]
+
+
+class AttentionFacts(NamedTuple):
+    """Sizes and settings of an analysis.
+
+    Attributes:
+        layers: blocks of the model.
+        heads: of a layer.
+        head_width: of queries and keys.
+        positions: n of text that matrices are over.
+        documents: that logits are averaged over.
+        score: what a head is worth something for: "accuracy", "masked", "causal" or "embedding".
+        seed: of what was drawn.
+        jaxpe: version.
+    """
+
+    layers: int
+    heads: int
+    head_width: int
+    positions: int
+    documents: int
+    score: str
+    seed: int
+    jaxpe: str
 
 
 class MeanLogits(NamedTuple):
@@ -33,7 +59,7 @@ class MeanLogits(NamedTuple):
         range: λ_max − λ_min of the symmetric part at Σ λ² = 1.
     """
 
-    logits: np.ndarray
+    logits: LargeArray
     toeplitz: np.ndarray
     circulant: np.ndarray
     diagonals: np.ndarray
@@ -43,6 +69,19 @@ class MeanLogits(NamedTuple):
     eigenvalues: np.ndarray
     effective_rank: np.ndarray
     condition: np.ndarray
+    range: np.ndarray
+
+
+class SingleDocuments(NamedTuple):
+    """Numbers of single documents' logits, averaged over documents, `[layers, heads]`.
+
+    Attributes:
+        toeplitz, szego, effective_rank, range: as of `MeanLogits`.
+    """
+
+    toeplitz: np.ndarray
+    szego: np.ndarray
+    effective_rank: np.ndarray
     range: np.ndarray
 
 
@@ -60,6 +99,8 @@ class Variance(NamedTuple):
         place: share that the places i and j explain beyond it.
         shuffled: share that offset and places explain where the tokens of each document are in
             random order, of the variance there.
+        residual: share of what place explains that no Toeplitz matrix does; NaN where it explains
+            under 2 %.
     """
 
     level: np.ndarray
@@ -67,19 +108,22 @@ class Variance(NamedTuple):
     offset: np.ndarray
     place: np.ndarray
     shuffled: np.ndarray
+    residual: np.ndarray
 
     @property
     def position(self) -> np.ndarray:
         """Share that the place in the document explains, by its offset or beyond."""
         return self.offset + self.place
 
-    @property
-    def residual(self) -> np.ndarray:
-        """Share of what place explains that no Toeplitz matrix does; NaN where it is under 2 %."""
-        some = self.position >= JUDGED
-        return np.divide(
-            self.place, self.position, out=np.full_like(self.place, np.nan), where=some
-        )
+
+def residual(offset: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Share of the sum of both that lies in `place`; NaN where the sum is under 2 %.
+
+    >>> residual(np.array([0.3, 0.0]), np.array([0.1, 0.01])).round(2).tolist()
+    [0.25, nan]
+    """
+    both = offset + place
+    return np.divide(place, both, out=np.full_like(place, np.nan), where=both >= JUDGED)
 
 
 class PartShares(NamedTuple):
@@ -90,13 +134,14 @@ class PartShares(NamedTuple):
         mean_share: the same of the part's mean over documents.
         residual: share of that mean that no Toeplitz matrix explains.
         cross: what the shares lack to 1: the products of different parts, `[layers, heads]`.
-        All are NaN where they would be 0/0.
+        names: of the parts. All numbers are NaN where they would be 0/0.
     """
 
     share: np.ndarray
     mean_share: np.ndarray
     residual: np.ndarray
     cross: np.ndarray
+    names: tuple[str, ...] = PARTS
 
 
 class Pairs(NamedTuple):
@@ -128,7 +173,7 @@ class HeadDrops(NamedTuple):
         entropy: of the shares, over that of an even spread.
     """
 
-    kind: str
+    kind: Kind
     documents: int
     score: float
     drop: np.ndarray
@@ -151,16 +196,16 @@ class HeadDrops(NamedTuple):
         return self.p_value <= 0.05
 
 
-class SpectralReport(NamedTuple):
-    """All that `jaxpe spectral` found.
+class AttentionAnalysis(NamedTuple):
+    """All that an analysis of attention found.
 
     Attributes:
         source: the corpus.
         model: what was looked at, in words.
-        facts: sizes and settings, by name.
+        facts: sizes and settings.
         causal: whether tokens look back only.
         means: logits averaged over documents.
-        single: numbers of single documents' logits, averaged over them, `[layers, heads]`.
+        single: numbers of single documents' logits.
         variance: of the logits.
         parts: content and position, by the means of hidden states at each place, in all layers.
         embedded: the same by what the encoding adds to the embeddings, in the first layer.
@@ -171,28 +216,13 @@ class SpectralReport(NamedTuple):
 
     source: str
     model: str
-    facts: dict[str, Any]
+    facts: AttentionFacts
     causal: bool
     means: MeanLogits
-    single: dict[str, np.ndarray]
+    single: SingleDocuments
     variance: Variance
     parts: PartShares
     embedded: PartShares
     pairs: Pairs | None
     ablations: list[HeadDrops]
-    seconds: dict[str, float]
-
-
-def near(report: SpectralReport) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets up to half the length, and centred diagonals there; NaN at 0, which is left out."""
-    n = report.means.logits.shape[-1]
-    far = max(2, n // 2)
-    offsets = np.arange(-far, 1 if report.causal else far + 1)
-    shown = report.means.diagonals[..., offsets + n - 1] - report.variance.level[..., None]
-    return offsets, np.where(offsets == 0, np.nan, shown)
-
-
-def peak(report: SpectralReport, layer: int, head: int) -> int:
-    """Of the offsets up to half the length, that which a head looks hardest at in the mean."""
-    offsets, diagonals = near(report)
-    return int(offsets[np.nanargmax(diagonals[layer, head])])
+    seconds: Seconds = {}  # noqa: RUF012  # nobody adds to it

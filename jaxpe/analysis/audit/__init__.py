@@ -1,49 +1,29 @@
-"""Every published statement evaluated on one model and one corpus: what `jaxpe audit` runs.
+"""Every published statement evaluated on one model and one corpus.
 
-    subject = read_subject("stdlib", examples=64, length=32)      # or subject_of(model, ...)
-    report = audit_subject(subject, steps=60)
-    rich.print(jaxpe.report.audit_table(report))
+    result = audit(AuditOptions(source="stdlib", examples=64, length=32))
+    rich.print(jaxpe.report.audit_table(result))
 
-
-Imported by name, since it brings Flax and Optax.
+It brings Flax and Optax, and is imported when it is asked for.
 """
 
-from jaxpe.analysis.audit.job import (
-    audit_subject,
+from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, position_loss
+from jaxpe.analysis.audit.job import AuditOptions, audit, audit_subject
+from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
+from jaxpe.analysis.audit.result import (
+    AuditedStatement,
+    AuditFacts,
+    AuditResult,
+    KernelPairs,
+    Sides,
+    Training,
 )
-from jaxpe.analysis.audit.kernel import (
-    kernel_and_forcing,
-    kernel_pairs,
-    train_both,
-)
-from jaxpe.analysis.audit.statements import (
-    statements_on_corpus,
-    statements_on_model,
-)
-from jaxpe.analysis.ranges import (
-    check_audit,
-)
-from jaxpe.analysis.reading import (
-    read_subject,
-)
-from jaxpe.analysis.subject import (
-    Geometry,
-    Subject,
-    geometry_of,
-    subject_of,
-)
+from jaxpe.analysis.audit.statements import statements_on_corpus, statements_on_model
+from jaxpe.analysis.reading import SubjectOptions, read_subject
+from jaxpe.analysis.subject import Subject
 
 __all__ = [
-    "Geometry",
-    "Subject",
-    "audit_subject",
-    "check_audit",
-    "geometry_of",
-    "kernel_and_forcing",
-    "kernel_pairs",
-    "read_subject",
-    "statements_on_corpus",
-    "statements_on_model",
-    "subject_of",
-    "train_both",
-]
+    "AuditFacts", "AuditOptions", "AuditResult", "AuditedStatement", "Geometry", "KernelPairs",
+    "PositionLoss", "Sides", "Subject", "SubjectOptions", "Training", "audit", "audit_subject",
+    "geometry_of", "kernel_and_forcing", "kernel_pairs", "position_loss", "read_subject",
+    "statements_on_corpus", "statements_on_model", "train_both",
+]  # fmt: skip

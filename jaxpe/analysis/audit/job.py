@@ -1,77 +1,141 @@
 """All statements, the kernel and the training of one subject."""
 
-import time
-from typing import Any
+import dataclasses
 
 import jax
 import numpy as np
 
 import jaxpe
 from jaxpe import theory
-from jaxpe._core.options import check_range, check_seed
+from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
+from jaxpe._core.progress import SILENT, Clock, Progress
+from jaxpe.analysis.audit.functions import (
+    Geometry,
+    PositionLoss,
+    geometry_of,
+    inner,
+    position_loss,
+)
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
-from jaxpe.analysis.audit.result import Audited, AuditReport, Training
+from jaxpe.analysis.audit.result import AuditFacts, AuditResult, Training, audited
 from jaxpe.analysis.audit.statements import statements_on_corpus, statements_on_model
-from jaxpe.analysis.ranges import MOST_STEPS
-from jaxpe.analysis.subject import Geometry, Subject, geometry_of, inner
+from jaxpe.analysis.reading import SubjectOptions, read_subject
+from jaxpe.analysis.subject import Subject
+
+_MOST_POSITIONS = 4096  # matrices of positions are dense
+_MOST_STEPS = 1_000_000  # each is kept in the result
 
 
-def audit_subject(subject: Subject, *, steps: int, seed: int = 0) -> AuditReport:
-    """Evaluate every statement on a model and a corpus.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AuditOptions(SubjectOptions):
+    """Evaluate every published statement on a corpus and a model: hypotheses and conclusions.
+
+    Attributes:
+        examples: documents that expectations are over.
+        steps: of gradient descent on positions, real and linearised.
+    """
+
+    examples: int = 256
+    steps: int = 40
+
+
+def audit(options: AuditOptions, *, progress: Progress = SILENT) -> AuditResult:
+    """Evaluate every statement on the model and the documents that were asked for.
 
     Args:
-        subject: of `subject_of` or `read_subject`.
-        steps: of gradient descent on positions, real and linearised.
-        seed: of swaps, orders and sampled targets.
+        options: what to audit.
+        progress: of reading and evaluating.
 
     Raises:
-        InputError: where text reaches fewer than three positions, and for steps or a seed out of
-            range.
+        InputError: options out of range, what cannot be read, or a model that does not suit.
+
+    A minute, most of it compiling:
+
+    >>> options = AuditOptions(source="stdlib", examples=32, length=16, steps=5)
+    >>> found = audit(options)  # doctest: +SKIP
+    >>> found.statements[0].name, found.statements[0].verdict  # doctest: +SKIP
+    ('Theorem 1', 'holds')
     """
-    check_range("steps", steps, least=1, most=MOST_STEPS)
-    check_seed("seed", seed)
-    clock = _Clock()
+    _check(options.length, options.examples, options.steps, options.seed)
+    clock = Clock()
+    subject = read_subject(options, progress=progress)
+    clock.lap("reading")
+    found = audit_subject(
+        subject,
+        examples=options.examples,
+        steps=options.steps,
+        seed=options.seed,
+        progress=progress,
+    )
+    return found._replace(seconds=clock.laps | found.seconds)
+
+
+def audit_subject(
+    subject: Subject,
+    *,
+    examples: int = AuditOptions.examples,
+    steps: int = AuditOptions.steps,
+    seed: int = AuditOptions.seed,
+    progress: Progress = SILENT,
+) -> AuditResult:
+    """Evaluate every statement on a model and documents.
+
+    Args:
+        subject: a classifier or language model with multi-head attention of one key a head.
+        examples: documents that expectations are over.
+        steps: of gradient descent on positions, real and linearised.
+        seed: of the examples, swaps, orders and sampled targets.
+        progress: of the statements.
+
+    Raises:
+        InputError: where text reaches fewer than three positions, for a model that does not suit,
+            and for numbers out of range.
+
+    >>> from jaxpe.analysis.reading import SubjectOptions, read_subject
+    >>> subject = read_subject(SubjectOptions(source="stdlib", length=16))  # doctest: +SKIP
+    >>> len(audit_subject(subject, examples=32, steps=5).statements)  # doctest: +SKIP
+    13
+    """
+    _check(subject.documents.corpus.ids.shape[1], examples, steps, seed)
+    clock = Clock()
+    model = position_loss(subject, examples=examples, seed=seed)
     geometry = geometry_of(subject)
-    alpha, b = kernel_and_forcing(subject, seed=seed)
+    alpha, b = kernel_and_forcing(model, seed=seed)
     clock.lap("kernel")
-    audits = statements_on_corpus(subject, geometry)
-    audits |= statements_on_model(subject, geometry, seed=seed)
+    audits = statements_on_corpus(model, geometry, progress=progress)
+    audits |= statements_on_model(model, geometry, seed=seed, progress=progress)
     audits["Lemma 18"] = jax.jit(theory.lemma_18)(alpha, b, geometry.D)
     audits["Remark 20"] = theory.remark_20(inner(alpha, geometry.mu.present))
     clock.lap("statements")
-    gap = train_both(subject, steps=steps, seed=seed)
+    gap = train_both(model, steps=steps, seed=seed)
     clock.lap("training")
-    return AuditReport(
+    return AuditResult(
         source=subject.source,
         model=subject.model,
-        facts=_facts(subject, geometry, seed),
-        audited=[Audited(s, audits[s.name]) for s in theory.STATEMENTS],
+        facts=_facts(model, geometry, seed),
+        statements=[audited(s, audits[s.name]) for s in theory.STATEMENTS],
         kernel=kernel_pairs(alpha, b, geometry.D, lemma_18=audits["Lemma 18"]),
         training=Training(*(np.asarray(x) for x in gap[:3])),
         seconds=clock.laps,
     )
 
 
-def _facts(subject: Subject, geometry: Geometry, seed: int) -> dict[str, Any]:
-    n, dim = subject.of.vectors.shape
-    return {
-        "positions": n,
-        "positions with text": int(geometry.D.present.sum()),
-        "width": dim,
-        "examples": len(subject.examples["ids"]),
-        "loss": subject.family,
-        "seed": seed,
-        "jaxpe": jaxpe.__version__,
-    }
+def _check(length: int | None, examples: int, steps: int, seed: int) -> None:
+    """Refuse what cannot be audited."""
+    check_range("examples", examples, least=1, most=LARGEST_SIZE)
+    check_range("length", length, least=3, most=_MOST_POSITIONS)
+    check_range("steps", steps, least=1, most=_MOST_STEPS)
+    check_seed("seed", seed)
 
 
-class _Clock:
-    """Seconds by stage."""
-
-    def __init__(self):
-        self.last = time.perf_counter()
-        self.laps: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name], self.last = now - self.last, now
+def _facts(model: PositionLoss, geometry: Geometry, seed: int) -> AuditFacts:
+    n, dim = model.of.vectors.shape
+    return AuditFacts(
+        positions=n,
+        positions_with_text=int(geometry.D.present.sum()),
+        width=dim,
+        examples=len(model.examples["ids"]),
+        loss=model.family,
+        seed=seed,
+        jaxpe=jaxpe.__version__,
+    )

@@ -1,4 +1,4 @@
-"""The kernel of positions of a subject, and its linearised flow."""
+"""The kernel of positions of a model, and its linearised flow."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,8 @@ import optax
 from jax import Array
 
 import jaxpe
+from jaxpe.analysis.audit.functions import PositionLoss, inner
 from jaxpe.analysis.audit.result import KernelPairs
-from jaxpe.analysis.subject import Subject, inner
 from jaxpe.geometry import Distances
 from jaxpe.ntk import (
     TrainingGap,
@@ -27,16 +27,21 @@ _SAMPLES = 16
 
 
 def kernel_and_forcing(
-    subject: Subject, *, seed: int, P: Array | None = None
+    model: PositionLoss, *, seed: int, P: Array | None = None
 ) -> tuple[Array, Array]:
     """α `[n, n]` and b `[n, dim]` at P: at 0, where the paper has them, when None.
 
     α exactly for a few classes, from sampled targets for the words of a vocabulary.
+
+    >>> model = position_loss(subject, examples=32)  # doctest: +SKIP
+    >>> alpha, b = kernel_and_forcing(model, seed=0)  # doctest: +SKIP
+    >>> alpha.shape, b.shape  # doctest: +SKIP
+    ((16, 16), (16, 64))
     """
-    f, loss, examples = subject.at_no_shift, subject.loss, subject.examples
-    at = jnp.zeros_like(subject.of.vectors) if P is None else P
+    f, loss, examples = model.at_no_shift, model.loss, model.examples
+    at = jnp.zeros_like(model.of.vectors) if P is None else P
     b = jax.jit(lambda P: positional_forcing(f, loss, P, examples))(at)
-    if subject.family == "classification":
+    if model.family == "classification":
         return jax.jit(lambda P: positional_ntk(f, loss, P, examples))(at), b
     key = jax.random.key(seed)
 
@@ -49,7 +54,14 @@ def kernel_and_forcing(
 def kernel_pairs(
     alpha: Array, b: Array, D: Distances, *, lemma_18: Audit, seed: int = 0
 ) -> KernelPairs:
-    """What the figures show of α and of the bound (13), over pairs of positions with text."""
+    """What the figures show of α and of the bound (13), over pairs of positions with text.
+
+    >>> alpha, b = kernel_and_forcing(model, seed=0)  # doctest: +SKIP
+    >>> D = geometry_of(subject).D  # doctest: +SKIP
+    >>> bound = jaxpe.theory.lemma_18(alpha, b, D)  # doctest: +SKIP
+    >>> kernel_pairs(alpha, b, D, lemma_18=bound).alpha.shape  # doctest: +SKIP
+    (120,)
+    """
     within = inner(alpha, D.present)
     apart = inner(D.values, D.present).astype(alpha.dtype)
     distances, entries = pairs(apart), pairs(within)
@@ -70,13 +82,16 @@ def kernel_pairs(
     )
 
 
-def train_both(subject: Subject, *, steps: int, seed: int, rows: int = 32) -> TrainingGap:
+def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) -> TrainingGap:
     """Gradient descent on P alone, of the model and of its linearisation, on a few examples.
 
     From the model's own vectors; the step is 1/λ_max of the whole kernel there.
+
+    >>> train_both(position_loss(subject, examples=32), steps=5, seed=0)[0].shape  # doctest: +SKIP
+    (6,)
     """
-    f, loss, start = subject.at_no_shift, subject.loss, subject.of.vectors
-    examples = {name: jnp.asarray(array[:rows]) for name, array in subject.examples.items()}
+    f, loss, start = model.at_no_shift, model.loss, model.of.vectors
+    examples = {name: jnp.asarray(array[:rows]) for name, array in model.examples.items()}
     product = positional_ntk_product(f, loss, start, examples)
     key = jax.random.key(seed)
     top = jax.jit(lambda: lanczos_eigenvalues(product, start, num=1, key=key, steps=12))()

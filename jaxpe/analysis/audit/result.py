@@ -1,17 +1,65 @@
-"""What `jaxpe audit` found, as named tuples."""
+"""What an audit of a model and a corpus found."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxpe.theory import Audit, Statement
+from jaxpe._core.results import LargeArray, Seconds
+from jaxpe.theory import Audit, Comparison, Statement, verdict
+from jaxpe.theory.audit import Status
 
 
-class Audited(NamedTuple):
-    """A statement and its evaluation."""
+class AuditFacts(NamedTuple):
+    """Sizes and settings of an audit.
 
-    statement: Statement
-    audit: Audit
+    Attributes:
+        positions: n of the matrices.
+        positions_with_text: those that statements are about.
+        width: of the position vectors.
+        examples: documents that expectations are over.
+        loss: its family, "classification" or "masked".
+        seed: of what was drawn.
+        jaxpe: version.
+    """
+
+    positions: int
+    positions_with_text: int
+    width: int
+    examples: int
+    loss: str
+    seed: int
+    jaxpe: str
+
+
+class Sides(NamedTuple):
+    """A `jaxpe.theory.Comparison` of two numbers."""
+
+    lhs: float
+    rhs: float
+    slack: float
+    holds: bool
+
+
+class AuditedStatement(NamedTuple):
+    """A published statement, and its evaluation on a model and a corpus.
+
+    Attributes:
+        name, title, source, claim, status, finding: as of `jaxpe.theory.Statement`.
+        verdict: what the evaluation says, in words.
+        hypotheses, conclusions, instead, measured: as of `jaxpe.theory.Audit`, as plain values.
+    """
+
+    name: str
+    title: str
+    source: str
+    claim: str
+    status: Status
+    finding: str
+    verdict: str
+    hypotheses: dict[str, Sides]
+    conclusions: dict[str, Sides]
+    instead: dict[str, Sides]
+    measured: dict[str, bool | int | float | np.ndarray]
 
 
 class KernelPairs(NamedTuple):
@@ -29,15 +77,15 @@ class KernelPairs(NamedTuple):
         bound: the right side of (13).
     """
 
-    distances: np.ndarray
-    alpha: np.ndarray
-    increasing: np.ndarray
-    decreasing: np.ndarray
+    distances: LargeArray
+    alpha: LargeArray
+    increasing: LargeArray
+    decreasing: LargeArray
     explained: tuple[float, float]
     by_chance: tuple[float, float]
     eigenvalues: np.ndarray
-    reached: np.ndarray
-    bound: np.ndarray
+    reached: LargeArray
+    bound: LargeArray
 
 
 class Training(NamedTuple):
@@ -54,23 +102,53 @@ class Training(NamedTuple):
     output_distance: np.ndarray
 
 
-class AuditReport(NamedTuple):
-    """All that `jaxpe audit` found.
+class AuditResult(NamedTuple):
+    """All that an audit found.
 
     Attributes:
-        source: the corpus.
+        source: the corpus, in words.
         model: what was audited, in words.
-        facts: sizes and settings, by name.
-        audited: statements in the order of the paper.
-        kernel: for the figures.
-        training: likewise.
+        facts: sizes and settings.
+        statements: in the order of the paper.
+        kernel: of positions, pair by pair.
+        training: of positions, real and linearised.
         seconds: by stage.
     """
 
     source: str
     model: str
-    facts: dict[str, Any]
-    audited: list[Audited]
+    facts: AuditFacts
+    statements: list[AuditedStatement]
     kernel: KernelPairs
     training: Training
-    seconds: dict[str, float]
+    seconds: Seconds = {}  # noqa: RUF012  # nobody adds to it
+
+
+def audited(statement: Statement, audit: Audit) -> AuditedStatement:
+    """A statement and its evaluation as plain values.
+
+    >>> from jaxpe.theory import STATEMENTS, at_most
+    >>> found = audited(STATEMENTS[0], Audit({}, {"equivariant": at_most(1.0, 2.0)}, {}))
+    >>> found.verdict, found.conclusions["equivariant"].slack
+    ('holds', 1.0)
+    """
+    return AuditedStatement(
+        *statement,
+        verdict=verdict(audit),
+        hypotheses=_sides(audit.hypotheses),
+        conclusions=_sides(audit.conclusions),
+        instead=_sides(audit.instead),
+        measured={name: _plain(value) for name, value in audit.measured.items()},
+    )
+
+
+def _sides(comparisons: dict[str, Comparison]) -> dict[str, Sides]:
+    return {
+        name: Sides(*(np.asarray(x).item() for x in comparison))
+        for name, comparison in comparisons.items()
+    }
+
+
+def _plain(value: object) -> bool | int | float | np.ndarray:
+    array = np.asarray(value)
+    return array if array.ndim else array.item()

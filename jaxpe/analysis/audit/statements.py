@@ -1,7 +1,7 @@
-"""The statements, evaluated on a subject."""
+"""The statements, evaluated on a model and a corpus."""
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +11,8 @@ from jax import Array
 
 import jaxpe
 from jaxpe import theory
-from jaxpe.analysis.subject import Geometry, Subject, inner
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.audit.functions import Geometry, PositionLoss, inner
 from jaxpe.geometry import Distances, PositionCounts
 from jaxpe.theory import Audit, Comparison, at_most, met
 from jaxpe.theory.gradients import mean_embeddings, position_gradients
@@ -19,19 +20,35 @@ from jaxpe.theory.gradients import mean_embeddings, position_gradients
 _SWAPS = 24
 
 
-def statements_on_corpus(subject: Subject, geometry: Geometry) -> dict[str, Audit]:
-    """The statements on distributions and their distances, by name."""
-    D, P = geometry.D, subject.of.vectors
+def statements_on_corpus(
+    model: PositionLoss, geometry: Geometry, *, progress: Progress = SILENT
+) -> dict[str, Audit]:
+    """The statements on distributions and their distances, by name.
+
+    >>> model = position_loss(subject, examples=32)  # doctest: +SKIP
+    >>> geometry = geometry_of(subject)  # doctest: +SKIP
+    >>> sorted(statements_on_corpus(model, geometry))  # doctest: +SKIP
+    ['Conjecture 5', 'Proposition 6', 'Remark 7', 'Remark 8']
+    """
+    D, P = geometry.D, model.of.vectors
     within = Distances(inner(D.values, D.present), jnp.ones(int(D.present.sum()), bool))
     n, dim = within.values.shape[0], P.shape[1]
     few = min(16, (n - 1) // 2 * 2)
     ranks = [r for r in (1, 2, 3, 7) if r < n]
-    return {
-        "Conjecture 5": _conjecture_5(D, P, subject.counts),
-        "Proposition 6": _compiled(theory.proposition_6, within, dim=few),
-        "Remark 7": _compiled(theory.remark_7, within.values**2, dim=few),
-        "Remark 8": _compiled(theory.remark_8, within, width=dim, ranks=ranks),
+    statements = {
+        "Conjecture 5": partial(_conjecture_5, D, P, geometry.counts),
+        "Proposition 6": partial(_compiled, theory.proposition_6, within, dim=few),
+        "Remark 7": partial(_compiled, theory.remark_7, within.values**2, dim=few),
+        "Remark 8": partial(_compiled, theory.remark_8, within, width=dim, ranks=ranks),
     }
+    return _evaluated(statements, progress, "statements on the corpus")
+
+
+def _evaluated(
+    statements: Mapping[str, Callable[[], Audit]], progress: Progress, description: str
+) -> dict[str, Audit]:
+    named = progress.track(statements.items(), description, total=len(statements))
+    return {name: evaluate() for name, evaluate in named}
 
 
 def _conjecture_5(D: Distances, P: Array, counts: PositionCounts) -> Audit:
@@ -50,14 +67,21 @@ def _conjecture_5(D: Distances, P: Array, counts: PositionCounts) -> Audit:
     return found._replace(measured=found.measured | judged)
 
 
-def statements_on_model(subject: Subject, geometry: Geometry, *, seed: int) -> dict[str, Audit]:
-    """The statements on gradients and attention, at P = 0 but for Theorem 4."""
-    of, mu, D = subject.of, geometry.mu, geometry.D
-    examples, W = subject.examples, of.projections
+def statements_on_model(
+    model: PositionLoss, geometry: Geometry, *, seed: int, progress: Progress = SILENT
+) -> dict[str, Audit]:
+    """The statements on gradients and attention, at P = 0 but for Theorem 4.
+
+    >>> model = position_loss(subject, examples=32)  # doctest: +SKIP
+    >>> geometry = geometry_of(subject)  # doctest: +SKIP
+    >>> statements_on_model(model, geometry, seed=0)["Lemma 11"].conclusions  # doctest: +SKIP
+    """
+    of, mu, D = model.of, geometry.mu, geometry.D
+    examples, W = model.examples, of.projections
     start = jnp.zeros_like(of.vectors)
 
     def loss(P: Array, shift: Array, example: Any) -> Array:
-        return subject.loss(subject.outputs(P, shift, example), example)
+        return model.loss(model.outputs(P, shift, example), example)
 
     def attention(P: Array, example: Any) -> tuple[Array, Array]:
         below = of.apply(
@@ -72,9 +96,10 @@ def statements_on_model(subject: Subject, geometry: Geometry, *, seed: int) -> d
         lambda P: position_gradients(loss, attention, P, examples, occupied=occupied)
     )(start)
     means = mean_embeddings(mu, of.tokens)
-    found = {
-        "Theorem 1": _without_positions(subject, seed=seed),
-        "Theorem 4": theory.theorem_4(
+    statements = {
+        "Theorem 1": partial(_without_positions, model, seed=seed),
+        "Theorem 4": partial(
+            theory.theorem_4,
             lambda P, example: loss(P, of.no_shift, example),
             of.vectors,
             examples,
@@ -85,48 +110,51 @@ def statements_on_model(subject: Subject, geometry: Geometry, *, seed: int) -> d
             swap=_reordered,
             present=D.present,
         ),
-        "Lemma 11": _compiled(theory.lemma_11, gradients, mu),
-        "Lemma 12": _compiled(theory.lemma_12, gradients, mu, means, W.query, W.key),
-        "Lemma 14": _compiled(theory.lemma_14, gradients, D, means, W.query, W.key),
-        "Corollary 15": _compiled(theory.corollary_15, gradients, mu, family=subject.family),
-        "Lemma 16": _compiled(
-            theory.lemma_16, gradients, mu, of.tokens, W.query, W.key, W.value, W.output,
-            gradient_bound=float(_gradient_bound(subject)),
+        "Lemma 11": partial(_compiled, theory.lemma_11, gradients, mu),
+        "Lemma 12": partial(_compiled, theory.lemma_12, gradients, mu, means, W.query, W.key),
+        "Lemma 14": partial(_compiled, theory.lemma_14, gradients, D, means, W.query, W.key),
+        "Corollary 15": partial(
+            _compiled, theory.corollary_15, gradients, mu, family=model.family
+        ),
+        "Lemma 16": partial(
+            _compiled, theory.lemma_16, gradients, mu, of.tokens, *W,
+            gradient_bound=float(_gradient_bound(model)),
         ),
     }  # fmt: skip
-    for name, more in _other_hypotheses(subject).items():
+    found = _evaluated(statements, progress, "statements on the model")
+    for name, more in _other_hypotheses(model).items():
         found[name] = found[name]._replace(hypotheses=more | found[name].hypotheses)
     found["Lemma 12"].hypotheses["Lemma 11: ε_suff"] = found["Lemma 11"].hypotheses["ε_suff"]
-    if subject.layers > 1:  # a bound for one layer, and no other
+    if model.layers > 1:  # a bound for one layer, and no other
         del found["Lemma 16"].instead["(12) of one layer"]
     return found
 
 
-def _other_hypotheses(subject: Subject) -> dict[str, dict[str, Comparison]]:
+def _other_hypotheses(model: PositionLoss) -> dict[str, dict[str, Comparison]]:
     """What the statements take for granted of a model and its loss, in the words of the paper."""
-    of = subject.of
+    of = model.of
     size = jnp.max(jnp.abs(of.tokens))
     apart = jnp.max(jnp.abs(of.tokens - of.embeddings)) / jnp.where(size > 0, size, 1.0)
     sums = {"attention reads E + p": at_most(apart, 1e-5)}
-    masked = {"masked loss": met(subject.family == "masked")}
+    masked = {"masked loss": met(model.family == "masked")}
     return {
         "Theorem 1": {"no other order": met(of.no_other_order)},
         "Theorem 4": sums,
         "Lemma 11": masked,
         "Lemma 12": masked | sums,
         "Lemma 14": sums,
-        "Lemma 16": {"reads [CLS]": met(subject.reads_first)} | sums,
+        "Lemma 16": {"reads [CLS]": met(model.reads_first)} | sums,
     }
 
 
 def _compiled(function: Callable[..., Any], *arrays: Any, **choices: Any) -> Any:
     """One program in place of hundreds of small ones."""
-    return jax.jit(functools.partial(function, **choices))(*arrays)
+    return jax.jit(partial(function, **choices))(*arrays)
 
 
-def _without_positions(subject: Subject, *, seed: int) -> Audit:
+def _without_positions(model: PositionLoss, *, seed: int) -> Audit:
     """Theorem 1 with P = 0 on tokens without padding; rotations and biases stay."""
-    of = subject.of
+    of = model.of
     n = of.vectors.shape[0]
     rng = np.random.default_rng(seed)
     ids = rng.integers(0, of.embeddings.shape[0], (4, n)).astype(np.int32)
@@ -151,15 +179,15 @@ def _swaps(present: np.ndarray, *, seed: int) -> np.ndarray:
     return np.stack([kept[i[chosen]], kept[j[chosen]]], axis=1).astype(np.int32)
 
 
-def _gradient_bound(subject: Subject) -> Array:
+def _gradient_bound(model: PositionLoss) -> Array:
     """Largest ‖∂loss/∂a_i‖, a what the first attention adds to the residual stream."""
-    start = jnp.zeros_like(subject.of.vectors)
+    start = jnp.zeros_like(model.of.vectors)
 
     def norm(example: Any) -> Array:
         def loss(added: Array) -> Array:
-            return subject.loss(subject.at_no_shift(start, example, added=added), example)
+            return model.loss(model.at_no_shift(start, example, added=added), example)
 
         return jnp.max(jnp.linalg.norm(jax.grad(loss)(start), axis=1))
 
     of_examples = jax.jit(lambda examples: jax.lax.map(norm, examples, batch_size=8))
-    return jnp.max(of_examples(subject.examples))
+    return jnp.max(of_examples(model.examples))

@@ -1,14 +1,22 @@
 """What a corpus says about position: distances, noise, rank, and how each encoding fits."""
 
-from jaxpe.analysis.corpus.job import (
-    analyse,
-    analyse_counts,
-    check_options,
-)
+from jaxpe.analysis.corpus.job import analyse, analyse_counts, analyse_tokens
+from jaxpe.analysis.corpus.options import CorpusOptions
 from jaxpe.analysis.corpus.result import (
-    Analysis,
+    CorpusAnalysis,
+    EmptyPositions,
     EncodingScore,
     Interval,
+    PlugIn,
+    SlopeStress,
+    SplitHalf,
+    StressByDimension,
+    TokenCount,
+    TopTokens,
 )
 
-__all__ = ["Analysis", "EncodingScore", "Interval", "analyse", "analyse_counts", "check_options"]
+__all__ = [
+    "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "Interval", "PlugIn",
+    "SlopeStress", "SplitHalf", "StressByDimension", "TokenCount", "TopTokens", "analyse",
+    "analyse_counts", "analyse_tokens",
+]  # fmt: skip

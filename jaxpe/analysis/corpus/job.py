@@ -1,7 +1,8 @@
-"""From a corpus to an `Analysis`."""
+"""From a corpus, or from its counts, to a `CorpusAnalysis`."""
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -9,43 +10,108 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
-from jaxpe._core.progress import Clock
+from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe.analysis.corpus.noise import (
-    FOLDS,
     Noise,
     compacted,
-    measure_noise,
+    folded_counts,
     noise_of_counts,
+    noise_of_documents,
     rare_positions,
 )
-from jaxpe.analysis.corpus.result import Analysis
+from jaxpe.analysis.corpus.options import (
+    DEFAULT_DIM,
+    MAX_LENGTH,
+    CorpusOptions,
+    check_numbers,
+    check_options,
+    refuse_too_long,
+)
+from jaxpe.analysis.corpus.result import (
+    CorpusAnalysis,
+    EmptyPositions,
+    PlugIn,
+    SplitHalf,
+    TokenCount,
+    TopTokens,
+)
 from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
-from jaxpe.data import Progress, TokenCorpus
-from jaxpe.geometry import EmptyPolicy, PositionCounts
+from jaxpe.data import TokenCorpus, containment_groups, load_tokens
+from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry
+from jaxpe.geometry.intervals import DEFAULT_SAMPLES
+from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
 
-MAX_LENGTH = 4096  # matrices of positions are dense
 MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again at work
-MAX_SPLITS = 10_000  # beyond it only time is spent
-MAX_RESAMPLES = 100_000
-_VECTORS = 16  # tables [n, dim] at once: drawn ones, and the gradients of these
 
 
-def analyse(
+def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAnalysis:
+    """What `jaxpe report` shows of a corpus or of stored counts.
+
+    Args:
+        options: of the command.
+        progress: of reading and of what takes long.
+
+    Raises:
+        InputError: options out of range, or a source that cannot be read.
+
+    >>> options = CorpusOptions(source="synthetic", dim=8, splits=4, bootstrap=0)
+    >>> analyse(options).split_half.significant_rank
+    2
+    """
+    check_options(options)
+    clock = Clock()
+    common: dict[str, Any] = {
+        "dim": options.dim,
+        "empty": options.empty or "drop",
+        "splits": options.splits,
+        "seed": options.seed,
+        "encodings": options.encodings,
+        "progress": progress,
+    }
+    if options.counts is not None:
+        from jaxpe.analysis.counts import read_counts
+
+        stored = read_counts(options.counts)
+        clock.lap("read")
+        found = analyse_counts(stored, **common)
+    else:
+        corpus = load_tokens(
+            options.source,
+            tokenizer=options.tokenizer,
+            length=options.length,
+            special=options.special,
+            text_field=options.text_field,
+            data_dir=options.data_dir,
+            progress=progress,
+        )
+        refuse_too_long(corpus, options)
+        clock.lap("read")
+        samples = DEFAULT_SAMPLES if options.bootstrap is None else options.bootstrap
+        found = analyse_tokens(corpus, **common, bootstrap=samples)
+    return found._replace(seconds=clock.laps | found.seconds)
+
+
+def analyse_tokens(
     corpus: TokenCorpus,
     *,
-    dim: int = 64,
+    dim: int = DEFAULT_DIM,
     empty: EmptyPolicy = "drop",
-    splits: int = 8,
-    bootstrap: int = 40,
+    splits: int = DEFAULT_SPLITS,
+    bootstrap: int = DEFAULT_SAMPLES,
     seed: int = 0,
-    progress: Progress | None = None,
-) -> Analysis:
-    """Everything jaxpe can tell of how tokens depend on position in a corpus.
+    encodings: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> CorpusAnalysis:
+    """What a corpus says about position.
+
+    The numbers are those of the public functions. With `keys = jax.random.split(jax.random.key(
+    seed), 4)` and `groups = jaxpe.data.containment_groups(corpus.ids, corpus.mask,
+    exclude=corpus.exclude)`, the split-half geometry is `split_half_geometry(counts, key=keys[0])`
+    of `count_tokens(..., folds=16, groups=groups)`, the rank `significant_rank(..., key=keys[1],
+    groups=groups)`, and intervals are by `bootstrap(..., key=keys[2], groups=groups)`.
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
@@ -53,68 +119,84 @@ def analyse(
         empty: what positions without a token become, as in `positional_distributions`.
         splits: halvings of the corpus that the noise-corrected geometry averages over.
         bootstrap: resamples behind the intervals; 0 for none.
-        seed: makes every number reproducible.
-        progress: `progress(iterable, description, total=None)`, to show what takes time.
+        seed: random seed.
+        encodings: names of further encodings, as `jaxpe.encodings.resolve` takes them.
+        progress: of halvings, null corpora, resamples and widths.
 
-    Raises `InputError` for options out of range, and a `ValueError` under the policy "error".
+    Raises:
+        InputError: options out of range, more counts than memory holds, or empty positions under
+            the policy "error".
 
     >>> from jaxpe.data import load_tokens
-    >>> analysis = analyse(load_tokens("synthetic"), dim=8, splits=4, bootstrap=0)
-    >>> analysis.plug_in_rank, analysis.effective_rank
+    >>> found = analyse_tokens(load_tokens("synthetic"), dim=8, splits=4, bootstrap=0)
+    >>> found.plug_in.rank, found.split_half.significant_rank
     (31, 2)
     """
-    check_options(
-        length=corpus.ids.shape[1], dim=dim, splits=splits, bootstrap=bootstrap, seed=seed
-    )
-    compact = compacted(corpus)
+    length = corpus.ids.shape[1]
+    check_numbers(length=length, dim=dim, splits=splits, bootstrap=bootstrap, seed=seed)
+    compact, used = compacted(corpus)
     _check_size(compact)
-    progress = progress or (lambda iterable, description, total=None: iterable)
     clock = Clock()
     keys = jax.random.split(jax.random.key(seed), 4)
-    # The uniform distribution is over the whole vocabulary; else words never seen only cost time.
-    counted = corpus if empty == "uniform" else compact
-    counts = jaxpe.count_tokens(
-        counted.ids, vocab_size=counted.vocab_size, mask=counted.mask, exclude=counted.exclude
+    groups = containment_groups(compact.ids, compact.mask)
+    clock.lap("grouping")
+    folded = folded_counts(compact, groups)
+    counts = folded.merged()
+    plug_in = _plug_in(_distributions(counts, empty, used), clock)
+    geometry = jaxpe.split_half_geometry(folded, key=keys[0], splits=splits, progress=progress)
+    del folded  # of all tables the largest; the null corpora and resamples need as much
+    clock.lap("split halves")
+    shown = {"progress": progress, "clock": clock}
+    noise = noise_of_documents(
+        compact, groups, geometry, keys, splits=splits, samples=bootstrap, **shown
     )
-    D, mds, violation_rate = _plug_in(_distributions(counts, empty), clock)
-    noise = measure_noise(compact, keys, splits, bootstrap, progress, clock)
-    known = _Known(
-        source=corpus.name,
-        tokenizer=corpus.tokenizer,
-        documents=len(corpus.ids),
-        vocab_size=corpus.vocab_size,
-        tokens=counted.tokens,
-        dim=dim,
-        seed=seed,
-        splits=splits,
-        bootstrap=bootstrap,
-        empty_policy=empty,
-    )
-    return _analysis(known, counts, D, mds, violation_rate, noise, keys[3], progress, clock)
+    known = {
+        "source": corpus.name,
+        "tokenizer": corpus.tokenizer,
+        "documents": len(corpus.ids),
+        "groups": len(np.unique(groups)),
+        "vocab_size": corpus.vocab_size,
+        "dim": dim,
+        "seed": seed,
+        "splits": splits,
+        "bootstrap": bootstrap,
+        "folds": 0,
+        "group_field": None,
+        "edges": None,
+        "empty_positions": _empty_positions(counts, empty),
+        "top_tokens": _top_tokens(counts, compact.tokens),
+    }
+    return _analysis(known, counts, *plug_in, noise, keys[3], encodings, **shown)
 
 
 def analyse_counts(
     stored: "StoredCounts",
     *,
-    dim: int = 64,
+    dim: int = DEFAULT_DIM,
     empty: EmptyPolicy = "drop",
-    splits: int = 8,
+    splits: int = DEFAULT_SPLITS,
     seed: int = 0,
-    progress: Progress | None = None,
-) -> Analysis:
+    encodings: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> CorpusAnalysis:
     """The same from counts that `jaxpe.analysis.counts` stored, however many documents they are of.
 
     What the documents themselves are needed for is different: intervals come from a jackknife over
     the folds; a document counts as independent of all others but its copies, or with a
-    `group_field` of all others but those of its group, where `analyse` also finds pieces of longer
-    documents; dimensions are judged against the null corpora that were counted, and are unknown
-    (−1) without. With bins, a position is a bin.
+    `group_field` of all others but those of its group, where `analyse_tokens` also finds pieces of
+    longer documents; dimensions are judged against the null corpora that were counted, and are
+    unknown (None) without. With bins, a position is a bin.
 
     Args:
         stored: from `jaxpe.analysis.counts.read_counts`.
-        dim, empty, splits, seed, progress: as in `analyse`.
+        dim, empty, splits, seed, encodings, progress: as in `analyse_tokens`.
 
-    Raises `InputError` as `analyse`.
+    Raises:
+        InputError: as `analyse_tokens`.
+
+    >>> from jaxpe.analysis.counts import read_counts
+    >>> analyse_counts(read_counts("counts")).split_half.significant_rank  # doctest: +SKIP
+    6
     """
     settings = stored.settings
     if settings.rows > MAX_LENGTH:
@@ -122,116 +204,100 @@ def analyse_counts(
             f"{settings.rows:,} positions are more than the {MAX_LENGTH:,} of a report: count "
             "again with `bins`"
         )
-    check_options(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
-    progress = progress or (lambda iterable, description, total=None: iterable)
+    check_numbers(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
     clock = Clock()
     keys = jax.random.split(jax.random.key(seed), 4)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
-    kept = np.ones_like(used) if empty == "uniform" else used
-    folded = _of_words(stored, used)
-    counts = _of_words(stored, kept).merged()
-    D, mds, violation_rate = _plug_in(_distributions(counts, empty), clock)
-    nulls = (folded._replace(tokens=jnp.asarray(null[..., used])) for null in stored.nulls)
-    noise = noise_of_counts(folded, nulls, keys, splits, clock)
-    known = _Known(
-        source=_name_of(stored),
-        tokenizer=settings.tokenizer,
-        documents=stored.documents,
-        vocab_size=settings.vocab_size,
-        tokens=[stored.tokens[token] for token in np.flatnonzero(kept)],
-        dim=dim,
-        seed=seed,
-        splits=splits,
-        bootstrap=0,
-        empty_policy=empty,
-        edges=settings.edges,
-        folds=settings.folds,
-        group_field=settings.group_field,
-    )
-    return _analysis(known, counts, D, mds, violation_rate, noise, keys[3], progress, clock)
-
-
-class _Known(NamedTuple):
-    """What is known before anything is measured."""
-
-    source: str
-    tokenizer: str
-    documents: int
-    vocab_size: int
-    tokens: list[str]  # of the counts
-    dim: int
-    seed: int
-    splits: int
-    bootstrap: int
-    empty_policy: EmptyPolicy
-    edges: tuple[int, ...] | None = None
-    folds: int = 0  # that intervals come from; 0 where they come from a bootstrap
-    group_field: str | None = None
+    folded = stored._replace(table=stored.table[..., used]).counts
+    counts = folded.merged()
+    plug_in = _plug_in(_distributions(counts, empty, used), clock)
+    geometry = jaxpe.split_half_geometry(folded, key=keys[0], splits=splits, progress=progress)
+    clock.lap("split halves")
+    shown = {"progress": progress, "clock": clock}
+    noise = noise_of_counts(folded, stored.nulls, used, geometry, keys[0], splits=splits, **shown)
+    known = {
+        "source": _name_of(stored),
+        "tokenizer": settings.tokenizer,
+        "documents": stored.documents,
+        "groups": int(folded.documents),
+        "vocab_size": settings.vocab_size,
+        "dim": dim,
+        "seed": seed,
+        "splits": splits,
+        "bootstrap": 0,
+        "folds": settings.folds,
+        "group_field": settings.group_field,
+        "edges": settings.edges,
+        "empty_positions": _empty_positions(counts, empty),
+        "top_tokens": _top_tokens(counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
+    }
+    return _analysis(known, counts, *plug_in, noise, keys[3], encodings, **shown)
 
 
 def _analysis(
-    known: _Known,
+    known: dict[str, Any],
     counts: PositionCounts,
     D: jaxpe.Distances,
     mds: jaxpe.ClassicalMDS,
     violation_rate: jax.Array,
     noise: Noise,
     key: jax.Array,
+    names: Sequence[str],
+    *,
     progress: Progress,
     clock: Clock,
-) -> Analysis:
+) -> CorpusAnalysis:
     """Encodings scored, and all of it together."""
-    geometry, dim = noise.geometry, known.dim
-    encodings, slopes = score_encodings(D, geometry, mds, dim, key)
+    geometry, dim = noise.geometry, known["dim"]
+    encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)
     clock.lap("encodings")
-    widths, raw, scaled = stress_by_dimension(D, geometry, mds, dim, progress)
+    by_dimension = stress_by_dimension(D, geometry, mds, dim, progress)
     clock.lap("dimensions")
     per_position = np.asarray(counts.per_position)
-    shown = _shown_positions(per_position)
-    trace = float(geometry.trace) if bool(geometry.present.any()) else math.nan
-    settings = {name: value for name, value in known._asdict().items() if name != "tokens"}
-    return Analysis(
-        **settings,
-        groups=noise.groups,
+    return CorpusAnalysis(
+        **known,
         tokens=int(per_position.astype(np.int64).sum()),
         length=len(per_position),
         documents_per_position=per_position,
-        present=np.asarray(D.present),
-        judged=np.asarray(geometry.present),
-        rare=rare_positions(counts, geometry, noise.rank.rank),
-        top_tokens=[_top_tokens(counts, known.tokens, position) for position in shown],
-        top_token_positions=shown,
-        hellinger=np.asarray(D.values),
-        split_half_squared=np.asarray(geometry.squared_distances),
-        plug_in_eigenvalues=np.asarray(mds.eigenvalues),
-        split_half_eigenvalues=np.asarray(geometry.eigenvalues),
-        rank_eigenvalues=np.asarray(noise.rank.eigenvalues),
-        null_eigenvalue=float(noise.rank.threshold) + 0.0,  # no −0
-        plug_in_rank=int(mds.rank),
-        plug_in_trace=float(jnp.sum(mds.eigenvalues)),
-        plug_in_violation_rate=float(violation_rate),
-        noise_share=float(noise.estimate["noise_share"]),
-        split_half_trace=trace,
-        effective_rank=int(noise.rank.rank),
-        split_half_violation_rate=float(noise.estimate["split_half_violation_rate"]),
-        intervals=noise.intervals,
-        coordinates=np.asarray(
-            jaxpe.geometry.classical_mds_from_gram(
-                geometry.gram, dim=3, present=geometry.present
-            ).coordinates
+        rare_positions=rare_positions(counts, geometry, noise.rank),
+        plug_in=PlugIn(
+            rank=int(mds.rank),
+            trace=float(jnp.sum(mds.eigenvalues)),
+            eigenvalues=np.asarray(mds.eigenvalues),
+            violation_rate=float(violation_rate),
+            noise_share=float(noise.estimate["noise_share"]),
+            present=np.asarray(D.present),
+            distances=np.asarray(D.values),
         ),
+        split_half=_split_half(geometry, noise),
+        intervals=noise.intervals,
         encodings=encodings,
         alibi_slopes=slopes,
-        stress_by_dimension=raw,
-        scaled_stress_by_dimension=scaled,
-        dimensions=widths,
-        timings=clock.laps,
+        stress_by_dimension=by_dimension,
+        seconds=clock.laps,
     )
 
 
-def _of_words(stored: "StoredCounts", kept: np.ndarray) -> PositionCounts:
-    """The counts of some words."""
-    return stored._replace(table=stored.table[..., kept]).counts
+def _split_half(geometry: SplitHalfGeometry, noise: Noise) -> SplitHalf:
+    present, rank = np.asarray(geometry.present), noise.rank
+    unknown = rank is None or int(rank.rank) < 0
+    coordinates = jaxpe.geometry.classical_mds_from_gram(
+        geometry.gram, dim=3, present=geometry.present
+    ).coordinates
+    return SplitHalf(
+        trace=float(geometry.trace) if present.any() else math.nan,
+        eigenvalues=np.asarray(geometry.eigenvalues),
+        significant_rank=None if unknown else int(rank.rank),
+        violation_rate=float(noise.estimate["split_half_violation_rate"]),
+        positions=int(present.sum()),
+        rank_eigenvalues=np.full(len(present), np.nan, np.float32)
+        if rank is None
+        else np.asarray(rank.eigenvalues),
+        null_eigenvalue=math.nan if rank is None else float(rank.threshold) + 0.0,  # no −0
+        present=present,
+        squared_distances=np.asarray(geometry.squared_distances),
+        coordinates=np.asarray(coordinates),
+    )
 
 
 def _name_of(stored: "StoredCounts") -> str:
@@ -239,30 +305,13 @@ def _name_of(stored: "StoredCounts") -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def check_options(
-    *, length: int | None = None, dim: int, splits: int, bootstrap: int, seed: int
-) -> None:
-    """Refuse options that cannot work, before any time is spent; raises `InputError`."""
-    check_range("length", length, least=1, most=MAX_LENGTH)
-    check_range("dim", dim, most=LARGEST_SIZE)
-    if dim <= 0 or dim % 2:
-        raise InputError(f"`dim` must be a positive even number, not {dim}: try `dim=64`")
-    needed = 4 * _VECTORS * (length or 2) * dim
-    check_bytes(needed, what=f"`dim={dim}`", remedy="pass a smaller one, such as `dim=64`")
-    check_range("splits", splits, least=1, most=MAX_SPLITS)
-    if bootstrap < 0 or bootstrap == 1:
-        raise InputError(f"`bootstrap` must be 0 (no intervals) or at least 2, not {bootstrap}")
-    check_range("bootstrap", bootstrap, most=MAX_RESAMPLES)
-    check_seed("seed", seed)
-
-
 def _check_size(corpus: TokenCorpus) -> None:
     """The counts in folds must fit memory."""
     n, words = corpus.ids.shape[1], corpus.vocab_size
-    if FOLDS * n * words > MAX_CELLS:
+    if DEFAULT_FOLDS * n * words > MAX_CELLS:
         raise InputError(
-            f"{n} positions x {words:,} words x {FOLDS} folds are more than {MAX_CELLS:,} counts: "
-            "pass a shorter `length`, or a `tokenizer` with a smaller vocabulary"
+            f"{n} positions x {words:,} words x {DEFAULT_FOLDS} folds are more than {MAX_CELLS:,} "
+            "counts: pass a shorter `length`, or a `tokenizer` with a smaller vocabulary"
         )
 
 
@@ -285,21 +334,33 @@ def _plug_in_geometry(
     return D, mds, jaxpe.monotonicity_violation_rate(D)
 
 
-def _distributions(counts: PositionCounts, empty: EmptyPolicy) -> jaxpe.PositionalDistributions:
+def _distributions(
+    counts: PositionCounts, empty: EmptyPolicy, used: np.ndarray
+) -> jaxpe.PositionalDistributions:
+    """Of the words that occur; of all, bool `[vocab]`, where uniform is over the vocabulary."""
+    if empty == "uniform":
+        tokens = np.zeros((counts.tokens.shape[0], len(used)), np.int32)
+        tokens[:, used] = counts.tokens
+        counts = counts._replace(tokens=jnp.asarray(tokens))
     try:
         return jaxpe.positional_distributions(counts, empty=empty)
     except ValueError as error:
         raise InputError(str(error)) from error
 
 
-def _shown_positions(per_position: np.ndarray) -> list[int]:
-    """Up to eight occupied positions: the first four, then ever later ones."""
-    occupied = np.flatnonzero(per_position)
-    ranks = [r for r in (0, 1, 2, 3, 7, 15, 31, 63) if r < len(occupied)]
-    return [int(occupied[r]) for r in ranks]
+def _empty_positions(counts: PositionCounts, policy: EmptyPolicy) -> EmptyPositions:
+    return EmptyPositions(policy, int(np.sum(np.asarray(counts.per_position) == 0)))
 
 
-def _top_tokens(counts: PositionCounts, tokens: list[str], position: int) -> list[tuple[str, int]]:
-    row = np.asarray(counts.tokens[position])
+def _top_tokens(counts: PositionCounts, tokens: list[str]) -> list[TopTokens]:
+    """Of up to eight occupied positions: the first four, then ever later ones."""
+    occupied = np.flatnonzero(counts.per_position)
+    ranks = (0, 1, 2, 3, 7, 15, 31, 63)
+    shown = [int(occupied[rank]) for rank in ranks if rank < len(occupied)]
+    return [_top_of(position, np.asarray(counts.tokens[position]), tokens) for position in shown]
+
+
+def _top_of(position: int, row: np.ndarray, tokens: list[str]) -> TopTokens:
     order = np.argsort(-row, kind="stable")[:8]
-    return [(tokens[token], int(row[token])) for token in order if row[token]]
+    counted = [TokenCount(tokens[token], int(row[token])) for token in order if row[token]]
+    return TopTokens(position, counted)

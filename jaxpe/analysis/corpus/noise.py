@@ -1,7 +1,6 @@
-"""The statistics of a report: corrected geometry, rank above the null, intervals."""
+"""What of the geometry is signal: split halves, dimensions above the null, intervals."""
 
 import math
-from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -10,121 +9,120 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe._core.progress import Clock
+from jaxpe._core.progress import Clock, Progress
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.data import Progress, TokenCorpus, containment_groups
-from jaxpe.geometry import PositionCounts, SplitHalfGeometry
+from jaxpe.data import TokenCorpus
+from jaxpe.geometry import (
+    Bootstrap,
+    Jackknife,
+    PositionCounts,
+    SignificantRank,
+    SplitHalfGeometry,
+    rank_above_null,
+    weighted_gram,
+)
 from jaxpe.geometry.noise import DEFAULT_FOLDS
-
-FOLDS = DEFAULT_FOLDS
-NULLS = 20
+from jaxpe.geometry.repeated import counted
 
 
 class Noise(NamedTuple):
-    """What is signal: the corrected geometry, its rank, and intervals."""
+    """The geometry without noise, its rank (None without a null), statistics and intervals."""
 
     geometry: SplitHalfGeometry
-    groups: int
-    rank: jaxpe.geometry.SignificantRank
+    rank: SignificantRank | None
     estimate: dict[str, jax.Array]
     intervals: dict[str, Interval]
 
 
-def measure_noise(
+def noise_of_documents(
     corpus: TokenCorpus,
+    groups: np.ndarray,
+    geometry: SplitHalfGeometry,
     keys: jax.Array,
+    *,
     splits: int,
-    bootstrap: int,
+    samples: int,
     progress: Progress,
     clock: Clock,
 ) -> Noise:
-    """Split-half geometry, its rank above the permutation null, and bootstrap intervals.
+    """Rank above the permutation null and bootstrap intervals, from the documents.
 
-    The steps of `significant_rank` and `bootstrap`, one by one, so that progress can be shown.
+    Args:
+        corpus: documents.
+        groups: labels of independent groups of documents.
+        geometry: from the halvings of the first key.
+        keys: of the halvings, the null and the resamples.
+        splits: halvings.
+        samples: resamples; 0 for no intervals.
+        progress: of nulls and resamples.
+        clock: of the stages.
     """
-    ids, mask = corpus.ids, corpus.mask
-    groups = containment_groups(ids, mask)
-    clock.lap("grouping")
-    # The corpus goes in as arguments: XLA would spend minutes folding it as a constant.
-    count = partial(
-        jax.jit(partial(jaxpe.count_tokens, vocab_size=corpus.vocab_size, folds=FOLDS)),
-        mask=mask,
-        groups=groups,
+    documents = {"vocab_size": corpus.vocab_size, "mask": corpus.mask, "groups": groups}
+    rank = jaxpe.significant_rank(
+        corpus.ids, key=keys[1], splits=splits, progress=progress, **documents
     )
-    split = jax.jit(partial(jaxpe.split_half_geometry, key=keys[0], splits=splits))
-    weighted = jax.jit(jaxpe.geometry.weighted_gram)
-    permute = partial(jax.jit(jaxpe.geometry.permute_within_documents), mask=mask, groups=groups)
-    counts = count(ids)
-    geometry = split(counts)
-    clock.lap("split halves")
-
-    null = []
-    for key in progress(jax.random.split(keys[1], NULLS), "permutation null", total=NULLS):
-        permuted = count(permute(key, ids))
-        null.append(weighted(split(permuted), permuted))
-        del permuted  # as large as the counts: never two of them
-    rank = jaxpe.geometry.rank_above_null(weighted(geometry, counts), jnp.stack(null))
     clock.lap("permutation null")
-
-    statistics = jax.jit(lambda counts: _statistics(counts, split(counts)))
-    estimate = statistics(counts)
-    draws: list[dict[str, jax.Array]] = []
-    for key in progress(jax.random.split(keys[2], bootstrap), "bootstrap", total=bootstrap):
-        repeats = jaxpe.geometry.resample_documents(key, len(ids), groups=groups)
-        draws.append(statistics(count(ids, repeats=repeats)))
+    statistics = partial(noise_statistics, key=keys[0], splits=splits)
+    if not samples:
+        counts = folded_counts(corpus, groups)
+        return Noise(geometry, rank, jax.jit(statistics)(counts), {})
+    found = jaxpe.bootstrap(
+        statistics, corpus.ids, key=keys[2], samples=samples, progress=progress, **documents
+    )
     clock.lap("bootstrap")
-    intervals = _intervals(estimate, draws)
-    return Noise(geometry, len(np.unique(groups)), rank, estimate, intervals)
+    return Noise(geometry, rank, found.estimate, _intervals(found))
 
 
 def noise_of_counts(
     counts: PositionCounts,
-    nulls: Iterable[PositionCounts],
-    keys: jax.Array,
+    nulls: np.ndarray,
+    used: np.ndarray,
+    geometry: SplitHalfGeometry,
+    key: jax.Array,
+    *,
     splits: int,
+    progress: Progress,
     clock: Clock,
 ) -> Noise:
     """The same from counts alone, where the documents are gone.
 
     Intervals come from the folds. Null corpora have few folds, so corpus and null are both halved
     in these when dimensions are judged.
+
+    Args:
+        counts: in folds, of the words that occur.
+        nulls: int32 `[nulls, folds, n, vocab]`, of all words.
+        used: bool `[vocab]`, the words that occur.
+        geometry, splits, progress, clock: as in `noise_of_documents`.
+        key: of the halvings.
     """
-    split = jax.jit(partial(jaxpe.split_half_geometry, key=keys[0], splits=splits))
-    weighted = jax.jit(lambda counts: jaxpe.geometry.weighted_gram(split(counts), counts))
-    geometry = split(counts)
-    clock.lap("split halves")
-    null = [(weighted(permuted), permuted.tokens.shape[0]) for permuted in nulls]
-    rank = _unjudged(len(geometry.present))
-    if null:
-        grams, folds = zip(*null, strict=True)
-        rank = jaxpe.geometry.rank_above_null(
-            weighted(regrouped(counts, folds[0])), jnp.stack(grams)
-        )
+    split = partial(jaxpe.split_half_geometry, key=key, splits=splits)
+    weighted = jax.jit(lambda counts: weighted_gram(split(counts), counts))
+    grams = [
+        weighted(counts._replace(tokens=jnp.asarray(null[..., used])))
+        for null in progress.track(nulls, "permutation null")
+    ]
+    rank = None
+    if grams:
+        rank = rank_above_null(weighted(_regrouped(counts, nulls.shape[1])), jnp.stack(grams))
     clock.lap("permutation null")
-    statistics = jax.jit(lambda counts: _statistics(counts, split(counts)))
-    found = jaxpe.jackknife(statistics, counts)
+    statistics = partial(noise_statistics, key=key, splits=splits)
+    found = jaxpe.jackknife(statistics, counts, progress=progress)
     clock.lap("jackknife")
-    intervals = _as_intervals(found)
-    return Noise(geometry, int(counts.documents), rank, found.estimate, intervals)
+    return Noise(geometry, rank, found.estimate, _intervals(found))
 
 
-def regrouped(counts: PositionCounts, folds: int) -> PositionCounts:
-    """The same counts in fewer folds: fold f goes to f modulo their number."""
-    tokens = counts.tokens
-    parts = tokens.reshape(-1, folds, *tokens.shape[1:])
-    return counts._replace(tokens=jnp.sum(parts, axis=0, dtype=tokens.dtype))
+def noise_statistics(
+    counts: PositionCounts, *, key: jax.Array, splits: int
+) -> dict[str, jax.Array]:
+    """What the intervals are about, plug-in and corrected on the same positions.
 
-
-def _unjudged(n: int) -> jaxpe.geometry.SignificantRank:
-    """No rank, for want of a null."""
-    nothing = jnp.full(n, jnp.nan)
-    return jaxpe.geometry.SignificantRank(
-        jnp.int32(-1), nothing, nothing[None], jnp.float32(jnp.nan)
-    )
-
-
-def _statistics(counts: PositionCounts, geometry: SplitHalfGeometry) -> dict[str, jax.Array]:
-    """What the intervals are about, plug-in and corrected on the same positions."""
+    Args:
+        counts: in folds.
+        key: PRNG key of the halvings.
+        splits: halvings.
+    """
+    geometry = jaxpe.split_half_geometry(counts, key=key, splits=splits)
     mu = jaxpe.positional_distributions(counts)._replace(present=geometry.present)
     plug_in_trace = jnp.trace(jaxpe.hellinger_gram(mu))
     rate = jaxpe.monotonicity_violation_rate(geometry.distances)
@@ -137,17 +135,20 @@ def _statistics(counts: PositionCounts, geometry: SplitHalfGeometry) -> dict[str
     }
 
 
-def _intervals(estimate: dict, draws: list[dict]) -> dict[str, Interval]:
-    """95 % intervals around the estimates; none where undefined."""
-    if not draws:
-        return {}
-    samples = jax.tree.map(lambda *values: jnp.stack(values), *draws)
-    return _as_intervals(jaxpe.geometry.normal_interval(estimate, samples))
+def folded_counts(corpus: TokenCorpus, groups: np.ndarray) -> PositionCounts:
+    """Counts in folds, by the program that `significant_rank` counts with."""
+    ids, mask, vocab_size = corpus.ids, corpus.mask, corpus.vocab_size
+    return counted(ids, mask, groups, vocab_size=vocab_size, exclude=(), folds=DEFAULT_FOLDS)
 
 
-def _as_intervals(
-    found: jaxpe.geometry.Bootstrap | jaxpe.geometry.Jackknife,
-) -> dict[str, Interval]:
+def _regrouped(counts: PositionCounts, folds: int) -> PositionCounts:
+    """The same counts in fewer folds: fold f goes to f modulo their number."""
+    tokens = counts.tokens
+    parts = tokens.reshape(-1, folds, *tokens.shape[1:])
+    return counts._replace(tokens=jnp.sum(parts, axis=0, dtype=tokens.dtype))
+
+
+def _intervals(found: Bootstrap | Jackknife) -> dict[str, Interval]:
     """Those that are defined, rates within their range."""
     intervals = {}
     for name, value in found.estimate.items():
@@ -159,25 +160,29 @@ def _as_intervals(
     return intervals
 
 
-def compacted(corpus: TokenCorpus) -> TokenCorpus:
-    """The same corpus over the words that are counted alone; what is excluded is masked."""
+def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
+    """The same corpus over the words that are counted alone, and which these are, bool `[vocab]`.
+
+    What is excluded is masked.
+    """
     counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     used = np.zeros(corpus.vocab_size, bool)
     used[corpus.ids[counted]] = True
     renumbered = np.cumsum(used, dtype=np.int32) - 1
-    return corpus._replace(
+    compact = corpus._replace(
         ids=np.where(counted, renumbered[corpus.ids], 0).astype(np.int32),
         mask=counted,
         vocab_size=int(used.sum()),
         exclude=(),
         tokens=[corpus.tokens[token] for token in np.flatnonzero(used)],
     )
+    return compact, used
 
 
 def rare_positions(
-    counts: PositionCounts, geometry: SplitHalfGeometry, rank: jax.Array
+    counts: PositionCounts, geometry: SplitHalfGeometry, rank: SignificantRank | None
 ) -> np.ndarray:
-    """Positions with tokens whose own noise hides a signal of typical size.
+    """Positions with tokens whose own noise hides a signal of typical size, as indices.
 
     Not judged at all, or with a standard error of the squared distance to the centroid above half
     of its mean over positions. Without any signal there is no size to compare with.
@@ -186,5 +191,6 @@ def rare_positions(
     occupied = np.asarray(counts.per_position) > 0
     error = np.asarray(jaxpe.noise_floor(counts).split_half_error)
     typical = float(geometry.trace) / max(judged.sum(), 1)
-    hidden = (2.0 * error > typical) if int(rank) > 0 else np.zeros_like(judged)
-    return occupied & (~judged | hidden)
+    signal = rank is not None and int(rank.rank) > 0
+    hidden = (2.0 * error > typical) if signal else np.zeros_like(judged)
+    return np.flatnonzero(occupied & (~judged | hidden))

@@ -1,33 +1,87 @@
-"""What a report says, as numbers: the result of `analyse`. No figures, no files."""
+"""What `analyse` found: the numbers behind the page, as `report.json` nests them."""
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from jaxpe._core.results import LargeArray, Seconds
 
-class EncodingScore(NamedTuple):
-    """How one encoding fits the corpus geometry (distances over the positions present)."""
 
-    name: str  # "mds", "smacof", or a name of the catalogue
-    family: str  # of the catalogue, or "fitted"
-    dim: int
-    parameters: int  # trainable or corpus-fitted numbers
-    stress: float  # Eq. (4), raw scale
-    scaled_stress: float  # min over one scale factor, in [0, 1]
-    kruskal_stress1: float
-    split_half_scaled_stress: float  # against the noise-corrected distances
-    violation_rate: float  # in [0, 1]; 0.5 is chance
-    pearson_r: float
-    min_separation: float
-    distances: np.ndarray  # float [n, n], Euclidean, at the original positions
-    note: str  # the map used, e.g. "orbit of a reference vector with equal pair norms"
-    fitted: bool  # made from the very distances it is scored against
+class EmptyPositions(NamedTuple):
+    """Positions without a token.
 
-    @property
-    def fixed(self) -> bool:
-        """Whether it is the same for every corpus: neither fitted to this one nor trainable."""
-        return not self.fitted and self.parameters == 0
+    Attributes:
+        policy: what they become in the plug-in geometry.
+        count: number of them.
+    """
+
+    policy: str
+    count: int
+
+
+class TokenCount(NamedTuple):
+    """A token and how often it stands somewhere."""
+
+    token: str
+    count: int
+
+
+class TopTokens(NamedTuple):
+    """The most frequent tokens of a position, the most frequent first."""
+
+    position: int
+    tokens: list[TokenCount]
+
+
+class PlugIn(NamedTuple):
+    """Geometry of the observed frequencies, sampling noise included.
+
+    Attributes:
+        rank: numerical rank of the Gram matrix (`ClassicalMDS.rank`).
+        trace: of the Gram matrix.
+        eigenvalues: float `[n]`, descending.
+        violation_rate: triples whose order the distances violate, in [0, 1]; 0.5 is chance.
+        noise_share: of the trace over the positions that the split-half geometry judges.
+        present: bool `[n]`, positions that take part.
+        distances: float `[n, n]`, Hellinger.
+    """
+
+    rank: int
+    trace: float
+    eigenvalues: np.ndarray
+    violation_rate: float
+    noise_share: float
+    present: np.ndarray
+    distances: LargeArray
+
+
+class SplitHalf(NamedTuple):
+    """Geometry from products between halves of the documents, where independent noise cancels.
+
+    Attributes:
+        trace: of the Gram matrix; may be negative without signal.
+        eigenvalues: float `[n]`, descending.
+        significant_rank: dimensions above the permutation null; None where no null was counted.
+        violation_rate: as of `PlugIn`.
+        positions: number of positions that are present.
+        rank_eigenvalues: float `[n]`, those that are tested: of the weighted Gram matrix less the
+            null's mean. NaN without a null.
+        null_eigenvalue: 95 % quantile of the largest of these under the null.
+        present: bool `[n]`, positions with a token in both halves of every split.
+        squared_distances: float `[n, n]`; may be negative.
+        coordinates: float `[n, 3]`, leading MDS coordinates.
+    """
+
+    trace: float
+    eigenvalues: np.ndarray
+    significant_rank: int | None
+    violation_rate: float
+    positions: int
+    rank_eigenvalues: np.ndarray
+    null_eigenvalue: float
+    present: np.ndarray
+    squared_distances: LargeArray
+    coordinates: LargeArray
 
 
 class Interval(NamedTuple):
@@ -38,13 +92,104 @@ class Interval(NamedTuple):
     high: float
 
 
-class Analysis(NamedTuple):
-    """Everything the page, the table and `report.json` show."""
+class EncodingScore(NamedTuple):
+    """How one encoding fits the corpus geometry, over the positions present.
+
+    Attributes:
+        name: "mds", "smacof", or a name of the catalogue.
+        family: of the catalogue, or "fitted".
+        dim: width.
+        parameters: trainable or corpus-fitted numbers.
+        stress: Eq. (4), raw scale.
+        scaled_stress: its minimum over one scale factor, in [0, 1].
+        kruskal_stress1: Kruskal's stress-1.
+        split_half_scaled_stress: scaled stress against the noise-corrected distances.
+        violation_rate: in [0, 1]; 0.5 is chance.
+        pearson_r: correlation of its distances with those of the corpus.
+        min_separation: smallest distance of two positions.
+        distances: float `[n, n]`, Euclidean, at the original positions.
+        note: the map used, e.g. "orbit of a reference vector with equal pair norms".
+        fitted: made from the very distances it is scored against.
+    """
+
+    name: str
+    family: str
+    dim: int
+    parameters: int
+    stress: float
+    scaled_stress: float
+    kruskal_stress1: float
+    split_half_scaled_stress: float
+    violation_rate: float
+    pearson_r: float
+    min_separation: float
+    distances: LargeArray
+    note: str
+    fitted: bool
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is the same for every corpus: neither fitted to this one nor trainable."""
+        return not self.fitted and self.parameters == 0
+
+
+class SlopeStress(NamedTuple):
+    """Stress, Eq. (4), of ALiBi at a slope."""
+
+    slope: float
+    stress: float
+
+
+class StressByDimension(NamedTuple):
+    """Stress of some encodings at widths 2, 4, 8, ... (Figure 4).
+
+    Attributes:
+        dimensions: int `[widths]`.
+        stress: Eq. (4), `[widths]`, by name of the encoding.
+        scaled_stress: its minimum over one scale factor.
+    """
+
+    dimensions: np.ndarray
+    stress: dict[str, np.ndarray]
+    scaled_stress: dict[str, np.ndarray]
+
+
+class CorpusAnalysis(NamedTuple):
+    """What a corpus says about position: distances, noise, dimensions, and how encodings fit.
+
+    Attributes:
+        source: name of the corpus.
+        tokenizer: name of the tokenizer.
+        documents: number of documents.
+        groups: independent groups of documents; pieces of one text share a group.
+        tokens: number of tokens counted.
+        length: number of positions n, or of bins of them.
+        vocab_size: number of tokens in the vocabulary.
+        dim: width at which encodings are compared.
+        seed: random seed.
+        splits: halvings averaged over.
+        bootstrap: resamples behind the intervals; 0 where they come from folds, or there are none.
+        folds: of the jackknife behind the intervals; 0 for a bootstrap.
+        group_field: whose values are kept together in the folds.
+        edges: first position of each bin, and the length, where bins were counted.
+        empty_positions: positions without a token.
+        documents_per_position: int `[n]`.
+        rare_positions: int, indices of positions with tokens, but with too few documents to judge.
+        top_tokens: most frequent tokens of some positions.
+        plug_in: geometry of the observed frequencies.
+        split_half: geometry without sampling noise.
+        intervals: by "split_half_trace", "noise_share", "split_half_violation_rate"; those that
+            are defined.
+        encodings: scores of each encoding.
+        alibi_slopes: the standard slopes, then the best one at its scale.
+        stress_by_dimension: stress by width.
+        seconds: of each stage.
+    """
 
     source: str
     tokenizer: str
     documents: int
-    groups: int  # independent groups of documents; pieces of one text share a group
+    groups: int
     tokens: int
     length: int
     vocab_size: int
@@ -52,107 +197,17 @@ class Analysis(NamedTuple):
     seed: int
     splits: int
     bootstrap: int
-    empty_policy: str
-    documents_per_position: np.ndarray  # int [n]
-    present: np.ndarray  # bool [n], positions that take part (plug-in)
-    judged: np.ndarray  # bool [n], positions present in both halves of every split
-    rare: np.ndarray  # bool [n], present, but too few documents to judge
-    top_tokens: list[list[tuple[str, int]]]  # per shown position: its most frequent tokens
-    top_token_positions: list[int]
-    hellinger: np.ndarray  # float [n, n] plug-in distances
-    split_half_squared: np.ndarray  # float [n, n], may be negative
-    plug_in_eigenvalues: np.ndarray  # float [n], descending
-    split_half_eigenvalues: np.ndarray  # float [n], descending
-    rank_eigenvalues: np.ndarray  # float [n], tested: weighted split-half Gram less the null's
-    null_eigenvalue: float  # 95 % quantile of the largest of these under the permutation null
-    plug_in_rank: int
-    plug_in_trace: float
-    plug_in_violation_rate: float
-    noise_share: float  # of the plug-in trace, over the judged positions
-    split_half_trace: float
-    effective_rank: int  # −1 where no null corpora were counted
-    split_half_violation_rate: float
-    intervals: dict[str, Interval]  # "split_half_trace", "noise_share", "..._violation_rate"
-    coordinates: np.ndarray  # float [n, 3], leading MDS coordinates of the split-half geometry
+    folds: int
+    group_field: str | None
+    edges: tuple[int, ...] | None
+    empty_positions: EmptyPositions
+    documents_per_position: np.ndarray
+    rare_positions: np.ndarray
+    top_tokens: list[TopTokens]
+    plug_in: PlugIn
+    split_half: SplitHalf
+    intervals: dict[str, Interval]
     encodings: list[EncodingScore]
-    alibi_slopes: list[tuple[float, float]]  # (slope, stress): the standard ones, then the best
-    stress_by_dimension: dict[str, np.ndarray]  # name -> float [len(dimensions)], Eq. (4)
-    scaled_stress_by_dimension: dict[str, np.ndarray]
-    dimensions: np.ndarray  # int, the widths of the two curves above
-    timings: dict[str, float]  # seconds by stage
-    edges: tuple[int, ...] | None = None  # of bins of positions, where these were counted
-    folds: int = 0  # that the jackknife behind the intervals is over; 0 for a bootstrap
-    group_field: str | None = None  # whose values are kept together in the folds
-
-    def to_json(self) -> dict[str, Any]:
-        """The machine-readable report: what `report.json` holds. Undefined numbers are null.
-
-        Timings are left out, so that the same seed gives the same file.
-        """
-        scores = [
-            {
-                name: _plain(value)
-                for name, value in score._asdict().items()
-                if name not in ("distances",)
-            }
-            for score in self.encodings
-        ]
-        return {
-            "source": self.source,
-            "tokenizer": self.tokenizer,
-            "documents": self.documents,
-            "groups": self.groups,
-            "tokens": self.tokens,
-            "length": self.length,
-            "vocab_size": self.vocab_size,
-            "dim": self.dim,
-            "seed": self.seed,
-            "splits": self.splits,
-            "bootstrap": self.bootstrap,
-            "folds": self.folds,
-            "group_field": self.group_field,
-            "edges": None if self.edges is None else list(self.edges),
-            "empty_positions": {
-                "policy": self.empty_policy,
-                "count": int(np.sum(self.documents_per_position == 0)),
-            },
-            "documents_per_position": _plain(self.documents_per_position),
-            "rare_positions": _plain(np.flatnonzero(self.rare)),
-            "plug_in": {
-                "rank": self.plug_in_rank,
-                "trace": _plain(self.plug_in_trace),
-                "eigenvalues": _plain(self.plug_in_eigenvalues),
-                "violation_rate": _plain(self.plug_in_violation_rate),
-                "noise_share": _plain(self.noise_share),
-            },
-            "split_half": {
-                "trace": _plain(self.split_half_trace),
-                "eigenvalues": _plain(self.split_half_eigenvalues),
-                "effective_rank": self.effective_rank if self.effective_rank >= 0 else None,
-                "violation_rate": _plain(self.split_half_violation_rate),
-                "positions": int(np.sum(self.judged)),
-                "rank_eigenvalues": _plain(self.rank_eigenvalues),
-                "null_eigenvalue": _plain(self.null_eigenvalue),
-            },
-            "intervals": {name: _plain(list(i)) for name, i in self.intervals.items()},
-            "encodings": scores,
-            "alibi_slopes": [{"slope": s, "stress": _plain(v)} for s, v in self.alibi_slopes],
-            "stress_by_dimension": {
-                "dimensions": _plain(self.dimensions),
-                "stress": {name: _plain(v) for name, v in self.stress_by_dimension.items()},
-                "scaled_stress": {
-                    name: _plain(v) for name, v in self.scaled_stress_by_dimension.items()
-                },
-            },
-        }
-
-
-def _plain(value: Any) -> Any:
-    """NumPy as lists and numbers; what is not finite as None, which JSON writes as null."""
-    if isinstance(value, np.ndarray):
-        return [_plain(item) for item in value.tolist()]
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    alibi_slopes: list[SlopeStress]
+    stress_by_dimension: StressByDimension
+    seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)

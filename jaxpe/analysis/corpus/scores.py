@@ -1,6 +1,6 @@
 """The encodings of a report: every score of each, and stress by width."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe.analysis.corpus.result import EncodingScore
-from jaxpe.data import Progress
+from jaxpe._core.errors import InputError
+from jaxpe._core.progress import Progress
+from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.geometry import SplitHalfGeometry
 
 # Vectors [n, d] to the scores by name and the distances [n, n].
@@ -33,8 +34,9 @@ def score_encodings(
     mds: jaxpe.ClassicalMDS,
     dim: int,
     key: jax.Array,
-) -> tuple[list[EncodingScore], list[tuple[float, float]]]:
-    """Every encoding at width dim, and ALiBi's stress by slope."""
+    encodings: Sequence[str] = (),
+) -> tuple[list[EncodingScore], list[SlopeStress]]:
+    """Every encoding at width dim, also those named beside the catalogue, and ALiBi by slope."""
     n = D.values.shape[0]
     measure = partial(_measure, D=D, corrected=geometry.distances, width=max(dim, n))
     start = _columns(mds.coordinates, dim)
@@ -48,7 +50,7 @@ def score_encodings(
     )
     slope, slopes = _alibi_slopes(jnp.arange(n), measure)
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
-    entries = [_at_slope(e, slope) if e.name == "alibi" else e for e in scored_entries()]
+    entries = [_at_slope(e, slope) if e.name == "alibi" else e for e in scored_entries(encodings)]
     keys = jax.random.split(key, len(entries))
     return [
         fitted("mds", start, note=f"classical MDS, rank {rank}"),
@@ -57,11 +59,24 @@ def score_encodings(
     ], slopes
 
 
-def scored_entries() -> list[jaxpe.encodings.CatalogueEntry]:
-    """Encodings of the catalogue with vectors for text that owe nothing to the corpus."""
-    return [
-        e for e in jaxpe.encodings.CATALOGUE if e.vectors and e.coordinates == 1 and not e.fitted
-    ]
+def scored_entries(names: Sequence[str] = ()) -> list[jaxpe.encodings.CatalogueEntry]:
+    """Encodings of the catalogue with vectors for text that owe nothing to the corpus, and others.
+
+    Args:
+        names: of further ones, as `jaxpe.encodings.resolve` takes them.
+
+    Raises:
+        InputError: for a name that is unknown, or an encoding without vectors for text.
+    """
+    known = [e for e in jaxpe.catalogue() if e.vectors and e.coordinates == 1 and not e.fitted]
+    further = [e for e in map(jaxpe.encodings.resolve, dict.fromkeys(names)) if e not in known]
+    for entry in further:
+        if not entry.vectors or entry.coordinates != 1 or entry.fitted:
+            raise InputError(
+                f"`encodings`: {entry.name} has no position vectors for text that owe nothing to a "
+                "corpus, and cannot be scored: pass another"
+            )
+    return [*known, *further]
 
 
 def _at_slope(
@@ -175,18 +190,17 @@ def _mean_score(draws: list[EncodingScore]) -> EncodingScore:
     return draws[0]._replace(**means)
 
 
-def _alibi_slopes(
-    positions: jax.Array, measure: Measure
-) -> tuple[float, list[tuple[float, float]]]:
+def _alibi_slopes(positions: jax.Array, measure: Measure) -> tuple[float, list[SlopeStress]]:
     """The standard slope with the lowest stress, and (slope, stress) of all and of the best."""
 
     def stress_at(slope: float) -> float:
         return measure(jaxpe.encodings.alibi_line(positions, slope=slope))[0]["stress"]
 
-    standard = [(float(m), stress_at(float(m))) for m in jaxpe.encodings.alibi_slopes(ALIBI_HEADS)]
+    slopes = map(float, jaxpe.encodings.alibi_slopes(ALIBI_HEADS))
+    standard = [SlopeStress(slope, stress_at(slope)) for slope in slopes]
     best = measure(jaxpe.encodings.alibi_line(positions))[0]
-    slope, _ = min(standard, key=lambda pair: pair[1])
-    return slope, [*standard, (best["scale"], best["scaled_stress"])]
+    slope = min(standard, key=lambda found: found.stress).slope
+    return slope, [*standard, SlopeStress(best["scale"], best["scaled_stress"])]
 
 
 def stress_by_dimension(
@@ -195,13 +209,13 @@ def stress_by_dimension(
     mds: jaxpe.ClassicalMDS,
     dim: int,
     progress: Progress,
-) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+) -> StressByDimension:
     """Stress and scaled stress of MDS, SMACOF and sinusoids at widths 2, 4, 8, ... (Figure 4)."""
     n = D.values.shape[0]
     widths = [2**k for k in range(1, 12) if 2**k <= max(dim, n)]
     raw: dict[str, list[float]] = {"mds": [], "smacof": [], "sinusoidal": []}
     scaled: dict[str, list[float]] = {"mds": [], "smacof": [], "sinusoidal": []}
-    for width in progress(widths, "dimensions", total=len(widths)):
+    for width in progress.track(widths, "dimensions"):
         start = _columns(mds.coordinates, width)
         encodings = {
             "mds": start,
@@ -212,5 +226,5 @@ def stress_by_dimension(
             values, _ = _measure(P, D=D, corrected=geometry.distances, width=max(dim, n))
             raw[name].append(values["stress"])
             scaled[name].append(values["scaled_stress"])
-    as_arrays = {name: np.array(values) for name, values in raw.items()}
-    return np.array(widths), as_arrays, {name: np.array(v) for name, v in scaled.items()}
+    curves = ({name: np.array(values) for name, values in by.items()} for by in (raw, scaled))
+    return StressByDimension(np.array(widths), *curves)

@@ -1,67 +1,185 @@
-"""What `jaxpe count` does between its options and the counting."""
+"""The job behind `jaxpe count` and `jaxpe merge`: from options to counts in a folder."""
 
 import contextlib
-import itertools
-import json
+import dataclasses
+import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 
-import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed, write_whole
-from jaxpe._core.json_values import from_json, parse_json, read_json, read_small, seal
+from jaxpe._core.folders import claimed
 from jaxpe._core.memory import check_bytes
-from jaxpe.analysis.counts import (
-    CountSettings,
-    StoredCounts,
-    count_settings,
-    count_shards,
-    is_counted,
-)
-from jaxpe.analysis.counts.processes import agreed
-from jaxpe.analysis.counts.settings import INT32_MAX, in_short
-from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, vocabulary_of
-from jaxpe.data._shards import content_hash
-from jaxpe.data._tokenize import UNKNOWN, vocabulary_occurs
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.counts.base import StoredCounts
+from jaxpe.analysis.counts.merging import merge_counts
+from jaxpe.analysis.counts.processes import agreed, start_processes
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings, in_short
+from jaxpe.analysis.counts.shards import count_shards
+from jaxpe.analysis.counts.stored import is_counted, read_counts, write_counts
+from jaxpe.analysis.counts.vocabulary import Vocabulary, own_vocabulary, read_vocabulary
+from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer
+from jaxpe.data.vocabulary import UNKNOWN, vocabulary_occurs
+from jaxpe.geometry import position_bins
 
-_VOCABULARY = "vocabulary.json"
 _EDGE_BYTES = 128  # of an edge of a bin, while edges are made and as one of the settings
+_MOST_MEMORY = 1e9  # gigabytes
 
 
-def run(
-    sources: Sequence[str],
-    out: Path,
-    *,
-    tokenizer: str,
-    vocab: Path | None,
-    max_vocab: int | None,
-    special: bool,
-    settings: Mapping[str, Any],
-    bins: int | None,
-    spacing: Literal["equal", "log"],
-    options: Mapping[str, Any],
-    data_dir: Path | None,
-    trace: Path | None,
-    say: Callable[[str], None],
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CountOptions:
+    """Count which token stands where, in any number of documents, and write the counts.
+
+    Killed, the same command goes on where it stopped.
+
+    Attributes:
+        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, each also .gz, of
+            .array_record, of `jaxpe export` folders; stdlib, sst2, imdb.
+        tokenizer: as for `jaxpe report`.
+        vocab: file with the vocabulary of words or characters, such as the vocabulary.json
+            that an earlier count wrote, or text with one a line; counts that are to be merged
+            need the same one. Made in a first pass over the documents when absent.
+        max_vocab: the largest vocabulary made; rarer words become [UNK].
+        special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
+        length: positions read of each document.
+        bins: count positions in so many bins, for long contexts; each position when absent.
+        spacing: bins of equal widths, or of widths that grow with the position.
+        folds: documents are kept apart in so many, by a hash: for halves and intervals.
+        nulls: corpora with shuffled positions, to tell dimensions from noise; 0 for none.
+        seed: of the shuffles.
+        batch_size: documents of a step, of each process.
+        save_every: steps between saves.
+        skip_unreadable: read each shard through first, and leave out and report those that cannot
+            be read.
+        memory: gigabytes that may be used; what is free when absent.
+        text_field: column or key with the text.
+        group_field: column or key with the author or source: documents of one share a fold, where
+            they are not independent of each other.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+        distributed: one of several processes, which the cluster manager (SLURM, GKE) knows.
+        coordinator: host and port of process 0, of several processes started by hand.
+        processes: how many.
+        process: which is this, from 0.
+        trace: folder for a profile of host and devices.
+    """
+
+    sources: tuple[str, ...]
+    tokenizer: str = "words"
+    vocab: Path | None = None
+    max_vocab: int | None = None
+    special: bool = False
+    length: int = 128
+    bins: int | None = None
+    spacing: Literal["equal", "log"] = "equal"
+    folds: int = 16
+    nulls: int = 20
+    seed: int = 0
+    batch_size: int = 4096
+    save_every: int = 200
+    skip_unreadable: bool = False
+    memory: float | None = None
+    text_field: str | None = None
+    group_field: str | None = None
+    data_dir: Path | None = None
+    distributed: bool = False
+    coordinator: str | None = None
+    processes: int | None = None
+    process: int | None = None
+    trace: Path | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether this is one of several processes."""
+        by_hand = (self.coordinator, self.processes, self.process)
+        return self.distributed or any(value is not None for value in by_hand)
+
+
+def count(
+    options: CountOptions, out: str | os.PathLike[str], *, progress: Progress = SILENT
 ) -> StoredCounts:
-    """Find the shards and the tokenizer, look at the settings, and count."""
+    """Find the shards and the tokenizer, join the other processes, count, and write the counts.
+
+    Args:
+        options: what to count, and how.
+        out: folder for the counts, and for the state while counting.
+        progress: is told lines now and then, of process 0 alone.
+
+    Raises:
+        InputError: options out of range or that contradict each other, and what `find_shards`,
+            `open_tokenizer`, `start_processes` and `count_shards` raise.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.txt").write_text("to be\\nor not\\nto be\\n")
+    >>> options = CountOptions(sources=(str(folder / "a.txt"),), length=2, folds=4, nulls=0)
+    >>> count(options, folder / "counts").documents
+    3
+    """
+    _check_memory(options.memory)
+    if options.several and not jax.distributed.is_initialized():
+        start_processes(options.coordinator, processes=options.processes, process=options.process)
+    told = SILENT if jax.process_index() else progress
+    out = Path(out)
 
     def prepared() -> tuple[Sequence[Shard], Tokenizer, CountSettings]:
-        if trace is not None:
-            _check_trace(trace)
-        shards = find_shards(sources, data_dir=data_dir)
-        edges = None if bins is None else _edges(settings["length"], bins, spacing)
-        wanted: dict[str, Any] = {**settings, "edges": edges}
-        opened = _tokenizer(shards, out, tokenizer, vocab, max_vocab, special, wanted, options, say)
-        return shards, opened, count_settings(opened, **wanted)
+        if options.trace is not None:
+            _check_trace(options.trace)
+        shards = find_shards(options.sources, data_dir=options.data_dir)
+        wanted = _wanted(options)
+        tokenizer = _tokenizer(options, shards, out, wanted, told)
+        return shards, tokenizer, count_settings(tokenizer, **wanted)
 
-    shards, opened, chosen = agreed(prepared)
-    with _profile(trace) if trace else contextlib.nullcontext():
-        return count_shards(shards, out, tokenizer=opened, settings=chosen, say=say, **options)
+    shards, tokenizer, settings = agreed(prepared)
+    with _profile(options.trace) if options.trace else contextlib.nullcontext():
+        return count_shards(
+            shards,
+            out,
+            tokenizer=tokenizer,
+            settings=settings,
+            text_field=options.text_field,
+            batch_size=options.batch_size,
+            save_every=options.save_every,
+            skip_unreadable=options.skip_unreadable,
+            memory=None if options.memory is None else int(options.memory * 1e9),
+            progress=told,
+        )
+
+
+def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> StoredCounts:
+    """Add counts of different documents, such as from several machines, and write the sum.
+
+    Args:
+        folders: that `count` wrote, all with the same tokenizer and settings.
+        out: folder for their sum.
+
+    Raises:
+        InputError: no counts there, counts that do not add, or a folder that holds counts.
+
+    >>> import tempfile
+    >>> folder, parts = Path(tempfile.mkdtemp()), []
+    >>> for name in ("a", "b"):
+    ...     _ = (folder / f"{name}.txt").write_text(f"to be {name}\\n")
+    ...     options = CountOptions(sources=(str(folder / f"{name}.txt"),), tokenizer="bytes",
+    ...                            length=8, folds=4, nulls=0)
+    ...     _ = count(options, folder / name)
+    >>> merge([folder / "a", folder / "b"], folder / "both").documents
+    2
+    """
+    parts = [read_counts(folder) for folder in folders]
+    merged = merge_counts(parts, names=[str(folder) for folder in folders])
+    with claimed(out):
+        if is_counted(out):
+            raise InputError(f"{out} holds counts already; pass another folder")
+        write_counts(merged, out)
+    return merged
+
+
+def _check_memory(gigabytes: float | None) -> None:
+    if gigabytes is not None and not 0 < gigabytes <= _MOST_MEMORY:
+        raise InputError(f"`memory` is {gigabytes}; pass gigabytes, such as 16")
 
 
 def _check_trace(folder: Path) -> None:
@@ -82,151 +200,13 @@ def _profile(folder: Path) -> contextlib.AbstractContextManager[None]:
     return jax.profiler.trace(str(folder), profiler_options=options)
 
 
-def _tokenizer(
-    shards: Sequence[Shard],
-    out: Path,
-    name: str,
-    vocab: Path | None,
-    max_vocab: int | None,
-    special: bool,
-    settings: Mapping[str, Any],
-    options: Mapping[str, Any],
-    say: Callable[[str], None],
-) -> Tokenizer:
-    """The tokenizer; for words and characters with a vocabulary, made where none is given."""
-    if not vocabulary_occurs(name):
-        if vocab is not None or max_vocab is not None:
-            raise InputError(f"{name} has a vocabulary of its own; leave vocab and max_vocab out")
-        return open_tokenizer(name, special=special)
-    if vocab is not None:
-        if max_vocab is not None:
-            raise InputError("vocab is there already; leave max_vocab out")
-        return open_tokenizer(name, special=special, vocabulary=_read_vocabulary(vocab))
-    # What is wrong with the options is told before the first pass.
-    count_settings(open_tokenizer(name, special=special, vocabulary=[UNKNOWN]), **settings)
-    # Groups are not needed here, but a wrong column is told before the first pass, too.
-    fields = {"text_field": options["text_field"], "group_field": settings["group_field"]}
-    wanted = _Vocabulary(name, settings["length"], max_vocab, options["text_field"])
-    tokens = _own_vocabulary(shards, out, wanted, fields, options["skip_unreadable"], say)
-    return open_tokenizer(name, special=special, vocabulary=tokens)
-
-
-class _Vocabulary(NamedTuple):
-    """What a count writes about the vocabulary that it made; without tokens, what it would make.
-
-    - `shards`: hashes of their content, empty where one could not be read.
-    """
-
-    tokenizer: str
-    length: int
-    max_vocab: int | None
-    text_field: str | None
-    shards: list[str] = []  # noqa: RUF012
-    tokens: list[str] = []  # noqa: RUF012
-    seal: str = ""
-
-    def sealed(self) -> "_Vocabulary":
-        """With a checksum of all the rest."""
-        return self._replace(seal=seal(self._replace(seal="")._asdict()))
-
-
-def _own_vocabulary(
-    shards: Sequence[Shard],
-    out: Path,
-    wanted: _Vocabulary,
-    fields: Mapping[str, str | None],
-    skip_unreadable: bool,
-    say: Callable[[str], None],
-) -> list[str]:
-    """The vocabulary that is in the folder already, or one that is made."""
-    path = out / _VOCABULARY
-    if path.exists():
-        made = _made_vocabulary(path)
-        if wanted == made._replace(shards=[], tokens=[], seal="") and _same_shards(made, shards):
-            return made.tokens
-    if is_counted(out):
-        raise InputError(f"{out} holds other counts, of another vocabulary; pass another `out`")
-    if jax.process_count() > 1:
-        raise InputError(
-            f"several processes need one vocabulary of {wanted.tokenizer}: make it beforehand, "
-            f"with a count by one process or from a sample, and pass its {_VOCABULARY} as `vocab`"
-        )
-    with claimed(out):
-        say(f"first pass, for the vocabulary of {wanted.tokenizer}")
-        made = _make_vocabulary(shards, wanted, fields, skip_unreadable)
-        write_whole(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
-    say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
-    return made.tokens
-
-
-def _made_vocabulary(path: Path) -> _Vocabulary:
-    remedy = "delete it, and it is made anew"
-    made = from_json(_Vocabulary, read_json(path, remedy=remedy), place=str(path))
-    if made.seal != made.sealed().seal:
-        raise InputError(f"{path} is damaged: its seal is not of its values; {remedy}")
-    return made
-
-
-def _same_shards(made: _Vocabulary, shards: Sequence[Shard]) -> bool:
-    """Whether the vocabulary is of the content of these shards."""
-    known = [*zip(made.shards, shards, strict=False)]
-    return len(made.shards) == len(shards) and all(
-        not digest or digest == shard.digest() for digest, shard in known
-    )
-
-
-def _make_vocabulary(
-    shards: Sequence[Shard],
-    wanted: _Vocabulary,
-    fields: Mapping[str, str | None],
-    skip_unreadable: bool,
-) -> _Vocabulary:
-    """A pass over the documents, for the words in them."""
-    digests: list[str] = []
-
-    def texts(shard: Shard) -> Iterator[str]:
-        """Of a shard; up to where it breaks, where it will be left out."""
-        content = content_hash()
-        try:
-            for document in shard.documents(**fields, content=content):
-                yield document.text
-            digests.append(content.hexdigest())
-        except InputError:
-            if not skip_unreadable:
-                raise
-            digests.append("")
-
-    found = vocabulary_of(
-        itertools.chain.from_iterable(map(texts, shards)),
-        tokenizer=wanted.tokenizer,
-        length=wanted.length,
-        max_vocab=wanted.max_vocab,
-    )
-    if not found:
-        raise InputError(f"no {wanted.tokenizer} in {len(shards)} shards; pass files with text")
-    return wanted._replace(shards=digests, tokens=found)
-
-
-def _read_vocabulary(path: Path) -> list[str]:
-    """The tokens of what `jaxpe count` wrote, or just tokens: a JSON list, or one a line."""
-    remedy = f"pass the {_VOCABULARY} of a count, a JSON list of strings, or one token a line"
-    content = read_small(path, remedy=remedy)
-    if path.suffix != ".json":
-        return _lines(content, path, remedy)
-    value = parse_json(content, place=path, remedy=remedy)
-    if isinstance(value, list):
-        return from_json(list[str], value, place=str(path))
-    if isinstance(value, dict) and "seal" in value:
-        return _made_vocabulary(path).tokens
-    raise InputError(f"{path} is no vocabulary; {remedy}")
-
-
-def _lines(content: bytes, path: Path, remedy: str) -> list[str]:
-    try:
-        # Not splitlines, which splits at characters that are tokens, such as U+2028.
-        return [*filter(None, content.decode("utf-8-sig").replace("\r\n", "\n").split("\n"))]
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no vocabulary ({error}); {remedy}") from error
+def _wanted(options: CountOptions) -> dict[str, Any]:
+    """What `count_settings` is asked for."""
+    names = ("length", "folds", "nulls", "seed", "group_field")
+    edges = None
+    if options.bins is not None:
+        edges = _edges(options.length, options.bins, options.spacing)
+    return {name: getattr(options, name) for name in names} | {"edges": edges}
 
 
 def _edges(length: int, bins: int, spacing: Literal["equal", "log"]) -> tuple[int, ...]:
@@ -236,4 +216,37 @@ def _edges(length: int, bins: int, spacing: Literal["equal", "log"]) -> tuple[in
             f"more than the length, and no length beyond {INT32_MAX:,}"
         )
     check_bytes(_EDGE_BYTES * bins, what=f"`bins={bins}`", remedy="pass fewer")
-    return tuple(jaxpe.geometry.position_bins(length, bins=bins, spacing=spacing).tolist())
+    return tuple(position_bins(length, bins=bins, spacing=spacing).tolist())
+
+
+def _tokenizer(
+    options: CountOptions,
+    shards: Sequence[Shard],
+    out: Path,
+    settings: dict[str, Any],
+    progress: Progress,
+) -> Tokenizer:
+    """The tokenizer; for words and characters with a vocabulary, made where none is given."""
+    name, special = options.tokenizer, options.special
+    if not vocabulary_occurs(name):
+        if options.vocab is not None or options.max_vocab is not None:
+            raise InputError(
+                f"{name} has a vocabulary of its own; leave `vocab` and `max_vocab` out"
+            )
+        return open_tokenizer(name, special=special)
+    if options.vocab is not None:
+        if options.max_vocab is not None:
+            raise InputError("`vocab` is there already; leave `max_vocab` out")
+        vocabulary = read_vocabulary(options.vocab)
+        return open_tokenizer(name, special=special, vocabulary=vocabulary)
+    # What is wrong with the options is told before the first pass.
+    count_settings(open_tokenizer(name, special=special, vocabulary=[UNKNOWN]), **settings)
+    vocabulary = own_vocabulary(
+        shards,
+        out,
+        Vocabulary(name, options.length, options.max_vocab, options.text_field),
+        group_field=options.group_field,
+        skip_unreadable=options.skip_unreadable,
+        progress=progress,
+    )
+    return open_tokenizer(name, special=special, vocabulary=vocabulary)

@@ -56,21 +56,21 @@ def start_processes(
 
     >>> start_processes("10.0.0.1:1234", processes=2, process=2)
     Traceback (most recent call last):
-    jaxpe.InputError: process is 2; pass a number from 0 to 1
+    jaxpe.InputError: `process` is 2; pass a number from 0 to 1
     """
     given = (coordinator, processes, process)
     if any(value is None for value in given) and any(value is not None for value in given):
         raise InputError(
-            "coordinator, processes and process go together; pass all three, such as "
+            "`coordinator`, `processes` and `process` go together; pass all three, such as "
             "10.0.0.1:1234, 2 and 0, or none where a cluster manager knows"
         )
     port = re.fullmatch(r"[^\s]+:(\d{1,5})", coordinator or "a:1")
     if port is None or not 0 < int(port[1]) < 2**16:
-        raise InputError(f"coordinator is {in_short(coordinator)}; pass host:port, 10.0.0.1:1234")
+        raise InputError(f"`coordinator` is {in_short(coordinator)}; pass host:port, 10.0.0.1:1234")
     if processes is not None and processes < 1:
-        raise InputError(f"processes is {processes}; pass at least 1")
+        raise InputError(f"`processes` is {processes}; pass at least 1")
     if processes is not None and process is not None and not 0 <= process < processes:
-        raise InputError(f"process is {process}; pass a number from 0 to {processes - 1}")
+        raise InputError(f"`process` is {process}; pass a number from 0 to {processes - 1}")
     try:
         jax.distributed.initialize(
             coordinator,

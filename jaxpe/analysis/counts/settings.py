@@ -52,13 +52,6 @@ class CountSettings(NamedTuple):
         tables = self.folds + self.nulls * self.null_folds
         return CELL_BYTES * tables * self.rows * self.vocab_size
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in self._asdict().items()
-        }
-
 
 def count_settings(
     tokenizer: Tokenizer,
@@ -96,7 +89,7 @@ def count_settings(
     (32, 256, 4)
     """
     least = max(2, 1 + len(tokenizer.prefix) + len(tokenizer.suffix))
-    _check(length >= least, f"length is {in_short(length)}", f"at least {least}")
+    _check(length >= least, f"`length` is {in_short(length)}", f"at least {least}")
     settings = CountSettings(
         tokenizer.name,
         tokenizer.checksum,
@@ -124,33 +117,35 @@ def check_settings(settings: CountSettings) -> None:
     >>> settings = count_settings(open_tokenizer("bytes"), length=32)
     >>> check_settings(settings._replace(folds=3))
     Traceback (most recent call last):
-    jaxpe.InputError: folds is 3; pass an even number, at least 4
+    jaxpe.InputError: `folds` is 3; pass an even number, at least 4
     """
     length, edges, folds, nulls = settings.length, settings.edges, settings.folds, settings.nulls
     for name in ("length", "folds", "nulls", "null_folds", "vocab_size"):
         value = getattr(settings, name)
-        _check(abs(value) <= INT32_MAX, f"{name} is {in_short(value)}", f"at most {INT32_MAX:,}")
-    _check(length >= 2, f"length is {length}", "at least 2")
+        _check(abs(value) <= INT32_MAX, f"`{name}` is {in_short(value)}", f"at most {INT32_MAX:,}")
+    _check(length >= 2, f"`length` is {length}", "at least 2")
     # A jackknife leaves out one fold, and the others are halved.
-    _check(folds >= 4 and folds % 2 == 0, f"folds is {folds}", "an even number, at least 4")
-    _check(nulls == 0 or nulls >= 2, f"nulls is {nulls}", "0 for none, or at least 2")
+    _check(folds >= 4 and folds % 2 == 0, f"`folds` is {folds}", "an even number, at least 4")
+    _check(nulls == 0 or nulls >= 2, f"`nulls` is {nulls}", "0 for none, or at least 2")
     _check(
         settings.null_folds >= 2 and settings.null_folds % 2 == 0 == folds % settings.null_folds,
-        f"null_folds is {settings.null_folds}",
+        f"`null_folds` is {settings.null_folds}",
         f"an even divisor of folds, which is {folds}",
     )
     _check(
-        0 <= settings.seed < 2**32, f"seed is {in_short(settings.seed)}", "a number in [0, 2**32)"
+        0 <= settings.seed < 2**32, f"`seed` is {in_short(settings.seed)}", "a number in [0, 2**32)"
     )
-    _check(settings.vocab_size >= 1, f"vocab_size is {settings.vocab_size}", "at least 1")
+    _check(settings.vocab_size >= 1, f"`vocab_size` is {settings.vocab_size}", "at least 1")
     inside = all(0 <= token < settings.vocab_size for token in settings.exclude)
-    _check(inside, f"exclude is {in_short(settings.exclude)}", f"ids in [0, {settings.vocab_size})")
+    _check(
+        inside, f"`exclude` is {in_short(settings.exclude)}", f"ids in [0, {settings.vocab_size})"
+    )
     if edges is not None:
         ascend = all(a < b for a, b in itertools.pairwise(edges))
         ends = (edges[0], edges[-1]) if edges else None
         _check(
             ascend and ends == (0, length),
-            f"edges are {in_short(edges)}",
+            f"`edges` are {in_short(edges)}",
             f"0, ascending to {length}",
         )
 

@@ -1,6 +1,5 @@
 """Counts on disk, to be added to and reported on; written whole or not at all."""
 
-import hashlib
 import json
 import os
 import stat
@@ -11,7 +10,8 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole, writing
-from jaxpe._core.json_values import from_json, read_json, seal
+from jaxpe._core.hashing import hash_of_file
+from jaxpe._core.json_values import from_json, read_json, seal, to_json
 from jaxpe._core.memory import check_bytes
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.checking import check, check_about, check_tables
@@ -33,7 +33,7 @@ class _About(NamedTuple):
     shards: tuple[CountedShard, ...]
     tokens: list[str]
     tables: str
-    seal: str
+    seal: str = ""
 
 
 def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Path:
@@ -68,17 +68,19 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
         ) from error
     with writing(directory / _TABLES) as part:
         write_tables(part, _named(stored))
-        tables = _hash_of_file(part)
-    about = {
-        "format": _FORMAT,
-        "documents": stored.documents,
-        "settings": stored.settings.to_json(),
-        "text_field": stored.text_field,
-        "shards": [shard._asdict() for shard in stored.shards],
-        "tokens": stored.tokens,
-        "tables": tables,
-    }
-    sealed = {**about, "seal": seal(about)}
+        tables = hash_of_file(part)
+    about = _About(
+        format=_FORMAT,
+        documents=stored.documents,
+        settings=stored.settings,
+        text_field=stored.text_field,
+        shards=stored.shards,
+        tokens=stored.tokens,
+        tables=tables,
+    )
+    values = to_json(about)
+    del values["seal"]
+    sealed = {**values, "seal": seal(values)}
     write_whole(directory / _ABOUT, json.dumps(sealed, indent=1) + "\n")
     return directory
 
@@ -157,11 +159,6 @@ def _named(stored: StoredCounts) -> Tables:
 def _check_file(path: Path, known: str) -> None:
     try:
         check(stat.S_ISREG(os.stat(path).st_mode), f"{path.name} is not a regular file")
-        check(_hash_of_file(path) == known, f"{path.name} is not what {_ABOUT} stands for")
+        check(hash_of_file(path) == known, f"{path.name} is not what {_ABOUT} stands for")
     except OSError as error:
         raise InputError(f"{path.name} cannot be read: {error.strerror or error}") from error
-
-
-def _hash_of_file(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

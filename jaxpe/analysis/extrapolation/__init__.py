@@ -1,33 +1,27 @@
 """Length extrapolation: tasks under encodings with equal data, seeds, weights and budgets."""
 
-from jaxpe.analysis.extrapolation.memory import (
-    check_memory,
-)
-from jaxpe.analysis.extrapolation.presets import (
-    PRESETS,
-    Suite,
-    preset,
-)
-from jaxpe.analysis.extrapolation.run import (
+from jaxpe.analysis.extrapolation.job import (
+    ExtrapolationOptions,
     extrapolate,
+    extrapolate_suites,
+    suites_of,
 )
-from jaxpe.analysis.extrapolation.streams import (
-    Streams,
-    streams,
+from jaxpe.analysis.extrapolation.memory import check_memory
+from jaxpe.analysis.extrapolation.presets import PRESETS, Suite, preset
+from jaxpe.analysis.extrapolation.ranks import (
+    Lead,
+    leaders,
+    mean_reciprocal_rank,
+    reciprocal_ranks,
+    seed_mean,
 )
-from jaxpe.analysis.extrapolation.variants import (
-    VARIANTS,
-    Variant,
-)
+from jaxpe.analysis.extrapolation.result import ExtrapolationCell, ExtrapolationResult, SeedMean
+from jaxpe.analysis.extrapolation.streams import Streams, streams
+from jaxpe.analysis.extrapolation.variants import Variant, variant, variant_names
 
 __all__ = [
-    "PRESETS",
-    "VARIANTS",
-    "Streams",
-    "Suite",
-    "Variant",
-    "check_memory",
-    "extrapolate",
-    "preset",
-    "streams",
-]
+    "PRESETS", "ExtrapolationCell", "ExtrapolationOptions", "ExtrapolationResult", "Lead",
+    "SeedMean", "Streams", "Suite", "Variant", "check_memory", "extrapolate", "extrapolate_suites",
+    "leaders", "mean_reciprocal_rank", "preset", "reciprocal_ranks", "seed_mean", "streams",
+    "suites_of", "variant", "variant_names",
+]  # fmt: skip

@@ -5,9 +5,9 @@ import math
 import re
 from typing import Any, Literal
 
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, unknown
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
-from jaxpe.analysis.extrapolation.variants import VARIANTS, unknown
+from jaxpe.analysis.extrapolation.variants import variant, variant_names
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
 
 _MOST_LAYERS = 10_000  # each is a part of the program that is compiled
@@ -20,7 +20,7 @@ class Suite:
     Attributes:
         name: of the comparison.
         tasks: of `jaxpe.data.SEQUENCE_TASKS`.
-        encodings: of `jaxpe.analysis.extrapolation.VARIANTS`.
+        encodings: of `jaxpe.analysis.extrapolation.variant_names()`, or my_module:my_encoding.
         length: T, that of the training inputs.
         factors: multiples of T at which models are tested.
         exact: train at length T alone, in place of lengths drawn from 1 to T.
@@ -65,17 +65,16 @@ class Suite:
     def _check_names(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9 ]+", self.name):
             raise InputError(
-                f"name={self.name!r} is to name files: pass letters, digits and spaces"
+                f"`name={self.name!r}` is to name files: pass letters, digits and spaces"
             )
-        for kind, names, known in (
-            ("task", self.tasks, SEQUENCE_TASKS),
-            ("encoding", self.encodings, tuple(VARIANTS)),
-        ):
-            for name in names:
-                if name not in known:
-                    raise InputError(unknown(kind, name, known))
+        for task in self.tasks:
+            if task not in SEQUENCE_TASKS:
+                raise InputError(unknown("task", task, SEQUENCE_TASKS))
+        for name in self.encodings:
+            variant(name)  # raises where there is none
+        for kind, names in (("tasks", self.tasks), ("encodings", self.encodings)):
             if not names or len(set(names)) < len(names):
-                raise InputError(f"{kind}s are {', '.join(names) or 'none'}: pass each one once")
+                raise InputError(f"`{kind}` are {', '.join(names) or 'none'}: pass each one once")
         kinds = {sequence_task(task).kind for task in self.tasks}
         if len(kinds) > 1:
             raise InputError(
@@ -89,21 +88,25 @@ class Suite:
             check_range(name, getattr(self, name), least=1, most=LARGEST_SIZE)
         check_range("layers", self.layers, most=_MOST_LAYERS)
         if self.dim % (2 * self.heads):
-            raise InputError(f"dim={self.dim} does not split into {self.heads} heads of even width")
+            raise InputError(
+                f"`dim={self.dim}` does not split into {self.heads} heads of even width"
+            )
         if self.steps < 2:
-            raise InputError("steps is 1; the warm-up's first step has the rate 0: pass 2 or more")
+            raise InputError(
+                "`steps` is 1; the warm-up's first step has the rate 0: pass 2 or more"
+            )
         if self.tests > 100 and self.tests % 100:
-            raise InputError(f"tests={self.tests}: pass 100 or less, or a multiple of 100")
+            raise InputError(f"`tests={self.tests}`: pass 100 or less, or a multiple of 100")
         if self.rows is not None and self.rows < self.batch:
-            raise InputError(f"rows={self.rows} are less than a batch of {self.batch}")
+            raise InputError(f"`rows={self.rows}` are less than a batch of {self.batch}")
         if self.factors[:1] != (1,) or list(self.factors) != sorted(set(self.factors)):
-            raise InputError(f"factors are {self.factors}: pass 1 and then larger ones, in order")
+            raise InputError(f"`factors` are {self.factors}: pass 1 and then larger ones, in order")
         check_range("factors", self.factors[-1], most=LARGEST_SIZE)
         positive = all(0 < rate < math.inf for rate in self.rates)
         if not self.rates or not positive or not 0 < self.tuning <= 1:
-            raise InputError("pass positive rates, and a share of the steps (0, 1] for tuning")
+            raise InputError("pass positive `rates`, and a share of the steps (0, 1] for `tuning`")
         if self.init_scale is not None and not 0 <= self.init_scale < math.inf:
-            raise InputError(f"init_scale is {self.init_scale}; pass a number of at least 0")
+            raise InputError(f"`init_scale` is {self.init_scale}; pass a number of at least 0")
         check_seed("seed", self.seed)
 
     @property
@@ -174,10 +177,10 @@ PRESETS: dict[str, tuple[Suite, ...]] = {
     ),
     "paper": (_TABLE_5, _SOURCE),
     "full": (
-        dataclasses.replace(_TABLE_5, encodings=tuple(VARIANTS), seeds=10, tuning=1.0),
+        dataclasses.replace(_TABLE_5, encodings=variant_names(), seeds=10, tuning=1.0),
         dataclasses.replace(
             _SOURCE,
-            encodings=tuple(VARIANTS),
+            encodings=variant_names(),
             length=20, steps=20_000, tests=1000, rates=(1e-4, 3e-4, 1e-3), seeds=5,
             dim=256, layers=6, heads=8, hidden=1024,
         ),

@@ -1,6 +1,6 @@
 """Encodings by name: those of the catalogue, and some that are tested otherwise than trained."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 
 import jaxpe
-from jaxpe._core.errors import nearest
-from jaxpe.encodings import Encoding, EncodingSizes
+from jaxpe._core.errors import InputError, unknown
+from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes
 from jaxpe.encodings.base import from_middle
 
 Scale = Callable[[float, int], Any]
@@ -33,10 +33,6 @@ class Variant(NamedTuple):
         if self.tested is None or length <= sizes.length:
             return self.trained(sizes, causal)
         return self.tested(sizes, length)
-
-
-def _of_catalogue(entry: jaxpe.encodings.CatalogueEntry) -> Variant:
-    return Variant(lambda sizes, causal: entry.make(sizes))
 
 
 def _rope(sizes: EncodingSizes, causal: bool) -> Encoding:
@@ -70,13 +66,9 @@ def _over_length(sizes: EncodingSizes, causal: bool) -> Encoding:
     return jaxpe.alibi(num_heads=sizes.num_heads, slopes=1.0 / sizes.length)
 
 
-# Positions in a plane and what is made from a corpus mean nothing to a task of one sequence.
-VARIANTS: dict[str, Variant] = {
-    **{
-        entry.name: _of_catalogue(entry)
-        for entry in jaxpe.catalogue()
-        if entry.coordinates == 1 and not entry.fitted
-    },
+# In place of what the catalogue makes, or beside it. Those that are trained alike come after the
+# one whose models they have.
+_OWN: dict[str, Variant] = {
     "rope": Variant(_rope),
     "t5": Variant(_t5),
     "shaw": Variant(_shaw),
@@ -89,9 +81,56 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
+def variant_names() -> tuple[str, ...]:
+    """Names of the variants: those of the catalogue, then those that are here alone.
+
+    >>> "rope" in variant_names(), "mrope" in variant_names(), variant_names()[-1]
+    (True, False, 'rope_yarn')
+    """
+    suited = [entry.name for entry in jaxpe.catalogue() if _why_not(entry) is None]
+    return tuple(dict.fromkeys([*suited, *_OWN]))
+
+
+def variant(name: str) -> Variant:
+    """The variant of a name.
+
+    Args:
+        name: of `variant_names()`, or `my_module:my_encoding` for one of your own.
+
+    Raises:
+        InputError: a name that is unknown, or of an encoding that no sequence can be read with.
+
+    >>> variant("mrope")
+    Traceback (most recent call last):
+    jaxpe.InputError: encoding 'mrope' has positions of 3 coordinates: pass another
+    """
+    if name in _OWN:
+        return _OWN[name]
+    known = variant_names()
+    names = [entry.name for entry in jaxpe.catalogue()]
+    if ":" not in name and name not in names:
+        raise InputError(unknown("encoding", name, known))
+    entry = jaxpe.encodings.resolve(name)
+    if (why := _why_not(entry)) is not None:
+        raise InputError(f"encoding {name!r} {why}: pass another")
+    return Variant(lambda sizes, causal: entry.make(sizes))
+
+
+def _why_not(entry: CatalogueEntry) -> str | None:
+    """Why an encoding says nothing of a task of one sequence, where it does not."""
+    if entry.coordinates != 1:
+        return f"has positions of {entry.coordinates} coordinates"
+    return "is made from a corpus" if entry.fitted else None
+
+
 def trained_as(name: str) -> str:
-    """The variant whose models this one has: the first that is trained alike."""
-    return next(other for other in VARIANTS if VARIANTS[other].trained is VARIANTS[name].trained)
+    """The variant whose models this one has: the first that is trained alike.
+
+    >>> trained_as("rope_yarn"), trained_as("alibi")
+    ('rope', 'alibi')
+    """
+    trained = variant(name).trained
+    return next((other for other, own in _OWN.items() if own.trained is trained), name)
 
 
 def defined_at(encoding: Encoding, sizes: EncodingSizes, length: int) -> bool:
@@ -116,10 +155,3 @@ def defined_at(encoding: Encoding, sizes: EncodingSizes, length: int) -> bool:
         return jnp.all(jnp.stack([jnp.all(jnp.isfinite(y)) for y in values]))
 
     return bool(seen(jnp.asarray([0, length - 1], jnp.int32)))
-
-
-def unknown(kind: str, name: str, known: Sequence[str]) -> str:
-    """What to say of a name that is not known: the nearest one, and all."""
-    near = nearest(name, known)
-    meant = f": did you mean {near!r}?" if near else ";"
-    return f"unknown {kind} {name!r}{meant} There are {', '.join(known)}"

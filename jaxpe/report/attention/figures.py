@@ -1,11 +1,10 @@
-"""The figures of a spectral report: shares and drops by layer and head, and the list of all."""
+"""Figures of an analysis of attention: shares and drops by layer and head; the list of all."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe.analysis.attention.result import PARTS, HeadDrops, SpectralReport
 from jaxpe.report.attention.logit_figures import (
     DIVERGING,
     bare,
@@ -22,14 +21,16 @@ from jaxpe.report.words import number, percent
 if TYPE_CHECKING:
     import matplotlib.figure
 
+    from jaxpe.analysis.attention import AttentionAnalysis, HeadDrops
+
 _PALE = "#CFCFCF"
 _PART_COLOURS = (_PALE, ENCODING_COLOURS["smacof"], ENCODING_COLOURS["alibi"], SPLIT_HALF, PLUG_IN)
 _MOST_HEADS = 12  # with an interval each
 
 
-def variance_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
+def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     """What explains the variance of the logits, layer by layer."""
-    variance = report.variance
+    variance = result.variance
     by_layer = positive(variance.position.mean(axis=1))
     top = int(by_layer.argmax())
     figure, (axis,) = new_figure(
@@ -49,18 +50,18 @@ def variance_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
     return figure
 
 
-def parts_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
+def parts_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     """Mean squares of the parts, layer by layer, and what their products make of them."""
     figure, (stack, cross) = new_figure(
         "Content and position in the squared logits", height=5.0, rows=2, sharex=True,
         height_ratios=(2, 1),
     )  # fmt: skip
-    share = _by_layer(report.parts.share)
+    share = _by_layer(result.parts.share)
     of_sum = share / np.maximum(share.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    named = zip(PARTS, of_sum.T, _PART_COLOURS, strict=True)
+    named = zip(result.parts.names, of_sum.T, _PART_COLOURS, strict=True)
     _stack(figure, stack, {name: (x, colour) for name, x, colour in named if x.max() > 0})
     stack.set(ylabel="share of their squares", ylim=(0, 1), xlabel="")
-    of_layer = _by_layer(report.parts.cross[..., None])[:, 0]
+    of_layer = _by_layer(result.parts.cross[..., None])[:, 0]
     cross.bar(np.arange(len(share)), of_layer, 0.8, color="#777777")
     cross.axhline(0, color="#333333", lw=0.8)
     if np.abs(of_layer).max() > 1:
@@ -75,15 +76,15 @@ def _by_layer(values: np.ndarray) -> np.ndarray:
     return np.array([[np.nan_to_num(average(x)) for x in layer.T] for layer in values])
 
 
-def heads_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
+def heads_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     """Maps of layers and heads."""
-    variance = report.variance
+    variance = result.variance
     residual = np.clip(variance.residual, 0, 1)
     maps: list[tuple[str, np.ndarray, dict[str, Any]]] = [
         ("place explains", variance.position, {"cmap": "viridis", "vmin": 0}),
         ("of it, not Toeplitz", residual, {"cmap": "viridis", "vmin": 0, "vmax": 1}),
     ]
-    for drops in report.ablations:
+    for drops in result.ablations:
         most = max(float(np.abs(drops.drop).max()), 1e-12)
         words = {"zero": "drop without the head", "mean": "drop with its mean"}[drops.kind]
         maps.append((words, drops.drop, {"cmap": DIVERGING, "vmin": -most, "vmax": most}))
@@ -102,17 +103,17 @@ def heads_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
     return figure
 
 
-def ablation_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
+def ablation_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     """The heads that cost most, with intervals; hollow where a drop is not told from none."""
-    first = report.ablations[0]
+    first = result.ablations[0]
     order = np.argsort(-first.drop, axis=None)[:_MOST_HEADS]
     names = [f"{i // first.drop.shape[1]}.{i % first.drop.shape[1]}" for i in order]
     figure, (axis,) = new_figure(_ablation_title(first), height=3.6)
     looks = {"zero": (SPLIT_HALF, "o", "zero in its place"), "mean": (PLUG_IN, "D", "its mean")}
-    for moved, drops in zip((-0.13, 0.13), report.ablations, strict=False):
+    for moved, drops in zip((-0.13, 0.13), result.ablations, strict=False):
         colour, marker, label = looks[drops.kind]
         middle, low, high = (x.ravel()[order] for x in (drops.drop, drops.low, drops.high))
-        x = np.arange(len(order)) + (moved if len(report.ablations) > 1 else 0)
+        x = np.arange(len(order)) + (moved if len(result.ablations) > 1 else 0)
         axis.vlines(x, low, high, color=colour, lw=1.4)
         axis.plot(x, middle, marker, color=colour, mfc="white", ms=5)
         sure = drops.certain.ravel()[order] | (not drops.tested)
@@ -125,7 +126,7 @@ def ablation_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
     return figure
 
 
-def _ablation_title(drops: HeadDrops) -> str:
+def _ablation_title(drops: "HeadDrops") -> str:
     if not drops.tested or drops.certain[drops.head]:
         return f"The largest drop is {percent(drops.largest_share[0])} of them all"
     if drops.certain.any():
@@ -133,10 +134,10 @@ def _ablation_title(drops: HeadDrops) -> str:
     return "No drop can be told from none"
 
 
-def frequencies_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
+def frequencies_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     """Squares of the logits of each rotary pair, as shares of their sum."""
-    assert report.pairs is not None  # shown_figures asks
-    angles, share = report.pairs.angles, report.pairs.share.mean(axis=1)
+    assert result.pairs is not None  # shown_figures asks
+    angles, share = result.pairs.angles, result.pairs.share.mean(axis=1)
     share = share / np.maximum(share.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     layers, count = share.shape
     top = int(share.mean(axis=0).argmax())
@@ -155,7 +156,7 @@ def frequencies_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
     return figure
 
 
-_Figure = tuple[str, Callable[[SpectralReport], Any], str]  # name, how to draw it, caption
+_Figure = tuple[str, Callable[["AttentionAnalysis"], Any], str]  # name, how to draw it, caption
 
 FIGURES: tuple[_Figure, ...] = (
     (
@@ -225,9 +226,9 @@ FIGURES: tuple[_Figure, ...] = (
 )
 
 
-def shown_figures(report: SpectralReport) -> list[_Figure]:
+def shown_figures(result: "AttentionAnalysis") -> list[_Figure]:
     """Those of `FIGURES` that there is something to draw for."""
-    absent = {"frequencies": report.pairs is None, "ablation": not report.ablations}
+    absent = {"frequencies": result.pairs is None, "ablation": not result.ablations}
     return [figure for figure in FIGURES if not absent.get(figure[0], False)]
 
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxpe._core.errors import require
-from jaxpe.analysis.attention.result import SpectralReport, near
-from jaxpe.report.attention.words import positive
+from jaxpe.report.attention.words import near, positive
 from jaxpe.report.style import (
     ENCODING_COLOURS,
     OTHER_COLOURS,
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
+    from jaxpe.analysis.attention import AttentionAnalysis
+
 DIVERGING = "PuOr_r"
 _LINES = (
     SPLIT_HALF,
@@ -33,10 +34,10 @@ _MOST_LAYERS = 12  # in the grid of logits; of more, half as many are shown
 _MOST_PIXELS = 40_000  # of the grid: more would make a heavy page
 
 
-def logits_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
+def logits_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     """Mean logits of layers and heads, each centred and on its own scale."""
-    layers = shown_layers(len(report.means.logits))
-    logits = report.means.logits[layers]
+    layers = shown_layers(len(result.means.logits))
+    logits = result.means.logits[layers]
     count, heads, n, _ = logits.shape
     side = min(n, max(4, int((_MOST_PIXELS / (count * heads)) ** 0.5)))
     canvas = np.full((count * (side + 1) - 1, heads * (side + 1) - 1), np.nan)
@@ -55,9 +56,9 @@ def logits_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
     return figure
 
 
-def offsets_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
+def offsets_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     """Means of the diagonals of all heads, each centred and on its own scale."""
-    offsets, diagonals = near(report)
+    offsets, diagonals = near(result)
     layers, heads, _ = diagonals.shape
     rows = np.stack([_scaled(row) for row in diagonals.reshape(layers * heads, -1)])
     figure, (axis,) = new_figure("Mean logits by offset, all heads", height=4.4)
@@ -75,10 +76,10 @@ def offsets_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
     return figure
 
 
-def symbols_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
+def symbols_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     """Diagonals and symbols of the heads whose logits the offset explains most."""
-    offsets, diagonals = near(report)
-    share = report.variance.offset
+    offsets, diagonals = near(result)
+    share = result.variance.offset
     best = [divmod(int(i), share.shape[1]) for i in np.argsort(-share, axis=None)[: len(_LINES)]]
     figure, (by_offset, by_frequency) = new_figure(
         f"The offset explains up to {percent(positive(share.max()))} of a head", height=5.6, rows=2
@@ -90,19 +91,19 @@ def symbols_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
         by_offset.plot(offsets, own, color=colour, lw=1.5, label=label)
         known = np.where(np.isfinite(own), own, 0)
         f = np.exp(1j * np.outer(omega, offsets)) @ known
-        f = np.abs(f) if report.causal else f.real
+        f = np.abs(f) if result.causal else f.real
         by_frequency.plot(omega / np.pi, f, color=colour, lw=1.5)
     by_offset.set(xlabel="offset j − i of the key from the query", ylabel="mean logit, centred")
     by_frequency.set(
-        xlabel="frequency ω/π", ylabel="|f(ω)|" if report.causal else "symbol, Re f(ω)"
+        xlabel="frequency ω/π", ylabel="|f(ω)|" if result.causal else "symbol, Re f(ω)"
     )
     add_legend(figure, by_offset, columns=2)
     return figure
 
 
-def spectra_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
+def spectra_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     """Singular values and effective ranks by layer."""
-    means, count = report.means, len(report.means.singular)
+    means, count = result.means, len(result.means.singular)
     figure, (values, ranks) = new_figure("Spectra of the logits", height=3.9, columns=2)
     colours = _of_layers(count)
     for layer, singular in enumerate(means.singular):
@@ -117,7 +118,7 @@ def spectra_figure(report: SpectralReport) -> "matplotlib.figure.Figure":
     rank = np.arange(count)
     for found, colour, label, moved in (
         (means.effective_rank, SPLIT_HALF, "mean logits", -0.12),
-        (report.single["effective_rank"], PLUG_IN, "single documents", 0.12),
+        (result.single.effective_rank, PLUG_IN, "single documents", 0.12),
     ):
         x = np.repeat(rank + moved, found.shape[1])
         ranks.plot(x, found.ravel(), ".", color=colour, ms=5, alpha=0.6, mew=0, label=label)

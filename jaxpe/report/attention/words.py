@@ -1,58 +1,64 @@
-"""What a spectral report says in words: cards, sentences, and the cells of its tables."""
+"""What an analysis of attention says in words: cards, sentences, and the cells of its tables."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe.analysis.attention.result import PARTS, HeadDrops, Pairs, SpectralReport, peak
-from jaxpe.report.words import number, percent, plural
+from jaxpe.report.words import Headline, number, percent, plural
+
+if TYPE_CHECKING:
+    from jaxpe.analysis.attention import AttentionAnalysis, HeadDrops, Pairs
 
 UNITS = {"accuracy": "points", "masked": "nats", "causal": "nats", "embedding": ""}
 
 
-class Headline(NamedTuple):
-    """A number on a card."""
-
-    value: str
-    label: str
-    detail: str
-
-
-def spectral_headlines(report: SpectralReport) -> list[Headline]:
+def spectral_headlines(result: "AttentionAnalysis") -> list[Headline]:
     """The numbers on the cards."""
-    shares = (report.variance.position, report.variance.shuffled, report.variance.offset)
+    shares = (result.variance.position, result.variance.shuffled, result.variance.offset)
     position, shuffled, offset = (percent(positive(share.mean())) for share in shares)
-    means, single = report.means, report.single
+    means, single = result.means, result.single
     cards = [
-        Headline(position, "Logits that place in the document explains",
-                 f"of the variance, mean of all heads; {shuffled} with tokens in random order"),
-        Headline(offset, "Logits that the offset explains", "the Toeplitz part of it"),
-        Headline(number(middle(means.toeplitz)), "Toeplitz residual of mean logits",
-                 f"middle head; {number(middle(single['toeplitz']))} of single documents"),
-        Headline(number(middle(means.effective_rank)), "Effective rank of mean logits",
-                 f"of at most {means.logits.shape[-1]}; "
-                 f"{number(middle(single['effective_rank']))} of single documents"),
-    ]  # fmt: skip
-    for drops in report.ablations[:1]:
+        Headline(
+            "Logits that place in the document explains",
+            position,
+            f"of the variance, mean of all heads; {shuffled} with tokens in random order",
+        ),
+        Headline("Logits that the offset explains", offset, "the Toeplitz part of it"),
+        Headline(
+            "Toeplitz residual of mean logits",
+            number(middle(means.toeplitz)),
+            f"middle head; {number(middle(single.toeplitz))} of single documents",
+        ),
+        Headline(
+            "Effective rank of mean logits",
+            number(middle(means.effective_rank)),
+            f"of at most {means.logits.shape[-1]}; "
+            f"{number(middle(single.effective_rank))} of single documents",
+        ),
+    ]
+    for drops in result.ablations[:1]:
         layer, head = drops.head
         doubt = drops.tested and not drops.certain[layer, head]
         cards.append(
-            Headline(drop_words(report, drops.drop[layer, head]), "Largest drop without a head",
-                     f"head {head} of layer {layer}{', not told from none' if doubt else ''}")
-        )  # fmt: skip
+            Headline(
+                "Largest drop without a head",
+                drop_words(result, drops.drop[layer, head]),
+                f"head {head} of layer {layer}{', not told from none' if doubt else ''}",
+            )
+        )
     return cards
 
 
-def spectral_findings(report: SpectralReport) -> list[str]:
+def spectral_findings(result: "AttentionAnalysis") -> list[str]:
     """What the numbers say, in sentences."""
-    found = [*_of_position(report), *_of_spectra(report), *_of_parts(report)]
-    if report.pairs is not None:
-        found.append(_of_pairs(report, report.pairs))
-    return found + [sentence for drops in report.ablations for sentence in _of_heads(report, drops)]
+    found = [*_of_position(result), *_of_spectra(result), *_of_parts(result)]
+    if result.pairs is not None:
+        found.append(_of_pairs(result, result.pairs))
+    return found + [sentence for drops in result.ablations for sentence in _of_heads(result, drops)]
 
 
-def _of_position(report: SpectralReport) -> list[str]:
-    variance = report.variance
+def _of_position(result: "AttentionAnalysis") -> list[str]:
+    variance = result.variance
     by_layer = variance.position.mean(axis=1)
     most, least = int(by_layer.argmax()), int(by_layer.argmin())
     share = percent(positive(by_layer[most]))
@@ -65,7 +71,7 @@ def _of_position(report: SpectralReport) -> list[str]:
         f"random order it is {shuffled} in layer {most}."
     ]
     layer, head = divmod(int(variance.offset.argmax()), variance.offset.shape[1])
-    hardest = peak(report, layer, head)
+    hardest = peak(result, layer, head)
     sentences.append(
         f"The offset alone explains most in head {head} of layer {layer}, "
         f"{percent(positive(variance.offset[layer, head]))}; in the mean over documents that head "
@@ -84,12 +90,12 @@ def _of_position(report: SpectralReport) -> list[str]:
     return sentences
 
 
-def _of_spectra(report: SpectralReport) -> list[str]:
-    means, single, n = report.means, report.single, report.means.logits.shape[-1]
-    ranks = middle(means.effective_rank), middle(single["effective_rank"])
+def _of_spectra(result: "AttentionAnalysis") -> list[str]:
+    means, single, n = result.means, result.single, result.means.logits.shape[-1]
+    ranks = middle(means.effective_rank), middle(single.effective_rank)
     return [
         f"No Toeplitz matrix explains {percent(middle(means.toeplitz))} of the squared mean "
-        f"logits of the middle head, and {percent(middle(single['toeplitz']))} of the squares of "
+        f"logits of the middle head, and {percent(middle(single.toeplitz))} of the squares of "
         "those of a single document (constants are Toeplitz).",
         f"The effective rank is {number(ranks[0])} in the mean and {number(ranks[1])} for a single "
         f"document, of at most {n}. At this length the spectrum of the Toeplitz part, less its "
@@ -98,12 +104,13 @@ def _of_spectra(report: SpectralReport) -> list[str]:
     ]
 
 
-def _of_parts(report: SpectralReport) -> list[str]:
-    share = [average(report.parts.share[..., k]) for k in range(len(PARTS))]
-    cross = report.parts.cross[~np.isnan(report.parts.cross)]
+def _of_parts(result: "AttentionAnalysis") -> list[str]:
+    parts = result.parts
+    share = [average(parts.share[..., k]) for k in range(len(parts.names))]
+    cross = parts.cross[~np.isnan(parts.cross)]
     if not cross.size:
         return ["The logits are 0: there is nothing to take apart."]
-    named = [f"{name} {percent(x)}" for name, x in zip(PARTS, share, strict=True) if x > 0]
+    named = [f"{name} {percent(x)}" for name, x in zip(parts.names, share, strict=True) if x > 0]
     return [
         f"As sums of products, by the mean hidden state at each place: {', '.join(named)} of the "
         f"squared logits, mean of all heads. The cross terms are {_signed(cross.mean())}, between "
@@ -111,8 +118,8 @@ def _of_parts(report: SpectralReport) -> list[str]:
     ]
 
 
-def _of_pairs(report: SpectralReport, pairs: Pairs) -> str:
-    n = report.means.logits.shape[-1]
+def _of_pairs(result: "AttentionAnalysis", pairs: "Pairs") -> str:
+    n = result.means.logits.shape[-1]
     share = pairs.share.mean(axis=(0, 1))
     slow = pairs.angles * n < 2 * np.pi
     top = int(share.argmax())
@@ -124,10 +131,10 @@ def _of_pairs(report: SpectralReport, pairs: Pairs) -> str:
     )
 
 
-def _of_heads(report: SpectralReport, drops: HeadDrops) -> list[str]:
+def _of_heads(result: "AttentionAnalysis", drops: "HeadDrops") -> list[str]:
     instead = f"With {'nothing' if drops.kind == 'zero' else 'its mean'} in place of a head"
     layer, head = drops.head
-    largest = _named_drop(report, drops, layer, head)
+    largest = _named_drop(result, drops, layer, head)
     if drops.tested and not drops.certain.any():
         return [
             f"{instead}, no loss can be told from none over {drops.documents} documents; the "
@@ -135,7 +142,7 @@ def _of_heads(report: SpectralReport, drops: HeadDrops) -> list[str]:
         ]
     if drops.tested and not drops.certain[layer, head]:
         certain = np.where(drops.certain, drops.drop, -np.inf)
-        other = _named_drop(report, drops, *divmod(int(certain.argmax()), certain.shape[1]))
+        other = _named_drop(result, drops, *divmod(int(certain.argmax()), certain.shape[1]))
         return [
             f"{instead}, the largest drop, that of {largest}, cannot be told from none; of those "
             f"that can, the largest is that of {other}."
@@ -143,9 +150,9 @@ def _of_heads(report: SpectralReport, drops: HeadDrops) -> list[str]:
     share, least, most = drops.largest_share
     costs = (
         f"{instead}, head {head} of layer {layer} costs most, "
-        f"{drop_words(report, drops.drop[layer, head])} (interval "
-        f"{_bare_drop(report, drops.low[layer, head])} to "
-        f"{_bare_drop(report, drops.high[layer, head])} by itself)"
+        f"{drop_words(result, drops.drop[layer, head])} (interval "
+        f"{_bare_drop(result, drops.low[layer, head])} to "
+        f"{_bare_drop(result, drops.high[layer, head])} by itself)"
     )
     holds = (
         f"It holds {percent(share)} of the sum of all drops (interval {percent(least)} to "
@@ -165,21 +172,21 @@ def _of_heads(report: SpectralReport, drops: HeadDrops) -> list[str]:
     ]
 
 
-def _named_drop(report: SpectralReport, drops: HeadDrops, layer: int, head: int) -> str:
-    return f"head {head} of layer {layer}, {drop_words(report, drops.drop[layer, head])}"
+def _named_drop(result: "AttentionAnalysis", drops: "HeadDrops", layer: int, head: int) -> str:
+    return f"head {head} of layer {layer}, {drop_words(result, drops.drop[layer, head])}"
 
 
-def layer_rows(report: SpectralReport) -> list[list[str]]:
+def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
     """The table of the page: numbers of each layer; of a mean and of single documents where two."""
-    means, single = report.means, report.single
+    means, single = result.means, result.single
 
     def both(name: str, layer: int) -> str:
-        of_mean, own = getattr(means, name)[layer], single[name][layer]
+        of_mean, own = getattr(means, name)[layer], getattr(single, name)[layer]
         return f"{number(middle(of_mean))} / {number(middle(own))}"
 
     def row(layer: int) -> list[str]:
-        name, place, *others = position_cells(report, layer)
-        shuffled = percent(positive(report.variance.shuffled[layer].mean()))
+        name, place, *others = position_cells(result, layer)
+        shuffled = percent(positive(result.variance.shuffled[layer].mean()))
         return [
             name,
             f"{place} / {shuffled}",
@@ -190,15 +197,15 @@ def layer_rows(report: SpectralReport) -> list[list[str]]:
             both("effective_rank", layer),
             number(middle(means.condition[layer])),
             both("range", layer),
-            " in head ".join(worst_drop(report, layer)),
+            " in head ".join(worst_drop(result, layer)),
         ]
 
-    return [row(layer) for layer in range(len(report.variance.level))]
+    return [row(layer) for layer in range(len(result.variance.level))]
 
 
-def position_cells(report: SpectralReport, layer: int) -> list[str]:
+def position_cells(result: "AttentionAnalysis", layer: int) -> list[str]:
     """A layer, what place and the offset explain in it, and the residual of its middle head."""
-    variance = report.variance
+    variance = result.variance
     residual = np.clip(middle(variance.residual[layer]), 0, 1)  # noise may leave less, or more
     return [
         str(layer),
@@ -208,12 +215,13 @@ def position_cells(report: SpectralReport, layer: int) -> list[str]:
     ]
 
 
-def part_rows(report: SpectralReport) -> list[list[str]]:
+def part_rows(result: "AttentionAnalysis") -> list[list[str]]:
     """A row for each part: shares and residuals, mean of all heads."""
-    parts, embedded = report.parts, report.embedded
+    parts, embedded = result.parts, result.embedded
     columns = (parts.share, parts.mean_share, parts.residual, embedded.share, embedded.residual)
     rows = [
-        [name, *(_or_dash(average(x[..., k])) for x in columns)] for k, name in enumerate(PARTS)
+        [name, *(_or_dash(average(x[..., k])) for x in columns)]
+        for k, name in enumerate(parts.names)
     ]
     cross = (_or_dash(average(parts.cross)), "", "", _or_dash(average(embedded.cross)), "")
     return [*rows, ["cross terms", *cross]]
@@ -250,19 +258,34 @@ def _signed_number(whole: int) -> str:
     return f"{whole:+,d}".replace("-", "\N{MINUS SIGN}") if whole else "0"
 
 
-def drop_words(report: SpectralReport, drop: float) -> str:
+def drop_words(result: "AttentionAnalysis", drop: float) -> str:
     """With its unit."""
-    return f"{_bare_drop(report, drop)} {UNITS[report.facts['score']]}".strip()
+    return f"{_bare_drop(result, drop)} {UNITS[result.facts.score]}".strip()
 
 
-def _bare_drop(report: SpectralReport, drop: float) -> str:
-    return f"{100 * drop:.1f}" if report.facts["score"] == "accuracy" else number(drop)
+def _bare_drop(result: "AttentionAnalysis", drop: float) -> str:
+    return f"{100 * drop:.1f}" if result.facts.score == "accuracy" else number(drop)
 
 
-def worst_drop(report: SpectralReport, layer: int) -> tuple[str, str]:
+def worst_drop(result: "AttentionAnalysis", layer: int) -> tuple[str, str]:
     """The largest drop of a layer, without its unit, and its head."""
-    if not report.ablations:
+    if not result.ablations:
         return "n/a", "n/a"
-    drop = report.ablations[0].drop[layer]
+    drop = result.ablations[0].drop[layer]
     head = int(drop.argmax())
-    return _bare_drop(report, drop[head]), str(head)
+    return _bare_drop(result, drop[head]), str(head)
+
+
+def near(result: "AttentionAnalysis") -> tuple[np.ndarray, np.ndarray]:
+    """Offsets up to half the length, and centred diagonals there; NaN at 0, which is left out."""
+    n = result.means.logits.shape[-1]
+    far = max(2, n // 2)
+    offsets = np.arange(-far, 1 if result.causal else far + 1)
+    shown = result.means.diagonals[..., offsets + n - 1] - result.variance.level[..., None]
+    return offsets, np.where(offsets == 0, np.nan, shown)
+
+
+def peak(result: "AttentionAnalysis", layer: int, head: int) -> int:
+    """Of the offsets up to half the length, that which a head looks hardest at in the mean."""
+    offsets, diagonals = near(result)
+    return int(offsets[np.nanargmax(diagonals[layer, head])])

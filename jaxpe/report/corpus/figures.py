@@ -1,4 +1,4 @@
-"""The seven figures: one short function each, from an `Analysis` to a matplotlib `Figure`.
+"""The seven figures: one short function each, from a `CorpusAnalysis` to a matplotlib `Figure`.
 
 Only the object interface is used, no pyplot, so drawing leaves no state behind. Widths suit a
 phone: five inches shown on 340 pixels keep the letters legible.
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe.analysis.corpus.result import Analysis, EncodingScore
+from jaxpe.analysis.corpus.result import CorpusAnalysis, EncodingScore
 from jaxpe.report.corpus.findings import (
     alike,
     by_family,
     corrected_best,
-    judged,
     nearness,
     title_of,
 )
@@ -49,7 +48,7 @@ MOST_PAIRS = 5_000  # points of one scatter
 SEED = 0  # of the pairs shown, so that the same analysis gives the same bytes
 
 
-def render_figures(analysis: Analysis) -> list[Rendered]:
+def render_figures(analysis: CorpusAnalysis) -> list[Rendered]:
     """Draw all figures; the same analysis gives the same bytes.
 
     Raises `MissingExtraError` without the extra `report`.
@@ -57,9 +56,9 @@ def render_figures(analysis: Analysis) -> list[Rendered]:
     return [render(analysis, *figure) for figure in FIGURES]
 
 
-def hellinger_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """The distances between positions, plug-in and noise-corrected, each on its own scale."""
-    share = analysis.noise_share
+    share = analysis.plug_in.noise_share
     figure, axes = new_figure(
         "Distances between positions"
         if not share > 0
@@ -67,10 +66,10 @@ def hellinger_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
         height=3.1,
         columns=2,
     )
-    corrected = np.sqrt(np.clip(analysis.split_half_squared, 0, None))
+    corrected = np.sqrt(np.clip(analysis.split_half.squared_distances, 0, None))
     panels = (
-        ("plug-in", analysis.hellinger, analysis.present),
-        ("noise-corrected", corrected, analysis.judged),
+        ("plug-in", analysis.plug_in.distances, analysis.plug_in.present),
+        ("noise-corrected", corrected, analysis.split_half.present),
     )
     for axis, (title, distances, shown) in zip(axes, panels, strict=True):
         image = axis.imshow(_off_diagonal(distances, shown), cmap="viridis", interpolation="none")
@@ -79,23 +78,20 @@ def hellinger_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     return figure
 
 
-def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Eigenvalues of both geometries, and those that are tested against chance."""
-    rank = analysis.effective_rank
-    title = f"{plural(rank, 'dimension')} {'rises' if rank == 1 else 'rise'} above chance"
-    if not judged(analysis):
-        title = "Eigenvalues, not held against chance"
-    figure, axes = new_figure(title if rank else "No dimension rises above chance", columns=2)
-    null = analysis.null_eigenvalue
+    figure, axes = new_figure(_rank_title(analysis.split_half.significant_rank), columns=2)
+    judged = analysis.split_half.significant_rank is not None
+    null = analysis.split_half.null_eigenvalue
     panels = (
         (
             "both geometries",
-            ("plug-in", analysis.plug_in_eigenvalues, PLUG_IN),
-            ("noise-corrected", analysis.split_half_eigenvalues, SPLIT_HALF),
+            ("plug-in", analysis.plug_in.eigenvalues, PLUG_IN),
+            ("noise-corrected", analysis.split_half.eigenvalues, SPLIT_HALF),
         ),
         (
             "the test against chance",
-            ("tested", analysis.rank_eigenvalues, SPLIT_HALF),
+            ("tested", analysis.split_half.rank_eigenvalues, SPLIT_HALF),
         ),
     )
     for axis, (title, *series) in zip(axes, panels, strict=True):
@@ -106,28 +102,28 @@ def spectrum_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
             axis.set_yscale("symlog", linthresh=null)
         axis.set(title=title, xscale="log", xlabel="eigenvalue number")
     axes[0].set_ylabel("eigenvalue")
-    if judged(analysis):
+    if judged:
         level = f"chance, {number(null)}"
         axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=level)
     else:
         axes[1].text(0.5, 0.5, "no null was counted", ha="center", transform=axes[1].transAxes)
         axes[1].set_xscale("linear")
-    for axis in axes[: 1 + judged(analysis)]:
+    for axis in axes[: 1 + judged]:
         axis.legend(loc="lower left")
     return figure
 
 
-def map_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+def map_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Positions at their two leading coordinates, coloured by position."""
-    rank = analysis.effective_rank
+    rank = analysis.split_half.significant_rank
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
     figure, (axis,) = new_figure(
         titles[rank] if rank in (0, 1) else "The map of positions", height=4.2
     )
-    positions = np.flatnonzero(analysis.judged)
+    positions = np.flatnonzero(analysis.split_half.present)
     if not len(positions):
         return say_why_empty(figure, axis, "no position can be judged")
-    x, y = analysis.coordinates[positions, :2].T
+    x, y = analysis.split_half.coordinates[positions, :2].T
     axis.plot(x, y, color="#CCCCCC", lw=0.8, zorder=1)
     points = axis.scatter(x, y, c=positions, cmap="viridis", s=26, zorder=2)
     for end in (0, -1):
@@ -138,7 +134,7 @@ def map_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     return figure
 
 
-def encodings_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Stress of every encoding, by family: plug-in on a log axis from `FLOOR`, corrected from 0."""
     if not analysis.encodings:
         figure, (axis,) = new_figure("Fit of the encodings")
@@ -189,47 +185,49 @@ def _corrected_panel(axis, scored: dict[int, EncodingScore]) -> None:
     axis.set_xlim(0, 1.08 * known.max() if known.any() else 1)
 
 
-def dimension_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+def dimension_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Stress, raw and scaled, and cumulative variance against the width of the encoding."""
+    dimensions = analysis.stress_by_dimension.dimensions
     figure, axes = new_figure(
         "How many dimensions an encoding needs", height=6.2, rows=3, sharex=True
     )
     curves = (
-        ("raw stress, Eq. (4)", analysis.stress_by_dimension),
-        ("scaled stress", analysis.scaled_stress_by_dimension),
+        ("raw stress, Eq. (4)", analysis.stress_by_dimension.stress),
+        ("scaled stress", analysis.stress_by_dimension.scaled_stress),
     )
     for axis, (title, by_name) in zip(axes, curves, strict=False):
         colours = encoding_colours(by_name)
         for name, values in by_name.items():
             floored = np.maximum(values, FLOOR)
-            axis.plot(analysis.dimensions, floored, "o-", ms=3.5, color=colours[name], label=name)
+            axis.plot(dimensions, floored, "o-", ms=3.5, color=colours[name], label=name)
         axis.set(title=title, yscale="log")
         axis.set_ylim(bottom=FLOOR)
-    positive = np.clip(analysis.plug_in_eigenvalues, 0, None)
+    positive = np.clip(analysis.plug_in.eigenvalues, 0, None)
     share = np.cumsum(positive) / max(positive.sum(), np.finfo(float).tiny)
     axes[2].plot(np.arange(1, len(share) + 1), share, color=PLUG_IN)
     axes[2].set(title="share of the plug-in variance", xlabel="dimensions", xscale="log")
     axes[2].set_ylim(0, 1.02)
-    ticks = analysis.dimensions[:: len(analysis.dimensions) // 9 + 1]
+    ticks = dimensions[:: len(dimensions) // 9 + 1]
     axes[2].set_xticks(ticks, [str(tick) for tick in ticks])
     axes[2].minorticks_off()
-    if analysis.effective_rank > 0:
+    if analysis.split_half.significant_rank:
         for axis in axes:
-            axis.axvline(analysis.effective_rank, color=CHANCE, ls="--", lw=1.2)
+            axis.axvline(analysis.split_half.significant_rank, color=CHANCE, ls="--", lw=1.2)
     add_legend(figure, axes[0], columns=3)
     return figure
 
 
-def scatter_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Distance in each encoding against Hellinger distance, over the pairs of positions present."""
     groups, colours = shown_groups(analysis.encodings, by=_uncorrelated), _shown_colours(analysis)
     rows = max((len(groups) + 1) // 2, 1)
     title = _closest(analysis.encodings)
     figure, axes = new_figure(title, rows=rows, columns=2, height=2.2 * rows + 0.4)
-    i, j = _pairs(analysis.present)
+    i, j = _pairs(analysis.plug_in.present)
     size = 2.5 if len(i) > 1000 else 4.5
     for axis, group in zip(axes, groups, strict=False):
-        x, y, colour = analysis.hellinger[i, j], group[0].distances[i, j], colours[group[0].name]
+        x, y = analysis.plug_in.distances[i, j], group[0].distances[i, j]
+        colour = colours[group[0].name]
         axis.plot(x, y, ".", ms=size, alpha=0.4, mew=0, color=colour, rasterized=True)
         axis.set_title(f"{title_of(group)}\nr = {group[0].pearson_r:.2f}")
     for axis in axes[len(groups) :]:
@@ -239,7 +237,7 @@ def scatter_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     return figure
 
 
-def offset_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
+def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Squared distance by offset: squares, because their noise cancels in the mean."""
     titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
     figure, axes = new_figure(
@@ -248,9 +246,9 @@ def offset_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
         height=6.2,
         sharex=True,
     )
-    offsets = np.arange(1, len(analysis.present))
-    plug_in = _by_offset(analysis.hellinger**2, analysis.present)
-    corrected = _by_offset(analysis.split_half_squared, analysis.judged)
+    offsets = np.arange(1, len(analysis.plug_in.present))
+    plug_in = _by_offset(analysis.plug_in.distances**2, analysis.plug_in.present)
+    corrected = _by_offset(analysis.split_half.squared_distances, analysis.split_half.present)
     for label, (mean, low, high), colour in (
         ("plug-in", plug_in, PLUG_IN),
         ("noise-corrected", corrected, SPLIT_HALF),
@@ -260,7 +258,7 @@ def offset_figure(analysis: Analysis) -> "matplotlib.figure.Figure":
     axes[1].plot(offsets, corrected[0], color="black", lw=2.4, label="corpus")
     groups, colours = shown_groups(analysis.encodings, by=_corrected_fit), _shown_colours(analysis)
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
-        own = _by_offset(group[0].distances ** 2, analysis.judged)[0]
+        own = _by_offset(group[0].distances ** 2, analysis.split_half.present)[0]
         fitted, colour = _scaled_to(corrected[0], own), colours[group[0].name]
         axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=title_of(group))
     axes[0].set(title="mean, and the middle 80 % of pairs", ylabel="squared distance")
@@ -288,7 +286,7 @@ def shown_groups(
     return [groups[index] for index in sorted(kept)]
 
 
-FIGURES: tuple[tuple[str, Callable[[Analysis], Any], str], ...] = (
+FIGURES: tuple[tuple[str, Callable[[CorpusAnalysis], Any], str], ...] = (
     (
         "hellinger",
         hellinger_figure,
@@ -341,7 +339,7 @@ FIGURES: tuple[tuple[str, Callable[[Analysis], Any], str], ...] = (
 )
 
 
-def _shown_colours(analysis: Analysis) -> dict[str, str]:
+def _shown_colours(analysis: CorpusAnalysis) -> dict[str, str]:
     """One colour for an encoding in all figures that select some; lines, one panel, go first."""
     shown = (shown_groups(analysis.encodings, by=by) for by in (_corrected_fit, _uncorrelated))
     return encoding_colours(group[0].name for groups in shown for group in groups)
@@ -363,6 +361,14 @@ def _corrected_fit(score: EncodingScore) -> float:
     """Noise-corrected stress, or the plug-in one where there is none."""
     corrected = score.split_half_scaled_stress
     return corrected if np.isfinite(corrected) else score.scaled_stress
+
+
+def _rank_title(rank: int | None) -> str:
+    if rank is None:
+        return "Eigenvalues, not held against chance"
+    if rank == 0:
+        return "No dimension rises above chance"
+    return f"{plural(rank, 'dimension')} {'rises' if rank == 1 else 'rise'} above chance"
 
 
 def _fit_title(winners: list[EncodingScore]) -> str:

@@ -1,12 +1,11 @@
-"""What the numbers of an `Analysis` mean, in plain words and with their doubts."""
+"""What the numbers of a `CorpusAnalysis` mean, in plain words and with their doubts."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from jaxpe.analysis.corpus.result import Analysis, EncodingScore, Interval
-from jaxpe.report.words import number, percent, plural, ranges
+from jaxpe.analysis.corpus.result import CorpusAnalysis, EncodingScore, Interval
+from jaxpe.report.words import Headline, number, percent, plural, ranges
 
 # Scaled stresses nearer than this are called a tie; no reader should choose by the third digit.
 TIE = 0.01
@@ -18,48 +17,48 @@ MOST_NAMES = 3
 NEAR_CHANCE = 0.05
 
 
-class Headline(NamedTuple):
-    """One number of the top row: what it is, its value, and what to hold against it."""
-
-    label: str
-    value: str
-    detail: str
-
-
-def findings(analysis: Analysis) -> list[str]:
-    """What this report says, as short paragraphs in the order a reader needs them.
+def findings(analysis: CorpusAnalysis) -> list[str]:
+    """What an analysis says, as short paragraphs in the order a reader needs them.
 
     Every sentence follows from the numbers in `analysis`, and says so where they do not decide.
+
+    >>> findings(found)[0]  # doctest: +SKIP
+    'Position has about 6 real dimensions: ...'
     """
-    parts = (
-        _dimensions,
-        _noise,
-        _fixed_fit,
-        _fitted_fit,
-        _scale,
-        _nearness,
-        _gaps,
-        _bins,
-        _dependence,
-        _doubts,
-    )
-    return [text for part in parts if (text := part(analysis))]
+    return list(named_findings(analysis).values())
 
 
-def headlines(analysis: Analysis) -> list[Headline]:
+def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
+    """The same by what each is about; those that there is nothing to say of are left out."""
+    parts = {
+        "dimensions": _dimensions,
+        "noise": _noise,
+        "fixed fit": _fixed_fit,
+        "fitted fit": _fitted_fit,
+        "scale": _scale,
+        "nearness": _nearness,
+        "gaps": _gaps,
+        "bins": _bins,
+        "dependence": _dependence,
+        "doubts": _doubts,
+    }
+    return {name: text for name, part in parts.items() if (text := part(analysis))}
+
+
+def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     """The six numbers on top of the page and in the console table."""
     plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
     low_high = _spread(analysis.intervals.get("split_half_violation_rate"))
-    empty = int(np.sum(analysis.documents_per_position == 0))
+    rank, empty = analysis.split_half.significant_rank, analysis.empty_positions.count
     return [
         Headline(
             "Real dimensions",
-            str(analysis.effective_rank) if judged(analysis) else "unknown",
-            f"plug-in suggests {analysis.plug_in_rank}",
+            "unknown" if rank is None else str(rank),
+            f"plug-in suggests {analysis.plug_in.rank}",
         ),
         Headline(
             "Noise in the plug-in variance",
-            _noise_value(analysis.noise_share),
+            _noise_value(analysis.plug_in.noise_share),
             _spread(analysis.intervals.get("noise_share")) or "no interval",
         ),
         Headline(
@@ -70,46 +69,41 @@ def headlines(analysis: Analysis) -> list[Headline]:
         Headline("Best fixed encoding, plug-in", _names(plug_in), _score(plug_in, "scaled_stress")),
         Headline(
             "Order violated",
-            percent(analysis.split_half_violation_rate),
+            percent(analysis.split_half.violation_rate),
             f"of triples; 50 % is chance{f' ({low_high})' if low_high else ''}",
         ),
         Headline(
             "Positions too rare to judge",
-            f"{np.sum(analysis.rare)} of {len(analysis.rare)}",
+            f"{len(analysis.rare_positions)} of {analysis.length}",
             f"{empty} more hold no tokens" if empty else "every position holds tokens",
         ),
     ]
 
 
-def judged(analysis: Analysis) -> bool:
-    """Whether dimensions were held against a null."""
-    return analysis.effective_rank >= 0
-
-
-def all_alike(analysis: Analysis) -> bool:
+def all_alike(analysis: CorpusAnalysis) -> bool:
     """Whether all positions with tokens have the same token distribution, to rounding."""
-    return analysis.plug_in_trace <= 0 and bool(np.any(analysis.documents_per_position > 0))
+    return analysis.plug_in.trace <= 0 and bool(np.any(analysis.documents_per_position > 0))
 
 
-def nearness(analysis: Analysis) -> int:
+def nearness(analysis: CorpusAnalysis) -> int:
     """+1 if nearer positions are more alike, −1 if less alike, 0 if not told apart from chance.
 
     The plug-in rate has no say: positions with fewer documents look farther from all others.
     """
-    rate = analysis.split_half_violation_rate
+    rate = analysis.split_half.violation_rate
     interval = analysis.intervals.get("split_half_violation_rate") or Interval(
         rate, rate - NEAR_CHANCE, rate + NEAR_CHANCE
     )
     return int(interval.high < 0.5) - int(interval.low > 0.5)
 
 
-def best(analysis: Analysis, field: str) -> list[EncodingScore]:
+def best(analysis: CorpusAnalysis, field: str) -> list[EncodingScore]:
     """The fixed encodings whose `field` is lowest, ties included, best first.
 
     Trainable ones have no say: how they start tells nothing of what they become. None where all
     distances are zero, which every encoding fits.
     """
-    if not analysis.plug_in_trace > 0:
+    if not analysis.plug_in.trace > 0:
         return []
     scored = [
         score
@@ -121,9 +115,11 @@ def best(analysis: Analysis, field: str) -> list[EncodingScore]:
     return [s for s in scored if getattr(s, field) - getattr(scored[0], field) < TIE]
 
 
-def corrected_best(analysis: Analysis) -> list[EncodingScore]:
+def corrected_best(analysis: CorpusAnalysis) -> list[EncodingScore]:
     """As `best`, against the noise-corrected geometry; empty where that has no structure to fit."""
-    return best(analysis, "split_half_scaled_stress") if analysis.effective_rank else []
+    if analysis.split_half.significant_rank == 0:
+        return []
+    return best(analysis, "split_half_scaled_stress")
 
 
 def alike(scores: list[EncodingScore]) -> list[list[EncodingScore]]:
@@ -161,53 +157,52 @@ def _same_shape(a: EncodingScore, b: EncodingScore) -> bool:
     return bool(np.linalg.norm(a.distances / sizes[0] - b.distances / sizes[1]) < SAME)
 
 
-def _dimensions(analysis: Analysis) -> str:
+def _dimensions(analysis: CorpusAnalysis) -> str:
     if all_alike(analysis):
         return (
             "All positions have the same token distribution: these documents hold no positional "
             "structure, and there is no variance to explain."
         )
-    null = number(analysis.null_eigenvalue)
+    rank, null = analysis.split_half.significant_rank, number(analysis.split_half.null_eigenvalue)
     level = f"the level that shuffled positions exceed in 5 % of cases ({null})"
-    if not analysis.judged.any() and analysis.groups < 2:
+    if not analysis.split_half.positions and analysis.groups < 2:
         return (
             "All documents are copies or pieces of one another. They are one piece of evidence, so "
             "nothing here can be told from noise."
         )
-    if not analysis.judged.any():
+    if not analysis.split_half.positions:
         return (
             "No position has enough documents in both halves of every split, so nothing here can "
             "be told from noise. Use more documents or a shorter length."
         )
-    if not judged(analysis):
+    if rank is None:
         return (
             "How many dimensions of position are real was not judged: the counts hold no corpora "
             "with shuffled positions. Count with nulls, 20 for instance. The plug-in distances "
-            f"alone would suggest {analysis.plug_in_rank}."
+            f"alone would suggest {analysis.plug_in.rank}."
         )
-    if analysis.effective_rank == 0:
+    if rank == 0:
         return (
             "No positional structure can be told from noise here: no eigenvalue of the "
             f"noise-corrected geometry rises above {level}. It may still exist, below what "
             f"{plural(analysis.documents, 'document')} can show."
         )
-    rank = analysis.effective_rank
     rises = "eigenvalue rises" if rank == 1 else "eigenvalues rise"
     return (
         f"Position has about {plural(rank, 'real dimension')}: {rank} {rises} above {level}. "
-        f"The plug-in distances alone would suggest {analysis.plug_in_rank}."
+        f"The plug-in distances alone would suggest {analysis.plug_in.rank}."
         + (f" That is so if {_assumed(analysis)}." if analysis.folds else "")
     )
 
 
-def _noise(analysis: Analysis) -> str:
-    share = analysis.noise_share
-    if not analysis.judged.any() or math.isnan(share):
+def _noise(analysis: CorpusAnalysis) -> str:
+    share = analysis.plug_in.noise_share
+    if not analysis.split_half.positions or math.isnan(share):
         return ""
     if share > 1:
         return (
             "All of the plug-in variance may be noise: the noise-corrected variance came out "
-            f"negative ({number(analysis.split_half_trace)}), which happens by chance when the "
+            f"negative ({number(analysis.split_half.trace)}), which happens by chance when the "
             "truth is near zero."
         )
     if share <= 0:
@@ -220,7 +215,7 @@ def _noise(analysis: Analysis) -> str:
     )
 
 
-def _fixed_fit(analysis: Analysis) -> str:
+def _fixed_fit(analysis: CorpusAnalysis) -> str:
     plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
     if not plug_in:
         return ""
@@ -250,7 +245,7 @@ def _fixed_fit(analysis: Analysis) -> str:
     return text
 
 
-def _fitted_fit(analysis: Analysis) -> str:
+def _fitted_fit(analysis: CorpusAnalysis) -> str:
     fitted = [score for score in analysis.encodings if score.fitted]
     if not fitted or all_alike(analysis):
         return ""
@@ -258,13 +253,13 @@ def _fitted_fit(analysis: Analysis) -> str:
         f"{_listed([s.name for s in fitted])} {'is' if len(fitted) == 1 else 'are'} fitted to the "
         "plug-in distances, noise included, so a low stress there proves nothing by itself."
     )
-    if analysis.effective_rank:
+    if analysis.split_half.significant_rank != 0:
         fit = _score(fitted, "split_half_scaled_stress")
         text += f" Against the noise-corrected geometry: {fit}."
     return text
 
 
-def _scale(analysis: Analysis) -> str:
+def _scale(analysis: CorpusAnalysis) -> str:
     by_raw, by_scaled = best(analysis, "stress"), best(analysis, "scaled_stress")
     if not by_raw or by_raw[0] in by_scaled:
         return ""
@@ -274,8 +269,8 @@ def _scale(analysis: Analysis) -> str:
     )
 
 
-def _nearness(analysis: Analysis) -> str:
-    rate = analysis.split_half_violation_rate
+def _nearness(analysis: CorpusAnalysis) -> str:
+    rate = analysis.split_half.violation_rate
     if math.isnan(rate):
         return ""
     verdict = {
@@ -287,17 +282,17 @@ def _nearness(analysis: Analysis) -> str:
     return (
         f"{verdict}: of all triples, {percent(rate)}{f' ({interval})' if interval else ''} put the "
         f"nearer position at the larger distance, where chance gives {percent(0.5)}. With the "
-        f"plug-in distances it is {percent(analysis.plug_in_violation_rate)}."
+        f"plug-in distances it is {percent(analysis.plug_in.violation_rate)}."
     )
 
 
-def _gaps(analysis: Analysis) -> str:
+def _gaps(analysis: CorpusAnalysis) -> str:
     empties = analysis.documents_per_position == 0
-    rare, empty = np.sum(analysis.rare), int(np.sum(empties))
+    rare, empty = len(analysis.rare_positions), analysis.empty_positions.count
     texts = []
-    if rare and analysis.judged.any():
+    if rare and analysis.split_half.positions:
         texts.append(
-            f"{plural(int(rare), 'position')} ({ranges(analysis.rare)}) "
+            f"{plural(rare, 'position')} ({ranges(_are_rare(analysis))}) "
             f"{'has' if rare == 1 else 'have'} too few documents to judge; "
             "distances to them are mostly noise."
         )
@@ -306,7 +301,7 @@ def _gaps(analysis: Analysis) -> str:
             "drop": f"{'takes' if empty == 1 else 'take'} no part",
             "uniform": "count as uniform over the vocabulary in the plug-in numbers",
             "zero": "count as rows of zeros in the plug-in numbers",
-        }[analysis.empty_policy]
+        }[analysis.empty_positions.policy]
         texts.append(
             f"{plural(empty, 'position')} ({ranges(empties)}) "
             f"{'holds' if empty == 1 else 'hold'} no tokens and {treated}."
@@ -314,7 +309,12 @@ def _gaps(analysis: Analysis) -> str:
     return " ".join(texts)
 
 
-def _bins(analysis: Analysis) -> str:
+def _are_rare(analysis: CorpusAnalysis) -> np.ndarray:
+    """Whether each position has too few documents, bool `[n]`."""
+    return np.isin(np.arange(analysis.length), analysis.rare_positions)
+
+
+def _bins(analysis: CorpusAnalysis) -> str:
     if analysis.edges is None:
         return ""
     widths = np.diff(analysis.edges)
@@ -329,7 +329,7 @@ def _bins(analysis: Analysis) -> str:
     )
 
 
-def _dependence(analysis: Analysis) -> str:
+def _dependence(analysis: CorpusAnalysis) -> str:
     if analysis.groups > 0.9 * analysis.documents:
         return ""
     return (
@@ -338,13 +338,13 @@ def _dependence(analysis: Analysis) -> str:
     )
 
 
-def _assumed(analysis: Analysis) -> str:
+def _assumed(analysis: CorpusAnalysis) -> str:
     if analysis.group_field is None:
         return "no document is a piece of another"
     return f"documents of different {analysis.group_field!r} are independent"
 
 
-def _kept_together(analysis: Analysis) -> str:
+def _kept_together(analysis: CorpusAnalysis) -> str:
     """What the folds of a count know of documents that are not independent."""
     if analysis.group_field is not None:
         return f"Documents of the same {analysis.group_field!r} share a fold."
@@ -355,7 +355,7 @@ def _kept_together(analysis: Analysis) -> str:
     )
 
 
-def _doubts(analysis: Analysis) -> str:
+def _doubts(analysis: CorpusAnalysis) -> str:
     if analysis.folds:
         return (
             f"Intervals are 95 %, from a jackknife over {analysis.folds} folds of the documents. "

@@ -2,14 +2,14 @@
 
 import collections
 import importlib.metadata
-import json
 import math
 import os
 from pathlib import Path
 
 import jaxpe
 from jaxpe._core.folders import output_folder
-from jaxpe.analysis.corpus.result import Analysis
+from jaxpe._core.results import result_files
+from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.report.corpus.figures import render_figures
 from jaxpe.report.corpus.findings import by_family, findings, headlines
 from jaxpe.report.files import write_files
@@ -31,7 +31,7 @@ FAMILIES = collections.defaultdict(
 )
 
 
-def render_page(analysis: Analysis, figures: list[Rendered]) -> str:
+def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
     """The HTML of the report. Text from the corpus is escaped and its hidden characters shown.
 
     Raises `MissingExtraError` without the extra `report`.
@@ -45,12 +45,11 @@ def render_page(analysis: Analysis, figures: list[Rendered]) -> str:
         findings=findings(analysis),
         settings=_settings(analysis),
         token_limit=TOKEN_LIMIT,
-        top_tokens=list(zip(analysis.top_token_positions, analysis.top_tokens, strict=True)),
-        seconds=math.fsum(analysis.timings.values()),
+        seconds=math.fsum(analysis.seconds.values()),
     )
 
 
-def _settings(analysis: Analysis) -> dict[str, str]:
+def _settings(analysis: CorpusAnalysis) -> dict[str, str]:
     """What a reader needs to compute the same report again."""
     return {
         "source": visible(analysis.source, limit=200),
@@ -63,29 +62,22 @@ def _settings(analysis: Analysis) -> dict[str, str]:
         "seed": str(analysis.seed),
         "splits": str(analysis.splits),
         "bootstrap": str(analysis.bootstrap),
-        "empty positions": visible(analysis.empty_policy),
+        "empty positions": visible(analysis.empty_positions.policy),
         "jaxpe": jaxpe.__version__,
         "jax": importlib.metadata.version("jax"),
         "numpy": importlib.metadata.version("numpy"),
     }
 
 
-def write_report(analysis: Analysis, directory: str | os.PathLike[str]) -> Path:
-    """Write the page, the numbers and the figures into `directory`; return the page's path.
+def write_corpus(analysis: CorpusAnalysis, directory: str | os.PathLike[str]) -> Path:
+    """Write report.html, report.json and .npz, and the figures; return the path of the page.
 
-    The folder is made where it is missing. Everything is drawn and written beside its place before
-    any file takes its name, so a failed run leaves the report that was there. The same analysis
-    gives the same bytes.
-
-    Raises `InputError` where the folder cannot be written or another run writes into it,
-    `ValueError` where the analysis holds a NaN or an infinity that `to_json` lets through, and
-    `MissingExtraError` without the extra `report`.
+    Raises:
+        InputError: a folder that cannot be written, or that another run writes into.
+        MissingExtraError: without the extra `report`.
     """
     with output_folder(directory) as folder:
         figures = render_figures(analysis)
         page = render_page(analysis, figures).encode()
-        return write_files(folder, figures, {"report.json": _json(analysis), "report.html": page})
-
-
-def _json(analysis: Analysis) -> bytes:
-    return (json.dumps(analysis.to_json(), indent=2, allow_nan=False) + "\n").encode()
+        files = result_files(analysis, "report") | {"report.html": page}
+        return write_files(folder, figures, files)

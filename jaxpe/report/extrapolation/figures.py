@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxpe.analysis.extrapolation.result import ExtrapolationReport
-from jaxpe.encodings import CATALOGUE
+from jaxpe.analysis.extrapolation import ExtrapolationResult, leaders, mean_reciprocal_rank
+from jaxpe.analysis.extrapolation.ranks import error_of_zero
+from jaxpe.encodings import catalogue
 from jaxpe.report.extrapolation.words import (
     METRIC_WORDS,
     Cells,
-    by_suite,
     by_task,
-    leaders,
-    leads_for_sure,
-    over_seeds,
-    ranks,
 )
 from jaxpe.report.style import CHANCE, Rendered, add_legend, new_figure, render
 from jaxpe.report.words import visible
@@ -50,15 +46,15 @@ class Look(NamedTuple):
     ls: Any
 
 
-def render_extrapolation(report: ExtrapolationReport) -> list[Rendered]:
+def render_extrapolation(result: ExtrapolationResult) -> list[Rendered]:
     """A figure of each suite, and one of the ranks where there are any."""
-    suites = [cells for _, cells in by_suite(report)]
+    suites = [result.cells_of(suite) for suite in result.suites]
     figures = [
         render(cells, f"lengths_{index}", lengths_figure, _lengths_caption(cells))
         for index, cells in enumerate(suites, start=1)
     ]
-    if any(map(ranks, suites)):
-        figures.append(render(report, "ranks", ranks_figure, _RANKS_CAPTION))
+    if any(result.mean_reciprocal_rank.values()):
+        figures.append(render(result, "ranks", ranks_figure, _RANKS_CAPTION))
     return figures
 
 
@@ -89,7 +85,7 @@ def _panel(axis, cells: Cells, looks: dict[str, Look]) -> None:
     lengths = cells[0].lengths
     middles = []
     for cell in cells:
-        mean, half = over_seeds(cell, cell.metric)
+        mean, half = cell.summary[cell.metric]
         look = looks[cell.encoding]
         axis.fill_between(lengths, mean - half, mean + half, color=look.color, alpha=0.12, lw=0)
         axis.plot(lengths, mean, **look._asdict(), ms=4.5, lw=1.4, mfc="white", label=cell.encoding)
@@ -99,24 +95,13 @@ def _panel(axis, cells: Cells, looks: dict[str, Look]) -> None:
     axis.set_xticks(lengths, [f"{length:,}" for length in lengths])
     axis.minorticks_off()
     if cells[0].metric == "mse":
-        middles.append(_always_zero(cells))
+        middles.append(error_of_zero(cells))
         axis.plot(lengths, middles[-1], color=CHANCE, ls=(0, (1, 1)), lw=1.2, label="always 0")
         _log_axis(axis, np.stack(middles))
     else:
         axis.set_ylim(-0.03, 1.03)
         if cells[0].task in _BY_CHANCE:
             axis.axhline(_BY_CHANCE[cells[0].task], color=CHANCE, ls=(0, (1, 1)), lw=1.2)
-
-
-def _always_zero(cells: Cells) -> np.ndarray:
-    """Squared error of saying 0 at each length, as the ratio of the two metrics tells it."""
-    totals, counts = 0.0, 0
-    for cell in cells:
-        relative = cell.scores["relative_mse"]
-        known = np.isfinite(cell.scores["mse"]) & (relative > 0)
-        sizes = np.divide(cell.scores["mse"], relative, out=np.zeros(relative.shape), where=known)
-        totals, counts = totals + sizes.sum(axis=0), counts + known.sum(axis=0)
-    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
 
 def _log_axis(axis, values: np.ndarray) -> None:
@@ -127,9 +112,9 @@ def _log_axis(axis, values: np.ndarray) -> None:
         axis.set_ylim(positive.min() / 2, positive.max() * 2)
 
 
-def ranks_figure(report: ExtrapolationReport) -> "matplotlib.figure.Figure":
+def ranks_figure(result: ExtrapolationResult) -> "matplotlib.figure.Figure":
     """Bars of mean reciprocal ranks, a panel for each suite that has them."""
-    panels = [(cells[0].suite, found) for _, cells in by_suite(report) if (found := ranks(cells))]
+    panels = [(suite, found) for suite, found in result.mean_reciprocal_rank.items() if found]
     counts = [len(found) for _, found in panels]
     figure, axes = new_figure(
         "Who ranks first beyond the training length", rows=len(panels), sharex=True,
@@ -153,7 +138,7 @@ def ranks_figure(report: ExtrapolationReport) -> "matplotlib.figure.Figure":
 def shown_encodings(cells: Cells) -> list[str]:
     """The names of the lines of a figure: the first by rank, in the order of the suite."""
     names = list(dict.fromkeys(cell.encoding for cell in cells))
-    kept = list(ranks(cells) or names)[:_MOST_SHOWN]
+    kept = list(mean_reciprocal_rank(cells) or names)[:_MOST_SHOWN]
     return [name for name in names if name in kept]
 
 
@@ -173,18 +158,18 @@ def _family(name: str) -> str:
     """That of the catalogue's entry which the name is or begins with: rope_yarn is rotary."""
     if name == "none":
         return name
-    of = [entry for entry in CATALOGUE if f"{name}_".startswith(f"{entry.name}_")]
+    of = [entry for entry in catalogue() if f"{name}_".startswith(f"{entry.name}_")]
     return max(of, key=lambda entry: len(entry.name)).family if of else ""
 
 
 def _title(cells: Cells) -> str:
     suite, first = visible(cells[0].suite, limit=24), cells[0].lengths[0]
-    if not ranks(cells):
+    if not mean_reciprocal_rank(cells):
         return f"{suite}: trained at length {first:,}"
-    names, lead = leaders(cells)
-    if len(names) > 1 or not leads_for_sure(lead):
+    ahead = leaders(cells)
+    if len(ahead.first) > 1 or not ahead.sure:
         return f"{suite}: no clear first beyond {first:,}"
-    return f"{suite}: “{names[0]}” first beyond {first:,}"
+    return f"{suite}: “{ahead.first[0]}” first beyond {first:,}"
 
 
 def _lengths_caption(cells: Cells) -> str:

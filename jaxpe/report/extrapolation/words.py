@@ -1,22 +1,20 @@
 """What an extrapolation report says in words: sentences, and the cells of its tables."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from jaxpe.analysis.extrapolation.result import (
-    LOWER_IS_BETTER,
+from jaxpe.analysis.extrapolation import (
     ExtrapolationCell,
-    ExtrapolationReport,
-    Summary,
+    ExtrapolationResult,
+    Lead,
+    Suite,
+    leaders,
     mean_reciprocal_rank,
-    reciprocal_ranks,
-    summary,
 )
+from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER, best_first
 from jaxpe.report.words import number, percent, plural, visible
 
-Settings = dict[str, Any]
 Cells = list[ExtrapolationCell]
 
 IN_PERCENT = ("accuracy", "exact")
@@ -29,49 +27,13 @@ METRIC_WORDS = {
 }
 
 
-def by_suite(report: ExtrapolationReport) -> list[tuple[Settings, Cells]]:
-    """The settings of each suite with its cells."""
-    return [
-        (settings, [cell for cell in report.cells if cell.suite == settings["name"]])
-        for settings in report.suites
-    ]
-
-
 def by_task(cells: Cells) -> dict[str, Cells]:
     """A suite's cells by task, the best encoding of each first.
 
     The best ranks first beyond T, and among equals at T.
     """
     tasks = dict.fromkeys(cell.task for cell in cells)
-    return {task: _best_first([cell for cell in cells if cell.task == task]) for task in tasks}
-
-
-def ranks(cells: Cells) -> dict[str, Summary]:
-    """Mean reciprocal ranks of a suite's encodings, the first first; none where nothing ranks."""
-    if len({cell.encoding for cell in cells}) < 2 or len(cells[0].lengths) < 2:
-        return {}
-    found = mean_reciprocal_rank(cells)
-    return dict(sorted(found.items(), key=lambda item: -round(float(item[1].mean), 9)))
-
-
-def _best_first(cells: Cells) -> Cells:
-    beyond = ranks(cells)
-
-    def place(cell: ExtrapolationCell) -> tuple[float, float]:
-        sign = 1.0 if cell.metric in LOWER_IS_BETTER else -1.0
-        known = np.nan_to_num(sign * cell.scores[cell.metric][:, 0], nan=np.inf, posinf=np.inf)
-        share = float(beyond[cell.encoding].mean) if beyond else 0.0
-        return -round(share, 9), float(known.mean())
-
-    return sorted(cells, key=place)
-
-
-def over_seeds(cell: ExtrapolationCell, metric: str) -> Summary:
-    """Mean and interval at each length; NaN where any model has no finite score."""
-    values = cell.scores[metric]
-    known = np.isfinite(values).all(axis=0)
-    found = summary(np.where(known, values, 0.0))
-    return Summary(*(np.where(known, x, np.nan) for x in found))
+    return {task: best_first([cell for cell in cells if cell.task == task]) for task in tasks}
 
 
 def task_header(cells: Cells) -> list[str]:
@@ -91,7 +53,7 @@ def task_rows(cells: Cells) -> list[list[str]]:
 
 def rank_rows(cells: Cells) -> list[list[str]]:
     """A row for each encoding of a suite: its mean reciprocal rank."""
-    return [[name, with_interval(*found)] for name, found in ranks(cells).items()]
+    return [[name, with_interval(*found)] for name, found in mean_reciprocal_rank(cells).items()]
 
 
 def _score(cell: ExtrapolationCell, place: int) -> str:
@@ -102,7 +64,7 @@ def _score(cell: ExtrapolationCell, place: int) -> str:
         return "failed"
     if not finite.all():
         return f"{(~finite).sum()} of {len(finite)} failed"
-    mean, half = over_seeds(cell, cell.metric)
+    mean, half = cell.summary[cell.metric]
     return with_interval(mean[place], half[place], in_percent=cell.metric in IN_PERCENT)
 
 
@@ -114,41 +76,23 @@ def with_interval(
     return " ± ".join(shown[: 2 - bool(np.isnan(half))])
 
 
-def extrapolation_findings(report: ExtrapolationReport) -> list[str]:
+def extrapolation_findings(result: ExtrapolationResult) -> list[str]:
     """What the numbers say, in sentences; encodings and tasks are in quotation marks."""
-    suites = by_suite(report)
+    suites = [result.cells_of(suite) for suite in result.suites]
     found = []
-    for _, cells in suites:
+    for cells in suites:
         found += [*_of_ranks(cells), *_of_answers(cells), *_of_zero(cells)]
-    found += [sentence for _, cells in suites for sentence in _of_reach(cells)]
-    found += [sentence for _, cells in suites for sentence in _of_failures(cells)]
-    found += [sentence for _, cells in suites for sentence in _of_rates(cells)]
-    return [*found, *map(_of_fairness, report.suites), *_of_choice(report.suites)]
-
-
-def leaders(cells: Cells) -> tuple[list[str], Summary]:
-    """The encodings that share the first mean reciprocal rank, and their lead over the next one.
-
-    The interval is that of the difference, seed by seed, of the first and the next.
-    """
-    found, shares = ranks(cells), reciprocal_ranks(cells)
-    top = max(float(x.mean) for x in found.values())
-    first = [name for name, x in found.items() if top - float(x.mean) < 1e-9]
-    others = [name for name in found if name not in first]
-    behind = shares[(others or first)[0]]
-    return first, summary((shares[first[0]] - behind).mean(axis=(0, 2)))
-
-
-def leads_for_sure(lead: Summary) -> bool:
-    """Whether the interval of the lead lies above 0."""
-    return bool(lead.mean - lead.half > 0)
+    for one in (_of_reach, _of_failures, _of_rates):
+        found += [sentence for cells in suites for sentence in one(cells)]
+    return [*found, *map(_of_fairness, result.suites), *_of_choice(result.suites)]
 
 
 def _of_ranks(cells: Cells) -> list[str]:
-    found = ranks(cells)
+    found = mean_reciprocal_rank(cells)
     if not found:
         return []
-    first, lead = leaders(cells)
+    ahead = leaders(cells)
+    first, lead = ahead
     at_top = with_interval(*found[first[0]])
     begun = f"{_where(cells)}, beyond length {cells[0].lengths[0]:,}, {_listed(first)}"
     if len(first) > 1:
@@ -157,18 +101,18 @@ def _of_ranks(cells: Cells) -> list[str]:
     return [
         f"{begun} ranks first: mean reciprocal rank {at_top}, and {with_interval(*found[second])} "
         f"of {_listed([second])}, the second. Seed by seed the lead is {with_interval(*lead)}"
-        f"{_told(lead, len(cells[0].loss))}.",
+        f"{_told(ahead, len(cells[0].loss))}.",
         *_of_learning(cells, first[0]),
     ]
 
 
-def _told(lead: Summary, seeds: int) -> str:
+def _told(ahead: Lead, seeds: int) -> str:
     """What an interval of the lead says; seeds that all agree have none of use."""
     if seeds < 2:
         return "; one seed gives no interval to tell it from none"
-    if lead.half == 0 and seeds < _AGREEING:
+    if ahead.lead.half == 0 and seeds < _AGREEING:
         return f": all {seeds} seeds agree, which {seeds} may by chance"
-    return f", {'' if leads_for_sure(lead) else 'not '}told from none"
+    return f", {'' if ahead.sure else 'not '}told from none"
 
 
 def _of_learning(cells: Cells, name: str) -> list[str]:
@@ -176,7 +120,7 @@ def _of_learning(cells: Cells, name: str) -> list[str]:
     parts = []
     for task, own in by_task(cells).items():
         lower = own[0].metric in LOWER_IS_BETTER
-        means = {cell.encoding: float(over_seeds(cell, cell.metric).mean[0]) for cell in own}
+        means = {cell.encoding: float(cell.summary[cell.metric].mean[0]) for cell in own}
         if not np.isfinite(list(means.values())).any():
             continue
         worth = {x: -v if lower else v for x, v in means.items() if np.isfinite(v)}
@@ -196,7 +140,7 @@ def _of_answers(cells: Cells) -> list[str]:
         return []
     best = []
     for task, own in by_task(cells).items():
-        means = [float(over_seeds(cell, cell.metric).mean[-1]) for cell in own]
+        means = [float(cell.summary[cell.metric].mean[-1]) for cell in own]
         if np.isfinite(means).any():
             top = np.nanmax(means)
             names = [c.encoding for c, mean in zip(own, means, strict=True) if mean == top]
@@ -215,7 +159,7 @@ def _of_zero(cells: Cells) -> list[str]:
         return []
     sentences = []
     for task, own in by_task(cells).items():
-        worth = {cell.encoding: over_seeds(cell, "relative_mse") for cell in own}
+        worth = {cell.encoding: cell.summary["relative_mse"] for cell in own}
         sure = np.stack([x.mean + np.nan_to_num(x.half) < 1 for x in worth.values()])
         parts = []
         for place, length in enumerate(own[0].lengths):
@@ -267,20 +211,20 @@ def _of_rates(cells: Cells) -> list[str]:
     ]
 
 
-def _of_fairness(settings: Settings) -> str:
-    drawn = "length" if settings["exact"] else "lengths up to"
-    rows = f"{settings['rows']:,} training rows" if settings["rows"] else "fresh training rows"
+def _of_fairness(suite: Suite) -> str:
+    drawn = "length" if suite.exact else "lengths up to"
+    rows = f"{suite.rows:,} training rows" if suite.rows else "fresh training rows"
     return (
-        f"Equal for all encodings of “{visible(settings['name'])}”: {rows} of {drawn} "
-        f"{settings['length']:,}, test rows, {plural(settings['seeds'], 'seed')}, initial weights "
-        f"of what models have in common, {plural(settings['steps'], 'step')} of "
-        f"{plural(settings['batch'], 'row')}, and the learning rates to choose from: "
-        f"{', '.join(f'{rate:g}' for rate in settings['rates'])}."
+        f"Equal for all encodings of “{visible(suite.name)}”: {rows} of {drawn} "
+        f"{suite.length:,}, test rows, {plural(suite.seeds, 'seed')}, initial weights "
+        f"of what models have in common, {plural(suite.steps, 'step')} of "
+        f"{plural(suite.batch, 'row')}, and the learning rates to choose from: "
+        f"{', '.join(f'{rate:g}' for rate in suite.rates)}."
     )
 
 
-def _of_choice(suites: list[Settings]) -> list[str]:
-    shares = dict.fromkeys(percent(x["tuning"]) for x in suites if len(x["rates"]) > 1)
+def _of_choice(suites: Sequence[Suite]) -> list[str]:
+    shares = dict.fromkeys(percent(suite.tuning) for suite in suites if len(suite.rates) > 1)
     if not shares:
         return []
     return [

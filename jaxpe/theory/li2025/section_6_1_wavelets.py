@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from jaxpe.encodings.orthogonal import _Basis, _wavelet_basis
+from jaxpe.encodings.orthogonal import WaveletBasis, wavelet_basis
 from jaxpe.theory.audit import Audit, Comparison, Statement, at_most, met
 
 STATEMENT = Statement(
@@ -58,7 +58,7 @@ def section_6_wavelet(
     >>> [name for name, c in audit.conclusions.items() if not c.holds]
     ['stays close', 'decays']
     """
-    basis = _wavelet_basis(dim, length, order)
+    basis = wavelet_basis(dim, length, order)
     places = np.concatenate([[length - 1, length], beyond])
     values = _values(basis, places)
     norms = np.linalg.norm(values, axis=1)
@@ -95,7 +95,7 @@ def section_6_wavelet(
     return Audit({"PE(T) ≠ 0": met(bool(norms[1] > 0))}, conclusions, measured, instead)
 
 
-def _values(basis: _Basis, places: np.ndarray) -> np.ndarray:
+def _values(basis: WaveletBasis, places: np.ndarray) -> np.ndarray:
     """Rows before they are divided by their norms, `[positions, functions]`."""
     grid = np.linspace(0, basis.width, basis.table.shape[1])
     columns = [

@@ -1,4 +1,4 @@
-"""Laws of what `jaxpe spectral` computes, on models whose logits are known; the obvious paths."""
+"""Laws of an analysis of attention, on models whose logits are known; the obvious paths."""
 
 import functools
 
@@ -11,9 +11,17 @@ from flax import nnx
 import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
-from jaxpe.analysis import attention
-from jaxpe.analysis.attention import ablating, logit_sums
-from jaxpe.analysis.attention import documents as spectral_documents
+from jaxpe._core.results import load_result, result_files
+from jaxpe.analysis.attention import (
+    AttentionAnalysis,
+    AttentionOptions,
+    Subject,
+    ablating,
+    analyse,
+    analyse_subject,
+    logit_sums,
+)
+from jaxpe.analysis.attention import documents as attention_documents
 from jaxpe.analysis.attention import job as spectra
 from jaxpe.data import LabelledTokens, tokens_from_ids
 from jaxpe.training.documents import Vocabulary
@@ -40,12 +48,13 @@ def config(**options):
     return nn.TransformerConfig(**sizes | scales | options)
 
 
-def subject(module, score, *, examples=12, seed=0, **options):
+def subject(module, *, task="causal", **options):
     data = documents(**options)
-    vocabulary = Vocabulary("causal", data.corpus.tokens)
-    return attention.spectral_subject(
-        module, data, vocabulary, score=score, examples=examples, seed=seed
-    )
+    return Subject(module, data, Vocabulary(task, data.corpus.tokens))
+
+
+def sample(module, *, examples=12, **options):
+    return attention_documents.draw_sample(subject(module, **options), examples=examples)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +63,7 @@ def biased():
     encoder = nn.Encoder(config(), encoding=jaxpe.alibi(num_heads=HEADS), rngs=nnx.Rngs(0))
     query = encoder.layers.attention.query
     query.kernel[...] = jnp.zeros_like(query.kernel[...])
-    return attention.spectra_of(subject(encoder, "embedding"), ablate=False)
+    return analyse_subject(subject(encoder), examples=12, ablate=False)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +74,7 @@ def rotary():
     kernel, pairs = decoder.layers.attention.query.kernel, WIDTH // 2
     others = jnp.array([k for k in range(WIDTH) if k % pairs])
     kernel[...] = kernel[...].at[0, :, others].set(0)
-    of = subject(model, "causal")
-    return of, attention.spectra_of(of)
+    return sample(model), analyse_subject(subject(model), examples=12)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +92,7 @@ def test_logits_of_the_offset_alone_are_said_to_be(biased):
     np.testing.assert_allclose(variance.offset, 1, atol=1e-5)
     np.testing.assert_allclose(variance.place, 0, atol=1e-5)
     np.testing.assert_allclose(biased.means.toeplitz, 0, atol=1e-6)
-    np.testing.assert_allclose(biased.single["toeplitz"], 0, atol=1e-6)
+    np.testing.assert_allclose(biased.single.toeplitz, 0, atol=1e-6)
     np.testing.assert_allclose(parts.share[..., -1], 1, atol=1e-5)
     np.testing.assert_allclose(parts.cross, 0, atol=1e-5)
     slopes = jaxpe.attention_logits(
@@ -98,7 +106,7 @@ def test_logits_of_the_offset_alone_are_said_to_be(biased):
 
 def test_logits_without_position_are_those_of_the_tokens():
     encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
-    of = subject(encoder, "embedding", rows=400, examples=200)
+    of = sample(encoder, rows=400, examples=200)
     sums = logit_sums.sum_logits(of)
     both = sums.halves[0] + sums.halves[1]
     variance = spectra._variance(sums, causal=False)
@@ -110,7 +118,7 @@ def test_logits_without_position_are_those_of_the_tokens():
 
 def test_words_with_a_place_of_their_own_are_told_by_random_order():
     encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
-    of = subject(encoder, "embedding", rows=400, examples=200)
+    of = sample(encoder, rows=400, examples=200)
     usual = np.arange(LENGTH, dtype=np.int32)
     of = of._replace(rows=np.where(of.rows < 10, usual[None], of.rows))
     variance = spectra._variance(logit_sums.sum_logits(of), causal=False)
@@ -145,7 +153,7 @@ def test_heads_without_logits_have_no_shares():
     encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
     query = encoder.layers.attention.query
     query.kernel[...] = query.kernel[...].at[:, :, WIDTH : 2 * WIDTH].set(0)
-    one, other = logit_sums.sum_logits(subject(encoder, "embedding")).halves
+    one, other = logit_sums.sum_logits(sample(encoder)).halves
     found = spectra._shares((one + other).parts)
     assert np.isnan(found.cross[:, 1]).all()
     assert np.isnan(found.share[:, 1]).all()
@@ -299,11 +307,11 @@ def test_rows_are_full_different_and_end_as_they_did():
     ids[:, 0], ids[np.arange(12), lengths - 1] = 1, 2  # [CLS] and [SEP]
     ids[1] = ids[0]
     corpus = tokens_from_ids(ids)._replace(mask=mask, exclude=(1, 2), ids=np.where(mask, ids, 0))
-    rows = spectral_documents._full_rows(corpus, examples=6, seed=0)
+    rows = attention_documents._full_rows(corpus, examples=6, seed=0)
     assert rows.shape == (4, 8)  # half of the eleven that differ, as a multiple of four
     assert (rows[:, -1] == 2).all()
     assert len(np.unique(rows, axis=0)) == len(rows)
-    short = spectral_documents._full_rows(
+    short = attention_documents._full_rows(
         corpus._replace(mask=mask & (np.arange(8) < 5)), examples=6, seed=0
     )
     assert short.shape[1] == 5
@@ -319,15 +327,44 @@ def test_documents_are_as_many_as_there_is_time_for():
     assert max(chunk["ids"].shape[1] for chunk in few) == 16
 
 
+def test_a_saved_analysis_is_read_back(rotary, tmp_path):
+    _, found = rotary
+    for name, content in result_files(found, "spectral").items():
+        (tmp_path / name).write_bytes(content)
+    back = load_result(AttentionAnalysis, tmp_path / "spectral.json")
+    assert back.facts == found.facts
+    assert [drops.head for drops in back.ablations] == [drops.head for drops in found.ablations]
+    jax.tree.map(np.testing.assert_array_equal, back._replace(seconds=found.seconds), found)
+
+
+def test_scores_follow_from_the_model_and_its_task(rotary):
+    of, _ = rotary
+    encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
+    score = attention_documents.score_of
+    assert score(subject(of.module)) == "causal"
+    assert score(subject(encoder, task="mlm")) == "embedding"
+    assert score(subject(nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(0)),
+                         task="classify")) == "accuracy"  # fmt: skip
+
+
 def test_what_cannot_be_looked_at_is_said():
     encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
-    with pytest.raises(InputError, match="Linear has no attention heads"):
-        subject(nnx.Linear(3, 2, rngs=nnx.Rngs(0)), "embedding")
-    with pytest.raises(InputError, match="only 3 positions of text in common, and 4"):
-        subject(encoder, "embedding", length=3)
+    with pytest.raises(InputError, match="Linear has no transformer"):
+        analyse_subject(subject(nnx.Linear(3, 2, rngs=nnx.Rngs(0))))
+    with pytest.raises(InputError, match="`length` is 3; pass at least 4"):
+        analyse_subject(subject(encoder, length=3))
     with pytest.raises(InputError, match="documents are too few to compare positions"):
-        subject(encoder, "embedding", rows=5)
-    with pytest.raises(InputError, match="--examples is 3; pass at least 4"):
-        subject(encoder, "embedding", examples=3)
+        analyse_subject(subject(encoder, rows=5))
+    with pytest.raises(InputError, match="`examples` is 3; pass at least 4"):
+        analyse_subject(subject(encoder), examples=3)
+    masked = nn.MaskedLM(nn.Encoder(config(tie_embeddings=True), rngs=nnx.Rngs(0)),
+                         rngs=nnx.Rngs(1))  # fmt: skip
     with pytest.raises(InputError, match=r"no \[MASK\]"):
-        subject(encoder, "masked")
+        analyse_subject(subject(masked, task="mlm"))
+    with pytest.raises(InputError, match="`length` is 3; pass at least 4"):
+        analyse(AttentionOptions(source="nowhere.txt", length=3))  # before anything is read
+
+
+def test_more_than_memory_holds_is_refused_before_anything_is_read():
+    with pytest.raises(InputError, match="`length=1000000` needs"):
+        analyse(AttentionOptions(source="nowhere.txt", length=1_000_000))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from jaxpe import EncodingSizes
-from jaxpe.analysis.corpus import scores
-from jaxpe.analysis.corpus.job import analyse
-from jaxpe.analysis.corpus.result import Analysis
+from jaxpe._core.results import result_files
+from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens, scores
 from jaxpe.data import TokenCorpus
-from jaxpe.encodings import CATALOGUE
-from jaxpe.report import encoding_table, findings, summary_table
+from jaxpe.encodings import catalogue
+from jaxpe.report import encoding_table, summary_table
 from jaxpe.report.corpus import figures
+from jaxpe.report.corpus.findings import named_findings
 from tests.report import factory
 
 QUICK = {"splits": 2, "bootstrap": 0}
@@ -28,10 +28,10 @@ def corpus(ids: np.ndarray) -> TokenCorpus:
 
 
 @pytest.fixture(scope="module")
-def drifting() -> Analysis:
+def drifting() -> CorpusAnalysis:
     """One word gives way to another over 16 positions."""
     rng, n = np.random.default_rng(0), 16
-    return analyse(corpus(rng.random((300, n)) < np.arange(n) / n), dim=8, **QUICK)
+    return analyse_tokens(corpus(rng.random((300, n)) < np.arange(n) / n), dim=8, **QUICK)
 
 
 def test_the_rows_are_those_of_the_tests(drifting):
@@ -39,7 +39,7 @@ def test_the_rows_are_those_of_the_tests(drifting):
 
 
 def test_rows_say_what_they_are(drifting):
-    rows, maps = {s.name: s for s in drifting.encodings}, {e.name: e.vectors for e in CATALOGUE}
+    rows, maps = {s.name: s for s in drifting.encodings}, {e.name: e.vectors for e in catalogue()}
     for name, row in rows.items():
         assert row.note.startswith(maps.get(name, "")), name
         assert row.dim == (1 if name == "alibi" else 8)
@@ -67,19 +67,19 @@ def test_rope_has_the_distances_of_sinusoids_and_learned_starts_like_random(drif
 def test_alibi_stands_at_its_best_standard_slope(drifting):
     alibi = next(s for s in drifting.encodings if s.name == "alibi")
     *standard, best = drifting.alibi_slopes
-    assert alibi.stress == min(stress for _, stress in standard) > best[1]
-    assert alibi.scaled_stress == pytest.approx(best[1])
+    assert alibi.stress == min(found.stress for found in standard) > best.stress
+    assert alibi.scaled_stress == pytest.approx(best.stress)
 
 
 @pytest.mark.parametrize(("documents", "length"), [(1, 1), (40, 3)])
 def test_tiny_corpora_are_analysed_drawn_and_put_in_words(documents, length):
     ids = np.random.default_rng(0).integers(0, 3, (documents, length))
-    case = analyse(corpus(ids), dim=6, **QUICK)
+    case = analyse_tokens(corpus(ids), dim=6, **QUICK)
     assert [s.name for s in case.encodings] == list(factory.FAMILIES)
-    assert findings(case)
+    assert named_findings(case)
     assert encoding_table(case).row_count == len(factory.FAMILIES)
     assert summary_table(case).row_count == 6
-    json.dumps(case.to_json(), allow_nan=False)
+    assert json.loads(result_files(case, "report")["report.json"])["length"] == length
     for _, draw, _ in figures.FIGURES:
         draw(case).draw_without_rendering()
 
@@ -100,16 +100,14 @@ def test_every_row_exists_at_every_even_width_and_length(length, dim):
 def test_of_positions_that_are_all_alike_nothing_is_claimed(words):
     """Each document one word, over and over: all that differs between positions is rounding."""
     ids = np.random.default_rng(0).integers(0, words, (60, 1)).repeat(7, axis=1)
-    case = analyse(corpus(ids), dim=6, **QUICK)
-    assert case.plug_in_rank == case.effective_rank == 0
-    assert case.plug_in_trace == case.null_eigenvalue == 0
-    assert np.isnan(case.noise_share)
-    assert np.isnan(case.split_half_violation_rate)
+    case = analyse_tokens(corpus(ids), dim=6, **QUICK)
+    assert case.plug_in.rank == case.split_half.significant_rank == 0
+    assert case.plug_in.trace == case.split_half.null_eigenvalue == 0
+    assert np.isnan(case.plug_in.noise_share)
+    assert np.isnan(case.split_half.violation_rate)
     assert {s.name: s.stress for s in case.encodings if s.fitted} == {"mds": 0, "smacof": 0}
-    text = " ".join(findings(case))
-    assert "All positions have the same token distribution" in text
-    for claim in ("Nearer positions", "sampling noise", "fits", "fitted", "too few documents"):
-        assert claim not in text
+    assert named_findings(case).keys() == {"dimensions", "dependence", "doubts"}
+    assert "same token distribution" in named_findings(case)["dimensions"]
 
 
 def test_where_shuffling_changes_nothing_no_dimension_is_real():
@@ -117,6 +115,6 @@ def test_where_shuffling_changes_nothing_no_dimension_is_real():
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 9, (200, 1)).repeat(8, axis=1)
     ragged = corpus(ids)._replace(mask=np.arange(8)[None, :] < rng.integers(2, 9, (200, 1)))
-    case = analyse(ragged, dim=6, **QUICK)
-    assert case.plug_in_rank > 0
-    assert case.effective_rank == 0
+    case = analyse_tokens(ragged, dim=6, **QUICK)
+    assert case.plug_in.rank > 0
+    assert case.split_half.significant_rank == 0

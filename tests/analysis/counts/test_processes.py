@@ -253,10 +253,10 @@ def test_processes_that_disagree_are_told_how(tmp_path, processes):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"coordinator": "here", "processes": 2, "process": 0}, "coordinator is here; pass host"),
-        ({"coordinator": "a:0", "processes": 2, "process": 0}, "coordinator is a:0; pass host"),
-        ({"coordinator": "a:1e5", "processes": 2, "process": 0}, "coordinator is a:1e5; pass"),
-        ({"processes": 2}, "coordinator, processes and process go together"),
+        ({"coordinator": "here", "processes": 2, "process": 0}, "`coordinator` is here; pass host"),
+        ({"coordinator": "a:0", "processes": 2, "process": 0}, "`coordinator` is a:0; pass host"),
+        ({"coordinator": "a:1e5", "processes": 2, "process": 0}, "`coordinator` is a:1e5; pass"),
+        ({"processes": 2}, "`coordinator`, `processes` and `process` go together"),
         ({"coordinator": "localhost:1", "process": 0}, "go together"),
         ({"coordinator": "localhost:1", "processes": 2, "process": 2}, "a number from 0 to 1"),
         ({"coordinator": "localhost:1", "processes": 2, "process": -1}, "a number from 0 to 1"),

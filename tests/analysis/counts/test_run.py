@@ -25,11 +25,12 @@ from jaxpe.analysis.counts import (
     is_counted,
     needed_bytes,
     read_counts,
-    run,
 )
+from jaxpe.analysis.counts import shards as counting
 from jaxpe.analysis.counts.state import abstract_state
 from jaxpe.data import Shard, find_shards, open_tokenizer
 from tests.analysis.counts.test_stored import equal
+from tests.progress import Told
 
 ROOT = Path(__file__).parents[3]
 BYTES = open_tokenizer("bytes")._replace(exclude=(32,))
@@ -56,7 +57,7 @@ def shards(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole():
-    ids, mask = BYTES.padded(texts(), length=12)
+    ids, mask = BYTES.encode(texts(), length=12)
     return ids, mask
 
 
@@ -96,7 +97,7 @@ def test_documents_of_a_group_share_a_fold(tmp_path):
     settings = count_settings(BYTES, length=12, folds=4, nulls=0, group_field="by")
     found = find_shards([tmp_path / "a.jsonl"])
     stored = count(found, tmp_path / "counts", settings=settings)
-    ids, mask = BYTES.padded(texts(), length=12)
+    ids, mask = BYTES.encode(texts(), length=12)
     names = [by or text for by, text in zip(authors, texts(), strict=True)]
     groups = np.array([zlib.crc32(name.encode()) for name in names])
     expected = jaxpe.count_tokens(
@@ -186,10 +187,10 @@ def test_killed_in_the_middle_it_goes_on(
     for after in moments:
         pull_the_plug(after)
         with pytest.raises(PulledPlugError):
-            count(shards, tmp_path, batch_size=4, save_every=1, say=lines.append)
+            count(shards, tmp_path, batch_size=4, save_every=1, progress=Told(lines))
         assert not is_counted(tmp_path)
     monkeypatch.undo()
-    stored = count(shards, tmp_path, batch_size=4, save_every=3, say=lines.append)
+    stored = count(shards, tmp_path, batch_size=4, save_every=3, progress=Told(lines))
     assert any(line.startswith("going on from step ") for line in lines)
     assert same_files(tmp_path, counted)
     assert equal(stored, read_counts(tmp_path))
@@ -353,14 +354,14 @@ def test_a_shard_that_was_repaired_goes_on(shards, counted, tmp_path, skip_unrea
 
 
 def test_killed_between_the_two_files(shards, counted, tmp_path, monkeypatch):
-    real = run.write_counts
+    real = counting.write_counts
 
     def half(stored, directory):
         real(stored, directory)
         (directory / "counts.json").unlink()
         raise PulledPlugError
 
-    monkeypatch.setattr(run, "write_counts", half)
+    monkeypatch.setattr(counting, "write_counts", half)
     with pytest.raises(PulledPlugError):
         count(shards, tmp_path)
     monkeypatch.undo()
@@ -372,7 +373,7 @@ def test_killed_before_the_state_is_gone(shards, counted, tmp_path, monkeypatch)
     def plug(*args, **options):
         raise PulledPlugError
 
-    monkeypatch.setattr(run.shutil, "rmtree", plug)
+    monkeypatch.setattr(counting.shutil, "rmtree", plug)
     with pytest.raises(PulledPlugError):
         count(shards, tmp_path)
     monkeypatch.undo()
@@ -385,7 +386,7 @@ def test_killed_before_the_state_is_gone(shards, counted, tmp_path, monkeypatch)
 def test_a_finished_folder_is_what_it_is(shards, counted):
     before = {name: (counted / name).stat() for name in FILES}
     lines = []
-    stored = count(shards, counted, batch_size=7, say=lines.append)
+    stored = count(shards, counted, batch_size=7, progress=Told(lines))
     assert lines == [f"{counted} holds these counts already"]
     assert equal(stored, read_counts(counted))
     with pytest.raises(InputError, match="holds other counts: seed is 0 and 1; pass another"):
@@ -420,9 +421,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(shards, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 0}, "batch_size is 0; pass a multiple of 1, at least 1"),
-        ({"batch_size": -4}, "batch_size is -4"),
-        ({"save_every": 0}, "save_every is 0; pass 1 to"),
+        ({"batch_size": 0}, "`batch_size` is 0; pass a multiple of 1, at least 1"),
+        ({"batch_size": -4}, "`batch_size` is -4"),
+        ({"save_every": 0}, "`save_every` is 0; pass 1 to"),
     ],
 )
 def test_options_out_of_range(shards, tmp_path, options, message):
@@ -472,7 +473,7 @@ def test_an_unreadable_shard_is_left_out_and_told(broken, counted, tmp_path):
 
 
 def test_more_than_an_int32_counts_is_refused(shards, tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "INT32_MAX", 79)
+    monkeypatch.setattr(counting, "INT32_MAX", 79)
     assert count(shards, tmp_path / "a").documents == 70
     with pytest.raises(InputError, match=r"32 documents in bins of up to 8 positions may exceed"):
         count(shards, tmp_path / "b", settings=FEW._replace(edges=(0, 1, 4, 12)))
@@ -498,11 +499,12 @@ ON_EIGHT = """
 import sys, jax
 from jaxpe.analysis.counts import count_mesh, count_settings, count_shards
 from jaxpe.data import Shard, find_shards, open_tokenizer
+from tests.progress import Told
 
 *paths, two_by_four, one_by_eight = sys.argv[1:]
 tokenizer = open_tokenizer("bytes")
 # A vocabulary that four devices cannot share evenly.
-tokenizer = tokenizer._replace(tokens=tokenizer.tokens + ["more"], exclude=(32,))
+tokenizer = tokenizer._replace(tokens=[*tokenizer.tokens, "more"], exclude=(32,))
 settings = count_settings(tokenizer, length=12, folds=4, nulls=2, null_folds=2, seed=3)
 options = {"tokenizer": tokenizer, "settings": settings, "batch_size": 16, "save_every": 2}
 shards, real = find_shards(paths), Shard.documents
@@ -518,7 +520,7 @@ try:
 except AssertionError:
     Shard.documents = real
 lines = []
-count_shards(shards, two_by_four, mesh=count_mesh(parts=2), say=lines.append, **options)
+count_shards(shards, two_by_four, mesh=count_mesh(parts=2), progress=Told(lines), **options)
 assert lines[0] == "going on from step 2", lines
 count_shards(shards, one_by_eight, **options)
 """

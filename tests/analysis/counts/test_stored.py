@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.json_values import to_json
 from jaxpe.analysis.counts import (
     CountedShard,
     StoredCounts,
@@ -122,7 +123,7 @@ def crafted(**changes):
 
 
 def setting(**changes):
-    return lambda folder: resealed(folder, settings=SETTINGS.to_json() | changes)
+    return lambda folder: resealed(folder, settings=to_json(SETTINGS) | changes)
 
 
 def a_shard(**changes):
@@ -250,23 +251,23 @@ DAMAGE = {
     "other tokens": (crafted(tokens=[*"abcde"]), "the tokens have checksum"),
     "a token twice": (crafted(tokens=[*"aabcd"]), "a token twice"),
     "tokens of numbers": (crafted(tokens=[1] * 5), r"tokens\[0\] is 1, not a string"),
-    "folds": (setting(folds=3), "folds is 3"),
-    "no folds": (setting(folds=0), "folds is 0"),
-    "negative folds": (setting(folds=-4), "folds is -4"),
-    "null folds": (setting(null_folds=3), "null_folds is 3"),
-    "zero null folds": (setting(null_folds=0), "null_folds is 0"),
-    "negative nulls": (setting(nulls=-2), "nulls is -2"),
+    "folds": (setting(folds=3), "`folds` is 3"),
+    "no folds": (setting(folds=0), "`folds` is 0"),
+    "negative folds": (setting(folds=-4), "`folds` is -4"),
+    "null folds": (setting(null_folds=3), "`null_folds` is 3"),
+    "zero null folds": (setting(null_folds=0), "`null_folds` is 0"),
+    "negative nulls": (setting(nulls=-2), "`nulls` is -2"),
     "more nulls": (setting(nulls=3), "other arrays than the settings name"),
     "endless nulls": (setting(nulls=2**31 - 2, length=2**30), "their table needs .* of memory"),
-    "too many nulls": (setting(nulls=2**31), "nulls is 2147483648; pass at most"),
-    "length": (setting(length=1), "length is 1"),
+    "too many nulls": (setting(nulls=2**31), "`nulls` is 2147483648; pass at most"),
+    "length": (setting(length=1), "`length` is 1"),
     "endless length": (setting(length=2**31 - 1, folds=2**30), "their table needs .* of memory"),
-    "bins": (setting(edges=[0, 3, 2, 3]), "edges are"),
-    "no bins": (setting(edges=[]), "edges are"),
-    "negative words": (setting(vocab_size=-5), "vocab_size is -5"),
-    "excluded beyond": (setting(exclude=[5]), r"exclude is \(5,\)"),
+    "bins": (setting(edges=[0, 3, 2, 3]), "`edges` are"),
+    "no bins": (setting(edges=[]), "`edges` are"),
+    "negative words": (setting(vocab_size=-5), "`vocab_size` is -5"),
+    "excluded beyond": (setting(exclude=[5]), r"`exclude` is \(5,\)"),
     "excluded and there": (setting(exclude=[0]), "excluded have counts"),
-    "seed": (setting(seed=-1), "seed is -1"),
+    "seed": (setting(seed=-1), "`seed` is -1"),
     "negative count": (array("fold_0_counts", lambda a: -a.astype("i1")), "no array of unsigned"),
     "floats": (array("fold_0_counts", lambda a: a.astype(float)), "no array of unsigned"),
     "zero count": (array("fold_0_counts", lambda a: a * 0), "fold_0 has a count out of range"),
@@ -446,22 +447,22 @@ def test_one_alone_is_nothing_to_merge(parts):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 1}, "length is 1; pass at least 2"),
-        ({"folds": 2}, "folds is 2; pass an even number, at least 4"),
-        ({"folds": 5}, "folds is 5"),
-        ({"nulls": 1}, "nulls is 1; pass 0 for none, or at least 2"),
-        ({"nulls": -1}, "nulls is -1"),
-        ({"folds": 8, "null_folds": 6}, "null_folds is 6; pass an even divisor of folds"),
-        ({"null_folds": 1}, "null_folds is 1"),
-        ({"seed": -1}, "seed is -1"),
-        ({"seed": 2**32}, "seed is 4294967296"),
-        ({"edges": (0, 5, 5, 128)}, "edges are .*; pass 0, ascending to 128"),
-        ({"edges": (1, 128)}, "edges are"),
-        ({"edges": (0, 127)}, "edges are"),
-        ({"edges": ()}, "edges are"),
-        ({"length": 2**31}, "length is 2147483648; pass at most"),
-        ({"folds": 10**40}, r"folds is 10*; pass at most"),
-        ({"nulls": 10**400}, r"nulls is 10*\.\.\. .*pass at most"),
+        ({"length": 1}, "`length` is 1; pass at least 2"),
+        ({"folds": 2}, "`folds` is 2; pass an even number, at least 4"),
+        ({"folds": 5}, "`folds` is 5"),
+        ({"nulls": 1}, "`nulls` is 1; pass 0 for none, or at least 2"),
+        ({"nulls": -1}, "`nulls` is -1"),
+        ({"folds": 8, "null_folds": 6}, "`null_folds` is 6; pass an even divisor of folds"),
+        ({"null_folds": 1}, "`null_folds` is 1"),
+        ({"seed": -1}, "`seed` is -1"),
+        ({"seed": 2**32}, "`seed` is 4294967296"),
+        ({"edges": (0, 5, 5, 128)}, "`edges` are .*; pass 0, ascending to 128"),
+        ({"edges": (1, 128)}, "`edges` are"),
+        ({"edges": (0, 127)}, "`edges` are"),
+        ({"edges": ()}, "`edges` are"),
+        ({"length": 2**31}, "`length` is 2147483648; pass at most"),
+        ({"folds": 10**40}, r"`folds` is 10*; pass at most"),
+        ({"nulls": 10**400}, r"`nulls` is 10*\.\.\. .*pass at most"),
     ],
 )
 def test_settings_out_of_range(options, message):

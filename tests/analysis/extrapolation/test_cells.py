@@ -13,23 +13,37 @@ import pytest
 from jaxpe import training
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import claimed
-from jaxpe._core.json_values import seal
+from jaxpe._core.json_values import seal, to_json
+from jaxpe._core.results import result_files
+from jaxpe.analysis import load_result
 from jaxpe.analysis.extrapolation import (
-    VARIANTS,
+    ExtrapolationCell,
+    ExtrapolationOptions,
+    ExtrapolationResult,
     Suite,
     cells,
     check_memory,
-    extrapolate,
+    extrapolate_suites,
     preset,
     streams,
+    suites_of,
+    variant,
 )
 from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
+from jaxpe.analysis.extrapolation.kept import (
+    Trained,
+    read_models,
+    stamp_of,
+    write_cell,
+    write_models,
+)
 from jaxpe.analysis.extrapolation.lanes import chunk_of, trainer
 from jaxpe.analysis.extrapolation.memory import needed_bytes
 from jaxpe.analysis.extrapolation.models import encoding_sizes, loss_of, model_of, scores
-from jaxpe.analysis.extrapolation.result import ExtrapolationCell
+from jaxpe.analysis.extrapolation.ranks import seed_means
 from jaxpe.data import sequence_task
 from tests.conftest import small_disk
+from tests.progress import Told
 
 SUITE = Suite(
     name="tiny", tasks=("parity",), encodings=("none",), length=3, factors=(1, 2), steps=6,
@@ -71,7 +85,7 @@ def test_encodings_start_from_the_same_weights_where_shapes_allow(data):
     keys, plain = data.weights(SEEDS)
 
     def start(name):
-        encoding = VARIANTS[name].trained(encoding_sizes(SUITE, data.task), True)
+        encoding = variant(name).trained(encoding_sizes(SUITE, data.task), True)
         return jax.vmap(model_of(SUITE, data.task, encoding)[1])(keys, plain)
 
     shared = dict(jax.tree_util.tree_leaves_with_path(plain))
@@ -85,7 +99,7 @@ def test_encodings_start_from_the_same_weights_where_shapes_allow(data):
 def test_lanes_train_as_single_models_do(data):
     """All seeds in one program against one seed after another, step by step."""
     sizes = encoding_sizes(SUITE, data.task)
-    encoding = VARIANTS["sinusoidal"].trained(sizes, True)
+    encoding = variant("sinusoidal").trained(sizes, True)
     assert chunk_of(SUITE) == 3
     lanes = trainer(SUITE, data, encoding)(seeds=SEEDS, rates=np.array([1e-2, 3e-3]), steps=6)
     apply, _ = model_of(SUITE, data.task, encoding)
@@ -127,18 +141,18 @@ def test_scores_of_tokens_and_numbers():
 
 def test_a_cell_is_kept_and_what_is_trained_alike_is_trained_once(data, tmp_path, monkeypatch):
     said = []
-    first = run_cell(SUITE, data, "rope", tmp_path, said.append)
+    first = run_cell(SUITE, data, "rope", tmp_path, progress=Told(said))
     assert first.scores["accuracy"].shape == (2, 2)
     assert first.rate in SUITE.rates
     assert first.tuning.shape == (2,)
-    assert said == [f"parity, rope: {first.seconds:.0f} s"]
+    assert said == [f"parity, rope: {first.seconds['training']:.0f} s"]
     monkeypatch.setattr(cells, "trainer", None)  # from here on nothing is trained
-    again = run_cell(SUITE, data, "rope", tmp_path, said.append)
+    again = run_cell(SUITE, data, "rope", tmp_path, progress=Told(said))
     for name, values in first.scores.items():
-        np.testing.assert_array_equal(again.scores[name], values.astype(float))
+        np.testing.assert_array_equal(again.scores[name], values)
     assert again.lengths == first.lengths
     assert len(said) == 1
-    stretched = run_cell(SUITE, data, "rope_linear", tmp_path, said.append)
+    stretched = run_cell(SUITE, data, "rope_linear", tmp_path, progress=Told(said))
     np.testing.assert_array_equal(stretched.scores["exact"][:, 0], first.scores["exact"][:, 0])
     models = trained_models(SUITE, data, "rope", tmp_path)
     assert models.losses.shape == (6, 2)
@@ -175,7 +189,7 @@ def test_a_learned_table_is_undefined_beyond_its_length(data, tmp_path):
     assert np.isfinite(cell.scores["accuracy"][:, 0]).all()
     assert np.isnan(cell.scores["accuracy"][:, 1]).all()
     kept = json.loads((tmp_path / "tiny-parity-learned.json").read_text())
-    assert kept["scores"]["accuracy"][0][1] is None
+    assert kept["cell"]["scores"]["accuracy"][0][1] is None
 
 
 @pytest.fixture(scope="module")
@@ -184,22 +198,28 @@ def cell():
     scores = {name: np.full((2, 2), 0.5) for name in ("accuracy", "exact")}
     return ExtrapolationCell(
         suite="tiny", task="parity", encoding="rope", metric="accuracy", lengths=(3, 6),
-        scores=scores, defined=np.array([True, False]), rate=1e-2, rates=SUITE.rates,
-        tuning=np.array([0.7, np.nan]), loss=np.array([0.6, np.nan]), seconds=1.5,
+        scores=scores, summary=seed_means(scores), defined=np.array([True, False]), rate=1e-2,
+        rates=SUITE.rates, tuning=np.array([0.7, np.nan]), loss=np.array([0.6, np.nan]),
+        seconds={"training": 1.5},
     )  # fmt: skip
 
 
 def kept(folder, cell, **changes):
     """The file of a cell, sealed whatever it holds."""
-    stamp = cells._stamp(SUITE, "parity", "rope", but_for=())
-    fields = {"stamp": stamp} | cells._fields(cell) | changes
+    fields = {
+        "stamp": stamp_of(SUITE, "parity", "rope"),
+        "cell": to_json(cell) | changes,
+    }
     path = folder / "tiny-parity-rope.json"
     path.write_text(json.dumps(fields | {"checksum": seal(fields)}))
     return path
 
 
 def test_a_cell_that_was_kept_comes_back(data, cell, tmp_path):
-    kept(tmp_path, cell)
+    path = kept(tmp_path, cell)
+    by_hand = json.loads(path.read_text())
+    write_cell(path, stamp_of(SUITE, "parity", "rope"), cell)
+    assert json.loads(path.read_text()) == by_hand
     found = run_cell(SUITE, data, "rope", tmp_path)
     for name, value in cell._asdict().items():
         np.testing.assert_equal(getattr(found, name), value)
@@ -213,7 +233,6 @@ def test_a_cell_that_was_kept_comes_back(data, cell, tmp_path):
         {"scores": {"accuracy": [[0.5, 0.5]] * 2, "exact": [[0.5, 0.5]] * 3}},
         {"scores": {"accuracy": [[0.5, 0.5]] * 2, "exact": [[0.5], [0.5, 0.5]]}},
         {"scores": {"accuracy": [[0.5, "a"]] * 2, "exact": [[0.5, 0.5]] * 2}},
-        {"scores": {"accuracy": [[0.5, float("nan")]] * 2, "exact": [[0.5, 0.5]] * 2}},
         {"defined": [True]},
         {"defined": [1, 0]},
         {"lengths": [3, -6]},
@@ -225,7 +244,9 @@ def test_a_cell_that_was_kept_comes_back(data, cell, tmp_path):
         {"tuning": [0.7]},
         {"loss": [0.6, 0.6, 0.6]},
         {"loss": None},
-        {"seconds": -1.0},
+        {"seconds": {"training": -1.0}},
+        {"seconds": {}},
+        {"summary": {"accuracy": 1}},
         {"seconds": None},
         {"encoding": "alibi"},
         {"task": 3},
@@ -266,7 +287,7 @@ ARRAYS = {
 
 
 def read(path):
-    return cells._read_models(path, "a stamp", SUITE, LIKE)
+    return read_models(path, "a stamp", SUITE, LIKE)
 
 
 def test_models_that_were_kept_come_back(tmp_path):
@@ -325,15 +346,15 @@ def test_models_with_a_crafted_header_are_refused(tmp_path, header):
 
 
 def test_a_full_disk_leaves_neither_models_nor_a_part_of_them(tmp_path):
-    trained = cells.Trained({"w": np.ones((2, 30, 20))}, 1e-2, [0.7], np.ones((6, 2)), 1.0)
+    trained = Trained({"w": np.ones((2, 30, 20))}, 1e-2, [0.7], np.ones((6, 2)), 1.0)
     with small_disk(1000), pytest.raises(InputError, match=r"m\.npz"):
-        cells._write_models(tmp_path / "m.npz", "a stamp", trained)
+        write_models(tmp_path / "m.npz", "a stamp", trained)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_another_run_writes_into_is_left_alone(tmp_path):
     with claimed(tmp_path), pytest.raises(InputError, match="another run is writing"):
-        extrapolate([SUITE], tmp_path)
+        extrapolate_suites([SUITE], tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock"]
 
 
@@ -343,7 +364,7 @@ def test_larger_suites_need_more(field):
     least = needed_bytes(SUITE)
     assert needed_bytes(larger) > 2 * least
     check_memory([SUITE], limit=least)
-    with pytest.raises(InputError, match=rf"tiny, .*--{field}" if field in OPTIONS else "tiny, "):
+    with pytest.raises(InputError, match=rf"tiny, .*`{field}`" if field in OPTIONS else "tiny, "):
         check_memory([SUITE, larger], limit=least)
 
 
@@ -353,3 +374,46 @@ OPTIONS = ("length", "batch", "seeds", "steps")
 @pytest.mark.parametrize(("name", "gigabytes"), [("smoke", 1), ("paper", 4), ("full", 64)])
 def test_presets_fit_the_hosts_that_they_are_for(name, gigabytes):
     check_memory(preset(name), limit=gigabytes * 10**9)
+
+
+def test_options_take_the_place_of_a_presets():
+    own = {"length": 2, "factors": (1, 2), "steps": 2, "batch": 4, "seeds": 2}
+    options = ExtrapolationOptions(tasks=("parity",), encodings=("none", "learned"), **own)
+    (suite,) = suites_of(options)
+    assert (suite.name, suite.lengths, suite.encodings) == ("strings", (2, 4), options.encodings)
+    assert suites_of(ExtrapolationOptions()) == preset("smoke")
+
+
+def test_a_result_comes_back_from_its_files(tmp_path):
+    suite = dataclasses.replace(SUITE, encodings=("none", "learned"), steps=2, tests=4)
+    found = extrapolate_suites([suite], tmp_path)
+    assert found.seconds["whole"] > 0
+    assert set(found.mean_reciprocal_rank["tiny"]) == {"none", "learned"}
+    again = extrapolate_suites([suite], tmp_path)
+    np.testing.assert_equal(to_json(again.cells), to_json(found.cells))
+    for name, content in result_files(found, "extrapolation").items():
+        (tmp_path / name).write_bytes(content)
+    loaded = load_result(ExtrapolationResult, tmp_path / "extrapolation.json")
+    assert loaded.suites == found.suites
+    # Seconds are of a run, and not of its result.
+    alike = found._replace(
+        cells=tuple(cell._replace(seconds={}) for cell in found.cells), seconds={}
+    )
+    assert_same(loaded, alike)
+    assert result_files(loaded, "x") == result_files(again, "x")
+
+
+def assert_same(found, expected):
+    """Values of the same type and shape, and equal, NaN to NaN."""
+    assert type(found) is type(expected) or np.shape(found) == np.shape(expected) == ()
+    if isinstance(expected, np.ndarray):
+        np.testing.assert_array_equal(found, expected)
+    elif isinstance(expected, tuple | list):
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for name, other in expected.items():
+            assert_same(found[name], other)
+    else:
+        assert found == expected

@@ -6,9 +6,17 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe._core.errors import InputError
-from jaxpe.analysis.extrapolation import PRESETS, VARIANTS, Suite, extrapolate, preset
-from jaxpe.analysis.extrapolation.variants import defined_at, trained_as, unknown
+from jaxpe._core.errors import InputError, unknown
+from jaxpe.analysis.extrapolation import (
+    PRESETS,
+    Suite,
+    extrapolate_suites,
+    preset,
+    variant,
+    variant_names,
+)
+from jaxpe.analysis.extrapolation.presets import chosen
+from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
 from jaxpe.encodings import EncodingSizes
 
@@ -21,19 +29,19 @@ SIZES = EncodingSizes(8, 2, 4, 6)
     [
         ({"tasks": ("cpoy",)}, "unknown task 'cpoy': did you mean 'copy'"),
         ({"encodings": ("ropee",)}, "unknown encoding 'ropee': did you mean 'rope'"),
-        ({"tasks": ()}, "tasks are none"),
+        ({"tasks": ()}, "`tasks` are none"),
         ({"encodings": ("rope", "rope")}, "pass each one once"),
-        ({"seeds": 0}, "seeds is 0; pass at least 1"),
-        ({"heads": 3}, "dim=64 does not split into 3 heads"),
-        ({"rows": 8}, "rows=8 are less than a batch of 64"),
+        ({"seeds": 0}, "`seeds` is 0; pass at least 1"),
+        ({"heads": 3}, "`dim=64` does not split into 3 heads"),
+        ({"rows": 8}, "`rows=8` are less than a batch of 64"),
         ({"factors": (2, 4)}, "pass 1 and then larger ones"),
         ({"factors": (1, 4, 2)}, "pass 1 and then larger ones"),
-        ({"rates": ()}, "pass positive rates"),
+        ({"rates": ()}, "pass positive `rates`"),
         ({"tuning": 0.0}, "a share of the steps"),
-        ({"seed": -1}, "seed is -1"),
-        ({"steps": 1}, "steps is 1"),
-        ({"tests": 150}, "tests=150: pass 100 or less, or a multiple of 100"),
-        ({"name": "T=2/4"}, "name='T=2/4' is to name files"),
+        ({"seed": -1}, "`seed` is -1"),
+        ({"steps": 1}, "`steps` is 1"),
+        ({"tests": 150}, "`tests=150`: pass 100 or less, or a multiple of 100"),
+        ({"name": "T=2/4"}, "`name='T=2/4'` is to name files"),
         ({"tasks": ("running_sum", "copy")}, "tasks of numbers and of tokens: pass a suite for"),
     ],
 )
@@ -63,12 +71,46 @@ def test_paper_holds_what_the_sources_compare():
 
 
 def test_a_name_with_no_near_one_gets_the_list():
-    assert unknown("task", "xyz", ("copy",)) == "unknown task 'xyz'; There are copy"
+    said = unknown("task", "xyz", ("copy", "scan"))
+    assert "'xyz'" in said
+    assert "did you mean" not in said
+    assert "; there are copy, scan" in said
+    assert "? There are copy, scan" in unknown("task", "cpoy", ("copy", "scan"))
+
+
+def test_variants_are_those_of_the_catalogue_and_more():
+    names = variant_names()
+    assert len(set(names)) == len(names)
+    assert {"rope", "alibi", "none", "rope_yarn", "alibi_over_length"} < set(names)
+    for name in names:
+        assert variant(name).trained(SIZES, True) is not None
+    # Positions in a plane and what is made from a corpus mean nothing to a task of one sequence.
+    for name, why in (("mrope", "coordinates"), ("information_optimal", "from a corpus")):
+        assert name not in names
+        with pytest.raises(InputError, match=why):
+            variant(name)
+
+
+def test_an_encoding_of_ones_own_is_compared(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "import jaxpe\n\ndef halved(sizes):\n"
+        "    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    suite = dataclasses.replace(
+        SUITE, encodings=("mine:halved", "alibi"), length=2, factors=(1, 2), steps=2, batch=4,
+        tests=4, rates=(1e-3,), seeds=1, dim=8, heads=2, layers=1,
+    )  # fmt: skip
+    found = extrapolate_suites([suite], tmp_path / "out")
+    assert [cell.encoding for cell in found.cells] == ["mine:halved", "alibi"]
+    assert (tmp_path / "out" / "tiny-copy-mine.halved.json").exists()
+    with pytest.raises(InputError, match="nowhere"):
+        dataclasses.replace(SUITE, encodings=("nowhere:halved",))
 
 
 @pytest.mark.parametrize(("name", "beyond"), [("learned", False), ("alibi", True), ("t5", True)])
 def test_tables_of_positions_end_at_their_length(name, beyond):
-    encoding = VARIANTS[name].trained(SIZES, True)
+    encoding = variant(name).trained(SIZES, True)
     assert defined_at(encoding, SIZES, 6)
     assert defined_at(encoding, SIZES, 12) is beyond
 
@@ -78,16 +120,16 @@ def test_scaled_rope_is_rope_until_it_is_stretched(name):
     assert trained_as(name) == "rope"
     q = jax.random.normal(jax.random.key(0), (3, 2, 4))
     place = np.array([1, 5, 11], np.int32)
-    plain = VARIANTS["rope"].at(SIZES, 12, causal=True).query((), q, place)
-    inside, beyond = (VARIANTS[name].at(SIZES, n, causal=True).query((), q, place) for n in (6, 12))
+    plain = variant("rope").at(SIZES, 12, causal=True).query((), q, place)
+    inside, beyond = (variant(name).at(SIZES, n, causal=True).query((), q, place) for n in (6, 12))
     np.testing.assert_array_equal(inside, plain)
     assert np.abs(np.asarray(beyond - plain)).max() > 0.01
-    longer = VARIANTS[name].at(SIZES, 12, causal=True)
+    longer = variant(name).at(SIZES, 12, causal=True)
     np.testing.assert_array_equal(longer.query((), q[:2], place[:2]), beyond[:2])  # of a prefix
 
 
 def test_alibi_over_length_falls_by_one_over_the_training_length():
-    encoding = VARIANTS["alibi_over_length"].trained(SIZES, True)
+    encoding = variant("alibi_over_length").trained(SIZES, True)
     q = np.zeros((1, 2, 4), np.float32)
     bias = encoding.bias((), q, q, np.array([6], np.int32), np.array([0], np.int32))
     np.testing.assert_allclose(bias, -np.ones((2, 1, 1)), rtol=1e-6)
@@ -95,15 +137,37 @@ def test_alibi_over_length_falls_by_one_over_the_training_length():
 
 def test_two_suites_of_one_name_are_refused(tmp_path):
     with pytest.raises(InputError, match="pass each name once"):
-        extrapolate([SUITE, SUITE], tmp_path)
+        extrapolate_suites([SUITE, SUITE], tmp_path)
 
 
 def test_defaults_fit_the_sizes():
     """Distances that are clipped are trained; no bucket is kept for keys that are never seen."""
-    params = VARIANTS["shaw"].trained(SIZES, True).init(jax.random.key(0))
+    params = variant("shaw").trained(SIZES, True).init(jax.random.key(0))
     assert params["key_table"].shape[-2] == 2 * (SIZES.length - 1) + 1
     q = np.zeros((1, 2, 4), np.float32)
-    t5 = VARIANTS["t5"].trained(SIZES, True)
+    t5 = variant("t5").trained(SIZES, True)
     table = t5.init(jax.random.key(0))
     biases = [t5.bias(table, q, q, np.array([9]), np.array([9 - d])) for d in (8, 9)]
     assert (biases[0] != biases[1]).any()  # bidirectional, both would be in the bucket of 8 to 11
+
+
+def test_settings_take_the_place_of_a_presets():
+    sums, strings = chosen("paper", encodings=("rope", "none"), steps=5, factors=(1, 3), seed=None)
+    for suite, own in zip((sums, strings), preset("paper"), strict=True):
+        assert (suite.tasks, suite.seed, suite.name) == (own.tasks, own.seed, own.name)
+        assert suite.encodings == ("rope", "none")
+        assert (suite.steps, suite.lengths) == (5, (own.length, 3 * own.length))
+    assert chosen("smoke") == preset("smoke")
+
+
+def test_tasks_go_to_the_suite_that_has_them_or_their_kind():
+    def tasks(*names):
+        return {suite.name: suite.tasks for suite in chosen("smoke", tasks=names)}
+
+    assert tasks("parity") == {"strings": ("parity",)}
+    assert tasks("sort", "running_sum", "copy") == {
+        "running sums": ("running_sum",),
+        "strings": ("sort", "copy"),
+    }
+    with pytest.raises(InputError, match="did you mean 'scan'"):
+        tasks("copy", "scna")

@@ -1,0 +1,110 @@
+"""Sums of named tuples, leaf by leaf, and of counts, which never wrap around."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxpe._core.arrays import ArrayLike, is_traced
+
+
+def tree_add(a: Any, b: Any) -> Any:
+    """The sum of two named tuples of one type, field by field: `__add__ = __radd__ = tree_add`.
+
+    Sums over two disjoint sets of documents, or of devices, add so. Integers are counts and add by
+    `add_counts`; fields that are None stay so; those that say themselves how they add, do.
+
+    Args:
+        a: named tuple of arrays, of named tuples, or of None.
+        b: another one, or the 0 that `sum` starts from.
+
+    Raises:
+        ValueError: for arrays of different shapes.
+        OverflowError: eagerly, for counts beyond their integers; when traced, they stay at the
+            largest.
+
+    >>> from typing import NamedTuple
+    >>> class Sums(NamedTuple):
+    ...     total: Array
+    ...     count: Array
+    ...     __add__ = __radd__ = tree_add
+    >>> whole = sum([Sums(jnp.array(1.5), jnp.array(1)), Sums(jnp.array(2.0), jnp.array(3))])
+    >>> whole.total.item(), whole.count.item()
+    (3.5, 4)
+    """
+    if isinstance(b, int) and b == 0:
+        return a
+    if type(a) is not type(b):
+        return NotImplemented
+    kind = type(a).__name__
+    return type(a)(*(_added(*of, kind) for of in zip(a._fields, a, b, strict=True)))
+
+
+def _added(name: str, x: Any, y: Any, kind: str) -> Any:
+    """x + y of one field."""
+    if x is None and y is None:
+        return None
+    if isinstance(x, tuple):
+        return tree_add(x, y) if type(x).__add__ is tuple.__add__ else x + y
+    if jnp.shape(x) != jnp.shape(y):
+        raise ValueError(
+            f"{name} of shape {jnp.shape(x)} and {jnp.shape(y)} do not add: make both {kind} of "
+            "one model, or with one length and vocabulary"
+        )
+    if jnp.issubdtype(jnp.result_type(x), jnp.integer):
+        return add_counts(x, y, f"{name} of {kind}")
+    return x + y
+
+
+def add_counts(a: ArrayLike, b: ArrayLike, what: str) -> Array:
+    """a + b of counts that are not negative; what is too much is refused, or stays at the most.
+
+    Args:
+        a: integers.
+        b: likewise.
+        what: is counted, for the message.
+
+    Raises:
+        OverflowError: eagerly, for a sum beyond the integers. When traced it is their largest.
+    """
+    a, b = _integers(a, what), _integers(b, what)
+    total = a + b
+    if is_traced(total):
+        return _saturating_add(a, b)
+    if jnp.any(total < a):  # it wrapped around
+        at = np.unravel_index(np.argmax(total < a), total.shape)
+        _refuse(int(a[at]) + int(b[at]), what, total.dtype)
+    return total
+
+
+def sum_counts(counts: ArrayLike, axis: int | tuple[int, ...], what: str) -> Array:
+    """The sum of counts that are not negative over some axes, as careful as `add_counts`."""
+    counts = _integers(counts, what)
+    axes = tuple(i % counts.ndim for i in ((axis,) if isinstance(axis, int) else axis))
+    total = lax.reduce(counts, np.zeros((), counts.dtype), _saturating_add, axes)
+    most = int(jnp.iinfo(counts.dtype).max)
+    if not is_traced(total) and jnp.any(total == jnp.asarray(most, counts.dtype)):
+        largest = int(np.asarray(counts).sum(axis=axes, dtype=np.uint64).max())
+        if largest > most:
+            _refuse(largest, what, counts.dtype)
+    return total
+
+
+def _integers(counts: ArrayLike, what: str) -> Array:
+    counts = jnp.asarray(counts)
+    if not jnp.issubdtype(counts.dtype, jnp.integer):
+        raise ValueError(f"{what} are counted in {counts.dtype}: pass integers")
+    return counts
+
+
+def _saturating_add(a: Array, b: Array) -> Array:
+    total = a + b
+    return jnp.where(total < a, jnp.asarray(jnp.iinfo(total.dtype).max, total.dtype), total)
+
+
+def _refuse(number: int, what: str, dtype: jnp.dtype) -> None:
+    raise OverflowError(
+        f"{number} {what} are more than {dtype} holds, {jnp.iinfo(dtype).max}: keep the parts "
+        "apart, or convert the counts to int64 (jax.enable_x64) before adding"
+    )

@@ -1,0 +1,156 @@
+"""A subject as the statements see it: functions of position vectors, examples, and distances."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+import jaxpe
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.subject import Subject
+from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
+from jaxpe.nn import PositionFunctions, functions_of_positions, trunk
+from jaxpe.training.documents import Vocabulary, count_documents
+from jaxpe.training.masking import one_place, with_mask
+
+_LEAST = 3  # positions with text
+
+
+class PositionLoss(NamedTuple):
+    """A model and its loss on examples, as functions of its position vectors.
+
+    Attributes:
+        of: the model, as a function of its position vectors.
+        outputs: `(P, shift, example, added=None) -> what the loss looks at`; shift and added as in
+            `PositionFunctions.apply`.
+        loss: `(outputs, example) -> scalar`.
+        family: of losses, as Corollary 15 tells them apart.
+        layers: blocks of the model.
+        reads_first: whether it classifies by the first token, as BERT does by [CLS].
+        examples: pytree of `[examples, ...]`.
+    """
+
+    of: PositionFunctions
+    outputs: Callable[..., Array]
+    loss: Callable[[Array, Any], Array]
+    family: Literal["classification", "masked"]
+    layers: int
+    reads_first: bool
+    examples: dict[str, np.ndarray]
+
+    def at_no_shift(self, P: Array, example: Any, *, added: Array | None = None) -> Array:
+        """The outputs, with nothing added to the logits of attention."""
+        return self.outputs(P, self.of.no_shift, example, added=added)
+
+
+class Geometry(NamedTuple):
+    """Counts of the documents, and what follows from them over positions with text.
+
+    Attributes:
+        counts: in folds.
+        mu: positional distributions.
+        D: their Hellinger distances, uncorrected for noise.
+    """
+
+    counts: PositionCounts
+    mu: PositionalDistributions
+    D: Distances
+
+
+def position_loss(subject: Subject, *, examples: int, seed: int = 0) -> PositionLoss:
+    """The model and its loss on documents drawn by the seed.
+
+    The loss of a language model is that of one token of each document, drawn by the seed: the loss
+    over all of its tokens is a sum of such.
+
+    Args:
+        subject: a classifier or language model with multi-head attention of one key a head.
+        examples: documents that expectations are over.
+        seed: draws them, and the token to guess of each.
+
+    Raises:
+        InputError: a model that is no function of positions and of shifts of its logits.
+
+    >>> from jaxpe.analysis.reading import SubjectOptions, read_subject
+    >>> subject = read_subject(SubjectOptions(source="stdlib", length=16))  # doctest: +SKIP
+    >>> position_loss(subject, examples=32).of.vectors.shape  # doctest: +SKIP
+    (16, 64)
+    """
+    corpus, labels = subject.documents.corpus, subject.documents.labels
+    try:
+        of = functions_of_positions(subject.module, length=corpus.ids.shape[1])
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    rows = np.sort(np.random.default_rng(seed).permutation(len(labels))[:examples])
+    chosen = {"ids": corpus.ids[rows], "mask": corpus.mask[rows]}
+    classify = subject.vocabulary.task == "classify"
+    if classify:
+        chosen["target"] = labels[rows]
+    else:
+        chosen = _to_guess(chosen, subject.vocabulary, rng=np.random.default_rng([seed, 1]))
+
+    def outputs(P: Array, shift: Array, example: Any, *, added: Array | None = None) -> Array:
+        logits = of.apply(P, shift, example["ids"], mask=example["mask"], added=added).logits
+        return logits if classify else logits[example["place"]]
+
+    def loss(outputs: Array, example: Any) -> Array:
+        return -jax.nn.log_softmax(outputs)[example["target"]]
+
+    return PositionLoss(
+        of=of,
+        outputs=outputs,
+        loss=loss,
+        family="classification" if classify else "masked",
+        layers=trunk(subject.module).config.num_layers,
+        reads_first=classify and subject.module.pooling == "first",
+        examples=chosen,
+    )
+
+
+def _to_guess(
+    documents: dict[str, np.ndarray], vocabulary: Vocabulary, *, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """The documents that have a token to guess, and where: masked, or from those before it."""
+    ahead = vocabulary.task == "causal"
+    text = documents["mask"] & ~np.isin(documents["ids"], vocabulary.special_ids)
+    text[:, : int(ahead)] = False
+    some = text.any(axis=1)
+    ids, places = documents["ids"][some], one_place(text[some], rng=rng)
+    return {
+        "ids": ids if ahead else with_mask(ids, places, mask_id=vocabulary.mask_id),
+        "mask": documents["mask"][some],
+        "target": np.take_along_axis(ids, places, axis=1)[:, 0],
+        "place": places[:, 0] - ahead,
+    }
+
+
+def geometry_of(subject: Subject) -> Geometry:
+    """Distributions and plug-in Hellinger distances over the positions that hold text.
+
+    Raises:
+        InputError: where text reaches fewer than three positions.
+
+    >>> from jaxpe.analysis.reading import SubjectOptions, read_subject
+    >>> subject = read_subject(SubjectOptions(source="stdlib", length=16))  # doctest: +SKIP
+    >>> geometry_of(subject).D.values.shape  # doctest: +SKIP
+    (16, 16)
+    """
+    counts = count_documents(subject.documents)
+    merged = counts.merged()
+    mu = jaxpe.positional_distributions(merged, empty="zero")
+    mu = mu._replace(present=merged.per_position > 0)
+    if int(mu.present.sum()) < _LEAST:
+        raise InputError(
+            f"{subject.source}: text reaches {int(mu.present.sum())} positions, and {_LEAST} at "
+            "least are needed: pass longer documents or a larger `length`"
+        )
+    return Geometry(counts, mu, jaxpe.hellinger_distances(mu))
+
+
+def inner(matrix: Array, present: Array) -> Array:
+    """The rows and columns of positions with text."""
+    kept = np.flatnonzero(present)
+    return jnp.asarray(matrix)[kept[:, None], kept]

@@ -1,0 +1,122 @@
+"""The options of `jaxpe report`, and what is refused of them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
+from jaxpe.analysis.corpus.scores import scored_entries
+from jaxpe.data import TokenCorpus
+from jaxpe.data.named import check_data_dir
+from jaxpe.geometry import EmptyPolicy
+from jaxpe.geometry.noise import DEFAULT_SPLITS
+
+DEFAULT_DIM = 64
+MAX_LENGTH = 4096  # matrices of positions are dense
+MAX_SPLITS = 10_000  # beyond it only time is spent
+MAX_RESAMPLES = 100_000
+_VECTORS = 16  # tables [n, dim] at once: drawn ones, and the gradients of these
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusOptions:
+    """Measure what position means in a corpus, and write a report on it.
+
+    Attributes:
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz) or
+            .npy file, or - for lines on standard input.
+        counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
+            tokenizer and length, and intervals come from its folds.
+        tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json.
+        length: number of positions; from the corpus when absent (at most 128).
+        dim: width at which encodings are compared (even).
+        empty: what positions without tokens become; "drop" when absent. Needed when the length
+            exceeds every document.
+        encodings: further encodings to compare, as module:function.
+        special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
+        splits: number of halvings of the corpus behind the noise-corrected geometry.
+        bootstrap: number of resamples behind the intervals; 40 when absent, 0 for none.
+        seed: random seed.
+        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+
+    source: str = "stdlib"
+    counts: Path | None = None
+    tokenizer: str = "words"
+    length: int | None = None
+    dim: int = DEFAULT_DIM
+    empty: EmptyPolicy | None = None
+    encodings: tuple[str, ...] = ()
+    special: bool = False
+    splits: int = DEFAULT_SPLITS
+    bootstrap: int | None = None
+    seed: int = 0
+    text_field: str | None = None
+    data_dir: Path | None = None
+
+
+def check_options(options: CorpusOptions) -> None:
+    """Refuse options that cannot work, before any time is spent.
+
+    Raises:
+        InputError: names the option and what to pass.
+
+    >>> check_options(CorpusOptions(dim=3))
+    Traceback (most recent call last):
+    jaxpe.InputError: `dim` must be a positive even number, not 3: try `dim=64`
+    """
+    check_numbers(
+        length=options.length,
+        dim=options.dim,
+        splits=options.splits,
+        bootstrap=options.bootstrap,
+        seed=options.seed,
+    )
+    scored_entries(options.encodings)
+    if options.counts is None:
+        check_data_dir(options.data_dir, options.source)
+    else:
+        _refuse_beside_counts(options)
+
+
+def check_numbers(
+    *, length: int | None, dim: int, splits: int, bootstrap: int | None, seed: int
+) -> None:
+    """Refuse numbers out of range; raises `InputError`."""
+    check_range("length", length, least=1, most=MAX_LENGTH)
+    check_range("dim", dim, most=LARGEST_SIZE)
+    if dim <= 0 or dim % 2:
+        raise InputError(
+            f"`dim` must be a positive even number, not {dim}: try `dim={DEFAULT_DIM}`"
+        )
+    check_bytes(
+        4 * _VECTORS * (length or 2) * dim,
+        what=f"`dim={dim}`",
+        remedy=f"pass a smaller one, such as `dim={DEFAULT_DIM}`",
+    )
+    check_range("splits", splits, least=1, most=MAX_SPLITS)
+    if bootstrap is not None and (bootstrap < 0 or bootstrap == 1):
+        raise InputError(f"`bootstrap` must be 0 (no intervals) or at least 2, not {bootstrap}")
+    check_range("bootstrap", bootstrap, most=MAX_RESAMPLES)
+    check_seed("seed", seed)
+
+
+def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:
+    """Refuse a length beyond every document, unless the empty positions were thought of."""
+    length, longest = options.length, corpus.longest
+    if length is not None and length > longest and options.empty is None:
+        raise InputError(
+            f"`length={length}` is longer than any document (the longest has {longest} tokens): "
+            f"pass `length={longest}` or less, or say by `empty` drop, uniform or zero what the "
+            "empty positions become"
+        )
+
+
+def _refuse_beside_counts(options: CorpusOptions) -> None:
+    """Refuse what counts bring."""
+    brought = ("source", "tokenizer", "length", "special", "bootstrap", "text_field", "data_dir")
+    for name in brought:
+        if getattr(options, name) != getattr(CorpusOptions, name):
+            raise InputError(f"`counts` brings what was counted; leave `{name}` out")

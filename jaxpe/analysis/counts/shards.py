@@ -1,0 +1,382 @@
+"""From shards to counts: read, tokenize, count on the devices, save, go on after a kill."""
+
+import contextlib
+import secrets
+import shutil
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from jax.profiler import StepTraceAnnotation
+from jax.sharding import Mesh
+
+import jaxpe
+from jaxpe._core.checkpoints import Checkpoints
+from jaxpe._core.errors import InputError, require
+from jaxpe._core.folders import claimed
+from jaxpe._core.json_values import from_json, to_json
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.counts.base import CountedShard, StoredCounts
+from jaxpe.analysis.counts.checking import check
+from jaxpe.analysis.counts.memory import check_memory
+from jaxpe.analysis.counts.processes import agreed, from_all, refuse_differences
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, differences, in_short
+from jaxpe.analysis.counts.state import (
+    DOCUMENTS,
+    CountState,
+    abstract_state,
+    batch_adder,
+    count_mesh,
+    total,
+    zero_state,
+)
+from jaxpe.analysis.counts.stored import is_counted, read_counts, write_counts
+from jaxpe.data import Shard, TokenBatch, Tokenizer
+
+
+def count_shards(
+    shards: Sequence[Shard],
+    directory: str | Path,
+    *,
+    tokenizer: Tokenizer,
+    settings: CountSettings,
+    text_field: str | None = None,
+    batch_size: int = 4096,
+    save_every: int = 200,
+    skip_unreadable: bool = False,
+    memory: int | None = None,
+    mesh: Mesh | None = None,
+    progress: Progress = SILENT,
+) -> StoredCounts:
+    """Count documents that need not fit memory, and write the counts into a folder.
+
+    The host reads and tokenizes in a thread while the devices count. The counts are those of
+    `count_tokens` on all documents at once, to the bit, whatever the batches, shards, devices and
+    processes. Every so often counts and place are saved together: after a kill the same call goes
+    on from there, without a document lost or counted twice. Several processes call it alike, with
+    a folder that all of them see; each reads its part of the documents.
+
+    Args:
+        shards: from `jaxpe.data.find_shards`.
+        directory: for the counts, and while counting for the state.
+        tokenizer, settings: from `open_tokenizer` and `count_settings`.
+        text_field: the column or key with the text.
+        batch_size: documents of a step, of each process.
+        save_every: steps between saves.
+        skip_unreadable: read each shard through before it is counted, and leave out and report
+            those that cannot be read; otherwise the first of them stops the run.
+        memory: bytes that may be used; default: what is free.
+        mesh: from `count_mesh`; default: all devices.
+        progress: is told lines now and then.
+
+    Raises:
+        InputError: too little memory or disk, an unreadable shard, no documents, or a folder that
+            holds other counts.
+
+    >>> import pathlib, tempfile
+    >>> from jaxpe.analysis.counts import count_settings
+    >>> from jaxpe.data import find_shards, open_tokenizer
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.txt").write_text("to be\\nor not\\nto be\\n")
+    >>> words = open_tokenizer(vocabulary=["to", "be", "[UNK]"])
+    >>> settings = count_settings(words, length=2, folds=4, nulls=0)
+    >>> shards = find_shards([folder / "*.txt"])
+    >>> stored = count_shards(shards, folder, tokenizer=words, settings=settings)
+    >>> stored.counts.merged().tokens.tolist()
+    [[2, 0, 1], [0, 2, 1]]
+    """
+    require("grain", extra="data")
+    from jaxpe.data.batches import Reading  # brings Grain
+
+    mesh = count_mesh() if mesh is None else mesh
+    part, parts = jax.process_index(), jax.process_count()
+    fields = text_field, settings.group_field
+    reading = Reading(shards, *fields, batch_size, part, parts, skip_unreadable)
+
+    def prepared() -> None:
+        _check(batch_size, save_every, mesh)
+        check_memory(settings, batch_size=batch_size, limit=memory)
+
+    agreed(prepared)
+    _refuse_differences(settings, reading, mesh, save_every)
+    directory = Path(directory)
+    with contextlib.ExitStack() as stack:
+        agreed(lambda: None if part else stack.enter_context(claimed(directory)))
+        _refuse_other_folders(directory)
+        if any(from_all(is_counted(directory))):
+            stored = agreed(lambda: _same(read_counts(directory), settings, reading, directory))
+            progress.say(f"{directory} holds these counts already")
+        else:
+            stored = _counted(directory, tokenizer, settings, reading, mesh, save_every, progress)
+            agreed(lambda: None if part else write_counts(stored, directory))
+        if part == 0:
+            shutil.rmtree(directory / "state", ignore_errors=True)
+        return stored
+
+
+def _counted(
+    directory: Path,
+    tokenizer: Tokenizer,
+    settings: CountSettings,
+    reading: Any,
+    mesh: Mesh,
+    save_every: int,
+    progress: Progress,
+) -> StoredCounts:
+    """The counts, from the beginning or from what is saved in the folder."""
+    from jaxpe.data.batches import empty_batch, token_batches
+
+    batches = contextlib.closing(iter(token_batches(reading, tokenizer, length=settings.length)))
+    config = _config(settings, reading, mesh)
+    with batches as stream, Checkpoints(directory / "state", config=config) as checkpoints:
+        found = checkpoints.restore(abstract_state(settings, mesh), stream)
+        state, step = found if found else (zero_state(settings, mesh), 0)
+        refuse_differences({"step": step})
+        if found:
+            agreed(lambda: _check_place(stream.get_state(), state, reading, directory))
+            progress.say(f"going on from step {step:,}")
+        feed = _Feed(stream, empty_batch(reading, length=settings.length))
+        adder = batch_adder(settings, mesh)
+        while not _all_read(feed, settings, progress):
+            if feed.began:
+                checkpoints.save(step, state, stream)
+            state, step = _add(state, step, feed, adder, save_every)
+    table, nulls, documents = total(state, settings, mesh)
+    del state
+    read = _shards_read(reading.shards, from_all(feed.place))
+    if not table.any():
+        what = "tokens" if documents else "documents"
+        raise InputError(f"no {what} in {len(reading.shards)} shards; pass files with text")
+    return StoredCounts(
+        table, nulls, documents, settings, list(tokenizer.tokens), read, reading.text_field
+    )
+
+
+def _refuse_differences(settings: CountSettings, reading: Any, mesh: Mesh, save_every: int) -> None:
+    """Processes that read other shards, or count them otherwise, would make one wrong count."""
+    refuse_differences({f"version of {name}": found for name, found in _versions().items()})
+    identities = [shard.identity for shard in reading.shards]
+    facts = {**_options(settings, reading, mesh), "save_every": save_every, "shards": identities}
+    facts["vocabulary"] = facts.pop("checksum")
+    refuse_differences(facts)
+
+
+def _versions() -> dict[str, Any]:
+    """Of what decides which tokens a text has and how they are counted."""
+    tokenizers = sys.modules.get("tokenizers")  # where it was needed
+    return {
+        "jaxpe": jaxpe.__version__,
+        "jax": jax.__version__,
+        "Unicode": unicodedata.unidata_version,
+        "tokenizers": getattr(tokenizers, "__version__", None),
+    }
+
+
+def _refuse_other_folders(directory: Path) -> None:
+    """All processes must see the folder that the first one writes into."""
+    if jax.process_count() == 1:
+        return
+    mark = directory / f".seen-{from_all(secrets.token_hex(8))[0]}"
+    agreed(lambda: None if jax.process_index() else mark.touch())
+    seen = from_all(mark.exists())
+    if jax.process_index() == 0:
+        mark.unlink(missing_ok=True)
+    if not all(seen):
+        process = seen.index(False)
+        raise InputError(
+            f"{directory} of process {process} is not that of process 0; pass a folder that all "
+            "processes see"
+        )
+
+
+class _Feed:
+    """Batches of this process, and empty ones once it has no more or cannot read on.
+
+    All processes take equally many steps and meet after them, so one that fails does not leave
+    the others waiting.
+    """
+
+    def __init__(self, stream: Any, blank: TokenBatch):
+        self._stream, self._blank = stream, blank
+        self.place: dict[str, Any] = blank.place
+        self.finished, self.problem, self.read = False, "", 0
+        self.started = time.perf_counter()
+
+    def __next__(self) -> TokenBatch:
+        if self.finished:
+            return self._blank
+        try:
+            batch = next(self._stream)
+        except InputError as error:
+            self.finished, self.problem = True, str(error)
+            return self._blank
+        self.place, self.finished = batch.place, not batch.valid.all()
+        self.read += int(batch.valid.sum())
+        return batch
+
+    @property
+    def began(self) -> bool:
+        """Whether anything was taken."""
+        return self.read > 0 or self.finished
+
+
+def _add(
+    state: CountState,
+    step: int,
+    feed: _Feed,
+    adder: Callable[[CountState, TokenBatch], tuple[CountState, Array]],
+    steps: int,
+) -> tuple[CountState, int]:
+    """Add so many batches, or what there is of them."""
+    before: Array | None = None
+    for _ in range(steps):
+        batch = next(feed)
+        with StepTraceAnnotation("count", step_num=step):
+            state, counted = adder(state, batch)
+        if before is not None:
+            before.block_until_ready()  # no more than two batches wait for the devices
+        before, step = counted, step + 1
+        if feed.finished and jax.process_count() == 1:
+            break
+    return state, step
+
+
+def _all_read(feed: _Feed, settings: CountSettings, progress: Progress) -> bool:
+    """Whether every process has read all of its documents.
+
+    Raises:
+        InputError: one of them could not, or there are more than an int32 counts.
+    """
+    about: dict[str, Any] = {name: getattr(feed, name) for name in ("finished", "problem", "read")}
+    everyone = from_all({**about, "documents": sum(feed.place["documents"])})
+    for problem in filter(None, (one["problem"] for one in everyone)):
+        raise InputError(
+            f"{problem}. What was counted is kept: mend it and run the same again, or start anew "
+            "in another folder with `skip_unreadable=True`, which leaves out shards that cannot be "
+            "read"
+        )
+    documents = sum(one["documents"] for one in everyone)
+    if documents * settings.widest > INT32_MAX:
+        raise InputError(
+            f"{documents:,} documents in bins of up to {settings.widest:,} positions may exceed "
+            f"{INT32_MAX:,} in one count; count parts of the shards, or pass narrower bins"
+        )
+    if feed.began:
+        pace = sum(one["read"] for one in everyone) / (time.perf_counter() - feed.started)
+        progress.say(f"{documents:,} documents, {pace:,.0f} a second")
+    return all(one["finished"] for one in everyone)
+
+
+def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
+    """What a state depends on, beyond the documents, whose content is checked where it is read."""
+    names = {f"shard {number}": shard.name for number, shard in enumerate(reading.shards)}
+    return {**_options(settings, reading, mesh), "shards": len(reading.shards), **names}
+
+
+def _options(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
+    return {
+        **to_json(settings),
+        "batch_size": reading.batch_size,
+        "skip_unreadable": reading.skip_unreadable,
+        "processes": reading.parts,
+        "text_field": reading.text_field,
+        "mesh": dict(mesh.shape),
+    }
+
+
+def _same(
+    stored: StoredCounts, settings: CountSettings, reading: Any, directory: Path
+) -> StoredCounts:
+    """Counts that are there already, refused where they are not those that are asked for."""
+    found = differences(stored.settings, settings)
+    if stored.text_field != reading.text_field:
+        found.append(f"text_field is {stored.text_field} and {reading.text_field}")
+    if not found and jax.process_index() == 0:  # which hashes the shards for all
+        found += _other_shards(stored.shards, reading.shards)
+    if found:
+        raise InputError(f"{directory} holds other counts: {'; '.join(found)}; pass another folder")
+    return stored
+
+
+def _other_shards(stored: Sequence[CountedShard], shards: Sequence[Shard]) -> list[str]:
+    """The first shard that is not the one that was counted, or left out, in words."""
+    if len(stored) != len(shards):
+        return [f"shards are {len(stored)} and {len(shards)}"]
+    for number, (was, now) in enumerate(zip(stored, shards, strict=True)):
+        if was.unreadable is None:
+            same = was.bytes == now.bytes and was.digest == now.digest()
+        else:
+            same = (was.name, was.bytes) == (now.name, now.bytes)
+        if not same:
+            names = f"{was.identity}, and {now.name}, {now.bytes:,} bytes"
+            return [f"shard {number} is {names}, of another content"]
+    return []
+
+
+def _shards_read(
+    shards: Sequence[Shard], places: Sequence[dict[str, Any]]
+) -> tuple[CountedShard, ...]:
+    """What became of each shard, from what the processes read."""
+    unreadable: dict[str, str] = {}
+    for place in places:
+        unreadable |= place["unreadable"]
+    documents = np.sum([place["documents"] for place in places], axis=0, dtype=int)
+    counted = []
+    for number, shard in enumerate(shards):
+        why = unreadable.get(str(number))
+        digests = {place["digests"][number] for place in places} - {""}
+        if len(digests) > 1:
+            raise InputError(
+                f"{shard.path} is not the same for all processes, or changed while it was counted; "
+                "start anew in another folder"
+            )
+        digest = "" if why is not None else digests.pop()
+        counted.append(CountedShard(shard.name, shard.bytes, digest, int(documents[number]), why))
+    return tuple(counted)
+
+
+class _Place(NamedTuple):
+    """Where a process is in the documents; one item of a list for every shard."""
+
+    shard: int
+    checksum: int
+    documents: list[int]
+    digests: list[str]
+    unreadable: dict[str, str]
+
+
+def _check_place(values: Any, state: CountState, reading: Any, directory: Path) -> None:
+    """Refuse a place in the documents that is not one, or not where the counts end."""
+    own = [part for part in state.documents.addressable_shards if part.replica_id == 0]
+    counted, shards = sum(int(part.data.sum()) for part in own), len(reading.shards)
+    try:
+        place = from_json(_Place, values, place="the place")
+        fine = (
+            len(place.documents) == len(place.digests) == shards
+            and 0 <= place.shard < max(1, shards)
+            and all(0 <= number <= counted for number in place.documents)
+            and sum(place.documents) == counted
+            and place.unreadable.keys() <= {str(number) for number in range(shards)}
+        )
+        check(fine, f"{counted:,} documents were counted, and the place is not after them")
+    except InputError as error:
+        raise InputError(
+            f"{directory / 'state'} was changed: {error}; start anew in another folder"
+        ) from error
+
+
+def _check(batch_size: int, save_every: int, mesh: Mesh) -> None:
+    own = mesh.shape[DOCUMENTS] // jax.process_count()
+    if not 1 <= batch_size <= INT32_MAX or batch_size % own:
+        raise InputError(
+            f"`batch_size` is {in_short(batch_size)}; pass a multiple of {own}, at least 1 and at "
+            f"most {INT32_MAX:,}"
+        )
+    if not 1 <= save_every <= INT32_MAX:
+        raise InputError(f"`save_every` is {in_short(save_every)}; pass 1 to {INT32_MAX:,}")

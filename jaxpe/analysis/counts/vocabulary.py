@@ -1,0 +1,153 @@
+"""The vocabulary of words or characters that a count needs: given, made before, or made now."""
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.folders import claimed, write_whole
+from jaxpe._core.hashing import content_hash
+from jaxpe._core.json_values import from_json, parse_json, read_json, read_small, seal
+from jaxpe._core.progress import Progress
+from jaxpe.analysis.counts.stored import is_counted
+from jaxpe.data import Shard, vocabulary_of
+
+VOCABULARY = "vocabulary.json"
+
+
+class Vocabulary(NamedTuple):
+    """What a count writes about the vocabulary that it made; without tokens, what it would make.
+
+    - `shards`: hashes of their content, empty where one could not be read.
+    """
+
+    tokenizer: str
+    length: int
+    max_vocab: int | None
+    text_field: str | None
+    shards: list[str] = []  # noqa: RUF012
+    tokens: list[str] = []  # noqa: RUF012
+    seal: str = ""
+
+    def sealed(self) -> "Vocabulary":
+        """With a checksum of all the rest."""
+        return self._replace(seal=seal(self._replace(seal="")._asdict()))
+
+
+def own_vocabulary(
+    shards: Sequence[Shard],
+    out: Path,
+    wanted: Vocabulary,
+    *,
+    group_field: str | None,
+    skip_unreadable: bool,
+    progress: Progress,
+) -> list[str]:
+    """The vocabulary that is in the folder already, or one that is made in a first pass.
+
+    Args:
+        shards: of the documents.
+        out: folder of the counts.
+        wanted: what is to be made, without tokens.
+        group_field: column of the groups: not needed here, but a wrong one is told at once.
+        skip_unreadable: take the words of a shard up to where it breaks, instead of raising.
+        progress: is told of the pass.
+
+    Raises:
+        InputError: the folder holds counts of another vocabulary, or several processes have none
+            in common; no words; and what `Shard.documents` raises.
+    """
+    path = out / VOCABULARY
+    if path.exists():
+        made = _made_vocabulary(path)
+        if wanted == made._replace(shards=[], tokens=[], seal="") and _same_shards(made, shards):
+            return made.tokens
+    if is_counted(out):
+        raise InputError(f"{out} holds other counts, of another vocabulary; pass another `out`")
+    if jax.process_count() > 1:
+        raise InputError(
+            f"several processes need one vocabulary of {wanted.tokenizer}: make it beforehand, "
+            f"with a count by one process or from a sample, and pass its {VOCABULARY} as `vocab`"
+        )
+    with claimed(out):
+        progress.say(f"first pass, for the vocabulary of {wanted.tokenizer}")
+        made = _make_vocabulary(shards, wanted, group_field, skip_unreadable)
+        write_whole(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
+    progress.say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
+    return made.tokens
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The tokens of what `jaxpe count` wrote, or just tokens: a JSON list, or one a line.
+
+    Raises:
+        InputError: none of these.
+    """
+    remedy = f"pass the {VOCABULARY} of a count, a JSON list of strings, or one token a line"
+    content = read_small(path, remedy=remedy)
+    if path.suffix != ".json":
+        return _lines(content, path, remedy)
+    value = parse_json(content, place=path, remedy=remedy)
+    if isinstance(value, list):
+        return from_json(list[str], value, place=str(path))
+    if isinstance(value, dict) and "seal" in value:
+        return _made_vocabulary(path).tokens
+    raise InputError(f"{path} is no vocabulary; {remedy}")
+
+
+def _made_vocabulary(path: Path) -> Vocabulary:
+    remedy = "delete it, and it is made anew"
+    made = from_json(Vocabulary, read_json(path, remedy=remedy), place=str(path))
+    if made.seal != made.sealed().seal:
+        raise InputError(f"{path} is damaged: its seal is not of its values; {remedy}")
+    return made
+
+
+def _same_shards(made: Vocabulary, shards: Sequence[Shard]) -> bool:
+    """Whether the vocabulary is of the content of these shards."""
+    known = [*zip(made.shards, shards, strict=False)]
+    return len(made.shards) == len(shards) and all(
+        not digest or digest == shard.digest() for digest, shard in known
+    )
+
+
+def _make_vocabulary(
+    shards: Sequence[Shard], wanted: Vocabulary, group_field: str | None, skip_unreadable: bool
+) -> Vocabulary:
+    """A pass over the documents, for the words in them."""
+    digests: list[str] = []
+    fields = {"text_field": wanted.text_field, "group_field": group_field}
+
+    def texts(shard: Shard) -> Iterator[str]:
+        """Of a shard; up to where it breaks, where it will be left out."""
+        content = content_hash()
+        try:
+            for document in shard.documents(**fields, content=content):
+                yield document.text
+            digests.append(content.hexdigest())
+        except InputError:
+            if not skip_unreadable:
+                raise
+            digests.append("")
+
+    found = vocabulary_of(
+        itertools.chain.from_iterable(map(texts, shards)),
+        tokenizer=wanted.tokenizer,
+        length=wanted.length,
+        max_vocab=wanted.max_vocab,
+    )
+    if not found:
+        raise InputError(f"no {wanted.tokenizer} in {len(shards)} shards; pass files with text")
+    return wanted._replace(shards=digests, tokens=found)
+
+
+def _lines(content: bytes, path: Path, remedy: str) -> list[str]:
+    try:
+        # Not splitlines, which splits at characters that are tokens, such as U+2028.
+        return [*filter(None, content.decode("utf-8-sig").replace("\r\n", "\n").split("\n"))]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no vocabulary ({error}); {remedy}") from error

@@ -1,0 +1,126 @@
+"""The job behind `jaxpe extrapolate`: all cells of all suites; what is done already is read."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Sequence
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.folders import output_folder
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.extrapolation.cells import run_cell
+from jaxpe.analysis.extrapolation.memory import check_memory
+from jaxpe.analysis.extrapolation.presets import Suite, chosen
+from jaxpe.analysis.extrapolation.ranks import mean_reciprocal_rank
+from jaxpe.analysis.extrapolation.result import ExtrapolationCell, ExtrapolationResult
+from jaxpe.analysis.extrapolation.streams import streams
+from jaxpe.data import sequence_task
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExtrapolationOptions:
+    """Train on short inputs, test on longer ones, and rank encodings under equal budgets.
+
+    What is done is kept in the folder: the same command goes on where an earlier one stopped.
+
+    Attributes:
+        preset: smoke (minutes), paper (hours) or full (days): suites of tasks and encodings, whose
+            settings the other options replace.
+        tasks: those looked at; the preset's when absent.
+        encodings: those compared; the preset's when absent.
+        seeds: models of each task and encoding.
+        steps: updates of each model.
+        length: T, of the training inputs.
+        batch: rows of an update.
+        factors: multiples of T at which models are tested, 1 and larger ones.
+        seed: makes every number reproducible.
+    """
+
+    preset: str = "smoke"
+    tasks: tuple[str, ...] = ()
+    encodings: tuple[str, ...] = ()
+    seeds: int | None = None
+    steps: int | None = None
+    length: int | None = None
+    batch: int | None = None
+    factors: tuple[int, ...] | None = None
+    seed: int | None = None
+
+
+def extrapolate(
+    options: ExtrapolationOptions,
+    out: str | os.PathLike[str],
+    *,
+    progress: Progress = SILENT,
+) -> ExtrapolationResult:
+    """Train and test what options ask for: a preset, with what they replace of it.
+
+    Args:
+        options: what to compare.
+        out: folder for what is trained and tested.
+        progress: is told of every cell that was run.
+
+    Raises:
+        InputError: for a name that is unknown, and as `Suite` and `extrapolate_suites`.
+
+    >>> extrapolate(ExtrapolationOptions(preset="papr"), "nowhere")
+    Traceback (most recent call last):
+    jaxpe.InputError: unknown preset 'papr': did you mean 'paper'? There are smoke, paper, full
+    """
+    return extrapolate_suites(suites_of(options), out, progress=progress)
+
+
+def suites_of(options: ExtrapolationOptions) -> tuple[Suite, ...]:
+    """The suites that options ask for; raises as `Suite`.
+
+    >>> [suite.seeds for suite in suites_of(ExtrapolationOptions(seeds=2))]
+    [2, 2]
+    """
+    settings = dict(vars(options))
+    return chosen(settings.pop("preset"), **settings)
+
+
+def extrapolate_suites(
+    suites: Sequence[Suite], folder: str | os.PathLike[str], *, progress: Progress = SILENT
+) -> ExtrapolationResult:
+    """Train and test every task of every suite under every encoding.
+
+    Each cell's result and models are written to the folder as soon as they are there, so a run that
+    was stopped goes on from the last one.
+
+    Args:
+        suites: such as `preset("smoke")`.
+        folder: for results and models.
+        progress: is told of every cell that was run.
+
+    Raises:
+        InputError: for a folder that cannot be written, has cells of other settings or is written
+            by another run, suites of one name, and those that need more memory than there is.
+
+    >>> import tempfile
+    >>> from jaxpe.analysis.extrapolation import Suite
+    >>> suite = Suite(name="tiny", tasks=("parity",), encodings=("none",), length=2, factors=(1, 2),
+    ...               steps=2, batch=4, tests=4, rates=(1e-3,), seeds=2, dim=8, heads=1, layers=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = extrapolate_suites([suite], folder)
+    >>> result.cells[0].scores["accuracy"].shape
+    (2, 2)
+    """
+    names = [suite.name for suite in suites]
+    if len(set(names)) < len(names):
+        raise InputError(f"suites are named {', '.join(names)}: pass each name once")
+    check_memory(suites)
+    begun = time.perf_counter()
+    cells: list[ExtrapolationCell] = []
+    ranks = {}
+    with output_folder(folder) as made:
+        for suite in suites:
+            own = []
+            for task in suite.tasks:
+                data = streams(suite, sequence_task(task))
+                for name in progress.track(suite.encodings, f"{suite.name}, {task}"):
+                    own.append(run_cell(suite, data, name, made, progress=progress))
+            ranks[suite.name] = mean_reciprocal_rank(own)
+            cells += own
+    seconds = {"whole": time.perf_counter() - begun}
+    return ExtrapolationResult(tuple(suites), tuple(cells), ranks, seconds)

@@ -1,0 +1,220 @@
+"""What a comparison keeps in its folder, so that it goes on where it stopped: cells and models."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxpe
+from jaxpe._core.errors import InputError
+from jaxpe._core.folders import write_whole, writing
+from jaxpe._core.json_values import from_json, read_json, seal, to_json
+from jaxpe.analysis.extrapolation.models import METRICS
+from jaxpe.analysis.extrapolation.presets import Suite
+from jaxpe.analysis.extrapolation.ranks import seed_means
+from jaxpe.analysis.extrapolation.result import ExtrapolationCell
+from jaxpe.data import SequenceTask
+
+_FORMAT = 3  # of what is kept; another number makes what was kept before of no use
+_HEADERS = 2**16  # bytes that the names and shapes of arrays take at most
+_LEAF = "params"  # what names of arrays in a file of models begin with
+_REMEDY = "delete it to run it again"
+
+
+class Trained(NamedTuple):
+    """Models of a task under an encoding, one a seed.
+
+    Attributes:
+        params: `[seeds, ...]`.
+        rate: chosen.
+        tuning: metric of each rate at the training length, on a seed of its own.
+        losses: `[steps, seeds]`.
+        seconds: of choosing and training.
+    """
+
+    params: Any
+    rate: float
+    tuning: list[float]
+    losses: np.ndarray
+    seconds: float
+
+
+class _Kept(NamedTuple):
+    """A cell in a file, with what it depends on and a checksum of all the rest."""
+
+    stamp: str
+    cell: ExtrapolationCell
+    checksum: str = ""
+
+
+def path_of(folder: Path, suite: Suite, task: str, name: str) -> Path:
+    """Where the cell of a task under an encoding is kept, `.json`; its models are beside it."""
+    words = (suite.name.replace(" ", "_"), task, name.replace(":", "."))
+    return folder / f"{'-'.join(words)}.json"
+
+
+def stamp_of(suite: Suite, task: str, name: str, *, but_for: tuple[str, ...] = ()) -> str:
+    """What a cell depends on: settings, but for which other cells there are, and how JAX is set."""
+    settings = {
+        name: value
+        for name, value in dataclasses.asdict(suite).items()
+        if name not in ("tasks", "encodings", *but_for)
+    }
+    wide = jnp.result_type(float).itemsize == 8
+    generator = jax.random.key_impl(jax.random.key(0))
+    around = (_FORMAT, jaxpe.__version__, wide, str(generator))
+    text = json.dumps([settings, task, name, around], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def write_cell(path: Path, stamp: str, cell: ExtrapolationCell) -> None:
+    """Write a cell, whole or not at all."""
+    values = to_json(_Kept(stamp, cell))
+    write_whole(path, json.dumps(values | {"checksum": _checksum(values)}))
+
+
+def read_cell(
+    path: Path, stamp: str, suite: Suite, task: SequenceTask, name: str
+) -> ExtrapolationCell:
+    """A cell that `write_cell` wrote.
+
+    Raises:
+        InputError: the file is damaged, or of other settings.
+    """
+    values = read_json(path, remedy=f"it is damaged: {_REMEDY}")
+    kept: _Kept = from_json(_Kept, values, place=str(path), finite=False)
+    if _checksum(values) != kept.checksum:
+        raise InputError(f"{path} is damaged: {_REMEDY}")
+    _check_stamp(path, kept.stamp, stamp)
+    try:
+        _check_cell(kept.cell, suite, task, name)
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}): {_REMEDY}") from error
+    return kept.cell._replace(summary=seed_means(kept.cell.scores))
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    return seal({name: value for name, value in values.items() if name != "checksum"})
+
+
+def _check_cell(cell: ExtrapolationCell, suite: Suite, task: SequenceTask, name: str) -> None:
+    """Raise where a result is not of the shape that the suite gives it."""
+    metrics = METRICS[task.kind]
+    expected = {
+        "suite": suite.name,
+        "task": task.name,
+        "encoding": name,
+        "metric": metrics[0],
+        "lengths": suite.lengths,
+        "rates": suite.rates,
+    }
+    for field, value in expected.items():
+        _same(field, getattr(cell, field), value)
+    _same("metrics", sorted(cell.scores), sorted(metrics))
+    _same("kind of defined", cell.defined.dtype.kind, "b")
+    _same("shape of defined", cell.defined.shape, (len(suite.lengths),))
+    numbers = {
+        "tuning": (cell.tuning, (len(suite.rates),)),
+        "loss": (cell.loss, (suite.seeds,)),
+        **{x: (cell.scores[x], (suite.seeds, len(suite.lengths))) for x in metrics},
+    }
+    for field, (array, shape) in numbers.items():
+        _same(f"shape of {field}", array.shape, shape)
+        _same(f"kind of {field}", array.dtype.kind, "f")
+    _same("names of seconds", list(cell.seconds), ["training"])
+    _check_rate(cell.rate, cell.seconds["training"], suite)
+
+
+def _check_rate(rate: float, seconds: float, suite: Suite) -> None:
+    if rate not in suite.rates or not 0 <= seconds < math.inf:
+        raise ValueError(f"rate {rate} after {seconds} seconds")
+
+
+def _same(what: str, found: Any, expected: Any) -> None:
+    if found != expected:
+        raise ValueError(f"{what} is {found}, not {expected}")
+
+
+def write_models(path: Path, stamp: str, trained: Trained) -> None:
+    """Write models, whole or not at all."""
+    named = jax.tree_util.tree_leaves_with_path(trained.params)
+    leaves = {_LEAF + jax.tree_util.keystr(place): leaf for place, leaf in named}
+    numbers = {name: value for name, value in trained._asdict().items() if name != "params"}
+    with writing(path) as part:
+        np.savez(part, stamp=stamp, **numbers, **leaves)  # pyrefly: ignore
+
+
+def read_models(path: Path, stamp: str, suite: Suite, like: Any) -> Trained:
+    """Models that `write_models` wrote.
+
+    Args:
+        path: of the file.
+        stamp: of the settings.
+        suite: that they are of.
+        like: the parameters of one model, as shapes.
+
+    Raises:
+        InputError: the file is damaged, or of other settings.
+    """
+    try:
+        with zipfile.ZipFile(path) as whole:  # NumPy does not look at the checksums
+            _check_sizes(whole, suite, like)
+            if (part := whole.testzip()) is not None:
+                raise zipfile.BadZipFile(part)
+        with np.load(path) as file:
+            _check_stamp(path, str(file["stamp"]), stamp)
+            trained = Trained(
+                jax.tree_util.tree_map_with_path(partial(_leaf, file, suite.seeds), like),
+                float(_numbers(file, "rate", ())),
+                _numbers(file, "tuning", (len(suite.rates),)).tolist(),
+                _numbers(file, "losses", (suite.steps, suite.seeds)),
+                float(_numbers(file, "seconds", ())),
+            )
+        _check_rate(trained.rate, trained.seconds, suite)
+    except InputError:
+        raise
+    except Exception as error:  # NumPy and zipfile raise many kinds of what they did not write
+        raise InputError(f"{path} is damaged: delete it to train again") from error
+    return trained
+
+
+def _check_sizes(whole: zipfile.ZipFile, suite: Suite, like: Any) -> None:
+    """Raise where there is more than the models take, before it is read."""
+    models = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
+    most = suite.seeds * models + 8 * (suite.steps * suite.seeds + len(suite.rates))
+    infos = whole.infolist()
+    if sum(info.file_size for info in infos) > most + _HEADERS * len(infos):
+        raise ValueError("more than the models take")
+
+
+def _leaf(file: Any, seeds: int, place: Any, like: Any) -> np.ndarray:
+    """The array of a parameter, `[seeds, ...]`, which must fit the model."""
+    name = _LEAF + jax.tree_util.keystr(place)
+    leaf = _numbers(file, name, (seeds, *like.shape))
+    if leaf.dtype != like.dtype or not np.isfinite(leaf).all():
+        raise ValueError(f"{name} is {leaf.dtype}, or not finite")
+    return leaf
+
+
+def _numbers(file: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of floats, of the shape that the suite gives it."""
+    array = file[name]
+    if array.shape != shape or array.dtype.kind != "f":
+        raise ValueError(f"{name} is {array.dtype}{list(array.shape)}")
+    return array
+
+
+def _check_stamp(path: Path, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise InputError(
+            f"{path} was made with other settings: pass another folder, or delete it to make it "
+            "again"
+        )

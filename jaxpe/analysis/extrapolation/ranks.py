@@ -1,0 +1,161 @@
+"""Ranks of encodings beyond the training length, and means over seeds with intervals."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from jaxpe.analysis.extrapolation.result import ExtrapolationCell, SeedMean
+
+LOWER_IS_BETTER = ("mse", "relative_mse")
+_EQUAL = 1e-9  # difference below which two mean reciprocal ranks are the same
+
+
+class Lead(NamedTuple):
+    """Who ranks first, and by how much.
+
+    Attributes:
+        first: the encodings that share the first mean reciprocal rank.
+        lead: over the next one, of the difference seed by seed; scalars.
+    """
+
+    first: tuple[str, ...]
+    lead: SeedMean
+
+    @property
+    def sure(self) -> bool:
+        """Whether the interval of the lead lies above 0."""
+        return bool(self.lead.mean - self.lead.half > 0)
+
+
+def seed_mean(values: np.ndarray) -> SeedMean:
+    """Over the first axis.
+
+    >>> found = seed_mean(np.array([[1.0], [2.0], [3.0]]))
+    >>> found.mean.item(), round(found.half.item(), 3)
+    (2.0, 2.484)
+    """
+    values = np.asarray(values, float)
+    count, mean = len(values), values.mean(axis=0)
+    if count < 2:
+        return SeedMean(mean, np.full(mean.shape, np.nan))
+    return SeedMean(mean, stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / count**0.5)
+
+
+def seed_means(scores: dict[str, np.ndarray]) -> dict[str, SeedMean]:
+    """Of each metric at each length; NaN where any seed has no finite score.
+
+    >>> seed_means({"mse": np.array([[1.0, np.nan], [3.0, 4.0]])})["mse"].mean
+    array([ 2., nan])
+    """
+
+    def one(values: np.ndarray) -> SeedMean:
+        known = np.isfinite(values).all(axis=0)
+        found = seed_mean(np.where(known, values, 0.0))
+        return SeedMean(*(np.where(known, x, np.nan) for x in found))
+
+    return {metric: one(values) for metric, values in scores.items()}
+
+
+def reciprocal_ranks(cells: Sequence[ExtrapolationCell]) -> dict[str, np.ndarray]:
+    """1/rank of each encoding, `[tasks, seeds, lengths − 1]`, at the lengths beyond the training's.
+
+    Encodings are ranked within a task, a seed (of data and weights) and a length, by the metric of
+    the cell. Those that are equal share the mean of 1/rank over their places; those that are not
+    defined, or whose training failed, are last.
+
+    Args:
+        cells: of one suite, every task under every encoding.
+
+    >>> {name: x.mean() for name, x in reciprocal_ranks(found.cells).items()}  # doctest: +SKIP
+    {'alibi': 0.75, 'rope': 0.5}
+    """
+    tasks = list(dict.fromkeys(cell.task for cell in cells))
+    names = list(dict.fromkeys(cell.encoding for cell in cells))
+    found = {(cell.task, cell.encoding): cell for cell in cells}
+    shares = []
+    for task in tasks:
+        worth = np.stack([_worth(found[task, name]) for name in names])  # larger is better
+        better = (worth[None, :] > worth[:, None]).sum(axis=1)
+        equal = (worth[None, :] == worth[:, None]).sum(axis=1)
+        harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, len(names) + 1))])
+        shares.append((harmonic[better + equal] - harmonic[better]) / equal)
+    stacked = np.stack(shares)  # [tasks, encodings, seeds, lengths]
+    return {name: stacked[:, index] for index, name in enumerate(names)}
+
+
+def _worth(cell: ExtrapolationCell) -> np.ndarray:
+    values = cell.scores[cell.metric][:, 1:]
+    sign = -1.0 if cell.metric in LOWER_IS_BETTER else 1.0
+    return np.nan_to_num(sign * values, nan=-np.inf, neginf=-np.inf)
+
+
+def mean_reciprocal_rank(cells: Sequence[ExtrapolationCell]) -> dict[str, SeedMean]:
+    """Mean over tasks, lengths and seeds of 1/rank by encoding, in (0, 1]; intervals over seeds.
+
+    Args:
+        cells: of one suite, every task under every encoding.
+
+    Returns:
+        The first first; empty where nothing ranks: of one encoding, or without longer inputs.
+
+    >>> list(mean_reciprocal_rank(found.cells))  # doctest: +SKIP
+    ['alibi', 'rope']
+    """
+    if len({cell.encoding for cell in cells}) < 2 or len(cells[0].lengths) < 2:
+        return {}
+    found = {
+        name: seed_mean(shares.mean(axis=(0, 2)))
+        for name, shares in reciprocal_ranks(cells).items()
+    }
+    return dict(sorted(found.items(), key=lambda item: -round(float(item[1].mean), 9)))
+
+
+def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
+    """The encodings that share the first mean reciprocal rank, and their lead over the next one.
+
+    The interval is that of the difference, seed by seed, of the first and the next.
+
+    Args:
+        cells: of one suite in which encodings rank.
+
+    >>> leaders(found.cells).first  # doctest: +SKIP
+    ('alibi',)
+    """
+    found, shares = mean_reciprocal_rank(cells), reciprocal_ranks(cells)
+    top = max(float(x.mean) for x in found.values())
+    first = tuple(name for name, x in found.items() if top - float(x.mean) < _EQUAL)
+    others = [name for name in found if name not in first]
+    behind = shares[others[0] if others else first[0]]
+    return Lead(first, seed_mean((shares[first[0]] - behind).mean(axis=(0, 2))))
+
+
+def best_first(cells: Sequence[ExtrapolationCell]) -> list[ExtrapolationCell]:
+    """The cells of one task by rank beyond the training length, and among equals by score at it."""
+    beyond = mean_reciprocal_rank(cells)
+
+    def place(cell: ExtrapolationCell) -> tuple[float, float]:
+        sign = 1.0 if cell.metric in LOWER_IS_BETTER else -1.0
+        known = np.nan_to_num(sign * cell.scores[cell.metric][:, 0], nan=np.inf, posinf=np.inf)
+        share = float(beyond[cell.encoding].mean) if beyond else 0.0
+        return -round(share, 9), float(known.mean())
+
+    return sorted(cells, key=place)
+
+
+def error_of_zero(cells: Sequence[ExtrapolationCell]) -> np.ndarray:
+    """Squared error of always saying 0, `[lengths]`, as the ratio of the two metrics tells it.
+
+    NaN at a length where no model has a finite error.
+
+    Args:
+        cells: of one task of numbers.
+    """
+    totals, counts = 0.0, 0
+    for cell in cells:
+        relative = cell.scores["relative_mse"]
+        known = np.isfinite(cell.scores["mse"]) & (relative > 0)
+        sizes = np.divide(cell.scores["mse"], relative, out=np.zeros(relative.shape), where=known)
+        totals, counts = totals + sizes.sum(axis=0), counts + known.sum(axis=0)
+    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)

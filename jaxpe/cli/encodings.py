@@ -1,0 +1,37 @@
+"""`jaxpe encodings`."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+import rich
+from tyro.conf import Positional
+
+from jaxpe.analysis import to_json
+from jaxpe.analysis.properties import PropertyOptions, tabulate
+from jaxpe.cli.console import Bars, prepare
+from jaxpe.cli.parsing import described, parse, plain
+from jaxpe.report import property_markdown, property_table
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command(PropertyOptions):
+    names: Positional[tuple[str, ...]] = ()
+    form: Literal["table", "markdown", "json"] = "table"
+
+
+Command.__doc__ = described(PropertyOptions, form="how to print.")
+
+
+def run(words: Sequence[str]) -> None:
+    """Compute the properties and print them."""
+    options = parse(Command, words)
+    prepare()
+    found = tabulate(plain(options, PropertyOptions), progress=Bars(Command))
+    if options.form == "json":
+        print(json.dumps(to_json(found), indent=2))
+    elif options.form == "markdown":
+        print(property_markdown(found))
+    else:
+        rich.print(property_table(found))

@@ -1,0 +1,43 @@
+"""`jaxpe export`."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from jaxpe.cli.console import Bars, prepare
+from jaxpe.cli.parsing import parse
+from jaxpe.data import check_data_dir, export_corpus, load_corpus
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command:
+    """Write a corpus as a TFDS dataset (array_record), to be read back by path.
+
+    Attributes:
+        source: as for `jaxpe report`.
+        directory: folder that is made to hold the dataset.
+        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+
+    source: Positional[str]
+    directory: Positional[Path]
+    text_field: str | None = None
+    data_dir: Path | None = None
+
+
+def run(words: Sequence[str]) -> None:
+    """Read the corpus and write it."""
+    options = parse(Command, words)
+    check_data_dir(options.data_dir, options.source)
+    prepare()
+    corpus = load_corpus(
+        options.source,
+        text_field=options.text_field,
+        data_dir=options.data_dir,
+        progress=Bars(Command),
+    )
+    written = export_corpus(corpus, options.directory)
+    print(f"Exported {len(corpus.documents):,} documents: {written}")

@@ -1,0 +1,85 @@
+"""From the words of a command line to the options of a job, and from its messages to flags."""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from jaxpe._core.errors import require
+
+Options = TypeVar("Options")
+_ARGUMENT = re.compile(r"`([a-z_][a-z_.]*)(?:=([^`]*))?`")
+
+
+def parse(kind: type[Options], words: Sequence[str], *, default: Options | None = None) -> Options:
+    """The options that words ask for; prints help and ends where they ask for that.
+
+    Args:
+        kind: dataclass of the options, in a module named as the command.
+        words: after the name of the command.
+        default: options that words change; those of `kind` when None.
+    """
+    tyro = require("tyro", extra="report")
+    prog = f"jaxpe {kind.__module__.rpartition('.')[2]}"
+    given = {} if default is None else {"default": default}
+    return tyro.cli(kind, args=list(words), prog=prog, **given)
+
+
+def described(options: type, **more: str) -> str:
+    """The docstring of a command: that of its options, and a line for each further one.
+
+    Args:
+        options: dataclass with an `Attributes:` block at the end of its docstring.
+        more: descriptions by name.
+    """
+    lines = [f"    {name}: {text}" for name, text in more.items()]
+    return "\n".join([(options.__doc__ or "").rstrip(), *(f"    {line}" for line in lines), "    "])
+
+
+def plain(options: Any, kind: Callable[..., Options]) -> Options:
+    """The options of a job from those of its command, which has more."""
+    fields = dataclasses.fields(typing.cast(Any, kind))
+    return kind(**{field.name: getattr(options, field.name) for field in fields})
+
+
+def in_flags(message: str, options: type) -> str:
+    """A message of the library with the arguments that are options written as flags.
+
+    Args:
+        message: with arguments in backticks, with or without a value.
+        options: dataclass of the command's options.
+
+    >>> @dataclasses.dataclass
+    ... class Sizes:
+    ...     head_dim: int = 4
+    >>> in_flags("`head_dim` is 3: pass `head_dim=4`, or another `encoding`", Sizes)
+    '--head-dim is 3: pass --head-dim 4, or another `encoding`'
+    """
+    names = _names(options)
+
+    def flag(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        if name not in names:
+            return found[0]
+        if names[name]:  # a positional argument has no flag
+            return name if value is None else value
+        written = name.replace("_", "-")
+        if value in ("True", "False"):
+            return f"--{written}" if value == "True" else f"--no-{written}"
+        return f"--{written}" if value is None else f"--{written} {value}"
+
+    return _ARGUMENT.sub(flag, message)
+
+
+def _names(options: type, prefix: str = "") -> Mapping[str, bool]:
+    """Names of the options, those of nested ones with a dot, and whether each is positional."""
+    from tyro.conf import Positional
+
+    positional = typing.get_args(Positional[int])[1:]
+    names: dict[str, bool] = {}
+    for name, kind in typing.get_type_hints(options, include_extras=True).items():
+        names[prefix + name] = typing.get_args(kind)[1:] == positional
+        if dataclasses.is_dataclass(kind):
+            names |= _names(typing.cast(type, kind), f"{prefix}{name}.")
+    return names

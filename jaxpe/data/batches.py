@@ -1,0 +1,220 @@
+"""Batches of tokens from shards, as a Grain pipeline whose place can be saved."""
+
+import copy
+import itertools
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import grain
+import numpy as np
+from jax.profiler import TraceAnnotation
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.hashing import Content, content_hash
+from jaxpe.data.corpus import Document, TokenBatch
+from jaxpe.data.shards import Shard
+from jaxpe.data.tokenizers import Tokenizer
+
+_LARGEST_BATCH = 2**28  # characters of the texts that are in memory at once
+
+
+class Reading(NamedTuple):
+    """Which documents are read, and how: shards, dealt out to parts."""
+
+    shards: Sequence[Shard]
+    text_field: str | None = None
+    group_field: str | None = None
+    batch_size: int = 4096
+    part: int = 0
+    parts: int = 1
+    skip_unreadable: bool = False
+
+
+def token_batches(
+    reading: Reading, tokenizer: Tokenizer, *, length: int, prefetch: int = 4
+) -> grain.IterDataset[TokenBatch]:
+    """The documents of shards as batches of tokens, tokenized in a thread of its own.
+
+    With several parts (processes), each reads every `parts`-th shard, or, where there are fewer
+    shards than parts, every `parts`-th document. The last batch is not full, perhaps empty; it
+    says what was read in all. Iterators have `get_state` and `set_state`, as Grain's have: from a
+    saved place the same documents follow.
+
+    Args:
+        reading: what is read.
+        tokenizer: from `open_tokenizer`.
+        length: positions to keep.
+        prefetch: batches that are made ahead.
+
+    The place has, of each shard that was read to its end, the digest of what was read. On from a
+    saved place, these shards are hashed again before the first document.
+
+    Raises:
+        InputError: a column of a shard that has none.
+
+    Raises (while iterating):
+        InputError: a shard that cannot be read, by name, or has changed since it was. With
+            `skip_unreadable` each is first read to its end, and left out whole where that fails:
+            `place["unreadable"]` tells why.
+    """
+    for shard in reading.shards:
+        shard.check_fields(text_field=reading.text_field, group_field=reading.group_field)
+
+    def tokenized(read: tuple[list[str], list[str | None], dict[str, Any]]) -> TokenBatch:
+        texts, names, place = read
+        with TraceAnnotation("tokenize"):
+            valid = np.arange(reading.batch_size) < len(texts)
+            missing = [""] * (reading.batch_size - len(texts))
+            ids, mask = tokenizer.encode(texts + missing, length=length)
+            mask &= valid[:, None]
+            groups = None
+            if reading.group_field is not None:
+                shared = (name or text for name, text in zip(names, texts, strict=True))
+                hashes = [_checksum(each) for each in itertools.chain(shared, missing)]
+                groups = np.array(hashes, np.uint32)
+            return TokenBatch(np.where(mask, ids, 0), mask, valid, place, groups)
+
+    return grain.experimental.ThreadPrefetchIterDataset(
+        _Documents(reading).map(tokenized), prefetch_buffer_size=prefetch
+    )
+
+
+def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
+    """A batch without a document, from before the first."""
+    shape = (reading.batch_size, length)
+    return TokenBatch(
+        np.zeros(shape, np.int32),
+        np.zeros(shape, bool),
+        np.zeros(reading.batch_size, bool),
+        _beginning(reading),
+        None if reading.group_field is None else np.zeros(reading.batch_size, np.uint32),
+    )
+
+
+def _beginning(reading: Reading) -> dict[str, Any]:
+    number = len(reading.shards)
+    nothing = {"documents": [0] * number, "digests": [""] * number, "unreadable": {}}
+    return {"shard": 0, "checksum": 0, **nothing}
+
+
+def _checksum(text: str, before: int = 0) -> int:
+    return zlib.crc32(text.encode(errors="surrogatepass"), before)
+
+
+class _Documents(grain.IterDataset):
+    """Lists of texts, and of the groups they are of, each with the place behind it."""
+
+    def __init__(self, reading: Reading):
+        super().__init__()
+        self._reading = reading
+
+    def __iter__(self) -> "_DocumentIterator":
+        return _DocumentIterator(self._reading)
+
+
+class _DocumentIterator(grain.DatasetIterator):
+    def __init__(self, reading: Reading):
+        super().__init__()
+        self._reading = reading
+        self.set_state(_beginning(reading))
+
+    def __next__(self) -> tuple[list[str], list[str | None], dict[str, Any]]:
+        if self._finished:
+            raise StopIteration
+        with TraceAnnotation("read"):
+            # Lists of strings: of tuples that stay, Python's collector would look at every one.
+            texts, groups, size = [], [], 0
+            for document in itertools.islice(self._documents, self._reading.batch_size):
+                texts.append(document.text)
+                groups.append(document.group)
+                size += len(document.text)
+                if size > _LARGEST_BATCH:
+                    raise InputError(
+                        f"`batch_size` is {self._reading.batch_size:,}, and {len(texts):,} "
+                        f"documents have more than {_LARGEST_BATCH:,} characters; pass a smaller "
+                        "`batch_size`, or cut the documents"
+                    )
+        self._finished = len(texts) < self._reading.batch_size
+        return texts, groups, self.get_state()
+
+    def get_state(self) -> dict[str, Any]:
+        return copy.deepcopy(self._state)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._state = copy.deepcopy(state)
+        self._finished = False
+        self._documents = self._read()
+
+    def _read(self) -> Iterator[Document]:
+        """The documents from the place on; the place moves along."""
+        state, shards = self._state, self._reading.shards
+        self._refuse_changed()
+        for number in range(state["shard"], len(shards)):
+            if number > state["shard"]:
+                state["shard"], state["checksum"] = number, 0
+            if self._is_left_out(number):
+                continue
+            content = content_hash()
+            documents = self._own(number, content)
+            self._pass_over(documents, number)
+            for document in documents:
+                state["documents"][number] += 1
+                state["checksum"] = _checksum(document.text, state["checksum"])
+                yield document
+            if self._is_own(number):
+                state["digests"][number] = content.hexdigest()
+
+    def _refuse_changed(self) -> None:
+        """Shards that were read to their end must be what they were."""
+        for number, shard in enumerate(self._reading.shards[: self._state["shard"]]):
+            known = self._state["digests"][number]
+            if known and known != (found := shard.digest()):
+                raise InputError(
+                    f"{shard.path} was counted and has changed since (its hash was {known} and now "
+                    f"is {found}); put back what it was, or start anew in another folder"
+                )
+
+    def _pass_over(self, documents: Iterator[Document], number: int) -> None:
+        """Skip what was counted of a shard, which is the beginning of a repaired one, too."""
+        counted, checksum = self._state["documents"][number], 0
+        for document in itertools.islice(documents, counted):
+            checksum = _checksum(document.text, checksum)
+        if counted and checksum != self._state["checksum"]:
+            raise InputError(
+                f"{self._reading.shards[number].path}: its first {counted:,} documents are not "
+                "those that were counted; put back what they were, or start anew in another folder"
+            )
+
+    def _own(self, number: int, content: Content | None = None) -> Iterator[Document]:
+        """This part's documents of a shard."""
+        reading = self._reading
+        if not self._is_own(number):
+            return iter(())
+        documents = reading.shards[number].documents(
+            text_field=reading.text_field, group_field=reading.group_field, content=content
+        )
+        if self._by_shard:
+            return documents
+        return itertools.islice(documents, reading.part, None, reading.parts)
+
+    @property
+    def _by_shard(self) -> bool:
+        """Whether parts read shards of their own, not every so many documents of each."""
+        return len(self._reading.shards) >= self._reading.parts
+
+    def _is_own(self, number: int) -> bool:
+        """Whether this part reads from a shard."""
+        return not self._by_shard or number % self._reading.parts == self._reading.part
+
+    def _is_left_out(self, number: int) -> bool:
+        """A shard counts whole or not at all, so it is read through before its first document."""
+        state = self._state
+        if not self._reading.skip_unreadable or state["documents"][number]:
+            return False
+        try:
+            for _ in self._own(number):
+                pass
+        except InputError as error:
+            state["unreadable"][str(number)] = str(error)
+        return str(number) in state["unreadable"]

@@ -1,0 +1,86 @@
+"""What a corpus is: documents of text, or rows of token ids."""
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, Int32, UInt32
+
+from jaxpe.data.groups import containment_groups
+
+Source = str | os.PathLike[str]
+
+
+class Corpus(NamedTuple):
+    """Documents of text.
+
+    - `name`: the built-in name, or the file name.
+    - `documents`: the texts, in the order of the source, none of them blank.
+    """
+
+    name: str
+    documents: list[str]
+
+
+class Document(NamedTuple):
+    """A text of a shard, and the group (author, source) it is of, where one was asked for."""
+
+    text: str
+    group: str | None = None
+
+
+class TokenCorpus(NamedTuple):
+    """Documents as token ids: what the geometry reads.
+
+    - `name`: the corpus.
+    - `tokenizer`: `"words"`, `"characters"`, `"bytes"`, `"wordpiece"`, `"tokenizer.json"`, `"ids"`.
+    - `ids`: the token at each position, 0 where `mask` is false.
+    - `mask`: false on padding.
+    - `vocab_size`: every id is below it.
+    - `exclude`: ids that stand for no text and are never counted (special tokens).
+    - `tokens`: the text of each id, `vocab_size` of them; `"id 17"` where only the id is known.
+    - `longest`: length of the longest document before truncation, special tokens included.
+    """
+
+    name: str
+    tokenizer: str
+    ids: Int32[np.ndarray, "documents length"]
+    mask: Bool[np.ndarray, "documents length"]
+    vocab_size: int
+    exclude: tuple[int, ...]
+    tokens: list[str]
+    longest: int
+
+    def groups(self) -> Int[np.ndarray, " documents"]:
+        """Documents with the longer ones that contain them: `containment_groups` of this corpus.
+
+        Noise is measured between groups, since pieces of one text are not independent evidence.
+
+        Returns:
+            int32 `[documents]`, as `count_tokens(groups=...)` and `bootstrap(groups=...)` take it.
+
+        Raises:
+            InputError: more than memory holds.
+
+        >>> films = jaxpe.data.Corpus("films", ["a great film", "great film", "dull"])
+        >>> jaxpe.data.tokenize(films).groups().tolist()
+        [0, 0, 2]
+        """
+        return containment_groups(self.ids, self.mask, exclude=self.exclude)
+
+
+class TokenBatch(NamedTuple):
+    """Some documents as tokens, always equally many rows.
+
+    - `ids`, `mask`: as in `TokenCorpus`.
+    - `valid`: false for rows that hold no document, at the end of the last batch.
+    - `place`: what was read up to the end of this batch.
+    - `groups`: a hash of the group of each document, or of its text where it has none; None where
+      no groups were asked for.
+    """
+
+    ids: Int32[np.ndarray, "documents n"]
+    mask: Bool[np.ndarray, "documents n"]
+    valid: Bool[np.ndarray, " documents"]
+    place: dict[str, Any]
+    groups: UInt32[np.ndarray, " documents"] | None = None

@@ -1,0 +1,163 @@
+"""Corpora that come as token ids."""
+
+import io
+import math
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.options import check_range
+from jaxpe.data.corpus import TokenCorpus
+from jaxpe.data.files import open_regular
+
+DEFAULT_LENGTH = 128
+# `tokens` and the counts are as long as the vocabulary: an id in the billions is a hash, not an id.
+LARGEST_VOCABULARY = 10_000_000
+_SHOWN = 100  # characters of what NumPy says of a header
+# Of version 3 are headers with names that are not Latin-1, which an array of integers has none of.
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,
+}
+_CELL = 2 * (4 + 1)  # bytes of an id and its mask, and again while they are made
+
+
+def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -> TokenCorpus:
+    """A `TokenCorpus` from an array of ids that fills every position.
+
+    Args:
+        ids: integers `[documents, n]`, none negative.
+        name: what reports and error messages call it.
+        length: positions to keep; more than `n` pads. Default: `n`, at most 128.
+
+    Raises:
+        InputError: `ids` is not such an array, or holds fewer than two documents.
+
+    >>> corpus = tokens_from_ids([[3, 1, 2], [0, 1, 4]])
+    >>> corpus.vocab_size, corpus.tokens[4], corpus.longest
+    (5, 'id 4', 3)
+    """
+    array = _checked(_as_array(ids, name), name)
+    documents, n = array.shape
+    vocab_size = int(array.max()) + 1
+    corpus = TokenCorpus(
+        name=name,
+        tokenizer="ids",
+        ids=array.astype(np.int32),
+        mask=np.ones((documents, n), bool),
+        vocab_size=vocab_size,
+        exclude=(),
+        tokens=[f"id {i}" for i in range(vocab_size)],
+        longest=n,
+    )
+    return resized(corpus, min(DEFAULT_LENGTH, n) if length is None else length)
+
+
+def read_ids(path: str, *, length: int | None) -> TokenCorpus:
+    """Token ids `[documents, n]` from a `.npy` file."""
+    try:
+        with open_regular(path) as file:
+            array = _loaded(file, path)
+    # The header is Python, of which NumPy's parser raises SyntaxError, MemoryError and others.
+    except Exception as error:
+        if isinstance(error, InputError):
+            raise
+        reason = str(error).partition("\n")[0][:_SHOWN] or type(error).__name__
+        raise InputError(
+            f"{path} cannot be read as an array of numbers: {reason}; "
+            "save one rectangular integer array [documents, n] with numpy.save"
+        ) from error
+    return tokens_from_ids(array, name=path, length=length)
+
+
+def _loaded(file: io.FileIO, path: str) -> np.ndarray:
+    """The array of a `.npy` file, whose header is held against its size first."""
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"its format is {version}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of headers as Python 2 wrote them, and bad escapes
+        shape, by_columns, dtype = _HEADERS[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    numbers = math.prod(shape)
+    there = os.fstat(file.fileno()).st_size - file.tell()
+    if min(shape, default=0) < 0 or numbers * dtype.itemsize != there:
+        raise ValueError(f"its header names shape {shape} of {dtype}, and {there:,} bytes follow")
+    check_bytes(2 * there, what=path, remedy="pass fewer documents, or a smaller integer type")
+    array = np.fromfile(file, dtype, numbers)
+    return array.reshape(shape, order="F" if by_columns else "C")
+
+
+def check_length(length: int | None, *, special: int = 0) -> None:
+    """Refuse a length that leaves no two positions, or none beside the special tokens."""
+    check_range("length", length, least=max(2, special + 1))
+
+
+def check_table(documents: int, length: int) -> None:
+    """Refuse a table of ids and mask that does not fit memory."""
+    check_bytes(
+        documents * length * _CELL,
+        what=f"length {length:,} of {documents:,} documents",
+        remedy="pass a smaller `length`, or fewer documents",
+    )
+
+
+def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
+    """The same documents cut or padded to `length` positions."""
+    check_length(length)
+    check_table(len(corpus.ids), length)
+    extra = ((0, 0), (0, max(0, length - corpus.ids.shape[1])))
+    return corpus._replace(
+        ids=np.pad(corpus.ids[:, :length], extra), mask=np.pad(corpus.mask[:, :length], extra)
+    )
+
+
+def _as_array(ids: Any, name: str) -> np.ndarray:
+    try:
+        array = np.asarray(ids)
+    except ValueError as error:
+        raise InputError(f"{name} is ragged; pad it to one integer array [documents, n]") from error
+    if array.dtype == object:
+        raise InputError(f"{name} holds objects; pass one integer array [documents, n]")
+    return array
+
+
+def _checked(array: np.ndarray, name: str) -> np.ndarray:
+    if array.dtype.kind not in "iu":
+        nan = " with NaN" if array.dtype.kind == "f" and np.isnan(array).any() else ""
+        raise InputError(f"{name} holds {array.dtype}{nan}, not token ids; pass integers")
+    if array.ndim != 2:
+        raise InputError(
+            f"{name} has shape {array.shape}; pass ids of shape [documents, n], two axes"
+        )
+    if len(array) < 2 or array.shape[1] == 0:
+        raise InputError(
+            f"{name} has shape {array.shape}; pass at least two documents of one token"
+        )
+    _check_range(array, name)
+    return array
+
+
+def _check_range(array: np.ndarray, name: str) -> None:
+    for index, outside, fault in (
+        (
+            array.argmin(),
+            lambda value: value < 0,
+            "negative; token ids count from 0, and rows are filled, not padded",
+        ),
+        (
+            array.argmax(),
+            lambda value: value >= LARGEST_VOCABULARY,
+            f"not below {LARGEST_VOCABULARY:,}; renumber the tokens that occur",
+        ),
+    ):
+        row, column = divmod(int(index), array.shape[1])
+        value = int(array[row, column])
+        if outside(value):
+            raise InputError(f"{name}: id {value} at row {row}, position {column} is {fault}")

@@ -1,0 +1,209 @@
+"""Pretrained tokenizers from their files: BERT's `vocab.txt` and Hugging Face's `tokenizer.json`.
+
+The library `tokenizers` does the work; here is what it does not do: limits for files from outside,
+and errors of one line.
+"""
+
+import contextlib
+import functools
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxpe._core.errors import InputError, require
+from jaxpe._core.json_values import read_small
+from jaxpe.data.corpus import Source
+from jaxpe.data.files import decoded
+from jaxpe.data.ids import LARGEST_VOCABULARY
+
+_PADDING = ("[PAD]", "<pad>")
+_BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_LARGEST_FILE = 2**27  # bytes; those of large models have a quarter of it
+_SHOWN = 300  # characters of what the library says of an error
+_STANDARD_ERROR = 2
+_PROBES = 1000  # tokens that are tried in search of one that becomes ids
+
+
+class Pretrained(NamedTuple):
+    """The model of a file, which neither pads nor truncates.
+
+    - `path`: of the file.
+    - `model`: of the library.
+    - `text`: the content of the file.
+    - `tokens`: the text of each id.
+    - `padding`: ids that would pad.
+    """
+
+    path: Path
+    model: Any
+    text: str
+    tokens: list[str]
+    padding: set[int]
+
+    @property
+    def name(self) -> str:
+        """The kind of the file: "tokenizer.json" or "wordpiece"."""
+        return "tokenizer.json" if self.path.suffix == ".json" else "wordpiece"
+
+    def rows(self, texts: list[str], length: int | None) -> list[list[int]]:
+        """Whole texts as ids, without special tokens, on every core."""
+        remedy = "pass a tokenizer with an unknown token"
+        with _errors_of(f"{self.path} cannot encode a text", remedy):
+            return [
+                row.ids for row in self.model.encode_batch_fast(texts, add_special_tokens=False)
+            ]
+
+    def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ids that the model's own post-processor puts before and after a document."""
+        if not self.model.num_special_tokens_to_add(False):
+            raise InputError(
+                f"{self.path} adds no special tokens to a document; leave `special` out, "
+                "or pass a tokenizer with [CLS] and [SEP]"
+            )
+        with _errors_of(f"{self.path} cannot add its special tokens"), _silent_panics():
+            encoding = self._encoded_probe()
+        if encoding is None:
+            return (), ()
+        inside = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
+        check_ids(encoding.ids, len(self.tokens), str(self.path))
+        return tuple(encoding.ids[: inside[0]]), tuple(encoding.ids[inside[-1] + 1 :])
+
+    def _encoded_probe(self) -> Any:
+        """Some text that becomes ids, encoded with special tokens; None where none does."""
+        refused = None
+        # A tokenizer of another script may know no Latin letter, but it knows its own tokens.
+        for probe in itertools.chain("a1.", self.tokens[:_PROBES]):
+            try:
+                encoding = self.model.encode(probe)
+            except BaseException as error:  # of a letter that it does not know, or of any
+                if not _of_library(error):
+                    raise
+                refused = error
+                continue
+            if 0 in encoding.special_tokens_mask:
+                return encoding
+        if refused is not None:
+            raise refused
+        return None
+
+
+def open_pretrained(tokenizer: Source) -> Pretrained:
+    """The tokenizer of a file, or of a directory with one.
+
+    Raises:
+        InputError: no such file, or one that is unusable.
+    """
+    path = _file_of(tokenizer)
+    tokenizers = require("tokenizers", extra="data")
+    remedy = "pass a vocab.txt or tokenizer.json"
+    text = decoded(read_small(path, remedy=remedy, largest=_LARGEST_FILE), str(path))
+    is_json = path.suffix == ".json"
+    what = f"{path} is not a {'tokenizer.json' if is_json else 'vocab.txt'}"
+    with _errors_of(what), _silent_panics():
+        made = tokenizers.Tokenizer.from_str if is_json else functools.partial(_wordpiece, path)
+        model = made(text)
+        padding = _padding_ids(model, model.padding)
+        model.no_padding()
+        model.no_truncation()
+        size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
+    if not 0 < size <= LARGEST_VOCABULARY:
+        raise InputError(
+            f"{path} has ids up to {size - 1:,}; pass a tokenizer of 1 to {LARGEST_VOCABULARY:,}"
+        )
+    tokens = [model.id_to_token(number) or f"id {number}" for number in range(size)]
+    return Pretrained(path, model, text, tokens, padding & {*range(size)})
+
+
+def check_ids(ids: Any, size: int, name: str) -> None:
+    """Refuse ids that are not below the size of the vocabulary."""
+    largest = int(np.max(ids, initial=0))
+    if largest >= size:
+        raise InputError(
+            f"{name} gives id {largest}, and its vocabulary has {size}; pass a whole tokenizer"
+        )
+
+
+def _file_of(tokenizer: Source) -> Path:
+    path = Path(tokenizer)
+    if path.is_dir():
+        for name in ("tokenizer.json", "vocab.txt"):
+            if (path / name).is_file():
+                return path / name
+        raise InputError(f"{path} holds neither tokenizer.json nor vocab.txt")
+    if not path.exists():
+        raise InputError(
+            f"unknown tokenizer {os.fspath(tokenizer)!r}: no such file; pass words, characters, "
+            "bytes, or the path of a vocab.txt or tokenizer.json"
+        )
+    return path
+
+
+def _wordpiece(path: Path, text: str) -> Any:
+    tokenizers = require("tokenizers", extra="data")
+    if (lines := text.count("\n")) > LARGEST_VOCABULARY:
+        raise InputError(
+            f"{path} has {lines:,} lines; pass a vocabulary of at most {LARGEST_VOCABULARY:,}"
+        )
+    # Not splitlines, which splits at characters that are pieces, such as U+2028.
+    pieces = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    if "[UNK]" not in ids:
+        raise InputError(f"{path} has no line [UNK]; pass the vocab.txt of a BERT model")
+    special = [token for token in _BERT_SPECIAL if token in ids]
+    # An uncased vocabulary has no capitals outside its special tokens.
+    uncased = all(piece == piece.lower() for piece in ids.keys() - special)
+    model = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100)
+    )
+    model.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=uncased)
+    model.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    model.add_special_tokens(special)
+    if "[CLS]" in ids and "[SEP]" in ids:
+        model.post_processor = tokenizers.processors.BertProcessing(
+            ("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"])
+        )
+    return model
+
+
+def _padding_ids(model: Any, padding: dict[str, Any] | None) -> set[int]:
+    if padding:
+        return {padding["pad_id"]}
+    return {i for token in _PADDING if (i := model.token_to_id(token)) is not None}
+
+
+@contextlib.contextmanager
+def _errors_of(what: str, remedy: str = "pass a Hugging Face tokenizer") -> Iterator[None]:
+    """What the library raises, as an `InputError`."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, InputError) or not _of_library(error):
+            raise
+        reason = " ".join(str(error).split())[:_SHOWN]
+        raise InputError(f"{what}: {reason}; {remedy}") from error
+
+
+def _of_library(error: BaseException) -> bool:
+    """Whether the library may have raised it: bare Exceptions, and panics of Rust that are none."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+@contextlib.contextmanager
+def _silent_panics() -> Iterator[None]:
+    """Keep what Rust prints of a panic from standard error; the error says it in one line."""
+    try:
+        saved = os.dup(_STANDARD_ERROR)
+    except OSError:  # closed
+        yield
+        return
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), _STANDARD_ERROR)
+        try:
+            yield
+        finally:
+            os.dup2(saved, _STANDARD_ERROR)
+            os.close(saved)

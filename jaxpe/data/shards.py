@@ -1,0 +1,270 @@
+"""Shards: the files of a corpus that may be larger than memory."""
+
+import glob
+import json
+import operator
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.hashing import Content, content_hash, parts_of
+from jaxpe._core.progress import SILENT
+from jaxpe.data import export
+from jaxpe.data.corpus import Document, Source
+from jaxpe.data.files import (
+    ENDINGS,
+    STANDARD_INPUT,
+    TABLES,
+    name_of,
+    open_regular,
+    readable,
+    text_ending,
+)
+from jaxpe.data.load import BUILT_IN, load_corpus
+from jaxpe.data.named import NAMED, named_file
+from jaxpe.data.records import Records
+from jaxpe.data.rows import iter_rows, json_row
+
+_ARRAY_RECORD = (".array_record", ".arrayrecord")
+_SUPPORTED = f"{', '.join(ENDINGS)} (each also with .gz), .array_record"
+_ENDS = 2**16  # bytes at either end of a file that its checksum is of
+
+
+class Shard(NamedTuple):
+    """A file of documents, or a built-in corpus.
+
+    - `path`: where it is, or the built-in name.
+    - `name`: the last part of the path.
+    - `bytes`: its size.
+    - `checksum`: CRC-32 of its first and last 64 kB, which `find_shards` looks at.
+    """
+
+    path: str
+    name: str
+    bytes: int
+    checksum: str
+
+    @property
+    def identity(self) -> str:
+        """Which shard this seems to be before it is read, wherever its copies lie."""
+        return f"{self.name}, {self.bytes:,} bytes, CRC-32 {self.checksum}"
+
+    def digest(self) -> str:
+        """Hash of the whole content, 32 hexadecimal digits: the same for copies of any name.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        content = content_hash()
+        _hash_all(self.path, content)
+        return content.hexdigest()
+
+    def documents(
+        self,
+        *,
+        text_field: str | None = None,
+        group_field: str | None = None,
+        content: Content | None = None,
+    ) -> Iterator[Document]:
+        """Its texts, one by one, without the blank ones.
+
+        Args:
+            text_field: column or key with the text.
+            group_field: column or key with what documents share that are not independent.
+            content: from `content_hash`; of the whole content once the last document is read.
+
+        Raises:
+            InputError: it cannot be read, at the place where it cannot, or has no such columns.
+        """
+        self.check_fields(text_field=text_field, group_field=group_field)
+        if self.path in BUILT_IN:
+            return _built_in(self.path, content)
+        if _is_records(self.path):
+            return _records(self.path, text_field, group_field, content)
+        if export.is_exported(self.path):
+            return _exported(self.path, content)
+        return _rows(self.path, text_field, group_field, content)
+
+    def check_fields(
+        self, *, text_field: str | None = None, group_field: str | None = None
+    ) -> None:
+        """Refuse columns of what has none, with `InputError`."""
+        if _is_records(self.path) or text_ending(self.path) in TABLES:
+            return
+        for name, field in (("text_field", text_field), ("group_field", group_field)):
+            if field is not None:
+                raise InputError(
+                    f"{self.path} has no columns for `{name}` {field!r}; pass {', '.join(TABLES)} "
+                    "or .array_record with JSON, or leave it out"
+                )
+
+
+def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) -> list[Shard]:
+    """The shards that paths, globs and built-in names stand for, each once, globs sorted.
+
+    Args:
+        sources: paths and globs (`**` goes into folders) of .txt, .tsv, .csv, .jsonl, each also
+            with .gz, of .array_record (a text, or with a text field a JSON object, a record), of
+            directories that `export_corpus` wrote; `stdlib`, `sst2`, `imdb`.
+        data_dir: as in `load_corpus`.
+
+    Raises:
+        InputError: nothing there, or of no such kind, or no regular file.
+
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("b.txt", "a.txt"):
+    ...     _ = (folder / name).write_text("To be, or not to be\\n")
+    >>> [shard.name for shard in find_shards([folder / "*.txt"])]
+    ['a.txt', 'b.txt']
+    """
+    found = {}
+    for source in sources:
+        for path in _paths(os.fspath(source), data_dir):
+            found.setdefault(os.path.realpath(path) if os.path.exists(path) else path, path)
+    if not found:
+        raise InputError(f"no shards; pass paths or globs of {_SUPPORTED}")
+    return [_shard(path, data_dir) for path in found.values()]
+
+
+def _paths(source: str, data_dir: Source | None) -> Sequence[str]:
+    if source == STANDARD_INPUT:
+        raise InputError("standard input cannot be read again from its middle; pass a file")
+    if source in NAMED:
+        return [named_file(source, data_dir=data_dir) or source]
+    if source == "stdlib":
+        return [source]
+    # A file may have a star in its name.
+    paths = [source] if os.path.exists(source) else sorted(glob.glob(source, recursive=True))
+    if not paths:
+        raise InputError(f"no such file: {source}; pass paths or globs of {_SUPPORTED}")
+    for path in paths:
+        _check_kind(path)
+    return paths
+
+
+def _check_kind(path: str) -> None:
+    if export.is_exported(path):
+        if export.kind(path) == "text":
+            return
+        raise InputError(f"{path} holds token ids; pass text, which the tokenizer reads")
+    if Path(path).is_dir():
+        raise InputError(f"{path} is a directory; pass a glob of its files, such as {path}/*.jsonl")
+    if text_ending(path) is None and not _is_records(path):
+        raise InputError(f"{path}: unknown kind of file; supported are {_SUPPORTED}")
+
+
+def _is_records(path: str) -> bool:
+    return path.lower().endswith(_ARRAY_RECORD)
+
+
+def _shard(path: str, data_dir: Source | None) -> Shard:
+    if path in BUILT_IN:
+        content = _built_in_bytes(load_corpus(path, data_dir=data_dir).documents)
+        return Shard(path, path, len(content), f"{zlib.crc32(content):08x}")
+    checksum, size = 0, 0
+    with readable(path, OSError):
+        for file in _files(path):
+            checksum, size = _ends(file, checksum), size + os.path.getsize(file)
+    return Shard(path, name_of(path), size, f"{checksum:08x}")
+
+
+def _files(path: str) -> list[str]:
+    """The files that the content of a shard is."""
+    return export.record_files(path) if os.path.isdir(path) else [path]
+
+
+def _ends(path: str, checksum: int) -> int:
+    """CRC-32 of the first and the last bytes of a file."""
+    with open_regular(path) as file:
+        checksum = zlib.crc32(file.read(_ENDS), checksum)
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _ENDS))
+        return zlib.crc32(file.read(_ENDS), checksum)
+
+
+def _hash_all(path: str, content: Content) -> None:
+    """Put the whole content into a hash, without looking at the documents."""
+    if path in BUILT_IN:
+        content.update(_built_in_bytes(load_corpus(path).documents))
+        return
+    with readable(path, OSError):
+        for each in _files(path):
+            with open_regular(each) as file:
+                for part in parts_of(file):
+                    content.update(part)
+
+
+def _built_in_bytes(documents: Sequence[str]) -> bytes:
+    return json.dumps(documents).encode()
+
+
+def _built_in(name: str, content: Content | None) -> Iterator[Document]:
+    """The documents of a corpus by name."""
+    documents = load_corpus(name).documents
+    if content is not None:
+        content.update(_built_in_bytes(documents))
+    yield from map(Document, documents)
+
+
+def _rows(
+    path: str, text_field: str | None, group_field: str | None, content: Content | None
+) -> Iterator[Document]:
+    """The documents of a file of text."""
+    rows = iter_rows(
+        path,
+        text_field=text_field,
+        label_field=group_field,
+        label_name="group_field",
+        content=content,
+        progress=SILENT,
+    )
+    if group_field is None:  # what millions of documents go through
+        return map(Document, map(operator.attrgetter("text"), rows))
+    return (Document(row.text, _group(row.label, row.place)) for row in rows)
+
+
+def _group(value: Any, place: str) -> str | None:
+    """A group as text; None where there is none."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InputError(
+        f"{place}: the group is a {type(value).__name__}; pass a column of strings or numbers as "
+        "`group_field`"
+    )
+
+
+def _records(
+    path: str, text_field: str | None, group_field: str | None, content: Content | None
+) -> Iterator[Document]:
+    """The documents of an ArrayRecord file."""
+    records = Records([path])
+    if content is not None:  # the reader, in C++, goes to and fro
+        _hash_all(path, content)
+    for number, record in enumerate(records):
+        place = f"{path}, record {number}"
+        text, group = _decoded(record, place), None
+        if text_field is not None or group_field is not None:
+            row = json_row(text, place, text_field, group_field, label_name="group_field")
+            text, group = row.text, _group(row.label, place)
+        if text.strip():
+            yield Document(text, group)
+
+
+def _exported(path: str, content: Content | None) -> Iterator[Document]:
+    """The texts of a folder that `export_corpus` wrote."""
+    texts = export.iter_texts(path)
+    if content is not None:
+        _hash_all(path, content)
+    yield from map(Document, texts)
+
+
+def _decoded(record: bytes, place: str) -> str:
+    try:
+        return record.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place} is not UTF-8: {error}; write texts as UTF-8") from error

@@ -1,0 +1,94 @@
+"""The embedded corpus: the docstrings of the running Python's standard library."""
+
+import ast
+import contextlib
+import json
+import platform
+import sysconfig
+import tokenize
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxpe._core.cache import cache_directory
+from jaxpe._core.errors import InputError
+from jaxpe._core.folders import write_whole
+from jaxpe._core.json_values import from_json, read_json, seal, to_json
+from jaxpe._core.progress import Progress
+
+_SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class _Cache(NamedTuple):
+    """What the file in the cache holds."""
+
+    documents: list[str]
+    checksum: str
+
+
+def stdlib_documents(*, progress: Progress) -> list[str]:
+    """Docstrings of modules, classes, functions and methods, in the order of path and source."""
+    cache = _cache_file()
+    documents = _read_cache(cache)
+    if documents is None:
+        documents = _collect(progress)
+        _write_cache(cache, documents)
+    return documents
+
+
+def _collect(progress: Progress) -> list[str]:
+    root = Path(sysconfig.get_path("stdlib"))
+    paths = sorted(path for path in root.rglob("*.py") if _is_library(path.relative_to(root)))
+    shown = progress.track(paths, "Reading the standard library", total=len(paths))
+    return list(dict.fromkeys(text for path in shown for text in _texts(path)))
+
+
+def _is_library(path: Path) -> bool:
+    return _SKIPPED_FOLDERS.isdisjoint(path.parts[:-1])
+
+
+def _texts(path: Path) -> Iterator[str]:
+    for node in ast.walk(_parsed(path)):
+        if isinstance(node, _DOCUMENTED):
+            text = (ast.get_docstring(node) or "").strip()
+            if text:
+                yield text.encode(errors="replace").decode()
+
+
+def _parsed(path: Path) -> ast.Module:
+    # Some files are broken on purpose, and some hold escapes that Python warns about.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with tokenize.open(path) as file:
+                return ast.parse(file.read())
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            return ast.Module(body=[], type_ignores=[])
+
+
+def _cache_file() -> Path | None:
+    folder = cache_directory()
+    name = f"stdlib-{platform.python_implementation()}-{platform.python_version()}.json"
+    return folder / name.lower() if folder else None
+
+
+def _read_cache(path: Path | None) -> list[str] | None:
+    """What is there, where it is whole."""
+    if path is None:
+        return None
+    try:
+        fields = read_json(path, remedy="remove it")
+        cached = from_json(_Cache, fields, place=str(path))
+    except InputError:
+        return None
+    whole = bool(cached.documents) and cached.checksum == seal(cached.documents)
+    return cached.documents if whole else None
+
+
+def _write_cache(path: Path | None, documents: list[str]) -> None:
+    # A folder that cannot be written costs the next run a few seconds, nothing else.
+    if path is not None:
+        with contextlib.suppress(InputError):
+            write_whole(path, json.dumps(to_json(_Cache(documents, seal(documents)))))

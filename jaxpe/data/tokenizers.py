@@ -1,0 +1,251 @@
+"""Tokenizers: words, characters, bytes, BERT's WordPiece, any `tokenizer.json`."""
+
+import itertools
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, Int32
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.data.corpus import Corpus, Source, TokenCorpus
+from jaxpe.data.ids import DEFAULT_LENGTH, check_length, check_table
+from jaxpe.data.pretrained import check_ids, open_pretrained
+from jaxpe.data.vocabulary import (
+    Encode,
+    fixed_encoder,
+    growing_encoder,
+    most_frequent_first,
+    vocabulary_occurs,
+)
+
+_AT_ONCE = 1000  # documents; pretrained tokenizers encode them on every core
+
+
+class Tokenizer(NamedTuple):
+    """A tokenizer of a fixed vocabulary, so that documents can be read in any order and number.
+
+    - `name`: as in `TokenCorpus.tokenizer`.
+    - `rows`: texts and a length (None: whole texts) to ids without special tokens, one sequence
+      for each text; what is beyond the length may be missing.
+    - `tokens`: the text of each id.
+    - `prefix`, `suffix`: ids of special tokens before and after each document.
+    - `exclude`: ids that are never counted.
+    - `checksum`: of all that decides which ids a text becomes.
+    """
+
+    name: str
+    rows: Encode
+    tokens: Sequence[str]
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    exclude: tuple[int, ...] = ()
+    checksum: str = ""
+
+    def encode(
+        self, texts: list[str], *, length: int
+    ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
+        """Ids and mask `[documents, length]` of texts, truncated and padded.
+
+        Args:
+            texts: documents.
+            length: positions to keep, special tokens included.
+
+        Raises:
+            InputError: a text that has no ids.
+
+        >>> open_tokenizer("bytes").encode(["ab", "abcd"], length=3)[0]
+        array([[97, 98,  0],
+               [97, 98, 99]], dtype=int32)
+        """
+        return _padded(self, self.rows(texts, length), length)
+
+
+def tokenize(
+    corpus: Corpus,
+    *,
+    tokenizer: Source = "words",
+    length: int | None = None,
+    special: bool = False,
+    progress: Progress = SILENT,
+) -> TokenCorpus:
+    """Turn documents into token ids, truncated and padded to one length.
+
+    - `"words"`: lower case; words and single punctuation marks.
+    - `"characters"`: code points. `"bytes"`: UTF-8, 256 ids.
+    - the path of a BERT `vocab.txt`: WordPiece as bert-base-uncased does it (as the cased models
+      do when the vocabulary has capitals).
+    - the path of a Hugging Face `tokenizer.json`, or of a directory with either file.
+
+    For words and characters the vocabulary is what occurs after truncation, most frequent first.
+
+    Args:
+        corpus: the documents.
+        tokenizer: one of the above.
+        length: positions to keep, at least 2; it may exceed the longest document. Default: what at
+            least 5 % of the documents reach, at most 128.
+        special: add the model's special tokens ([CLS] in front, [SEP] at the end, also of a
+            truncated document) and list them in `exclude`.
+        progress: is shown the documents.
+
+    Raises:
+        InputError: unknown tokenizer, unusable tokenizer file, bad length, `special` where there
+            are no special tokens, or documents without a single token.
+
+    >>> tokenize(Corpus("two", ["To be, or not", "to be!"]), length=3).ids
+    array([[1, 0, 3],
+           [1, 0, 2]], dtype=int32)
+    """
+    check_length(length)
+    occurs = vocabulary_occurs(os.fspath(tokenizer))
+    opened = _growing(tokenizer, special) if occurs else open_tokenizer(tokenizer, special=special)
+    rows = _all_rows(opened, corpus.documents, progress)
+    added = len(opened.prefix) + len(opened.suffix)
+    lengths = added + np.fromiter(map(len, rows), np.int64, len(rows))
+    longest = int(lengths.max(initial=0))
+    if longest <= added:
+        raise InputError(f"{corpus.name} has no tokens; pass documents with text")
+    check_length(length, special=added)
+    length = max(added + 1, _default_length(lengths)) if length is None else length
+    check_table(len(rows), length)
+    ids, mask = _padded(opened, rows, length)
+    tokens = opened.tokens
+    if occurs:
+        ids, tokens = most_frequent_first(ids, mask, tokens)
+    return TokenCorpus(
+        name=corpus.name,
+        tokenizer=opened.name,
+        ids=ids,
+        mask=mask,
+        vocab_size=len(tokens),
+        exclude=opened.exclude,
+        tokens=list(tokens),
+        longest=longest,
+    )
+
+
+def open_tokenizer(
+    tokenizer: Source = "words",
+    *,
+    special: bool = False,
+    vocabulary: Sequence[str] | None = None,
+) -> Tokenizer:
+    """A tokenizer as in `tokenize`, but of a vocabulary that is fixed beforehand.
+
+    Args:
+        tokenizer, special: as in `tokenize`.
+        vocabulary: of words and characters, which have none of their own: the text of each id. With
+            `"[UNK]"` as the last, that stands for what the others do not have; without it such a
+            document is an error. `vocabulary_of` makes one from documents.
+
+    Raises:
+        InputError: as `tokenize`; a vocabulary too many or missing, or with repeats.
+
+    >>> words = open_tokenizer("words", vocabulary=["be", "to", "[UNK]"])
+    >>> words.encode(["To be, or not to be"], length=4)[0]
+    array([[1, 0, 2, 2]], dtype=int32)
+    """
+    name = os.fspath(tokenizer)
+    if vocabulary_occurs(name):
+        _refuse_special(tokenizer, special)
+        return _of_vocabulary(name, vocabulary)
+    if vocabulary is not None:
+        raise InputError(f"{tokenizer} has a vocabulary of its own; leave `vocabulary` out")
+    if name == "bytes":
+        _refuse_special(tokenizer, special)
+        return Tokenizer("bytes", _bytes, [*map(_byte_text, range(256))], checksum="bytes")
+    return _of_file(tokenizer, special)
+
+
+def _of_vocabulary(name: str, vocabulary: Sequence[str] | None) -> Tokenizer:
+    if vocabulary is None:
+        raise InputError(
+            f"{name} have no vocabulary of their own; pass one, a list of tokens or its file"
+        )
+    tokens = list(vocabulary)
+    encode = fixed_encoder(name, tokens)
+    return Tokenizer(name, encode, tokens, checksum=_checksum([name, tokens]))
+
+
+def _growing(tokenizer: Source, special: bool) -> Tokenizer:
+    """Words or characters before there is a vocabulary: each new one takes the next id."""
+    _refuse_special(tokenizer, special)
+    encode, tokens = growing_encoder(os.fspath(tokenizer))
+    return Tokenizer(os.fspath(tokenizer), encode, tokens)
+
+
+def _of_file(tokenizer: Source, special: bool) -> Tokenizer:
+    opened = open_pretrained(tokenizer)
+    prefix, suffix = opened.special_tokens() if special else ((), ())
+    exclude = tuple(sorted({*prefix, *suffix, *opened.padding})) if special else ()
+    return Tokenizer(
+        name=opened.name,
+        rows=opened.rows,
+        tokens=opened.tokens,
+        prefix=prefix,
+        suffix=suffix,
+        exclude=exclude,
+        checksum=_checksum([opened.text, prefix, suffix, exclude]),
+    )
+
+
+def _checksum(own: list[Any]) -> str:
+    return f"{zlib.crc32(json.dumps(own).encode()):08x}"
+
+
+def _refuse_special(tokenizer: Source, special: bool) -> None:
+    if special:
+        raise InputError(
+            f"the tokenizer {tokenizer!r} has no special tokens; leave `special` out, "
+            "or pass a vocab.txt or tokenizer.json"
+        )
+
+
+def _bytes(texts: list[str], length: int | None) -> list[Any]:
+    return [np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8) for text in texts]
+
+
+def _byte_text(byte: int) -> str:
+    return chr(byte) if 0x20 < byte < 0x7F else f"0x{byte:02x}"
+
+
+def _all_rows(opened: Tokenizer, documents: list[str], progress: Progress) -> list[Any]:
+    description = f"Tokenizing into {opened.name}"
+    texts = iter(progress.track(documents, description, total=len(documents)))
+    rows = []
+    while batch := [*itertools.islice(texts, _AT_ONCE)]:
+        rows += opened.rows(batch, None)
+    return rows
+
+
+def _default_length(lengths: Int[np.ndarray, " documents"]) -> int:
+    reached = np.sort(lengths)[::-1][int(np.ceil(0.05 * len(lengths))) - 1]
+    return int(np.clip(reached, 2, DEFAULT_LENGTH))
+
+
+def _padded(
+    opened: Tokenizer, rows: Sequence[Any], length: int
+) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
+    """Ids and mask `[documents, length]` of rows without special tokens, which are added."""
+    first, last = len(opened.prefix), len(opened.suffix)
+    rows = [row[: length - first - last] for row in rows]
+    ends = first + np.fromiter(map(len, rows), np.int64, len(rows))
+    columns = np.arange(length)
+    ids = np.zeros((len(rows), length), np.int32)
+    ids[:, :first] = opened.prefix
+    ids[(columns >= first) & (columns < ends[:, None])] = _joined(rows)
+    for offset, token in enumerate(opened.suffix):
+        ids[np.arange(len(rows)), ends + offset] = token
+    check_ids(ids, len(opened.tokens), opened.name)
+    return ids, columns < ends[:, None] + last
+
+
+def _joined(rows: Sequence[Any]) -> Int32[np.ndarray, " tokens"]:
+    """Sequences of ids end to end; an array for each list would cost more than the ids in it."""
+    if all(isinstance(row, np.ndarray) for row in rows):
+        return np.concatenate(rows).astype(np.int32)
+    return np.fromiter(itertools.chain.from_iterable(rows), np.int32)

@@ -1,0 +1,209 @@
+"""Words and characters: how they are cut from text, and the vocabularies they make."""
+
+import functools
+import itertools
+import os
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int32
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.options import check_range
+from jaxpe.data.corpus import Source
+from jaxpe.data.files import check_text, quoted
+
+UNKNOWN = "[UNK]"
+_LONG = 2**20  # characters of a document whose words are not all listed at once
+
+Encode = Callable[[list[str], int | None], list[Any]]  # ids of texts, cut to a length if any
+
+
+def vocabulary_of(
+    documents: Iterable[str],
+    *,
+    tokenizer: Source = "words",
+    length: int | None = None,
+    max_vocab: int | None = None,
+) -> list[str]:
+    """The words or characters of documents, most frequent first: a vocabulary for a stream.
+
+    Memory grows with the words that differ, not with the documents.
+
+    Args:
+        documents: texts.
+        tokenizer: `"words"` or `"characters"`.
+        length: positions of each document that are looked at; all when absent.
+        max_vocab: the largest vocabulary; rarer ones become `"[UNK]"`, its last.
+
+    Raises:
+        InputError: another tokenizer, or a `max_vocab` below 2.
+
+    >>> vocabulary_of(["to be", "or not to be"], max_vocab=3)
+    ['be', 'to', '[UNK]']
+    """
+    if not vocabulary_occurs(os.fspath(tokenizer)):
+        raise InputError(f"{tokenizer} has a vocabulary of its own; use it as it is")
+    check_range("max_vocab", max_vocab, least=2)
+    cut = _CUTS[os.fspath(tokenizer)]
+    counts: Counter[str] = Counter()
+    for text in documents:
+        counts.update(cut(text, length))
+    vocabulary = _most_frequent_first(counts)
+    if max_vocab is None or len(vocabulary) <= max_vocab:
+        return vocabulary
+    return with_unknown(vocabulary, max_vocab)
+
+
+def vocabulary_occurs(tokenizer: str) -> bool:
+    """Whether a tokenizer makes its vocabulary from the corpus, so that it can be cut."""
+    return tokenizer in _CUTS
+
+
+def with_unknown(vocabulary: list[str], max_vocab: int | None) -> list[str]:
+    """A vocabulary cut to a size and ended with `"[UNK]"`, which counts towards the size."""
+    check_range("max_vocab", max_vocab, least=2)
+    return [*vocabulary[: None if max_vocab is None else max_vocab - 1], UNKNOWN]
+
+
+def fixed_encoder(name: str, vocabulary: Sequence[str]) -> Encode:
+    """Ids in a vocabulary that is given.
+
+    Args:
+        name: "words" or "characters".
+        vocabulary: the text of each id. What is not in it is its last where that is `"[UNK]"`.
+
+    Raises:
+        InputError: repeats, or half of a surrogate pair.
+
+    Raises (of the encoder):
+        InputError: text that is not in a vocabulary without `"[UNK]"`.
+    """
+    numbers = _Fixed(vocabulary)
+    if len(numbers) < len(vocabulary) or not numbers:
+        raise InputError("the vocabulary is empty or has a token twice; give each one line")
+    for token in numbers:
+        check_text(token, what=f"the vocabulary: {quoted(token)}", remedy="leave it out")
+    return _encoder(name, numbers)
+
+
+def growing_encoder(name: str) -> tuple[Encode, Sequence[str]]:
+    """Ids before there is a vocabulary, and the text of each; new words take the next number.
+
+    Args:
+        name: "words" or "characters", whose ids are code points.
+    """
+    if name == "characters":
+        return _code_points, _CodePoints()
+    numbers = _Growing()
+    return _encoder(name, numbers), numbers.tokens
+
+
+def most_frequent_first(
+    ids: Int32[np.ndarray, "documents n"],
+    mask: Bool[np.ndarray, "documents n"],
+    tokens: Sequence[str],
+) -> tuple[Int32[np.ndarray, "documents n"], list[str]]:
+    """Ids over the vocabulary of what occurs, in the order of `vocabulary_of`, and that.
+
+    Args:
+        ids: as a growing encoder gives them, padded.
+        mask: false on padding.
+        tokens: the text of each id.
+    """
+    counts = np.bincount(ids[mask])
+    occurring = {tokens[i]: i for i in np.flatnonzero(counts).tolist()}
+    vocabulary = _most_frequent_first(
+        dict(zip(occurring, counts[counts > 0].tolist(), strict=True))
+    )
+    numbers = np.zeros(len(counts), np.int32)
+    numbers[[occurring[token] for token in vocabulary]] = np.arange(len(vocabulary))
+    return np.where(mask, numbers[ids], 0).astype(np.int32), vocabulary
+
+
+def _most_frequent_first(counts: Mapping[str, int]) -> list[str]:
+    """Tokens by descending frequency, then text."""
+    return sorted(counts, key=lambda token: (-counts[token], token))
+
+
+class _Growing(dict[str, int]):
+    """Numbers of tokens in the order in which they are first looked up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens: list[str] = []
+
+    def __missing__(self, token: str) -> int:
+        number = self[token] = len(self.tokens)
+        self.tokens.append(token)
+        return number
+
+
+class _Fixed(dict[str, int]):
+    """Numbers of the tokens of a vocabulary."""
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        super().__init__(zip(vocabulary, range(len(vocabulary)), strict=True))
+        self._unknown = self.get(UNKNOWN) if vocabulary and vocabulary[-1] == UNKNOWN else None
+
+    def __missing__(self, token: str) -> int:
+        if self._unknown is None:
+            raise InputError(
+                f"{quoted(token)} is not in the vocabulary; make the vocabulary from these "
+                f"documents too, or end it with {UNKNOWN}"
+            )
+        return self._unknown
+
+
+class _CodePoints(Sequence[str]):
+    """All characters, by code point."""
+
+    def __len__(self) -> int:
+        return sys.maxunicode + 1
+
+    def __getitem__(self, index: Any) -> Any:
+        return chr(index)
+
+
+def _encoder(name: str, numbers: dict[str, int]) -> Encode:
+    cut, number = _CUTS[name], numbers.__getitem__
+
+    def encode(texts: list[str], length: int | None) -> list[Any]:
+        return [np.fromiter(map(number, cut(text, length)), np.int32) for text in texts]
+
+    return encode
+
+
+def _code_points(texts: list[str], length: int | None) -> list[Any]:
+    cut = texts if length is None else [text[:length] for text in texts]
+    return [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<i4") for text in cut]
+
+
+def _words(text: str, length: int | None) -> Iterable[str]:
+    """The words and single punctuation marks of a text in lower case, the first `length`."""
+    pattern, text = _word_pattern(), text.lower()
+    if len(text) > _LONG:
+        return itertools.islice((found[0] for found in pattern.finditer(text)), length)
+    found = pattern.findall(text)
+    return found if length is None else found[:length]
+
+
+@functools.cache
+def _word_pattern() -> re.Pattern[str]:
+    # Python's \w leaves out combining marks, so that it would cut words of Hindi or Arabic apart.
+    # The look ahead spares ASCII the search through them, which takes four times as long.
+    points = map(chr, range(sys.maxunicode + 1))
+    marks = "".join(point for point in points if unicodedata.category(point)[0] == "M")
+    return re.compile(rf"\w+(?:(?![\x00-\x7f])[{marks}]+\w*)*|[^\w\s]")
+
+
+def _characters(text: str, length: int | None) -> Iterable[str]:
+    return text[:length]
+
+
+_CUTS = {"words": _words, "characters": _characters}

@@ -1,0 +1,69 @@
+"""Power laws: how what is measured of an encoding grows with the sizes of a model."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxpe.encodings.registry import EncodingSizes
+
+# Multiples of the width, and divisors of the length, at which exponents are fitted.
+SCALES = (1, 2, 4)
+
+
+class PowerLaw(NamedTuple):
+    """A number and the exponents with which it grows, value ∝ dim^a · length^b.
+
+    Attributes:
+        value: at the sizes asked for.
+        dim: exponent in the width, of embeddings and of heads alike, fitted at 1, 2 and 4 times
+            it; NaN where a value is 0.
+        length: exponent in the training length, fitted at a quarter, a half and all of it.
+    """
+
+    value: float
+    dim: float
+    length: float
+
+
+def power_laws(
+    measure: Callable[[EncodingSizes], Sequence[float | int]], sizes: EncodingSizes
+) -> list[PowerLaw]:
+    """What is measured at some sizes, with its exponents in the width and in the length.
+
+    Raises:
+        ValueError: for a length below 4, whose quarter is no length.
+
+    >>> from jaxpe.encodings.power_law import power_laws
+    >>> power_laws(lambda at: [at.dim * at.length**2, 0], EncodingSizes(2, 1, 4, 8))
+    [PowerLaw(value=128.0, dim=1.0, length=2.0), PowerLaw(value=0.0, dim=nan, length=nan)]
+    """
+    if sizes.length < SCALES[-1]:
+        raise ValueError(
+            f"length={sizes.length} has no quarter to measure growth from: pass at least "
+            f"{SCALES[-1]}"
+        )
+    wider = [sizes._replace(dim=s * sizes.dim, head_dim=s * sizes.head_dim) for s in SCALES]
+    longer = [sizes._replace(length=sizes.length // s) for s in SCALES]
+    found = {at: measure(at) for at in dict.fromkeys([*wider, *longer])}
+    return [
+        PowerLaw(
+            float(value),
+            exponent([at.dim for at in wider], [found[at][i] for at in wider]),
+            exponent([at.length for at in longer], [found[at][i] for at in longer]),
+        )
+        for i, value in enumerate(found[sizes])
+    ]
+
+
+def exponent(sizes: Sequence[float | int], values: Sequence[float | int]) -> float:
+    """The slope of log values over log sizes, rounded; NaN where a value is not positive.
+
+    >>> from jaxpe.encodings.power_law import exponent
+    >>> exponent([1, 2, 4], [3.0, 6.0, 12.0])
+    1.0
+    """
+    if not (np.isfinite(values).all() and np.min(values) > 0):
+        return float("nan")
+    slope = np.polyfit(np.log(sizes), np.log(values), 1)[0]
+    return round(float(slope), 6) + 0.0  # no negative zero

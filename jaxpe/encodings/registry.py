@@ -1,0 +1,280 @@
+"""The catalogue: encodings by name, each registered in the file that defines it."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from jaxpe._core.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from jaxpe.encodings.base import Encoding
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Modules of this package whose entries come first, in this order; those of others follow in the
+# order of their registration.
+_ORDER = tuple(
+    f"jaxpe.encodings.{name}"
+    for name in ("base", "absolute", "orthogonal", "rotary", "bias", "relative")
+)
+
+
+class EncodingSizes(NamedTuple):
+    """The model an encoding is built for.
+
+    Attributes:
+        dim: width of the token embeddings.
+        num_heads: attention heads.
+        head_dim: width of a head.
+        length: positions of the training context.
+    """
+
+    dim: int = 512
+    num_heads: int = 8
+    head_dim: int = 64
+    length: int = 512
+
+
+class CatalogueEntry(NamedTuple):
+    """A row of the catalogue.
+
+    Attributes:
+        name: as in reports and on the command line.
+        family: absolute, orthogonal, rotary, bias or relative: the file it is in. Of an encoding
+            defined elsewhere the name of its module, unless another is given.
+        make: builds the encoding for given sizes, with defaults otherwise.
+        source: who proposed it.
+        vectors: what its position vectors are; empty where it has none.
+        coordinates: of a position; 1 unless positions are `[..., n, coordinates]`.
+        fitted: whether it is made from a corpus.
+    """
+
+    name: str
+    family: str
+    make: Callable[[EncodingSizes], "Encoding"]
+    source: str
+    vectors: str = ""
+    coordinates: int = 1
+    fitted: bool = False
+
+
+class _Registered(NamedTuple):
+    entry: CatalogueEntry
+    function: Callable[..., Any]
+
+
+# The one state of a module in this package: a name given on the command line or in a saved
+# configuration has to lead to a function, also to one of a module that this package has not seen.
+# Importing a module adds to it; nothing computed depends on it but what names stand for.
+_REGISTERED: dict[str, _Registered] = {}
+
+
+def register(
+    name: str,
+    *,
+    make: Callable[[EncodingSizes], Any] | None = None,
+    family: str | None = None,
+    source: str = "",
+    vectors: str = "",
+    coordinates: int = 1,
+    fitted: bool = False,
+) -> Callable[[F], F]:
+    """Decorator that puts an encoding into the catalogue, and leaves the function as it is.
+
+    Tables, reports, training and comparisons know it by its name from then on. Of several on one
+    function the lowest is the first in the catalogue. Registering again from the same place, as a
+    module that is reloaded does, replaces the entry.
+
+    Args:
+        name: in the catalogue.
+        make: builds the encoding for given sizes; the decorated function itself when None.
+        family: of encodings that are shown together; the file of the function when None.
+        source: who proposed it.
+        vectors: what its position vectors are; empty where it has none.
+        coordinates: of a position; 1 unless positions are `[..., n, coordinates]`.
+        fitted: whether it is made from a corpus.
+
+    Raises:
+        ValueError: for a name that is taken, or has a character that separates names elsewhere.
+
+    An encoding of one's own, in a file `my_module.py`. Wherever a name of the catalogue is asked
+    for, `my_module:halved` now stands for it:
+
+    >>> @jaxpe.encodings.register("halved", source="an example")
+    ... def halved(sizes):
+    ...     return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)
+    >>> [entry.source for entry in jaxpe.catalogue("halved")]
+    ['an example']
+    """
+    if not name or not set(name).isdisjoint(":+,/ "):
+        raise ValueError(
+            f"an encoding cannot be called {name!r}: leave out ':', '+', ',', '/', ' '"
+        )
+
+    def add(function: F) -> F:
+        known = _REGISTERED.get(name)
+        if known is not None and (
+            known.function is function or _place(known.function) != _place(function)
+        ):
+            raise ValueError(
+                f"an encoding {name!r} is registered twice, by {_place(known.function)} and by "
+                f"{_place(function)}: pass another name"
+            )
+        entry = CatalogueEntry(
+            name,
+            _module(function).rpartition(".")[2] if family is None else family,
+            function if make is None else make,
+            source,
+            vectors,
+            coordinates,
+            fitted,
+        )
+        _REGISTERED[name] = _Registered(entry, function)
+        return function
+
+    return add
+
+
+def catalogue(*names: str) -> tuple[CatalogueEntry, ...]:
+    """The entries of these names, or all that are registered.
+
+    Args:
+        names: each as `resolve` takes it.
+
+    Raises:
+        InputError: as `resolve`.
+
+    >>> [entry.family for entry in catalogue("rope", "t5")]
+    ['rotary', 'bias']
+    """
+    if names:
+        return tuple(map(resolve, names))
+    last = len(_ORDER)
+    places = {name: i for i, name in enumerate(_ORDER)}
+    ordered = sorted(
+        _REGISTERED.values(), key=lambda found: places.get(_module(found.function), last)
+    )
+    return tuple(found.entry for found in ordered)
+
+
+def resolve(name: str) -> CatalogueEntry:
+    """The encoding of a name: one of the catalogue, or `my_module:my_encoding` of one's own.
+
+    Of a name with a colon the module is imported, also from the current directory, as
+    `python -m my_module` would. Behind the colon stands a name that it registers, a
+    `CatalogueEntry`, or a function from `EncodingSizes` to an `Encoding`; that is called once, at
+    `EncodingSizes()`, to see that it gives one.
+
+    Args:
+        name: of the encoding.
+
+    Raises:
+        InputError: an unknown name, with the nearest known one; a module that cannot be imported or
+            has nothing of that name; or something that is no encoding.
+
+    >>> resolve("alibi").family
+    'bias'
+    >>> resolve("alibli")
+    Traceback (most recent call last):
+    jaxpe.InputError: no encoding 'alibli'; did you mean 'alibi'? There are none, sinusoidal, ...
+    """
+    if ":" in name:
+        return _own(name)
+    if name in _REGISTERED:
+        return _REGISTERED[name].entry
+    known = [entry.name for entry in catalogue()]
+    near = nearest(name, known)
+    meant = f"did you mean {near!r}? There" if near else "there"
+    raise InputError(
+        f"no encoding {name!r}; {meant} are {', '.join(known)}, and my_module:my_encoding for one "
+        "of your own"
+    )
+
+
+def _own(name: str) -> CatalogueEntry:
+    """The encoding that `my_module:my_encoding` names."""
+    place, _, attribute = name.partition(":")
+    module = _imported(place, name)
+    known = _REGISTERED.get(attribute)
+    if known is not None and _module(known.function) == place:
+        return _checked(known.entry, name)
+    if not hasattr(module, attribute):
+        raise InputError(f"{name!r}: the module {place} has no {attribute!r} ({module.__file__})")
+    found = getattr(module, attribute)
+    if isinstance(found, CatalogueEntry):
+        return _checked(found, name)
+    if isinstance(found, str) and found in _REGISTERED:
+        return _checked(_REGISTERED[found].entry, name)
+    if not callable(found):
+        raise InputError(
+            f"{name!r} is {_kind(found)}, not an encoding: pass a CatalogueEntry, or a function "
+            "from jaxpe.EncodingSizes to a jaxpe.Encoding"
+        )
+    return _checked(CatalogueEntry(name, place.rpartition(".")[2], found, place), name)
+
+
+def _imported(place: str, name: str) -> ModuleType:
+    """A module, from where Python looks for modules or else from the current directory."""
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if not _is_of(place, error):
+            raise _not_imported(place, name, error) from error
+    except Exception as error:
+        raise _not_imported(place, name, error) from error
+    # "" is the current directory. At the end, so that no file in it stands before an installed
+    # module; and left there, where it helps, for what the module itself imports later.
+    sys.path.append("")
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(place)
+    except Exception as error:
+        sys.path.pop()
+        if isinstance(error, ModuleNotFoundError) and _is_of(place, error):
+            raise InputError(
+                f"{name!r}: there is no module {place!r}, neither installed nor in this folder"
+            ) from error
+        raise _not_imported(place, name, error) from error
+
+
+def _is_of(place: str, error: ModuleNotFoundError) -> bool:
+    """Whether the module of this name is what was not found, or a package that it is in."""
+    return error.name is not None and f"{place}.".startswith(f"{error.name}.")
+
+
+def _not_imported(place: str, name: str, error: Exception) -> InputError:
+    return InputError(
+        f"{name!r}: the module {place!r} cannot be imported ({_kind(error)}: {error})"
+    )
+
+
+def _checked(entry: CatalogueEntry, name: str) -> CatalogueEntry:
+    """The entry where it makes an encoding, with a word on its vectors where it has some."""
+    from jaxpe.encodings.base import Encoding
+
+    try:
+        made = entry.make(EncodingSizes())
+    except Exception as error:
+        raise InputError(
+            f"{name!r} gives no encoding for {EncodingSizes()} ({_kind(error)}: {error})"
+        ) from error
+    if not isinstance(made, Encoding):
+        raise InputError(f"{name!r} makes {_kind(made)}: have it return a jaxpe.Encoding")
+    if made.defines("vectors") and not entry.vectors:
+        return entry._replace(vectors="its vectors")
+    return entry
+
+
+def _place(function: Callable[..., Any]) -> str:
+    return f"{_module(function)}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def _module(function: Callable[..., Any]) -> str:
+    """Its name; none where code is executed without one."""
+    return getattr(function, "__module__", None) or "__main__"
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,288 @@
+"""Intervals of any statistic of the counts: over resampled documents, or over folds of them."""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int, Integer, PyTree
+
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.compiled import compiled
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.geometry.counts import PositionCounts, _checked_ids
+from jaxpe.geometry.distances import floating, safe_sqrt
+from jaxpe.geometry.noise import DEFAULT_FOLDS, folds_of
+from jaxpe.geometry.repeated import counted, map_items
+
+DEFAULT_SAMPLES = 40
+
+
+class Bootstrap(NamedTuple):
+    """A statistic and its interval over resampled documents (each field shaped as the statistic).
+
+    Attributes:
+        estimate: the statistic of the corpus.
+        low, high: ends of the interval.
+        standard_error: standard deviation over resamples.
+        samples: the statistic of every resample, leading axis `[samples]`.
+    """
+
+    estimate: PyTree
+    low: PyTree
+    high: PyTree
+    standard_error: PyTree
+    samples: PyTree
+
+
+class Jackknife(NamedTuple):
+    """A statistic and its interval over folds of documents (each field shaped as the statistic).
+
+    Attributes:
+        estimate: the statistic of all counts.
+        low, high: ends of the interval.
+        standard_error: of the statistic, from leaving out one fold at a time.
+        samples: the statistic without each fold, leading axis `[folds]`.
+    """
+
+    estimate: PyTree
+    low: PyTree
+    high: PyTree
+    standard_error: PyTree
+    samples: PyTree
+
+
+def bootstrap(
+    statistic: Callable[[PositionCounts], Any],
+    ids: Integer[ArrayLike, "documents n"],
+    *,
+    vocab_size: int,
+    key: Array,
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    exclude: Sequence[int] = (),
+    groups: Integer[ArrayLike, " documents"] | None = None,
+    folds: int | None = DEFAULT_FOLDS,
+    samples: int = DEFAULT_SAMPLES,
+    confidence: float = 0.95,
+    progress: Progress = SILENT,
+) -> Bootstrap:
+    """Interval for any statistic of the counts, by resampling documents with replacement.
+
+    The copies of a document share its fold, so a split-half statistic keeps its halves
+    independent in every resample. The interval is θ̂ ± z standard errors. It is about what the
+    statistic tends to: a bias of the statistic itself stays. On corpora of known truth it held the
+    mean of the split-half trace in 95 to 100 % of draws; the basic interval (`basic_interval` of
+    the samples) in 25 to 100 %, because resampling adds a bias of its own.
+
+    Args:
+        statistic: a traceable function of `PositionCounts` (in folds) to a pytree of floats.
+        ids, vocab_size, mask, exclude, groups, folds: as in `count_tokens`.
+        key: PRNG key.
+        samples: resamples; the standard error is itself uncertain by 1 / √(2 · samples).
+        confidence: coverage of the interval, in (0, 1).
+        progress: shown by resample; ignored where arguments are traced.
+
+    >>> ids = np.arange(500)[:, None] % 2
+    >>> share = lambda counts: counts.merged().tokens[0, 0] / counts.documents
+    >>> interval = bootstrap(share, ids, vocab_size=2, key=jax.random.key(0))
+    >>> bool(interval.low < 0.5 < interval.high), round(interval.standard_error.item(), 2)
+    (True, 0.02)
+    """
+    _check_confidence(confidence)
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
+    if groups is not None:
+        _refuse_foreign_groups(groups, len(ids))
+        groups = jnp.asarray(groups)
+    ids, mask = _checked_ids(ids, mask, vocab_size)
+    counting = {"vocab_size": vocab_size, "exclude": tuple(map(int, exclude)), "folds": folds}
+
+    def value(repeats: Array, ids: Array, mask: Array, groups: Array | None) -> PyTree:
+        grouping = None if folds is None else groups
+        return _value(counted(ids, mask, grouping, repeats, **counting), statistic=statistic)
+
+    def resampled(key: Array, ids: Array, mask: Array, groups: Array | None) -> PyTree:
+        return value(_drawn(key, groups, documents=len(ids)), ids, mask, groups)
+
+    documents = ids, mask, groups
+    estimate = value(jnp.ones(len(ids), jnp.int32), *documents)
+    keys = jax.random.split(key, samples)
+    draws = map_items(resampled, keys, *documents, progress=progress, description="bootstrap")
+    return normal_interval(estimate, draws, confidence=confidence)
+
+
+def jackknife(
+    statistic: Callable[[PositionCounts], Any],
+    counts: PositionCounts,
+    *,
+    confidence: float = 0.95,
+    progress: Progress = SILENT,
+) -> Jackknife:
+    """Interval for any statistic of the counts from their folds alone, without the documents.
+
+    Delete-a-group jackknife (Kott 2001): with F folds and θ_f the statistic without fold f, the
+    variance is (F − 1)/F · Σ (θ_f − θ̄)², and the interval θ̂ ± t · standard error with Student's t
+    of F − 1 degrees of freedom. For statistics of split halves it is too wide, since leaving out a
+    fold draws the halves anew: on simulated corpora 1.2 times the true spread for a trace over 16
+    splits, 1.5 for a violation rate. As for `bootstrap`, a bias of the statistic itself stays.
+    Documents of one fold are judged as one, so copies of a document are one piece of evidence.
+
+    Args:
+        statistic: a traceable function of `PositionCounts` (in folds) to a pytree of floats.
+        counts: in at least three folds (`documents` in what the statistic is given is that of all
+            folds times (F − 1)/F, rounded: counts do not tell the documents of a fold).
+        confidence: coverage of the interval, in (0, 1).
+        progress: shown by fold; ignored where the counts are traced.
+
+    >>> ids = np.random.default_rng(0).integers(0, 2, (500, 1))
+    >>> counts = count_tokens(ids, vocab_size=2, folds=16, groups=np.arange(500))
+    >>> share = lambda counts: counts.merged().tokens[0, 0] / counts.merged().per_position[0]
+    >>> interval = jackknife(share, counts)
+    >>> round(interval.standard_error.item(), 2)                     # √(0.5 · 0.5 / 500) = 0.022
+    0.02
+    """
+    _check_confidence(confidence)
+    folds = folds_of(counts)
+    if folds < 3:
+        raise ValueError(f"counts have {folds} folds: a jackknife needs at least three")
+    estimate = _value(counts, statistic=statistic)
+    samples = map_items(
+        lambda fold, counts: _without(fold, counts, statistic=statistic),
+        jnp.arange(folds),
+        counts,
+        progress=progress,
+        description="jackknife",
+    )
+    spread = math.sqrt(folds - 1)  # of θ_f about their mean: (F − 1)/F · Σ is (F − 1) · variance
+    error = jax.tree.map(lambda draws: spread * _deviation(draws), samples)
+    t = _student_quantile(0.5 * (1.0 + confidence), folds - 1)
+    return Jackknife(estimate, *_around(estimate, error, t), error, samples)
+
+
+def normal_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.95) -> Bootstrap:
+    """The interval θ̂ ± z·(standard deviation of the resampled statistics).
+
+    >>> interval = normal_interval(jnp.float32(1.0), jnp.float32([0.0, 2.0]))
+    >>> round(interval.low.item(), 2), round(interval.high.item(), 2)
+    (-0.96, 2.96)
+    """
+    _check_confidence(confidence)
+    estimate, samples = _in_floats(estimate, samples)
+    z = statistics.NormalDist().inv_cdf(0.5 * (1.0 + confidence))
+    error = jax.tree.map(_deviation, samples)
+    return Bootstrap(estimate, *_around(estimate, error, z), error, samples)
+
+
+def basic_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.95) -> Bootstrap:
+    """The basic bootstrap interval [2θ̂ − q_high, 2θ̂ − q_low] from resampled statistics.
+
+    >>> interval = basic_interval(jnp.float32(1.0), jnp.float32([0.0, 1.0, 3.0]), confidence=0.98)
+    >>> round(interval.low.item(), 2), round(interval.high.item(), 2)
+    (-0.96, 1.98)
+    """
+    _check_confidence(confidence)
+    estimate, samples = _in_floats(estimate, samples)
+    tail = 0.5 * (1.0 - confidence)
+
+    def reflected(level: float) -> PyTree:
+        return jax.tree.map(
+            lambda theta, draws: 2.0 * theta - jnp.quantile(draws, level, axis=0), estimate, samples
+        )
+
+    error = jax.tree.map(_deviation, samples)
+    return Bootstrap(estimate, reflected(1.0 - tail), reflected(tail), error, samples)
+
+
+def resample_documents(
+    key: Array, documents: int, *, groups: Integer[ArrayLike, " documents"] | None = None
+) -> Int[Array, " documents"]:
+    """How often each document is drawn in a Poisson bootstrap resample.
+
+    Independent Poisson(1) counts stand for multinomial ones (Hanley and MacGibbon 2006), so that
+    no document needs to know of the others. The documents of a group, labelled in
+    `[0, documents)`, are drawn together.
+
+    >>> resample_documents(jax.random.key(0), 4, groups=np.array([0, 0, 2, 2])).tolist()
+    [0, 0, 1, 1]
+    """
+    if documents < 0:
+        raise ValueError(f"documents must be at least 0, not {documents}")
+    drawn = jax.random.poisson(key, 1.0, (documents,), dtype=jnp.int32)
+    if groups is None:
+        return drawn
+    _refuse_foreign_groups(groups, documents)
+    return drawn[jnp.asarray(groups)]
+
+
+@compiled(static=("documents",))
+def _drawn(key: Array, groups: Array | None, *, documents: int) -> Array:
+    return resample_documents(key, documents, groups=groups)
+
+
+@compiled("statistic")
+def _value(counts: PositionCounts, *, statistic: Callable[[PositionCounts], Any]) -> Any:
+    return statistic(counts)
+
+
+@compiled("statistic")
+def _without(
+    fold: Array, counts: PositionCounts, *, statistic: Callable[[PositionCounts], Any]
+) -> Any:
+    """The statistic of the counts without a fold."""
+    folds = counts.tokens.shape[0]
+    fewer = counts.documents - counts.documents // folds  # a product may exceed int32
+    kept = jnp.arange(folds - 1)
+    kept = jnp.where(kept >= fold, kept + 1, kept)
+    return statistic(counts._replace(tokens=counts.tokens[kept], documents=fewer))
+
+
+def _refuse_foreign_groups(groups: ArrayLike, documents: int) -> None:
+    """Raise for labels that are the index of no document."""
+    groups = jnp.asarray(groups)
+    if groups.shape != (documents,) or not jnp.issubdtype(groups.dtype, jnp.integer):
+        raise ValueError(
+            f"groups is {groups.dtype} of shape {groups.shape}: pass one integer for each of "
+            f"{documents} documents"
+        )
+    if not is_traced(groups) and not jnp.all((groups >= 0) & (groups < documents)):
+        raise ValueError(
+            f"groups have labels outside [0, {documents}): label each group by the index of one "
+            "of its documents"
+        )
+
+
+def _student_quantile(level: float, freedom: int) -> float:
+    """Of Student's t. SciPy comes with JAX, and is imported where it is used."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, level))
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, not {confidence}")
+
+
+def _in_floats(estimate: PyTree, samples: PyTree) -> tuple[PyTree, PyTree]:
+    """Both as floats of 32 bits or more, of which every statistic has a sample."""
+    estimate = jax.tree.map(lambda x: floating(x, "estimate"), estimate)
+    samples = jax.tree.map(lambda x: floating(x, "samples"), samples)
+    for leaf in jax.tree.leaves(samples):
+        if not leaf.shape[:1] or not leaf.shape[0]:
+            raise ValueError(f"samples have shape {leaf.shape}: pass [samples, ...], at least one")
+    return estimate, samples
+
+
+def _deviation(draws: Float[Array, "samples ..."]) -> Float[Array, "..."]:
+    """The standard deviation, with derivative 0 where all draws are equal."""
+    return safe_sqrt(jnp.var(draws, axis=0))
+
+
+def _around(estimate: PyTree, error: PyTree, width: float) -> tuple[PyTree, PyTree]:
+    """So many standard errors to either side of an estimate."""
+    low = jax.tree.map(lambda theta, e: theta - width * e, estimate, error)
+    high = jax.tree.map(lambda theta, e: theta + width * e, estimate, error)
+    return low, high

@@ -1,0 +1,55 @@
+"""An analysis of a corpus on a console, readable at 80 columns."""
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+from jaxpe.analysis.corpus.result import CorpusAnalysis
+from jaxpe.report.corpus.findings import by_family, headlines
+from jaxpe.report.tables import make_table
+from jaxpe.report.words import number, percent, visible
+
+if TYPE_CHECKING:
+    import rich.table
+
+
+def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
+    """The headline numbers, one a row: `rich.print(summary_table(analysis))`.
+
+    Raises:
+        MissingExtraError: without the extra `report`.
+
+    >>> rich.print(summary_table(found))  # doctest: +SKIP
+    """
+    size = f"{analysis.documents:,} documents, length {analysis.length}"
+    title = f"{visible(analysis.source)}: {size}"
+    return make_table(title, ["", "value", ""], headlines(analysis), right=())
+
+
+def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
+    """How each encoding fits, one a row; lower is better but for r.
+
+    Raises:
+        MissingExtraError: without the extra `report`.
+
+    >>> rich.print(encoding_table(found))  # doctest: +SKIP
+    """
+    families = by_family(analysis.encodings).values()
+    header = ["encoding", "dim", "stress", "scaled", "corrected", "violated", "r"]
+    rows = [
+        (
+            score.name,
+            f"{score.dim}",
+            number(score.stress),
+            number(score.scaled_stress),
+            number(score.split_half_scaled_stress),
+            percent(score.violation_rate),
+            f"{score.pearson_r:.2f}" if math.isfinite(score.pearson_r) else "n/a",
+        )
+        for score in itertools.chain(*families)
+    ]
+    title = "Encodings, by family: how far from the corpus"
+    table = make_table(title, header, rows, right=range(1, len(header)))
+    for end in itertools.accumulate(map(len, families)):
+        table.rows[end - 1].end_section = True
+    return table

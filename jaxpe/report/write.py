@@ -1,0 +1,44 @@
+"""One way to a page: `write(result, directory)`, whatever job the result is of."""
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+# Module and function of the view of each job, imported for a result of it: some bring Flax.
+_VIEWS = {
+    "attention": ("attention.page", "write_spectral"),
+    "audit": ("audit", "write_audit"),
+    "corpus": ("corpus.page", "write_corpus"),
+    "extrapolation": ("extrapolation.page", "write_extrapolation"),
+}
+
+
+def write(result: Any, directory: str | os.PathLike[str]) -> Path:
+    """Write the page on a result, its numbers and its figures; return the path of the page.
+
+    The folder is made where it is missing. Everything is drawn and written beside its place before
+    any file takes its name, so a failed run leaves the report that was there. The same result gives
+    the same bytes.
+
+    Args:
+        result: of a job of `jaxpe.analysis`: `corpus`, `audit`, `attention` or `extrapolation`.
+        directory: folder for the files.
+
+    Raises:
+        InputError: a folder that cannot be written, or that another run writes into.
+        MissingExtraError: without the extra `report`.
+        TypeError: what has no view.
+
+    >>> from jaxpe.analysis.corpus import CorpusOptions, analyse
+    >>> write(analyse(CorpusOptions(source="synthetic")), "report")  # doctest: +SKIP
+    PosixPath('report/report.html')
+    """
+    *package, job = type(result).__module__.split(".")[:3]
+    if package != ["jaxpe", "analysis"] or job not in _VIEWS:
+        raise TypeError(
+            f"{type(result).__name__} has no page: pass a result of jaxpe.analysis "
+            f"({', '.join(_VIEWS)})"
+        )
+    module, function = _VIEWS[job]
+    return getattr(importlib.import_module(f"jaxpe.report.{module}"), function)(result, directory)

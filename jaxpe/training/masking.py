@@ -1,0 +1,158 @@
+"""Tokens to be guessed: which of a document, and what a model reads in their place.
+
+For training with JAX, anew in each step (`mask_tokens`, `guessed_places`); for looking at a model
+with NumPy, once: one token of each document (`one_place`) or a share of them (`some_places`).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Bool, Int
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.errors import InputError
+
+_RATE = 0.15  # of Devlin et al. (2019)
+
+
+class MaskedTokens(NamedTuple):
+    """Tokens to be guessed back, from `mask_tokens`.
+
+    Attributes:
+        ids: what the model reads.
+        targets: the original ids.
+        selected: where the loss looks.
+    """
+
+    ids: Int[Array, "*batch n"]
+    targets: Int[Array, "*batch n"]
+    selected: Bool[Array, "*batch n"]
+
+
+def mask_tokens(
+    key: Array,
+    ids: Int[ArrayLike, "*batch n"],
+    *,
+    mask: Bool[ArrayLike, "*batch n"] | None = None,
+    vocab_size: int,
+    mask_id: int,
+    special_ids: Sequence[int] = (),
+    rate: float = _RATE,
+) -> MaskedTokens:
+    """The corruption of masked language modelling, Sec. 3.1 of Devlin et al. (2019).
+
+    Each token is selected with probability `rate`; of those, 80 % become `mask_id`, 10 % a token
+    drawn uniformly from the vocabulary, 10 % stay. Padding and special tokens are never selected.
+
+    Args:
+        key: of the draw; another one each step.
+        ids: tokens.
+        mask: false at padding.
+        vocab_size: of the random tokens.
+        mask_id: the id of [MASK].
+        special_ids: ids never selected, such as those of [CLS] and [SEP].
+        rate: in [0, 1].
+
+    >>> ids = jnp.arange(1000)[None]
+    >>> masked = mask_tokens(jax.random.key(0), ids, vocab_size=1000, mask_id=0, rate=0.5)
+    >>> bool((masked.ids == ids)[~masked.selected].all()), 400 < masked.selected.sum() < 600
+    (True, Array(True, dtype=bool))
+    """
+    if not 0 <= rate <= 1:
+        raise ValueError(f"rate={rate} is a probability: pass a number in [0, 1]")
+    if not 0 <= mask_id < vocab_size:
+        raise ValueError(f"mask_id={mask_id} is not in a vocabulary of {vocab_size}")
+    ids = jnp.asarray(ids)
+    eligible = jnp.ones(ids.shape, jnp.bool_) if mask is None else jnp.asarray(mask)
+    for special in special_ids:
+        eligible &= ids != special
+    which, how, what = jax.random.split(key, 3)
+    selected = eligible & jax.random.bernoulli(which, rate, ids.shape)
+    random_ids = jax.random.randint(what, ids.shape, 0, vocab_size, ids.dtype)
+    share = jax.random.uniform(how, ids.shape, jnp.float32)
+    replacement = jnp.where(share < 0.8, mask_id, jnp.where(share < 0.9, random_ids, ids))
+    return MaskedTokens(jnp.where(selected, replacement, ids), ids, selected)
+
+
+def guessed_places(
+    key: Array, selected: Bool[Array, "batch n"], *, rate: float
+) -> tuple[Int[Array, "batch places"], Bool[Array, "batch places"]]:
+    """Places of the selected tokens of each row, as many in every row, and which of them count.
+
+    >>> selected = jnp.arange(100)[None] % 10 == 0
+    >>> places, guessed = guessed_places(jax.random.key(0), selected, rate=0.1)
+    >>> places.shape, sorted(places[guessed].tolist())
+    ((1, 19), [0, 10, 20, 30, 40, 50, 60, 70, 80, 90])
+    """
+    n = selected.shape[-1]
+    count = min(n, math.ceil(n * rate + 3 * math.sqrt(n * rate * (1 - rate))))
+    order = jnp.where(selected, 1 + jax.random.uniform(key, selected.shape, jnp.float32), 0)
+    places = lax.top_k(order, count)[1]
+    return places, jnp.take_along_axis(selected, places, axis=-1)
+
+
+def one_place(
+    text: Bool[np.ndarray, "documents n"], *, rng: np.random.Generator
+) -> Int[np.ndarray, "documents 1"]:
+    """A place of text in each document, drawn evenly; int32.
+
+    Args:
+        text: where a token may be guessed, once at least in each row.
+        rng: draws the places.
+
+    >>> one_place(np.array([[False, True], [True, False]]), rng=np.random.default_rng(0)).tolist()
+    [[1], [0]]
+    """
+    return np.array([[rng.choice(np.flatnonzero(row))] for row in text], np.int32).reshape(-1, 1)
+
+
+def some_places(
+    text: Bool[np.ndarray, "documents n"], *, rng: np.random.Generator, rate: float = _RATE
+) -> tuple[Int[np.ndarray, "documents places"], Bool[np.ndarray, "documents places"]]:
+    """Places of a share of the text of each document, one at least, and which of them count.
+
+    All rows have as many places, int32; those beyond the share of a row do not count.
+
+    Args:
+        text: where tokens may be guessed.
+        rng: draws the places.
+        rate: share of the text, in [0, 1].
+
+    >>> text = np.array([[True, True, True, True], [False, False, True, True]])
+    >>> places, counted = some_places(text, rng=np.random.default_rng(0), rate=0.5)
+    >>> places.shape, counted.tolist()
+    ((2, 2), [[True, True], [True, False]])
+    """
+    drawn = np.where(text, rng.random(text.shape), 2.0)
+    counts = np.maximum(1, np.round(rate * text.sum(axis=1)).astype(int))
+    places = np.argsort(drawn, axis=1).astype(np.int32)[:, : counts.max()]
+    return places, np.arange(counts.max())[None] < counts[:, None]
+
+
+def with_mask(
+    ids: Int[np.ndarray, "documents n"],
+    places: Int[np.ndarray, "documents places"],
+    *,
+    mask_id: int | None,
+    counted: Bool[np.ndarray, "documents places"] | None = None,
+) -> Int[np.ndarray, "documents n"]:
+    """Tokens with [MASK] at the places that count, all when None.
+
+    Raises:
+        InputError: `mask_id` is None, as of a vocabulary without [MASK].
+
+    >>> with_mask(np.array([[5, 6, 7]]), np.array([[1]]), mask_id=0).tolist()
+    [[5, 0, 7]]
+    """
+    if mask_id is None:
+        raise InputError("the vocabulary has no [MASK], which a masked language model guesses at")
+    masked = ids.copy()
+    rows = np.broadcast_to(np.arange(len(ids))[:, None], places.shape)
+    kept = np.ones(places.shape, bool) if counted is None else counted
+    masked[rows[kept], places[kept]] = mask_id
+    return masked

@@ -1,0 +1,189 @@
+"""The job: its numbers are those of the public functions, and it refuses what cannot work."""
+
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import InputError
+from jaxpe._core.results import load_result, result_files
+from jaxpe.analysis.corpus import CorpusAnalysis, CorpusOptions, analyse, analyse_tokens
+from jaxpe.data import TokenCorpus, containment_groups, load_tokens
+
+SEED = 3
+THERE = Path("there")
+
+
+class Recorder:
+    """Progress that keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, int] = {}
+
+    def track(self, items, description, *, total=None):
+        for item in items:
+            self.shown[description] = self.shown.get(description, 0) + 1
+            yield item
+
+    def say(self, line: str) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def corpus() -> TokenCorpus:
+    """Ragged documents that drift, some of them pieces of others, and a word that is excluded."""
+    rng, documents, n = np.random.default_rng(0), 600, 10
+    drift = rng.random((documents, n)) < np.arange(n) / n
+    ids = np.where(drift, rng.integers(1, 9, (documents, n)), rng.integers(20, 40, (documents, n)))
+    ids[:, 0] = 0
+    ids[100:200, :5] = ids[:100, 3:8]
+    lengths = np.where(np.arange(documents) // 100 == 1, 5, rng.integers(6, n + 1, documents))
+    mask = np.arange(n)[None, :] < lengths[:, None]
+    names = [f"word{k}" for k in range(50)]
+    return TokenCorpus("drift", "ids", ids.astype(np.int32), mask, 50, (0,), names, n)
+
+
+@pytest.fixture(scope="module")
+def found(corpus) -> CorpusAnalysis:
+    return analyse_tokens(corpus, dim=4, seed=SEED)
+
+
+def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpus, found):
+    """No option is passed but the corpus, its groups and the keys that the docstring names."""
+    keys = jax.random.split(jax.random.key(SEED), 4)
+    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    assert found.groups == len(np.unique(groups)) < found.documents
+    documents = {"vocab_size": 50, "mask": corpus.mask, "exclude": (0,), "groups": groups}
+
+    counts = jaxpe.count_tokens(corpus.ids, folds=16, **documents)
+    geometry = jaxpe.split_half_geometry(counts, key=keys[0])
+    close = {"rtol": 1e-4, "atol": 1e-6}
+    split_half = found.split_half
+    np.testing.assert_allclose(split_half.squared_distances, geometry.squared_distances, **close)
+    np.testing.assert_allclose(split_half.eigenvalues, geometry.eigenvalues, **close)
+    np.testing.assert_allclose(split_half.trace, geometry.trace, **close)
+    np.testing.assert_array_equal(split_half.present, geometry.present)
+
+    rank = jaxpe.significant_rank(corpus.ids, key=keys[1], **documents)
+    assert split_half.significant_rank == rank.rank > 0
+    np.testing.assert_allclose(split_half.rank_eigenvalues, rank.eigenvalues, **close)
+    np.testing.assert_allclose(split_half.null_eigenvalue, rank.threshold, **close)
+
+    mu = jaxpe.positional_distributions(counts)
+    gram = jaxpe.hellinger_gram(mu)
+    np.testing.assert_allclose(found.plug_in.trace, jnp.trace(gram), **close)
+    D = jaxpe.hellinger_distances(mu)
+    np.testing.assert_allclose(found.plug_in.distances, D.values, **close)
+    assert found.plug_in.rank == jaxpe.classical_mds(D, dim=4).rank
+
+    def trace(counts):
+        return jaxpe.split_half_geometry(counts, key=keys[0]).trace
+
+    def share(counts):
+        halves = jaxpe.split_half_geometry(counts, key=keys[0])
+        mu = jaxpe.positional_distributions(counts)._replace(present=halves.present)
+        return 1.0 - halves.trace / jnp.trace(jaxpe.hellinger_gram(mu))
+
+    for name, statistic in (("split_half_trace", trace), ("noise_share", share)):
+        interval = jaxpe.bootstrap(statistic, corpus.ids, key=keys[2], **documents)
+        ends = interval.estimate, interval.low, interval.high
+        np.testing.assert_allclose(found.intervals[name], ends, **close)
+    np.testing.assert_allclose(found.plug_in.noise_share, share(counts), **close)
+
+
+def test_of_a_source_and_of_its_tokens_the_same():
+    options = CorpusOptions(source="synthetic", dim=4, splits=2, bootstrap=2)
+    by_source = analyse(options)
+    by_tokens = analyse_tokens(load_tokens("synthetic"), dim=4, splits=2, bootstrap=2)
+    assert result_files(by_source, "report") == result_files(by_tokens, "report")
+    assert {"read", "bootstrap", "dimensions"} <= by_source.seconds.keys()
+
+
+def test_a_saved_analysis_is_the_analysis(found, tmp_path):
+    for name, content in result_files(found, "report").items():
+        (tmp_path / name).write_bytes(content)
+    saved = load_result(CorpusAnalysis, tmp_path / "report.json")
+    jax.tree.map(np.testing.assert_array_equal, saved, found._replace(seconds={}))
+
+
+def test_progress_is_shown_and_changes_nothing(corpus, found):
+    recorder = Recorder()
+    again = analyse_tokens(corpus, dim=4, seed=SEED, progress=recorder)
+    assert result_files(again, "report") == result_files(found, "report")
+    assert recorder.shown == {
+        "split halves": 8, "permutation null": 20, "bootstrap": 40, "dimensions": 3
+    }  # fmt: skip
+
+
+def test_uniform_is_over_the_whole_vocabulary(corpus):
+    """A position that holds nothing, and 50 words of which 28 occur."""
+    mask = corpus.mask & (np.arange(10) != 9)
+    case = analyse_tokens(corpus._replace(mask=mask), dim=4, empty="uniform", splits=2, bootstrap=0)
+    counts = jaxpe.count_tokens(corpus.ids, vocab_size=50, mask=mask, exclude=(0,))
+    D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts, empty="uniform"))
+    np.testing.assert_allclose(case.plug_in.distances, D.values, rtol=1e-5, atol=1e-6)
+    assert case.empty_positions == ("uniform", 1)
+    assert case.intervals == {}
+    rows = np.asarray(counts.tokens)
+    for position, tokens in case.top_tokens:
+        assert tokens[0].count == rows[position].max()
+        assert tokens[0].token == f"word{rows[position].argmax()}"
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"dim": 3}, ("`dim`", "3", "`dim=64`")),
+        ({"dim": 0}, ("`dim`", "0")),
+        ({"dim": 2**30}, ("`dim=",)),
+        ({"length": 0}, ("`length`", "0")),
+        ({"length": 5000}, ("`length`", "4,096")),
+        ({"splits": 0}, ("`splits`", "0")),
+        ({"bootstrap": 1}, ("`bootstrap`", "1")),
+        ({"bootstrap": 10**6}, ("`bootstrap`", "100,000")),
+        ({"seed": -1}, ("`seed`", "-1")),
+        ({"data_dir": THERE}, ("`data_dir`", "sst2", "stdlib")),
+        ({"encodings": ("no_such_module:mine",)}, ("no_such_module",)),
+        ({"counts": THERE, "tokenizer": "bytes"}, ("`counts`", "`tokenizer`")),
+        ({"counts": THERE, "source": "sst2"}, ("`counts`", "`source`")),
+        ({"counts": THERE, "bootstrap": 40}, ("`counts`", "`bootstrap`")),
+        ({"counts": THERE, "special": True}, ("`counts`", "`special`")),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_read(options, parts):
+    with pytest.raises(InputError) as refused:
+        analyse(CorpusOptions(**options))
+    assert all(part in str(refused.value) for part in parts)
+
+
+def test_further_encodings_are_scored(corpus, tmp_path, monkeypatch):
+    module = "import jaxpe\n\n\ndef mine(sizes):\n    return jaxpe.sinusoidal(dim=sizes.dim)\n"
+    (tmp_path / "further_of_mine.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    name = "further_of_mine:mine"
+    found = analyse_tokens(corpus, dim=4, splits=1, bootstrap=0, encodings=(name,)).encodings
+    known = next(score for score in found if score.name == "sinusoidal")
+    assert found[-1].name == name
+    assert found[-1].stress == pytest.approx(known.stress)
+
+
+def test_a_length_beyond_every_document_needs_a_policy(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("a b c\nb c\n" * 20)
+    with pytest.raises(InputError, match=r"`length=9`.* 3 tokens.*`length=3`.*`empty`"):
+        analyse(CorpusOptions(source=str(path), length=9))
+    options = CorpusOptions(source=str(path), length=9, empty="drop", dim=2, splits=1, bootstrap=0)
+    assert analyse(options).empty_positions == ("drop", 6)
+
+
+def test_counts_beyond_memory_are_refused(corpus):
+    words = np.arange(600 * 4096, dtype=np.int32).reshape(600, 4096)
+    names = ["word"] * words.size
+    with pytest.raises(InputError, match=r"16 folds.*`length`.*`tokenizer`"):
+        analyse_tokens(TokenCorpus(
+            "large", "ids", words, np.ones(words.shape, bool), words.size, (), names, 4096
+        ))  # fmt: skip

@@ -1,0 +1,219 @@
+"""Registration: a new encoding is one function in one place, and is found everywhere."""
+
+import importlib
+import inspect
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import InputError
+from jaxpe.encodings import catalogue, registry, resolve
+
+MODULE = '''
+"""Encodings of a user."""
+
+import jaxpe
+from jaxpe.encodings import CatalogueEntry, register
+
+
+@register("halved", source="a user", vectors="a line")
+def halved(sizes):
+    """ALiBi at slope 1/2."""
+    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)
+
+
+def plain(sizes):
+    return jaxpe.sinusoidal(dim=sizes.dim, base=100.0)
+
+
+entry = CatalogueEntry("stretched", "absolute", plain, "a user", "its vectors")
+alias = "rope"
+number = 3
+
+
+def wrong(sizes):
+    return sizes.dim
+
+
+def failing(sizes):
+    raise KeyError("no table")
+'''
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The name of a user's module in the current directory."""
+    (tmp_path / "windows_of_mine.py").write_text(MODULE)
+    (tmp_path / "broken_of_mine.py").write_text("import nothing_of_that_name\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "windows_of_mine"
+    sys.modules.pop("windows_of_mine", None)
+
+
+def test_a_module_of_the_current_directory_is_found(own):
+    assert resolve(f"{own}:halved")[:4:3] == ("halved", "a user")
+    assert catalogue("alibi", f"{own}:halved") == (resolve("alibi"), resolve("halved"))
+    assert catalogue()[-1] == resolve("halved")  # behind those of jaxpe
+    assert resolve("halved").family == own
+
+
+def test_a_function_an_entry_or_another_name_stand_for_an_encoding(own):
+    found = resolve(f"{own}:plain")
+    assert (found.name, found.family, bool(found.vectors)) == (f"{own}:plain", own, True)
+    assert resolve(f"{own}:plain") == found
+    assert resolve(f"{own}:entry").name == "stretched"
+    assert resolve(f"{own}:alias") == resolve("rope")
+    assert all(entry.name != found.name for entry in catalogue())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_module:f", "no module 'no_such_module'"),
+        ("windows_of_mine.deeper:f", "no module 'windows_of_mine.deeper'"),
+        (":f", "Empty module name"),
+        ("broken_of_mine:f", r"cannot be imported \(ModuleNotFoundError: .*nothing_of_that_name"),
+        ("windows_of_mine:other", "has no 'other'"),
+        ("windows_of_mine:", "has no ''"),
+        ("windows_of_mine:number", "is int, not an encoding"),
+        ("windows_of_mine:wrong", "makes int"),
+        ("windows_of_mine:failing", r"gives no encoding .* \(KeyError: 'no table'\)"),
+    ],
+)
+def test_what_is_no_encoding_is_refused(own, name, message):
+    before = list(sys.path)
+    with pytest.raises(InputError, match=message):
+        resolve(name)
+    if "module" in message:
+        assert sys.path == before
+
+
+def test_a_module_read_again_replaces_its_entries(own):
+    resolve(f"{own}:halved")
+    module = importlib.reload(sys.modules[own])
+    assert resolve("halved").make is module.halved
+    assert sum(entry.name == "halved" for entry in catalogue()) == 1
+
+
+def test_a_name_belongs_to_one_function(own):
+    with pytest.raises(ValueError, match=r"jaxpe\.encodings\.rotary\.rope .*test_registry.*other"):
+
+        @jaxpe.encodings.register("rope")
+        def other(sizes):
+            return jaxpe.identity()
+
+    with pytest.raises(ValueError, match="registered twice"):
+
+        @jaxpe.encodings.register("twice")
+        @jaxpe.encodings.register("twice")
+        def twice(sizes):
+            return jaxpe.identity()
+
+    with pytest.raises(ValueError, match="leave out"):
+        jaxpe.encodings.register("a+b")
+
+
+def test_families_are_the_files_of_jaxpe():
+    families = dict.fromkeys(entry.family for entry in catalogue())
+    assert list(families) == ["absolute", "orthogonal", "rotary", "bias", "relative"]
+    for found in registry._REGISTERED.values():
+        file = found.function.__module__.rpartition(".")[2]
+        assert found.entry.family == file or (found.entry.name, file) == ("none", "base")
+
+
+def test_registered_factories_are_public_and_documented():
+    for found in registry._REGISTERED.values():
+        function = found.function
+        assert getattr(jaxpe.encodings, function.__name__) is function
+        assert function.__name__ in jaxpe.encodings.__all__
+        assert ">>>" in inspect.getdoc(function)
+
+
+def test_factories_of_each_family_are_registered():
+    """But for those that need more than sizes: arrays, a function, or settings of a checkpoint."""
+    registered = {found.function.__name__ for found in registry._REGISTERED.values()}
+    made = {
+        name
+        for name in jaxpe.encodings.__all__
+        if inspect.isfunction(f := getattr(jaxpe.encodings, name))
+        if inspect.signature(f).return_annotation is jaxpe.Encoding
+    }
+    assert made - registered == {
+        "chain",
+        "from_matrix",
+        "from_vectors",
+        "low_rank_from",
+        "per_head",
+        "rope_from_hf",
+        "scale_positions",
+    }
+
+
+def test_a_new_encoding_is_in_the_tables(own, command):
+    words = ("encodings", "rope", f"{own}:halved", f"{own}:plain", "--dim", 16, "--heads", 2)
+    code, out, err = command(*words, "--head-dim", 8, "--length", 32, "--form", "markdown")
+    assert code == 0, err
+    names = [line.split("|")[1].strip() for line in out.splitlines()[2:]]
+    assert names == ["`rope`", "`halved`", f"`{own}:plain`"]
+    assert f"| {own} | 0 | relative |" in out
+
+
+def test_a_new_encoding_is_scored(own):
+    from jaxpe.analysis.corpus.scores import score_encodings, scored_entries
+
+    ids = np.random.default_rng(0).integers(0, 9, (40, 6), dtype=np.int32)
+    counts = jaxpe.count_tokens(ids, vocab_size=9, folds=4)
+    split = jaxpe.split_half_geometry(counts, key=jax.random.key(0), splits=2)
+    D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts.merged()))
+    names = [f"{own}:halved", f"{own}:plain"]
+    mds = jaxpe.classical_mds(D, dim=4)
+    scores, _ = score_encodings(D, split, mds, 4, jax.random.key(1), names)
+    found = {score.name: score for score in scores}
+    assert list(found)[-2:] == ["halved", f"{own}:plain"]
+    line = np.abs(np.arange(6)[:, None] - np.arange(6)[None])
+    distances = found["halved"].distances
+    np.testing.assert_allclose(distances, distances[0, 1] * line, rtol=1e-6)
+    with pytest.raises(InputError, match=r"`encodings`: t5 has no position vectors"):
+        scored_entries(["t5"])
+
+
+def test_a_new_encoding_is_trained_with(own, command, tmp_path):
+    letters = np.random.default_rng(0).choice(list("abcdef"), (60, 4))
+    (tmp_path / "words.txt").write_text("\n".join(map(" ".join, letters)))
+    sizes = ("--model.dim", 8, "--model.layers", 1, "--model.heads", 2, "--length", 4)
+    words = ("train", "words.txt", *sizes, "--steps", 2, "--batch-size", 4, "--probe-at", 0)
+    code, _, err = command(*words, "--encoding", f"{own}:halved+{own}:plain", "--out", "run")
+    assert code == 0, err
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["encoding"].startswith(own)
+    code, _, err = command(*words, "--encoding", f"{own}:other", "--out", "another")
+    assert code == 2
+    assert "has no 'other'" in err
+
+
+def test_a_new_encoding_is_compared(own, tmp_path):
+    from jaxpe.analysis.extrapolation import Suite, extrapolate_suites
+
+    names = (f"{own}:halved", f"{own}:plain")
+    suite = Suite(
+        name="tiny",
+        tasks=("parity",),
+        encodings=names,
+        length=2,
+        factors=(1, 2),
+        steps=2,
+        batch=4,
+        tests=4,
+        rates=(1e-3,),
+        seeds=1,
+        dim=8,
+        heads=2,
+        layers=1,
+    )
+    cells = extrapolate_suites([suite], tmp_path / "found").cells
+    assert tuple(cell.encoding for cell in cells) == names
+    assert np.isfinite(cells[0].scores["accuracy"]).all()

@@ -1,0 +1,150 @@
+"""The architecture: imports go one way, nothing private crosses packages, few names stand flat."""
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import jaxpe
+
+ROOT = Path(jaxpe.__file__).parent
+
+# Each package may import those above it, and itself.
+FLOORS = (
+    ("_core",),
+    ("geometry",),
+    ("encodings",),
+    ("ntk", "spectral"),
+    ("theory", "data"),
+    ("nn",),
+    ("training",),
+    ("analysis",),
+    ("report",),
+    ("cli",),
+)
+PURE = ("geometry", "encodings", "ntk", "spectral", "theory")
+# Subpackages that are rooms of their own.
+DIVIDED = ("analysis", "report", "theory")
+
+
+class Import(NamedTuple):
+    file: Path
+    module: str
+    names: tuple[str, ...]
+
+    @property
+    def importer(self) -> tuple[str, ...]:
+        return self.file.relative_to(ROOT).with_suffix("").parts
+
+
+def imports() -> Iterator[Import]:
+    for file in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                yield Import(file, node.module, tuple(alias.name for alias in node.names))
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(file, alias.name, ())
+
+
+IMPORTS = tuple(imports())
+INSIDE = tuple(found for found in IMPORTS if found.module.split(".")[0] == "jaxpe")
+
+
+def floor_of(package: str) -> int:
+    return next(i for i, floor in enumerate(FLOORS) if package in floor)
+
+
+def targets(found: Import) -> set[str]:
+    """Packages of jaxpe that an import reaches."""
+    parts = found.module.split(".")[1:]
+    if parts:
+        return {parts[0]}
+    return {name for name in found.names if (ROOT / name).is_dir()}
+
+
+def test_every_package_has_a_floor():
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages == {name for floor in FLOORS for name in floor}
+
+
+def test_imports_go_one_way():
+    upward = [
+        (found.file.relative_to(ROOT).as_posix(), found.module)
+        for found in INSIDE
+        if len(found.importer) > 1
+        for package in targets(found)
+        if package != found.importer[0] and floor_of(package) >= floor_of(found.importer[0])
+    ]
+    assert upward == []
+
+
+def test_the_view_is_imported_by_the_command_line_alone():
+    importers = {found.importer[0] for found in INSIDE if "report" in targets(found)}
+    assert importers <= {"report", "cli"}
+
+
+def room(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """The package that a module is of; of divided ones, its folder in it."""
+    divided = len(parts) > 1 and parts[0] in DIVIDED and (ROOT / parts[0] / parts[1]).is_dir()
+    return parts[: 2 if divided else 1]
+
+
+def test_nothing_private_is_imported_across_packages():
+    crossing = []
+    for found in INSIDE:
+        parts = tuple(found.module.split(".")[1:])
+        private = [name for name in (*parts, *found.names) if re.match(r"_[a-z]", name)]
+        private = [name for name in private if name != "_core"]
+        if private and room(parts) != room(found.importer):
+            crossing.append((found.file.relative_to(ROOT).as_posix(), found.module, private))
+    assert crossing == []
+
+
+@pytest.mark.parametrize("package", PURE)
+def test_pure_packages_know_no_framework_and_no_files(package):
+    frameworks = {"flax", "optax", "orbax", "tensorflow_datasets", "grain", "matplotlib", "pathlib"}
+    found = {
+        (found.file.name, found.module)
+        for found in IMPORTS
+        if found.importer[0] == package and found.module.split(".")[0] in frameworks
+    }
+    assert found == set()
+
+
+def test_flags_are_spelt_by_the_command_line_alone():
+    spelt = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+    found = [
+        (file.relative_to(ROOT).as_posix(), node.value)
+        for file in sorted(ROOT.rglob("*.py"))
+        if file.parent.name != "cli"
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if spelt.search(node.value)
+    ]
+    assert found == []
+
+
+def test_few_names_stand_flat():
+    assert len(dir(jaxpe)) <= 80
+    assert dir(jaxpe) == sorted(jaxpe.__all__)
+    assert all(hasattr(jaxpe, name) for name in dir(jaxpe))
+    with pytest.raises(AttributeError, match="no attribute 'importlib'"):
+        jaxpe.importlib  # noqa: B018
+
+
+@pytest.mark.parametrize("floor", FLOORS[1:-1], ids=lambda floor: floor[0])
+def test_packages_say_what_they_offer(floor):
+    for package in floor:
+        module = importlib.import_module(f"jaxpe.{package}")
+        assert getattr(jaxpe, package) is module
+        assert module.__all__ == sorted(set(module.__all__), key=module.__all__.index)
+        for name in module.__all__:
+            value = getattr(module, name)
+            assert not name.startswith("_"), name
+            assert inspect.getdoc(value) or not inspect.isroutine(value) | inspect.isclass(value)

@@ -1,0 +1,50 @@
+"""Tokens to be guessed of documents: as many as asked for, of text alone, at the places told."""
+
+import numpy as np
+import pytest
+
+from jaxpe import InputError
+from jaxpe.training.masking import one_place, some_places, with_mask
+
+N, ROWS = 40, 200
+
+
+def texts():
+    rng = np.random.default_rng(0)
+    text = np.arange(N) < rng.integers(2, N, ROWS)[:, None]
+    text[:, 0] = False
+    return text
+
+
+def test_one_place_is_drawn_evenly_from_text():
+    places = one_place(texts(), rng=np.random.default_rng(0))
+    assert places.shape == (ROWS, 1)
+    assert places.dtype == np.int32
+    assert np.take_along_axis(texts(), places, axis=1).all()
+    row = np.zeros((3000, 4), bool)
+    row[:, 1:] = True
+    counts = np.bincount(one_place(row, rng=np.random.default_rng(0))[:, 0], minlength=4)
+    assert counts[0] == 0
+    np.testing.assert_allclose(counts[1:], 1000, atol=100)
+
+
+def test_a_share_of_the_text_counts_and_one_token_at_least():
+    text = texts()
+    places, counted = some_places(text, rng=np.random.default_rng(0), rate=0.15)
+    assert places.dtype == np.int32
+    expected = np.maximum(1, np.round(0.15 * text.sum(axis=1)))
+    np.testing.assert_array_equal(counted.sum(axis=1), expected)
+    assert np.take_along_axis(text, places, axis=1)[counted].all()
+    for own, kept in zip(places, counted, strict=True):
+        assert len(set(own[kept])) == kept.sum()
+
+
+def test_only_places_that_count_are_masked():
+    ids = np.arange(1, 1 + ROWS * N, dtype=np.int32).reshape(ROWS, N)
+    places, counted = some_places(texts(), rng=np.random.default_rng(0))
+    masked = with_mask(ids, places, mask_id=0, counted=counted)
+    assert (masked == 0).sum() == counted.sum()
+    np.testing.assert_array_equal(masked[masked != 0], ids[masked != 0])
+    assert (ids > 0).all()  # the original stays
+    with pytest.raises(InputError, match="MASK"):
+        with_mask(ids, places, mask_id=None)
