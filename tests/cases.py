@@ -413,6 +413,8 @@ EXEMPT = {
     "rotary_permutation": "NumPy indices, made at trace time",
     "rope_to_hf": "a dictionary of settings",
     "catalogue": "a table of constructors",
+    "register": "a decorator of constructors",
+    "resolve": "a row of the table of constructors",
     "encoding_properties": "looks at compiled programs and at numbers known when tracing",
     "encoding_extrapolation": "looks at compiled programs or at numbers known when tracing",
     "encoding_expressiveness": "looks at compiled programs or at numbers known when tracing",
@@ -433,10 +435,12 @@ def constructors() -> set[str]:
 
 def public_functions() -> set[str]:
     """Names of functions of arrays; what constructors make is tested elsewhere."""
-    names = (set(dir(geometry)) | set(dir(encodings))) & set(dir(jaxpe))
+    names = {*geometry.__all__, *encodings.__all__}
     return {
         name
         for name in names - constructors()
-        if name[0] != "_" and callable(f := getattr(jaxpe, name)) and not isinstance(f, type)
+        if name[0] != "_"
+        and callable(f := getattr(geometry, name, None) or getattr(encodings, name))
+        and not isinstance(f, type)
         if "Literal" not in str(f)
     }

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 
 import jaxpe
 from jaxpe.analysis.counts import read_counts
+from jaxpe.cli import main
 from jaxpe.training import load_run
 
 ROOT = Path(__file__).parents[1]
@@ -126,8 +127,5 @@ def test_train_and_load(run, tmp_path):
     assert all(bool(np.isfinite(x).all()) for x in jax.tree.leaves(found.params))
 
 
-def test_no_command_is_missing(command):
-    _, printed, _ = command("--help")
-    listed = re.search(r"\{([a-z,]+)\}", printed)
-    assert listed
-    assert set(listed[1].split(",")) == COMMANDS.keys() | ELSEWHERE
+def test_no_command_is_missing():
+    assert main.COMMANDS.keys() == COMMANDS.keys() | ELSEWHERE

@@ -11,7 +11,7 @@ import rich
 from tyro.conf import Positional
 
 from jaxpe.analysis.counts import CountOptions, count, ending_in_one_line
-from jaxpe.cli.console import Bars, prepare
+from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import described, parse, plain
 from jaxpe.report import counts_table
 
@@ -31,7 +31,6 @@ def run(words: Sequence[str]) -> None:
     """Count, alone or as one of several processes; the first of them prints."""
     started = time.perf_counter()
     options = parse(Command, words)
-    prepare("data")
     with ending_in_one_line() if options.several else contextlib.nullcontext():
         counted = count(plain(options, CountOptions), options.out, progress=Bars(Command))
     if jax.process_index() == 0:

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from jaxpe.analysis import to_json
 from jaxpe.analysis.properties import PropertyOptions, tabulate
-from jaxpe.cli.console import Bars, prepare
+from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import described, parse, plain
 from jaxpe.report import property_markdown, property_table
 
@@ -27,7 +27,6 @@ Command.__doc__ = described(PropertyOptions, form="how to print.")
 def run(words: Sequence[str]) -> None:
     """Compute the properties and print them."""
     options = parse(Command, words)
-    prepare()
     found = tabulate(plain(options, PropertyOptions), progress=Bars(Command))
     if options.form == "json":
         print(json.dumps(to_json(found), indent=2))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from jaxpe.cli.console import Bars, prepare
+from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import parse
 from jaxpe.data import check_data_dir, export_corpus, load_corpus
 
@@ -32,7 +32,6 @@ def run(words: Sequence[str]) -> None:
     """Read the corpus and write it."""
     options = parse(Command, words)
     check_data_dir(options.data_dir, options.source)
-    prepare()
     corpus = load_corpus(
         options.source,
         text_field=options.text_field,

@@ -9,11 +9,9 @@ import rich
 
 from jaxpe import report
 from jaxpe._core.folders import output_folder
-from jaxpe.cli.console import Bars, prepare
+from jaxpe.analysis.extrapolation import ExtrapolationOptions, extrapolate
+from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import described, parse, plain
-
-prepare("train", "report")  # before what needs them is imported
-from jaxpe.analysis.extrapolation import ExtrapolationOptions, extrapolate  # noqa: E402
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

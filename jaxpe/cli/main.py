@@ -24,6 +24,16 @@ COMMANDS = {
 }
 
 
+_EXTRAS = {
+    "report": ("report",),
+    "count": ("data",),
+    "audit": ("train", "report"),
+    "spectral": ("train", "report"),
+    "extrapolate": ("train", "report"),
+    "train": ("train", "report"),
+}
+
+
 def main() -> None:
     """Entry point of `jaxpe`."""
     _open_streams()
@@ -64,6 +74,9 @@ def _run(words: list[str]) -> None:
     _check_command(words)
     require("tyro", extra="report")
     require("rich", extra="report")
+    from jaxpe.cli.console import prepare
+
+    prepare(*_EXTRAS.get(words[0], ()))  # before what needs them is imported
     command = importlib.import_module(f"jaxpe.cli.{words[0]}")
     try:
         command.run(words[1:])

@@ -8,7 +8,6 @@ import rich
 from tyro.conf import Positional
 
 from jaxpe.analysis.counts import merge
-from jaxpe.cli.console import prepare
 from jaxpe.cli.parsing import parse
 from jaxpe.report import counts_table
 
@@ -29,6 +28,5 @@ class Command:
 def run(words: Sequence[str]) -> None:
     """Read the counts, add them, and write the sum."""
     options = parse(Command, words)
-    prepare()
     rich.print(counts_table(merge(options.folders, options.out)))
     print(f"Counts: {options.out}")

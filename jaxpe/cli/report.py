@@ -12,7 +12,7 @@ from tyro.conf import Positional
 from jaxpe import report
 from jaxpe._core.folders import output_folder
 from jaxpe.analysis.corpus import CorpusOptions, analyse
-from jaxpe.cli.console import Bars, prepare
+from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import described, parse, plain
 
 
@@ -29,7 +29,6 @@ def run(words: Sequence[str]) -> None:
     """Measure a corpus, write the report, and print what it says."""
     started = time.perf_counter()
     options = parse(Command, words)
-    prepare("report")
     with output_folder(options.out):
         found = analyse(plain(options, CorpusOptions), progress=Bars(Command))
         page = report.write(found, options.out)

@@ -10,11 +10,9 @@ from tyro.conf import Positional
 
 from jaxpe import report
 from jaxpe._core.folders import output_folder
-from jaxpe.cli.console import Bars, prepare
+from jaxpe.analysis.attention import AttentionOptions, analyse
+from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import described, parse, plain
-
-prepare("train", "report")  # before what needs them is imported
-from jaxpe.analysis.attention import AttentionOptions, analyse  # noqa: E402
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

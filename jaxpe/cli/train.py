@@ -11,13 +11,11 @@ from functools import partial
 import rich
 from tyro.conf import Positional
 
-from jaxpe.cli.console import Bars, prepare
+from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import parse, plain
 from jaxpe.report import pace, training_table, write_training_figures
-
-prepare("train", "report")  # before what needs them is imported
-from jaxpe.training import TrainConfig, load_config, train  # noqa: E402
-from jaxpe.training.config import encoding_entries  # noqa: E402
+from jaxpe.training import TrainConfig, load_config, train
+from jaxpe.training.config import encoding_entries
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from jaxpe.encodings.base import (
     align_positions,
     as_positions,
     compute_dtype,
+    identity,
     vector_dtype,
 )
 from jaxpe.encodings.phases import phases
@@ -94,6 +95,12 @@ def from_vectors(
         return jnp.concatenate([x, rows.astype(x.dtype)], axis=-1)
 
     return Encoding(init=make, embed=embed, vectors=vectors)
+
+
+# Here and not where it is defined: the registry knows what an encoding is.
+register("none", family="absolute", source="Haviv et al. (2022)", make=lambda s: identity())(
+    identity
+)
 
 
 @register(

@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.encodings.registry import register
 from jaxpe.geometry.distances import floating
 
 Params = Any
@@ -90,7 +89,6 @@ class Encoding(NamedTuple):
         return getattr(self, hook) is not self._field_defaults[hook]
 
 
-@register("none", family="absolute", source="Haviv et al. (2022)", make=lambda s: identity())
 def identity() -> Encoding:
     """No positional encoding (NoPE): every hook does nothing.
 

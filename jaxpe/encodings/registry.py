@@ -4,12 +4,10 @@ import importlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from jaxpe._core.errors import InputError, nearest
-
-if TYPE_CHECKING:
-    from jaxpe.encodings.base import Encoding
+from jaxpe.encodings.base import Encoding
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,7 +51,7 @@ class CatalogueEntry(NamedTuple):
 
     name: str
     family: str
-    make: Callable[[EncodingSizes], "Encoding"]
+    make: Callable[[EncodingSizes], Encoding]
     source: str
     vectors: str = ""
     coordinates: int = 1
@@ -252,8 +250,6 @@ def _not_imported(place: str, name: str, error: Exception) -> InputError:
 
 def _checked(entry: CatalogueEntry, name: str) -> CatalogueEntry:
     """The entry where it makes an encoding, with a word on its vectors where it has some."""
-    from jaxpe.encodings.base import Encoding
-
     try:
         made = entry.make(EncodingSizes())
     except Exception as error:

@@ -170,14 +170,20 @@ def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTo
         "data_dir": config.data_dir,
         "progress": progress,
     }
-    limit = config.max_vocab
-    if limit is None and vocabulary_occurs(tokenizer):
-        limit = MAX_VOCAB
     if labelled:
+        limit = _limit(config, tokenizer)
         field = config.label_field or LABEL
         return load_labelled(config.source, label_field=field, max_vocab=limit, **options)
-    corpus = own_vocabulary(load_tokens(config.source, **options), limit)
+    corpus = load_tokens(config.source, **options)
+    corpus = own_vocabulary(corpus, _limit(config, corpus.tokenizer))  # of a file of ids: none
     return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer)
+
+
+def _limit(config: TrainConfig, tokenizer: str) -> int | None:
+    """The largest vocabulary; None where the tokenizer brings its own."""
+    if config.max_vocab is None and vocabulary_occurs(tokenizer):
+        return MAX_VOCAB
+    return config.max_vocab
 
 
 def _with_mask(labelled: LabelledTokens) -> tuple[LabelledTokens, int]:

@@ -388,7 +388,7 @@ def test_report_on_next_to_nothing(command, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("imdb",), "leave a source out"),
+        (("imdb",), "leave source out"),
         (("--tokenizer", "bytes"), "leave --tokenizer out"),
         (("--length", 8), "leave --length out"),
         (("--special",), "leave --special out"),

@@ -296,7 +296,7 @@ for f, per_position in ((jax.value_and_grad(total, argnums=(0, 1, 2)), False), (
 cloud = jaxpe.geometry.as_points(X)
 weighted = ("stress", "scaled_stress", "kruskal_stress1", "stress_per_position")
 for name in (*weighted, "mantel_correlation"):
-    score = getattr(jaxpe, name)
+    score = getattr(jaxpe.geometry, name)
     options = {"weights": np.arange(23.0)} if name in weighted else {}
     shared = jax.jit(lambda P: score(P, cloud, mesh=mesh, **options))(P)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10),

@@ -41,7 +41,7 @@ def dense(t):
 def test_projections_are_those_of_the_geometry():
     for name in ("toeplitz", "circulant"):
         for kind in ("projection", "residual"):
-            assert getattr(spectral, f"{name}_{kind}") is getattr(jaxpe, f"{name}_{kind}")
+            assert getattr(spectral, f"{name}_{kind}") is getattr(jaxpe.geometry, f"{name}_{kind}")
 
 
 def test_diagonal_means_are_the_diagonals_of_the_projection():

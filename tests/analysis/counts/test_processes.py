@@ -155,7 +155,8 @@ DISAGREE = """
 import json, pathlib, sys, time
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.counts import count_settings, count_shards, processes as meeting
-from jaxpe.analysis.counts import run, start_processes
+from jaxpe.analysis.counts import shards as run
+from jaxpe.analysis.counts import start_processes
 from jaxpe.data import find_shards, open_tokenizer
 
 address, processes, process, folder = sys.argv[1:]

@@ -2,8 +2,8 @@
 
 For a change that is to leave all results alone:
 
-    python experiments/compare_outputs.py run CHECKOUT FOLDER    # of the old checkout, and the new
-    python experiments/compare_outputs.py compare FOLDER FOLDER
+    python tests/compare_outputs.py run CHECKOUT FOLDER    # of the old checkout, and the new
+    python tests/compare_outputs.py compare FOLDER FOLDER
 
 Commands are run with the Python that runs this script; corpora come from JAXPE_DATA_DIR.
 """
