@@ -114,16 +114,31 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     if place in _HELD.get():
         yield directory
         return
-    with claimed(directory):
-        with _writing(directory):
-            (directory / "figures").mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=directory) as file:
-                file.write(b"1")
-        before = _HELD.set(_HELD.get() | {place})
-        try:
-            yield directory
-        finally:
-            _HELD.reset(before)
+    made = not directory.exists()
+    try:
+        with claimed(directory):
+            with _writing(directory):
+                (directory / "figures").mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=directory) as file:
+                    file.write(b"1")
+            before = _HELD.set(_HELD.get() | {place})
+            try:
+                yield directory
+            finally:
+                _HELD.reset(before)
+    except BaseException:
+        if made:
+            _remove_empty(directory)
+        raise
+
+
+def _remove_empty(directory: Path) -> None:
+    """Take a folder away that nothing was written into, as where options were refused."""
+    with contextlib.suppress(OSError):
+        (directory / "figures").rmdir()
+        if [path.name for path in directory.iterdir()] == [_LOCK]:
+            (directory / _LOCK).unlink()
+            directory.rmdir()
 
 
 def remove_files(directory: Path, names: Iterable[str]) -> None:

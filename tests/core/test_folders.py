@@ -1,5 +1,6 @@
 """One writer a folder, and files whole or not at all."""
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed, write_whole, writing
+from jaxpe._core.folders import claimed, output_folder, write_whole, writing
 
 _HOLD = """
 import sys, time
@@ -60,3 +61,17 @@ def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
     write_whole(path, "new")
     assert path.read_text() == "new"
+
+
+def test_a_folder_that_nothing_was_written_into_goes_again(tmp_path):
+    for before in (False, True):
+        if before:
+            (tmp_path / "out").mkdir()
+        with pytest.raises(InputError), output_folder(tmp_path / "out"):
+            raise InputError("refused")
+        assert (tmp_path / "out").exists() == before
+    written = tmp_path / "other" / "kept.txt"
+    with contextlib.suppress(InputError), output_folder(tmp_path / "other"):
+        written.write_text("kept")
+        raise InputError("refused")
+    assert written.exists()

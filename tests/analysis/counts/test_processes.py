@@ -189,7 +189,7 @@ ODD = {
     "skip_unreadable": {"skip_unreadable": True},
     "is not that of process 0": {"out": f"own {process}"},
     "shards[0] ": {"shards": changed},
-    "batch_size is 0": {"batch_size": 0},
+    "`batch_size` is 0": {"batch_size": 0},
 }
 for name, options in ODD.items():
     count(name, **(options if odd else {}))
