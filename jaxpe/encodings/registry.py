@@ -176,7 +176,7 @@ def resolve(name: str) -> CatalogueEntry:
     'bias'
     >>> resolve("alibli")
     Traceback (most recent call last):
-    jaxpe.InputError: no encoding 'alibli'; did you mean 'alibi'? There are none, sinusoidal, ...
+    jaxpe.InputError: no encoding 'alibli'; did you mean 'alibi'? The encodings are none, ...
     """
     if ":" in name:
         return _own(name)
@@ -184,10 +184,10 @@ def resolve(name: str) -> CatalogueEntry:
         return _REGISTERED[name].entry
     known = [entry.name for entry in catalogue()]
     near = nearest(name, known)
-    meant = f"did you mean {near!r}? There" if near else "there"
+    meant = f"did you mean {near!r}? The" if near else "the"
     raise InputError(
-        f"no encoding {name!r}; {meant} are {', '.join(known)}, and my_module:my_encoding for one "
-        "of your own"
+        f"no encoding {name!r}; {meant} encodings are {', '.join(known)}, and one of your own is "
+        "my_module:my_encoding"
     )
 
 

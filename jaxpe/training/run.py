@@ -54,20 +54,6 @@ _VOCABULARY = "vocabulary.json"
 _ANEW = "pass another `out` to train anew"
 
 
-class _Facts(NamedTuple):
-    """What is known before the first step: the first fields of a `TrainSummary`."""
-
-    source: str
-    task: str
-    encoding: str
-    documents: int
-    held_out: int
-    vocab_size: int
-    length: int
-    parameters: int
-    steps: int
-
-
 class Evaluations(NamedTuple):
     """What was found on the held-out documents: the step, the loss and metrics of the task.
 
@@ -195,8 +181,8 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     check_memory(config, vocab_size=len(data.vocabulary.tokens))
     counts = count_documents(data.train) if _wants_counts(config) else None
     model = build_model(config, data.vocabulary, counts=counts)
-    facts = _facts(config, data, model)
-    progress.say(_opening(facts))
+    begun = _begun(config, data, model)
+    progress.say(_opening(begun))
     fitting = _fitting(config, data, counts, model, mesh, progress)
     with claimed(config.out):
         _check_folder(config)  # which another run may have made meanwhile
@@ -205,8 +191,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
         params = result.state.params
         model = _with_params(model, params)
         _save_model(model, config)
-        summary = TrainSummary(
-            **facts._asdict(),
+        summary = begun._replace(
             seconds=time.perf_counter() - started,
             tokens_per_second=fitting.step.speed,
             evaluation=_evaluations(result.history, data.vocabulary, config.out),
@@ -435,10 +420,11 @@ def _save_model(model: Any, config: TrainConfig) -> None:
         save_huggingface(model, config.out / MODEL, source=config.pretrained)
 
 
-def _facts(config: TrainConfig, data: Data, model: Any) -> _Facts:
+def _begun(config: TrainConfig, data: Data, model: Any) -> TrainSummary:
+    """What is known before the first step; the rest is empty."""
     names = "+".join(entry.name for entry in encoding_entries(config))
     rows = len(data.train.labels)
-    return _Facts(
+    return TrainSummary(
         source=data.train.corpus.name,
         task=data.vocabulary.task,
         encoding=names if config.pretrained is None else Path(config.pretrained).name,
@@ -448,10 +434,14 @@ def _facts(config: TrainConfig, data: Data, model: Any) -> _Facts:
         length=config.length,
         parameters=parameter_count(model),
         steps=steps_of(config, rows),
+        seconds=0.0,
+        tokens_per_second=None,
+        evaluation=Evaluations({}, {}, {}),
+        probe={},
     )
 
 
-def _opening(facts: _Facts) -> str:
+def _opening(facts: TrainSummary) -> str:
     return (
         f"{facts.source}: {facts.task}, {facts.documents:,} documents, "
         f"{facts.vocab_size:,} tokens in the vocabulary\n"
