@@ -55,12 +55,13 @@ from learning import (  # pyrefly: ignore
 import jaxpe
 from jaxpe.analysis import to_json
 from jaxpe.analysis.audit import (
+    AuditOptions,
     Geometry,
     KernelPairs,
     PositionLoss,
     Subject,
     SubjectOptions,
-    audit_subject,
+    audit,
     geometry_of,
     kernel_and_forcing,
     kernel_pairs,
@@ -182,7 +183,8 @@ def trained_model(run: Run, arm: str) -> Any:
 def of_subjects(usual: Subject, spread: Subject | None, *, quick: bool) -> dict[str, Any]:
     """Every statement, the kernel's dependence on distance, and what became of (13)."""
     examples = 32 if quick else EXAMPLES
-    found = audit_subject(usual, examples=examples, steps=5 if quick else STEPS)
+    options = AuditOptions(examples=examples, steps=5 if quick else STEPS)
+    found = audit(options, subject=usual)
     numbers, geometry = to_json(found), geometry_of(usual)
     count = examples if spread is None else len(spread.documents.labels)
     model = position_loss(usual if spread is None else spread, examples=count)

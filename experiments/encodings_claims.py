@@ -55,6 +55,8 @@ def experiment(run: Run) -> dict[str, Any]:
         "shift_is_a_rotation": shift_is_a_rotation(),
         "alibi_slopes_of_8_heads": jaxpe.encodings.alibi_slopes(8),
         "layout_of_the_code": layout_of_the_code(),
+        "backward_of_the_code": backward_of_the_code(),
+        "smallest_frequency": smallest_frequency(),
         "ntk": ntk_base(),
         "sinusoids_far_apart": sinusoids_far_apart(),
         "legendre_beyond": legendre_beyond(),
@@ -83,30 +85,63 @@ def shift_is_a_rotation() -> float:
 
 def layout_of_the_code() -> dict[str, float]:
     """Bisset, Sec. 11: pairs (2k, 2k+1), results concatenated in halves."""
-
-    def theirs(x, positions):
-        angles = positions[:, None] * jaxpe.encodings.inverse_frequencies(8)
-        cos, sin = np.cos(angles), np.sin(angles)
-        a, b = x[:, 0::2], x[:, 1::2]
-        return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
-
     with jax.enable_x64(True):
         q, k = np.random.default_rng(0).standard_normal((2, 32, 8))
         i = np.arange(32)
-        ours = jaxpe.rope(head_dim=8, layout="interleaved").query((), q[:, None], i)[:, 0]
+        cos, sin = _their_tables(32, 8)
+        interleaved = jaxpe.rope(head_dim=8, layout="interleaved")
+        ours, keys = (np.asarray(interleaved.query((), x[:, None], i)[:, 0]) for x in (q, k))
+        half = np.asarray(jaxpe.rope(head_dim=8).key((), k[:, None], i)[:, 0])
         order = jaxpe.encodings.rotary_permutation(
             rotary_dim=8, source="interleaved", target="half_split"
         )
-        half = jaxpe.rope(head_dim=8).key((), k[:, None], i)[:, 0]
-        logits = np.asarray(ours @ jaxpe.rope(head_dim=8, layout="interleaved")
-                            .key((), k[:, None], i)[:, 0].T)  # fmt: skip
+        theirs, logits = _their_rope(q, cos, sin), ours @ keys.T
         return {
-            "after_the_permutation": float(np.max(np.abs(theirs(q, i) - ours[:, order]))),
-            "logits_if_both_share_it": float(
-                np.max(np.abs(theirs(q, i) @ theirs(k, i).T - logits))
-            ),
-            "logits_if_keys_are_half_split": float(np.max(np.abs(theirs(q, i) @ half.T - logits))),
+            "after_the_permutation": np.max(np.abs(theirs - ours[:, order])),
+            "logits_if_both_share_it": np.max(np.abs(theirs @ _their_rope(k, cos, sin).T - logits)),
+            "logits_if_keys_are_half_split": np.max(np.abs(theirs @ half.T - logits)),
         }
+
+
+def backward_of_the_code() -> dict[str, Any]:
+    """Bisset, Sec. 11.1: `rope_backward` against the derivative of `apply_rope`, and its shapes."""
+    rng = np.random.default_rng(0)
+    cos, sin = _their_tables(32, 8)
+    x, gradient = rng.standard_normal((2, 32, 8))
+    with jax.enable_x64(True):
+        true = np.asarray(jax.vjp(lambda x: _their_rope(x, cos, sin), x)[1](gradient)[0])
+    # The listing as printed; then what would be right: it is laid out in halves, as the output is.
+    printed = _their_backward(gradient[..., 0::2], gradient[..., 1::2], cos, sin)
+    first, second = np.split(gradient, 2, axis=-1)
+    mended = np.empty_like(gradient)
+    mended[..., 0::2], mended[..., 1::2] = first * cos + second * sin, second * cos - first * sin
+    documented = rng.standard_normal((2, 32, 4, 8))  # [batch, seq_len, n_heads, head_dim]
+    try:
+        _their_rope(documented, cos, sin)
+        broadcasts = True
+    except (TypeError, ValueError):
+        broadcasts = False
+    return {
+        "relative_error": np.linalg.norm(printed - true) / np.linalg.norm(true),
+        "relative_error_split_in_halves": np.linalg.norm(mended - true) / np.linalg.norm(true),
+        "shape_of_the_docstring_broadcasts": broadcasts,
+        "columns_of_cos": cos.shape[-1],  # the docstring: head_dim, here 8
+    }
+
+
+def _their_tables(length: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    angles = np.arange(length)[:, None] / (10000 ** (np.arange(0, dim, 2) / dim))
+    return np.cos(angles), np.sin(angles)
+
+
+def _their_rope(x: Any, cos: np.ndarray, sin: np.ndarray) -> Any:
+    a, b = x[..., 0::2], x[..., 1::2]
+    both = [a * cos - b * sin, a * sin + b * cos]
+    return (np if isinstance(x, np.ndarray) else jnp).concatenate(both, axis=-1)
+
+
+def _their_backward(a: np.ndarray, b: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    return np.concatenate([a * cos + b * sin, -a * sin + b * cos], axis=-1)
 
 
 def ntk_base() -> dict[str, float]:
@@ -116,17 +151,31 @@ def ntk_base() -> dict[str, float]:
     return {"fastest": float(scaled[0] / plain[0]), "slowest": float(plain[-1] / scaled[-1])}
 
 
-def sinusoids_far_apart() -> dict[str, float]:
-    """Li, Sec. 5.1: ambiguous beyond 10,000. Nearest rows 512 wide of 0..511 and far positions."""
+def smallest_frequency() -> dict[str, dict[str, float]]:
+    """Bisset, Sec. 2.2, and the geometry paper: 10000⁻¹. The formula gives 10000^(−(d − 2)/d)."""
+    widths = (4, 64, 512)
+    found = {str(d): float(jaxpe.encodings.inverse_frequencies(d)[-1]) for d in widths}
+    return {d: {"smallest": w, "over_1e-4": w / 1e-4} for d, w in found.items()}
+
+
+def sinusoids_far_apart() -> dict[str, dict[str, float]]:
+    """Li, Sec. 5.1: ambiguous beyond 10,000. Nearest rows of 0..511 and 4,096 far positions.
+
+    By width, in units of the shortest step between neighbours.
+    """
     with jax.enable_x64(True):
-        inside = np.asarray(jaxpe.sinusoidal_vectors(np.arange(512), dim=512))
-        steps = np.linalg.norm(np.diff(inside, axis=0), axis=-1)
-        nearest = {}
-        for start in (10_000, 62_832, 10**6):
-            far = np.asarray(jaxpe.sinusoidal_vectors(start + np.arange(4096), dim=512))
-            squared = 512.0 - 2 * inside @ far.T  # rows have norm² 256
-            nearest[str(start)] = float(np.sqrt(squared.min()) / steps.min())
-        return nearest
+        return {str(dim): _nearest_far(dim) for dim in (4, 8, 16, 64, 512)}
+
+
+def _nearest_far(dim: int) -> dict[str, float]:
+    inside = np.asarray(jaxpe.sinusoidal_vectors(np.arange(512), dim=dim))
+    steps = np.linalg.norm(np.diff(inside, axis=0), axis=-1)
+    nearest = {}
+    for start in (10_000, 62_832, 10**6):
+        far = np.asarray(jaxpe.sinusoidal_vectors(start + np.arange(4096), dim=dim))
+        squared = np.maximum(dim - 2 * inside @ far.T, 0)  # rows have norm² dim / 2
+        nearest[str(start)] = float(np.sqrt(squared.min()) / steps.min())
+    return nearest
 
 
 def legendre_beyond() -> dict[str, float]:

@@ -35,7 +35,7 @@ def experiment(run: Run) -> dict[str, Any]:
             print(name, models[name]["ratios"]["hooks"]["range_centred"], flush=True)
     result = {
         "position_terms": position_terms(seeds=4 if run.quick else 20),
-        "contraction_random": random_contraction(seeds=4 if run.quick else 20),
+        "rotary_contraction": rotary_contraction(seeds=4 if run.quick else 20),
         "schur_random": random_schur(seeds=20 if run.quick else 200),
         "szego": szego_distances(),
         "models": models,
@@ -74,19 +74,62 @@ def position_terms(*, seeds: int, n: int = 64, dim: int = 64) -> dict[str, Any]:
     }
 
 
-def random_contraction(*, seeds: int, n: int = 64, dim: int = 64) -> dict[str, Any]:
-    """Range of rotary logits of random content over that without positions, at equal norm."""
+def rotary_contraction(*, seeds: int, n: int = 64, dim: int = 64) -> dict[str, Any]:
+    """Range of Σ_p Re[W_p ∘ E_p] over that of Σ_p W_p, by what is assumed of the content q = k.
+
+    "Toeplitz": every pair of entries has the same positive definite Toeplitz W, as in the lemma.
+    The others are draws of content whose W is Toeplitz in the mean. White content is left as it is
+    in law by every rotation, so that its ratio is 1 whatever the lemma says.
+    """
+    offset = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    draws = np.random.default_rng(2).standard_normal((seeds, n, dim))
+    mean = np.random.default_rng(3).standard_normal((seeds, 1, dim))
     found = {}
-    for kind in ("tied", "free"):
-        q, k = jax.random.normal(jax.random.key(2), (2, seeds, n, 1, dim))
-        k = q if kind == "tied" else k
-        i = jnp.arange(n)
-        logits = [
-            jaxpe.attention_logits(encoding, (), q, k, q_positions=i, k_positions=i)
-            for encoding in (jaxpe.rope(head_dim=dim), jaxpe.identity())
-        ]
-        found[kind] = summaries(ratios(logits[0], logits[1]))
+    with jax.enable_x64(True):
+        phases = np.cos(offset[..., None] * jaxpe.encodings.inverse_frequencies(dim)).mean(-1)
+        for name, W in toeplitz_matrices(offset, seeds=seeds).items():
+            found[f"Toeplitz, {name}"] = {
+                "hypotheses_met": float(np.mean(spectral.schur_bounds(W, phases).hypotheses)),
+                "ratio": mean_and_range(spectral.contraction_ratio(W, phases)),
+            }
+        contents = {f"AR(1) content, {r}": autoregressive(draws, r) for r in (0.5, 0.9, 0.99)}
+        contents |= {f"white content, mean × {m}": draws + m * mean for m in (0, 0.5, 1, 2)}
+        for name, x in contents.items():
+            found[name] = {"ratio": mean_and_range(rotated_ratio(x))}
     return found
+
+
+def toeplitz_matrices(offset: np.ndarray, *, seeds: int) -> dict[str, np.ndarray]:
+    """Positive definite Toeplitz matrices `[matrices, n, n]` by family."""
+    n, omega = len(offset), np.linspace(0, 2 * np.pi, 4 * len(offset), endpoint=False)
+    # A positive symbol on a fine grid: a mixture of cosines with positive weights.
+    symbols = np.random.default_rng(4).exponential(size=(seeds, 1, omega.size)) ** 2
+    random = np.mean(symbols * np.cos(np.arange(n)[:, None] * omega), axis=-1)
+    return {
+        "exp(−|k|/s), s of 1 to 64": np.exp(-offset / 2.0 ** np.arange(7)[:, None, None]),
+        "exp(−k²/2s²), s of 1 to 4": np.exp(
+            -(offset**2) / (2 * np.array([1.0, 2.0, 4.0])[:, None, None] ** 2)
+        )
+        + 1e-6 * np.eye(n),
+        "random symbols": random[:, offset],
+    }
+
+
+def autoregressive(noise: np.ndarray, r: float) -> np.ndarray:
+    """Stationary x_m = r x_{m−1} + √(1 − r²) noise_m along positions, variance 1."""
+    x = noise.copy()
+    for m in range(1, noise.shape[1]):
+        x[:, m] = r * x[:, m - 1] + np.sqrt(1 - r**2) * noise[:, m]
+    return x
+
+
+def rotated_ratio(x: np.ndarray) -> np.ndarray:
+    """Range of rotary logits of q = k = x `[draws, n, dim]` over that of x xᵀ."""
+    i = np.arange(x.shape[1])
+    rope = jaxpe.rope(head_dim=x.shape[-1])
+    turned = np.asarray(jax.vmap(lambda q: rope.query((), q[:, None], i)[:, 0])(jnp.asarray(x)))
+    before, after = (np.linalg.eigvalsh(z @ z.swapaxes(1, 2)) for z in (x, turned))
+    return (after[:, -1] - after[:, 0]) / (before[:, -1] - before[:, 0])
 
 
 def random_schur(*, seeds: int, n: int = 32) -> dict[str, Any]:
@@ -170,25 +213,48 @@ def measured(model: Any, ids: np.ndarray) -> dict[str, Any]:
 
 
 def gram_of_keys(k: np.ndarray) -> dict[str, Any]:
-    """Complex Gram matrices of pairs of real keys under RoPE's phases of base 10,000.
+    """Complex Gram matrices W_p of pairs of real keys under RoPE's phases of base 10,000.
 
-    That Schur's bounds hold is a theorem: what is checked is that rounding leaves them.
+    `all_frequencies`: Σ_p Re[W_p ∘ E_p] over Σ_p Re W_p, the keys as they are, and with each W_p
+    replaced by the Toeplitz matrix of its autocovariance, which is positive semidefinite as the
+    lemma has it. `toeplitz_residual` is how far the keys' own Σ_p Re W_p is from Toeplitz.
     """
     n, half = k.shape[-3], k.shape[-1] // 2
-    pairs = [0, half // 2, half - 1]
-    z = (k[..., :half] + 1j * k[..., half:])[..., pairs]
-    gram = np.einsum("...ihp,...jhp->...hpij", z, z.conj()).reshape(-1, len(pairs), n, n)
-    omega = jaxpe.encodings.inverse_frequencies(2 * half)[pairs]
+    z = (k[..., :half] + 1j * k[..., half:]).astype(np.complex64)
+    z = np.moveaxis(z, -3, -1).reshape(-1, half, n)  # [layers · documents · heads, pairs, n]
+    omega = jaxpe.encodings.inverse_frequencies(2 * half)
     offset = np.arange(n)[:, None] - np.arange(n)
-    phases = np.exp(1j * omega[:, None, None] * offset)[None].astype(np.complex64)
-    bounds = [spectral.schur_bounds(gram, phases), spectral.schur_bounds(gram.real, phases.real)]
-    real = spectral.contraction_ratio(gram.real, phases.real)
+    phases = np.exp(1j * omega[:, None, None] * offset).astype(np.complex64)
+    pairs = [0, half // 2, half - 1]
+    gram = z[:, pairs, :, None] * z[:, pairs, None, :].conj()
+    real = spectral.contraction_ratio(gram.real, phases[pairs].real)
+    turned = [_all_frequencies(one, phases) for one in z]
     return {
-        "hypotheses_met": float(np.mean([x.hypotheses for x in bounds])),
-        "bounds_hold": float(np.mean([x.holds for x in bounds])),
-        "ratio_one_frequency": mean_and_range(spectral.contraction_ratio(gram, phases)),
         "ratio_of_real_parts": mean_and_range(real),
+        "all_frequencies": mean_and_range([x[0] for x in turned]),
+        "all_frequencies_toeplitz": mean_and_range([x[1] for x in turned]),
+        "toeplitz_residual": mean_and_range([x[2] for x in turned]),
     }
+
+
+@jax.jit
+def _all_frequencies(z: jax.Array, phases: np.ndarray) -> tuple[jax.Array, ...]:
+    """Ratios of ranges of one head's keys `[pairs, n]`, as they are and made Toeplitz."""
+    n = z.shape[-1]
+    gram = z[:, :, None] * z[:, None, :].conj()
+    padded = jnp.fft.fft(z, 2 * n)
+    covariance = jnp.fft.ifft(
+        padded * padded.conj()
+    )  # Σ_m z_{m+k} z_m*, k = 0 ... n − 1, then k < 0
+    toeplitz = covariance[:, np.subtract.outer(np.arange(n), np.arange(n))]
+
+    def span(W: jax.Array) -> jax.Array:
+        values = jnp.linalg.eigvalsh(jnp.sum(W.real, axis=0))
+        return values[-1] - values[0]
+
+    own = span(gram * phases) / span(gram)
+    made = span(toeplitz * phases) / span(toeplitz)
+    return own, made, spectral.toeplitz_residual(jnp.sum(gram.real, axis=0))
 
 
 def first_layer(model: Any, ids: np.ndarray) -> dict[str, float | None]:

@@ -18,6 +18,8 @@ from learning import interval, spearman, take_options  # pyrefly: ignore
 from task_models import (  # pyrefly: ignore
     PUBLISHED,
     QUICK,
+    SETTLED,
+    TWICE,
     Sizes,
     Trained,
     accuracy,
@@ -35,11 +37,11 @@ MEASURES = ("range", "effective_rank", "range_centred", "effective_rank_centred"
 FAMILIES = ("mla", "rope", "alibi", "t5", "shaw", "nope")  # by name; the others are added
 
 
-OPTIONS = take_options("published", folders=("runs",), repeated=("only",))
+OPTIONS = take_options("published", "settled", "twice", folders=("runs",), repeated=("only",))
 
 
 def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
-    sizes = PUBLISHED if options.published else QUICK if run.quick else Sizes()
+    sizes = sizes_of(options, quick=run.quick)
     names = options.only or list(variants(sizes))[: 2 if run.quick else None]
     rows: dict[str, dict[str, Any]] = {task: {} for task in TASKS}
     for name in names:
@@ -55,6 +57,13 @@ def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
     }
     draw(run, result)
     return result
+
+
+def sizes_of(options: Any, *, quick: bool) -> Sizes:
+    asked = {"published": PUBLISHED, "settled": SETTLED, "twice": TWICE}
+    return next(
+        (asked[name] for name in asked if getattr(options, name)), QUICK if quick else Sizes()
+    )
 
 
 def analysed(trained: Trained, held_out: Examples, sizes: Sizes, causal: bool) -> dict[str, Any]:
@@ -74,6 +83,7 @@ def analysed(trained: Trained, held_out: Examples, sizes: Sizes, causal: bool) -
         "curve": trained.curve,
         "training_loss": trained.losses[-30:].mean(axis=0),
         "seconds": trained.seconds,
+        "reason": trained.reason,
         "ablation": ablated,
         "spectra": spectra(trained, held_out, causal=causal),
     }

@@ -50,6 +50,7 @@ def experiment(run: Run) -> dict[str, Any]:
             "drop": scores(plug_in(counts, empty="drop")),
             "zero": scores(plug_in(counts, empty="zero")),
             "alibi_slopes": alibi(plug_in(counts, empty="uniform"), THEIRS[name]["alibi"]),
+            "as_printed": as_printed(counts),
             "ties": ties(counts),
         }
     draw(run, result)
@@ -71,6 +72,7 @@ def scores(geometry: PlugIn) -> dict[str, Any]:
         "sinusoidal": [jaxpe.sinusoidal_vectors(positions, dim=DIM)],
         "rope": [orbit()],
         "rope_normal_reference": [orbit(reference=q) for q in references],
+        "rope_half_normal_reference": [orbit(reference=q / np.sqrt(2)) for q in references],
         "random": [jaxpe.encodings.random_vectors(key, n, dim=DIM) for key in keys[:DRAWS]],
     }
     rows = {name: scored(draws, D) for name, draws in encodings.items()}
@@ -100,6 +102,8 @@ def alibi(geometry: PlugIn, theirs: float) -> dict[str, Any]:
     def at(slope: float) -> float:
         return float(_stresses(jaxpe.encodings.alibi_line(positions, slope=slope), D)[0])
 
+    # p = (i − mean)/std of the positions: the line whose points have unit variance.
+    standard = float(1 / np.std(np.arange(len(positions))))
     offsets = np.abs(np.subtract.outer(np.arange(len(positions)), np.arange(len(positions))))
     d = np.asarray(D.values, float)
     own, cross, size = np.sum(offsets**2.0), np.sum(offsets * d), np.sum(d**2)
@@ -109,7 +113,23 @@ def alibi(geometry: PlugIn, theirs: float) -> dict[str, Any]:
         "heads_8": {float(m): at(float(m)) for m in jaxpe.encodings.alibi_slopes(8)},
         "heads_12": {float(m): at(float(m)) for m in jaxpe.encodings.alibi_slopes(12)},
         "best": float(cross / own),
+        "standardised": {"slope": standard, "stress": at(standard)},
         "slopes_that_give_theirs": sorted(float(m) for m in roots if np.isreal(m) and m > 0),
+    }
+
+
+def as_printed(counts: PositionCounts) -> dict[str, float]:
+    """Algorithm 1, line 3: counts over |𝒟|, not over the documents that reach the position."""
+    rows = np.asarray(counts.tokens, float) / int(counts.documents)
+    roots = np.sqrt(rows)
+    squares = np.sum(roots**2, axis=1)
+    d = np.sqrt(np.maximum(squares[:, None] + squares - 2 * roots @ roots.T, 0.0))
+    D = jaxpe.Distances(jnp.asarray(d), jnp.ones(len(d), bool))
+    P = jaxpe.sinusoidal_vectors(jnp.arange(len(d)), dim=DIM)
+    return {
+        "largest_row_sum": float(rows.sum(axis=1).max()),
+        "smallest_row_sum": float(rows.sum(axis=1).min()),
+        "sinusoidal": float(_stresses(P, D)[0]),
     }
 
 
@@ -117,11 +137,15 @@ def ties(counts: PositionCounts) -> dict[str, float]:
     """Violation rate of P_MDS in float64 with and without a tolerance for ties."""
     with jax.enable_x64(True):
         counts = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), counts)
-        P = plug_in(counts, empty="uniform").mds.coordinates
-        rate = partial(jaxpe.monotonicity_violation_rate, P)
+        geometry = plug_in(counts, empty="uniform")
+        rate = partial(jaxpe.monotonicity_violation_rate, geometry.mds.coordinates)
+        own = partial(jaxpe.monotonicity_violation_rate, geometry.D, tolerance=0.0)
         return {
             "tolerance_1e-5": float(rate()),
             "tolerance_0": float(rate(tolerance=0.0)),
+            "with_self": float(rate(include_self=True)),
+            "distances_tolerance_0": float(own()),
+            "distances_with_self_tolerance_0": float(own(include_self=True)),
         }
 
 

@@ -7,12 +7,8 @@ from pathlib import Path
 
 def cache_directory() -> Path | None:
     """The folder, which need not exist; None where none is known (no `platformdirs`)."""
-    folder = os.environ.get("JAXPE_CACHE_DIR") or _user_cache_directory()
-    return Path(folder) if folder else None
-
-
-def _user_cache_directory() -> str | None:
+    folder = os.environ.get("JAXPE_CACHE_DIR")
     try:
-        return importlib.import_module("platformdirs").user_cache_dir("jaxpe")
+        return Path(folder or importlib.import_module("platformdirs").user_cache_dir("jaxpe"))
     except ImportError:
         return None

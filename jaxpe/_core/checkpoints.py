@@ -23,8 +23,6 @@ _SEAL = "seal.json"
 
 
 class _Seal(NamedTuple):
-    """What the last file of a checkpoint says."""
-
     config: dict[str, Any]
     leaves: dict[str, str]
     data: dict[str, Any] | None
@@ -39,11 +37,10 @@ class _UnfinishedError(OSError):
 class Checkpoints:
     """The checkpoints of one run: state and place in the data, saved together or not at all.
 
-    Orbax writes a step beside its place and renames it once complete. A last file, the seal, holds
-    what the run and its data are and a checksum of every file, its own included: without it a
-    checkpoint does not count. So a run killed at any moment leaves whole checkpoints, and damage is
-    noticed before it is read. Saving waits for the disk. Several processes save and restore
-    together, into one directory that all of them see.
+    A last file, the seal, holds what the run and its data are and a checksum of every file, its own
+    included: without it a checkpoint does not count. So a run killed at any moment leaves whole
+    checkpoints, and damage is noticed before it is read. Saving waits for the disk. Several
+    processes save and restore together, into one directory that all of them see.
 
     Args:
         directory: made if absent.
@@ -144,11 +141,12 @@ class Checkpoints:
                 continue
             self._compare(seal, own, step)
             self._set_aside(problems, f"going on from step {step}")
+            load = self._orbax.load_checkpointables
             with _read_by_orbax(f"{self.directory}: the checkpoint of step {step}"):
                 # One by one: where one fails, Orbax leaves the others half way.
-                state = self._load(step, "state", jax.tree.map(_abstract, like))
+                state = load(step, {"state": jax.tree.map(_abstract, like)})["state"]
                 if data is not None:
-                    self._load(step, "data", data)
+                    load(step, {"data": data})
             self._sealed.add(step)
             return state, step
         for step, error in problems.items():
@@ -159,9 +157,6 @@ class Checkpoints:
                 ) from error
         self._set_aside(problems, "starting from the beginning")
         return None
-
-    def _load(self, step: int, part: str, like: Any) -> Any:
-        return self._orbax.load_checkpointables(step, {part: like})[part]
 
     def _steps(self) -> list[int]:
         """Newest first, unfinished ones too."""
@@ -226,33 +221,22 @@ class Checkpoints:
 
     def _set_aside(self, problems: dict[int, Exception], consequence: str) -> None:
         """Out of Orbax's sight, where they would crowd out whole ones."""
+        told = {k: f"the checkpoint of step {k} cannot be used: {e}" for k, e in problems.items()}
         if self.read_only:
-            return self._tell_of(problems, consequence)
+            for step, words in told.items():
+                # An unfinished one may be that of a run that is writing it now.
+                if not isinstance(problems[step], _UnfinishedError):
+                    warnings.warn(f"{words}; {consequence}", stacklevel=4)
+            return
         _together("looked through")
-        for step, error in problems.items() if jax.process_index() == 0 else ():
-            aside = next(
-                path
-                for number in itertools.count(1)
-                if not (path := self.directory / f"unreadable-{step}-{number}").exists()
-            )
+        for step, words in told.items() if jax.process_index() == 0 else ():
+            places = (self.directory / f"unreadable-{step}-{k}" for k in itertools.count(1))
+            aside = next(path for path in places if not path.exists())
             self._place(step).rename(aside)
-            warnings.warn(
-                f"the checkpoint of step {step} cannot be used: {error}. It is now {aside}; "
-                f"{consequence}",
-                stacklevel=4,
-            )
+            warnings.warn(f"{words}. It is now {aside}; {consequence}", stacklevel=4)
         _together("set aside")
         if problems:
             self._orbax.reload()
-
-    def _tell_of(self, problems: dict[int, Exception], consequence: str) -> None:
-        """An unfinished one may be that of a run that is writing it now."""
-        for step, error in problems.items():
-            if not isinstance(error, _UnfinishedError):
-                warnings.warn(
-                    f"the checkpoint of step {step} cannot be used: {error}; {consequence}",
-                    stacklevel=5,
-                )
 
 
 def _check_files(directory: Path) -> None:
@@ -270,10 +254,7 @@ def _check_files(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _read_by_orbax(what: str) -> Iterator[None]:
-    """One error for whatever Orbax and Grain raise of files that they did not write.
-
-    Its kinds are many, and none of them is promised.
-    """
+    """One error for the many kinds that Orbax and Grain raise of files that they did not write."""
     try:
         yield
     except Exception as error:

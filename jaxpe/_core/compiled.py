@@ -19,11 +19,11 @@ def compiled(*functions: str, static: Sequence[str] = ()) -> Callable[[F], F]:
     """Decorator: `jax.jit`, where some keyword arguments are functions.
 
     Such an argument is a callable, a tuple of them and of plain values (an `Encoding`, a
-    transformation of Optax) or None. It is told by its identity, so it must be pure, as for
-    `jax.jit`. As a static argument `jax.jit` would keep it to the end of the process, with every
-    program made of it; would refuse one without a hash; and would write arrays that it closes over
-    into the program. Here a program goes with its functions, and those arrays are arguments. A
-    callable that cannot be referred to weakly is compiled at each call.
+    transformation of Optax) or None. It is told by its identity, so it must be pure. As a static
+    argument `jax.jit` would keep it to the end of the process, with every program made of it;
+    would refuse one without a hash; and would write arrays that it closes over into the program.
+    Here a program goes with its functions, and those arrays are arguments. A callable that cannot
+    be referred to weakly is compiled at each call.
 
     Args:
         functions: names of those arguments; all keyword-only.

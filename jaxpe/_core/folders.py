@@ -19,8 +19,7 @@ def claimed(directory: str | os.PathLike[str]) -> Iterator[Path]:
     The lock is the operating system's: it ends with the process, however that ends. The file
     `.lock` stays; it says nothing by itself.
 
-    Raises:
-        InputError: another run is writing into the folder, or it cannot be written.
+    Raises `InputError` where another run is writing into the folder, or it cannot be written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, claimed(folder):
@@ -32,15 +31,14 @@ def claimed(directory: str | os.PathLike[str]) -> Iterator[Path]:
     filelock = require("filelock", extra="report")
     directory = Path(directory)
     lock = filelock.FileLock(directory / _LOCK)
-    try:
+    with _refusing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except filelock.Timeout as error:
-        raise InputError(
-            f"another run is writing into {directory}; wait for it, or pass another folder"
-        ) from error
-    except OSError as error:
-        raise InputError(_refusal(directory, error)) from error
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout as error:
+            raise InputError(
+                f"another run is writing into {directory}; wait for it, or pass another folder"
+            ) from error
     try:
         yield directory
     finally:
@@ -51,13 +49,11 @@ def claimed(directory: str | os.PathLike[str]) -> Iterator[Path]:
 def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write a file to, which takes its own name once it is whole and on the disk.
 
-    Until then the file that had the name stays as it was, also where writing fails.
+    Until then the file that had the name stays as it was, also where writing fails, which raises
+    `InputError`.
 
-    Raises:
-        InputError: no room or no permission.
-
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "made" / "numbers.json"
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "made" / "numbers.json"
     >>> with writing(path) as part:
     ...     _ = part.write_text("[1, 2]")
     >>> path.read_text()
@@ -67,13 +63,12 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     # The ending stays, since some writers add one of their own.
     part = path.with_name(f".part-{path.name}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        with open(part, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        raise InputError(_refusal(path, error)) from error
+        with _refusing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield part
+            with open(part, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(part, path)
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
@@ -85,11 +80,16 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def _refusal(path: Path, error: OSError) -> str:
-    return (
-        f"cannot write {path} ({error.strerror or error}): make room, or pass a folder that you "
-        "may write to; what was there before is kept"
-    )
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """One line for whatever the operating system says of a path that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path} ({error.strerror or error}): make room, or pass a folder that "
+            "you may write to; what was there before is kept"
+        ) from error
 
 
 _HELD: ContextVar[frozenset[str]] = ContextVar("held", default=frozenset())
@@ -99,7 +99,7 @@ _HELD: ContextVar[frozenset[str]] = ContextVar("held", default=frozenset())
 def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     """The folder of a report, made and written to once, with other runs kept out.
 
-    Whoever has it may ask for it again, as a command does that then calls `write_report`.
+    Whoever has it may ask for it again, as a command does that then calls `jaxpe.report.write`.
 
     Raises `InputError` where it cannot be written or another run writes into it.
 
@@ -117,7 +117,7 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     made = not directory.exists()
     try:
         with claimed(directory):
-            with _writing(directory):
+            with _refusing(directory):
                 (directory / "figures").mkdir(parents=True, exist_ok=True)
                 with tempfile.TemporaryFile(dir=directory) as file:
                     file.write(b"1")
@@ -142,21 +142,7 @@ def _remove_empty(directory: Path) -> None:
 
 
 def remove_files(directory: Path, names: Iterable[str]) -> None:
-    """Take away files of `directory` that are there.
-
-    Raises `InputError` where the folder cannot be written.
-    """
-    with _writing(directory):
+    """Take files of a folder away that are there; raises `InputError` where that fails."""
+    with _refusing(directory):
         for name in names:
             (directory / name).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _writing(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"cannot write the report into {directory} ({error.strerror or error}): make room, or "
-            "pass a folder that you may write to"
-        ) from error

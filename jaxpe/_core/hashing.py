@@ -10,13 +10,13 @@ Content = hashlib.blake2b  # a hash that bytes of a file are put into
 _PART = 2**20  # bytes that are read at once
 
 
-def content_hash() -> Content:
-    """An empty hash for content: BLAKE2b, 32 hexadecimal digits.
+def content_hash(content: bytes = b"") -> Content:
+    """The hash of content, to which more may be added: BLAKE2b, 32 hexadecimal digits.
 
     >>> content_hash().hexdigest()
     'cae66941d9efbd404e4d88758ea67670'
     """
-    return hashlib.blake2b(digest_size=16)
+    return hashlib.blake2b(content, digest_size=16)
 
 
 def parts_of(file: Any) -> Iterator[bytes]:
@@ -32,11 +32,8 @@ def parts_of(file: Any) -> Iterator[bytes]:
 
 def hash_of_file(path: str | os.PathLike[str]) -> str:
     """The `content_hash` of a file; raises `OSError` where it cannot be read."""
-    content = content_hash()
     with open(path, "rb") as file:
-        for part in parts_of(file):
-            content.update(part)
-    return content.hexdigest()
+        return hashlib.file_digest(file, content_hash).hexdigest()
 
 
 def checksum_of_file(path: str | os.PathLike[str]) -> int:

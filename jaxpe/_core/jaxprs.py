@@ -66,7 +66,11 @@ def _used_operands(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
 def _used_by_scan(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
     """Which constants, first carries and rows: what is carried is wanted of the step before."""
     (body,) = inner_jaxprs(equation)
-    start, carries = _parts_of_scan(equation, body)
+    # Rows have an axis more outside of the body. The names of the parameters that say how many
+    # there are differ between versions of JAX.
+    rows = _same_axes(equation.invars, body.invars).count(False)
+    carries = _same_axes(equation.outvars, body.outvars).count(True)
+    start = len(body.invars) - carries - rows
     while True:
         used = _used_inputs(body, wanted)
         kept = [a or b for a, b in zip(wanted[:carries], used[start:], strict=False)]
@@ -75,17 +79,6 @@ def _used_by_scan(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
         wanted = kept + wanted[carries:]
 
 
-def _parts_of_scan(equation: JaxprEqn, body: Jaxpr) -> tuple[int, int]:
-    """How many constants and how many carries: rows have an axis more outside of the body.
-
-    The names of the parameters that say so differ between versions of JAX.
-    """
-    outputs = zip(equation.outvars, body.outvars, strict=True)
-    carries = sum(_axes(outside) == _axes(inside) for outside, inside in outputs)
-    operands = zip(equation.invars, body.invars, strict=True)
-    rows = sum(_axes(outside) != _axes(inside) for outside, inside in operands)
-    return len(body.invars) - carries - rows, carries
-
-
-def _axes(atom: Any) -> int:
-    return len(atom.aval.shape)
+def _same_axes(outside: Sequence[Any], inside: Sequence[Any]) -> list[bool]:
+    pairs = zip(outside, inside, strict=True)
+    return [len(a.aval.shape) == len(b.aval.shape) for a, b in pairs]

@@ -8,11 +8,7 @@ from types import ModuleType
 def lazy_packages(
     package: str, names: Iterable[str]
 ) -> tuple[Callable[[str], ModuleType], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package with packages of its own to be imported on demand.
-
-    Args:
-        package: `__name__` of the package.
-        names: all that it offers, with those that are its modules.
+    """`__getattr__` and `__dir__` of a package that imports those of its names that are modules.
 
     >>> get, listed = lazy_packages("jaxpe", ["spectral"])
     >>> get("spectral").__name__, listed()

@@ -12,20 +12,13 @@ _GROUPS = (Path("/sys/fs/cgroup"),)
 
 
 def check_bytes(needed: int, *, what: str, remedy: str, limit: int | None = None) -> None:
-    """Refuse what needs more memory than there is.
+    """Refuse what needs more bytes than a limit: what is free, or none where that is unknown.
 
-    Args:
-        needed: bytes.
-        what: the thing that needs them, as the subject of the message.
-        remedy: what to pass instead.
-        limit: bytes that may be used; default: what is free, or no limit where that is unknown.
-
-    Raises:
-        InputError: more is needed than there is.
+    `what` is the subject of the message, and `remedy`, what to pass instead, its end.
 
     >>> check_bytes(10**13, what="`dim=10000000`", remedy="pass less", limit=10**9)
     Traceback (most recent call last):
-    jaxpe.InputError: `dim=10000000` needs 10,000.0 GB of memory and there are 1.0 GB; ...
+    jaxpe.InputError: `dim=10000000` needs 10,000.0 GB of memory and there are 1.0 GB; pass less
     """
     there = available_bytes() if limit is None else limit
     if there is not None and needed > there:

@@ -25,10 +25,6 @@ _REMEDY = "pass the .json file that a job of jaxpe wrote, with its .npz beside i
 def result_files(result: Any, name: str) -> dict[str, bytes]:
     """Names and contents of the files that a result is saved as: the same result, the same bytes.
 
-    Args:
-        result: named tuple of arrays and plain values, with some fields of type `LargeArray`.
-        name: stem of the names.
-
     >>> from typing import NamedTuple
     >>> class Fit(NamedTuple):
     ...     stress: float

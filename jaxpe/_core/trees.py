@@ -13,16 +13,12 @@ def tree_add(a: Any, b: Any) -> Any:
     """The sum of two named tuples of one type, field by field: `__add__ = __radd__ = tree_add`.
 
     Sums over two disjoint sets of documents, or of devices, add so. Integers are counts and add by
-    `add_counts`; fields that are None stay so; those that say themselves how they add, do.
-
-    Args:
-        a: named tuple of arrays, of named tuples, or of None.
-        b: another one, or the 0 that `sum` starts from.
+    `add_counts`; fields that are None stay so; those that say themselves how they add, do. Adds the
+    0 that `sum` starts from, too.
 
     Raises:
         ValueError: for arrays of different shapes.
-        OverflowError: eagerly, for counts beyond their integers; when traced, they stay at the
-            largest.
+        OverflowError: eagerly, for counts beyond their integers; traced, they stay at the largest.
 
     >>> from typing import NamedTuple
     >>> class Sums(NamedTuple):
@@ -60,13 +56,7 @@ def _added(name: str, x: Any, y: Any, kind: str) -> Any:
 def add_counts(a: ArrayLike, b: ArrayLike, what: str) -> Array:
     """a + b of counts that are not negative; what is too much is refused, or stays at the most.
 
-    Args:
-        a: integers.
-        b: likewise.
-        what: is counted, for the message.
-
-    Raises:
-        OverflowError: eagerly, for a sum beyond the integers. When traced it is their largest.
+    Raises `OverflowError` eagerly, for a sum beyond the integers. When traced it is their largest.
     """
     a, b = _integers(a, what), _integers(b, what)
     total = a + b

@@ -4,23 +4,12 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from jaxpe import encodings
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.encodings import (
-    CatalogueEntry,
-    EncodingProperties,
-    EncodingSizes,
-    Expressiveness,
-    PowerLaw,
-    catalogue,
-    encoding_cost,
-    encoding_expressiveness,
-    encoding_extrapolation,
-    encoding_generalisation,
-    encoding_properties,
-)
+from jaxpe.encodings import CatalogueEntry, EncodingProperties, EncodingSizes, PowerLaw
 from jaxpe.encodings.generalisation import BIAS_SCALES
 from jaxpe.encodings.length_extrapolation import Stretch
 from jaxpe.encodings.properties import TRIED
@@ -61,7 +50,7 @@ class ExpressivenessRow(NamedTuple):
 
     name: str
     properties: EncodingProperties
-    expressiveness: Expressiveness
+    expressiveness: encodings.Expressiveness
 
 
 class GeneralisationRow(NamedTuple):
@@ -117,13 +106,12 @@ def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> Proper
     Raises:
         InputError: for a name that is unknown, or sizes that some encoding cannot have.
 
-    >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
     >>> small = {"dim": 16, "heads": 2, "head_dim": 8, "length": 32}
     >>> table = tabulate(PropertyOptions(names=("alibi",), about="cost", **small))
     >>> table.encodings[0].flops.length
     1.0
     """
-    entries = catalogue(*options.names)
+    entries = encodings.catalogue(*options.names)
     _check_sizes(options)
     compute = _ROWS[options.about]
     shown = progress.track(entries, "encodings", total=len(entries))
@@ -132,28 +120,22 @@ def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> Proper
 
 
 def _expressiveness(entry: CatalogueEntry, sizes: EncodingSizes) -> ExpressivenessRow:
-    properties = encoding_properties(entry, sizes=sizes)
-    return ExpressivenessRow(entry.name, properties, encoding_expressiveness(entry, sizes=sizes))
+    properties = encodings.encoding_properties(entry, sizes=sizes)
+    expressiveness = encodings.encoding_expressiveness(entry, sizes=sizes)
+    return ExpressivenessRow(entry.name, properties, expressiveness)
 
 
-def _generalisation(entry: CatalogueEntry, sizes: EncodingSizes) -> GeneralisationRow:
-    return GeneralisationRow(entry.name, **encoding_generalisation(entry, sizes=sizes)._asdict())
-
-
-def _extrapolation(entry: CatalogueEntry, sizes: EncodingSizes) -> ExtrapolationRow:
-    return ExtrapolationRow(entry.name, **encoding_extrapolation(entry, sizes=sizes)._asdict())
-
-
-def _cost(entry: CatalogueEntry, sizes: EncodingSizes) -> CostRow:
-    return CostRow(entry.name, **encoding_cost(entry, sizes=sizes)._asdict())
+def _named(row: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
+    """What is computed of an encoding, behind its name."""
+    return lambda entry, sizes: row(entry.name, **compute(entry, sizes=sizes)._asdict())
 
 
 _ROWS: Mapping[About, Callable[[CatalogueEntry, EncodingSizes], Any]] = {
-    "overview": lambda entry, sizes: encoding_properties(entry, sizes=sizes),
+    "overview": lambda entry, sizes: encodings.encoding_properties(entry, sizes=sizes),
     "expressiveness": _expressiveness,
-    "generalisation": _generalisation,
-    "extrapolation": _extrapolation,
-    "cost": _cost,
+    "generalisation": _named(GeneralisationRow, encodings.encoding_generalisation),
+    "extrapolation": _named(ExtrapolationRow, encodings.encoding_extrapolation),
+    "cost": _named(CostRow, encodings.encoding_cost),
 }
 
 
@@ -174,10 +156,8 @@ def _check_sizes(options: PropertyOptions) -> None:
             f"`length` must be at least {2 * TRIED}, not {options.length}: properties are tried on "
             f"{TRIED} tokens in it"
         )
-    sizes = (
-        f"`{name}={getattr(options, name)}`" for name in ("dim", "heads", "head_dim", "length")
-    )
-    check_bytes(_needed_bytes(options), what=", ".join(sizes), remedy="pass smaller ones")
+    sizes = ", ".join(f"`{name}={value}`" for name, value in given.items())
+    check_bytes(_needed_bytes(options), what=sizes, remedy="pass smaller ones")
 
 
 def _needed_bytes(options: PropertyOptions) -> int:

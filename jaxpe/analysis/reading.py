@@ -54,9 +54,7 @@ class SubjectOptions:
 
 
 class _Found(NamedTuple):
-    """A model, and how to read documents for it."""
-
-    config: TrainConfig
+    config: TrainConfig  # that reads documents
     module: Any  # None where it is built once the vocabulary is known
     words: str
 
@@ -98,8 +96,7 @@ def read_subject(
     if module is None:
         module = build_model(found.config, data.vocabulary)
     _check_fits(module, documents, options.model)
-    name = documents.corpus.name
-    source = f"{name}, held out" if of_run and held_out else name
+    source = documents.corpus.name + (", held out" if of_run and held_out else "")
     return Subject(module, documents, data.vocabulary, source, found.words)
 
 
@@ -107,17 +104,13 @@ def _model_of(options: SubjectOptions, folder: Path | None, *, new_head: bool) -
     if folder is None:
         return _Found(_beside_small(options), None, "2 layers 64 wide, as initialised")
     if _is_run(folder):
-        return _run(options, folder)
+        config = load_config(folder)
+        _check_own(options, config)
+        run = load_run(folder)
+        return _Found(config, run.model, f"{folder.name}, trained for {run.step:,} steps")
     if new_head:
         return _Found(_beside_small(options), None, f"{folder.name}, new head")
     return _llama(options, folder) if _is_llama(folder) else _encoder(options, folder)
-
-
-def _run(options: SubjectOptions, folder: Path) -> _Found:
-    config = load_config(folder)
-    _check_own(options, config)
-    run = load_run(folder)
-    return _Found(config, run.model, f"{folder.name}, trained for {run.step:,} steps")
 
 
 def _encoder(options: SubjectOptions, folder: Path) -> _Found:

@@ -50,11 +50,7 @@ class Bars:
 
 
 def prepare(*extras: str) -> None:
-    """Check that extras are installed, keep compiled programs, and silence logs of libraries.
-
-    Raises:
-        MissingExtraError: a module of an extra is missing.
-    """
+    """Check that extras are installed, keep compiled programs, and silence logs of libraries."""
     for extra in extras:
         for module in _MODULES[extra]:
             require(module, extra=extra)

@@ -12,19 +12,17 @@ from tyro.conf import Positional
 
 from jaxpe.analysis.counts import CountOptions, count, ending_in_one_line
 from jaxpe.cli.console import Bars
-from jaxpe.cli.parsing import described, parse, plain
+from jaxpe.cli.parsing import described, parse
 from jaxpe.report import counts_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(CountOptions):
+    __doc__ = described(
+        CountOptions, out="folder for the counts, and for the state while counting."
+    )
     sources: Positional[tuple[str, ...]]
     out: Path = Path("counts")
-
-
-Command.__doc__ = described(
-    CountOptions, out="folder for the counts, and for the state while counting."
-)
 
 
 def run(words: Sequence[str]) -> None:
@@ -32,7 +30,7 @@ def run(words: Sequence[str]) -> None:
     started = time.perf_counter()
     options = parse(Command, words)
     with ending_in_one_line() if options.several else contextlib.nullcontext():
-        counted = count(plain(options, CountOptions), options.out, progress=Bars(Command))
+        counted = count(options, options.out, progress=Bars(Command))
     if jax.process_index() == 0:
         rich.print(counts_table(counted))
         print(f"Counts: {options.out}   ({time.perf_counter() - started:.0f} s)")

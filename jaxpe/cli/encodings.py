@@ -11,23 +11,21 @@ from tyro.conf import Positional
 from jaxpe.analysis import to_json
 from jaxpe.analysis.properties import PropertyOptions, tabulate
 from jaxpe.cli.console import Bars
-from jaxpe.cli.parsing import described, parse, plain
+from jaxpe.cli.parsing import described, parse
 from jaxpe.report import property_markdown, property_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(PropertyOptions):
+    __doc__ = described(PropertyOptions, form="how to print.")
     names: Positional[tuple[str, ...]] = ()
     form: Literal["table", "markdown", "json"] = "table"
-
-
-Command.__doc__ = described(PropertyOptions, form="how to print.")
 
 
 def run(words: Sequence[str]) -> None:
     """Compute the properties and print them."""
     options = parse(Command, words)
-    found = tabulate(plain(options, PropertyOptions), progress=Bars(Command))
+    found = tabulate(options, progress=Bars(Command))
     if options.form == "json":
         print(json.dumps(to_json(found), indent=2))
     elif options.form == "markdown":

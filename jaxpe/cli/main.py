@@ -22,16 +22,8 @@ COMMANDS = {
     "extrapolate": "train on short inputs, test on longer ones, and rank encodings",
     "train": "train a transformer with a positional encoding",
 }
-
-
-_EXTRAS = {
-    "report": ("report",),
-    "count": ("data",),
-    "audit": ("train", "report"),
-    "spectral": ("train", "report"),
-    "extrapolate": ("train", "report"),
-    "train": ("train", "report"),
-}
+_TRAINING = dict.fromkeys(("audit", "spectral", "extrapolate", "train"), ("train", "report"))
+_EXTRAS = {"report": ("report",), "count": ("data",), **_TRAINING}
 
 
 def main() -> None:

@@ -13,13 +13,7 @@ _ARGUMENT = re.compile(r"`([a-z_][a-z_.]*)(?:=([^`]*))?`")
 
 
 def parse(kind: type[Options], words: Sequence[str], *, default: Options | None = None) -> Options:
-    """The options that words ask for; prints help and ends where they ask for that.
-
-    Args:
-        kind: dataclass of the options, in a module named as the command.
-        words: after the name of the command.
-        default: options that words change; those of `kind` when None.
-    """
+    """The options that words ask for, in place of the defaults; help is printed and ends."""
     tyro = require("tyro", extra="report")
     prog = f"jaxpe {kind.__module__.rpartition('.')[2]}"
     given = {} if default is None else {"default": default}
@@ -27,12 +21,7 @@ def parse(kind: type[Options], words: Sequence[str], *, default: Options | None 
 
 
 def described(options: type, **more: str) -> str:
-    """The docstring of a command: that of its options, and a line for each further one.
-
-    Args:
-        options: dataclass with an `Attributes:` block at the end of its docstring.
-        more: descriptions by name.
-    """
+    """The docstring of a command: that of its options, and a line for each further one."""
     lines = [f"    {name}: {text}" for name, text in more.items()]
     return "\n".join([(options.__doc__ or "").rstrip(), *(f"    {line}" for line in lines), "    "])
 
@@ -44,11 +33,7 @@ def plain(options: Any, kind: Callable[..., Options]) -> Options:
 
 
 def in_flags(message: str, options: type) -> str:
-    """A message of the library with the arguments that are options written as flags.
-
-    Args:
-        message: with arguments in backticks, with or without a value.
-        options: dataclass of the command's options.
+    """A message of the library with the arguments in backticks that are options written as flags.
 
     >>> @dataclasses.dataclass
     ... class Sizes:

@@ -20,10 +20,8 @@ from jaxpe.training.config import encoding_entries
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(TrainConfig):
+    __doc__ = TrainConfig.__doc__
     source: Positional[str] = TrainConfig.source
-
-
-Command.__doc__ = TrainConfig.__doc__
 
 
 def run(words: Sequence[str]) -> None:

@@ -41,22 +41,20 @@ def token_batches(
     says what was read in all. Iterators have `get_state` and `set_state`, as Grain's have: from a
     saved place the same documents follow.
 
+    The place has, of each shard that was read to its end, the digest of what was read. On from a
+    saved place, these shards are hashed again before the first document. With `skip_unreadable`
+    each shard is first read to its end, and left out whole where that fails: `place["unreadable"]`
+    tells why.
+
     Args:
         reading: what is read.
         tokenizer: from `open_tokenizer`.
         length: positions to keep.
         prefetch: batches that are made ahead.
 
-    The place has, of each shard that was read to its end, the digest of what was read. On from a
-    saved place, these shards are hashed again before the first document.
-
     Raises:
-        InputError: a column of a shard that has none.
-
-    Raises (while iterating):
-        InputError: a shard that cannot be read, by name, or has changed since it was. With
-            `skip_unreadable` each is first read to its end, and left out whole where that fails:
-            `place["unreadable"]` tells why.
+        InputError: a column of a shard that has none; while iterating, a shard that cannot be read,
+            by name, or has changed since it was.
     """
     for shard in reading.shards:
         shard.check_fields(text_field=reading.text_field, group_field=reading.group_field)

@@ -12,11 +12,7 @@ Source = str | os.PathLike[str]
 
 
 class Corpus(NamedTuple):
-    """Documents of text.
-
-    - `name`: the built-in name, or the file name.
-    - `documents`: the texts, in the order of the source, none of them blank.
-    """
+    """Documents of text: those of a built-in name or a file, in its order, none of them blank."""
 
     name: str
     documents: list[str]
@@ -52,12 +48,7 @@ class TokenCorpus(NamedTuple):
     longest: int
 
     def groups(self) -> Int[np.ndarray, " documents"]:
-        """Documents with the longer ones that contain them: `containment_groups` of this corpus.
-
-        Noise is measured between groups, since pieces of one text are not independent evidence.
-
-        Returns:
-            int32 `[documents]`, as `count_tokens(groups=...)` and `bootstrap(groups=...)` take it.
+        """`containment_groups` of this corpus, int32.
 
         Raises:
             InputError: more than memory holds.

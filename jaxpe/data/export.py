@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex
 import numpy as np
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.hashing import Content, content_hash
 from jaxpe._core.json_values import from_json, read_json, seal
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
@@ -38,22 +38,17 @@ Row = dict[str, Any]
 
 
 class _TextAbout(NamedTuple):
-    """What `metadata.json` says of a corpus of text.
-
-    - `documents`: how many rows there are.
-    - `digest`: a hash of the rows, in order.
-    - `checksum`: a hash of the other fields.
-    """
+    """What `metadata.json` says of a corpus of text."""
 
     kind: Literal["text"]
     name: str
-    documents: int
-    digest: str
-    checksum: str
+    documents: int  # rows
+    digest: str  # a hash of the rows, in order
+    checksum: str  # a hash of the other fields
 
 
 class _TokensAbout(NamedTuple):
-    """What `metadata.json` says of a corpus of tokens: its fields, a row's length, and so on."""
+    """What `metadata.json` says of a corpus of tokens."""
 
     kind: Literal["tokens"]
     name: str
@@ -62,7 +57,7 @@ class _TokensAbout(NamedTuple):
     exclude: tuple[int, ...]
     tokens: list[str]
     longest: int
-    length: int
+    length: int  # of a row
     documents: int
     digest: str
     checksum: str
@@ -76,10 +71,7 @@ def export_corpus(corpus: Corpus | TokenCorpus, directory: Source) -> Path:
 
     Args:
         corpus: text or tokens.
-        directory: where the dataset goes; it must not exist, or be empty.
-
-    Returns:
-        The directory.
+        directory: where the dataset goes; it must not exist, or be empty. It is returned.
 
     Raises:
         InputError: the directory is in use or cannot be written, the corpus has no documents, or
@@ -122,12 +114,10 @@ def export_corpus(corpus: Corpus | TokenCorpus, directory: Source) -> Path:
 def open_corpus(directory: Source) -> Any:
     """Open an exported corpus for random access: a sequence of rows that Grain reads as it is.
 
-    Rows read by number are checked each by itself; `load_corpus` and `load_tokens` also hold all of
-    them against the digest of what was exported.
-
-    Returns:
-        A data source: `len(source)`, and `source[i]` a dictionary with `text` (bytes), or with
-        `ids` int32 `[length]` and `mask` bool `[length]`; `source.__getitems__` of several.
+    It has `len(source)`, and `source[i]` is a dictionary with `text` (bytes), or with `ids` int32
+    `[length]` and `mask` bool `[length]`; `source.__getitems__` gives several. Rows are checked
+    each by itself; `load_corpus` and `load_tokens` also hold all of them against the digest of what
+    was exported.
 
     Raises:
         InputError: the directory holds no exported corpus, or a damaged one; a damaged row is
@@ -179,11 +169,7 @@ def iter_texts(directory: str) -> Iterator[str]:
 
 
 def record_files(directory: str) -> list[str]:
-    """The files with the records of an exported corpus, in order.
-
-    Raises:
-        InputError: some are missing, or are no regular files of this folder.
-    """
+    """The files with the records of an exported corpus, in order; `InputError` where some lack."""
     with readable(directory, OSError):
         entries = [entry for entry in os.scandir(directory) if _ANY_SHARD.fullmatch(entry.name)]
         modes = {entry.name: entry.stat(follow_symlinks=False).st_mode for entry in entries}
@@ -229,12 +215,12 @@ class _Rows:
 
     def in_order(self, progress: Progress) -> Iterator[Row]:
         """All rows; at their end they must be those that were written."""
-        digest = _Digest()
+        content = content_hash()
         description = f"Reading {name_of(self._directory)}"
         for row in progress.track(self, description, total=len(self)):
-            digest.add(row)
+            _hash_row(row, content)
             yield row
-        if digest.hexdigest() != self.about.digest:
+        if content.hexdigest() != self.about.digest:
             raise InputError(
                 f"{self._directory}: its documents are not those of {_METADATA}; {_AGAIN}"
             )
@@ -242,20 +228,16 @@ class _Rows:
     def _row(self, record: bytes) -> Row:
         try:
             features = _example().FromString(record).features.feature
-            if self.about.kind == "text":
-                return _text_row(features)
-            return _tokens_row(features, self.about)
+            if self.about.kind == "tokens":
+                return _tokens_row(features, self.about)
+            (text,) = _values(features, ["text"])[0].bytes_list.value
+            text.decode()
+            return {"text": text}
         # What protocol buffers raise of a damaged record is of their own kind.
         except Exception as error:
             raise InputError(
                 f"{self._directory} holds a damaged document: {error}; {_AGAIN}"
             ) from error
-
-
-def _text_row(features: Any) -> Row:
-    (text,) = _values(features, ["text"])[0].bytes_list.value
-    text.decode()
-    return {"text": text}
 
 
 def _tokens_row(features: Any, about: _TokensAbout) -> Row:
@@ -280,21 +262,12 @@ def _example() -> Any:
     return require("tensorflow_datasets.proto", extra="data").tf_example_pb2.Example
 
 
-class _Digest:
-    """A hash of rows."""
-
-    def __init__(self) -> None:
-        self._hash = content_hash()
-
-    def add(self, row: Row) -> None:
-        for name in sorted(row):
-            value = row[name]
-            data = value if isinstance(value, bytes) else value.tobytes()
-            self._hash.update(len(data).to_bytes(8, "little"))
-            self._hash.update(data)
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
+def _hash_row(row: Row, content: Content) -> None:
+    for name in sorted(row):
+        value = row[name]
+        data = value if isinstance(value, bytes) else value.tobytes()
+        content.update(len(data).to_bytes(8, "little"))
+        content.update(data)
 
 
 def rows_of(corpus: Corpus | TokenCorpus) -> Iterable[Row]:
@@ -307,10 +280,10 @@ def rows_of(corpus: Corpus | TokenCorpus) -> Iterable[Row]:
 
 def _metadata(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
     """What `metadata.json` is to say."""
-    digest, documents = _Digest(), 0
+    content, documents = content_hash(), 0
     try:
         for row in rows_of(corpus):
-            digest.add(row)
+            _hash_row(row, content)
             documents += 1
     except UnicodeEncodeError as error:
         raise InputError(
@@ -326,7 +299,7 @@ def _metadata(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
         fields |= {"kind": "tokens", **own, "length": corpus.ids.shape[1]}
     names = "".join([corpus.name, *fields.get("tokens", ())])
     check_text(names, what="the name or a token of the corpus", remedy="replace it")
-    fields |= {"documents": documents, "digest": digest.hexdigest()}
+    fields |= {"documents": documents, "digest": content.hexdigest()}
     return fields | {"checksum": seal(fields)}
 
 
@@ -346,25 +319,23 @@ def _about(directory: str) -> Any:
         about = from_json(schema, fields, place=str(path))
     except InputError as error:  # of an older version, too, which wrote no digest
         raise InputError(f"{error}; {_AGAIN}") from error
-    if about.checksum != seal({name: fields[name] for name in fields if name != "checksum"}):
+    if about.checksum != seal(fields, but_for="checksum"):
         raise InputError(f"{path} is damaged (its checksum differs); {_AGAIN}")
     if not is_text(about.name):
         raise InputError(f"{path} has a name that is no text; {_AGAIN}")
-    if about.kind == "tokens":
-        _check_tokens(about, path)
+    if about.kind == "tokens" and not _is_whole(about):
+        raise InputError(f"{path} contradicts itself; {_AGAIN}")
     return about
 
 
-def _check_tokens(about: _TokensAbout, path: Path) -> None:
-    whole = (
+def _is_whole(about: _TokensAbout) -> bool:
+    return (
         len(about.tokens) == about.vocab_size > 0
         and all(0 <= number < about.vocab_size for number in about.exclude)
         and about.length >= 2
         and about.longest >= 0
         and is_text("".join([about.tokenizer, *about.tokens]))
     )
-    if not whole:
-        raise InputError(f"{path} contradicts itself; {_AGAIN}")
 
 
 @contextlib.contextmanager

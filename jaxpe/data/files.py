@@ -129,12 +129,7 @@ class _Hashed(io.RawIOBase):
 
 @contextlib.contextmanager
 def readable(path: str, *errors: type[Exception]) -> Iterator[None]:
-    """What a reader raises on a damaged file, as an `InputError` with its path.
-
-    Args:
-        path: of the file or folder.
-        errors: types that are caught.
-    """
+    """What a reader raises on a damaged file or folder, of these types, as an `InputError`."""
     try:
         yield
     except InputError:

@@ -19,17 +19,15 @@ def containment_groups(
 ) -> Int[np.ndarray, " documents"]:
     """Group documents with the longer documents that contain them word for word.
 
-    SST-2's training set holds 67,349 phrases cut from some 7,000 sentences; halves of it share
-    sentences, so noise would not cancel between them. Each document of at most 64 tokens joins
-    one longer document that contains it as a run of tokens (found by rolling hashes of 64 bits);
-    equal documents share a group.
+    Pieces of one text are not independent evidence: SST-2's training set holds 67,349 phrases cut
+    from some 7,000 sentences; halves of it share sentences, so noise would not cancel between them.
+    Each document of at most 64 tokens joins one longer document that contains it as a run of tokens
+    (found by rolling hashes of 64 bits); equal documents share a group. Groups are labelled by the
+    index of one of their documents, int32 `[documents]`, as `count_tokens(groups=...)` and
+    `bootstrap(groups=...)` take them.
 
     Raises:
         InputError: more than memory holds.
-
-    Returns:
-        int32 `[documents]`; each group is labelled by the index of one of its documents, as
-        `count_tokens(groups=...)` and `bootstrap(groups=...)` take it.
 
     >>> ids = np.array([[5, 6, 7], [6, 7, 0], [8, 0, 0]])
     >>> containment_groups(ids, ids > 0).tolist()

@@ -32,7 +32,7 @@ def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -
 
     Args:
         ids: integers `[documents, n]`, none negative.
-        name: what reports and error messages call it.
+        name: in reports and error messages.
         length: positions to keep; more than `n` pads. Default: `n`, at most 128.
 
     Raises:
@@ -145,19 +145,13 @@ def _checked(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _check_range(array: np.ndarray, name: str) -> None:
-    for index, outside, fault in (
-        (
-            array.argmin(),
-            lambda value: value < 0,
-            "negative; token ids count from 0, and rows are filled, not padded",
-        ),
-        (
-            array.argmax(),
-            lambda value: value >= LARGEST_VOCABULARY,
-            f"not below {LARGEST_VOCABULARY:,}; renumber the tokens that occur",
-        ),
-    ):
-        row, column = divmod(int(index), array.shape[1])
-        value = int(array[row, column])
-        if outside(value):
-            raise InputError(f"{name}: id {value} at row {row}, position {column} is {fault}")
+    if array.min() < 0:
+        index = int(array.argmin())
+        fault = "negative; token ids count from 0, and rows are filled, not padded"
+    elif array.max() >= LARGEST_VOCABULARY:
+        index = int(array.argmax())
+        fault = f"not below {LARGEST_VOCABULARY:,}; renumber the tokens that occur"
+    else:
+        return
+    row, column = divmod(index, array.shape[1])
+    raise InputError(f"{name}: id {array[row, column]} at row {row}, position {column} is {fault}")

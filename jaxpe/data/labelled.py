@@ -10,14 +10,7 @@ from jaxtyping import Bool, Int32
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.corpus import Corpus, Source, TokenCorpus
-from jaxpe.data.files import (
-    TABLES,
-    check_text,
-    listed,
-    name_of,
-    quoted,
-    text_ending,
-)
+from jaxpe.data.files import TABLES, check_text, listed, name_of, quoted, text_ending
 from jaxpe.data.load import at_least_two, check_file
 from jaxpe.data.named import NAMED, named_rows
 from jaxpe.data.rows import Row, read_rows
@@ -29,12 +22,9 @@ _INTEGER = re.compile("-?[0-9]+")
 
 
 class LabelledTokens(NamedTuple):
-    """Documents as token ids, each with its class.
+    """Documents as token ids, each with its class, an index into the names of the classes.
 
-    - `corpus`: the tokens.
-    - `labels`: int32 `[documents]`, the class of each document, an index into `names`.
-    - `names`: what the classes are called.
-    - `tokenizer`: as it was passed, a name or a path, so that another split can be read alike.
+    The tokenizer is as it was passed, a name or a path, so that another split can be read alike.
     """
 
     corpus: TokenCorpus
@@ -79,9 +69,8 @@ def load_labelled(
         tokenizer, length, special: as in `tokenize`.
         max_vocab: the largest vocabulary, `"[UNK]"` included: the rarest words and characters
             become unknown.
-        text_field: the column of text, as in `load_corpus`.
         label_field: the column of labels.
-        data_dir, progress: as in `load_corpus`.
+        text_field, data_dir, progress: as in `load_corpus`.
 
     Raises:
         InputError: as `load_corpus` and `tokenize`; no such split or column, a label that is
@@ -129,17 +118,15 @@ def hold_out(
     a phrase and the longer document it was cut from. Whole groups are drawn at random until they
     hold the fraction. Both parts keep the order of the documents.
 
+    Returned are the rest, and the part set aside.
+
     Args:
         labelled: documents with labels.
         fraction: of the documents to set aside, in (0, 1); reached or exceeded by part of a group.
         seed: decides which; in [0, 2**32).
 
-    Returns:
-        The rest, and the part set aside.
-
     Raises:
-        InputError: a fraction or seed out of range, or a fraction that leaves no document on one
-            side.
+        InputError: a fraction or seed out of range, or a fraction that leaves one side empty.
 
     >>> ids = np.arange(40).reshape(10, 4) % 7
     >>> labelled = LabelledTokens(
@@ -247,11 +234,7 @@ def _label(row: Row) -> str:
 
 
 def own_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
-    """What occurs, most frequent first, cut to `max_vocab`, and the unknown token.
-
-    Raises:
-        InputError: a limit below two, or any for a vocabulary that is fixed.
-    """
+    """What occurs, most frequent first, cut to `max_vocab`, and the unknown token."""
     if not vocabulary_occurs(corpus.tokenizer):
         if max_vocab is not None:
             raise InputError(

@@ -7,16 +7,10 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import export
 from jaxpe.data.corpus import Corpus, Source, TokenCorpus
-from jaxpe.data.files import (
-    ENDINGS,
-    STANDARD_INPUT,
-    TABLES,
-    name_of,
-    text_ending,
-)
+from jaxpe.data.files import ENDINGS, STANDARD_INPUT, TABLES, name_of, text_ending
 from jaxpe.data.ids import read_ids, resized, tokens_from_ids
 from jaxpe.data.named import NAMED, named_rows
-from jaxpe.data.rows import read_documents
+from jaxpe.data.rows import read_rows
 from jaxpe.data.stdlib import stdlib_documents
 from jaxpe.data.synthetic import three_regimes
 from jaxpe.data.tokenizers import tokenize
@@ -36,8 +30,8 @@ def load_corpus(
 
     Names:
 
-    - `"stdlib"`: the docstrings of the running Python's standard library, about 8,000
-      documents, without a download. Kept in `JAXPE_CACHE_DIR` or the user's cache folder.
+    - `"stdlib"`: the docstrings of the running Python's standard library, about 8,000 documents,
+      without a download. Kept in `JAXPE_CACHE_DIR` or the user's cache folder.
     - `"sst2"`, `"imdb"`: the training texts, from `data_dir` or `JAXPE_DATA_DIR`
       (`sst2/train.tsv`, `imdb/train.jsonl.gz`), otherwise through TFDS.
 
@@ -77,8 +71,9 @@ def load_corpus(
         corpus = export.read_text(source, progress=progress)
     else:
         check_file(source)
-        documents = read_documents(source, text_field=text_field, progress=progress)
-        corpus = Corpus("stdin" if source == STANDARD_INPUT else name_of(source), documents)
+        rows = read_rows(source, text_field=text_field, progress=progress)
+        name = "stdin" if source == STANDARD_INPUT else name_of(source)
+        corpus = Corpus(name, [row.text for row in rows])
     return at_least_two(corpus, source)
 
 

@@ -6,7 +6,7 @@ import socket
 import sys
 import urllib.request
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.progress import Progress
@@ -14,13 +14,9 @@ from jaxpe.data.corpus import Source
 from jaxpe.data.rows import Row, read_rows
 
 
-class _Split(NamedTuple):
-    file: str  # below the data directory
-    tfds: str  # its name in TFDS
-
-
 class _Home(NamedTuple):
-    splits: dict[str, _Split]
+    splits: dict[str, str]  # their names in TFDS
+    ending: str  # of the local files, <name>/<split><ending> below the data directory
     dataset: str  # in TFDS
     field: str  # of both
     module: str  # that registers the TFDS dataset
@@ -29,20 +25,16 @@ class _Home(NamedTuple):
 
 NAMED = {
     "sst2": _Home(
-        {
-            "train": _Split("sst2/train.tsv", "train"),
-            "dev": _Split("sst2/dev.tsv", "validation"),
-        },
+        {"train": "train", "dev": "validation"},
+        ".tsv",
         "glue/sst2",
         "sentence",
         "tensorflow_datasets.text.glue",
         "dl.fbaipublicfiles.com",
     ),
     "imdb": _Home(
-        {
-            "train": _Split("imdb/train.jsonl.gz", "train"),
-            "test": _Split("imdb/test.jsonl.gz", "test"),
-        },
+        {"train": "train", "test": "test"},
+        ".jsonl.gz",
         "imdb_reviews",
         "text",
         "tensorflow_datasets",
@@ -62,14 +54,8 @@ def named_rows(
 ) -> list[Row]:
     """The documents of a split of a named corpus, with their labels where these are asked for."""
     rows = _found_rows(name, split, label_field, data_dir, progress)
-    if label_field is None:
-        return rows
-    return [row._replace(label=_class(row.label)) for row in rows]
-
-
-def _class(label: Any) -> Any:
-    """The name of a class; what is none as it is, for an error message."""
-    return _CLASSES.get(str(label), label) if isinstance(label, str | int) else label
+    # What is no class stays as it is, for an error message.
+    return [row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows]
 
 
 def _found_rows(
@@ -82,10 +68,10 @@ def _found_rows(
     if path := named_file(name, split=split, data_dir=data_dir):
         return read_rows(path, text_field=home.field, label_field=label_field, progress=progress)
     try:
-        return _from_tfds(home, home.splits[split].tfds, label_field, progress)
+        return _from_tfds(home, home.splits[split], label_field, progress)
     # TFDS fails in many ways (no package, no network, no disk), all of them with one remedy.
     except Exception as error:
-        folder, file = _data_directory(data_dir), home.splits[split].file
+        folder, file = _data_directory(data_dir), _file(name, split)
         looked = f"{Path(folder) / file} does not exist" if folder else "none is set"
         raise InputError(
             f"{name} was found neither in a data directory ({looked}: pass `data_dir` or set "
@@ -98,8 +84,12 @@ def _found_rows(
 def named_file(name: str, *, split: str = "train", data_dir: Source | None) -> str | None:
     """The local file of a named corpus, where there is one."""
     folder = _data_directory(data_dir)
-    path = Path(folder) / NAMED[name].splits[split].file if folder else None
+    path = Path(folder) / _file(name, split) if folder else None
     return str(path) if path and path.is_file() else None
+
+
+def _file(name: str, split: str) -> str:
+    return f"{name}/{split}{NAMED[name].ending}"
 
 
 def _data_directory(data_dir: Source | None) -> Source | None:
@@ -112,8 +102,9 @@ def _from_tfds(home: _Home, split: str, label_field: str | None, progress: Progr
     # TFDS announces its downloads on standard output, which belongs to the caller.
     with contextlib.redirect_stdout(sys.stderr):
         builder = tfds.builder(home.dataset, file_format="array_record")
-        if not builder.is_prepared():
-            _check_network(home.host)
+        # Without a network TFDS retries for minutes before it fails. Proxies resolve names alone.
+        if not builder.is_prepared() and not urllib.request.getproxies():
+            socket.getaddrinfo(home.host, 443)
         builder.download_and_prepare()
     source = builder.as_data_source(split)
     shown = progress.track(source, f"Reading {home.dataset}", total=len(source))
@@ -126,12 +117,6 @@ def _from_tfds(home: _Home, split: str, label_field: str | None, progress: Progr
         for number, row in enumerate(shown)
     )
     return [row for row in rows if row.text.strip()]
-
-
-def _check_network(host: str) -> None:
-    # Without a network TFDS retries for minutes before it fails. Proxies resolve names themselves.
-    if not urllib.request.getproxies():
-        socket.getaddrinfo(host, 443)
 
 
 def check_data_dir(data_dir: Source | None, source: Source) -> None:

@@ -29,20 +29,13 @@ _PROBES = 1000  # tokens that are tried in search of one that becomes ids
 
 
 class Pretrained(NamedTuple):
-    """The model of a file, which neither pads nor truncates.
-
-    - `path`: of the file.
-    - `model`: of the library.
-    - `text`: the content of the file.
-    - `tokens`: the text of each id.
-    - `padding`: ids that would pad.
-    """
+    """The model of a file, which neither pads nor truncates."""
 
     path: Path
-    model: Any
-    text: str
-    tokens: list[str]
-    padding: set[int]
+    model: Any  # of the library
+    text: str  # the content of the file
+    tokens: list[str]  # the text of each id
+    padding: set[int]  # ids that would pad
 
     @property
     def name(self) -> str:
@@ -53,9 +46,8 @@ class Pretrained(NamedTuple):
         """Whole texts as ids, without special tokens, on every core."""
         remedy = "pass a tokenizer with an unknown token"
         with _errors_of(f"{self.path} cannot encode a text", remedy):
-            return [
-                row.ids for row in self.model.encode_batch_fast(texts, add_special_tokens=False)
-            ]
+            rows = self.model.encode_batch_fast(texts, add_special_tokens=False)
+            return [row.ids for row in rows]
 
     def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Ids that the model's own post-processor puts before and after a document."""
@@ -92,11 +84,7 @@ class Pretrained(NamedTuple):
 
 
 def open_pretrained(tokenizer: Source) -> Pretrained:
-    """The tokenizer of a file, or of a directory with one.
-
-    Raises:
-        InputError: no such file, or one that is unusable.
-    """
+    """The tokenizer of a file or of a directory with one; `InputError` where it is unusable."""
     path = _file_of(tokenizer)
     tokenizers = require("tokenizers", extra="data")
     remedy = "pass a vocab.txt or tokenizer.json"

@@ -95,7 +95,8 @@ def _chunks(path: str) -> Iterator[_Chunk]:
     with open_regular(path) as raw:
         file, place = io.BufferedReader(raw), 0
         while len(header := _header(file, place)) == _CHUNK.size:
-            chunk = _parsed(header)
+            packed, number_and_kind, unpacked = _CHUNK.unpack(header)
+            chunk = _Chunk(packed, number_and_kind & 0xFF, number_and_kind >> 8, unpacked)
             if chunk.kind not in _KINDS:
                 raise ValueError(f"there is no chunk at byte {place:,}")
             yield chunk
@@ -105,11 +106,6 @@ def _chunks(path: str) -> Iterator[_Chunk]:
             if 0 < least % _BLOCK < _BLOCK_HEADER:
                 least += _BLOCK_HEADER - least % _BLOCK
             place = max(end, least)
-
-
-def _parsed(header: bytes) -> _Chunk:
-    packed, number_and_kind, unpacked = _CHUNK.unpack(header)
-    return _Chunk(packed, number_and_kind & 0xFF, number_and_kind >> 8, unpacked)
 
 
 def _header(file: BinaryIO, place: int) -> bytes:

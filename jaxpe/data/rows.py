@@ -32,11 +32,11 @@ _T = TypeVar("_T")
 
 
 class _Fields(NamedTuple):
-    """The columns asked for, and what errors call the argument for the second."""
+    """The columns asked for."""
 
     text: str | None
     label: str | None
-    label_name: str
+    label_name: str  # what errors call the argument
 
 
 class Row(NamedTuple):
@@ -47,15 +47,10 @@ class Row(NamedTuple):
     place: str
 
 
-def read_documents(path: str, *, text_field: str | None, progress: Progress) -> list[str]:
-    """The texts of a file (or of standard input, `"-"`), without the blank ones."""
-    return [row.text for row in read_rows(path, text_field=text_field, progress=progress)]
-
-
 def read_rows(
     path: str, *, text_field: str | None, label_field: str | None = None, progress: Progress
 ) -> list[Row]:
-    """The rows of a file whose text is not blank; with labels where the file has columns."""
+    """The rows of a file, or of standard input, `"-"`, whose text is not blank."""
     rows = iter_rows(path, text_field=text_field, label_field=label_field, progress=progress)
     return held(rows, lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=path)
 
@@ -85,12 +80,9 @@ def iter_rows(
     content: Content | None = None,
     progress: Progress,
 ) -> Iterator[Row]:
-    """The same, one by one.
+    """The same, one by one; errors call the label's argument `label_name`.
 
-    Args:
-        path, text_field, label_field, progress: as in `read_rows`.
-        label_name: what errors call the argument.
-        content: is given the bytes of the file, all of them once the last row is read.
+    `content` is given the bytes of the file, all of them once the last row is read.
     """
     lines = text_lines(path, progress=progress, content=content)
     fields = _Fields(text_field, label_field, label_name)
@@ -230,8 +222,10 @@ def _record(line: str, place: str) -> dict[str, Any]:
 
 def _json_text(value: Any, field: str, place: str) -> str:
     if not isinstance(value, str):
+        nested = isinstance(value, list | dict)
+        found = f"a JSON {type(value).__name__}" if nested else json.dumps(value)[:SHOWN]
         raise InputError(
-            f"{place}: {quoted(field)} is {_json_value(value)}, not a string; "
+            f"{place}: {quoted(field)} is {found}, not a string; "
             "pass the name of a text column as `text_field`"
         )
     remedy = "remove the document or repair its \\u escapes"
@@ -268,11 +262,6 @@ def _label_column(place: str, columns: list[str], fields: _Fields) -> int | None
             f"`{fields.label_name}`"
         )
     return columns.index(fields.label)
-
-
-def _json_value(value: Any) -> str:
-    nested = isinstance(value, list | dict)
-    return f"a JSON {type(value).__name__}" if nested else json.dumps(value)[:SHOWN]
 
 
 def _number(cell: str) -> bool:

@@ -6,10 +6,7 @@ from jaxpe._core.options import check_seed
 
 
 def generator(seed: int) -> np.random.Generator:
-    """NumPy's generator of a seed in [0, 2**32).
-
-    Raises:
-        InputError: another seed.
+    """NumPy's generator of a seed in [0, 2**32); another raises `InputError`.
 
     >>> generator(-1)
     Traceback (most recent call last):

@@ -1,8 +1,7 @@
 """Sequence tasks of any length, drawn on the device: train on short rows, look at long ones.
 
 A row of token ids is `<bos> input <sep> answer <eos>`, right-padded. Padding is 0, `<bos>`, `<sep>`
-and `<eos>` are 1, 2 and 3, the words of a task follow. All that a row is drawn from is its key, and
-shapes depend on numbers given as Python integers only.
+and `<eos>` are 1, 2 and 3, the words of a task follow. All that a row is drawn from is its key.
 """
 
 import inspect
@@ -35,9 +34,8 @@ class SequenceTask(NamedTuple):
     A batch of "tokens" has `ids` and `labels` (the next token at each place, padding behind the
     last), int32 `[rows, n]`; `mask` (false on padding) and `scored` (the next token belongs to the
     answer, `<eos>` included: from `<sep>` on), bool `[rows, n]`; n is `tokens(length)`. A row is
-    answered if the most likely token is the label at all its scored places. Although the model
-    reads the true answer there, greedy decoding succeeds on exactly these rows: as long as it makes
-    no mistake it reads the same tokens, and the first mistake is one of both.
+    answered if the most likely token is the label at all its scored places. These are exactly the
+    rows on which greedy decoding succeeds: until its first mistake it reads the same tokens.
 
     A batch of "numbers" has `values` and `labels`, float32 `[rows, n, 1]`, zero on padding, and
     `mask` and `scored`, bool `[rows, n]`, true where there is a number.
@@ -60,16 +58,6 @@ class SequenceTask(NamedTuple):
     vocab_size: int
     tokens: Callable[[int], int]
     sample: Callable[..., Row]
-
-
-class _Task(NamedTuple):
-    """What makes a task: a row from `(key, size, length)`, size ≤ length words of it used."""
-
-    kind: Literal["tokens", "numbers"]
-    causal: bool
-    vocab_size: int
-    tokens: Callable[[int], int]
-    row: Callable[[Array, Array, int], Row]
 
 
 def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
@@ -115,27 +103,27 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
     if name not in _BUILDERS:
         raise InputError(unknown("task", name, _BUILDERS))
     _check_sizes(name, sizes)
-    task = _BUILDERS[name](**sizes)
-
-    return SequenceTask(name, task.kind, task.causal, task.vocab_size, task.tokens, _sampler(task))
+    return _BUILDERS[name](**sizes)._replace(name=name)
 
 
-def _sampler(task: _Task) -> Callable[..., Row]:
-    """Batches of rows, each from its own key and of its own length."""
+def _sampler(
+    row: Callable[[Array, Array, int], Row], tokens: Callable[[int], int]
+) -> Callable[..., Row]:
+    """Batches of rows made of `(key, size, length)`: each of its own key and size ≤ length."""
 
     @partial(jax.jit, static_argnames=("rows", "length", "exact"))
     def draw(key, *, rows, length, exact):
         def one(key):
             size_key, row_key = jax.random.split(key)
             size = jnp.int32(length) if exact else 1 + _draw(size_key, (), length)
-            return task.row(row_key, size, length)
+            return row(row_key, size, length)
 
         return jax.vmap(one)(jax.random.split(key, rows))
 
     def sample(key: ArrayLike | int, *, rows: int, length: int, exact: bool = True) -> Row:
         _check_key(key)
         _check(rows=rows, length=length)
-        places = task.tokens(length)
+        places = tokens(length)
         if places > LARGEST_SIZE:
             raise InputError(
                 f"`length` is {length}, and a row is {places}; pass at most {LARGEST_SIZE:,} places"
@@ -157,7 +145,7 @@ _LAWS = {
 }
 
 
-def _running_sum(causal: bool, *, law: str = "uniform") -> _Task:
+def _running_sum(causal: bool, *, law: str = "uniform") -> SequenceTask:
     if law not in _LAWS:
         raise InputError(f"`law` is {law!r}: pass one of {', '.join(_LAWS)}")
 
@@ -167,7 +155,10 @@ def _running_sum(causal: bool, *, law: str = "uniform") -> _Task:
         y = jnp.where(there, jnp.cumsum(x), 0)
         return {"values": x[:, None], "labels": y[:, None], "mask": there, "scored": there}
 
-    return _Task("numbers", causal, 0, lambda length: length, row)
+    def tokens(length):
+        return length
+
+    return SequenceTask("", "numbers", causal, 0, tokens, _sampler(row, tokens))
 
 
 # Tokens.
@@ -177,11 +168,8 @@ def _language(
     words: int,
     places: Callable[[int], int],
     pair: Callable[[Array, Array, int], tuple[Words, Words]],
-) -> _Task:
-    """A task of `words` different words, from pairs of an input and its answer.
-
-    Words of a pair are 0, 1, ..., and `places` are those of the longest pair together.
-    """
+) -> SequenceTask:
+    """A task of words 0, 1, ... from pairs of input and answer; `places` of the longest pair."""
 
     def tokens(length):
         return places(length) + 3
@@ -189,7 +177,7 @@ def _language(
     def row(key, size, length):
         return _framed(*pair(key, size, length), tokens(length))
 
-    return _Task("tokens", True, FIRST_WORD + words, tokens, row)
+    return SequenceTask("", "tokens", True, FIRST_WORD + words, tokens, _sampler(row, tokens))
 
 
 def _framed(question: Words, answer: Words, n: int) -> Row:
@@ -211,22 +199,22 @@ def _framed(question: Words, answer: Words, n: int) -> Row:
     }
 
 
-def _copy(*, vocabulary: int = 32) -> _Task:
+def _copy(*, vocabulary: int = 32) -> SequenceTask:
     return _strings(vocabulary, lambda words, size: words)
 
 
-def _reverse(*, vocabulary: int = 32) -> _Task:
+def _reverse(*, vocabulary: int = 32) -> SequenceTask:
     return _strings(vocabulary, _backwards)
 
 
-def _sort(*, vocabulary: int = 32) -> _Task:
+def _sort(*, vocabulary: int = 32) -> SequenceTask:
     def ascending(words, size):
         return jnp.sort(jnp.where(_places(len(words)) < size, words, vocabulary))
 
     return _strings(vocabulary, ascending)
 
 
-def _strings(vocabulary: int, function: Callable[[Array, Array], Array]) -> _Task:
+def _strings(vocabulary: int, function: Callable[[Array, Array], Array]) -> SequenceTask:
     """A string of uniform words, and the string of the same length that a function makes of it."""
 
     def pair(key, size, length):
@@ -236,11 +224,11 @@ def _strings(vocabulary: int, function: Callable[[Array, Array], Array]) -> _Tas
     return _language(vocabulary, lambda length: 2 * length, pair)
 
 
-def _parity() -> _Task:
+def _parity() -> SequenceTask:
     return _summation(base=2)
 
 
-def _summation(*, base: int = 10) -> _Task:
+def _summation(*, base: int = 10) -> SequenceTask:
     def pair(key, size, length):
         check_range("length", length, most=LARGEST_SIZE // base)  # so that no sum overflows
         digits = _draw(key, (length,), base)
@@ -250,7 +238,7 @@ def _summation(*, base: int = 10) -> _Task:
     return _language(base, lambda length: length + 1, pair)
 
 
-def _addition(*, base: int = 10) -> _Task:
+def _addition(*, base: int = 10) -> SequenceTask:
     plus = base
 
     def pair(key, size, length):
@@ -289,7 +277,7 @@ def _sum_of_digits(
 _UNARY, _BINARY = 4, 2  # functions of strings
 
 
-def _composition(*, vocabulary: int = 32, depth: int = 3) -> _Task:
+def _composition(*, vocabulary: int = 32, depth: int = 3) -> SequenceTask:
     comma = vocabulary + _UNARY + _BINARY
 
     def pair(key, size, length):
@@ -326,7 +314,7 @@ _COMMANDS = (*_VERBS, "left", "right", "twice", "thrice", "and")
 _ACTIONS = (*(verb.upper() for verb in _VERBS), "LTURN", "RTURN")
 
 
-def _scan() -> _Task:
+def _scan() -> SequenceTask:
     numbers = {word: i for i, word in enumerate(_COMMANDS + _ACTIONS)}
     clauses = list(product(_VERBS, _SIDES, _TIMES))
     commands = _table([[numbers[w] for w in (*clause, "and") if w] for clause in clauses])
@@ -386,7 +374,7 @@ def _take(words: Array, index: Array) -> Array:
     return jnp.take(words, index, mode="clip")
 
 
-_BUILDERS: dict[str, Callable[..., _Task]] = {
+_BUILDERS: dict[str, Callable[..., SequenceTask]] = {
     "running_sum": partial(_running_sum, False),
     "running_sum_causal": partial(_running_sum, True),
     "copy": _copy,
@@ -400,7 +388,6 @@ _BUILDERS: dict[str, Callable[..., _Task]] = {
 }
 
 SEQUENCE_TASKS: tuple[str, ...] = tuple(_BUILDERS)
-
 
 _LEAST = {"base": 2}  # of sizes that are more than 1
 # Words fit a vocabulary, and each function is a part of the program that is compiled.

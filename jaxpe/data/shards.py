@@ -34,18 +34,12 @@ _ENDS = 2**16  # bytes at either end of a file that its checksum is of
 
 
 class Shard(NamedTuple):
-    """A file of documents, or a built-in corpus.
+    """A file of documents, or a built-in corpus."""
 
-    - `path`: where it is, or the built-in name.
-    - `name`: the last part of the path.
-    - `bytes`: its size.
-    - `checksum`: CRC-32 of its first and last 64 kB, which `find_shards` looks at.
-    """
-
-    path: str
-    name: str
+    path: str  # or the built-in name
+    name: str  # the last part of the path
     bytes: int
-    checksum: str
+    checksum: str  # CRC-32 of its first and last 64 kB, which `find_shards` looks at
 
     @property
     def identity(self) -> str:
@@ -74,7 +68,7 @@ class Shard(NamedTuple):
         Args:
             text_field: column or key with the text.
             group_field: column or key with what documents share that are not independent.
-            content: from `content_hash`; of the whole content once the last document is read.
+            content: from `content_hash`; it is of the whole content after the last document.
 
         Raises:
             InputError: it cannot be read, at the place where it cannot, or has no such columns.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from jaxpe._core.cache import cache_directory
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole
-from jaxpe._core.json_values import from_json, read_json, seal, to_json
+from jaxpe._core.json_values import from_json, read_json, seal
 from jaxpe._core.progress import Progress
 
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
@@ -40,13 +40,13 @@ def stdlib_documents(*, progress: Progress) -> list[str]:
 
 def _collect(progress: Progress) -> list[str]:
     root = Path(sysconfig.get_path("stdlib"))
-    paths = sorted(path for path in root.rglob("*.py") if _is_library(path.relative_to(root)))
+    paths = sorted(
+        path
+        for path in root.rglob("*.py")
+        if _SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1])
+    )
     shown = progress.track(paths, "Reading the standard library", total=len(paths))
     return list(dict.fromkeys(text for path in shown for text in _texts(path)))
-
-
-def _is_library(path: Path) -> bool:
-    return _SKIPPED_FOLDERS.isdisjoint(path.parts[:-1])
 
 
 def _texts(path: Path) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _read_cache(path: Path | None) -> list[str] | None:
         cached = from_json(_Cache, fields, place=str(path))
     except InputError:
         return None
-    whole = bool(cached.documents) and cached.checksum == seal(cached.documents)
+    whole = bool(cached.documents) and cached.checksum == seal(fields, but_for="checksum")
     return cached.documents if whole else None
 
 
@@ -91,4 +91,5 @@ def _write_cache(path: Path | None, documents: list[str]) -> None:
     # A folder that cannot be written costs the next run a few seconds, nothing else.
     if path is not None:
         with contextlib.suppress(InputError):
-            write_whole(path, json.dumps(to_json(_Cache(documents, seal(documents)))))
+            fields = {"documents": documents}
+            write_whole(path, json.dumps(fields | {"checksum": seal(fields)}))

@@ -1,7 +1,6 @@
 """Synthetic tasks: token ids and what a model is to say about them.
 
-All tasks come as `Examples`. Their random numbers are the data's own, from a NumPy generator seeded
-here: the seed of an initialisation cannot change what a model is trained on.
+Their random numbers are not those of a model, whose seed cannot change what it is trained on.
 """
 
 from typing import NamedTuple
@@ -146,7 +145,7 @@ def count_triggers(
     random order; the label is c, whatever the order. Which words are triggers is drawn once.
 
     Args:
-        rows: of the data; rows that occur twice are kept once.
+        rows: drawn; rows that occur twice are kept once.
         vocab_size: ids, padding (0) included, though no row has any.
         triggers: words that count.
         length: of every row.

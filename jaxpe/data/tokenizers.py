@@ -29,12 +29,11 @@ _AT_ONCE = 1000  # documents; pretrained tokenizers encode them on every core
 class Tokenizer(NamedTuple):
     """A tokenizer of a fixed vocabulary, so that documents can be read in any order and number.
 
-    - `name`: as in `TokenCorpus.tokenizer`.
+    - `name`, `exclude`: as `tokenizer` and `exclude` of `TokenCorpus`.
     - `rows`: texts and a length (None: whole texts) to ids without special tokens, one sequence
       for each text; what is beyond the length may be missing.
     - `tokens`: the text of each id.
     - `prefix`, `suffix`: ids of special tokens before and after each document.
-    - `exclude`: ids that are never counted.
     - `checksum`: of all that decides which ids a text becomes.
     """
 
@@ -49,11 +48,7 @@ class Tokenizer(NamedTuple):
     def encode(
         self, texts: list[str], *, length: int
     ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
-        """Ids and mask `[documents, length]` of texts, truncated and padded.
-
-        Args:
-            texts: documents.
-            length: positions to keep, special tokens included.
+        """Ids and mask of texts, truncated and padded to `length`, special tokens included.
 
         Raises:
             InputError: a text that has no ids.
@@ -101,8 +96,13 @@ def tokenize(
            [1, 0, 2]], dtype=int32)
     """
     check_length(length)
-    occurs = vocabulary_occurs(os.fspath(tokenizer))
-    opened = _growing(tokenizer, special) if occurs else open_tokenizer(tokenizer, special=special)
+    name = os.fspath(tokenizer)
+    occurs = vocabulary_occurs(name)
+    if occurs:
+        _refuse_special(tokenizer, special)
+        opened = Tokenizer(name, *growing_encoder(name))
+    else:
+        opened = open_tokenizer(tokenizer, special=special)
     rows = _all_rows(opened, corpus.documents, progress)
     added = len(opened.prefix) + len(opened.suffix)
     lengths = added + np.fromiter(map(len, rows), np.int64, len(rows))
@@ -129,10 +129,7 @@ def tokenize(
 
 
 def open_tokenizer(
-    tokenizer: Source = "words",
-    *,
-    special: bool = False,
-    vocabulary: Sequence[str] | None = None,
+    tokenizer: Source = "words", *, special: bool = False, vocabulary: Sequence[str] | None = None
 ) -> Tokenizer:
     """A tokenizer as in `tokenize`, but of a vocabulary that is fixed beforehand.
 
@@ -152,30 +149,19 @@ def open_tokenizer(
     name = os.fspath(tokenizer)
     if vocabulary_occurs(name):
         _refuse_special(tokenizer, special)
-        return _of_vocabulary(name, vocabulary)
+        if vocabulary is None:
+            raise InputError(
+                f"{name} have no vocabulary of their own; pass one, a list of tokens or its file"
+            )
+        tokens = list(vocabulary)
+        encode = fixed_encoder(name, tokens)
+        return Tokenizer(name, encode, tokens, checksum=_checksum([name, tokens]))
     if vocabulary is not None:
         raise InputError(f"{tokenizer} has a vocabulary of its own; leave `vocabulary` out")
     if name == "bytes":
         _refuse_special(tokenizer, special)
         return Tokenizer("bytes", _bytes, [*map(_byte_text, range(256))], checksum="bytes")
     return _of_file(tokenizer, special)
-
-
-def _of_vocabulary(name: str, vocabulary: Sequence[str] | None) -> Tokenizer:
-    if vocabulary is None:
-        raise InputError(
-            f"{name} have no vocabulary of their own; pass one, a list of tokens or its file"
-        )
-    tokens = list(vocabulary)
-    encode = fixed_encoder(name, tokens)
-    return Tokenizer(name, encode, tokens, checksum=_checksum([name, tokens]))
-
-
-def _growing(tokenizer: Source, special: bool) -> Tokenizer:
-    """Words or characters before there is a vocabulary: each new one takes the next id."""
-    _refuse_special(tokenizer, special)
-    encode, tokens = growing_encoder(os.fspath(tokenizer))
-    return Tokenizer(os.fspath(tokenizer), encode, tokens)
 
 
 def _of_file(tokenizer: Source, special: bool) -> Tokenizer:

@@ -38,7 +38,7 @@ def vocabulary_of(
     Args:
         documents: texts.
         tokenizer: `"words"` or `"characters"`.
-        length: positions of each document that are looked at; all when absent.
+        length: positions of each document that are looked at; all when None.
         max_vocab: the largest vocabulary; rarer ones become `"[UNK]"`, its last.
 
     Raises:
@@ -72,17 +72,13 @@ def with_unknown(vocabulary: list[str], max_vocab: int | None) -> list[str]:
 
 
 def fixed_encoder(name: str, vocabulary: Sequence[str]) -> Encode:
-    """Ids in a vocabulary that is given.
+    """Ids of words or characters in a vocabulary, the text of each id.
 
-    Args:
-        name: "words" or "characters".
-        vocabulary: the text of each id. What is not in it is its last where that is `"[UNK]"`.
+    What is not in it is its last where that is `"[UNK]"`.
 
     Raises:
-        InputError: repeats, or half of a surrogate pair.
-
-    Raises (of the encoder):
-        InputError: text that is not in a vocabulary without `"[UNK]"`.
+        InputError: repeats, or half of a surrogate pair; of the encoder, text that is not in a
+            vocabulary without `"[UNK]"`.
     """
     numbers = _Fixed(vocabulary)
     if len(numbers) < len(vocabulary) or not numbers:
@@ -93,11 +89,7 @@ def fixed_encoder(name: str, vocabulary: Sequence[str]) -> Encode:
 
 
 def growing_encoder(name: str) -> tuple[Encode, Sequence[str]]:
-    """Ids before there is a vocabulary, and the text of each; new words take the next number.
-
-    Args:
-        name: "words" or "characters", whose ids are code points.
-    """
+    """Ids before there is a vocabulary, and their texts: code points, or the next number."""
     if name == "characters":
         return _code_points, _CodePoints()
     numbers = _Growing()
@@ -109,13 +101,7 @@ def most_frequent_first(
     mask: Bool[np.ndarray, "documents n"],
     tokens: Sequence[str],
 ) -> tuple[Int32[np.ndarray, "documents n"], list[str]]:
-    """Ids over the vocabulary of what occurs, in the order of `vocabulary_of`, and that.
-
-    Args:
-        ids: as a growing encoder gives them, padded.
-        mask: false on padding.
-        tokens: the text of each id.
-    """
+    """Ids of a growing encoder over the vocabulary that `vocabulary_of` would make, and that."""
     counts = np.bincount(ids[mask])
     occurring = {tokens[i]: i for i in np.flatnonzero(counts).tolist()}
     vocabulary = _most_frequent_first(
@@ -202,8 +188,7 @@ def _word_pattern() -> re.Pattern[str]:
     return re.compile(rf"\w+(?:(?![\x00-\x7f])[{marks}]+\w*)*|[^\w\s]")
 
 
-def _characters(text: str, length: int | None) -> Iterable[str]:
-    return text[:length]
-
-
-_CUTS = {"words": _words, "characters": _characters}
+_CUTS: dict[str, Callable[[str, int | None], Iterable[str]]] = {
+    "words": _words,
+    "characters": lambda text, length: text[:length],
+}

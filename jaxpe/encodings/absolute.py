@@ -6,7 +6,7 @@ weight decay shrinks them all the same: leave them out of it with a mask of the 
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -97,18 +97,18 @@ def from_vectors(
     return Encoding(init=make, embed=embed, vectors=vectors)
 
 
+def of_positions(
+    function: Callable[..., Array], *, scale: float, mode: Mode, **options: Any
+) -> Encoding:
+    """The encoding without parameters whose vectors are scale·function(positions, **options)."""
+    return from_vectors(lambda _, i: function(i, **options), scale=scale, mode=mode)
+
+
 # Here and not where it is defined: the registry knows what an encoding is.
-register("none", family="absolute", source="Haviv et al. (2022)", make=lambda s: identity())(
-    identity
-)
+register("none", family="absolute", source="Haviv et al. (2022)")(identity)
 
 
-@register(
-    "sinusoidal",
-    source="Vaswani et al. (2017)",
-    vectors="its vectors (base 10,000)",
-    make=lambda s: sinusoidal(dim=s.dim),
-)
+@register("sinusoidal", source="Vaswani et al. (2017)", vectors="its vectors (base 10,000)")
 def sinusoidal(
     *,
     dim: int,
@@ -124,25 +124,15 @@ def sinusoidal(
     [[0.0, 1.0]]
     """
 
-    def vectors(params, positions):
-        return sinusoidal_vectors(positions, dim=dim, base=base, layout=layout)
-
-    return from_vectors(vectors, scale=scale, mode=mode)
+    options = {"dim": dim, "base": base, "layout": layout}
+    return of_positions(sinusoidal_vectors, scale=scale, mode=mode, **options)
 
 
 @register(
-    "learned",
-    source="Gehring et al. (2017)",
-    vectors="its table, at initialisation N(0, 0.02²)",
-    make=lambda s: learned(length=s.length, dim=s.dim),
+    "learned", source="Gehring et al. (2017)", vectors="its table, at initialisation N(0, 0.02²)"
 )
 def learned(
-    *,
-    length: int,
-    dim: int,
-    stddev: float = 0.02,
-    interpolate: bool = False,
-    mode: Mode = "add",
+    *, length: int, dim: int, stddev: float = 0.02, interpolate: bool = False, mode: Mode = "add"
 ) -> Encoding:
     """A trainable vector for each of `length` positions (Gehring et al. 2017; BERT, GPT-2).
 
@@ -169,22 +159,18 @@ def learned(
     def init(key):
         return {"table": random_vectors(key, length, dim=dim, scale=stddev)}
 
-    return _table(init, (length, dim), trainable=True, interpolate=interpolate, mode=mode)
+    shapes = {"table": (length, dim)}
+    return _tables(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
 
 
-@register(
-    "random",
-    source="Cirrincione (2026)",
-    vectors="N(0, 1)",
-    make=lambda s: random_fixed(length=s.length, dim=s.dim),
-)
+@register("random", source="Cirrincione (2026)", vectors="N(0, 1)")
 def random_fixed(
     *, length: int, dim: int, scale: float = 1.0, interpolate: bool = False, mode: Mode = "add"
 ) -> Encoding:
     """A table `[length, dim]` of N(0, scale²) entries that receives no gradient.
 
-    The "random initialisation" of Table 4 of Cirrincione (2026) at scale 1. `vectors` are the
-    rows, and positions are as for `learned`.
+    The "random initialisation" of Table 4 of Cirrincione (2026) at scale 1. `vectors` are the rows,
+    and positions are as for `learned`.
 
     >>> table = random_fixed(length=4, dim=2)
     >>> params = table.init(jax.random.key(0))
@@ -195,39 +181,27 @@ def random_fixed(
     def init(key):
         return {"table": random_vectors(key, length, dim=dim, scale=scale)}
 
-    return _table(init, (length, dim), trainable=False, interpolate=interpolate, mode=mode)
+    shapes = {"table": (length, dim)}
+    return _tables(init, shapes, trainable=False, interpolate=interpolate, mode=mode)
 
 
-@register(
-    "fourier",
-    source="Rahimi & Recht (2007)",
-    vectors="cos and sin of random frequencies",
-    make=lambda s: fourier(dim=s.dim),
-)
+@register("fourier", source="Rahimi & Recht (2007)", vectors="cos and sin of random frequencies")
 def fourier(
-    *,
-    dim: int,
-    sigma: float = 0.1,
-    learnable: bool = False,
-    scale: float = 1.0,
-    mode: Mode = "add",
+    *, dim: int, sigma: float = 0.1, learnable: bool = False, scale: float = 1.0, mode: Mode = "add"
 ) -> Encoding:
     """Random Fourier features, `vectors` scale·[cos ω_k i, sin ω_k i] with ω_k ~ N(0, sigma²).
 
     Rahimi & Recht (2007); Tancik et al. (2020); with `learnable` frequencies Li et al. (2021). The
     mean of a row's product with another tends to the Gaussian kernel exp(−sigma²(i − j)²/2)/2, so
-    positions nearer than 1/sigma look alike. Entries lie in [−scale, scale], as sinusoidal ones do;
-    scale = √(2/dim) gives the unit rows of Rahimi & Recht.
+    positions nearer than 1/sigma look alike. Entries lie in [−scale, scale]; scale = √(2/dim) gives
+    the unit rows of Rahimi & Recht. Phases are products in the dtype of the positions, the default
+    for integers: 6e-8·|ω i| off in float32.
 
     Args:
         dim: even.
         sigma: standard deviation of the frequencies, in radians a position.
         learnable: whether params["frequencies"] `[dim/2]` receive a gradient.
-        scale: factor of the vectors.
-        mode: "add" or "concat".
-
-    Phases are products in the dtype of the positions, the default for integers: 6e-8·|ω i| off in
-    float32.
+        scale, mode: as for `from_vectors`.
 
     >>> features = fourier(dim=4)
     >>> v = features.vectors(features.init(jax.random.key(0)), jnp.arange(3))
@@ -265,10 +239,9 @@ def from_matrix(
     Args:
         P: one row a position.
         dim: width wanted; columns beyond k are 0, which leaves distances as they are. k when None.
-        scale: factor of P.
         trainable: whether the table receives a gradient.
         interpolate: whether fractional positions are allowed.
-        mode: "add" or "concat".
+        scale, mode: as for `from_vectors`.
 
     >>> square = from_matrix(np.array([[0, 0], [0, 1], [1, 1], [1, 0]]), dim=3)
     >>> square.vectors(square.init(jax.random.key(0)), jnp.asarray([2])).tolist()
@@ -290,7 +263,8 @@ def from_matrix(
         table = jnp.asarray(P).astype(jnp.result_type(float))
         return {"table": jnp.pad(table * jnp.asarray(scale, table.dtype), ((0, 0), (0, dim - k)))}
 
-    return _table(init, (n, dim), trainable=trainable, interpolate=interpolate, mode=mode)
+    shapes = {"table": (n, dim)}
+    return _tables(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
 
 
 @register(
@@ -318,15 +292,12 @@ def information_optimal(
 
     Args:
         counts: of the corpus, `count_tokens`.
-        dim: width of the embeddings.
         scale: a factor; 1 keeps the units of the metric, in which the stress at dim ≥ rank is 0.
             "rms" gives present rows a mean square entry of ½, as sinusoidal vectors have it.
         metric: "hellinger" (chords, an exact isometry) or "fisher_rao" (geodesics, negative
             eigenvalues cut off).
         empty: policy for positions without a token; under "drop" their rows are 0.
-        trainable: whether the table receives a gradient.
-        interpolate: whether fractional positions are allowed.
-        mode: "add" or "concat".
+        trainable, interpolate, mode: as for `from_matrix`.
 
     >>> counts = count_tokens(np.array([[0, 1, 2], [0, 2, 1]]), vocab_size=3)
     >>> optimal = information_optimal(counts, dim=4)
@@ -390,7 +361,7 @@ def low_rank(
         }
 
     shapes = {"A": (length, rank), "B": (dim, rank)}
-    return _factors(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
+    return _tables(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
 
 
 def low_rank_from(
@@ -415,7 +386,7 @@ def low_rank_from(
         return {"A": factors.A.astype(dtype), "B": factors.B.astype(dtype)}
 
     shapes = {"A": factors.A.shape, "B": factors.B.shape}
-    return _factors(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
+    return _tables(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
 
 
 def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray, " half"]:
@@ -525,25 +496,7 @@ def _as_array(positions: ArrayLike | list) -> ArrayLike:
     return jnp.asarray(positions) if traced else np.asarray(positions)
 
 
-def _table(
-    init: Callable[[Array], Params],
-    shape: tuple[int, int],
-    *,
-    trainable: bool,
-    interpolate: bool,
-    mode: Mode,
-) -> Encoding:
-    """The encoding of a table in the params."""
-
-    def vectors(params, positions):
-        check_tables(params, table=shape)
-        table = params["table"] if trainable else lax.stop_gradient(params["table"])
-        return table_rows(table, positions, interpolate=interpolate)
-
-    return from_vectors(vectors, init=init, mode=mode)
-
-
-def _factors(
+def _tables(
     init: Callable[[Array], Params],
     shapes: Mapping[str, tuple[int, ...]],
     *,
@@ -551,11 +504,13 @@ def _factors(
     interpolate: bool,
     mode: Mode,
 ) -> Encoding:
-    """The encoding of a table A Bᵀ whose factors are in the params."""
+    """The encoding of a table in the params, or of A Bᵀ, whose factors are there."""
 
     def vectors(params, positions):
         check_tables(params, **shapes)
         params = params if trainable else lax.stop_gradient(params)
+        if "table" in shapes:
+            return table_rows(params["table"], positions, interpolate=interpolate)
         A, B = (jnp.asarray(params[name], compute_dtype(params[name])) for name in ("A", "B"))
         rows = table_rows(A, positions, interpolate=interpolate)
         return jnp.matmul(rows, B.T, precision="highest")

@@ -41,12 +41,10 @@ def attention_logits(
     Args:
         encoding: whose hooks `query`, `key` and `bias` act.
         params: what `encoding.init` gave, or training made of it.
-        q: queries.
-        k: keys; query heads share them evenly where there are fewer.
-        q_positions: `[..., n_q]`.
-        k_positions: `[..., n_k]`.
-        scale: of q·k, 1/√head_dim when None. Biases that look at the content (Shaw,
-            Transformer-XL, CoPE) keep the factor of their published form.
+        q, k: queries and keys; query heads share keys evenly where there are fewer.
+        q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
+        scale: of q·k, 1/√head_dim when None. Biases that look at the content (Shaw, Transformer-XL,
+            CoPE) keep the factor of their published form.
         encoded_keys: whether k has been through `encoding.key` already, as cached keys have.
 
     >>> far = jaxpe.alibi(num_heads=1, slopes=1.0)
@@ -114,13 +112,7 @@ def attention_output(
 ) -> Float[Array, "... n_q heads head_dim"]:
     """Weights times values, plus the encoding's value term; of the dtype of v.
 
-    Args:
-        encoding: whose hook `value` acts.
-        params: its parameters.
-        weights: attention weights.
-        v: values; heads share them evenly where there are fewer.
-        q_positions: `[..., n_q]`.
-        k_positions: `[..., n_k]`.
+    Heads share values evenly where there are fewer. Arguments as in `attention_logits`.
 
     >>> v, i = jnp.asarray([[[1.0]], [[3.0]]]), jnp.arange(2)
     >>> weights = jnp.asarray([[[0.5, 0.5]]])
@@ -167,36 +159,20 @@ def attend(
 
     Args:
         encoding: whose hooks act; `embed` is the caller's, on the embeddings.
-        params: its parameters.
-        q: queries.
-        k: keys.
         v: values, with the heads of the keys.
-        q_positions: `[..., n_q]`.
-        k_positions: `[..., n_k]`.
         mask: boolean, true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
-        scale: of q·k, as for `attention_logits`.
-        encoded_keys: whether k has been through `encoding.key` already, as cached keys have.
+        params, q, k, q_positions, k_positions, scale, encoded_keys: as in `attention_logits`.
 
     Raises:
-        ValueError: for a mask that is not boolean (an additive one would be taken backwards), or
-            has more axes than the logits.
+        ValueError: for a mask, as `attention_weights`.
 
     >>> v = jnp.asarray([[[1.0]], [[3.0]]])
     >>> i = jnp.arange(2)
     >>> attend(identity(), (), 0 * v, 0 * v, v, q_positions=i, k_positions=i).ravel().tolist()
     [2.0, 2.0]
     """
+    places = {"q_positions": q_positions, "k_positions": k_positions}
     logits = attention_logits(
-        encoding,
-        params,
-        q,
-        k,
-        q_positions=q_positions,
-        k_positions=k_positions,
-        scale=scale,
-        encoded_keys=encoded_keys,
+        encoding, params, q, k, scale=scale, encoded_keys=encoded_keys, **places
     )
-    weights = attention_weights(logits, mask)
-    return attention_output(
-        encoding, params, weights, v, q_positions=q_positions, k_positions=k_positions
-    )
+    return attention_output(encoding, params, attention_weights(logits, mask), v, **places)

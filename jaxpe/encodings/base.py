@@ -26,15 +26,7 @@ def _unchanged(params: Params, x: ArrayLike, positions: ArrayLike) -> Array:
     return jnp.asarray(x)
 
 
-def _no_bias(
-    params: Params, q: ArrayLike, k: ArrayLike, q_positions: ArrayLike, k_positions: ArrayLike
-):
-    return None
-
-
-def _no_value(
-    params: Params, weights: ArrayLike, q_positions: ArrayLike, k_positions: ArrayLike
-) -> None:
+def _no_term(params: Params, *arrays: ArrayLike) -> None:
     return None
 
 
@@ -79,8 +71,8 @@ class Encoding(NamedTuple):
     embed: Callable[[Params, ArrayLike, ArrayLike], Array] = _unchanged
     query: Callable[[Params, ArrayLike, ArrayLike], Array] = _unchanged
     key: Callable[[Params, ArrayLike, ArrayLike], Array] = _unchanged
-    bias: Callable[[Params, ArrayLike, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_bias
-    value: Callable[[Params, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_value
+    bias: Callable[[Params, ArrayLike, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_term
+    value: Callable[[Params, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_term
     vectors: Callable[[Params, ArrayLike], Array] = _no_vectors
     from_middle: bool = False
 
@@ -136,15 +128,9 @@ def chain(*encodings: Encoding) -> Encoding:
             )
         return encodings[with_vectors[0]].vectors(params[with_vectors[0]], positions)
 
-    hooks = {
-        "init": _init_each(encodings),
-        "embed": in_order("embed"),
-        "query": in_order("query"),
-        "key": in_order("key"),
-        "bias": added("bias"),
-        "value": added("value"),
-        "vectors": vectors,
-    }
+    hooks = {"init": _init_each(encodings), "vectors": vectors}
+    hooks |= {name: in_order(name) for name in ("embed", "query", "key")}
+    hooks |= {name: added(name) for name in ("bias", "value")}
     return Encoding(**_defined(hooks, encodings))
 
 
@@ -205,13 +191,8 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
         dim = next((piece.shape[-1] for piece, _ in pieces if piece is not None), 1)
         return _joined(pieces, axis=-2, shape=(dim,))
 
-    hooks = {
-        "init": _init_each(encodings),
-        "query": each("query"),
-        "key": each("key"),
-        "bias": bias,
-        "value": value,
-    }
+    hooks = {"init": _init_each(encodings), "bias": bias, "value": value}
+    hooks |= {name: each(name) for name in ("query", "key")}
     return Encoding(**_defined(hooks, encodings))
 
 
@@ -241,15 +222,12 @@ def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
 
         return apply
 
-    hooks = {
-        "init": encoding.init,
-        "embed": one("embed"),
-        "query": one("query"),
-        "key": one("key"),
-        "bias": pairs("bias"),
-        "value": pairs("value"),
-        "vectors": lambda params, positions: encoding.vectors(params, moved(positions)),
-    }
+    def vectors(params, positions):
+        return encoding.vectors(params, moved(positions))
+
+    hooks = {"init": encoding.init, "vectors": vectors}
+    hooks |= {name: one(name) for name in ("embed", "query", "key")}
+    hooks |= {name: pairs(name) for name in ("bias", "value")}
     return Encoding(**_defined(hooks, [encoding]))
 
 
@@ -369,10 +347,7 @@ def _wider(i: Array, j: Array) -> jnp.dtype:
 
 
 def neighbours(places: Array, length: int) -> tuple[Array, Array, Array]:
-    """The rows around fractional places in [0, length − 1]: lower, upper, weight of the upper.
-
-    Places outside count as the nearest end.
-    """
+    """Rows around fractional places, clipped to [0, length − 1]: lower, upper, upper's weight."""
     places = jnp.clip(places, 0, length - 1)
     low = jnp.floor(places)
     high = jnp.minimum(low + 1, length - 1)
@@ -401,11 +376,7 @@ def as_mask(mask: ArrayLike) -> Array:
 
 
 def broadcast_mask(mask: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """`as_mask`, broadcast to a shape.
-
-    Raises:
-        ValueError: where it does not broadcast, or is not boolean.
-    """
+    """`as_mask`, broadcast to a shape; ValueError where it does not."""
     mask = as_mask(mask)
     sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim > len(shape) or any(own not in (1, whole) for own, whole in sizes):
@@ -467,11 +438,7 @@ def check_queries_and_keys(q: Array, k: Array) -> None:
 
 
 def repeat_heads(k: ArrayLike, num_heads: int) -> Array:
-    """Keys or values `[..., n, groups, d]` repeated for the query heads that share them.
-
-    Raises:
-        ValueError: where the query heads are not a multiple of the key heads.
-    """
+    """Keys or values `[..., n, groups, d]` repeated for the query heads, a multiple of theirs."""
     k = jnp.asarray(k)
     groups = k.shape[-2]
     if groups == num_heads:
@@ -527,10 +494,9 @@ def _joined(
     if not given:
         return None
     lead = jnp.broadcast_shapes(*(piece.shape[:axis] for piece in given))
+    nothing = jnp.zeros((), given[0].dtype)
     filled = [
-        jnp.zeros((*lead, h, *shape), given[0].dtype)
-        if piece is None
-        else jnp.broadcast_to(piece, (*lead, h, *shape))
+        jnp.broadcast_to(nothing if piece is None else piece, (*lead, h, *shape))
         for piece, h in pieces
     ]
     return jnp.concatenate(filled, axis=axis)

@@ -59,12 +59,7 @@ def alibi_line(
     return (as_positions(positions).astype(dtype) * jnp.asarray(slope, dtype))[..., None]
 
 
-@register(
-    "alibi",
-    source="Press et al. (2022)",
-    vectors="a line",
-    make=lambda s: alibi(num_heads=s.num_heads),
-)
+@register("alibi", source="Press et al. (2022)", vectors="a line")
 def alibi(
     *,
     num_heads: int,
@@ -161,7 +156,7 @@ def t5_buckets(
     return found + behind * (num_buckets // 2)
 
 
-@register("t5", source="Raffel et al. (2020)", make=lambda s: t5(num_heads=s.num_heads))
+@register("t5", source="Raffel et al. (2020)")
 def t5(
     *,
     num_heads: int,
@@ -178,8 +173,7 @@ def t5(
 
     Args:
         num_heads: query heads.
-        num_buckets: see `t5_buckets`.
-        max_distance: from here on all distances share the last bucket.
+        num_buckets, max_distance: as for `t5_buckets`; from max_distance on the last bucket.
         bidirectional: whether keys behind the query have buckets; False for decoders.
         stddev: of the table at first.
 
@@ -214,7 +208,7 @@ def t5(
     source="Chi et al. (2022)",
     make=lambda s: kerple(num_heads=s.num_heads, kind="power"),
 )
-@register("kerple_log", source="Chi et al. (2022)", make=lambda s: kerple(num_heads=s.num_heads))
+@register("kerple_log", source="Chi et al. (2022)")
 def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding:
     """KERPLE: −r₁·log(1 + r₂|i − j|) or −r₁|i − j|^r₂, learned by head (Chi et al. 2022).
 
@@ -256,7 +250,7 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
     return Encoding(init=init, bias=bias)
 
 
-@register("fire", source="Li et al. (2024)", make=lambda s: fire(num_heads=s.num_heads))
+@register("fire", source="Li et al. (2024)")
 def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float = 0.1) -> Encoding:
     """FIRE: f(ψ(i − j)/ψ(max(L, i))) with ψ(x) = log(cx + 1) (Li et al. 2024).
 
@@ -266,13 +260,8 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
 
     Parameters: `log_c` and `log_threshold` (c and L stay positive), `weight_in` and `bias_in`
     `[hidden]`, `weight_out` `[hidden, heads]`, `bias_out` `[heads]`; the network's are uniform in
-    ±1/√inputs at first. The hidden layer takes n_q·n_k·hidden numbers.
-
-    Args:
-        num_heads: query heads.
-        hidden: width of the network.
-        threshold: L at first, in positions.
-        c: at first.
+    ±1/√inputs at first, `threshold` is L at first, in positions. The hidden layer takes
+    n_q·n_k·hidden numbers.
 
     >>> encoding = fire(num_heads=2)
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)

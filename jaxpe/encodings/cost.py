@@ -32,8 +32,7 @@ class EncodingCost(NamedTuple):
     """What an encoding costs.
 
     Attributes:
-        flops: of all hooks together, forward, per token of a sequence of the training length, as
-            the compiler counts them, the body of a loop as often as it runs.
+        flops: of all hooks, as in `TokenCost`, in a sequence of the training length.
         looped: whether it loops.
     """
 
@@ -42,11 +41,9 @@ class EncodingCost(NamedTuple):
 
 
 def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes | None = None) -> EncodingCost:
-    """FLOPs of an encoding per token, and their growth with width and length.
+    """FLOPs of an encoding of the catalogue per token, and their growth with width and length.
 
-    Args:
-        entry: of the catalogue.
-        sizes: of the model, `EncodingSizes()` when None.
+    At the sizes of a model, `EncodingSizes()` when None.
 
     Raises:
         ValueError: for a length below 4.
@@ -67,13 +64,7 @@ def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes | None = None) 
 
 
 def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> TokenCost:
-    """The cost of an encoding's hooks in a sequence of the training length.
-
-    Args:
-        encoding: any.
-        coordinates: of a position.
-        sizes: of the model.
-    """
+    """The cost of an encoding's hooks in a sequence of the training length."""
     program, arrays = hooks_program(encoding, coordinates, sizes)
     loops = list(_loops(jax.make_jaxpr(program)(*arrays).jaxpr))
     flops, moved = _counted(program, arrays)

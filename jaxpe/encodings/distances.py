@@ -39,9 +39,8 @@ def encoding_distances(
         encoding: any; what acts on embeddings needs `vectors`.
         params: its parameters.
         positions: `[n]`.
-        num_heads: heads the encoding is used with, needed for logits. One at a time saves memory:
-            by logits it grows as n·head_dim² for each.
-        head_dim: their width, needed for logits.
+        num_heads, head_dim: heads the encoding is used with and their width, needed for logits.
+            One at a time saves memory: by logits it grows as n·head_dim² for each.
         by: "vectors" where the encoding has them when None, otherwise "logits". The vectors of a
             chain are those of the one part that has any; by "logits" all its parts count.
 

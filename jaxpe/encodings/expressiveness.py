@@ -23,12 +23,7 @@ WINDOW = 16
 
 
 class Spread(NamedTuple):
-    """How far apart rows are, relative to the largest of them.
-
-    Attributes:
-        largest: distance between the two rows furthest apart.
-        nearest: distance between the two nearest.
-    """
+    """Distances of the two furthest and of the two nearest rows, relative to the largest row."""
 
     largest: float
     nearest: float
@@ -89,11 +84,8 @@ def encoding_expressiveness(
     States are embeddings and outputs of attention of one layer of a model of at most the sizes
     `SMALL`, in float64, at random weights and parameters. Reach is tried on all positions inside
     and on `WINDOW` before each of 2, 4, ..., `FARTHEST` lengths: where vectors are added to
-    embeddings, on those at the sizes given, in float32; otherwise on the states.
-
-    Args:
-        entry: of the catalogue.
-        sizes: of the model, `EncodingSizes()` when None.
+    embeddings, on those at the sizes given (`EncodingSizes()` when None), in float32; otherwise on
+    the states.
 
     >>> rope, wavelet = catalogue("rope", "wavelet")
     >>> sizes = EncodingSizes(16, 2, 8, 32)
@@ -120,7 +112,6 @@ def spread(rows: np.ndarray) -> Spread:
 
     NaN where a draw has a row that is not finite.
 
-    >>> from jaxpe.encodings.expressiveness import spread
     >>> spread(np.array([[[3.0, 4.0], [3.0, 4.0], [0.0, 0.0]]]))
     Spread(largest=1.0, nearest=0.0)
     """
@@ -149,10 +140,7 @@ class _Constant(NamedTuple):
     sizes: EncodingSizes
 
     def states(self, rows: np.ndarray, *, masks: list[tuple[bool, np.ndarray]]) -> np.ndarray:
-        """States `[masks, draws, rows, d]` of these positions.
-
-        A mask `[rows, n]` comes with whether the first token is another one.
-        """
+        """States `[masks, draws, rows, d]`; masks `[rows, n]`, with whether <bos> comes first."""
         n, sizes = masks[0][1].shape[1], self.sizes
         params, weights, tokens = _drawn(self.encoding, sizes)
         first = np.array([bos for bos, _ in masks])
@@ -164,17 +152,8 @@ class _Constant(NamedTuple):
             x = same.at[0].set(jnp.where(bos, tokens[1], tokens[0]))
             x = self.encoding.embed(params, x, positions)
             q, k, v = jnp.einsum("nd,pdhe->pnhe", x, weights[:, : x.shape[-1]])
-            asked = positions[rows]
-            out = attend(
-                self.encoding,
-                params,
-                q[rows],
-                k,
-                v,
-                q_positions=asked,
-                k_positions=positions,
-                mask=mask,
-            )
+            places = {"q_positions": positions[rows], "k_positions": positions}
+            out = attend(self.encoding, params, q[rows], k, v, mask=mask, **places)
             return jnp.concatenate([x[rows], out.reshape(len(rows), -1)], axis=-1)
 
         over_draws = jax.vmap(state, in_axes=(0, 0, 0, None, None, None))

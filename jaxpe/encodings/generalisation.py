@@ -37,11 +37,8 @@ def encoding_generalisation(
     """Norm of what is added, size of the bias, parameters: the terms of generalisation bounds.
 
     Li (2025), Section 4: a norm of added vectors that does not grow, and a bias that does not grow
-    with the length, keep the bounds of Lipschitz transformers as they are.
-
-    Args:
-        entry: of the catalogue.
-        sizes: of the model, `EncodingSizes()` when None.
+    with the length, keep the bounds of Lipschitz transformers as they are. Of an encoding of the
+    catalogue at the sizes of a model, `EncodingSizes()` when None.
 
     Raises:
         ValueError: for a length below 4.
@@ -73,10 +70,7 @@ def _norm_and_parameters(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[f
 
 
 def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
-    """The largest |bias| to keys before queries at the ends of 1, 2, 4, 8 lengths: first, growth.
-
-    One random query is asked at all four.
-    """
+    """The largest |bias| to keys before one query at the ends of 1 to 8 lengths: first, growth."""
     encoding, n = entry.make(sizes), BIAS_SCALES[-1] * sizes.length
     if not encoding.defines("bias"):
         return 0.0, float("nan")

@@ -52,11 +52,7 @@ def encoding_extrapolation(
     Steps are distances of the vectors of neighbours, where an encoding adds vectors to embeddings;
     otherwise of the logits, one a head, that the last of 8T queries gives to equal random keys at
     neighbouring offsets. Parameters are N(0, 0.1²) off their initial values, as those of
-    `encoding_properties`.
-
-    Args:
-        entry: of the catalogue.
-        sizes: of the model, `EncodingSizes()` when None.
+    `encoding_properties`, at the sizes of a model, `EncodingSizes()` when None.
 
     Raises:
         ValueError: for a length below 2.
@@ -72,19 +68,15 @@ def encoding_extrapolation(
     """
     sizes = EncodingSizes() if sizes is None else sizes
     _check(sizes.length)
-    layer, length = _Layer(entry.make(sizes), entry.coordinates, sizes), sizes.length
+    layer = _Layer(entry.make(sizes), entry.coordinates, sizes)
     params = _moved(layer.encoding.init(jax.random.key(0)))
-    rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * length)
-    return extrapolation(np.asarray(rows, np.float64), length=length)
+    rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * sizes.length)
+    return extrapolation(np.asarray(rows, np.float64), length=sizes.length)
 
 
 def extrapolation(rows: np.ndarray, *, length: int) -> LengthExtrapolation:
     """The same of rows `[8·length, d]`, one a position; NaN where a position is undefined.
 
-    Raises:
-        ValueError: for a length below 2.
-
-    >>> from jaxpe.encodings.length_extrapolation import extrapolation
     >>> line = np.minimum(np.arange(32.0), 6.0)[:, None]
     >>> found = extrapolation(line, length=4)
     >>> found.reach, [stretch.state for stretch in found.stretches]

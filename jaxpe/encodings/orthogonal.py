@@ -17,7 +17,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import require
 from jaxpe.encodings._tables import take
-from jaxpe.encodings.absolute import Mode, Positions, from_vectors
+from jaxpe.encodings.absolute import Mode, Positions, from_vectors, of_positions
 from jaxpe.encodings.base import Encoding, as_positions, vector_dtype, with_axes
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
@@ -41,12 +41,7 @@ LEAST_ENERGY = 1e-2
     vectors="P_k of positions mapped linearly to [−1, 1]",
     make=lambda s: legendre(dim=s.dim, length=s.length, position_map="clipped"),
 )
-@register(
-    "legendre",
-    source="Li (2025)",
-    vectors="P_k of tanh(i/L)",
-    make=lambda s: legendre(dim=s.dim, length=s.length),
-)
+@register("legendre", source="Li (2025)", vectors="P_k of tanh(i/L)")
 def legendre(
     *,
     dim: int,
@@ -64,11 +59,7 @@ def legendre(
     [[1.0, -1.0], [1.0, 0.0], [1.0, 1.0]]
     """
     options = {"position_map": position_map, "s": s, "normalized": normalized}
-
-    def vectors(params, positions):
-        return legendre_vectors(positions, dim=dim, length=length, **options)
-
-    return from_vectors(vectors, scale=scale, mode=mode)
+    return of_positions(legendre_vectors, scale=scale, mode=mode, dim=dim, length=length, **options)
 
 
 @register(
@@ -92,19 +83,11 @@ def chebyshev(
     >>> encoding.vectors((), jnp.arange(3)).tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
     """
-
-    def vectors(params, positions):
-        return chebyshev_vectors(positions, dim=dim, length=length, position_map=position_map, s=s)
-
-    return from_vectors(vectors, scale=scale, mode=mode)
+    options = {"dim": dim, "length": length, "position_map": position_map, "s": s}
+    return of_positions(chebyshev_vectors, scale=scale, mode=mode, **options)
 
 
-@register(
-    "cosine",
-    source="Ahmed et al. (1974)",
-    vectors="orthonormal DCT-II basis",
-    make=lambda s: cosine(dim=s.dim, length=s.length),
-)
+@register("cosine", source="Ahmed et al. (1974)", vectors="orthonormal DCT-II basis")
 def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> Encoding:
     """Cosine encoding: `vectors` are scale·`cosine_vectors`, rows of the orthonormal DCT-II.
 
@@ -112,19 +95,10 @@ def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> 
     >>> euclidean_distances(encoding.vectors((), jnp.arange(3))).values[0].round(3).tolist()
     [0.0, 1.414, 1.414]
     """
-
-    def vectors(params, positions):
-        return cosine_vectors(positions, dim=dim, length=length)
-
-    return from_vectors(vectors, scale=scale, mode=mode)
+    return of_positions(cosine_vectors, scale=scale, mode=mode, dim=dim, length=length)
 
 
-@register(
-    "wavelet",
-    source="Li (2025)",
-    vectors="Daubechies-4 wavelets, rows of unit length",
-    make=lambda s: wavelet(dim=s.dim, length=s.length),
-)
+@register("wavelet", source="Li (2025)", vectors="Daubechies-4 wavelets, rows of unit length")
 def wavelet(
     *, dim: int, length: int, order: int = 4, scale: float = 1.0, mode: Mode = "add"
 ) -> Encoding:
@@ -135,11 +109,7 @@ def wavelet(
     [[0.707, 0.707], [0.707, -0.707]]
     """
     basis = wavelet_basis(dim, length, order)
-
-    def vectors(params, positions):
-        return _wavelet_rows(basis, positions)
-
-    return from_vectors(vectors, scale=scale, mode=mode)
+    return from_vectors(lambda _, i: _wavelet_rows(basis, i), scale=scale, mode=mode)
 
 
 def legendre_vectors(
@@ -169,8 +139,8 @@ def legendre_vectors(
     >>> legendre_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -0.5], [1.0, 1.0, 1.0]]
     """
-    sign, rest = _mapped(positions, length, position_map, s)
-    values = _recurrence(sign, rest, _legendre_coefficients(dim))
+    mapped = _mapped(positions, length, position_map, s)
+    values = _recurrence(*mapped, _legendre_coefficients(dim))
     return values * _norms(dim, values) if normalized else values
 
 
@@ -187,8 +157,8 @@ def chebyshev_vectors(
     >>> chebyshev_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
     """
-    sign, rest = _mapped(positions, length, position_map, s)
-    return _recurrence(sign, rest, _chebyshev_coefficients(dim))
+    mapped = _mapped(positions, length, position_map, s)
+    return _recurrence(*mapped, _chebyshev_coefficients(dim))
 
 
 def legendre_polynomials(
@@ -253,13 +223,8 @@ def wavelet_vectors(
     positions they are exact for length ≤ 4,096.
 
     Rows are 0 where every support has ended: from (2·order − 1)·2^J on at the latest, and from
-    −(2·order − 2)·2^J down. Well before that few functions are left and rows grow alike.
-
-    Args:
-        positions: `[..., n]`.
-        dim: functions.
-        length: positions the functions are chosen for.
-        order: N of dbN, 1 (Haar) to 38: N vanishing moments, supports [0, 2N − 1].
+    −(2·order − 2)·2^J down. Well before that few functions are left and rows grow alike. `order` is
+    N of dbN, 1 (Haar) to 38: N vanishing moments, supports [0, 2N − 1].
 
     Raises:
         MissingExtraError: without PyWavelets.
@@ -349,16 +314,13 @@ def _norms(dim: int, values: Array) -> Array:
 
 
 class WaveletBasis(NamedTuple):
-    """Functions 2^(−j/2) f(2^(−j) p − k), one a column, f = φ (row 0 of the table) or ψ (row 1).
-
-    The table holds both on [0, width] in steps of 2^−level, float64; columns `unused` are 0.
-    """
+    """Functions 2^(−j/2) f(2^(−j) p − k), one a column, f = φ (row 0 of the table) or ψ (row 1)."""
 
     row: np.ndarray
     j: np.ndarray
     k: np.ndarray
-    unused: int
-    table: np.ndarray
+    unused: int  # columns of 0
+    table: np.ndarray  # φ and ψ on [0, width] in steps of 2^−level, float64
     width: int
     level: int
 
@@ -385,13 +347,7 @@ def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
     row = (np.arange(len(k)) >= scaling.shape[1]).astype(np.int32)
     _check_covered(table[row], j, k, length, width)
     return WaveletBasis(
-        row=row,
-        j=j,
-        k=k,
-        unused=dim - len(k),
-        table=table,
-        width=width,
-        level=level,
+        row=row, j=j, k=k, unused=dim - len(k), table=table, width=width, level=level
     )
 
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from jaxpe.encodings.registry import EncodingSizes
 
-# Multiples of the width, and divisors of the length, at which exponents are fitted.
-SCALES = (1, 2, 4)
+SCALES = (1, 2, 4)  # multiples of the width, and divisors of the length, in a fit
 
 
 class PowerLaw(NamedTuple):
@@ -34,7 +33,6 @@ def power_laws(
     Raises:
         ValueError: for a length below 4, whose quarter is no length.
 
-    >>> from jaxpe.encodings.power_law import power_laws
     >>> power_laws(lambda at: [at.dim * at.length**2, 0], EncodingSizes(2, 1, 4, 8))
     [PowerLaw(value=128.0, dim=1.0, length=2.0), PowerLaw(value=0.0, dim=nan, length=nan)]
     """
@@ -59,7 +57,6 @@ def power_laws(
 def exponent(sizes: Sequence[float | int], values: Sequence[float | int]) -> float:
     """The slope of log values over log sizes, rounded; NaN where a value is not positive.
 
-    >>> from jaxpe.encodings.power_law import exponent
     >>> exponent([1, 2, 4], [3.0, 6.0, 12.0])
     1.0
     """

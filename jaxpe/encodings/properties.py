@@ -25,10 +25,7 @@ class EncodingProperties(NamedTuple):
     """An encoding of the catalogue, and what was computed about it.
 
     Attributes:
-        name: in the catalogue.
-        family: likewise.
-        source: who proposed it.
-        vectors: what its position vectors are; empty where it has none.
+        name, family, source, vectors: as in `CatalogueEntry`.
         trainable: numbers in the parameters that receive a gradient.
         fixed: numbers in the parameters that do not.
         absolute: whether logits change when all positions move by the same amount (to the end of
@@ -42,9 +39,7 @@ class EncodingProperties(NamedTuple):
         beyond: what becomes of positions of two to three times the training length: "yes"
             (defined and told apart), "constant" (defined, all alike), "repeats" (as those inside)
             or "no". Of offsets, where only these matter.
-        flops: of all hooks together, forward, per token of a sequence of the training length, the
-            body of a loop as often as it runs.
-        bytes: read and written by them, likewise.
+        flops, bytes: of all hooks, as in `encodings.cost.TokenCost`, at the training length.
         looped: whether they loop.
     """
 
@@ -67,7 +62,7 @@ class EncodingProperties(NamedTuple):
 def encoding_properties(
     entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
 ) -> EncodingProperties:
-    """Everything that is computed about an encoding of the catalogue.
+    """What is computed about an encoding of the catalogue, at sizes or `EncodingSizes()`.
 
     It is tried in one attention layer on random content, at its initial parameters with N(0, 0.1²)
     added (tables that start at 0 would hide what they do); costs are those the compiler reports.
@@ -162,16 +157,9 @@ def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[
 
     def loss(params, content):
         q, k, v = layer.projected(params, content, positions)
-        out = attend(
-            layer.encoding,
-            params,
-            q,
-            k,
-            v,
-            q_positions=positions,
-            k_positions=positions,
-            mask=np.tril(np.ones((n, n), bool)),
-        )
+        places = {"q_positions": positions, "k_positions": positions}
+        causal = np.tril(np.ones((n, n), bool))
+        out = attend(layer.encoding, params, q, k, v, mask=causal, **places)
         return jnp.sum(jnp.sin(out))
 
     named = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(loss))(params, content))
@@ -235,11 +223,7 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
 
 
 def _alone(layer: _Layer, params: Any, content: _Content, positions: np.ndarray) -> Array:
-    """What positions alone put into the logits, `[heads, n, n]`.
-
-    Products of the vectors that are added to embeddings, and the logits of content that is the same
-    everywhere.
-    """
+    """Logits `[heads, n, n]` of content that is the same everywhere, and products of vectors."""
     encoding = layer.encoding
     shape = (len(positions), *content.q.shape[1:])
     q, k = (jnp.broadcast_to(x[:1], shape) for x in (content.q, content.k))
@@ -270,11 +254,7 @@ def _beyond(layer: _Layer, params: Any, content: _Content) -> str:
 
 
 def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
-    """What an encoding makes of positions 0..n − 1, a row each.
-
-    The vectors that are added to embeddings; otherwise the logits that a last query gives to equal
-    keys at these offsets before it.
-    """
+    """A row for each position 0..n − 1: its vector, or logits of a last query to equal keys."""
     encoding, positions = layer.encoding, layer.positions(0, n)
     if encoding.defines("embed"):  # positions are traced, so that a table answers by NaN
         return jax.jit(encoding.vectors)(params, positions)

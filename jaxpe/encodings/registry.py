@@ -1,6 +1,7 @@
 """The catalogue: encodings by name, each registered in the file that defines it."""
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -20,19 +21,12 @@ _ORDER = tuple(
 
 
 class EncodingSizes(NamedTuple):
-    """The model an encoding is built for.
+    """The model an encoding is built for."""
 
-    Attributes:
-        dim: width of the token embeddings.
-        num_heads: attention heads.
-        head_dim: width of a head.
-        length: positions of the training context.
-    """
-
-    dim: int = 512
+    dim: int = 512  # width of the token embeddings
     num_heads: int = 8
     head_dim: int = 64
-    length: int = 512
+    length: int = 512  # positions of the training context
 
 
 class CatalogueEntry(NamedTuple):
@@ -65,7 +59,6 @@ class _Registered(NamedTuple):
 
 # The one state of a module in this package: a name given on the command line or in a saved
 # configuration has to lead to a function, also to one of a module that this package has not seen.
-# Importing a module adds to it; nothing computed depends on it but what names stand for.
 _REGISTERED: dict[str, _Registered] = {}
 
 
@@ -87,12 +80,10 @@ def register(
 
     Args:
         name: in the catalogue.
-        make: builds the encoding for given sizes; the decorated function itself when None.
+        make: builds the encoding for given sizes. When None it is the decorated function, given
+            all sizes, or only those that are named as its required keyword-only parameters.
         family: of encodings that are shown together; the file of the function when None.
-        source: who proposed it.
-        vectors: what its position vectors are; empty where it has none.
-        coordinates: of a position; 1 unless positions are `[..., n, coordinates]`.
-        fitted: whether it is made from a corpus.
+        source, vectors, coordinates, fitted: as in `CatalogueEntry`.
 
     Raises:
         ValueError: for a name that is taken, or has a character that separates names elsewhere.
@@ -123,7 +114,7 @@ def register(
         entry = CatalogueEntry(
             name,
             _module(function).rpartition(".")[2] if family is None else family,
-            function if make is None else make,
+            _from_sizes(function) if make is None else make,
             source,
             vectors,
             coordinates,
@@ -135,11 +126,17 @@ def register(
     return add
 
 
-def catalogue(*names: str) -> tuple[CatalogueEntry, ...]:
-    """The entries of these names, or all that are registered.
+def _from_sizes(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
+    """The function where it takes sizes as one argument, else called with those it names."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is not p.KEYWORD_ONLY for p in parameters):
+        return function
+    names = [p.name for p in parameters if p.default is p.empty]
+    return lambda sizes: function(**{name: getattr(sizes, name) for name in names})
 
-    Args:
-        names: each as `resolve` takes it.
+
+def catalogue(*names: str) -> tuple[CatalogueEntry, ...]:
+    """The entries of these names, each as `resolve` takes it, or all that are registered.
 
     Raises:
         InputError: as `resolve`.
@@ -149,12 +146,12 @@ def catalogue(*names: str) -> tuple[CatalogueEntry, ...]:
     """
     if names:
         return tuple(map(resolve, names))
-    last = len(_ORDER)
-    places = {name: i for i, name in enumerate(_ORDER)}
-    ordered = sorted(
-        _REGISTERED.values(), key=lambda found: places.get(_module(found.function), last)
-    )
-    return tuple(found.entry for found in ordered)
+
+    def place(found: _Registered) -> int:
+        module = _module(found.function)
+        return _ORDER.index(module) if module in _ORDER else len(_ORDER)
+
+    return tuple(found.entry for found in sorted(_REGISTERED.values(), key=place))
 
 
 def resolve(name: str) -> CatalogueEntry:
@@ -164,9 +161,6 @@ def resolve(name: str) -> CatalogueEntry:
     `python -m my_module` would. Behind the colon stands a name that it registers, a
     `CatalogueEntry`, or a function from `EncodingSizes` to an `Encoding`; that is called once, at
     `EncodingSizes()`, to see that it gives one.
-
-    Args:
-        name: of the encoding.
 
     Raises:
         InputError: an unknown name, with the nearest known one; a module that cannot be imported or

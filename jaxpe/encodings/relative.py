@@ -25,9 +25,7 @@ from jaxpe.encodings.registry import register
 
 
 @register(
-    "shaw",
-    source="Shaw et al. (2018)",
-    make=lambda s: shaw(head_dim=s.head_dim, max_distance=16),
+    "shaw", source="Shaw et al. (2018)", make=lambda s: shaw(head_dim=s.head_dim, max_distance=16)
 )
 def shaw(
     *, head_dim: int, max_distance: int, values: bool = True, stddev: float = 0.02
@@ -37,17 +35,11 @@ def shaw(
     r is the offset j − i clipped to ±max_distance: Eqs. (3) and (4) of Shaw et al. (2018). A
     fractional offset takes a mean of the rows around it, linear in the offset.
 
-    Parameters: `key_table` and, with `values`, `value_table`, both `[2·max_distance + 1, head_dim]`
-    with row max_distance for the offset 0, N(0, stddev²) at first. The heads share them; for tables
-    of their own, `per_head`. Products are with the tables, not with one vector for every pair:
-    memory `[..., heads, n_q, 2·max_distance + 1]` beside the weights. The bias keeps head_dim^−½,
-    whatever `scale` attention is given: its published form.
-
-    Args:
-        head_dim: width of queries and values.
-        max_distance: offsets beyond are not told apart.
-        values: whether the outputs get their term too.
-        stddev: of the tables at first.
+    Parameters: `key_table` and, with `values`, for the term of the outputs, `value_table`, both
+    `[2·max_distance + 1, head_dim]` with row max_distance for the offset 0, N(0, stddev²) at first.
+    The heads share them; for tables of their own, `per_head`. Products are with the tables, not
+    with one vector for every pair: memory `[..., heads, n_q, 2·max_distance + 1]` beside the
+    weights. The bias keeps head_dim^−½, whatever `scale` attention is given: its published form.
 
     >>> q, i = jnp.ones((3, 1, 1)), jnp.arange(3)
     >>> params = {"key_table": jnp.array([[-1.0], [0.0], [1.0]])}
@@ -90,11 +82,7 @@ def shaw(
     return Encoding(init=init, bias=bias)
 
 
-@register(
-    "transformer_xl",
-    source="Dai et al. (2019)",
-    make=lambda s: transformer_xl(num_heads=s.num_heads, head_dim=s.head_dim),
-)
+@register("transformer_xl", source="Dai et al. (2019)")
 def transformer_xl(
     *,
     num_heads: int,
@@ -108,20 +96,14 @@ def transformer_xl(
     Logits (q_i·k_j + q_i·W R_{i−j} + u·k_j + v·W R_{i−j})/√head_dim, the first term being
     attention's own; R_p = (sin ω₁p, ..., cos ω₁p, ...) with ω of `inverse_frequencies(dim)`.
 
-    Offsets of both signs are right, without the shift trick, which needs a causal mask, and
-    without a table of offsets: positions may be fractional, packed or shuffled. Time is that of
-    products `dim` wide for every pair and head, memory n·heads·dim. The bias keeps head_dim^−½,
-    whatever `scale` attention is given: its published form.
+    Offsets of both signs are right, without the shift trick, which needs a causal mask, and without
+    a table of offsets: positions may be fractional, packed or shuffled. Time is that of products
+    `dim` wide for every pair and head, memory n·heads·dim. The bias keeps head_dim^−½, whatever
+    `scale` attention is given: its published form.
 
     Parameters: `projection` W `[dim, heads, head_dim]`, `content_bias` u and `position_bias` v
-    `[heads, head_dim]`, N(0, stddev²) at first.
-
-    Args:
-        num_heads: query heads.
-        head_dim: their width.
-        dim: width of R, even; num_heads·head_dim when None, as published.
-        base: of the frequencies.
-        stddev: of the parameters at first.
+    `[heads, head_dim]`, N(0, stddev²) at first. R is `dim` wide, even; num_heads·head_dim when
+    None, as published.
 
     >>> encoding = transformer_xl(num_heads=2, head_dim=4)
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
@@ -175,8 +157,8 @@ def transformer_xl(
 def _summed_by_place(weights: Array, places: Array, rows: int) -> Array:
     """Σ_j w_ij over the keys with the same place, `[..., heads, n_q, rows]`.
 
-    Weights are `[..., heads, n_q, n_k]`, places `[..., 1, n_q, n_k]`; a fractional place shares
-    its weight between the rows around it.
+    Weights are `[..., heads, n_q, n_k]`, places `[..., 1, n_q, n_k]`; a fractional place shares its
+    weight between the rows around it.
     """
     by_key, places = jnp.moveaxis(weights, -3, -1), jnp.squeeze(places, -3)
     if jnp.issubdtype(places.dtype, jnp.integer):

@@ -19,12 +19,9 @@ Length = int | np.integer | Array | None
 
 
 class RopeFrequencies(NamedTuple):
-    """What rotary encoding needs to know.
+    """ω_k in radians a position, `[rotary_dim / 2]`, and the factor on cos and sin.
 
-    Attributes:
-        inverse: ω_k in radians a position, `[rotary_dim / 2]`: float64 NumPy, or an array of JAX
-            where it depends on a length that is traced.
-        attention_factor: multiplies cos and sin.
+    Frequencies are float64 NumPy, or an array of JAX where they depend on a length that is traced.
     """
 
     inverse: np.ndarray | Array
@@ -65,9 +62,8 @@ class DynamicScaling(NamedTuple):
     def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries for sequences of this length."""
         ratio = _known(length, self) / self.original_max_position_embeddings
-        return RopeFrequencies(
-            _ntk(dim, base, self.factor * _at_least_one(ratio) - self.factor + 1)
-        )
+        ratio = jnp.maximum(ratio, 1.0) if isinstance(ratio, Array) else max(ratio, 1.0)
+        return RopeFrequencies(_ntk(dim, base, self.factor * ratio - self.factor + 1))
 
 
 class NtkByPartsScaling(NamedTuple):
@@ -106,13 +102,7 @@ class YarnScaling(NamedTuple):
 
     def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries, and the attention factor."""
-        parts = NtkByPartsScaling(
-            self.factor,
-            self.original_max_position_embeddings,
-            self.beta_fast,
-            self.beta_slow,
-            self.truncate,
-        )
+        parts = NtkByPartsScaling(*(getattr(self, name) for name in NtkByPartsScaling._fields))
         return parts.frequencies(dim, base, length)._replace(attention_factor=self._temperature())
 
     def _temperature(self) -> float:
@@ -197,15 +187,9 @@ class ProportionalScaling(NamedTuple):
 
 
 RopeScaling = (
-    LinearScaling
-    | NtkScaling
-    | DynamicScaling
-    | NtkByPartsScaling
-    | YarnScaling
-    | Llama3Scaling
-    | LongRopeScaling
-    | ProportionalScaling
-)
+    LinearScaling | NtkScaling | DynamicScaling | NtkByPartsScaling | YarnScaling | Llama3Scaling
+    | LongRopeScaling | ProportionalScaling
+)  # fmt: skip
 
 ROPE_TYPES: dict[str, type] = {
     "linear": LinearScaling,
@@ -220,26 +204,15 @@ ROPE_TYPES: dict[str, type] = {
 
 # What stands beside the scaling in a rope_parameters entry.
 _OTHER_KEYS = {
-    "rope_type",
-    "type",
-    "rope_theta",
-    "partial_rotary_factor",
-    "mrope_section",
+    "rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section",
     "mrope_interleaved",
-}
-
+}  # fmt: skip
 
 # What makes no sense at 0 or below, a number or a list of numbers.
 _POSITIVE = (
-    "factor",
-    "original_max_position_embeddings",
-    "attention_factor",
-    "beta_fast",
-    "beta_slow",
-    "short_factor",
-    "long_factor",
-    "fraction",
-)
+    "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow",
+    "short_factor", "long_factor", "fraction",
+)  # fmt: skip
 
 
 def check_scaling(scaling: object) -> None:
@@ -395,7 +368,3 @@ def _known(length: Length, scaling: RopeScaling) -> int | Array:
     if length is None:
         raise ValueError(f"{type(scaling).__name__} depends on the length of the sequence: pass it")
     return length if isinstance(length, Array) else int(length)
-
-
-def _at_least_one(ratio: float | Array) -> float | Array:
-    return jnp.maximum(ratio, 1.0) if isinstance(ratio, Array) else max(ratio, 1.0)

@@ -35,12 +35,7 @@ Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
     vectors="orbit of a vector with unit pairs, half of them turning",
     make=lambda s: rope(head_dim=s.head_dim, fraction=_about_half(s.head_dim)),
 )
-@register(
-    "rope",
-    source="Su et al. (2021)",
-    vectors="orbit of a vector with unit pairs",
-    make=lambda s: rope(head_dim=s.head_dim),
-)
+@register("rope", source="Su et al. (2021)", vectors="orbit of a vector with unit pairs")
 def rope(
     *,
     head_dim: int,
@@ -108,7 +103,7 @@ def rope_frequencies(
     return scaling.frequencies(dim, base, length)
 
 
-@register("xpos", source="Sun et al. (2022)", make=lambda s: xpos(head_dim=s.head_dim))
+@register("xpos", source="Sun et al. (2022)")
 def xpos(
     *,
     head_dim: int,
@@ -143,7 +138,6 @@ def xpos(
         )
     frequencies = _frequencies(head_dim, base, None, None)
     zeta = (np.arange(0, head_dim, 2) + gamma * head_dim) / ((1 + gamma) * head_dim)
-
     rate = np.log(zeta) / scale_base  # of a position
 
     def decay(sign: int):
@@ -164,7 +158,6 @@ def xpos(
     "axial_rope",
     source="Heo et al. (2024)",
     vectors="orbit of a vector with unit pairs",
-    make=lambda s: axial_rope(head_dim=s.head_dim),
     coordinates=2,
 )
 def axial_rope(
@@ -233,11 +226,10 @@ def mrope(
     coordinates are equal, turns as under `rope`. `vectors`: the orbit of a vector with unit pairs.
 
     Args:
-        head_dim: width of a head.
         sections: frequencies each coordinate gets (`mrope_section`); they sum to half of the
             entries that turn.
         interleaved_sections: `mrope_interleaved`.
-        base, layout, fraction, scaling, length: as for `rope`.
+        head_dim, base, layout, fraction, scaling, length: as for `rope`.
 
     >>> mrope(head_dim=8, sections=(2, 1, 1)).vectors((), jnp.zeros((5, 3), int)).shape
     (5, 8)
@@ -268,11 +260,10 @@ def rope_from_hf(
         parameters: its `rope_parameters`. Before version 5 it had a `rope_scaling` with
             `rope_theta` and, for some models, `original_max_position_embeddings` and
             `partial_rotary_factor` beside it: put them in.
-        head_dim: width of a head.
         max_position_embeddings: of the configuration, which is L0 of "dynamic", and gives yarn and
             longrope a factor where the entry has none.
-        layout: as for `rope`; Hugging Face's models are half-split but for a few (GPT-J, GLM).
-        length: as for `rope`.
+        head_dim, layout, length: as for `rope`; Hugging Face's models are half-split but for a few
+            (GPT-J, GLM).
 
     Raises:
         ValueError: for an unknown type or parameter, or a missing one.
@@ -326,21 +317,17 @@ def rotary_permutation(
 ) -> np.ndarray:
     """Indices p with x_target = x_source[..., p].
 
-    Half-split is interleaved at [0, 2, 4, ..., 1, 3, 5, ...].
-
     >>> rotary_permutation(rotary_dim=4, source="interleaved", target="half_split").tolist()
     [0, 2, 1, 3]
     """
     _check_width(head_dim or rotary_dim, rotary_dim)
     pairs = np.arange(rotary_dim).reshape(-1, 2)
     to_half_split = np.concatenate([pairs[:, 0], pairs[:, 1]])
-    permutations = {
-        ("interleaved", "half_split"): to_half_split,
-        ("half_split", "interleaved"): np.argsort(to_half_split),
-    }
     for layout in (source, target):
         _check_layout(layout)
-    turned = permutations.get((source, target), np.arange(rotary_dim))
+    turned = np.arange(rotary_dim)
+    if source != target:
+        turned = to_half_split if target == "half_split" else np.argsort(to_half_split)
     return np.concatenate([turned, np.arange(rotary_dim, head_dim or rotary_dim)])
 
 
@@ -360,8 +347,7 @@ def convert_rotary_layout(
     Args:
         weight: kernel or bias whose `axis` holds num_heads·head_dim features.
         num_heads: heads of the projection (those of the keys, for keys).
-        source: layout the weights were trained with.
-        target: layout they will be used with.
+        source, target: layouts the weights were trained with and will be used with.
         axis: of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight `[out, in]`.
         rotary_dim: leading entries of each head that turn; all when None.
 

@@ -1,5 +1,6 @@
 """Bins of positions: fewer, better filled places where there are many positions."""
 
+from functools import partial
 from typing import Literal
 
 import jax
@@ -15,11 +16,10 @@ from jaxpe.geometry.counts import PositionCounts
 def position_bins(
     n: int, *, bins: int, spacing: Literal["equal", "log"] = "equal"
 ) -> Int32[np.ndarray, " edges"]:
-    """Edges `[bins + 1]` that cut positions 0, ..., n − 1 into bins [edge_b, edge_{b+1}).
+    """NumPy edges `[bins + 1]` that cut positions 0, ..., n − 1 into bins [edge_b, edge_{b+1}).
 
     "equal" bins differ by at most one position. "log" bins start with a single position and never
-    get narrower: their widths grow geometrically, by the factor that makes them end at n. Made in
-    NumPy, so that they can be looked at when tracing.
+    get narrower: their widths grow geometrically, by the factor that makes them end at n.
 
     >>> position_bins(20, bins=4).tolist(), position_bins(20, bins=4, spacing="log").tolist()
     ([0, 5, 10, 15, 20], [0, 1, 3, 8, 20])
@@ -52,9 +52,8 @@ def bin_positions(
     if not is_traced(edges, positions) and positions.size:
         least, most = int(jnp.min(positions)), int(jnp.max(positions))
         if least < edges[0] or most >= edges[-1]:
-            raise ValueError(
-                f"positions lie in [{least}, {most}], the bins in [{edges[0]}, {edges[-1]})"
-            )
+            ends = f"[{edges[0]}, {edges[-1]})"
+            raise ValueError(f"positions lie in [{least}, {most}], the bins in {ends}")
     found = jnp.searchsorted(edges, positions, side="right") - 1
     return found.astype(jnp.int32)
 
@@ -68,12 +67,8 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     (`split_half_geometry`, `bootstrap`) stays right. `documents` stays what it is. Add shards
     before binning: the check of `+` is for documents.
 
-    Args:
-        counts: of n positions.
-        edges: `[bins + 1]`, rising from 0 to n, such as `position_bins` makes.
-
     Raises:
-        ValueError: other edges.
+        ValueError: edges that are not `[bins + 1]`, rising from 0 to n, as of `position_bins`.
         OverflowError: a bin with more tokens than its integers hold (2³¹ − 1). Both eagerly only:
             under `jit` edges are taken as they are, and a cell with more stays at 2³¹ − 1.
 
@@ -89,9 +84,8 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
         _refuse_overflow(counts, np.asarray(edges))
     bins = len(edges) - 1
     number = jnp.searchsorted(edges, jnp.arange(n), side="right") - 1
-
-    def summed(tokens: Array) -> Array:
-        return jax.ops.segment_sum(tokens, number, bins, indices_are_sorted=True)
+    options = {"segment_ids": number, "num_segments": bins, "indices_are_sorted": True}
+    summed = partial(jax.ops.segment_sum, **options)
 
     def binned(tokens: Array) -> Array:
         wrapped, most = summed(tokens), jnp.iinfo(tokens.dtype).max

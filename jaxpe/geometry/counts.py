@@ -78,11 +78,9 @@ def count_tokens(
         repeats: how often each document counts (a bootstrap resample), at least 0; once when
             absent.
 
-    Returns:
-        `PositionCounts`. Ids outside the vocabulary and negative repeats raise `ValueError`
-        eagerly, more than 2³¹ − 1 documents `OverflowError`. Under `jit` or `vmap`, where values
-        cannot be looked at, such ids are left out and counted in `dropped`, negative repeats are 0,
-        and documents beyond 2³¹ − 1 are left out.
+    Eagerly, ids outside the vocabulary and negative repeats raise `ValueError`, more than 2³¹ − 1
+    documents `OverflowError`. Under `jit` or `vmap`, where values cannot be looked at, such ids are
+    left out and counted in `dropped`, negative repeats are 0, and documents beyond are left out.
 
     >>> counts = count_tokens(np.array([[0, 1], [0, 2]]), vocab_size=3)
     >>> counts.tokens.tolist()
@@ -129,9 +127,7 @@ def add_documents(
     corpus of any size takes the memory of its counts and of one batch. The counts of all batches,
     however cut, are those of the whole to the bit.
 
-    Args:
-        counts: what was counted so far; length, vocabulary and folds are its own.
-        ids, mask, exclude, groups, repeats: as in `count_tokens`.
+    Arguments are those of `count_tokens`; length, vocabulary and folds are those of `counts`.
 
     >>> counts = empty_counts(length=2, vocab_size=3, folds=2)
     >>> for batch in np.array([[[0, 1], [0, 2]], [[1, 1], [2, 0]]]):
@@ -218,9 +214,8 @@ def _cut(weight: Int[Array, " documents"], room: Array) -> Int[Array, " document
     left = room.astype(unsigned)
     # A sum passes `room` before it wraps around, since every weight is less than half of the range.
     full = lax.cummax((before > left).astype(jnp.int32)) > 0
-    return jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), left - before)).astype(
-        weight.dtype
-    )
+    kept = jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), left - before))
+    return kept.astype(weight.dtype)
 
 
 def fold_of_documents(
@@ -303,10 +298,9 @@ def permute_within_documents(
 ) -> Integer[Array, "documents n"]:
     """Shuffle each document's counted tokens among the places they hold; the rest stay.
 
-    Lengths, masks and excluded tokens stay where they are, so only the order is destroyed: this
-    is the null hypothesis "position tells nothing about the token, given the document". Copies of
-    a document (and the documents of a group) are shuffled alike: ten copies are one piece of
-    evidence before the shuffle and have to be one after it.
+    Only the order is destroyed: the null hypothesis "position tells nothing about the token, given
+    the document". Copies of a document (and the documents of a group) are shuffled alike: ten
+    copies are one piece of evidence before the shuffle and have to be one after it.
 
     >>> key = jax.random.key(0)
     >>> sorted(permute_within_documents(key, np.array([[3, 1, 2]]))[0].tolist())

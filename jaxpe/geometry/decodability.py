@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.distances import floating
 
 
@@ -75,11 +75,9 @@ def position_decodability(
     counts = jnp.ones((rows, n), bool) if mask is None else jnp.asarray(mask)
     hidden = jnp.where(counts[..., None], hidden, 0.0)
     places = jnp.broadcast_to(jnp.arange(n, dtype=hidden.dtype)[None, :], (rows, n))
-    fitted, judged = (
-        (_flat(hidden[half]), _flat(places[half]), _flat(counts[half]))
-        for half in (slice(0, None, 2), slice(1, None, 2))
-    )
-    return _judge(_fit(*fitted, ridge), *judged)
+    whole = hidden, places, counts
+    fitted, judged = ([x[k::2].reshape(-1, *x.shape[2:]) for x in whole] for k in (0, 1))
+    return _judge(_fit(*fitted, ridge=ridge), *judged)
 
 
 class _Units(NamedTuple):
@@ -118,18 +116,16 @@ def _units(x: Array, counts: Array) -> _Units:
     return _Units(origin, largest, centre, jnp.sqrt(_or_one(variance)))
 
 
-def _fit(x: Array, t: Array, counts: Array, ridge: float) -> _Probe:
+def _fit(x: Array, t: Array, counts: Array, *, ridge: float) -> _Probe:
     units, mean = _units(x, counts), _mean(t, counts)
     x, t = units.of(x, counts), jnp.where(counts, t - mean, 0.0)
     # The Gram matrix loses what is below √eps of the largest; that of nearly white entries has
     # nothing so small, and is as good as QR, at the cost of two products.
     white = _whitening(x, counts)
-    y = jnp.matmul(x, white.T, precision="highest")
-    penalty = ridge * jnp.matmul(white, white.T, precision="highest")
-    slopes = jax.scipy.linalg.solve(
-        _moment(y, y, counts) + penalty, _moment(y, t, counts), assume_a="pos"
-    )
-    return _Probe(units, jnp.matmul(white.T, slopes, precision="highest"), mean)
+    y = dot(x, white.T)
+    matrix = _moment(y, y, counts) + ridge * dot(white, white.T)
+    slopes = jax.scipy.linalg.solve(matrix, _moment(y, t, counts), assume_a="pos")
+    return _Probe(units, dot(white.T, slopes), mean)
 
 
 def _whitening(x: Array, counts: Array) -> Array:
@@ -142,7 +138,7 @@ def _whitening(x: Array, counts: Array) -> Array:
 
 def _judge(probe: _Probe, x: Array, t: Array, counts: Array) -> PositionDecodability:
     x = probe.units.of(x, counts)
-    said = jnp.matmul(x, probe.slopes, precision="highest") + probe.mean
+    said = dot(x, probe.slopes) + probe.mean
     missed = jnp.where(counts, t - said, 0.0)
     spread = jnp.sum(jnp.where(counts, t - _mean(t, counts), 0.0) ** 2)
     r2 = 1 - jnp.sum(missed**2) / jnp.where(spread > 0, spread, 1.0)
@@ -152,15 +148,11 @@ def _judge(probe: _Probe, x: Array, t: Array, counts: Array) -> PositionDecodabi
 def _moment(x: Array, y: Array, counts: Array) -> Array:
     """Mean of products, of what counts; both are 0 elsewhere."""
     total = jnp.maximum(jnp.sum(counts), 1).astype(x.dtype)
-    return jnp.matmul(x.T, y, precision="highest") / total
+    return dot(x.T, y) / total
 
 
 def _or_one(x: Array) -> Array:
     return jnp.where(x > 0, x, 1.0)
-
-
-def _flat(x: Array) -> Array:
-    return x.reshape(-1, *x.shape[2:])
 
 
 def _mean(x: Array, counts: Array) -> Array:

@@ -1,8 +1,7 @@
 """Distances between positions, zero-safe and without cancellation, and their Gram matrix.
 
-Distances are squared and summed: float32 holds the squares of 1e-18 to 1e18, smaller ones are 0
-and larger ones inf, of which other functions make inf or NaN. Bring coordinates of another size to
-about 1 first.
+Float32 holds the squares of 1e-18 to 1e18, smaller ones are 0 and larger ones inf, of which other
+functions make inf or NaN: bring coordinates of another size to about 1 first.
 """
 
 from typing import NamedTuple
@@ -13,7 +12,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.sparse import SparseCounts, fold_tables, root_frequencies
 
@@ -23,12 +22,7 @@ _DIFFERENCES = 2**22
 
 
 class Distances(NamedTuple):
-    """A symmetric matrix of distances, and the positions that take part.
-
-    Attributes:
-        values: float `[n, n]`, zero in the rows and columns of absent positions.
-        present: bool `[n]`.
-    """
+    """A symmetric matrix of distances, 0 for absent positions, and which take part."""
 
     values: Float[Array, "*batch n n"]
     present: Bool[Array, "*batch n"]
@@ -52,9 +46,7 @@ def hellinger_distances(
     return euclidean_distances(roots, present=present)
 
 
-def fisher_rao_distances(
-    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
-) -> Distances:
+def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) -> Distances:
     """Geodesic (Fisher–Rao) distances 2·arccos Σ_v √(μ_i(v) μ_j(v)), in [0, π].
 
     Rao (1945). Computed as 4·atan2(‖x − y‖, ‖x + y‖) with x = √μ_i, y = √μ_j, which keeps full
@@ -91,7 +83,8 @@ def euclidean_distances(
     if n * n * d > _DIFFERENCES:
         return distances_from_gram(inner_products(centre_rows(points, present)), present=present)
     points = jnp.where(present[:, None], points, 0.0)
-    return Distances(jnp.where(pair_mask(present), safe_sqrt(_differenced(points)), 0.0), present)
+    squared = jnp.sum((points[:, None, :] - points[None, :, :]) ** 2, axis=-1)
+    return Distances(jnp.where(pair_mask(present), safe_sqrt(squared), 0.0), present)
 
 
 def distances_from_gram(
@@ -116,10 +109,7 @@ def distances_from_products(
     column_norms: Float[Array, " m"],
     counted: Bool[Array, "n m"],
 ) -> Float[Array, "n m"]:
-    """√(‖x_i‖² + ‖y_j‖² − 2⟨x_i, y_j⟩) from squared norms; 0 off the pairs counted.
-
-    What cannot be told from 0 is 0 (`distances_from_gram`).
-    """
+    """√(‖x_i‖² + ‖y_j‖² − 2⟨x_i, y_j⟩) of pairs counted; 0 as in `distances_from_gram`."""
     sums = row_norms[:, None] + column_norms[None, :]
     squared = sums - 2.0 * products
     unresolved = ~counted | (squared <= 16.0 * jnp.finfo(products.dtype).eps * sums)
@@ -144,10 +134,7 @@ def gram_from_squared(
     *,
     weights: Float[Array, " n"] | None = None,
 ) -> Float[Array, "n n"]:
-    """B = −½ H A H for any matrix A of squared distances, negative ones too.
-
-    With weights of the positions, H centres at their weighted mean.
-    """
+    """B = −½ H A H for any matrix A of squares, negative ones too; H centres at a weighted mean."""
     weight = jnp.where(present, 1.0 if weights is None else weights, 0.0).astype(squared.dtype)
     share = weight / jnp.maximum(jnp.sum(weight), jnp.finfo(squared.dtype).tiny)
     rows = jnp.sum(squared * share[None, :], axis=1)
@@ -191,24 +178,14 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     >>> as_distances(np.array([[0.0, 1.0], [1.0, 0.0]])).present.tolist()
     [True, True]
     """
-    if isinstance(D, Distances):
-        values = square_matrix(D.values, "the matrix of distances")
-        present = as_present(D.present, len(values))
-        taking_part = present[:, None] & present[None, :]
-        return Distances(jnp.where(taking_part, values, 0.0), present)
-    D = square_matrix(D, "the matrix of distances")
-    return Distances(D, as_present(None, D.shape[0]))
+    values, present = D if isinstance(D, Distances) else (D, None)
+    values = square_matrix(values, "the matrix of distances")
+    present = as_present(present, len(values))
+    return Distances(jnp.where(present[:, None] & present[None, :], values, 0.0), present)
 
 
 def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n"]:
-    """The mask of the positions that take part; all n of them for None.
-
-    Raises:
-        ValueError: a mask that is not bool `[n]`.
-
-    >>> as_present(None, 2).tolist(), as_present(np.array([True, False]), 2).tolist()
-    ([True, True], [True, False])
-    """
+    """The mask of the positions that take part, refused if not bool `[n]`; all of them for None."""
     if present is None:
         return jnp.ones(n, bool)
     present = jnp.asarray(present)
@@ -271,7 +248,7 @@ def centre_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Floa
     weight = present.astype(points.dtype)
     share = weight / jnp.maximum(jnp.sum(weight), 1.0)
     # As a product: XLA sums over rows ten times more slowly on CPU.
-    mean = jnp.matmul(share[None, :], points, precision="highest")
+    mean = dot(share[None, :], points)
     return jnp.where(present[:, None], points - mean, 0.0)
 
 
@@ -289,7 +266,7 @@ def _constant_columns(
 
 def inner_products(points: Float[Array, "n d"]) -> Float[Array, "n n"]:
     """X Xᵀ; at the highest precision, since TF32 costs a Gram-form distance three digits."""
-    return jnp.matmul(points, points.T, precision="highest")
+    return dot(points, points.T)
 
 
 def safe_sqrt(x: Array) -> Array:
@@ -299,16 +276,10 @@ def safe_sqrt(x: Array) -> Array:
 
 
 def floating(x: ArrayLike, name: str = "the array") -> Array:
-    """A real array as floats of 32 bits or more, which is what everything here computes in.
+    """A real array as floats of 32 bits or more; `ValueError` for one that is not real.
 
     Integers, which would truncate what meets them, become the default float. float16 would overflow
     in sums, bfloat16 has no digits to spare, and neither has a decomposition.
-
-    Raises:
-        ValueError: for an array that is not real.
-
-    >>> floating(np.float16([2.0])).dtype == np.float32
-    True
     """
     if isinstance(x, np.ndarray) and x.dtype.kind in "iu":
         x = x.astype(float)  # before JAX cuts them to 32 bits
@@ -334,7 +305,3 @@ def square_matrix(x: ArrayLike, name: str) -> Float[Array, "n n"]:
     if x.ndim != 2 or x.shape[0] != x.shape[1]:
         raise ValueError(f"{name} has shape {x.shape}, not [n, n]")
     return x
-
-
-def _differenced(x: Array) -> Array:
-    return jnp.sum((x[:, None, :] - x[None, :, :]) ** 2, axis=-1)

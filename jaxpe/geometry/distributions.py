@@ -16,11 +16,8 @@ EmptyPolicy = Literal["drop", "uniform", "zero", "error"]
 class PositionalDistributions(NamedTuple):
     """One distribution over the vocabulary for each position, and which positions take part.
 
-    Attributes:
-        probabilities: float `[n, vocab]`, rows on the simplex (rows of zeros where not present,
-            or under the policy "zero").
-        present: bool `[n]`; a position that is not present takes no part in any mean, centring,
-            rank, stress or rate downstream.
+    Rows are on the simplex, or zeros where not present or under the policy "zero". A position that
+    is not present takes no part in any mean, centring, rank, stress or rate downstream.
     """
 
     probabilities: Float[Array, "*batch n vocab"]
@@ -80,9 +77,7 @@ def _as_cells(counts: ArrayLike) -> Array:
     cells = jnp.asarray(counts)
     real = jnp.issubdtype(cells.dtype, jnp.integer) or jnp.issubdtype(cells.dtype, jnp.floating)
     if cells.ndim != 2 or not real:
-        raise ValueError(
-            f"counts has shape {cells.shape} and is {cells.dtype}: pass numbers [n, vocab]"
-        )
+        raise ValueError(f"counts has shape {cells.shape}, {cells.dtype}: pass numbers [n, vocab]")
     return cells
 
 

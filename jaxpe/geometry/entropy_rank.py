@@ -18,9 +18,6 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
     singular values give r. 0 where all points coincide. Of `Distances`, the singular values of
     their classical MDS coordinates, √ of the positive eigenvalues of the Gram matrix.
 
-    Not the rank (`ClassicalMDS.rank`), which counts every dimension alike, nor `significant_rank`,
-    which leaves out those that sampling noise explains.
-
     Singular values below max(n, d) · eps · s_1 count as 0, with derivative 0; the derivative grows
     without bound as a singular value approaches 0. It is right where singular values repeat.
 
@@ -45,10 +42,7 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
 def effective_number(
     sizes: Float[Array, "... n"], negligible: Bool[Array, "... n"]
 ) -> Float[Array, "..."]:
-    """exp of the entropy of the shares of sizes, none of them negative; 0 where all are negligible.
-
-    What is negligible counts as 0, with derivative 0.
-    """
+    """exp of the entropy of shares of sizes ≥ 0; what is negligible counts as 0, derivative 0."""
     share = jnp.where(negligible, 0.0, sizes)
     total = jnp.sum(share, axis=-1)
     share = share / jnp.where(total == 0, 1.0, total)[..., None]

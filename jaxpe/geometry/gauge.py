@@ -63,10 +63,7 @@ def _gauged_coordinates_jvp(apply, dim, primals, tangents):
         eigenvalues=eigenvalues,
         least=least,
     )
-    return (coordinates, values), (
-        jnp.where(kept[None, :], inside + outside, 0.0),
-        jnp.diagonal(M),
-    )
+    return (coordinates, values), (jnp.where(kept[None, :], inside + outside, 0.0), jnp.diagonal(M))
 
 
 def _solve(
@@ -79,11 +76,9 @@ def _solve(
     eigenvalues: Array,
     least: Array,
 ) -> Array:
-    """Columns x_b outside V with (λ_b − B) x_b = right_b.
-
-    Preconditioned by (λ_b − B)⁻¹ as the known eigenvectors beyond the cut have it, and 1/λ_b
-    otherwise; unresolved ones are left out, and with them their part of the solution.
-    """
+    """Columns x_b outside V with (λ_b − B) x_b = right_b."""
+    # Preconditioned by (λ_b − B)⁻¹ as the known eigenvectors beyond the cut have it, and 1/λ_b
+    # otherwise; unresolved ones are left out, and with them their part of the solution.
 
     def outside(Y: Array) -> Array:
         return Y - dot(V, dot(V.T, Y))

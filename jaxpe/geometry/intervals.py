@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ from jaxtyping import Bool, Float, Int, Integer, PyTree
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.geometry.counts import PositionCounts, _checked_ids
+from jaxpe.geometry.counts import PositionCounts, _check_labels, _checked_ids
 from jaxpe.geometry.distances import floating, safe_sqrt
 from jaxpe.geometry.noise import DEFAULT_FOLDS, folds_of
 from jaxpe.geometry.repeated import counted, map_items
@@ -24,11 +25,8 @@ DEFAULT_SAMPLES = 40
 class Bootstrap(NamedTuple):
     """A statistic and its interval over resampled documents (each field shaped as the statistic).
 
-    Attributes:
-        estimate: the statistic of the corpus.
-        low, high: ends of the interval.
-        standard_error: standard deviation over resamples.
-        samples: the statistic of every resample, leading axis `[samples]`.
+    `standard_error` is the standard deviation over resamples; `samples` has the statistic of each,
+    with a leading axis `[samples]`.
     """
 
     estimate: PyTree
@@ -41,11 +39,8 @@ class Bootstrap(NamedTuple):
 class Jackknife(NamedTuple):
     """A statistic and its interval over folds of documents (each field shaped as the statistic).
 
-    Attributes:
-        estimate: the statistic of all counts.
-        low, high: ends of the interval.
-        standard_error: of the statistic, from leaving out one fold at a time.
-        samples: the statistic without each fold, leading axis `[folds]`.
+    `standard_error` comes from leaving out one fold at a time; `samples` has the statistic without
+    each, with a leading axis `[folds]`.
     """
 
     estimate: PyTree
@@ -144,26 +139,24 @@ def jackknife(
     >>> round(interval.standard_error.item(), 2)                     # √(0.5 · 0.5 / 500) = 0.022
     0.02
     """
+    from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
+
     _check_confidence(confidence)
     folds = folds_of(counts)
     if folds < 3:
         raise ValueError(f"counts have {folds} folds: a jackknife needs at least three")
     estimate = _value(counts, statistic=statistic)
-    samples = map_items(
-        lambda fold, counts: _without(fold, counts, statistic=statistic),
-        jnp.arange(folds),
-        counts,
-        progress=progress,
-        description="jackknife",
-    )
+    without = partial(_without, statistic=statistic)
+    shown = {"progress": progress, "description": "jackknife"}
+    samples = map_items(without, jnp.arange(folds), counts, **shown)
     spread = math.sqrt(folds - 1)  # of θ_f about their mean: (F − 1)/F · Σ is (F − 1) · variance
     error = jax.tree.map(lambda draws: spread * _deviation(draws), samples)
-    t = _student_quantile(0.5 * (1.0 + confidence), folds - 1)
+    t = float(stdtrit(folds - 1, 0.5 * (1.0 + confidence)))  # the quantile of Student's t
     return Jackknife(estimate, *_around(estimate, error, t), error, samples)
 
 
 def normal_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.95) -> Bootstrap:
-    """The interval θ̂ ± z·(standard deviation of the resampled statistics).
+    """The interval θ̂ ± z·(standard deviation of the resampled statistics), as `bootstrap` has it.
 
     >>> interval = normal_interval(jnp.float32(1.0), jnp.float32([0.0, 2.0]))
     >>> round(interval.low.item(), 2), round(interval.high.item(), 2)
@@ -242,23 +235,12 @@ def _without(
 def _refuse_foreign_groups(groups: ArrayLike, documents: int) -> None:
     """Raise for labels that are the index of no document."""
     groups = jnp.asarray(groups)
-    if groups.shape != (documents,) or not jnp.issubdtype(groups.dtype, jnp.integer):
-        raise ValueError(
-            f"groups is {groups.dtype} of shape {groups.shape}: pass one integer for each of "
-            f"{documents} documents"
-        )
+    _check_labels("groups", groups, documents)
     if not is_traced(groups) and not jnp.all((groups >= 0) & (groups < documents)):
         raise ValueError(
             f"groups have labels outside [0, {documents}): label each group by the index of one "
             "of its documents"
         )
-
-
-def _student_quantile(level: float, freedom: int) -> float:
-    """Of Student's t. SciPy comes with JAX, and is imported where it is used."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, level))
 
 
 def _check_confidence(confidence: float) -> None:

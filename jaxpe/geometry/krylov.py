@@ -75,16 +75,9 @@ def principal_eigenpairs(
     dtype = jnp.dtype(dtype or jnp.result_type(float))
     if n < 1 or not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 4:
         raise ValueError(f"n is {n} and dtype {dtype}: pass at least one row of float32 or float64")
-    wide = _pairs_of(
-        jax.random.key(0) if key is None else key,
-        apply=apply,
-        n=n,
-        dim=dim,
-        tolerance=tolerance,
-        max_products=max_products,
-        oversample=oversample,
-        dtype=dtype,
-    )
+    options = {"tolerance": tolerance, "max_products": max_products, "oversample": oversample}
+    key = jax.random.key(0) if key is None else key
+    wide = _pairs_of(key, apply=apply, n=n, dim=dim, dtype=dtype, **options)
     return wide._replace(vectors=wide.vectors[:, :dim], eigenvalues=wide.eigenvalues[:dim])
 
 
@@ -224,13 +217,8 @@ def _checked(
     dim = search.residuals.shape[0]
     V, eigenvalues = search.V[:, :width], search.eigenvalues
     residuals = true_residuals(V[:, :dim], apply(V[:, :dim]), eigenvalues[:dim])
-    return Eigenpairs(
-        V,
-        eigenvalues,
-        residuals,
-        search.products + dim,
-        search.settled & jnp.all(residuals <= tolerance),
-    )
+    converged = search.settled & jnp.all(residuals <= tolerance)
+    return Eigenpairs(V, eigenvalues, residuals, search.products + dim, converged)
 
 
 def true_residuals(V: Array, W: Array, eigenvalues: Array) -> Array:
@@ -281,11 +269,9 @@ def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:
 
 
 def _outside(Y: Array, V: Array, least: Array) -> Array:
-    """Orthonormal columns for Y − V VᵀY, without those that keep less than that of their length.
-
-    By the eigenvectors of YᵀY (Stathopoulos and Wu 2002): matrix products, unlike QR, and
-    dependent columns, which become 0, do no harm.
-    """
+    """Orthonormal columns for Y − V VᵀY, without those that keep less than that of their length."""
+    # By the eigenvectors of YᵀY (Stathopoulos and Wu 2002): matrix products, unlike QR, and
+    # dependent columns, which become 0, do no harm.
     before = jnp.linalg.norm(Y, axis=0)
     Y = Y - dot(V, dot(V.T, Y))
     norms = jnp.linalg.norm(Y, axis=0)

@@ -23,6 +23,7 @@ from jaxpe.geometry.distances import (
     square_matrix,
 )
 from jaxpe.geometry.distributions import EmptyPolicy, positional_distributions
+from jaxpe.geometry.krylov import check_dim
 from jaxpe.geometry.stress import stress
 
 
@@ -37,7 +38,6 @@ class ClassicalMDS(NamedTuple):
         negative_mass: Σ|λ < 0| / Σ|λ|, in [0, 1]; 0 (to rounding) for Euclidean distances.
         gap: λ_d − λ_{d+1}. Derivatives of the coordinates are defined where it is positive (or the
             cut is at or beyond the rank).
-        present: bool `[n]`.
     """
 
     coordinates: Float[Array, "n dim"]
@@ -79,9 +79,7 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     First derivatives only: a second one goes through that of `eigh` and is NaN at repeats.
     NaN in D gives coordinates, eigenvalues and `gap` of NaN.
 
-    Args:
-        D: distances (not squared), `Distances` or `[n, n]`.
-        dim: columns wanted; more than the rank are padded with zeros.
+    Distances are not squared; columns beyond the rank are 0.
 
     >>> mds = classical_mds(np.array([[0.0, 2.0], [2.0, 0.0]]), dim=1)
     >>> mds.coordinates.round(6).tolist(), mds.rank.item()
@@ -99,8 +97,7 @@ def classical_mds_from_gram(
     >>> classical_mds_from_gram(np.diag([4.0, 1.0]), dim=1).coordinates.tolist()
     [[2.0], [0.0]]
     """
-    if dim < 1:
-        raise ValueError(f"dim must be at least 1, not {dim}")
+    check_dim(dim)
     B = square_matrix(B, "the Gram matrix")
     n = B.shape[0]
     if not n:
@@ -110,16 +107,15 @@ def classical_mds_from_gram(
     coordinates, eigenvalues = principal_coordinates(B, kept)
     # Zero rows of B leave rounding errors in the eigenvectors.
     coordinates = jnp.where(present[:, None], coordinates, 0.0)
+    rank = jnp.sum(eigenvalues > _tolerance(eigenvalues))
     magnitude = jnp.abs(eigenvalues)
+    negative = jnp.sum(jnp.where(eigenvalues < 0, magnitude, 0.0))
     following = eigenvalues[kept] if kept < n else jnp.zeros((), B.dtype)
     return ClassicalMDS(
         coordinates=jnp.pad(coordinates, ((0, 0), (0, dim - kept))),
         eigenvalues=eigenvalues,
-        rank=jnp.where(
-            jnp.isnan(eigenvalues[0]), -1, jnp.sum(eigenvalues > _tolerance(eigenvalues))
-        ),
-        negative_mass=jnp.sum(jnp.where(eigenvalues < 0, magnitude, 0.0))
-        / jnp.maximum(jnp.sum(magnitude), jnp.finfo(B.dtype).tiny),
+        rank=jnp.where(jnp.isnan(eigenvalues[0]), -1, rank),
+        negative_mass=negative / jnp.maximum(jnp.sum(magnitude), jnp.finfo(B.dtype).tiny),
         gap=eigenvalues[kept - 1] - following,
         present=present,
     )
@@ -147,9 +143,8 @@ def information_optimal_encoding(
     gram = hellinger_gram(mu)
     distances = distances_from_gram(gram, present=mu.present)
     mds = classical_mds_from_gram(gram, dim=dim, present=mu.present)
-    return InformationOptimalEncoding(
-        mds.coordinates, stress(mds.coordinates, distances), distances, mds
-    )
+    loss = stress(mds.coordinates, distances)
+    return InformationOptimalEncoding(mds.coordinates, loss, distances, mds)
 
 
 def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors:
@@ -167,8 +162,8 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     if not 1 <= rank <= min(n, d):
         raise ValueError(f"rank must lie in [1, {min(n, d)}] for shape {P.shape}, not {rank}")
     B = _row_space(P, rank)
-    A = jnp.matmul(P, B, precision="highest")
-    lost = jnp.sum((P - jnp.matmul(A, B.T, precision="highest")) ** 2)
+    A = dot(P, B)
+    lost = jnp.sum((P - dot(A, B.T)) ** 2)
     whole = jnp.sum(P**2)
     error = safe_sqrt(lost / jnp.where(whole == 0, 1.0, whole))
     return LowRankFactors(A, B, rank * (n + d), error)
@@ -223,10 +218,9 @@ def _principal_coordinates_jvp(dim, primals, tangents):
     sums = s[:, None] + s[None, :dim]
     gaps = eigenvalues[None, :dim] - eigenvalues[:, None]
     resolved = gaps > _tolerance(eigenvalues)
-    C_kept = M[:, :dim] / jnp.where(sums > 0, sums, 1.0)
-    C_dropped = jnp.where(
-        resolved, M[:, :dim] * s[None, :dim] / jnp.where(resolved, gaps, 1.0), 0.0
-    )
+    M_kept = M[:, :dim]
+    C_kept = M_kept / jnp.where(sums > 0, sums, 1.0)
+    C_dropped = jnp.where(resolved, M_kept * s[None, :dim] / jnp.where(resolved, gaps, 1.0), 0.0)
     C = jnp.where(kept[:, None], C_kept, C_dropped)
     C = jnp.where(kept[None, :dim], C, 0.0)
     return (coordinates, eigenvalues), (dot(V, C), jnp.diagonal(M))

@@ -69,10 +69,8 @@ def _principal(
         return centre_rows(jax.random.normal(key, (len(present), columns), float), present)
 
     pairs = leading_pairs(partial(_gram_product, counts), draw, dim=dim, key=key, **options)
-    coordinates, _ = gauged_coordinates(
-        _gram_product, dim, counts, pairs.vectors, pairs.eigenvalues
-    )
-    return pairs, coordinates, _trace(counts)
+    given = counts, pairs.vectors, pairs.eigenvalues
+    return pairs, gauged_coordinates(_gram_product, dim, *given)[0], _trace(counts)
 
 
 def _gram_product(counts: SparseCounts, Y: Float[Array, "n b"]) -> Float[Array, "n b"]:
@@ -92,10 +90,8 @@ def _gram_product(counts: SparseCounts, Y: Float[Array, "n b"]) -> Float[Array, 
 
 
 def _without_constant_words(counts: SparseCounts) -> SparseCounts:
-    """The same without the words that are equally frequent at all positions, to rounding.
-
-    They are no part of B, but for the rounding that the products would leave of them.
-    """
+    """The same without the words that are equally frequent at all positions, to rounding."""
+    # They are no part of B, but for the rounding that the products would leave of them.
     present, scale = _scale(counts)
     positions = jnp.sum(present, dtype=jnp.int32)
     tolerance = 4.0 * float(jnp.finfo(scale.dtype).eps)

@@ -1,7 +1,7 @@
 """Classical multidimensional scaling of points, without the matrix of all pairs."""
 
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Integer, Real
 
-from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.distances import centre_rows, inner_products
 from jaxpe.geometry.gauge import gauged_coordinates, noise
 from jaxpe.geometry.krylov import (
@@ -20,6 +20,7 @@ from jaxpe.geometry.krylov import (
     ritz,
     true_residuals,
 )
+from jaxpe.geometry.pairs import checked_indices
 from jaxpe.geometry.points import PointCloud, as_points
 
 Method = Literal["dense", "krylov", "landmark"]
@@ -49,9 +50,7 @@ class PrincipalCoordinates(NamedTuple):
         converged: whether all residuals are within the tolerance (and for "krylov", that a round
             from fresh random directions changed nothing). False for NaN.
         trace: Σ of all eigenvalues.
-        present: bool `[n]`.
-        method: "dense", "krylov" or "landmark".
-        reason: why this one.
+        method: "dense", "krylov" or "landmark"; `reason` says why this one.
     """
 
     coordinates: Float[Array, "n dim"]
@@ -120,22 +119,15 @@ def classical_mds_from_points(
     if chosen not in get_args(Method):
         raise ValueError(f"unknown method {method!r}: pass 'auto', 'dense', 'krylov' or 'landmark'")
     centred = centre_rows(*cloud)
-    fixed = lax.stop_gradient(centred)
+    fixed, options = lax.stop_gradient(centred), {"dim": dim, "tolerance": tolerance}
     if chosen == "dense":
-        pairs = _dense(fixed, dim=dim, tolerance=tolerance)
+        pairs = _dense(fixed, **options)
     elif chosen == "landmark":
         at = _landmarks(landmarks, cloud.present, dim)
-        pairs = _from_landmarks(fixed, at, dim=dim, oversample=oversample, tolerance=tolerance)
+        pairs = _from_landmarks(fixed, at, oversample=oversample, **options)
     else:
-        pairs = _by_krylov(
-            fixed,
-            cloud.present,
-            key,
-            dim=dim,
-            tolerance=tolerance,
-            max_products=max_products,
-            oversample=oversample,
-        )
+        options |= {"max_products": max_products, "oversample": oversample}
+        pairs = _by_krylov(fixed, cloud.present, key, **options)
     coordinates, eigenvalues = _coordinates(centred, pairs.vectors, pairs.eigenvalues, dim=dim)
     return PrincipalCoordinates(
         coordinates=jnp.where(cloud.present[:, None], coordinates, 0.0),
@@ -164,29 +156,12 @@ def _coordinates(
 
 
 @partial(jax.jit, static_argnames=("dim", "tolerance", "max_products", "oversample"))
-def _by_krylov(
-    centred: Array,
-    present: Array,
-    key: Array | None,
-    *,
-    dim: int,
-    tolerance: float,
-    max_products: int | None,
-    oversample: int | None,
-) -> Eigenpairs:
+def _by_krylov(centred: Array, present: Array, key: Array | None, **options: Any) -> Eigenpairs:
     def draw(key: Array, columns: int) -> Array:
         normal = jax.random.normal(key, (centred.shape[0], columns), centred.dtype)
         return centre_rows(normal, present)
 
-    return leading_pairs(
-        partial(gram_product, centred),
-        draw,
-        dim=dim,
-        tolerance=tolerance,
-        max_products=max_products,
-        oversample=oversample,
-        key=key,
-    )
+    return leading_pairs(partial(gram_product, centred), draw, key=key, **options)
 
 
 @partial(jax.jit, static_argnames=("dim", "tolerance"))
@@ -245,7 +220,10 @@ def _landmarks(
 ) -> Int[Array, " l"]:
     n = present.shape[0]
     if landmarks is not None and np.ndim(landmarks) > 0:
-        return _checked_landmarks(jnp.asarray(landmarks), n)
+        at = jnp.asarray(landmarks)
+        if not at.size:
+            raise ValueError("landmarks are empty: pass at least one position")
+        return checked_indices("landmarks", at, n)
     number = min(max(4 * dim, 1024) if landmarks is None else int(landmarks), n)
     if number < 1:
         raise ValueError(f"landmarks must be at least 1, not {landmarks}")
@@ -253,14 +231,6 @@ def _landmarks(
     share = jnp.asarray((np.arange(number) + 0.5) / number, float)
     wanted = jnp.floor(share * rank[-1].astype(float)).astype(rank.dtype)
     return jnp.searchsorted(rank, jnp.minimum(wanted + 1, rank[-1]))
-
-
-def _checked_landmarks(at: Array, n: int) -> Array:
-    if at.ndim != 1 or not jnp.issubdtype(at.dtype, jnp.integer) or not len(at):
-        raise ValueError(f"landmarks are {at.dtype} of shape {at.shape}: pass positions, int [l]")
-    if not is_traced(at) and jnp.any((at < 0) | (at >= n)):
-        raise ValueError(f"landmarks lie in [{jnp.min(at)}, {jnp.max(at)}], not in [0, {n})")
-    return at
 
 
 def _choose(n: int, k: int, dim: int) -> tuple[Method, str]:

@@ -1,9 +1,8 @@
 """Signal and sampling noise: which part of a positional geometry would a second sample repeat?
 
-Plug-in Hellinger distances are mostly noise: with K words and N documents they are inflated by
-about (K − 1)/4 · (1/N_i + 1/N_j), so equal distributions look far apart. Products between two
-disjoint halves of the documents have no such term, because independent noise cancels in
-expectation.
+Plug-in Hellinger distances are inflated by about (K − 1)/4 · (1/N_i + 1/N_j) with K words and N
+documents, so equal distributions look far apart. Products between disjoint halves of the documents
+have no such term, because independent noise cancels in expectation.
 """
 
 from typing import NamedTuple
@@ -14,17 +13,12 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float
 
+from jaxpe._core.arrays import dot
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.trees import sum_counts
 from jaxpe.geometry.counts import PositionCounts
-from jaxpe.geometry.distances import (
-    Distances,
-    centre_rows,
-    gram_from_squared,
-    pair_mask,
-    safe_sqrt,
-)
+from jaxpe.geometry.distances import Distances, centre_rows, gram_from_squared, pair_mask, safe_sqrt
 from jaxpe.geometry.repeated import fold_items
 from jaxpe.geometry.sparse import SparseCounts, column_totals, fold_tables, root_frequencies
 
@@ -160,11 +154,8 @@ def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
 @compiled(static=("folds", "splits"))
 def _halves(key: Array, *, folds: int, splits: int) -> Bool[Array, "splits folds"]:
     """Random halves of the folds."""
-
-    def half(split_key: Array) -> Array:
-        return jax.random.permutation(split_key, folds) < folds // 2
-
-    return jax.lax.map(half, jax.random.split(key, splits))
+    order = jax.lax.map(lambda k: jax.random.permutation(k, folds), jax.random.split(key, splits))
+    return order < folds // 2
 
 
 @compiled()
@@ -175,12 +166,13 @@ def _add_products(
     products, present = state
     # In integers: a rounded half, subtracted from the whole, would leave negative counts.
     half = sum_counts(jnp.where(chosen[:, None, None], tokens, 0), 0, "tokens of a cell")
-    A, in_A = _root_frequencies(half)
-    B, in_B = _root_frequencies(whole - half)
+    totals = [jnp.sum(cells, axis=1, dtype=cells.dtype) for cells in (half, whole - half)]
+    in_A, in_B = (total > 0 for total in totals)
     # Any vector may be subtracted, centring removes it again; the mean keeps the products
     # small, so that float32 has digits left for them, and 0 where all positions are alike.
-    A, B = centre_rows(A, in_A), centre_rows(B, in_B)
-    product = jnp.matmul(A, B.T, precision="highest")
+    A = centre_rows(root_frequencies(half, totals[0]), in_A)
+    B = centre_rows(root_frequencies(whole - half, totals[1]), in_B)
+    product = dot(A, B.T)
     return products + 0.5 * (product + product.T), present & in_A & in_B
 
 
@@ -198,7 +190,7 @@ def _add_sparse_products(
             centre_rows(root_frequencies(half, total), total > 0)
             for half, total in zip(table, totals, strict=True)
         )
-        return product + jnp.matmul(A, B.T, precision="highest")
+        return product + dot(A, B.T)
 
     product = fold_tables(add, jnp.zeros_like(products), counts, part=part, parts=2)
     return products + 0.5 * (product + product.T), present & jnp.all(totals > 0, axis=0)
@@ -226,12 +218,6 @@ def folds_of(counts: PositionCounts | SparseCounts) -> int:
     return shape[0]
 
 
-def _root_frequencies(cells: Array) -> tuple[Array, Array]:
-    """√μ̂ of counts [n, vocab], and which positions have any."""
-    total = jnp.sum(cells, axis=1, dtype=cells.dtype)
-    return root_frequencies(cells, total), total > 0
-
-
 @compiled()
 def _variances(sizes: Array, pooled: Array) -> tuple[Array, Array]:
     """Σ_v Var √X for so many tokens of frequencies `pooled`, and Σ_v (Var √X)² for half as many."""
@@ -257,11 +243,8 @@ def _variance_of_root_poisson(rate: Array) -> Array:
     """Var √X for X ~ Poisson(rate), by interpolation in log rate."""
     log_rate, variance = _root_poisson_table()
     low, high = float(np.exp(log_rate[0])), float(np.exp(log_rate[-1]))
-    inside = jnp.interp(
-        jnp.log(jnp.clip(rate, low, high)),
-        jnp.asarray(log_rate, rate.dtype),
-        jnp.asarray(variance, rate.dtype),
-    )
+    table = (jnp.asarray(x, rate.dtype) for x in (log_rate, variance))
+    inside = jnp.interp(jnp.log(jnp.clip(rate, low, high)), *table)
     # Below the table Var √X = λ − λ² to the digits kept; above it is 1/4 + 3/(32 λ).
     return jnp.where(rate < low, rate, jnp.where(rate > high, 0.25, inside))
 

@@ -9,14 +9,9 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float, Int, Integer, PyTree, Real
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.compiled import compiled
-from jaxpe.geometry.distances import (
-    centre_rows,
-    distances_from_products,
-    inner_products,
-    safe_sqrt,
-)
+from jaxpe.geometry.distances import centre_rows, distances_from_products, inner_products, safe_sqrt
 from jaxpe.geometry.points import PointCloud, as_points
 
 # Positions with a matrix of distances that is still sensible (64 MB in float32).
@@ -126,16 +121,22 @@ def distance_rows(points: Cloud, rows: Integer[ArrayLike, " rows"]) -> Float[Arr
     [[5.0, 0.0]]
     """
     points, present = as_points(points)
-    rows, n = jnp.asarray(rows), len(present)
-    if rows.ndim != 1 or not jnp.issubdtype(rows.dtype, jnp.integer):
-        raise ValueError(f"rows is {rows.dtype} of shape {rows.shape}: pass positions, int [rows]")
-    rows = rows.astype(int)
-    if not is_traced(rows) and jnp.any((rows < 0) | (rows >= n)):
-        raise ValueError(f"rows lie in [{jnp.min(rows)}, {jnp.max(rows)}], not in [0, {n})")
+    n = len(present)
+    rows = checked_indices("rows", jnp.asarray(rows), n)
     x = centre_rows(points, present)
     norms = _squared_norms(x)
     counted = present[rows][:, None] & present[None, :] & (rows[:, None] != jnp.arange(n)[None, :])
-    return distances_from_products(_products(x[rows], x), norms[rows], norms, counted)
+    return distances_from_products(dot(x[rows], x.T), norms[rows], norms, counted)
+
+
+def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
+    """Integers `[m]` that lie in [0, n), where they can be looked at."""
+    if at.ndim != 1 or not jnp.issubdtype(at.dtype, jnp.integer):
+        raise ValueError(f"{name} are {at.dtype} of shape {at.shape}: pass positions, int [{name}]")
+    at = at.astype(int)
+    if not is_traced(at) and jnp.any((at < 0) | (at >= n)):
+        raise ValueError(f"{name} lie in [{jnp.min(at)}, {jnp.max(at)}], not in [0, {n})")
+    return at
 
 
 def rows_by_differences(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array, "rows n"]:
@@ -166,11 +167,9 @@ def _fold(
     ordered: bool = False,
     mesh: Mesh | None = None,
 ) -> PyTree[Array]:
-    """Fold the weighted term over partners of each position: a pytree of `[blocks, block]`.
-
-    Strip by strip: block a meets itself, a + 1, a + 2, ... cyclically. Half a round is enough for
-    all to meet once, in strips of equal length; for `ordered` pairs it takes the whole round.
-    """
+    """Fold the weighted term over partners of each position: a pytree of `[blocks, block]`."""
+    # Strip by strip: block a meets itself, a + 1, a + 2, ... cyclically. Half a round is enough for
+    # all to meet once, in strips of equal length; for `ordered` pairs it takes the whole round.
     count, size = blocks.present.shape
     i, j = jnp.arange(size)[:, None], jnp.arange(size)[None, :]
     off_diagonal = i != j if ordered else i < j
@@ -263,7 +262,7 @@ def _by_products(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]
     """Distances between two blocks in every cloud; 1 off the pairs, where any term is harmless."""
     sides = zip(rows.points, columns.points, rows.norms, columns.norms, strict=True)
     found = (
-        distances_from_products(_products(x, y), x_norms, y_norms, counted)
+        distances_from_products(dot(x, y.T), x_norms, y_norms, counted)
         for x, y, x_norms, y_norms in sides
     )
     return [jnp.where(counted, delta, 1.0) for delta in found]
@@ -283,10 +282,6 @@ def _squared_differences(x: Float[Array, "n k"], y: Float[Array, "m k"]) -> Floa
         return total + (a[:, None] - b[None, :]) ** 2, None
 
     return jax.lax.scan(add, jnp.zeros((len(x), len(y)), x.dtype), (x.T, y.T))[0]
-
-
-def _products(x: Array, y: Array) -> Array:
-    return jnp.matmul(x, y.T, precision="highest")
 
 
 @compiled()

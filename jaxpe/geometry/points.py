@@ -14,20 +14,15 @@ class PointCloud(NamedTuple):
     """Points that stand for their Euclidean distances, and the positions that take part.
 
     Where a function takes target `Distances`, it takes a `PointCloud` too, and works through the
-    pairs block by block: memory grows as n·k instead of n².
-
-    Attributes:
-        points: float `[n, k]`.
-        present: bool `[n]`; what stands in rows of absent positions is never looked at.
+    pairs block by block: memory grows as n·k instead of n². What stands in rows of positions that
+    are not present is never looked at.
     """
 
     points: Float[Array, "n k"]
     present: Bool[Array, " n"]
 
 
-def hellinger_points(
-    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
-) -> PointCloud:
+def hellinger_points(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) -> PointCloud:
     """The points √μ_i, whose Euclidean distances are the Hellinger distances: Eq. (3).
 
     >>> hellinger_points(np.eye(2)).points.tolist()
@@ -42,9 +37,6 @@ def as_points(points: PointCloud | Real[ArrayLike, "n k"]) -> PointCloud:
     >>> as_points(np.eye(2)).present.tolist()
     [True, True]
     """
-    if isinstance(points, PointCloud):
-        points, present = points
-    else:
-        present = None
+    points, present = points if isinstance(points, PointCloud) else (points, None)
     points = matrix(points, "points", "[n, k]")
     return PointCloud(points, as_present(present, points.shape[0]))

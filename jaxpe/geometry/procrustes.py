@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.distances import as_present, centre_rows, floating
 
 
@@ -15,8 +15,8 @@ class Procrustes(NamedTuple):
     """The best match of one configuration with another.
 
     Attributes:
-        aligned: float `[n, d]`, the first configuration moved onto the second.
-        rotation: float `[d, d]`, orthogonal (reflections included).
+        aligned: the first configuration moved onto the second.
+        rotation: orthogonal (reflections included).
         scale: the factor it was multiplied by; 1 unless asked for.
         residual: ‖aligned − Q‖² / ‖Q‖² over the positions present, with Q centred if translations
             are allowed; ‖aligned‖² where Q is 0.
@@ -43,8 +43,6 @@ def procrustes(
     theorem R needs none); those of the other fields leave out how R and the scale move.
 
     Args:
-        P: what is moved.
-        Q: where it should come to lie.
         translate: allow a translation t, so that centroids coincide.
         scale: allow a factor s ≥ 0.
         present: positions that take part; the others are 0 in `aligned`.
@@ -63,7 +61,7 @@ def procrustes(
     P, Q = (jnp.where(present[:, None], X, 0.0) for X in (P, Q))
     moved, target = (centre_rows(X, present) if translate else X for X in (P, Q))
     R, s = _rotation(moved, target, scale)
-    moved = s * jnp.matmul(moved, R, precision="highest")
+    moved = s * dot(moved, R)
     missed, size = jnp.sum((moved - target) ** 2), jnp.sum(target**2)
     aligned = jnp.where(present[:, None], moved + (Q - target), 0.0)
     return Procrustes(aligned, R, s, missed / jnp.where(size == 0, 1.0, size))
@@ -72,7 +70,7 @@ def procrustes(
 def _rotation(P: Array, Q: Array, scale: bool) -> tuple[Array, Array]:
     """The best R and s for centred configurations, without derivatives."""
     P, Q = jax.lax.stop_gradient((P, Q))
-    U, singular, Vt = jnp.linalg.svd(jnp.matmul(P.T, Q, precision="highest"))
+    U, singular, Vt = jnp.linalg.svd(dot(P.T, Q))
     size = jnp.sum(P**2)
     s = jnp.sum(singular) / jnp.where(size == 0, 1.0, size) if scale else jnp.ones((), P.dtype)
-    return jnp.matmul(U, Vt, precision="highest"), s
+    return dot(U, Vt), s

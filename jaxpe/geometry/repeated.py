@@ -1,10 +1,10 @@
 """What is done many times over: one program for each time, with progress, or one for all.
 
-Called eagerly, a function of many resamples runs a compiled program for each on the host, and
-shows how far it is; inside of `jax.jit` or `jax.vmap` the same is a loop of the program.
+Called eagerly, each item runs a compiled program, with progress; inside of `jax.jit` or `jax.vmap`
+the same is a loop of the program.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -27,15 +27,7 @@ def map_items(
     progress: Progress,
     description: str,
 ) -> PyTree[Array]:
-    """`f(item, *arrays)` of each item, stacked along a new leading axis.
-
-    Args:
-        f: function of compiled parts.
-        items: with the items along the leading axis.
-        arrays: further arguments of `f`, or None.
-        progress: shown where no argument is traced.
-        description: what is done with each item.
-    """
+    """`f(item, *arrays)`, of compiled parts, of each item along the leading axis, stacked again."""
     if is_traced(*jax.tree.leaves((items, arrays))):
         return jax.lax.map(lambda item: f(item, *arrays), items)
     # Waited for, so that no two items take memory together, and progress is what is done.
@@ -54,13 +46,7 @@ def fold_items(
     progress: Progress,
     description: str,
 ) -> State:
-    """What `state = step(state, item, *arrays)` makes of all items in their order.
-
-    Args:
-        step: compiled function.
-        state: before the first item.
-        items, arrays, progress, description: as in `map_items`.
-    """
+    """What `state = step(state, item, *arrays)`, compiled, makes of all items in their order."""
     if is_traced(*jax.tree.leaves((state, items, arrays))):
         return jax.lax.scan(lambda state, item: (step(state, item, *arrays), None), state, items)[0]
     for item in progress.track(items, description, total=len(items)):
@@ -74,18 +60,7 @@ def counted(
     mask: ArrayLike,
     groups: ArrayLike | None,
     repeats: ArrayLike | None = None,
-    *,
-    vocab_size: int,
-    exclude: Sequence[int] = (),
-    folds: int | None = None,
+    **options: Any,
 ) -> PositionCounts:
     """`count_tokens` as one program, of ids that were looked at before."""
-    return count_tokens(
-        ids,
-        vocab_size=vocab_size,
-        mask=mask,
-        exclude=exclude,
-        folds=folds,
-        groups=groups,
-        repeats=repeats,
-    )
+    return count_tokens(ids, mask=mask, groups=groups, repeats=repeats, **options)

@@ -6,7 +6,7 @@ the eigenvalues are of the split-half Gram matrix, in which sampling noise cance
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,9 +68,6 @@ def significant_rank(
 ) -> SignificantRank:
     """Number of dimensions of position that a second sample would repeat: parallel analysis.
 
-    Not the rank of the plug-in geometry (`classical_mds`), which sampling noise fills, nor its
-    effective rank (`entropy_rank`), which says how evenly it is filled.
-
     As in Horn (1965), eigenvalues are held against those of data without structure; these come from
     a permutation null, the tokens of each document in random order. Counted are the eigenvalues of
     W^½ (B − B₀) W^½ above the `level` quantile of the largest that null corpora reach against one
@@ -104,8 +101,9 @@ def significant_rank(
     exclude = tuple(map(int, exclude))
     keys = jax.random.split(key, nulls + 1)
 
+    options = {"vocab_size": vocab_size, "exclude": exclude, "folds": folds}
+
     def gram_of(ids: Array, mask: Array, groups: Array, halving: Array) -> Array:
-        options = {"vocab_size": vocab_size, "exclude": exclude, "folds": folds}
         counts = counted(ids, mask, groups, **options)
         return _split_half_gram(counts, halving, splits=splits)
 
@@ -113,9 +111,8 @@ def significant_rank(
         return gram_of(_permuted(key, ids, *others[:2], exclude=exclude), *others)
 
     documents = ids, mask, groups, keys[0]
-    null_grams = map_items(
-        null_gram, keys[1:], *documents, progress=progress, description="permutation null"
-    )
+    shown = {"progress": progress, "description": "permutation null"}
+    null_grams = map_items(null_gram, keys[1:], *documents, **shown)
     return rank_above_null(gram_of(*documents), null_grams, level=level)
 
 
@@ -142,10 +139,7 @@ def weighted_gram(
 
 
 def rank_above_null(
-    gram: Float[ArrayLike, "n n"],
-    null_grams: Float[ArrayLike, "nulls n n"],
-    *,
-    level: float = 0.95,
+    gram: Float[ArrayLike, "n n"], null_grams: Float[ArrayLike, "nulls n n"], *, level: float = 0.95
 ) -> SignificantRank:
     """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 
@@ -165,9 +159,7 @@ def rank_above_null(
     if not 0.0 <= level <= 1.0:
         raise ValueError(f"level must lie in [0, 1], not {level}")
     if len(null_grams) < 2:
-        raise ValueError(
-            f"{len(null_grams)} null corpora: at least two are needed to see how they vary"
-        )
+        raise ValueError(f"{len(null_grams)} null corpora: at least two are needed")
     return _above_null(gram, null_grams, level=level)
 
 
@@ -189,10 +181,8 @@ def _above_null(gram: Array, null_grams: Array, *, level: float) -> SignificantR
 
 
 @compiled(static=("exclude",))
-def _permuted(
-    key: Array, ids: Array, mask: Array, groups: Array, *, exclude: tuple[int, ...]
-) -> Array:
-    return permute_within_documents(key, ids, mask, exclude=exclude, groups=groups)
+def _permuted(key: Array, ids: Array, mask: Array, groups: Array, **options: Any) -> Array:
+    return permute_within_documents(key, ids, mask, groups=groups, **options)
 
 
 @compiled(static=("splits",))

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances import (
     Distances,
@@ -19,6 +19,7 @@ from jaxpe.geometry.distances import (
     floating,
     pair_mask,
 )
+from jaxpe.geometry.krylov import check_dim
 from jaxpe.geometry.mds import classical_mds
 from jaxpe.geometry.mds_points import classical_mds_from_points
 from jaxpe.geometry.pairs import sum_over_pairs
@@ -30,7 +31,7 @@ class Smacof(NamedTuple):
     """A local minimum of the stress.
 
     Attributes:
-        coordinates: float `[n, dim]`; rows of absent positions are 0.
+        coordinates: rows of absent positions are 0.
         stress: Eq. (4) at the coordinates; never above that of the start.
         initial_stress: Eq. (4) at the start.
         iterations: Guttman transforms applied.
@@ -78,7 +79,6 @@ def smacof(
     Args:
         D: target distances (not squared); or a `PointCloud`, whose pairs are gone through tile by
             tile in O(n·k) memory.
-        dim: width of the encoding.
         init: "classical" starts from `classical_mds` (of a `PointCloud`, from
             `classical_mds_from_points`); or an array `[n, dim]`.
         weights: symmetric pair weights w ≥ 0; positions must stay connected through them. None for
@@ -124,10 +124,8 @@ def _iterated(
         return (state.iterations < max_iterations) & ~state.converged & ~jnp.isnan(state.stress)
 
     initial, following = evaluate(start)
-    iterations = jnp.zeros((), jnp.int32)
-    state = jax.lax.while_loop(
-        unfinished, step, _State(start, following, initial, iterations, jnp.zeros((), bool))
-    )
+    state = _State(start, following, initial, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    state = jax.lax.while_loop(unfinished, step, state)
     return Smacof(state.coordinates, state.stress, initial, state.iterations, state.converged)
 
 
@@ -143,11 +141,11 @@ def _by_matrix(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> E
     def evaluate(X: Array) -> tuple[Array, Array]:
         delta = euclidean_distances(X, present=D.present).values
         ratio = jnp.where(delta > 0, target / jnp.where(delta > 0, delta, 1.0), 0.0)
-        moved = jnp.sum(ratio, axis=1)[:, None] * X - jnp.matmul(ratio, X, precision="highest")
+        moved = jnp.sum(ratio, axis=1)[:, None] * X - dot(ratio, X)
         if inverse is None:
             moved = moved / jnp.maximum(jnp.sum(present), 1.0)
         else:
-            moved = centre_rows(jnp.matmul(inverse, moved, precision="highest"), D.present)
+            moved = centre_rows(dot(inverse, moved), D.present)
         return stress(X, D, weights=weights), moved
 
     return evaluate
@@ -175,8 +173,7 @@ def first_configuration(
     D: Distances | PointCloud, dim: int, init: str | Real[ArrayLike, "n dim"]
 ) -> Float[Array, "n dim"]:
     """What an iteration starts from, with absent positions at 0."""
-    if dim < 1:
-        raise ValueError(f"dim must be at least 1, not {dim}")
+    check_dim(dim)
     if isinstance(init, str):
         if init != "classical":
             raise ValueError(f"init is {init!r}: pass 'classical' or an array [n, dim]")
@@ -191,11 +188,9 @@ def first_configuration(
 
 
 def _generalised_inverse(w: Array) -> Array:
-    """S^−½ L⁺ S^−½ with L = S^−½ V S^−½, V the weights' Laplacian and S its diagonal.
-
-    It differs from V⁺ by translations only, and keeps the digits of positions with tiny weights,
-    which V⁺ in float32 takes for disconnected.
-    """
+    """S^−½ L⁺ S^−½ with L = S^−½ V S^−½, V the weights' Laplacian and S its diagonal."""
+    # It differs from V⁺ by translations only, and keeps the digits of positions with tiny weights,
+    # which V⁺ in float32 takes for disconnected.
     degree = jnp.sum(w, axis=1)
     root = jnp.where(degree > 0, 1.0 / jnp.sqrt(jnp.where(degree > 0, degree, 1.0)), 0.0)
     scale = root[:, None] * root[None, :]

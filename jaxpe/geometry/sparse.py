@@ -11,9 +11,8 @@ from jaxtyping import Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.trees import sum_counts, tree_add
-from jaxpe.geometry.counts import PositionCounts, scatter_add
+from jaxpe.geometry.counts import _INT32_MAX, PositionCounts, scatter_add
 
-_INT32_MAX = 2**31 - 1
 # Columns that are made dense together: enough for a matrix product to run at full speed.
 _BLOCK = 1024
 
@@ -117,15 +116,8 @@ def sparse_counts(counts: PositionCounts, *, block: int = _BLOCK) -> SparseCount
     tokens = np.asarray(counts.tokens)
     if tokens.ndim not in (2, 3):
         raise ValueError(f"counts have tokens of shape {tokens.shape}: pass [n, vocab] or in folds")
-    flat = np.flatnonzero(tokens)
-    return _laid_out(
-        flat,
-        tokens.reshape(-1)[flat],
-        tokens.shape,
-        int(counts.documents),
-        int(counts.dropped),
-        block,
-    )
+    flat, (documents, dropped) = np.flatnonzero(tokens), map(int, counts[1:])
+    return _laid_out(flat, tokens.reshape(-1)[flat], tokens.shape, documents, dropped, block)
 
 
 def sparse_counts_from_cells(
@@ -190,8 +182,7 @@ def fold_tables(
 ) -> Any:
     """What step(carry, table) makes of all blocks of the vocabulary, each dense in its turn.
 
-    A table is int32 `[parts, n, width]`: the folds are summed into as many as `part` says, into one
-    when absent.
+    A table is int32 `[parts, n, width]`, the folds summed into the parts that `part` says.
     """
     *folds, n = counts.per_position.shape
     size = n * counts.width
@@ -229,9 +220,7 @@ def _check_integers(name: str, values: np.ndarray) -> None:
 
 
 def _refuse_more(number: int, what: str) -> None:
-    raise OverflowError(
-        f"{number} {what} are more than int32 holds, {_INT32_MAX}: keep parts apart"
-    )
+    raise OverflowError(f"{number} {what} are more than int32 holds, 2**31 - 1: keep parts apart")
 
 
 def _refuse_foreign(name: str, values: np.ndarray, shape: tuple[int, ...], size: int) -> None:
@@ -281,23 +270,15 @@ def _laid_out(
     fold, position = np.divmod(row, n)
     order = np.argsort(((number * n + position) * width + column) * tables + fold)
     source, there = _padded(np.bincount(number, minlength=blocks))
-    cells = np.append((row * width + column)[order], 0)  # the last for blocks without any
-    arrays = (
-        cells[source],
-        np.where(there, np.append(counts[order], 0)[source], 0),
-        columns,
-        per_position.reshape(*folds, n),
-        np.asarray(documents),
-        np.asarray(dropped),
-    )
-    return SparseCounts(*(jnp.asarray(array.astype(np.int32)) for array in arrays))
+    cells = np.append((row * width + column)[order], 0)[source]  # the last for blocks without any
+    values = np.where(there, np.append(counts[order], 0)[source], 0)
+    arrays = cells, values, columns, per_position.reshape(*folds, n), documents, dropped
+    return SparseCounts(*(jnp.asarray(np.asarray(array, np.int32)) for array in arrays))
 
 
 def _padded(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slots [blocks, m] for so many cells: which of a list each holds, and whether it is its own.
-
-    Padding looks at the last cell of the block; without any, past the end of the list.
-    """
+    """Slots [blocks, m] for so many cells: which of a list each holds, and whether it is its."""
+    # Padding looks at the last cell of the block; without any, past the end of the list.
     slots = np.arange(max(int(sizes.max()), 1))[None, :]
     last = np.maximum(sizes - 1, 0)[:, None]
     source = (np.cumsum(sizes) - sizes)[:, None] + np.minimum(slots, last)

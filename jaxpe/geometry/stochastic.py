@@ -15,17 +15,11 @@ from jaxpe.geometry.distances import Distances, as_distances, centre_rows, safe_
 from jaxpe.geometry.points import PointCloud, as_points
 from jaxpe.geometry.sampling import distances_at, draw_in_parts, draw_positions, width_of
 from jaxpe.geometry.smacof import first_configuration
-from jaxpe.geometry.stress import Encoded, Targets, ratio_of_sums
+from jaxpe.geometry.stress import Configuration, Targets, ratio_of_sums
 
 
 class SampledStress(NamedTuple):
-    """Eq. (4) estimated from random pairs.
-
-    Attributes:
-        stress: Σ(δ − d)² / Σ d² over the pairs drawn.
-        low: lower end of a normal interval, at least 0.
-        high: upper end.
-    """
+    """Eq. (4) estimated from random pairs, and a normal interval, whose lower end is at least 0."""
 
     stress: Float[Array, ""]
     low: Float[Array, ""]
@@ -68,8 +62,6 @@ def stochastic_mds(
 
     Args:
         D: target distances: a `PointCloud` for many positions, `Distances` or `[n, n]`.
-        dim: width of the encoding.
-        key: a PRNG key.
         init: "classical" as in `smacof`; "random", normal with the size of the targets, which in
             more than a few dimensions takes several times the steps; or an array `[n, dim]`.
         steps: matchings.
@@ -101,14 +93,14 @@ def stochastic_mds(
 
 
 def sampled_stress(
-    P: Encoded | PointCloud,
+    P: Configuration,
     D: Targets,
     *,
     key: Array,
     pairs: int = 1_000_000,
     confidence: float = 0.95,
 ) -> SampledStress:
-    """`stress` from pairs of positions drawn at random, in O(pairs · (d + k)) time.
+    """`stress`, Σ(δ − d)² / Σ d² over pairs drawn at random, in O(pairs · (d + k)) time.
 
     A ratio of two means over independent pairs; its interval is the normal one of such a ratio
     (delta method), too narrow below some 200 pairs, or where a few of them carry the sum.
@@ -119,9 +111,8 @@ def sampled_stress(
     0.25
     """
     if pairs < 1 or not 0 < confidence < 1:
-        raise ValueError(
-            f"pairs must be at least 1 and confidence in (0, 1), not {pairs} and {confidence}"
-        )
+        given = f"not {pairs} and {confidence}"
+        raise ValueError(f"pairs must be at least 1 and confidence in (0, 1), {given}")
     P, D = _source(P, as_points), _source(D, as_distances)
     if len(P.present) != len(D.present):
         raise ValueError(
@@ -148,7 +139,7 @@ def _draw_terms(
     return (delta - d) ** 2, d**2
 
 
-def _source(D: Targets | Encoded, otherwise) -> Distances | PointCloud:
+def _source(D: Targets | Configuration, otherwise) -> Distances | PointCloud:
     """What distances are read off: a matrix or points. A plain array is what `otherwise` takes."""
     if isinstance(D, Distances):
         return as_distances(D)
@@ -169,11 +160,7 @@ def _random_start(D: Distances | PointCloud, key: Array, dim: int) -> Array:
 @compiled()
 def _moved(X: Array, D: Distances | PointCloud, keys: Array, rates: Array) -> Array:
     """Where all steps lead."""
-
-    def step(X: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
-        return _move_pairs(X, D, *now), None
-
-    return jax.lax.scan(step, X, (keys, rates))[0]
+    return jax.lax.scan(lambda X, now: (_move_pairs(X, D, *now), None), X, (keys, rates))[0]
 
 
 def _move_pairs(X: Array, D: Distances | PointCloud, key: Array, rate: Array) -> Array:

@@ -1,9 +1,8 @@
 """Stress: how far the distances of an encoding are from the distances they should have.
 
-Throughout, δ_ij = ‖p_i − p_j‖ are the encoding's distances, d_ij the target's, w_ij the weights of
-pairs (1 by default), and sums run over pairs i ≠ j of positions that are present. Targets are a
-matrix of distances, or the points whose distances they are (`PointCloud`): then pairs are gone
-through tile by tile, in O(n·k) memory (`sum_over_pairs`).
+δ_ij = ‖p_i − p_j‖ are the encoding's distances, d_ij the target's, w_ij the weights of pairs (1 by
+default); sums run over pairs i ≠ j of positions present. Targets are a matrix of distances, or a
+`PointCloud`, whose pairs are gone through tile by tile, in O(n·k) memory (`sum_over_pairs`).
 """
 
 from collections.abc import Callable
@@ -31,39 +30,29 @@ from jaxpe.geometry.points import PointCloud, as_points
 # An encoding as points, or as distances of its own where it has no points.
 Points = Real[ArrayLike, "n d"]
 Encoded = Distances | Points
+Configuration = Encoded | PointCloud
 Targets = Distances | PointCloud | Real[ArrayLike, "n n"]
 PairWeights = Real[ArrayLike, "n n"] | Real[ArrayLike, " n"]
 
 
 class ScaledStress(NamedTuple):
-    """The stress at the best scale, and that scale.
-
-    Attributes:
-        stress: float in [0, 1].
-        scale: the factor s ≥ 0 that minimises stress(s·P, D).
-    """
+    """The stress at the best scale, in [0, 1], and that scale s ≥ 0, which minimises it."""
 
     stress: Float[Array, ""]
     scale: Float[Array, ""]
 
 
 def stress(
-    P: Encoded | PointCloud,
-    D: Targets,
-    *,
-    weights: PairWeights | None = None,
-    mesh: Mesh | None = None,
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
     """Stress Σ w(δ − d)² / Σ w d², in [0, ∞): Eq. (4) of Cirrincione (2026), no square root.
 
-    It depends on the scale of P (at P = 0 it is 1; it exceeds 1 whenever P is much too large), so
-    compare encodings of different scale by `scaled_stress`. When every target is 0 it is 0 if
-    the encoding is constant too and inf otherwise. Differentiable in P and D; where two rows of P
-    coincide the derivative of their distance is taken as 0.
+    It is 1 at P = 0 and exceeds 1 where P is much too large, so compare encodings of different
+    scale by `scaled_stress`. When every target is 0 it is 0 if the encoding is constant too and inf
+    otherwise. Where two rows of P coincide the derivative of their distance is taken as 0.
 
     Args:
         P: encoding `[n, d]`, or its `Distances` where it has no vectors (`encoding_distances`).
-        D: target distances, or the points that they lie between.
         weights: symmetric pair weights `[n, n]`, such as `pair_weights(counts)`; or the documents
             per position `[n]` that these are made of, the only choice for a `PointCloud`.
         mesh: devices that share the pairs of a `PointCloud`, as in `sum_over_pairs`.
@@ -79,17 +68,12 @@ def stress(
 
 
 def scaled_stress(
-    P: Encoded | PointCloud,
-    D: Targets,
-    *,
-    weights: PairWeights | None = None,
-    mesh: Mesh | None = None,
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> ScaledStress:
     """Stress at the best scale, min_s stress(s·P, D) = 1 − (Σ w δd)² / (Σ w δ² · Σ w d²).
 
-    It lies in [0, 1] and does not depend on the scale of P or D, so it is the fair comparison.
-    The best scale is s = Σ w δd / Σ w δ². A constant encoding scores 1 with scale 0. When the
-    targets are all 0, every encoding scores 0 at scale 0: there is nothing to fit.
+    In [0, 1] whatever the scale of P or D, at the best scale s = Σ w δd / Σ w δ². A constant
+    encoding scores 1 with scale 0; where the targets are all 0, every encoding scores 0 at scale 0.
 
     >>> fit = scaled_stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]]))
     >>> fit.stress.item(), fit.scale.item()
@@ -105,11 +89,7 @@ def scaled_stress(
 
 
 def kruskal_stress1(
-    P: Encoded | PointCloud,
-    D: Targets,
-    *,
-    weights: PairWeights | None = None,
-    mesh: Mesh | None = None,
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
     """Kruskal's stress-1, √(Σ w(δ − d)² / Σ w δ²), in [0, ∞), unfitted.
 
@@ -125,11 +105,7 @@ def kruskal_stress1(
 
 
 def stress_per_position(
-    P: Encoded | PointCloud,
-    D: Targets,
-    *,
-    weights: PairWeights | None = None,
-    mesh: Mesh | None = None,
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, " n"]:
     """Stress of each position's own distances, Σ_j w(δ − d)² / Σ_j w d², float `[n]`.
 
@@ -158,7 +134,7 @@ def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
 
 
 def min_separation(
-    P: Encoded | PointCloud, *, present: Bool[ArrayLike, " n"] | None = None
+    P: Configuration, *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Float[Array, ""]:
     """Smallest distance min_{i≠j} ‖p_i − p_j‖ between positions present (Theorem 4).
 
@@ -178,7 +154,7 @@ def min_separation(
 
 
 def mantel_correlation(
-    P: Encoded | PointCloud, D: Targets, *, mesh: Mesh | None = None
+    P: Configuration, D: Targets, *, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
     """The Mantel statistic: Pearson correlation of δ_ij and d_ij over pairs, in [−1, 1].
 
@@ -247,17 +223,15 @@ def _minimiser_jvp(primals, tangents):
 
 
 def _sums(
-    P: Encoded | PointCloud,
+    P: Configuration,
     D: Targets,
     weights: PairWeights | None,
     mesh: Mesh | None,
     *,
     per_position: bool = False,
 ) -> Callable[..., PyTree[Array]]:
-    """Σ w·term(δ, d, *args) over all pairs, or over those of each position, of the term and args.
-
-    Only ratios of sums mean something: a matrix has every pair twice.
-    """
+    """Σ w·term(δ, d, *args) over all pairs, or those of each position, of the term and args."""
+    # Only ratios of sums mean something: a matrix has every pair twice.
     if isinstance(D, PointCloud) and not isinstance(P, Distances):
         P = as_points(P)
         _check_positions(P.points.shape, D.points.shape)
@@ -277,9 +251,7 @@ def _sums(
     return total
 
 
-def _pairs(
-    P: Encoded | PointCloud, D: Targets, weights: PairWeights | None
-) -> tuple[Array, Array, Array]:
+def _pairs(P: Configuration, D: Targets, weights: PairWeights | None) -> tuple[Array, Array, Array]:
     """Encoding distances, target distances and weights; the weight is 0 off the pairs compared."""
     D = _dense(D) if isinstance(D, PointCloud) else as_distances(D)
     P = P if isinstance(P, Distances) else as_points(P)

@@ -16,9 +16,8 @@ def toeplitz_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     [[2.0, 4.0], [0.0, 2.0]]
     """
     A = square_matrix(A, "the matrix")
-    n = A.shape[0]
-    label = diagonal_labels(n)
-    return class_means(A, label, 2 * n - 1)[label]
+    label = diagonal_labels(len(A))
+    return class_means(A, label, 2 * len(A) - 1)[label]
 
 
 def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
@@ -32,9 +31,8 @@ def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     [[2.0, 2.0], [2.0, 2.0]]
     """
     A = square_matrix(A, "the matrix")
-    n = A.shape[0]
-    label = _offsets(n) % n
-    return class_means(A, label, n)[label]
+    label = (diagonal_labels(len(A)) + 1) % max(len(A), 1)
+    return class_means(A, label, len(A))[label]
 
 
 def toeplitz_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
@@ -57,7 +55,8 @@ def circulant_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
 
 def diagonal_labels(n: int) -> Int[Array, "n n"]:
     """The diagonal that each entry of an n × n matrix is on: j − i + n − 1, from 0 to 2n − 2."""
-    return _offsets(n) + n - 1
+    positions = jnp.arange(n)
+    return positions[None, :] - positions[:, None] + n - 1
 
 
 def class_means(
@@ -86,8 +85,3 @@ def unexplained_share(A: Real[ArrayLike, "n n"], projection: Float[Array, "n n"]
     A = floating(A)
     missed, whole = jnp.sum((A - projection) ** 2), jnp.sum(A**2)
     return missed / jnp.where(whole == 0, 1.0, whole)
-
-
-def _offsets(n: int) -> Array:
-    positions = jnp.arange(n)
-    return positions[None, :] - positions[:, None]

@@ -32,12 +32,7 @@ LayerCache = dict[str, Array]
 
 
 class BoundEncoding(NamedTuple):
-    """An encoding with its parameters.
-
-    Attributes:
-        encoding: the functions.
-        params: what `encoding.init` gave, or training made of it.
-    """
+    """An encoding with its parameters: what `encoding.init` gave, or training made of it."""
 
     encoding: Encoding = identity()
     params: Params = ()
@@ -47,8 +42,7 @@ class Context(NamedTuple):
     """What attention needs beside its input: the same for every layer.
 
     Attributes:
-        q_positions: `[..., n_q]`.
-        k_positions: `[..., n_k]`.
+        q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
         mask: true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
         shared: the encoding all layers share.
         slot: where in a cache the first of the new keys goes.
@@ -78,14 +72,12 @@ class Gates(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What attention gives.
+    """What attention gives; logits, weights and heads are None unless traced.
 
     Attributes:
-        output: `[..., n_q, dim]`.
-        logits: of Eq. (1) with everything the encoding adds, `[..., heads, n_q, n_k]`, before the
-            mask; None unless traced.
-        weights: their softmax, 0 where masked; None unless traced.
-        heads: what each head gives before its gate, `[..., n_q, heads, width]`; None unless traced.
+        logits: of Eq. (1) with everything the encoding adds, before the mask.
+        weights: their softmax, 0 where masked.
+        heads: what each head gives before its gate.
         cache: the layer's cache with the new keys; None without one.
     """
 
@@ -105,14 +97,7 @@ class _Heads(NamedTuple):
 
 
 class _Attention(nnx.Module):
-    """What the kinds of attention share; each says what queries, keys and values are.
-
-    Attributes:
-        config: sizes.
-        output: the projection of all heads.
-        encoding: whose parameters this layer has for itself, beside the one of the context.
-        encoding_params: those parameters.
-    """
+    """What the kinds of attention share; each says what queries, keys and values are."""
 
     config: TransformerConfig
     output: nnx.Linear
@@ -132,14 +117,13 @@ class _Attention(nnx.Module):
         """Attend from x to the source (x when None), or to the cache with it appended."""
         x = jnp.asarray(x)
         source = x if source is None else jnp.asarray(source)
-        bound = _both(
-            context.shared, BoundEncoding(self.encoding, self.encoding_params.get_value())
-        )
-        q_positions = k_positions = context.q_positions
+        own = BoundEncoding(self.encoding, self.encoding_params.get_value())
+        bound = _both(context.shared, own)
+        q_positions, k_positions = context.q_positions, context.k_positions
         if cache is None:  # nothing was encoded before
-            q_positions, k_positions = from_middle(
-                bound.encoding, context.q_positions, context.k_positions
-            )
+            q_positions, k_positions = from_middle(bound.encoding, q_positions, k_positions)
+        else:
+            k_positions = q_positions
         kept = self._kept(source, bound, k_positions)
         if cache is not None:
             kept = cache = _appended(cache, kept, context.slot)
@@ -171,10 +155,7 @@ class MultiHeadAttention(_Attention):
     ⟨query(q_i), key(k_j)⟩/√head_dim + bias_ij: Eq. (1) of Cirrincione (2026), where the encoding
     acts on embeddings.
 
-    Args:
-        config: sizes.
-        encoding: whose parameters this layer has for itself, beside the one of the context.
-        rngs: for the initialisation.
+    The layer has parameters of `encoding` for itself, beside those of the context's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -223,12 +204,7 @@ class LatentAttention(_Attention):
     rotary part all heads share; queries likewise; values c W_UV; logits q·k/√(head_dim +
     rotary_dim). The encoding's `query` and `key` act on the rotary part alone, `bias` sees whole
     queries and keys. A cache keeps c and the encoded rotary key: key_value_rank + rotary_dim
-    numbers a token.
-
-    Args:
-        config: sizes, with `latent`.
-        encoding: whose parameters this layer has for itself.
-        rngs: for the initialisation.
+    numbers a token. The layer has parameters of `encoding` for itself; `config.latent` has sizes.
 
     >>> from flax import nnx
     >>> latent = jaxpe.nn.LatentSizes(key_value_rank=6, rotary_dim=2)
@@ -306,15 +282,9 @@ def make_attention(
 def encoding_parameters(
     config: TransformerConfig, encoding: Encoding, *, rngs: nnx.Rngs
 ) -> nnx.Param:
-    """Parameters of an encoding, all in one `nnx.Param`, of the dtype of the others.
-
-    Raises:
-        ValueError: for what is no encoding, or has parameters that are not floats.
-    """
+    """Parameters of an encoding, which must be floats, in one `nnx.Param`, as `config` has them."""
     if not isinstance(encoding, Encoding):
-        raise ValueError(
-            f"encoding is {encoding!r}: pass one that is made, as jaxpe.rope(head_dim=...)"
-        )
+        raise ValueError(f"encoding={encoding!r}: pass one that is made, as jaxpe.rope(head_dim=4)")
 
     def cast(leaf):
         leaf = jnp.asarray(leaf)
@@ -379,9 +349,8 @@ def _fused(
     key: Array | None,
 ) -> Attended:
     lead, width = heads.q.shape[:-3], heads.v.shape[-1]
-    bias = bound.encoding.bias(
-        bound.params, heads.q, heads.k, context.q_positions, context.k_positions
-    )
+    positions = context.q_positions, context.k_positions
+    bias = bound.encoding.bias(bound.params, heads.q, heads.k, *positions)
     bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, context.mask))
     q, k, v = (x.reshape(math.prod(lead), *x.shape[-3:]) for x in heads)
     v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[-1] - width)])
@@ -417,10 +386,7 @@ def _appended(cache: LayerCache, new: LayerCache, slot: ArrayLike | int) -> Laye
 
 
 def _finished(
-    output: Callable[[Array], Array],
-    mixed: Attended,
-    gates: Gates | None,
-    cache: LayerCache | None,
+    output: Callable[[Array], Array], mixed: Attended, gates: Gates | None, cache: LayerCache | None
 ) -> Attended:
     """Heads through their gates and the output projection."""
     out = mixed.output

@@ -27,22 +27,14 @@ from jaxpe.nn.masks import padded_positions
 from jaxpe.nn.transformer import Encoder, TransformerOutput
 
 # Fields of a configuration that leave what the weights of a file compute as it is.
-_OVERRIDES = (
-    "dtype",
-    "param_dtype",
-    "dropout",
-    "attention_dropout",
-    "attention",
-    "scan",
-    "remat",
-)
+_OVERRIDES = ("dtype", "param_dtype", "dropout", "attention_dropout", "attention", "scan", "remat")
 
 
 class BertOutput(NamedTuple):
     """What BERT gives.
 
     Attributes:
-        pooled: of the first token, through a dense layer and tanh, `[..., dim]`; None without one.
+        pooled: of the first token, through a dense layer and tanh; None without one.
         transformer: hidden states, and attention where traced.
     """
 
@@ -64,13 +56,11 @@ class BertEncoder(Encoder):
         encoding: in place of the table; rows may then be as long as the encoding allows, and
             Hugging Face has no class for the model.
         fields: of a config.json, kept for writing one.
-        rngs: for the initialisation.
 
     >>> from flax import nnx
-    >>> from jaxpe.nn.bert import BertEncoder
     >>> config = jaxpe.nn.TransformerConfig(
     ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post", token_types=2)
-    >>> encoder = BertEncoder(config, length=7, rngs=nnx.Rngs(0))
+    >>> encoder = jaxpe.nn.BertEncoder(config, length=7, rngs=nnx.Rngs(0))
     >>> encoder.encoding_params.get_value()["table"].shape
     (7, 16)
     """
@@ -102,11 +92,7 @@ class BertEncoder(Encoder):
         positions: ArrayLike | None = None,
         **options: Any,
     ) -> TransformerOutput:
-        """Hidden states of tokens; arguments are those of every transformer.
-
-        Raises:
-            ValueError: for more tokens than the table has positions, unless positions are given.
-        """
+        """Hidden states; as a transformer, but more tokens than the table has raise ValueError."""
         if positions is None and not self._fits(ids):
             raise ValueError(
                 f"{np.shape(ids)[-1]} tokens, but the model has {self.length} positions: cut the "
@@ -137,10 +123,9 @@ class MPNetEncoder(BertEncoder):
         rngs: for the initialisation.
 
     >>> from flax import nnx
-    >>> from jaxpe.nn.bert import MPNetEncoder
     >>> config = jaxpe.nn.TransformerConfig(
     ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
-    >>> encoder = MPNetEncoder(config, length=7, rngs=nnx.Rngs(0))
+    >>> encoder = jaxpe.nn.MPNetEncoder(config, length=7, rngs=nnx.Rngs(0))
     >>> learned, t5 = encoder.encoding_params.get_value()
     >>> learned["table"].shape, t5["table"].shape
     ((9, 16), (32, 2))
@@ -173,17 +158,11 @@ class Bert(nnx.Module):
     A classifier or a masked language model stands on the encoder as on any other:
     `Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=rngs)`.
 
-    Args:
-        encoder: the transformer.
-        pooler: whether there is one.
-        rngs: for the initialisation of the pooler.
-
     >>> from flax import nnx
-    >>> from jaxpe.nn.bert import Bert, BertEncoder
     >>> config = jaxpe.nn.TransformerConfig(
     ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
-    >>> bert = Bert(BertEncoder(config, length=7, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
-    >>> output = bert(jnp.zeros((4, 7), int))
+    >>> encoder = jaxpe.nn.BertEncoder(config, length=7, rngs=nnx.Rngs(0))
+    >>> output = jaxpe.nn.Bert(encoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int))
     >>> output.hidden.shape, output.pooled.shape
     ((4, 7, 16), (4, 16))
     """
@@ -252,13 +231,9 @@ class Bert(nnx.Module):
 class MPNet(Bert):
     """MPNet: an encoder, and a pooler where it has one. As `Bert`, on an `MPNetEncoder`.
 
-    >>> from flax import nnx
-    >>> from jaxpe.nn.bert import MPNet, MPNetEncoder
-    >>> config = jaxpe.nn.TransformerConfig(
-    ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
-    >>> mpnet = MPNet(MPNetEncoder(config, length=7, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
-    >>> mpnet.encoder.length, mpnet.pooler.kernel.shape
-    (7, (16, 16))
+    >>> jaxpe.nn.MPNet.load("nowhere")
+    Traceback (most recent call last):
+    jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
     """
 
     model_type = "mpnet"
@@ -302,6 +277,7 @@ def load_classifier(
     """
 
     def make(encoder: BertEncoder, tensors: Tensors) -> Classifier:
+        # Of the classes' bias; where it is missing, `fill` says so.
         bias = encoder.architecture.classifier[-1].theirs
         classes = math.prod(tensors.shape(bias)) if bias in tensors.files else 1
         return Classifier(encoder, num_classes=max(classes, 1), pooler=True, rngs=nnx.Rngs(0))
@@ -326,8 +302,7 @@ def save_huggingface(
         source: a directory whose tokenizer files are copied.
 
     Raises:
-        ValueError: for a model that Hugging Face has no class for, such as one with another
-            encoding.
+        ValueError: for a model that Hugging Face has no class for, as with another encoding.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -364,7 +339,6 @@ def _load(
     encoding: Encoding | None,
     overrides: dict[str, Any],
 ) -> Any:
-    """A directory's model, of what `make` puts on its encoder."""
     parts, fields = huggingface.read_fields(directory)
     encoder_class = next(c for c in (BertEncoder, MPNetEncoder) if c.architecture is parts)
     length = fields["max_position_embeddings"] - encoder_class.offset

@@ -14,22 +14,14 @@ from jaxpe.nn.layers import activation, dense, dropout, is_gated, norm
 
 
 class FeedForward(nnx.Module):
-    """down(f(up(x))), or down(f(gate(x))·up(x)) where gated (Shazeer 2020).
-
-    Args:
-        config: sizes and the activation.
-        rngs: for the initialisation.
-    """
+    """down(f(up(x))), or down(f(gate(x))·up(x)) where gated (Shazeer 2020)."""
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
         self.activation = config.activation
-        self.gate = (
-            dense(config, config.dim, config.hidden_width, rngs=rngs)
-            if is_gated(config.activation)
-            else None
-        )
-        self.up = dense(config, config.dim, config.hidden_width, rngs=rngs)
-        self.down = dense(config, config.hidden_width, config.dim, rngs=rngs)
+        gated, dim, hidden = is_gated(config.activation), config.dim, config.hidden_width
+        self.gate = dense(config, dim, hidden, rngs=rngs) if gated else None
+        self.up = dense(config, dim, hidden, rngs=rngs)
+        self.down = dense(config, hidden, dim, rngs=rngs)
 
     def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
         """Transform each token by itself."""
@@ -42,12 +34,8 @@ class FeedForward(nnx.Module):
 class Block(nnx.Module):
     """Attention and feed-forward, each with a residual and a norm before or after.
 
-    Before: x + f(norm(x)). After: norm(x + f(x)).
-
-    Args:
-        config: sizes and choices.
-        encoding: whose parameters this block has for itself, beside the one of the context.
-        rngs: for the initialisation.
+    Before: x + f(norm(x)). After: norm(x + f(x)). The block has parameters of `encoding` for
+    itself, beside those of the context's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)

@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
 
+from jaxpe.encodings import EncodingSizes
+
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu"]
 Norm = Literal["layer", "rms", "none"]
 NormPosition = Literal["pre", "post"]
@@ -113,6 +115,15 @@ class TransformerConfig:
     def head_width(self) -> int:
         """Width of a head."""
         return self.dim // self.num_heads if self.head_dim is None else self.head_dim
+
+    def encoding_sizes(self, length: int) -> EncodingSizes:
+        """What `CatalogueEntry.make` builds an encoding of this transformer from.
+
+        >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=32, num_layers=1, num_heads=4)
+        >>> config.encoding_sizes(16)
+        EncodingSizes(dim=32, num_heads=4, head_dim=8, length=16)
+        """
+        return EncodingSizes(self.dim, self.num_heads, self.head_width, length)
 
     @property
     def key_heads(self) -> int:

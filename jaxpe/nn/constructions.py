@@ -45,18 +45,15 @@ def nope_decoder(
     content rows alone. No norms, no biases, ReLU. Later positions come out too small.
 
     Args:
-        vocab_size: token ids are below it.
+        vocab_size, num_layers, num_heads, dtype, param_dtype: as in `TransformerConfig`; the second
+            theorem is about the second layer on.
         dim: width of the residual stream, at least 3.
-        num_layers: blocks; the second theorem is about the second on.
-        num_heads: of attention.
         length: positions that come out exactly; the feed-forward layers are length − 1 wide.
         key: of the random weights.
         bos: id of <bos>.
         head_dim: width of a head, at least 2; dim / num_heads when None.
         scale: factor on the random weights, which have variance 1/dim; with 0 the logits of later
             layers are those of ALiBi with slope 1.
-        dtype: of the computation.
-        param_dtype: of the weights.
 
     Raises:
         ValueError: where dim or a head is too narrow, or `bos` is no id.
@@ -99,12 +96,8 @@ def content_logits(
 ) -> Float[Array, "later *batch heads n n"]:
     """f_cnt of Eq. (37), what all but the first two entries of queries and keys add to the logits.
 
-    Of every layer of `nope_decoder` but the first, in float32 or wider, and from hidden states
-    alone, so that it can be compared with the logits that attention had.
-
-    Args:
-        decoder: of `nope_decoder`.
-        hidden_states: of its trace.
+    Of every layer of `nope_decoder` but the first, in float32 or wider, and from the hidden states
+    of its trace alone, so that it can be compared with the logits that attention had.
 
     >>> sizes = dict(vocab_size=9, dim=4, num_layers=2, num_heads=1, length=4)
     >>> def without_content(key, ids):
@@ -168,11 +161,11 @@ def _turn_into_positions(decoder: Decoder, length: int) -> None:
         rows = W.at[0].set(0).at[0, _ONE].set(jnp.asarray(up, W.dtype))
         return rows.at[0, _POSITION].set(-1)
 
+    def sums(W: Array) -> Array:
+        return W.at[0].set(0).at[0, :, _POSITION].set(jnp.asarray(down, W.dtype))
+
     _set(mlp.up.kernel, kinks)
-    _set(
-        mlp.down.kernel,
-        lambda W: W.at[0].set(0).at[0, :, _POSITION].set(jnp.asarray(down, W.dtype)),
-    )
+    _set(mlp.down.kernel, sums)
 
 
 def _compare_positions(decoder: Decoder) -> None:

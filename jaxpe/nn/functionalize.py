@@ -26,9 +26,7 @@ def functionalize(
 ) -> tuple[Callable[..., Any], Params]:
     """A model as `(apply, params)`: `apply(params, *args, **options)` is what the model gives.
 
-    Args:
-        model: all its state must be `nnx.Param`.
-        method: another function of the model, `(model, *args, **options)`; its call when None.
+    All its state must be `nnx.Param`. A `method` `(model, *args, **options)` stands for its call.
 
     >>> from flax import nnx
     >>> apply, params = jaxpe.nn.functionalize(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))

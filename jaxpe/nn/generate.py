@@ -69,13 +69,12 @@ def generate(
     >>> jaxpe.nn.generate(model, jnp.arange(6).reshape(2, 3), steps=4).shape
     (2, 4)
     """
-    prompt = jnp.asarray(prompt)
-    _check(model, prompt, steps, key, _Sampling(temperature, top_k, top_p))
+    prompt, sampling = jnp.asarray(prompt), _Sampling(temperature, top_k, top_p)
+    _check(model, prompt, steps, key, sampling)
     valid = checked_valid(mask, prompt.shape)
     valid = jnp.ones(prompt.shape, bool) if valid is None else valid
     _check_last_position(model, valid, steps)
     graphdef, params = nnx.split(model)
-    sampling = _Sampling(temperature, top_k, top_p)
     return _generate(graphdef, params, prompt, valid, key, steps, sampling, end_id)
 
 
@@ -109,9 +108,8 @@ def _generate(
         token, ended = _held(token, state.ended, end_id)
         return _Step(out.transformer.cache, token, position, ended), token
 
-    none_ended = jnp.zeros(batch, bool)
     token = _chosen(logits, None if keys is None else keys[0], sampling)
-    token, ended = _held(token, none_ended, end_id)
+    token, ended = _held(token, jnp.zeros(batch, bool), end_id)
     start = _Step(first.transformer.cache, token, jnp.max(positions, axis=1), ended)
     _, rest = lax.scan(step, start, None if keys is None else keys[1:], steps - 1)
     return jnp.concatenate([token[None], rest]).T

@@ -1,8 +1,7 @@
 """Files of llama.cpp (.gguf): their metadata, and where their tensors lie.
 
-The package `gguf` decodes the numbers. Its own reader takes the lengths in a file at their word, so
-that a file of a few bytes can ask for any amount of memory; here each is held against what the
-file has before it is followed.
+The package `gguf` decodes the numbers. Its own reader believes the lengths in a file, so that a few
+bytes can ask for any memory; here each is held against what the file has before it is followed.
 """
 
 import math
@@ -24,41 +23,24 @@ _STRING, _ARRAY = 8, 9
 
 
 class GgufTensor(NamedTuple):
-    """One tensor, in the file until it is read.
+    """One tensor, in the file until it is read."""
 
-    Attributes:
-        kind: how its numbers are stored, as `gguf.GGMLQuantizationType` calls it.
-        shape: the slowest axis first.
-        data: bytes `[..., bytes of a row]`, mapped from the file.
-    """
-
-    kind: Any
-    shape: tuple[int, ...]
-    data: np.ndarray
+    kind: Any  # how its numbers are stored, a `gguf.GGMLQuantizationType`
+    shape: tuple[int, ...]  # the slowest axis first
+    data: np.ndarray  # bytes [..., bytes of a row], mapped from the file
 
     def read(self) -> np.ndarray:
-        """The numbers, as float32.
-
-        Raises:
-            NotImplementedError: for a kind that `gguf` cannot decode.
-        """
+        """The numbers, as float32; `NotImplementedError` for a kind that `gguf` cannot decode."""
         dequantize = require("gguf.quants", extra="gguf").dequantize
         with np.errstate(all="ignore"):  # what is not finite is found by whoever reads
             return dequantize(self.data, self.kind).reshape(self.shape)
 
 
 def read_gguf(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
-    """Metadata and tensors of a .gguf file, of version 2 or 3 and little-endian.
+    """Metadata (of arrays the first entries) and tensors of a little-endian .gguf, version 2 or 3.
 
-    Of an array among the metadata the first entries are returned.
-
-    Raises:
-        InputError: for what is no such file, or not whole: lengths beyond its end, names twice,
-            text that is not UTF-8, tensors that overlap.
-
-    >>> read_gguf("nowhere.gguf")
-    Traceback (most recent call last):
-    jaxpe.InputError: nowhere.gguf is not a regular file; pass the path of a .gguf
+    `InputError` for what is no such file, or not whole: lengths beyond its end, names twice, text
+    that is not UTF-8, tensors that overlap.
     """
     require("gguf", extra="gguf")
     if not os.path.isfile(path):

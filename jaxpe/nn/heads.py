@@ -19,12 +19,10 @@ Pooling = Literal["first", "last", "mean", "mean_padded"]
 
 
 class HeadOutput(NamedTuple):
-    """What a model with a head gives.
+    """What a model with a head gives, and what the transformer below it gave.
 
-    Attributes:
-        logits: of classes `[..., classes]`, or of tokens `[..., n, vocab]`, or a regression's
-            numbers `[..., n, outputs]`; float32 or wider.
-        transformer: what is below the head.
+    Logits are of classes `[..., classes]`, or of tokens `[..., n, vocab]`, or a regression's
+    numbers `[..., n, outputs]`; float32 or wider.
     """
 
     logits: Float[Array, "... classes"]
@@ -36,12 +34,11 @@ class Classifier(nnx.Module):
 
     Args:
         encoder: the transformer below.
-        num_classes: classes.
+        num_classes: of the logits.
         pooling: "first" as BERT does with [CLS], "last" of the tokens that are not masked (for
             decoders), their "mean", or "mean_padded", the mean over all, padding among them.
         pooler: a dense layer with tanh between, as BERT has: one already trained, or True for a
             new one.
-        rngs: for the initialisation.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -63,9 +60,7 @@ class Classifier(nnx.Module):
         config = encoder.config
         _check_pooling(pooling)
         if encoder.causal and pooling == "first":
-            raise ValueError(
-                "the first token of a decoder sees no other: pass pooling='last' or 'mean'"
-            )
+            raise ValueError("the first token of a decoder sees no other: pass 'last' or 'mean'")
         self.encoder = encoder
         self.pooling = pooling
         if pooler is True:
@@ -94,9 +89,7 @@ class Classifier(nnx.Module):
 class MaskedLM(nnx.Module):
     """Logits of every token, as BERT's head has them: dense, activation, norm, tied embeddings.
 
-    Args:
-        encoder: the transformer below, with tie_embeddings=True.
-        rngs: for the initialisation, of another seed than the encoder's.
+    On an encoder with tie_embeddings=True; `rngs` of another seed than its own.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -110,9 +103,7 @@ class MaskedLM(nnx.Module):
         config = encoder.config
         self.encoder = encoder
         if not config.tie_embeddings:
-            raise ValueError(
-                "the head of a masked language model is tied: pass tie_embeddings=True"
-            )
+            raise ValueError("a masked language model's head is tied: pass tie_embeddings=True")
         self.transform = dense(config, config.dim, config.dim, rngs=rngs)
         self.activation = config.activation
         self.norm = norm(config, rngs=rngs)
@@ -134,10 +125,7 @@ class MaskedLM(nnx.Module):
 class CausalLM(nnx.Module):
     """Logits of the next token.
 
-    Args:
-        decoder: the transformer below.
-        rngs: for the initialisation of an output layer that is not tied, of another seed than
-            the decoder's.
+    An output layer that is not tied is drawn from `rngs`, of another seed than the decoder's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -149,11 +137,8 @@ class CausalLM(nnx.Module):
     def __init__(self, decoder: Decoder, *, rngs: nnx.Rngs):
         config = decoder.config
         self.decoder = decoder
-        self.output = (
-            None
-            if config.tie_embeddings
-            else dense(config, config.dim, config.vocab_size, rngs=rngs)
-        )
+        tied, sizes = config.tie_embeddings, (config.dim, config.vocab_size)
+        self.output = None if tied else dense(config, *sizes, rngs=rngs)
 
     def __call__(self, ids: Int[ArrayLike, "... n"], **options: Any) -> HeadOutput:
         """Logits `[..., n, vocab]`; options are the transformer's."""
@@ -169,7 +154,7 @@ class Regressor(nnx.Module):
         transformer: between; its token embeddings are not read, so that vocab_size=1 will do.
         inputs: numbers a token has.
         outputs: numbers a token gets.
-        rngs: for the initialisation, of another seed than the transformer's.
+        rngs: of another seed than the transformer's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(
@@ -197,17 +182,13 @@ class Regressor(nnx.Module):
 def trunk(model: Any) -> Transformer:
     """The transformer of a model: what is below its head, or the model itself.
 
-    Args:
-        model: a transformer, or a model with a head on one, as those of this module or a `Bert`.
-
     Raises:
         InputError: a model without a transformer of `jaxpe.nn`.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
-    >>> classify = jaxpe.nn.Classifier(encoder, num_classes=3, rngs=nnx.Rngs(1))
-    >>> jaxpe.nn.trunk(classify) is encoder
+    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
+    >>> jaxpe.nn.trunk(jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1))) is encoder
     True
     """
     below = model

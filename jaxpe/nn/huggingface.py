@@ -1,8 +1,7 @@
 """Directories of Hugging Face: their configuration and tensors, read and written without torch.
 
-One table says which tensor of theirs is which parameter of ours; reading and writing both follow
-it. A directory is data: nothing of it is unpickled, imported or run, whatever its config.json
-names, and no size that it states is believed before its tensors have it.
+One table of tensors serves reading and writing. A directory is data: nothing of it is unpickled,
+imported or run, and no size that it states is believed before its tensors have it.
 """
 
 import contextlib
@@ -12,7 +11,7 @@ import os
 import re
 import reprlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,52 +33,31 @@ Model = TypeVar("Model", bound=nnx.Module)
 WEIGHTS, SHARDS = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 TOKENIZER_FILES = (
-    "vocab.txt",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
+    *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     "added_tokens.json",
 )
 
 
 class TensorName(NamedTuple):
-    """One tensor there and here.
+    """One tensor there and the path of the parameter here."""
 
-    Attributes:
-        theirs: its name; {layer} stands for the number of a layer, whose tensors we stack.
-        ours: the path of the parameter.
-        transposed: whether it is a matrix `[out, in]` there and `[in, out]` here.
-    """
-
-    theirs: str
+    theirs: str  # {layer} stands for the number of a layer, whose tensors we stack
     ours: str
-    transposed: bool = False
+    transposed: bool = False  # a matrix [out, in] there and [in, out] here
 
 
 class Architecture(NamedTuple):
-    """How Hugging Face names the parts of a family of models.
+    """How Hugging Face names the parts of a family of models."""
 
-    Attributes:
-        model_type: in config.json; also the prefix of the base where there is a head.
-        title: what its classes begin with.
-        defaults: what a field is that config.json leaves out.
-        allowed: fields that change the computation, and the values that we have.
-        base: tensors of the encoder.
-        pooler: of the base model's pooler.
-        masked_lm: of the head of a masked language model, whose decoder is tied.
-        decoder: the tied matrix, where a file has it all the same.
-        classifier: of the head of a classifier, its pooler among them.
-    """
-
-    model_type: str
-    title: str
-    defaults: Fields
-    allowed: Mapping[str, tuple]
-    base: tuple[TensorName, ...]
-    pooler: tuple[TensorName, ...]
-    masked_lm: tuple[TensorName, ...]
-    decoder: str
-    classifier: tuple[TensorName, ...]
+    model_type: str  # in config.json; also the prefix of the base where there is a head
+    title: str  # what its classes begin with
+    defaults: Fields  # what a field is that config.json leaves out
+    allowed: Mapping[str, tuple]  # fields that change the computation, and the values that we have
+    base: tuple[TensorName, ...]  # the encoder
+    pooler: tuple[TensorName, ...]  # of the base model
+    masked_lm: tuple[TensorName, ...]  # the head of a masked language model, its decoder tied
+    decoder: str  # the tied matrix, where a file has it all the same
+    classifier: tuple[TensorName, ...]  # the head of a classifier, its pooler among them
 
 
 def _dense(theirs: str, ours: str) -> tuple[TensorName, ...]:
@@ -92,12 +70,11 @@ def _norm(theirs: str, ours: str) -> tuple[TensorName, ...]:
     return scale, TensorName(f"{theirs}.bias", f"{ours}.bias")
 
 
-def _layers(attention: Mapping[str, str], attention_norm: str) -> tuple[TensorName, ...]:
-    """Tensors of a layer, whose attention the two families name differently."""
+def _layers(projections: Sequence[str], attention_norm: str) -> tuple[TensorName, ...]:
+    """Tensors of a layer: projections of query, key, value and output go by other names in each."""
     there, here = "encoder.layer.{layer}.", "encoder.layers."
-    parts = [
-        _dense(there + theirs, f"{here}attention.{ours}") for theirs, ours in attention.items()
-    ]
+    ours = [f"{here}attention.{name}" for name in ("query", "key", "value", "output")]
+    parts = [_dense(there + name, own) for name, own in zip(projections, ours, strict=True)]
     parts += [
         _norm(there + attention_norm, here + "attention_norm"),
         _dense(there + "intermediate.dense", here + "mlp.up"),
@@ -141,12 +118,10 @@ BERT = Architecture(
         TensorName("embeddings.position_embeddings.weight", "encoder.encoding_params.table"),
         TensorName("embeddings.token_type_embeddings.weight", "encoder.token_types.embedding"),
         *_layers(
-            {
-                "attention.self.query": "query",
-                "attention.self.key": "key",
-                "attention.self.value": "value",
-                "attention.output.dense": "output",
-            },
+            [
+                f"attention.{name}"
+                for name in ("self.query", "self.key", "self.value", "output.dense")
+            ],
             "attention.output.LayerNorm",
         ),
     ),
@@ -170,15 +145,7 @@ MPNET = Architecture(
         *_EMBEDDINGS,
         TensorName("embeddings.position_embeddings.weight", "encoder.encoding_params.0.table"),
         TensorName("encoder.relative_attention_bias.weight", "encoder.encoding_params.1.table"),
-        *_layers(
-            {
-                "attention.attn.q": "query",
-                "attention.attn.k": "key",
-                "attention.attn.v": "value",
-                "attention.attn.o": "output",
-            },
-            "attention.LayerNorm",
-        ),
+        *_layers([f"attention.attn.{name}" for name in "qkvo"], "attention.LayerNorm"),
     ),
     pooler=_dense("pooler.dense", "pooler"),
     masked_lm=(
@@ -219,19 +186,15 @@ _FLOAT32 = np.finfo(np.float32)
 _LARGEST = 2**31 - 1  # ids and positions are int32
 _SIZE, _RATE = Range(int, 1, _LARGEST), Range(float, 0.0, 0.999)
 _POSITIVE = Range(float, float(_FLOAT32.tiny), float(_FLOAT32.max))  # and so in float32
+_SIZES = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "head_dim"),
+    *("num_key_value_heads", "intermediate_size", "max_position_embeddings"),
+)
+_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout")
 RANGES = {
-    "vocab_size": _SIZE,
-    "hidden_size": _SIZE,
-    "num_hidden_layers": _SIZE,
-    "num_attention_heads": _SIZE,
-    "num_key_value_heads": _SIZE,
-    "head_dim": _SIZE,
-    "intermediate_size": _SIZE,
-    "max_position_embeddings": _SIZE,
+    **dict.fromkeys(_SIZES, _SIZE),
     "type_vocab_size": Range(int, 0, _LARGEST),
-    "hidden_dropout_prob": _RATE,
-    "attention_probs_dropout_prob": _RATE,
-    "attention_dropout": _RATE,
+    **dict.fromkeys(_RATES, _RATE),
     "layer_norm_eps": _POSITIVE,
     "rms_norm_eps": _POSITIVE,
     "rope_theta": _POSITIVE._replace(low=1.0),  # below, the first pair would not turn fastest
@@ -254,9 +217,7 @@ ACTIVATIONS: dict[str, Activation] = {
 def read_fields(directory: str | os.PathLike) -> tuple[Architecture, Fields]:
     """The family of a directory's model, and the fields of its config.json, defaults filled in.
 
-    Raises:
-        InputError: where there is no configuration, it cannot be read, or it asks for a computation
-            that is not here. Fields that are not known do not matter.
+    `InputError` where it cannot be read, or asks for what is not here; others do not matter.
     """
     directory = Path(directory)
     path = directory / "config.json"
@@ -291,16 +252,12 @@ def check_fields(path: Path, fields: Fields, allowed: Mapping[str, tuple]) -> No
         if value is None or any(truth is isinstance(v, bool) and value == v for v in values):
             continue
         only = f"; only {', '.join(map(repr, values))} is supported" if values else ""
-        raise InputError(
-            f"{path}: {name} is {reprlib.repr(value)}, which changes the computation{only}"
-        )
+        found = reprlib.repr(value)
+        raise InputError(f"{path}: {name} is {found}, which changes the computation{only}")
 
 
 def checked_numbers(path: Path, fields: Fields, defaults: Fields) -> Fields:
-    """The numbers of a configuration, each of its type and in its range.
-
-    One that is null stays so where that is its default.
-    """
+    """Numbers of a configuration, of their type and range; null stays where it is the default."""
     return {
         name: _checked_number(f"{path}: {name}", fields[name], RANGES[name])
         for name, default in defaults.items()
@@ -349,7 +306,8 @@ def fields_of_config(config: TransformerConfig, architecture: Architecture, kept
         if theirs in architecture.defaults:
             fields[theirs] = config.hidden_width if ours == "hidden_dim" else getattr(config, ours)
     if ACTIVATIONS[fields["hidden_act"]] != config.activation:
-        fields["hidden_act"] = _their_activation(config.activation)
+        names = (theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
+        fields["hidden_act"] = next(names)
     return fields | {name: "float32" for name in ("dtype", "torch_dtype") if name in fields}
 
 
@@ -386,8 +344,7 @@ def open_tensors(directory: str | os.PathLike, prefix: str) -> Iterator["Tensors
                 raise InputError(
                     f"{path} is not a whole safetensors file ({error}): fetch it again"
                 ) from error
-            names = file.keys()
-            for stored in names:
+            for stored in file.keys():  # noqa: SIM118 (it is no dict)
                 name = _modern(stored).removeprefix(prefix)
                 if name in found:
                     twice = listed([found[name][1], stored])
@@ -397,15 +354,10 @@ def open_tensors(directory: str | os.PathLike, prefix: str) -> Iterator["Tensors
 
 
 class Tensors(NamedTuple):
-    """Tensors of a directory by name: without the prefix of the base, LayerNorms as they are now.
-
-    Attributes:
-        directory: where they are, for messages.
-        files: of each tensor, the open file and its name there.
-    """
+    """Tensors of a directory by name, without the prefix of the base and as called now."""
 
     directory: Path
-    files: dict[str, tuple[Any, str]]
+    files: dict[str, tuple[Any, str]]  # of each tensor, the open file and its name there
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor."""
@@ -413,12 +365,7 @@ class Tensors(NamedTuple):
         return tuple(file.get_slice(stored).get_shape())
 
     def read(self, name: str, dtype: Any = np.float32) -> np.ndarray:
-        """A tensor, as numbers of a dtype.
-
-        Raises:
-            InputError: for what are no floating-point numbers, and for numbers that are NaN or
-                infinite, or are so in that dtype.
-        """
+        """A tensor as a dtype; `InputError` for what are no floats, or not finite in that dtype."""
         if problem := self.problem(name):
             raise InputError(f"{self.directory}: {problem}")
         file, stored = self.files[name]
@@ -442,10 +389,8 @@ class Tensors(NamedTuple):
 def fill(model: Model, names: tuple[TensorName, ...], tensors: Tensors) -> Model:
     """A model of shapes (`nnx.eval_shape`) with the tensors of a directory.
 
-    Raises:
-        InputError: names the tensors that are missing, of another shape, of no floating dtype, or
-            part of the encoder and unknown, or the first with a number that is not finite; and
-            where memory does not suffice. Others (other heads, `position_ids`) are left alone.
+    `InputError` names those that are missing, of another shape, of no floating dtype, or part of
+    the encoder and unknown. Others (other heads, `position_ids`) are left alone.
     """
     graphdef, state = nnx.split(model)
     leaves, treedef = jax.tree.flatten_with_path(state)
@@ -464,9 +409,11 @@ def tensors_of(
     by_path = {name.ours: name for name in names}
     found = {}
     for path, leaf in leaves:
-        name = by_path[path_name(path)]
-        theirs = prefix + name.theirs if _of_base(name.theirs) else name.theirs
-        for key, tensor in _unstacked(theirs, np.asarray(leaf, np.float32)):
+        name, leaf = by_path[path_name(path)], np.asarray(leaf, np.float32)
+        tensors = leaf if "{layer}" in name.theirs else [leaf]
+        for theirs, tensor in zip(_their_names(name, leaf), tensors, strict=True):
+            of_base = theirs.startswith(("embeddings.", "encoder.", "pooler."))
+            key = prefix + theirs if of_base else theirs
             found[key] = np.ascontiguousarray(tensor.T if name.transposed else tensor)
     return found
 
@@ -498,10 +445,6 @@ def path_name(path: tuple) -> str:
     """A path in a tree of parameters as "encoder.layers.mlp.up.kernel"."""
     keys = tuple(key for key in path if not isinstance(key, GetAttrKey))  # a variable's own value
     return keystr(keys, simple=True, separator=".")
-
-
-def _their_activation(ours: str) -> str:
-    return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -546,33 +489,18 @@ def _shards(index: Path) -> list[Path]:
     names = sorted(set(from_json(dict[str, str], found, place=place).values()))
     if not names:
         raise InputError(f"{place} names no files")
-    if paths := [name for name in names if not _is_plain(name)]:
+    paths = [n for n in names if not n.isprintable() or n != Path(n).name or "\\" in n]
+    if paths:
         raise InputError(f"{place} names {listed(map(repr, paths))}, not files in its folder")
     if absent := [name for name in names if not os.path.isfile(index.parent / name)]:
         raise InputError(f"{index.parent} lacks {listed(absent)}, which {index.name} names")
     return [index.parent / name for name in names]
 
 
-def _is_plain(name: str) -> bool:
-    return name.isprintable() and name == Path(name).name and "\\" not in name
-
-
 def _modern(name: str) -> str:
     """The name of today: early checkpoints, BERT's own among them, have gamma and beta."""
     name = re.sub(r"(LayerNorm|layer_norm)\.gamma$", r"\1.weight", name)
     return re.sub(r"(LayerNorm|layer_norm)\.beta$", r"\1.bias", name)
-
-
-def _of_base(name: str) -> bool:
-    """Whether a tensor gets the prefix where there is a head."""
-    return name.startswith(("embeddings.", "encoder.", "pooler."))
-
-
-def _unstacked(theirs: str, stacked: Any) -> list[tuple[str, Any]]:
-    """A parameter as the tensors it is there: one for each layer, or one."""
-    if "{layer}" not in theirs:
-        return [(theirs, stacked)]
-    return [(theirs.format(layer=i), one) for i, one in enumerate(stacked)]
 
 
 def _their_names(name: TensorName, leaf: Any) -> dict[str, tuple[int, ...]]:
@@ -615,7 +543,6 @@ def _check_memory(leaves: list[Any], tensors: Tensors) -> None:
     """Raise where the parameters, or the largest while it is read, are more than there is."""
     sizes = [math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves]
     remedy = "take a smaller model, or a machine with more memory"
-    check_bytes(2 * max(sizes), what=f"reading {tensors.directory}", remedy=remedy)
-    check_bytes(
-        sum(sizes), what=f"the model of {tensors.directory}", remedy=remedy, limit=device_bytes()
-    )
+    place, limit = tensors.directory, device_bytes()
+    check_bytes(2 * max(sizes), what=f"reading {place}", remedy=remedy)
+    check_bytes(sum(sizes), what=f"the model of {place}", remedy=remedy, limit=limit)

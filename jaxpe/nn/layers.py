@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,14 +49,9 @@ def norm(
     """What the configuration norms the last axis by; statistics in float32 or wider."""
     if config.norm == "none":
         return NoNorm()
-    shared = {
-        "epsilon": config.norm_epsilon,
-        "dtype": config.dtype,
-        "param_dtype": config.param_dtype,
-        # E(x²) − E(x)² would cost digits where the mean is large.
-        "use_fast_variance": False,
-        "rngs": rngs,
-    }
+    shared: dict[str, Any] = {"epsilon": config.norm_epsilon, "dtype": config.dtype, "rngs": rngs}
+    # E(x²) − E(x)² would cost digits where the mean is large.
+    shared |= {"param_dtype": config.param_dtype, "use_fast_variance": False}
     dim = config.dim if dim is None else dim
     if config.norm == "rms":
         return _RMSNorm(dim, **shared)

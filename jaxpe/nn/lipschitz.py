@@ -12,7 +12,7 @@ from flax import nnx
 from jax import Array, lax
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe._core.jaxprs import used_arguments
 from jaxpe.encodings.base import compute_dtype, repeat_heads
@@ -33,9 +33,8 @@ class LipschitzBounds(NamedTuple):
     Attributes:
         attention: of X → X + attention(X), where its tokens have norms up to `radii[:, 0]`.
         feed_forward: of X → X + mlp(X); it holds everywhere.
-        radii: what the norms of tokens that enter attention, and the feed-forward layer, are at
-            most, and of those that leave the last layer: `[layers, 2]`, and `last_radius`.
-        last_radius: as said.
+        radii: the most that norms of tokens are that enter attention, and the feed-forward layer.
+        last_radius: of those that leave the last layer.
         whole: of all layers together, the product.
     """
 
@@ -75,10 +74,9 @@ def lipschitz_bounds(
     the next. With radius=0 what is left of the first layer is a constant of weights alone, which
     holds for no other inputs.
 
-    Masks that all heads share, causal ones included and those that leave a query no key, and biases
-    that depend on positions alone change nothing in these bounds. They are computed in float32, or
-    float64 for parameters of float64, and hold up to the rounding of that, for the layers in exact
-    arithmetic.
+    Masks that all heads share, also such as leave a query no key, and biases that depend on
+    positions alone change nothing in these bounds. They are computed in float32, or float64 for
+    parameters of float64, and hold up to that rounding.
 
     Args:
         transformer: without norms (`norm="none"`), with plain or grouped attention and no gate.
@@ -133,10 +131,7 @@ def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Ar
     """The layers as functions of one sequence `[n, dim]`: attention, feed-forward, attention, ...
 
     One after another they are the transformer behind `embed`, at positions 0..n − 1, without
-    padding.
-
-    Raises:
-        ValueError: for a transformer with norms, or keys from the embeddings.
+    padding. With norms, or keys from the embeddings, it raises `ValueError`.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2,
@@ -191,8 +186,8 @@ def _attention_bound(
     (Q, b_q), (K, _), (V, b_v) = (split(x) for x in (layer.query, layer.key, layer.value))
     kernel, b_o = _parts(layer.output)
     O = kernel.reshape(heads, width, config.dim)  # noqa: E741
-    ov, M = spectral_norm(jnp.stack([_products(V, O), _products(Q, jnp.swapaxes(K, -1, -2))]))
-    norm_o, norm_q = spectral_norm(jnp.stack([O, jnp.swapaxes(Q, -1, -2)]))
+    ov, M = spectral_norm(jnp.stack([dot(V, O), dot(Q, K.mT)]))
+    norm_o, norm_q = spectral_norm(jnp.stack([O, Q.mT]))
     M = scale * M
     c = scale * jnp.linalg.norm(jnp.einsum("hdw,hw->hd", K, b_q, precision="highest"), axis=1)
     spread = R * ov + norm_o * value_extra
@@ -226,10 +221,6 @@ def _norm(x: ArrayLike | float, dtype: jnp.dtype, name: str) -> Array:
     if not is_traced(x) and not x >= 0:
         raise ValueError(f"{name} is {x}: it bounds norms, pass at least 0")
     return jnp.asarray(x, dtype)
-
-
-def _products(A: Array, B: Array) -> Array:
-    return jnp.einsum("hik,hkj->hij", A, B, precision="highest")
 
 
 def _check_plain(transformer: Transformer) -> None:
@@ -284,11 +275,9 @@ def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) 
 
 
 def _looks_at_content(bound: BoundEncoding, transformer: Transformer, n: int) -> tuple[bool, bool]:
-    """Whether a bias is computed from queries, and whether otherwise than linearly from them.
-
-    By what is left of its computation, and of its derivative's, without dead code: a function is
-    linear in q, but for a constant, where its derivative does not look at q.
-    """
+    """Whether a bias is computed from queries, and whether otherwise than linearly from them."""
+    # By what is left of its computation, and of its derivative's, without dead code: a function is
+    # linear in q, but for a constant, where its derivative does not look at q.
     config = transformer.config
     heads = jax.ShapeDtypeStruct((n, config.num_heads, config.head_width), config.dtype)
     i = jnp.arange(n, dtype=jnp.int32)

@@ -28,24 +28,23 @@ from jaxpe.nn.heads import CausalLM
 from jaxpe.nn.huggingface import Fields, TensorName, Tensors
 from jaxpe.nn.transformer import Decoder
 
-_OURS = {
-    "input_layernorm": "attention_norm.scale",
-    "self_attn.q_proj": "attention.query.kernel",
-    "self_attn.k_proj": "attention.key.kernel",
-    "self_attn.v_proj": "attention.value.kernel",
-    "self_attn.o_proj": "attention.output.kernel",
-    "post_attention_layernorm": "mlp_norm.scale",
-    "mlp.gate_proj": "mlp.gate.kernel",
-    "mlp.up_proj": "mlp.up.kernel",
-    "mlp.down_proj": "mlp.down.kernel",
-}
+# Parts of a layer: in a .gguf, at Hugging Face, and here.
+_LAYER = (
+    ("attn_norm", "input_layernorm", "attention_norm.scale"),
+    ("attn_q", "self_attn.q_proj", "attention.query.kernel"),
+    ("attn_k", "self_attn.k_proj", "attention.key.kernel"),
+    ("attn_v", "self_attn.v_proj", "attention.value.kernel"),
+    ("attn_output", "self_attn.o_proj", "attention.output.kernel"),
+    ("ffn_norm", "post_attention_layernorm", "mlp_norm.scale"),
+    ("ffn_gate", "mlp.gate_proj", "mlp.gate.kernel"),
+    ("ffn_up", "mlp.up_proj", "mlp.up.kernel"),
+    ("ffn_down", "mlp.down_proj", "mlp.down.kernel"),
+)
 _TENSORS = (
     TensorName("embed_tokens.weight", "decoder.tokens.embedding"),
     *(
-        TensorName(
-            f"layers.{{layer}}.{theirs}.weight", f"decoder.layers.{ours}", ours.endswith("kernel")
-        )
-        for theirs, ours in _OURS.items()
+        TensorName(f"layers.{{layer}}.{name}.weight", f"decoder.layers.{own}", "kernel" in own)
+        for _, name, own in _LAYER
     ),
     TensorName("norm.weight", "decoder.final_norm.scale"),
 )
@@ -65,6 +64,15 @@ _DEFAULTS = {
     "initializer_range": 0.02,
     "attention_dropout": 0.0,
     "tie_word_embeddings": False,
+}
+# Fields of config.json that are fields of ours.
+_FIELDS = {theirs: ours for theirs, ours in huggingface.FIELDS.items() if theirs in _DEFAULTS}
+_FIELDS |= {
+    "num_key_value_heads": "num_kv_heads",
+    "head_dim": "head_dim",
+    "rms_norm_eps": "norm_epsilon",
+    "tie_word_embeddings": "tie_embeddings",
+    "attention_dropout": "attention_dropout",
 }
 # Fields that change the computation, and the values that are here.
 _ALLOWED = {
@@ -89,20 +97,8 @@ _ROPE_KINDS: dict[str, Any] = {
 }
 
 # Parts of a .gguf, and entries of its metadata after "llama.", by what they are called there.
-_PARTS = {
-    "token_embd": "embed_tokens",
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-    "output_norm": "norm",
-    "output": "lm_head",
-}
+_PARTS = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head"}
+_PARTS |= {part: theirs for part, theirs, _ in _LAYER}
 _KEYS = {
     "embedding_length": "hidden_size",
     "block_count": "num_hidden_layers",
@@ -116,17 +112,12 @@ _KEYS = {
 }
 # Nothing is computed from these, or only where `_check_metadata` has nothing against it.
 _HARMLESS = (
-    "vocab_size",
-    "rope.scaling.factor",
-    "rope.scaling.finetuned",
+    *("vocab_size", "rope.scaling.factor", "rope.scaling.finetuned"),
     "rope.scaling.original_context_length",
 )
 _REQUIRED = (
-    "embedding_length",
-    "block_count",
-    "feed_forward_length",
-    "attention.head_count",
-    "attention.layer_norm_rms_epsilon",
+    *("embedding_length", "block_count", "feed_forward_length"),
+    *("attention.head_count", "attention.layer_norm_rms_epsilon"),
 )
 
 
@@ -152,10 +143,8 @@ def load_llama(
             model.safetensors or its shards).
         encoding: in place of the model's own `rope_from_hf`; its parameters begin as
             `nnx.Rngs(0)` draws them.
-        dtype: of the computation.
-        param_dtype: of the parameters, whatever the file has.
-        attention, dropout, scan, remat: as in `TransformerConfig`, but one block is compiled for
-            all layers unless scan is False.
+        dtype, param_dtype, attention, dropout, scan, remat: as in `TransformerConfig`, but one
+            block is compiled for all layers unless scan is False.
 
     Raises:
         InputError: for a file that cannot be read, is of another architecture, or asks for a
@@ -172,9 +161,12 @@ def load_llama(
     if (file := _gguf_file(path)) is not None:
         fields, tensors = _read_gguf(file)
         return _loaded(file, fields, tensors, encoding, options)
-    fields = huggingface.read_config(_config_file(path))
+    config = path / "config.json"
+    if not os.path.isfile(config):
+        raise InputError(f"{path} has neither a .gguf file nor config.json")
+    fields = huggingface.read_config(config)
     with huggingface.open_tensors(path, "model.") as tensors:
-        return _loaded(path / "config.json", fields, tensors, encoding, options)
+        return _loaded(config, fields, tensors, encoding, options)
 
 
 def _loaded(
@@ -207,20 +199,10 @@ def _config(where: Path, fields: Fields) -> TransformerConfig:
     """Our configuration of the fields of a config.json."""
     try:
         return TransformerConfig(
-            vocab_size=fields["vocab_size"],
-            dim=fields["hidden_size"],
-            num_layers=fields["num_hidden_layers"],
-            num_heads=fields["num_attention_heads"],
-            num_kv_heads=fields["num_key_value_heads"],
-            head_dim=fields["head_dim"],
-            hidden_dim=fields["intermediate_size"],
+            **{ours: fields[theirs] for theirs, ours in _FIELDS.items()},
             activation="swiglu",
             norm="rms",
-            norm_epsilon=fields["rms_norm_eps"],
             use_bias=False,
-            tie_embeddings=fields["tie_word_embeddings"],
-            attention_dropout=fields["attention_dropout"],
-            init_scale=fields["initializer_range"],
             embedding_scale=fields["initializer_range"],
         )
     except ValueError as error:
@@ -274,14 +256,9 @@ def _check_phases(entry: Fields, *, head_dim: int, positions: int) -> None:
 
 
 def _checked_fields(where: Path, given: Fields) -> Fields:
-    """Fields with defaults filled in; what is asked for is here, and every number is one.
-
-    Fields that are not known do not matter.
-    """
+    """Fields with defaults filled in, checked; those that are not known do not matter."""
     if (kind := given.get("model_type")) != "llama":
-        raise InputError(
-            f"{where}: model_type is {reprlib.repr(kind)}; llama is what can be read here"
-        )
+        raise InputError(f"{where}: model_type is {reprlib.repr(kind)}; llama is what can be read")
     huggingface.check_fields(where, given, _ALLOWED)
     fields = _DEFAULTS | {name: value for name, value in given.items() if value is not None}
     return fields | huggingface.checked_numbers(where, fields, _DEFAULTS)
@@ -316,13 +293,6 @@ def _gguf_file(path: Path) -> Path | None:
     return found[0]
 
 
-def _config_file(directory: Path) -> Path:
-    path = directory / "config.json"
-    if not os.path.isfile(path):
-        raise InputError(f"{directory} has neither a .gguf file nor config.json")
-    return path
-
-
 def _read_gguf(path: Path) -> tuple[Fields, Tensors]:
     """Fields and tensors of a .gguf file, as a directory of Hugging Face has them."""
     metadata, stored = read_gguf(path)
@@ -348,14 +318,9 @@ def _read_gguf(path: Path) -> tuple[Fields, Tensors]:
 def _fields_of_metadata(path: Path, metadata: Mapping[str, Any]) -> Fields:
     """The config.json that the metadata of a .gguf describe."""
     if (kind := metadata.get("general.architecture")) != "llama":
-        raise InputError(
-            f"{path}: general.architecture is {reprlib.repr(kind)}; llama is what can be read"
-        )
-    own = {
-        name.removeprefix("llama."): value
-        for name, value in metadata.items()
-        if name.startswith("llama.")
-    }
+        kind = reprlib.repr(kind)
+        raise InputError(f"{path}: general.architecture is {kind}; llama is what can be read")
+    own = {k.removeprefix("llama."): v for k, v in metadata.items() if k.startswith("llama.")}
     for name in _KEYS:
         if name not in own and name in _REQUIRED:
             raise InputError(f"{path}: llama.{name} is not there")
@@ -364,10 +329,8 @@ def _fields_of_metadata(path: Path, metadata: Mapping[str, Any]) -> Fields:
                 f"{path}: llama.{name} is {reprlib.repr(own[name])}, not one number for all layers"
             )
     fields = {theirs: own[name] for name, theirs in _KEYS.items() if name in own}
-    width = own.get("attention.key_length")
-    if width is None:
-        width = own["embedding_length"] // max(own["attention.head_count"], 1)
-    _check_metadata(path, own, width)
+    narrow = own["embedding_length"] // max(own["attention.head_count"], 1)
+    _check_metadata(path, own, own.get("attention.key_length", narrow))
     # As llama.cpp has it: a factor is one of positions unless it is said to be of nothing.
     factor = own.get("rope.scaling.factor", 0)
     if own.get("rope.scaling.type", "linear" if factor else "none") == "linear":
@@ -386,16 +349,12 @@ def _check_metadata(path: Path, own: Mapping[str, Any], head_dim: int) -> None:
         "attention.causal": (True,),
     }
     for name in own.keys() - _KEYS.keys() - set(_HARMLESS):
+        found = f"{path}: {huggingface.listed(['llama.' + name])} is {reprlib.repr(own[name])}"
         if name not in supported:
-            raise InputError(
-                f"{path}: {huggingface.listed(['llama.' + name])} is {reprlib.repr(own[name])}, "
-                "and its effect is not known"
-            )
+            raise InputError(f"{found}, and its effect is not known")
         if own[name] not in supported[name]:
             only = " or ".join(map(repr, supported[name]))
-            raise InputError(
-                f"{path}: llama.{name} is {reprlib.repr(own[name])}; only {only} is supported"
-            )
+            raise InputError(f"{found}; only {only} is supported")
 
 
 def _their_name(name: str) -> str:
@@ -406,17 +365,11 @@ def _their_name(name: str) -> str:
 
 
 class _Stored(NamedTuple):
-    """A tensor of a .gguf, which is asked as an open safetensors file is.
-
-    Attributes:
-        path: of the file, for messages.
-        tensor: in the file.
-        heads: of a projection of queries or keys; None for others.
-    """
+    """A tensor of a .gguf, which is asked as an open safetensors file is."""
 
     path: Path
     tensor: GgufTensor
-    heads: int | None
+    heads: int | None  # of a projection of queries or keys; None for others
 
     def get_slice(self, name: str) -> "_Stored":
         return self

@@ -1,5 +1,7 @@
 """Who may look at whom, and which position a token has."""
 
+import functools
+
 import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Int, Int32
@@ -39,18 +41,11 @@ def attention_mask(
     if not parts:
         return None
     shape = jnp.broadcast_shapes(*(part.shape for part in parts), (1, length, length))
-    mask = jnp.broadcast_to(parts[0], shape)
-    for part in parts[1:]:
-        mask = mask & jnp.broadcast_to(part, shape)
-    return mask
+    return functools.reduce(jnp.logical_and, (jnp.broadcast_to(part, shape) for part in parts))
 
 
 def checked_valid(valid: ArrayLike | None, shape: tuple[int, ...]) -> Bool[Array, "..."] | None:
-    """A mask of tokens, of the shape of the ids.
-
-    Raises:
-        ValueError: where it is not boolean, or does not broadcast to the ids.
-    """
+    """A mask of tokens, of the shape of the ids; refused where it is not bool or does not fit."""
     if valid is None:
         return None
     valid = as_mask(valid)

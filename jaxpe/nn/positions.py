@@ -17,14 +17,7 @@ _SHIFT = "shift"
 
 
 class Projections(NamedTuple):
-    """Of the first layer, per head, without biases.
-
-    Attributes:
-        query: W_Q.
-        key: W_K.
-        value: W_V.
-        output: W_O.
-    """
+    """W_Q, W_K, W_V and W_O of the first layer, per head, without biases."""
 
     query: Float[Array, "dim heads head_dim"]
     key: Float[Array, "dim heads head_dim"]
@@ -64,10 +57,7 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
     The derivative by P is what training would do to positions, that by the shift is ∂loss/∂L_ij of
     Cirrincione (2026). Rotations and biases of the model's encoding stay as they are.
 
-    Args:
-        model: a classifier or language model on a transformer with multi-head attention. It is
-            left as it was.
-        length: positions n; rows of tokens have this length.
+    The model, a classifier or language model, is left as it was; rows of tokens have this length.
 
     Raises:
         ValueError: for grouped or latent attention, positions that the model does not have, or a
@@ -101,7 +91,7 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
     no_shift = jnp.zeros((config.num_heads, length, length), vectors.dtype)
     _add(below, learned(length=length, dim=config.dim), {"table": jnp.zeros_like(vectors)})
     layers = jnp.zeros((config.num_layers, *no_shift.shape), vectors.dtype)
-    _add(attention, _logit_shift(), {_SHIFT: layers})
+    _add(attention, Encoding(bias=_shift_of), {_SHIFT: layers})
     nothing = jnp.zeros((config.num_layers, *vectors.shape), vectors.dtype)
     setattr(attention, "output", _WithMore(attention.output, nothing))  # noqa: B010
     graphdef, params = nnx.split(model, nnx.Param)
@@ -160,11 +150,8 @@ def _own_vectors(own: BoundEncoding, length: int, dim: int) -> Array:
     return own.encoding.vectors(own.params, positions)
 
 
-def _logit_shift() -> Encoding:
-    def bias(params, q, k, q_positions, k_positions):
-        return params[_SHIFT]
-
-    return Encoding(bias=bias)
+def _shift_of(params: Any, q: Any, k: Any, q_positions: Any, k_positions: Any) -> Array:
+    return params[_SHIFT]
 
 
 def _add(module: Any, encoding: Encoding, params: Any) -> None:

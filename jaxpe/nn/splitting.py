@@ -31,9 +31,7 @@ _OPTIONS = ("mask", "positions", "segments", "token_types")
 class Split(NamedTuple):
     """An array as a sum of two, float32 or wider.
 
-    Attributes:
-        content: the share of what the tokens are.
-        position: the share of where they are.
+    The content is the share of what the tokens are, the position that of where they are.
     """
 
     content: Float[Array, "..."]
@@ -43,12 +41,6 @@ class Split(NamedTuple):
         """What becomes of both shares in a dense layer or a norm; their sum is what it gives.
 
         The bias goes to content. A norm divides both by the deviation of their sum.
-
-        >>> from flax import nnx
-        >>> from jaxpe.nn.splitting import Split
-        >>> x = Split(jnp.array([1.0, -1.0]), jnp.array([1.0, 1.0]))
-        >>> x.through(nnx.RMSNorm(2, epsilon=0.0, rngs=nnx.Rngs(0))).content.round(3).tolist()
-        [0.707, -0.707]
         """
         if isinstance(layer, NoNorm):
             return self
@@ -115,15 +107,11 @@ def split_heads(
 
     Args:
         model: a transformer, or a classifier or language model on one.
-        ids: token ids.
         means: the share of position in what enters each layer, as `position_means` gives it; all
             layers are split. When None it is what the encoding adds to the embeddings (0 where it
             adds nothing), through the norm behind them, and the first layer alone is split; token
             types are content.
-        mask: `[..., n]`, false on padding.
-        positions: `[..., n]`; those of the model when None.
-        segments: of packed documents.
-        token_types: kinds of token.
+        ids, mask, positions, segments, token_types: as of a `Transformer`.
 
     Raises:
         ValueError: for what is no model with attention, or means of another shape.
@@ -209,8 +197,8 @@ class HiddenSums(NamedTuple):
         """p_i = E[x_i] − mean over i of E[x_i], the share of position in what enters each layer.
 
         The mean over i is over the places that have tokens, each with the same weight however many
-        tokens it has. Places without a token have p = 0; in each layer the p_i of the others sum
-        to 0. Of the dtype of the sums, and of NumPy's arrays where those are.
+        tokens it has; places without a token have p = 0. Of the dtype of the sums, and of NumPy's
+        arrays where those are.
         """
         lib = _library(self.sums)
         seen = self.counts > 0
@@ -220,21 +208,14 @@ class HiddenSums(NamedTuple):
         return lib.where(seen[None, :, None], average - centre, 0)
 
     def _padded(self, length: int) -> "HiddenSums":
-        after = length - self.counts.shape[0]
-        pad = _library(self.sums).pad
-        return HiddenSums(
-            pad(self.sums, ((0, 0), (0, after), (0, 0))), pad(self.counts, ((0, after),))
-        )
+        pad, after = _library(self.sums).pad, (0, length - self.counts.shape[0])
+        return HiddenSums(pad(self.sums, ((0, 0), after, (0, 0))), pad(self.counts, (after,)))
 
 
 def sum_hidden(model: Any, ids: Int[ArrayLike, "... n"], **options: Any) -> HiddenSums:
     """Sums over rows of what enters each layer, at each place.
 
-    Args:
-        model: a transformer, or a classifier or language model on one.
-        ids: token ids.
-        **options: mask, positions, segments and token_types, as for `split_heads`. What the mask
-            leaves out is not counted.
+    Arguments and options as for `split_heads`. What the mask leaves out is not counted.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
@@ -259,35 +240,29 @@ def position_means(
 ) -> Float[Array, "layers n dim"]:
     """The share of position in what enters each layer, p_i = E[x_i] − mean over i of E[x_i].
 
-    Expectations are over the documents of all batches, i is the place in the row, and n that of
-    the longest rows. The mean over i is over the places that have tokens, unweighted; places
-    without a token have p = 0. Batches are summed in float32 or wider, and added in float64.
+    `HiddenSums.means` of the documents of all batches; n is that of the longest rows. Batches are
+    summed in float32 or wider, and added in float64.
 
     Args:
-        model: a transformer, or a classifier or language model on one; or a function `(ids,
-            **options) -> HiddenSums`, such as `functools.partial(jax.jit(apply), params)` of
+        model: as for `sum_hidden`; or a function `(ids, **options) -> HiddenSums`, such as
+            `functools.partial(jax.jit(apply), params)` of
             `apply, params = jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
-        batches: each with "ids" `[..., n]`, and "mask", "positions", "segments" or "token_types"
-            where there are some; other entries are ignored. A new shape compiles anew.
-
-    Raises:
-        ValueError: where there are no batches.
+        batches: one at least, each with "ids" `[..., n]`, and "mask", "positions", "segments" or
+            "token_types" where there are some. A new shape compiles anew.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
     >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
-    >>> means = jaxpe.nn.position_means(encoder, [{"ids": np.zeros((3, 7), int)}])
-    >>> means.shape
+    >>> jaxpe.nn.position_means(encoder, [{"ids": np.zeros((3, 7), int)}]).shape
     (1, 7, 16)
     """
     summed = _compiled(model) if isinstance(model, nnx.Module) else model
-    total = None
+    total = 0
     for batch in batches:
         options = {name: batch[name] for name in _OPTIONS if batch.get(name) is not None}
         sums = summed(batch["ids"], **options)
-        sums = HiddenSums(np.asarray(sums.sums, np.float64), np.asarray(sums.counts, np.int64))
-        total = sums if total is None else total + sums
-    if total is None:
+        total += HiddenSums(np.asarray(sums.sums, np.float64), np.asarray(sums.counts, np.int64))
+    if not total:
         raise ValueError("no batches to take means over: pass at least one")
     return jnp.asarray(total.means())
 

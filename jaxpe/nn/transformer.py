@@ -40,16 +40,13 @@ class Cache(NamedTuple):
 
 
 class TransformerOutput(NamedTuple):
-    """What a transformer gives.
+    """What a transformer gives; all but hidden and cache are None unless traced.
 
     Attributes:
-        hidden: of the last layer (after the last norm), `[..., n, dim]`.
-        hidden_states: what entered each block and what left the last, `[layers + 1, ..., n, dim]`;
-            None unless traced.
-        logits: of attention, `[layers, ..., heads, n_q, n_k]`; None unless traced.
-        weights: of attention, likewise.
-        heads: what each head gives before its gate, `[layers, ..., n, heads, width]`; None unless
-            traced.
+        hidden: of the last layer (after the last norm).
+        hidden_states: what entered each block and what left the last, `[layers + 1, ..., n, dim]`.
+        logits, weights: of attention, `[layers, ..., heads, n_q, n_k]`.
+        heads: what each head gives before its gate.
         cache: with the tokens just seen; None without one.
     """
 
@@ -64,9 +61,8 @@ class TransformerOutput(NamedTuple):
 class Transformer(nnx.Module):
     """Token embeddings, an encoding, and blocks whose parameters are stacked `[layers, ...]`.
 
-    `Encoder` and `Decoder` are what to build. Used functionally: `graphdef, params =
-    nnx.split(model, nnx.Param)`, then `nnx.merge(graphdef, params)(ids)` inside plain `jax.jit`,
-    `jax.grad` or `jax.vmap`.
+    `Encoder` and `Decoder` are what to build; `functionalize` makes functions of them for plain
+    `jax.jit`, `jax.grad` and `jax.vmap`.
 
     Args:
         config: sizes and choices.
@@ -87,18 +83,17 @@ class Transformer(nnx.Module):
         rngs: nnx.Rngs,
     ):
         if layer_encoding.defines("embed"):
-            raise ValueError(
-                "layer_encoding acts on the embeddings, which exist once: pass it as encoding"
-            )
+            raise ValueError("layer_encoding embeds; embeddings exist once: pass it as encoding")
         self.config = config
         self.encoding = nnx.static(encoding)
         self.tokens = embedding(config, config.vocab_size, rngs=rngs)
-        self.token_types = (
-            embedding(config, config.token_types, rngs=rngs) if config.token_types else None
-        )
+        kinds = config.token_types
+        self.token_types = embedding(config, kinds, rngs=rngs) if kinds else None
         self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
         self.embedding_norm = norm(config, rngs=rngs) if config.normalises_embeddings else None
-        self.layers = _stacked(config, layer_encoding, rngs=rngs)
+        keys = jax.random.split(rngs.params(), config.num_layers)
+        make = lambda key: Block(config, encoding=layer_encoding, rngs=nnx.Rngs(key))  # noqa: E731
+        self.layers = jax.vmap(make)(keys)  # all blocks in one
         self.final_norm = norm(config, rngs=rngs) if config.norm_position == "pre" else None
 
     def __call__(
@@ -148,11 +143,7 @@ class Transformer(nnx.Module):
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         cache, context = self._context(ids, mask, positions, segments, cache, trace)
         x = self.embed(
-            ids,
-            vectors=vectors,
-            positions=positions,
-            token_types=token_types,
-            dropout_key=keys[0],
+            ids, vectors=vectors, positions=positions, token_types=token_types, dropout_key=keys[0]
         )
         if self.config.keys_from == "embeddings":
             context = context._replace(embeddings=x)
@@ -197,9 +188,8 @@ class Transformer(nnx.Module):
         """The context of all layers, and the cache with these tokens' places in it."""
         shared = BoundEncoding(self.encoding, self.encoding_params.get_value())
         if cache is None:
-            allowed = attention_mask(
-                ids.shape[-1], valid=mask, segments=segments, causal=self.causal
-            )
+            among = {"valid": mask, "segments": segments, "causal": self.causal}
+            allowed = attention_mask(ids.shape[-1], **among)
             return None, Context(positions, positions, allowed, shared, trace=trace)
         if not self.causal:
             raise ValueError("an encoder takes no cache: its tokens look ahead, use a Decoder")
@@ -311,19 +301,11 @@ class Decoder(Transformer):
 
     def empty_cache(self, *, batch: int, slots: int) -> Cache:
         """A cache for `slots` tokens in each of `batch` rows."""
-        shape = (batch, slots)
+        shape, count = (batch, slots), self.config.num_layers
         one = self.layers.attention.empty_cache(shape)
-        layers = {
-            name: jnp.zeros((self.config.num_layers, *x.shape), x.dtype) for name, x in one.items()
-        }
+        layers = {name: jnp.zeros((count, *x.shape), x.dtype) for name, x in one.items()}
         positions = jnp.full(shape, _NOWHERE, jnp.int32)
         return Cache(layers, positions, jnp.zeros(shape, bool), jnp.zeros((), jnp.int32))
-
-
-def _stacked(config: TransformerConfig, encoding: Encoding, *, rngs: nnx.Rngs) -> Block:
-    """All blocks in one, parameters `[layers, ...]`."""
-    keys = jax.random.split(rngs.params(), config.num_layers)
-    return jax.vmap(lambda key: Block(config, encoding=encoding, rngs=nnx.Rngs(key)))(keys)
 
 
 def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:

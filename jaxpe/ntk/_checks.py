@@ -14,19 +14,12 @@ Axes = int | Sequence[int]
 
 
 class OutputAxes(NamedTuple):
-    """The axes of an output, by what becomes of them in the kernel; 0 is the batch.
+    """The axes of an output, by what becomes of them in the kernel; 0 is the batch."""
 
-    Attributes:
-        shape: of one example's output.
-        trace: averaged over their diagonal, ascending.
-        diagonal: of which only the diagonal is kept, ascending.
-        free: all others but the batch.
-    """
-
-    shape: tuple[int, ...]
-    trace: tuple[int, ...]
-    diagonal: tuple[int, ...]
-    free: tuple[int, ...]
+    shape: tuple[int, ...]  # of one example's output
+    trace: tuple[int, ...]  # averaged over their diagonal, ascending
+    diagonal: tuple[int, ...]  # of which only the diagonal is kept, ascending
+    free: tuple[int, ...]  # all others but the batch
 
     @property
     def paired(self) -> bool:

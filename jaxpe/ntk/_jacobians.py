@@ -20,15 +20,10 @@ class Whole(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """A Jacobian Σ_s a_s ⊗ δ_s.
+    """A Jacobian Σ_s a_s ⊗ δ_s."""
 
-    Attributes:
-        inputs: a, `[n, places, inputs]`, or rows of a table `[n, places]`.
-        cotangents: δ, `[n, diagonal, free, trace, places, outputs]`.
-    """
-
-    inputs: Array
-    cotangents: Array
+    inputs: Array  # a, [n, places, inputs], or rows of a table [n, places]
+    cotangents: Array  # δ, [n, diagonal, free, trace, places, outputs]
 
 
 Jacobian = list[Whole | Factors]
@@ -57,16 +52,9 @@ def jacobians(
     piece: int,
     dtype: jnp.dtype,
 ) -> Jacobian:
-    """Jacobians of a block of examples x, one entry a leaf.
+    """Jacobians of a block of examples x, an entry a leaf; those `factored` are left in factors.
 
-    Args:
-        example: f of one example.
-        leaves: its parameters.
-        x: inputs, with a leading axis.
-        axes: what becomes of the output's axes.
-        factored: leaves to be left in factors.
-        piece: examples to be differentiated at a time.
-        dtype: of the result.
+    As many examples as `piece` says are differentiated at a time.
     """
     uses = example.uses
     basis = cotangent_basis(axes, example.jaxpr.out_avals[0].dtype)
@@ -136,9 +124,8 @@ def _inner(left: Array, right: Array, paired: bool) -> Array:
         return _einsum("ndftp,ndgtp->ndfg", left, right)
     # Matrices with the sum along their rows: other layouts are slow on CPUs.
     (n, d, f), (m, _, g) = left.shape[:3], right.shape[:3]
-    a, b = (
-        jnp.moveaxis(side, 1, 0).reshape(d, len(side) * side.shape[2], -1) for side in (left, right)
-    )
+    sides = (jnp.moveaxis(side, 1, 0) for side in (left, right))
+    a, b = (side.reshape(d, side.shape[1] * side.shape[2], -1) for side in sides)
     out = dot(a[0], b[0].T)[None] if d == 1 else dot(a, b.mT)
     return out.reshape(d, n, f, m, g).transpose(1, 3, 0, 2, 4)
 

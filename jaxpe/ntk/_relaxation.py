@@ -28,14 +28,9 @@ def relaxed(
 ) -> Array:
     """V diag((1 − e^(−cλ))/λ) Vᵀ · velocity, `[m, k]`, of the eigenvalues that are kept.
 
-    Args:
-        matrix: symmetric `[m, m]`; the derivative is by it. The first is right everywhere, a
-            second goes through that of `eigh`, and is NaN where eigenvalues repeat.
-        eigenvalues: of it, `[m]`, ascending, known already.
-        eigenvectors: likewise, in columns.
-        velocity: `[m, k]`.
-        time: c ≥ 0, a scalar; for inf the function is 1/λ.
-        kept: bool `[m]`; of the others the function is 0.
+    The matrix is symmetric, its eigenvalues, ascending, and eigenvectors are known already. The
+    derivative is by the matrix: the first is right everywhere, a second goes through that of
+    `eigh`, and is NaN where eigenvalues repeat. At a time c = inf the function is 1/λ.
     """
     moved = _share(eigenvalues, time, kept)[:, None] * dot(eigenvectors.T, velocity)
     return dot(eigenvectors, moved)
@@ -75,11 +70,9 @@ def _finite(time: Array) -> tuple[Array, Array]:
 
 
 def _differences(x: Array, time: Array, kept: Array) -> Array:
-    """(f(x_i) − f(x_j))/(x_i − x_j), the derivative where they are near, `[m, m]`.
-
-    Near is where the function is all but a polynomial between them: it changes over 1/c, or over
-    x itself where that is more.
-    """
+    """(f(x_i) − f(x_j))/(x_i − x_j), the derivative where they are near, `[m, m]`."""
+    # Near is where the function is all but a polynomial between them: it changes over 1/c, or over
+    # x itself where that is more.
     a, b = x[:, None], x[None, :]
     both = kept[:, None] & kept[None, :]
     apart = a - b
@@ -87,10 +80,9 @@ def _differences(x: Array, time: Array, kept: Array) -> Array:
     near = both & (jnp.abs(apart) <= 0.2 * scale)
     share = _share(x, time, kept)
     far = (share[:, None] - share[None, :]) / jnp.where(near | (apart == 0), 1.0, apart)
-    inside = jnp.where(both, b, 1.0), jnp.where(near, apart, 0.0)
-    slopes = sum(
-        w * _slope(inside[0] + u * inside[1], time) for u, w in zip(_NODES, _WEIGHTS, strict=True)
-    )
+    low, step = jnp.where(both, b, 1.0), jnp.where(near, apart, 0.0)
+    nodes = zip(_NODES, _WEIGHTS, strict=True)
+    slopes = sum(w * _slope(low + u * step, time) for u, w in nodes)
     return jnp.where(near, slopes, jnp.where(apart == 0, 0.0, far))
 
 

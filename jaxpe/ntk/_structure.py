@@ -1,8 +1,8 @@
 """How f uses its parameters: weights that multiply or are looked up once have Jacobians of factors.
 
 Where y = a·W and W is used nowhere else, ∂f/∂W = Σ_s a_s ⊗ δ_s, with δ = ∂f/∂y and s the places of
-one example. f is traced to a jaxpr, and evaluated again with something to differentiate added to
-each such y; this is the idea of structured derivatives in Novak et al. (2022), Section 3.4.
+one example (Novak et al. 2022, Section 3.4): f is traced, and evaluated with something to
+differentiate added to each such y.
 """
 
 import itertools
@@ -26,23 +26,14 @@ CALLS = ("jit", "pjit")
 
 
 class Use(NamedTuple):
-    """One product of a weight with an input, in one example.
-
-    Attributes:
-        output: shape and dtype of the product.
-        free: its axes that come from the weight.
-        places: rows s of the input.
-        inputs: width of a row; of a table, how many rows it has.
-        outputs: width of a row of the product.
-        lookup: whether the weight is a table of which rows are read.
-    """
+    """One product of a weight with an input, in one example."""
 
     output: jax.ShapeDtypeStruct
-    free: tuple[int, ...]
-    places: int
-    inputs: int
-    outputs: int
-    lookup: bool
+    free: tuple[int, ...]  # axes of the output that come from the weight
+    places: int  # rows s of the input
+    inputs: int  # width of a row; of a table, how many rows it has
+    outputs: int  # width of a row of the product
+    lookup: bool  # whether the weight is a table of which rows are read
 
 
 class Example(NamedTuple):
@@ -299,12 +290,10 @@ def _patches(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
 
 
 def _convolved(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
-    """The convolution of an equation, with a transpose that is fast in loops.
-
-    Inside of loops XLA on CPUs takes a convolution ten times as long whose kernel has its inputs
-    and outputs in another order than the usual one, as JAX's transpose has. So the derivative by
-    the images is written as the same convolution with both exchanged, whose transpose has not.
-    """
+    """The convolution of an equation, with a transpose that is fast in loops."""
+    # Inside of loops XLA on CPUs takes a convolution ten times as long whose kernel has its inputs
+    # and outputs in another order than the usual one, as JAX's transpose has. So the derivative by
+    # the images is written as the same convolution with both exchanged, whose transpose has not.
     numbers = eqn.params["dimension_numbers"]
     outputs, inputs, *spatial = numbers.rhs_spec
     exchanged = numbers._replace(rhs_spec=(inputs, outputs, *spatial))
@@ -327,7 +316,5 @@ def output_rows(use: Use, cotangents: Array) -> Array:
     """Cotangents of a product `[..., *output]` as rows `[..., places, outputs]`."""
     lead = cotangents.ndim - len(use.output.shape)
     kept = [lead + i for i in range(len(use.output.shape)) if i not in use.free]
-    order = (*range(lead), *kept, *(lead + i for i in use.free))
-    return lax.transpose(cotangents, order).reshape(
-        *cotangents.shape[:lead], use.places, use.outputs
-    )
+    rows = lax.transpose(cotangents, (*range(lead), *kept, *(lead + i for i in use.free)))
+    return rows.reshape(*cotangents.shape[:lead], use.places, use.outputs)

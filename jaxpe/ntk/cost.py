@@ -86,13 +86,7 @@ def ntk_costs(
     The first two are Table 1 of Novak et al. (2022). Not counted: where x2 is None about half of
     the pairs are left out, and Jacobians of x2 are formed once for every block of x1.
 
-    Args:
-        f: as for `empirical_ntk`, as are the others.
-        x1: inputs.
-        x2: inputs, x1 when None.
-        params: parameters.
-        trace_axes: as there.
-        diagonal_axes: as there.
+    Arguments as for `empirical_ntk`.
 
     >>> f = lambda params, x: x @ params
     >>> costs = jaxpe.ntk.ntk_costs(f, jnp.ones((5, 8)), None, jnp.ones((8, 3)))
@@ -175,15 +169,12 @@ def _terms(
     n1: int,
     n2: int,
 ) -> _Terms:
-    forward, size = (
-        forward_flops(example.jaxpr.jaxpr),
-        {i: leaf.size for i, leaf in enumerate(leaves)},
-    )
+    forward, size = forward_flops(example.jaxpr.jaxpr), [leaf.size for leaf in leaves]
     outputs, kernel = axes.outputs, axes.pairs / axes.size(axes.trace)
     if name == "ntk_vector_products":
         tangents = outputs * numbers_made(example.jaxpr.jaxpr)
         ends = (forward, forward * (1 + 2 * outputs))
-        return _Terms(ends, 2 * outputs * forward, outputs * sum(size.values()), tangents)
+        return _Terms(ends, 2 * outputs * forward, outputs * sum(size), tangents)
     structured = name == "structured_derivatives"
     factored = left_in_factors(example, leaves, axes, n1, n2) if structured else ()
     uses = [example.uses[leaf] for leaf in factored]
@@ -191,7 +182,7 @@ def _terms(
     inside = sum(2 * u.places * size[i] for i, u in example.uses.items() if not u.lookup)
     formed = sum(2 * u.places * size[i] for i, u in example.uses.items() if i not in factored)
     jacobian = forward * (1 + outputs) + outputs * (max(forward - inside, 0) + formed)
-    whole = sum(size.values()) - sum(size[leaf] for leaf in factored)
+    whole = sum(size) - sum(size[leaf] for leaf in factored)
     multiplications = axes.pairs * whole + sum(_factor_products(use, axes) for use in uses)
     kept = outputs * whole + sum(_kept(use, axes) for use in uses)
     met = max((use.places**2 * kernel for use in uses), default=kernel)

@@ -45,12 +45,11 @@ class GradientFlow(NamedTuple):
     those of `eigenvectors` are not.
 
     Attributes:
-        eigenvalues: of α, ascending, `[m]`; m is n, or n·d for a kernel `[n, d, n, d]`.
-        eigenvectors: in columns, `[m, m]`.
-        kernel: α, `[m, m]`.
-        start: P_0 in the shape `[m, k]`, k = d or 1.
-        forcing: b likewise.
-        shape: an array `[n, d]` of zeros, which says what positions look like.
+        eigenvalues: of α, ascending; m is n, or n·d for a kernel `[n, d, n, d]`.
+        eigenvectors: in columns.
+        kernel: α.
+        start, forcing: P_0 and b in the shape `[m, k]`, k = d or 1.
+        shape: an array of zeros, which says what positions look like.
     """
 
     eigenvalues: Float[Array, " m"]
@@ -65,34 +64,26 @@ class GradientFlow(NamedTuple):
 
         P(t) = P_0 + (1 − e^(−αt))α⁻¹ (b − αP_0), where (1 − e^(−λt))/λ is t for λ = 0.
         """
-        time = jnp.asarray(time, self.eigenvalues.dtype)
         every = jnp.ones(self.eigenvalues.shape, bool)
         velocity = self.forcing - dot(self.kernel, self.start)
         moved = self._relaxed(velocity, time, every)
         return (self.start + moved).reshape(self.shape.shape)
 
     def fixed_point(self, *, rtol: float | None = None) -> FixedPoint:
-        """The end of the flow; eigenvalues below `rtol` of the largest count as zero.
-
-        `rtol` is m times the machine epsilon when None.
-        """
+        """The end of the flow; eigenvalues below `rtol` (m·eps) of the largest count as zero."""
         size = jnp.abs(self.eigenvalues)
         rtol = self._rtol() if rtol is None else rtol
         largest = jnp.max(size)
-        inverse = self.inverse_eigenvalues(rtol=rtol)
-        kept = inverse != 0
-        basis = dot(self.eigenvectors.T, self.forcing)
-        lost = jnp.where(kept[:, None], 0.0, basis)
-        norm = jnp.linalg.norm(self.forcing)
+        kept = self.inverse_eigenvalues(rtol=rtol) != 0
+        lost = jnp.where(kept[:, None], 0.0, dot(self.eigenvectors.T, self.forcing))
         singular = ~jnp.all(kept)
+        least = jnp.min(jnp.where(kept, size, largest))
         return FixedPoint(
             positions=self._relaxed(self.forcing, jnp.inf, kept).reshape(self.shape.shape),
-            condition=jnp.where(
-                singular, jnp.inf, largest / jnp.min(jnp.where(kept, size, largest))
-            ),
+            condition=jnp.where(singular, jnp.inf, largest / least),
             rank=jnp.sum(kept, dtype=jnp.int32),
             singular=singular,
-            residual=jnp.linalg.norm(lost) / _one_for_zero(norm),
+            residual=jnp.linalg.norm(lost) / _one_for_zero(jnp.linalg.norm(self.forcing)),
             stable=jnp.all(self.eigenvalues >= -rtol * largest),
         )
 
@@ -105,7 +96,7 @@ class GradientFlow(NamedTuple):
     def _rtol(self) -> float:
         return self.eigenvalues.shape[0] * float(jnp.finfo(self.eigenvalues.dtype).eps)
 
-    def _relaxed(self, velocity: Array, time: Array | float, kept: Array) -> Array:
+    def _relaxed(self, velocity: Array, time: ArrayLike | float, kept: Array) -> Array:
         known = lax.stop_gradient((self.eigenvalues, self.eigenvectors))
         time = jnp.asarray(time, self.eigenvalues.dtype)
         return relaxed(self.kernel, *known, velocity, time, kept)
@@ -169,12 +160,9 @@ def solve_flow(
     Args:
         velocity: `[n, d] -> [n, d]`.
         P_0: where the flow starts, at time 0.
-        times: ascending and not negative.
+        times: ascending and not negative; others that are known raise `ValueError`.
         rtol, atol: of the step size control.
         max_steps: more raise an error.
-
-    Raises:
-        ValueError: times that are none, negative or descending, where they are known.
 
     >>> jnp.round(solve_flow(lambda P: -P, jnp.ones((1, 1)), jnp.array([0.0, 1.0])), 4).tolist()
     [[[1.0]], [[0.3679]]]
@@ -243,8 +231,7 @@ def linearised_training(
     """Train a model and its linearisation alike, full batch, and see how far they part.
 
     Args:
-        f: `(params, x) -> outputs`.
-        loss: `outputs -> scalar`.
+        f, loss: `(params, x) -> outputs` and `outputs -> scalar`.
         params: where both start, and where the second is linearised.
         x: the whole batch.
         optimizer: of Optax; f, the loss and it are compiled once for the same objects.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -54,11 +54,10 @@ def empirical_ntk(
     so not at all, if in `trace_axes`. With the batch in `diagonal_axes` only examples of the same
     row meet, `[n, ...]`.
 
-    Examples must not see each other in f: a batch normalisation that does gives wrong numbers. f is
-    traced with a batch of one example, and must not fix the size of its batch.
-    Memory is bounded by blocks of examples, of which two exist at a time; Jacobians of x2 are
-    formed again for every block of x1. The result does not depend on it. It is compiled, once for
-    the same f; gradients go through all implementations, and `vmap` over params is an ensemble.
+    Examples must not see each other in f (as in a batch normalisation), which is traced with a
+    batch of one and must not fix the size. Memory is bounded by blocks of examples, of which two
+    exist at a time; Jacobians of x2 are formed again for every block of x1. Compiled once for the
+    same f; gradients go through all implementations, and `vmap` over params is an ensemble.
 
     Args:
         f: `(params, x) -> [batch, ...]`, one floating array; `jaxpe.nn.functionalize(model)` gives
@@ -86,9 +85,8 @@ def empirical_ntk(
     Raises:
         ValueError: for parameters that are not floating; inputs that differ in more than their
             number; an output that is not one floating array with the batch in front, or empty; axes
-            out of range or named twice; trace_axes=(-1,) for outputs `[n]`; a batch in trace_axes
-            or diagonal_axes where x1 and x2 differ in number; an unknown implementation; block_size
-            below 1; a mesh without an axis "data", or with one that is explicit.
+            that the output does not have or are named twice, the batch among them where x1 and x2
+            differ in number; other options that are not as said.
 
     >>> f = lambda params, x: x @ params["w"] + params["b"]
     >>> params = {"w": jnp.ones((2, 3)), "b": jnp.zeros((1, 3))}
@@ -103,16 +101,8 @@ def empirical_ntk(
         raise ValueError(f"block_size must be at least 1, not {block_size}")
     if warn and not is_traced(*jax.tree.leaves((x1, params))):
         warn_of_dead_parameters(f, params, x1)
-    return _compiled_kernel(
-        params,
-        x1,
-        x2,
-        f=f,
-        axes=axes,
-        implementation=implementation,
-        block_size=block_size,
-        mesh=mesh,
-    )
+    options = {"axes": axes, "implementation": implementation, "block_size": block_size}
+    return _compiled_kernel(params, x1, x2, f=f, mesh=mesh, **options)
 
 
 @compiled("f", static=("axes", "implementation", "block_size", "mesh"))
@@ -121,13 +111,11 @@ def _compiled_kernel(
     x1: Inputs,
     x2: Inputs | None,
     *,
-    f: Apply,
     axes: OutputAxes,
-    implementation: Choice,
-    block_size: int | None,
     mesh: Mesh | None,
+    **how: Any,
 ) -> Array:
-    kernel = partial(_kernel, f, axes, implementation, block_size)
+    kernel = partial(_kernel, axes=axes, **how)
     if mesh is None:
         return _in_order(kernel(params, x1, x2), axes)
     return _in_order(_on_mesh(kernel, mesh, params, x1, x2, axes), axes)
@@ -150,13 +138,14 @@ def _checked(f, x1, x2, params, trace_axes, diagonal_axes) -> OutputAxes:
 
 
 def _kernel(
+    params: Params,
+    x1: Inputs,
+    x2: Inputs | None,
+    *,
     f: Apply,
     axes: OutputAxes,
     implementation: Choice,
     block_size: int | None,
-    params: Params,
-    x1: Inputs,
-    x2: Inputs | None,
 ) -> Array:
     """Means over traced outputs, `[n1, n2, diagonal, free, free]` or `[n, ...]`."""
     leaves = jax.tree.leaves(params)

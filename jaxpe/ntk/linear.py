@@ -17,15 +17,7 @@ def linearize(f: Callable[..., Any], params: Params) -> Callable[..., Any]:
     f_lin(θ, x) = f(θ₀, x) + ∂f/∂θ(θ₀, x)·(θ − θ₀), Eq. (4) of Lee et al. (2019), by one
     `jax.jvp`. In the limit of infinite width a network trains like it.
 
-    Args:
-        f: `(params, *args, **options)` to an array or a pytree of arrays.
-        params: where to expand, floating arrays.
-
-    Returns:
-        `f_lin(new_params, *args, **options)`, of the structure of f.
-
-    Raises:
-        ValueError: for parameters that are not floating.
+    Arguments, result and errors are those of `taylor_expand`.
 
     >>> f = lambda params, x: jnp.sin(params * x)
     >>> round(float(jaxpe.ntk.linearize(f, 0.0)(2.0, 3.0)), 6)

@@ -1,9 +1,8 @@
 """The kernel α and the forcing b of the gradient flow on positions, for any model and loss.
 
-A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`, both of one
-example; P `[n, d]` holds the position vectors, and `examples` is a pytree of arrays with a leading
-axis of examples. The expected loss is the mean over the examples. Both are compiled once for the
-same functions.
+A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`, P `[n, d]` holds
+the position vectors, and `examples` is a pytree of arrays `[examples, ...]`, over which the
+expected loss is the mean. Compiled once for the same functions.
 """
 
 from collections.abc import Callable
@@ -45,10 +44,7 @@ def positional_ntk(
     `positional_ntk_product` or `positional_ntk_probes`.
 
     Args:
-        f: the model.
-        loss: what is minimised.
-        P: where to linearise.
-        examples: pytree of `[examples, ...]`.
+        f, loss, P, examples: as in this module; P is where to linearise.
         blocks: "trace" for the n × n matrix, "full" for all of α.
         batch_size: examples at a time; it bounds memory and changes nothing else.
 
@@ -110,8 +106,6 @@ def positional_ntk_product(
 
 @compiled("f", "loss", static=("batch_size",))
 def _product(P: Array, examples: Any, V: Array, *, f: Model, loss: Loss, batch_size: int) -> Array:
-    """αV."""
-
     def of(example: Any) -> Array:
         outputs, back = jax.vjp(lambda P: f(P, example), P)
         _, moved = jax.jvp(lambda P: f(P, example), (P,), (V,))
@@ -179,11 +173,9 @@ def positional_fisher(
 
     Args:
         f: the model; its outputs are logits `[..., classes]`, whose losses add.
-        P: where to linearise.
-        examples: pytree of `[examples, ...]`.
+        P, examples, batch_size: as in `positional_ntk`.
         key: draws the targets.
         samples: of each example.
-        batch_size: examples at a time.
 
     Raises:
         ValueError: as `positional_ntk`, and samples below 1.

@@ -51,8 +51,8 @@ def predict_mse(
         f_t(x) = f_0(x) + Θ(x, X) (Θ + ρ)⁻¹ (1 − exp(−η t (Θ + ρ)/size)) (y − f_0(X)),
 
     Eqs. (10) and (11) of Lee et al. (2019) for ρ = 0. η t is time; t counts steps of gradient
-    descent as long as η is well below `max_learning_rate`. Training outputs are those of the same
-    formula at x = X, with a ridge too (there neural-tangents wants k_test_train=k_train_train).
+    descent as long as η is well below `max_learning_rate`. Training outputs have x = X, with a
+    ridge too (there neural-tangents wants k_test_train=k_train_train).
 
     Args:
         kernel_train_train: as `empirical_ntk` gives it, each axis of y_train twice, those traced
@@ -165,15 +165,10 @@ def max_learning_rate(
 
 
 class _Layout(NamedTuple):
-    """How outputs become rows of a matrix: axes that the kernel has, and those it was traced over.
+    """How outputs become rows of a matrix."""
 
-    Attributes:
-        own: axes that the kernel has, the batch first.
-        traced: the others.
-    """
-
-    own: tuple[int, ...]
-    traced: tuple[int, ...]
+    own: tuple[int, ...]  # axes that the kernel has, the batch first
+    traced: tuple[int, ...]  # over which it was traced
 
     @classmethod
     def of(cls, shape: tuple[int, ...], trace_axes: Axes) -> "_Layout":

@@ -22,11 +22,9 @@ from jaxpe.ntk._checks import (
 
 
 class Lanczos(NamedTuple):
-    """Eigenvalues of a symmetric operator.
+    """The largest eigenvalues of a symmetric operator, descending, and ‖A v − λ v‖ of each.
 
-    Attributes:
-        eigenvalues: the largest, descending.
-        residuals: ‖A v − λ v‖ of each, for its unit vector v: an eigenvalue of A is that near.
+    v is its unit vector: an eigenvalue of A is that near.
     """
 
     eigenvalues: Float[Array, " num"]
@@ -42,10 +40,7 @@ def ntk_vector_product(
     kernel of `empirical_ntk` with trace_axes=(). Examples may see each other in f.
 
     Args:
-        f: `(params, x) -> [batch, ...]`.
-        x1: inputs, an array or a pytree of arrays with a leading batch axis.
-        x2: inputs; None means x1.
-        params: any pytree of floating arrays.
+        f, x1, x2, params: as for `empirical_ntk`.
 
     Returns:
         `matvec`, from v `[n2, *outputs]` to Θ v `[n1, *outputs]`.
@@ -106,7 +101,7 @@ def lanczos_eigenvalues(
             function.
         example: an array or `jax.ShapeDtypeStruct` with the shape of v and float32 or float64.
         num: eigenvalues wanted.
-        key: of the random start: the same key, the same numbers.
+        key: of the random start.
         steps: products with A; min(size, 2·num + 20) when None. All vectors are kept in memory.
 
     Raises:

@@ -20,12 +20,9 @@ def parameter_sensitivity(f: Apply, params: Params, x: Inputs, *, key: Array) ->
 
     Args:
         f: `(params, x) -> [batch, ...]`.
-        params: floating arrays.
+        params: floating arrays, whose structure the result has, of scalars.
         x: inputs with a leading batch axis.
         key: for v.
-
-    Returns:
-        Scalars in the structure of params.
 
     >>> f = lambda params, x: x @ params["used"]
     >>> params = {"used": jnp.ones((2, 1)), "unused": jnp.ones(3)}
@@ -48,9 +45,8 @@ def warn_of_dead_parameters(f: Apply, params: Params, x: Inputs) -> None:
     norms = parameter_sensitivity(f, params, x, key=jax.random.key(0))
     if is_traced(*jax.tree.leaves(norms)):  # f closes over values of a transformation
         return
-    found = [
-        (_names(path), float(norm)) for path, norm in jax.tree_util.tree_leaves_with_path(norms)
-    ]
+    leaves = jax.tree_util.tree_leaves_with_path(norms)
+    found = [(_names(path), float(norm)) for path, norm in leaves]
     alive = [path for path, norm in found if norm != 0]
     dead = [path for path, norm in found if norm == 0]
     layers = {path[:-1] for path in alive}

@@ -1,18 +1,16 @@
 """What became of the published statements: a table, a page and figures."""
 
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxpe._core.folders import output_folder
-from jaxpe._core.results import result_files
+from jaxpe.report import style
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
-from jaxpe.report.style import CHANCE, PLUG_IN, SPLIT_HALF, new_figure, render
+from jaxpe.report.style import CHANCE, PLUG_IN, SPLIT_HALF, add_legend, new_figure
 from jaxpe.report.tables import make_table
 from jaxpe.report.words import number, visible
 
@@ -68,22 +66,16 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
             yield Line(part, name, lhs, rhs, slack, "yes" if sides.holds else "no")
 
 
-def write_audit(result: "AuditResult", directory: str | os.PathLike[str]) -> Path:
-    """Write audit.html, audit.json and .npz, and the figures; return the path of the page.
-
-    Raises `InputError` where the folder cannot be written or another run writes into it, and
-    `MissingExtraError` without the extra `report`.
-    """
+def write_audit(result: "AuditResult", folder: Path) -> Path:
+    """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
     figures = [
-        render(result, "kernel", kernel_figure, _KERNEL),
-        render(result, "training", training_figure, _TRAINING),
-        render(result, "bound", bound_figure, _BOUND),
-        render(result, "spectrum", spectrum_figure, _SPECTRUM),
+        style.render(result, "kernel", kernel_figure, _KERNEL),
+        style.render(result, "training", training_figure, _TRAINING),
+        style.render(result, "bound", bound_figure, _BOUND),
+        style.render(result, "spectrum", spectrum_figure, _SPECTRUM),
     ]
     page = template("audit.html.j2").render(result=result, lines=lines, figures=figures)
-    files = result_files(result, "audit") | {"audit.html": page.encode()}
-    with output_folder(directory) as folder:
-        return write_files(folder, figures, files)
+    return write_files(folder, "audit", result, page, figures)
 
 
 _KERNEL = (
@@ -118,16 +110,15 @@ def kernel_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     ):
         axis.plot(pairs.distances[order], values[order], color=colour, label=label)
     axis.set(xlabel="Hellinger distance", ylabel="α_ij")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", fontsize=9.5)
+    add_legend(figure, axis, columns=1)
     return figure
 
 
 def training_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     """Losses and the distance of outputs, by step."""
     found = result.training
-    figure, (losses, gap) = new_figure(
-        "Linearised against real training", height=4.6, rows=2, sharex=True
-    )
+    title = "Linearised against real training"
+    figure, (losses, gap) = new_figure(title, height=4.6, rows=2, sharex=True)
     losses.plot(found.losses, color=PLUG_IN, label="model")
     losses.plot(found.linear_losses, color=SPLIT_HALF, ls="--", label="linearised")
     losses.set(ylabel="loss")
@@ -143,9 +134,7 @@ def bound_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     figure, (axis,) = new_figure("The bound (13)")
     shown = np.isfinite(pairs.bound) & (pairs.bound > 0) & (pairs.reached > 0)
     if not shown.any():
-        axis.axis("off")
-        axis.text(0.5, 0.5, "(13) has no finite right side", ha="center", transform=axis.transAxes)
-        return figure
+        return style.say_why_empty(figure, axis, "(13) has no finite right side")
     axis.loglog(
         pairs.bound[shown], pairs.reached[shown], ".", ms=2.5, alpha=0.4, color=SPLIT_HALF,
         rasterized=True,

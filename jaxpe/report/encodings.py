@@ -5,13 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxpe.analysis.properties import (
-    CostRow,
-    ExpressivenessRow,
-    ExtrapolationRow,
-    GeneralisationRow,
-    PropertyTable,
-)
+from jaxpe.analysis import properties
 from jaxpe.encodings import EncodingProperties, Expressiveness, PowerLaw
 from jaxpe.encodings.expressiveness import FARTHEST
 from jaxpe.report.tables import make_table
@@ -30,7 +24,7 @@ class _Columns(NamedTuple):
     right: tuple[int, ...] = ()  # columns of numbers, with that of the names
 
 
-def property_table(found: PropertyTable) -> "rich.table.Table":
+def property_table(found: properties.PropertyTable) -> "rich.table.Table":
     """One row an encoding, for a console.
 
     Args:
@@ -40,7 +34,6 @@ def property_table(found: PropertyTable) -> "rich.table.Table":
         MissingExtraError: without the extra `report`.
 
     >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
-    >>> from jaxpe.report import property_table
     >>> options = PropertyOptions(names=("alibi",), about="cost", dim=16, head_dim=8, length=32)
     >>> property_table(tabulate(options)).row_count
     1
@@ -63,14 +56,13 @@ def property_table(found: PropertyTable) -> "rich.table.Table":
     return table
 
 
-def property_markdown(found: PropertyTable) -> str:
+def property_markdown(found: properties.PropertyTable) -> str:
     """The same as a Markdown table; the overview with families, sources and maps of the vectors.
 
     Args:
         found: the result of the properties job.
 
     >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
-    >>> from jaxpe.report import property_markdown
     >>> options = PropertyOptions(names=("none",), about="cost", dim=16, head_dim=8, length=32)
     >>> print(property_markdown(tabulate(options)))
     | encoding | FLOPs | in d | in n | loops |
@@ -110,7 +102,7 @@ def _overview_cells(row: EncodingProperties) -> tuple[str, ...]:
     )
 
 
-def _expressiveness_cells(row: ExpressivenessRow) -> tuple[str, ...]:
+def _expressiveness_cells(row: properties.ExpressivenessRow) -> tuple[str, ...]:
     known, told = row.properties, row.expressiveness
     return (
         _information(known),
@@ -127,12 +119,12 @@ def _reach(told: Expressiveness) -> str:
     return "inside" if told.reach == 1 else f"to {told.reach}T"
 
 
-def _generalisation_cells(row: GeneralisationRow) -> tuple[str, ...]:
+def _generalisation_cells(row: properties.GeneralisationRow) -> tuple[str, ...]:
     bias = f"{_digits(row.bias)} {_powers(n=row.bias_beyond)}" if row.bias else "–"
     return _grown(row.norm), bias.strip(), _grown(row.parameters, whole=True)
 
 
-def _extrapolation_cells(row: ExtrapolationRow) -> tuple[str, ...]:
+def _extrapolation_cells(row: properties.ExtrapolationRow) -> tuple[str, ...]:
     last = row.stretches[-1]
     reach = f"≥ {row.reach:.3g}T" if row.reach >= 8 else f"{row.reach:.3g}T"
     return (
@@ -143,7 +135,7 @@ def _extrapolation_cells(row: ExtrapolationRow) -> tuple[str, ...]:
     )
 
 
-def _cost_cells(row: CostRow) -> tuple[str, ...]:
+def _cost_cells(row: properties.CostRow) -> tuple[str, ...]:
     flops, loops = row.flops, "yes" if row.looped else "–"
     if not flops.value:
         return "0", "–", "–", loops

@@ -1,42 +1,49 @@
 """Files of a report: a page, its numbers, `figures/*.svg` and `figures/*.png`."""
 
 import contextlib
-from collections.abc import Iterable
+import re
 from pathlib import Path
+from typing import Any
 
 from jaxpe._core.folders import remove_files, writing
+from jaxpe._core.results import result_files
 from jaxpe.report.style import Rendered
 
-_ENDINGS = ("svg", "png")
 
-
-def write_files(directory: Path, figures: list[Rendered], files: dict[str, bytes]) -> Path:
-    """Write figures and files into `directory`, all or none; return the path of the last file.
-
-    Raises `InputError` where the folder cannot be written.
-    """
-    drawn = {
-        f"figures/{figure.name}.{end}": getattr(figure, end)
-        for figure in figures
-        for end in _ENDINGS
-    }
-    with contextlib.ExitStack() as whole:
-        # The first that is entered takes its name last, once all are on the disk: the page.
-        for name, content in reversed((drawn | files).items()):
-            whole.enter_context(writing(directory / name)).write_bytes(content)
-    return directory / list(files)[-1]
-
-
-def remove_other_figures(directory: Path, possible: Iterable[str], drawn: list[Rendered]) -> None:
-    """Take away figures that an earlier report drew and this one has none for.
+def write_files(
+    directory: Path, name: str, result: Any, page: str, figures: list[Rendered], *, others: str = ""
+) -> Path:
+    """Write a page, the numbers and the figures, all or none; return the path of the page.
 
     Args:
         directory: of the report.
-        possible: names of all figures that a report of this kind may have.
-        drawn: those of this report.
+        name: stem of the files' names.
+        result: the numbers.
+        page: HTML.
+        figures: those of this report.
+        others: pattern of the names of figures that an earlier report may have left.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    others = set(possible) - {figure.name for figure in drawn}
-    remove_files(directory, [f"figures/{x}.{end}" for x in sorted(others) for end in _ENDINGS])
+    files = {
+        f"figures/{figure.name}.{end}": getattr(figure, end)
+        for figure in figures
+        for end in ("svg", "png")
+    }
+    files |= result_files(result, name) | {f"{name}.html": page.encode()}
+    with contextlib.ExitStack() as whole:
+        # The first that is entered takes its name last, once all are on the disk: the page.
+        for path, content in reversed(files.items()):
+            whole.enter_context(writing(directory / path)).write_bytes(content)
+    remove_other_figures(directory, others, figures)
+    return directory / f"{name}.html"
+
+
+def remove_other_figures(directory: Path, others: str, drawn: list[Rendered]) -> None:
+    """Take away figures of names that match a pattern, but for those that were drawn."""
+    names = re.compile(rf"({others})\.(svg|png)")
+    kept = {figure.name for figure in drawn}
+    found = sorted((directory / "figures").glob("*"))
+    left = [path for path in found if names.fullmatch(path.name) and path.stem not in kept]
+    remove_files(directory, [f"figures/{path.name}" for path in left])

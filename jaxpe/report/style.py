@@ -74,14 +74,7 @@ def new_figure(
     columns: int = 1,
     **subplots: Any,
 ) -> tuple["matplotlib.figure.Figure", list["matplotlib.axes.Axes"]]:
-    """A figure with a title, and its axes row by row.
-
-    Args:
-        title: what the figure shows, best a finding.
-        height, width: in inches; 5.2 are shown on a phone without loss.
-        rows, columns: of axes.
-        subplots: further arguments of `Figure.subplots`.
-    """
+    """A figure with a title, best a finding, and its axes row by row; 5.2 inches suit a phone."""
     figure = require("matplotlib.figure", extra="report").Figure(
         (width, height), layout="constrained"
     )

@@ -15,15 +15,8 @@ import numpy as np
 
 from jaxpe._core.errors import require
 from jaxpe._core.folders import write_whole
-from jaxpe.report.style import (
-    ABSENT,
-    PLUG_IN,
-    SPLIT_HALF,
-    STYLE,
-    add_legend,
-    new_figure,
-    say_why_empty,
-)
+from jaxpe.report import style
+from jaxpe.report.style import ABSENT, PLUG_IN, SPLIT_HALF, add_legend, new_figure
 from jaxpe.report.tables import make_table
 from jaxpe.report.words import number, percent, visible
 
@@ -71,7 +64,7 @@ def write_training_figures(
     paths = []
     for name, draw in figures.items():
         png = io.BytesIO()
-        with require("matplotlib", extra="report").rc_context(STYLE):
+        with require("matplotlib", extra="report").rc_context(style.STYLE):
             draw(history).savefig(png, format="png", dpi=200)
         paths.append(Path(directory) / name)
         write_whole(paths[-1], png.getvalue())
@@ -92,8 +85,8 @@ def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
         axis.plot(steps, values, color=PLUG_IN, alpha=0.25, lw=0.8, label="each step")
         axis.plot(steps, _smoothed(values), color=PLUG_IN, label="smoothed")
         steps, values = _series(history, f"eval/{name}")
-        style: dict[str, Any] = {"color": SPLIT_HALF, "marker": "o", "ms": 4.5, "lw": 1}
-        axis.plot(steps, factor * values, **style, clip_on=False, label="held out")
+        held_out: dict[str, Any] = {"color": SPLIT_HALF, "marker": "o", "ms": 4.5, "lw": 1}
+        axis.plot(steps, factor * values, **held_out, clip_on=False, label="held out")
         axis.set_ylabel(label)
         axis.grid(axis="y", color="#EEEEEE", lw=0.8)
         axis.set_axisbelow(True)
@@ -110,13 +103,13 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
     title = "The geometry of the encoding in training"
     figure, axes = new_figure(title, height=7.2, rows=3, columns=2, sharex=True)
     if not len(steps):
-        return say_why_empty(figure, axes[0], "the encoding was not probed")
+        return style.say_why_empty(figure, axes[0], "the encoding was not probed")
     places = np.arange(len(steps))  # the steps that are probed lie ever farther apart
     for axis, (name, label) in zip(axes, SCORES, strict=True):
         factor = 100.0 if name == "violation_rate" else 1.0
-        for where, shown, style in PLACES:
+        for where, shown, look in PLACES:
             own, values = _series(history, f"probe/{where}/{name}")
-            axis.plot(np.searchsorted(steps, own), factor * values, **style, label=shown)
+            axis.plot(np.searchsorted(steps, own), factor * values, **look, label=shown)
         axis.set_title(label, fontsize=10, loc="left")
         axis.set_xticks(places, [f"{step:g}" for step in steps], rotation=60, fontsize=9)
         axis.grid(axis="y", color="#F2F2F2", lw=0.8)
@@ -146,8 +139,10 @@ def pace(summary: "TrainSummary") -> str:
     >>> pace(result.summary)  # doctest: +SKIP
     '62 s, 5,100 tokens/s'
     """
-    speed = summary.tokens_per_second
-    return f"{summary.seconds:.0f} s" + ("" if speed is None else f", {_rounded(speed)} tokens/s")
+    text, speed = f"{summary.seconds:.0f} s", summary.tokens_per_second
+    if speed is None:
+        return text
+    return f"{text}, {float(f'{speed:.2g}'):,.0f} tokens/s"  # which is not known better
 
 
 def _evaluation_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
@@ -217,8 +212,3 @@ def _value(value: float | None) -> float:
 
 def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
-
-
-def _rounded(value: float) -> str:
-    """Two significant digits: a speed is not known better."""
-    return f"{float(f'{value:.2g}'):,.0f}"

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from jaxpe._core.folders import output_folder
+
 # Module and function of the view of each job, imported for a result of it: some bring Flax.
 _VIEWS = {
     "attention": ("attention.page", "write_spectral"),
@@ -18,8 +20,8 @@ def write(result: Any, directory: str | os.PathLike[str]) -> Path:
     """Write the page on a result, its numbers and its figures; return the path of the page.
 
     The folder is made where it is missing. Everything is drawn and written beside its place before
-    any file takes its name, so a failed run leaves the report that was there. The same result gives
-    the same bytes.
+    any file takes its name, so a failed run leaves the report that was there; figures that an
+    earlier report left go. The same result gives the same bytes.
 
     Args:
         result: of a job of `jaxpe.analysis`: `corpus`, `audit`, `attention` or `extrapolation`.
@@ -41,4 +43,6 @@ def write(result: Any, directory: str | os.PathLike[str]) -> Path:
             f"({', '.join(_VIEWS)})"
         )
     module, function = _VIEWS[job]
-    return getattr(importlib.import_module(f"jaxpe.report.{module}"), function)(result, directory)
+    view = getattr(importlib.import_module(f"jaxpe.report.{module}"), function)
+    with output_folder(directory) as folder:
+        return view(result, folder)

@@ -1,8 +1,7 @@
 """Ablation of attention heads, and how much of what they do lies in one of them.
 
-A score is a function of gates `[layers, heads]`, factors of what each head gives before the output
-projection: `lambda gates: accuracy(apply(params, ids, gates=gates).logits)` for a model of
-`jaxpe.nn`.
+A score is a function of gates `[layers, heads]`, factors of what heads give before the output
+projection: `lambda gates: accuracy(apply(params, ids, gates=gates).logits)` with `jaxpe.nn`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,13 +21,7 @@ from jaxpe.geometry.distances import floating
 
 
 class Ablation(NamedTuple):
-    """Scores with all heads, and without each of them.
-
-    Attributes:
-        score: of the whole model.
-        ablated: of the model without this head.
-        drop: what each head is worth, score − ablated.
-    """
+    """Scores of the whole model and without each head, and what that is worth, score − ablated."""
 
     score: Float[Array, "*outputs"]
     ablated: Float[Array, "layers heads *outputs"]
@@ -45,8 +38,7 @@ class Deposit(NamedTuple):
             1 where no head costs anything.
         largest_drop: in units of the score; negative where every ablation helps.
         total_drop: the sum of the drops that count.
-        layer: of the head with the largest drop, the first of several.
-        head: likewise.
+        layer, head: with the largest drop, the first of several.
     """
 
     largest_share: Float[Array, "*batch"]
@@ -79,19 +71,14 @@ class HeadSums(NamedTuple):
 
 
 def ablate_heads(
-    score: Callable[[Array], Array],
-    *,
-    layers: int,
-    heads: int,
-    batch_size: int | None = None,
+    score: Callable[[Array], Array], *, layers: int, heads: int, batch_size: int | None = None
 ) -> Ablation:
     """The score without each head, all heads in one vmapped pass.
 
     Args:
         score: `gates [layers, heads] -> array`, pure, compiled once for the same function; gates
             of 1 are the whole model. Close over `gate_fill` for mean ablation.
-        layers: of the model.
-        heads: of each layer.
+        layers, heads: of the model; heads of each layer.
         batch_size: heads at once, where all together do not fit memory.
 
     Raises:
@@ -151,11 +138,8 @@ def deposit(drop: Float[ArrayLike, "..."], *, noise: float = 0.0) -> Deposit:
     noise alone are far from even: with 12 heads the largest is 0.37 on average. NaN stays NaN.
 
     Args:
-        drop: of an `Ablation`, `[..., layers, heads]`.
+        drop: of an `Ablation`; without the two axes it raises `ValueError`.
         noise: drops up to it count as 0; about two standard errors of the score.
-
-    Raises:
-        ValueError: without the two axes.
 
     >>> found = deposit(np.array([[0.6, 0.0], [0.2, -0.1]]))
     >>> round(found.largest_share.item(), 2), found.layer.item(), found.head.item()
@@ -173,22 +157,13 @@ def deposit(drop: Float[ArrayLike, "..."], *, noise: float = 0.0) -> Deposit:
     # 0·log 0 = 0, with a derivative that is not NaN.
     terms = jnp.where(shares == 0, 0, shares * jnp.log(jnp.where(shares == 0, 1, shares)))
     evenness = -jnp.sum(terms, axis=-1) / jnp.log(max(costs.shape[-1], 2))
-    first = jnp.argmax(flat, axis=-1).astype(jnp.int32)
-    return Deposit(
-        jnp.max(shares, axis=-1),
-        jnp.where(nothing, 1, evenness),
-        jnp.max(flat, axis=-1),
-        total,
-        first // heads,
-        first % heads,
-    )
+    evenness, largest = jnp.where(nothing, 1, evenness), jnp.max(shares, axis=-1)
+    first = jnp.divmod(jnp.argmax(flat, axis=-1).astype(jnp.int32), heads)
+    return Deposit(largest, evenness, jnp.max(flat, axis=-1), total, *first)
 
 
 def sum_heads(
-    heads: Float[ArrayLike, "..."],
-    mask: ArrayLike | None = None,
-    *,
-    by_position: bool = False,
+    heads: Float[ArrayLike, "..."], mask: ArrayLike | None = None, *, by_position: bool = False
 ) -> HeadSums:
     """Sums of traced head outputs over tokens that are not masked, float32 or wider.
 

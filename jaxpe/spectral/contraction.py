@@ -73,14 +73,11 @@ class SchurBounds(NamedTuple):
     """Both sides of Schur's inequality for the eigenvalues of W ∘ E.
 
     Attributes:
-        lower: min diag(E) · λ_min(W).
-        upper: max diag(E) · λ_max(W).
+        lower, upper: min diag(E) · λ_min(W), and max diag(E) · λ_max(W).
         values: eigenvalues of W ∘ E, descending.
-        lower_slack: λ_min(W ∘ E) − lower.
-        upper_slack: upper − λ_max(W ∘ E).
+        lower_slack, upper_slack: λ_min(W ∘ E) − lower, and upper − λ_max(W ∘ E).
         holds: whether both slacks are at least 0, to the tolerance.
-        smallest_w: λ_min(W).
-        smallest_e: λ_min(E).
+        smallest_w, smallest_e: λ_min(W) and λ_min(E).
         hypotheses: whether W and E are Hermitian and positive semidefinite, to the tolerance.
     """
 
@@ -153,14 +150,13 @@ def schur_bounds(
     """Schur's bounds for W ⪰ 0 and E ⪰ 0: min E_ii λ_min(W) ≤ λ(W ∘ E) ≤ max E_ii λ_max(W).
 
     Theorem 5.3.4 of Horn & Johnson, Topics in Matrix Analysis (1991). For the phases of a rotary
-    encoding E_ii = 1, and W ∘ E has its eigenvalues between those of W. It compares W ∘ E with W
-    alone: it does not say that a sum over frequencies is contracted, nor that rotary logits are
-    more contracted than additive ones. See the head of this module.
+    encoding E_ii = 1, and W ∘ E has its eigenvalues between those of W. What does not follow is in
+    the head of this module.
 
     Args:
-        W: symmetric or Hermitian, such as the Gram matrix of complex pairs. Eigenvalues are those
-            of the symmetric part; where W is not symmetric, `hypotheses` is False.
-        E: the same; leading axes broadcast against those of W.
+        W, E: symmetric or Hermitian, of one size, such as the Gram matrix of complex pairs; leading
+            axes broadcast. Eigenvalues are those of the symmetric part; where one of the two is
+            not symmetric, `hypotheses` is False.
         tolerance: relative to the largest eigenvalue in question; 10·n·eps when None.
 
     Raises:
@@ -223,11 +219,7 @@ def phase_mixing(
     """Diagonals t_k cos(kθ) of T ∘ cos((m − n)θ), whose symbol is (f(ω − θ) + f(ω + θ))/2.
 
     The mean of two shifted copies of f has no greater amplitude than f: the rigorous content of
-    Lemma B.1 of arXiv 2505.13027, for one frequency and a Toeplitz T.
-
-    Args:
-        diagonals: t_k, as for `toeplitz_matrix`.
-        theta: θ in radians a position, one number.
+    Lemma B.1 of arXiv 2505.13027, for one frequency θ (radians a position) and a Toeplitz T.
 
     >>> phase_mixing(np.array([1.0, 3.0, 1.0]), np.pi / 3).round(6).tolist()
     [0.5, 3.0, 0.5]

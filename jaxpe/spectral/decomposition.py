@@ -36,12 +36,9 @@ from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix
 class LogitParts(NamedTuple):
     """Logits of queries and keys that are each a content plus a position, term by term.
 
-    Attributes:
-        content_content: scale·⟨content of the query, content of the key⟩.
-        content_position: content of the query with the position of the key.
-        position_content: position of the query with the content of the key.
-        position_position: position with position.
-        bias: what the encoding adds to whole queries and keys; it may look at content.
+    The first half of a name is of the query, the second of the key: content_position is
+    scale·⟨content of the query, position of the key⟩. The bias is what the encoding adds to whole
+    queries and keys; it may look at content.
     """
 
     content_content: Float[Array, "... heads n_q n_k"]
@@ -102,8 +99,7 @@ class PartMeans(NamedTuple):
     """Averages over documents; 0 at pairs (i, j) that no document has.
 
     Attributes:
-        parts: mean of each part.
-        squares: mean square of each part.
+        parts, squares: mean and mean square of each part.
         total_squares: mean square of the logits.
         counts: documents that have both tokens; 0 where a mean is one over nothing.
     """
@@ -121,8 +117,7 @@ class PartSums(NamedTuple):
     of batches added, by about 10⁻⁷ for each at worst.
 
     Attributes:
-        parts: sum of each part.
-        squares: sum of squares of each part.
+        parts, squares: sum, and sum of squares, of each part.
         total_squares: sum of squares of the logits.
         counts: int32, documents with a token at both positions; more than it holds raise
             `OverflowError` where sums are added eagerly, and stay at 2³¹ − 1 under `jit`.
@@ -139,15 +134,11 @@ class PartSums(NamedTuple):
         """The averages."""
         documents = jnp.maximum(self.counts, 1)[..., None, :, :]
 
-        def mean(x):
-            return x / documents.astype(x.dtype)
+        def mean(sums):
+            return jax.tree.map(lambda x: x / documents.astype(x.dtype), sums)
 
-        return PartMeans(
-            parts=jax.tree.map(mean, self.parts),
-            squares=jax.tree.map(mean, self.squares),
-            total_squares=mean(self.total_squares),
-            counts=self.counts,
-        )
+        parts, squares, total = mean(self.parts), mean(self.squares), mean(self.total_squares)
+        return PartMeans(parts, squares, total, self.counts)
 
 
 class ToeplitzShares(NamedTuple):
@@ -189,14 +180,11 @@ def logit_parts(
     are at the highest precision, in float32 or wider.
 
     Args:
-        encoding: whose hooks `query`, `key` and `bias` act.
-        params: its parameters.
+        encoding, params: whose hooks `query`, `key` and `bias` act.
         q_content: queries `[..., n_q, heads, head_dim]` as far as content makes them, unencoded.
-        q_position: what position adds to them.
         k_content: keys; query heads share them evenly where there are fewer.
-        k_position: what position adds to them.
-        q_positions: `[..., n_q]`, or `[..., n_q, coordinates]`.
-        k_positions: the same for keys.
+        q_position, k_position: what position adds to them.
+        q_positions, k_positions: `[..., n_q]`, or `[..., n_q, coordinates]`; the same for keys.
         scale: of the products, 1/√head_dim when None.
 
     Raises:
@@ -242,8 +230,7 @@ def rotary_parts(
         frequencies: ω of each pair: `rope_frequencies`, whose attention factor multiplies the
             logits of the pairs twice, or an array. Two entries of a head for each turn, from the
             front.
-        q_positions: `[..., n_q]`.
-        k_positions: `[..., n_k]`.
+        q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
         layout: which entries make a pair, as for `rope`.
         scale: 1/√head_dim when None.
 
@@ -288,12 +275,10 @@ def pair_logits(
     The sum is `attention_logits`. Queries and keys are encoded by the hooks and taken apart after.
 
     Args:
-        encoding: whose hooks act.
-        params: its parameters.
+        encoding, params: whose hooks act.
         q: queries, unencoded.
         k: keys; query heads share them evenly where there are fewer.
-        q_positions: `[..., n_q]`, or `[..., n_q, coordinates]`.
-        k_positions: the same for keys.
+        q_positions, k_positions: `[..., n_q]`, or `[..., n_q, coordinates]`; the same for keys.
         layout: which entries make a pair, as the encoding has it.
         rotary_dim: leading entries that are paired, even; all when None.
         scale: 1/√head_dim when None.
@@ -366,9 +351,6 @@ def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
     Pairs that no document has are left out. For softmax a number added to a whole row of logits is
     nothing, but here it counts.
 
-    Args:
-        means: of `PartSums.means`; layers may lead.
-
     >>> x, i = jnp.ones((1, 3, 1, 1)), jnp.arange(3)
     >>> parts = logit_parts(Encoding(), (), x, 0 * x, x, 0 * x, q_positions=i, k_positions=i)
     >>> shares = toeplitz_shares(sum_parts(parts).means())
@@ -428,7 +410,6 @@ def _scale(scale: float | ArrayLike | None, q: Array) -> Array:
 
 
 def _products(q: Array, k: Array) -> Float[Array, "... heads n_q n_k"]:
-    """Those of entries that may be none."""
     return jnp.einsum("...qhd,...khd->...hqk", q, k, precision="highest")
 
 

@@ -43,9 +43,6 @@ def spectral_norm(A: Real[ArrayLike, "... m n"]) -> Float[Array, "..."]:
     matrix of zeros. Second derivatives hold where the largest singular value is simple. The norm
     is inf where an entry is infinite and NaN where one is NaN, and derivatives are NaN at both.
 
-    Args:
-        A: one matrix or many, in float32 or wider (narrower ones are widened).
-
     >>> spectral_norm(jnp.array([[3.0, 0.0], [4.0, 0.0], [0.0, 1.0]])).round(6).item()
     5.0
     """
@@ -142,8 +139,8 @@ def operator_norm(
         f: of one array, to one array; compiled once for the same function.
         x: where; float32 or float64.
         key: of the start.
-        tolerance: of the residual, at least.
-        max_iterations: at most; what is reached then is in the result.
+        tolerance: of the residual.
+        max_iterations: what is reached then is in the result.
 
     Raises:
         ValueError: for an x that is not float32 or wider, or a limit below 1.

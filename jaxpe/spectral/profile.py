@@ -44,13 +44,7 @@ def attention_profile(
     Args:
         weights: attention weights, rows of which sum to 1, or to 0 where all keys are masked; such
             as a transformer gives with `trace=True`.
-        window: w of `near_share`.
-        mask: true where a query may look, for `attention_evenness`.
-        q_positions: `[..., n_q]`; indices when None.
-        k_positions: `[..., n_k]`.
-
-    Raises:
-        ValueError: as the functions of each measure.
+        window, mask, q_positions, k_positions: of the functions of each measure, as are errors.
 
     >>> causal = jnp.tri(4, dtype=bool)
     >>> even = jaxpe.attention_weights(jnp.zeros((1, 4, 4)), causal)
@@ -104,23 +98,21 @@ def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = N
     [0.0, 1.0]
     """
     entropy = attention_entropy(weights)
-    allowed = jnp.sum(_mask_of(weights, mask), axis=-1).astype(entropy.dtype)
+    shape = jnp.shape(weights)
+    mask = jnp.ones(shape, bool) if mask is None else broadcast_mask(mask, shape)
+    allowed = jnp.sum(mask, axis=-1).astype(entropy.dtype)
     choice = allowed > 1
     return jnp.where(choice, entropy / jnp.log(jnp.where(choice, allowed, 2)), 0)
 
 
 def attention_distance(
-    weights: Weights,
-    *,
-    q_positions: ArrayLike | None = None,
-    k_positions: ArrayLike | None = None,
+    weights: Weights, *, q_positions: ArrayLike | None = None, k_positions: ArrayLike | None = None
 ) -> PerQuery:
     """Σ_j a_ij |i − j|, in positions.
 
     Args:
         weights: attention weights.
-        q_positions: i, `[..., n_q]` with the axes before heads; indices when None.
-        k_positions: j, `[..., n_k]`.
+        q_positions, k_positions: i, j, `[..., n]` with the axes before heads; indices when None.
 
     Raises:
         ValueError: for positions of other lengths than the weights have, and for none where there
@@ -145,8 +137,7 @@ def near_share(
     Args:
         weights: attention weights.
         window: w, in positions; 0 for the token itself.
-        q_positions: as for `attention_distance`.
-        k_positions: likewise.
+        q_positions, k_positions: as for `attention_distance`.
 
     Raises:
         ValueError: for a negative window, and as `attention_distance`.
@@ -163,14 +154,8 @@ def near_share(
 def first_share(weights: Weights, *, keys: int = 1) -> PerQuery:
     """Share of each query's weight on the first keys: the sink of Xiao et al. (2023).
 
-    With padding on the left these are padding.
-
-    Args:
-        weights: attention weights.
-        keys: how many first ones.
-
-    Raises:
-        ValueError: for no key, or more than there are.
+    With padding on the left these are padding. Fewer than one key, or more than there are, raise
+    `ValueError`.
 
     >>> first_share(jnp.asarray([[[1.0, 0.0], [0.25, 0.75]]]))[0].tolist()
     [1.0, 0.25]
@@ -187,11 +172,6 @@ def _wide(weights: ArrayLike) -> Array:
     if weights.ndim < 3:
         raise ValueError(f"weights have shape {weights.shape}: pass [..., heads, n_q, n_k]")
     return weights.astype(compute_dtype(weights))
-
-
-def _mask_of(weights: ArrayLike, mask: ArrayLike | None) -> Bool[Array, "... heads n_q n_k"]:
-    shape = jnp.shape(weights)
-    return jnp.ones(shape, bool) if mask is None else broadcast_mask(mask, shape)
 
 
 def _distances(

@@ -4,7 +4,6 @@ A Toeplitz matrix T_ij = t_{j−i} is held as its diagonals, `[2n − 1]`, from 
 left corner, to t_{n−1}; t_0 stands in the middle.
 """
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Complex, Float, Inexact, Num, Real
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe._core.compiled import compiled
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
 from jaxpe.geometry.distances import floating
@@ -45,7 +44,6 @@ def diagonal_means(
     the last digit.
 
     Args:
-        A: one matrix or many.
         mask: entries that count, such as `np.tri(n, dtype=bool)` for causal logits. The others are
             not looked at, be they −inf. A diagonal on which nothing counts is 0.
 
@@ -63,11 +61,7 @@ def diagonal_means(
     if counted.shape[-2:] != (n, n) or any(1 != a != b != 1 for a, b in leading):
         raise ValueError(f"mask has shape {counted.shape}, but the matrix {A.shape}: pass [n, n]")
     A, counted = jnp.broadcast_arrays(A, counted)
-    label = diagonal_labels(n)
-
-    def means(A, counted):
-        return class_means(A, label, 2 * n - 1, counted)
-
+    means = lambda A, counted: class_means(A, diagonal_labels(n), 2 * n - 1, counted)  # noqa: E731
     return jnp.vectorize(means, signature="(n,n),(n,n)->(k)")(A, counted)
 
 
@@ -137,8 +131,7 @@ def symbol(
     angles = jnp.arange(1, middle + 1, dtype=omega.dtype)[:, None] * omega[None, :]
     # Even and odd part apart, so that what cancels does so before it is rounded.
     cos, sin = (f(angles).astype(t.dtype) for f in (jnp.cos, jnp.sin))
-    even = t[..., middle, None] + jnp.matmul(behind + before, cos, precision="highest")
-    odd = jnp.matmul(behind - before, sin, precision="highest")
+    even, odd = t[..., middle, None] + dot(behind + before, cos), dot(behind - before, sin)
     return even + 1j * odd if jnp.iscomplexobj(t) else lax.complex(even, odd)
 
 
@@ -192,30 +185,24 @@ def descending_values(A: Inexact[Array, "... n n"], kind: str) -> Float[Array, "
     """Eigenvalues of the symmetric part, or singular values."""
     check_kind(kind)
     if kind == "singular":
-        return _one_by_one(A, values=_singular)
-    return _one_by_one(symmetric_part(A), values=_eigenvalues)[..., ::-1]
+        return _one_by_one(A, singular=True)
+    return _one_by_one(symmetric_part(A), singular=False)[..., ::-1]
 
 
-def _singular(A: Array) -> Array:
-    return jnp.linalg.svd(A, compute_uv=False)
+@compiled(static=("singular",))
+def _one_by_one(A: Array, *, singular: bool) -> Array:
+    """Singular values of every matrix, or eigenvalues; on a CPU of one matrix after another."""
 
-
-def _eigenvalues(A: Array) -> Array:
-    return jnp.linalg.eigvalsh(A, symmetrize_input=False)
-
-
-@compiled(static=("values",))
-def _one_by_one(A: Array, *, values: Callable[[Array], Array]) -> Array:
-    """The values of every matrix; on a CPU of one matrix after another.
-
-    LAPACK's batches are shared out among the threads that run the program. Two decompositions of
-    batches at once, each on one of two threads, wait for ever for a thread that is free (jaxlib
-    0.10, seen on two cores).
-    """
+    # LAPACK's batches are shared out among the threads that run the program. Two decompositions of
+    # batches at once, each on one of two threads, wait for ever for a thread that is free (jaxlib
+    # 0.10, seen on two cores).
+    def values(A: Array) -> Array:
+        if singular:
+            return jnp.linalg.svd(A, compute_uv=False)
+        return jnp.linalg.eigvalsh(A, symmetrize_input=False)
 
     def loop(A: Array) -> Array:
-        found = lax.map(values, A.reshape(-1, *A.shape[-2:]))
-        return found.reshape(A.shape[:-1])
+        return lax.map(values, A.reshape(-1, *A.shape[-2:])).reshape(A.shape[:-1])
 
     if A.ndim == 2 or 0 in A.shape:
         return values(A)

@@ -74,7 +74,7 @@ def at_most(
 ) -> Comparison:
     """Compare two numbers: lhs ≤ rhs, up to `tolerance` times the larger of |lhs| and |rhs|.
 
-    And up to `noise`, which is what rounding makes of both where they should be equal.
+    And up to `noise`, what rounding makes of both where they should be equal.
 
     >>> at_most(1.0, 3.0).slack.item(), at_most(1.0, 3.0).holds.item()
     (2.0, True)
@@ -98,13 +98,15 @@ def met(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
 
 def all_at_most(
     lhs: Float[ArrayLike, "*cases"],
-    rhs: Float[ArrayLike, "*cases"] | float,
+    rhs: Float[ArrayLike, "..."] | float,
     *,
     where: Bool[ArrayLike, "*cases"] | None = None,
     tolerance: float = 0.0,
     noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
     """Compare many pairs of numbers by the one with the least slack; 0 ≤ 0 where there is none.
+
+    `rhs` broadcasts to `lhs`.
 
     >>> worst = all_at_most(jnp.array([1.0, 5.0]), jnp.array([3.0, 4.0]))
     >>> worst.lhs.item(), worst.rhs.item(), worst.holds.item()

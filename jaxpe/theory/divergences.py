@@ -1,14 +1,8 @@
 """Divergences between positional distributions, and the inequalities that hold between them.
 
-d_H is the Hellinger distance of Cirrincione (2026), d_H² = Σ(√μ − √ν)², without a factor 1/2.
-Three steps of that paper's Appendix A are wrong or loose:
-
-- D_KL ≤ 2√2 d_H (Corollary 15): no such bound exists, D_KL is unbounded while d_H ≤ √2. What
-  holds is D_KL ≤ C d_H², with C from the largest ratio μ/ν (`kl_ratio`) or from the least
-  probability of ν (`kl_constant`).
-- |D_KL(i‖k) − D_KL(j‖k)| ≤ D_KL(i‖j): a divergence has no triangle inequality. For (1/2, 1/2),
-  (1/4, 3/4), (1/16, 15/16) it reads 0.546 ≤ 0.144.
-- ‖μ − ν‖₁ ≤ √(2|V|) d_H (Lemma 16): true, and √(|V|/2) times looser than ‖μ − ν‖₁ ≤ 2 d_H.
+d_H is the Hellinger distance of Cirrincione (2026), d_H² = Σ(√μ − √ν)², without a factor 1/2. No
+bound D_KL ≤ 2√2 d_H exists, as in its Corollary 15 (see `lemma_12`): what holds is D_KL ≤ C d_H²,
+with C from the largest ratio μ/ν (`kl_ratio`) or the least probability of ν (`kl_constant`).
 """
 
 from collections.abc import Callable

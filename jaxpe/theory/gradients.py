@@ -1,13 +1,7 @@
 """What Appendix A is about: gradients of the expected loss by positions and attention logits.
 
-A model and its loss are two plain functions of one example. `loss(P, shift, example)` is a scalar,
-with P `[n, d]` for the position vectors and `shift` `[heads, n, n]` added to the attention logits
-of the first layer; `attention(P, example)` gives that layer's logits and weights, each
-`[heads, n, n]`. `jaxpe.nn.functions_of_positions` makes both of a Flax model.
-
-Expectations are over all examples, padding included: that is the loss that trains P, and what
-padding masks has δ = 0. Attention weights alone are averaged over the examples in which the query
-holds a token, since nobody asks where padding looks.
+A model and its loss are two plain functions of one example, of which a Flax model has
+`jaxpe.nn.functions_of_positions`.
 """
 
 from collections.abc import Callable
@@ -62,13 +56,15 @@ def position_gradients(
     """Differentiate the expected loss by positions, whole and through attention logits alone.
 
     With δ of each example, b through the logits is −E Σ_hij δ_hij ∂L_hij/∂P, a vector-Jacobian
-    product: exact for every model, whatever stands before the logits.
+    product: exact for every model, whatever stands before the logits. Expectations are over all
+    examples, padding included: that is the loss that trains P, and what padding masks has δ = 0.
+    Weights alone are averaged over the examples in which the query holds a token.
 
     Args:
-        loss: `(P, shift, example) -> scalar`; it and `attention` are compiled once for the same
-            functions.
-        attention: `(P, example) -> (logits, weights)` of the first layer, for the tokens that the
-            loss sees (those with masked words, in a masked language model).
+        loss: `(P, shift, example) -> scalar`, with `shift` `[heads, n, n]` added to the attention
+            logits of the first layer; compiled once for the same functions.
+        attention: `(P, example) -> (logits, weights)` of that layer, each `[heads, n, n]`, for the
+            tokens that the loss sees (those with masked words, in a masked language model).
         P: where to differentiate; 0 for what the paper calls initialisation.
         examples: pytree of `[examples, ...]`.
         occupied: true where an example has a token; everywhere when None.
@@ -97,13 +93,7 @@ def position_gradients(
 
 @compiled("loss", "attention", static=("batch_size",))
 def _expected_gradients(
-    P: Array,
-    examples: Any,
-    occupied: Array,
-    *,
-    loss: Loss,
-    attention: Attention,
-    batch_size: int,
+    P: Array, examples: Any, occupied: Array, *, loss: Loss, attention: Attention, batch_size: int
 ) -> PositionGradients:
     no_shift = jnp.zeros(_shape(attention, P, examples), P.dtype)
     rows = (examples, occupied)

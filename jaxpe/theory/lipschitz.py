@@ -106,6 +106,16 @@ def _head_slopes(K: Array, d: Array, where: Array) -> Array:
     return jax.lax.map(lambda head: entry_slope(head, d, where=where, negligible=rounding(K)), K)
 
 
+def share(part: Float[ArrayLike, "..."], whole: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+    """part / whole, broadcast; 0 where the whole, ≥ 0, is 0.
+
+    >>> share(jnp.array([1.0, 1.0]), jnp.array([2.0, 0.0])).tolist()
+    [0.5, 0.0]
+    """
+    whole = jnp.asarray(whole)
+    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), 0.0)
+
+
 def rounding(x: Float[ArrayLike, "..."]) -> Float[Array, ""]:
     """Differences of entries of x up to this are rounding: 64·eps·max |x|.
 

@@ -13,13 +13,9 @@ from jaxpe.geometry.distances import floating
 
 
 class MonotoneFit(NamedTuple):
-    """The best monotone functions of x, in least squares.
+    """The best monotone functions of x, in least squares, by their values at each x.
 
-    Attributes:
-        increasing: their values at each x, `[m]`.
-        decreasing: likewise.
-        explained_increasing: share of the variance of y explained, in [0, 1]; 1 for constant y.
-        explained_decreasing: likewise.
+    Shares explained are those of the variance of y, in [0, 1]; 1 for constant y.
     """
 
     increasing: Float[Array, " m"]
@@ -39,8 +35,7 @@ def monotone_fit(
     Isotonic regression by pooling adjacent violators (Ayer et al. 1955).
 
     Args:
-        x: `[m]`, m ≥ 1.
-        y: `[m]`.
+        x, y: `[m]`, m ≥ 1.
         where: bool `[m]`, which of them count; all when None. Fits at the others mean nothing.
 
     Raises:
@@ -78,8 +73,7 @@ def explained_by_chance(
     move together, as they must (Mantel 1967).
 
     Args:
-        x: symmetric, `[n, n]`.
-        y: likewise.
+        x, y: symmetric, `[n, n]`.
         key: draws the orders.
         orders: how many.
         level: in (0, 1).

@@ -9,7 +9,7 @@ import optax
 from flax import nnx
 
 from jaxpe._core.errors import InputError
-from jaxpe.encodings import Encoding, EncodingSizes, chain, information_optimal
+from jaxpe.encodings import Encoding, chain, information_optimal
 from jaxpe.geometry import PositionCounts
 from jaxpe.nn import (
     Bert,
@@ -45,11 +45,8 @@ def build_model(
 ) -> Any:
     """The model of a configuration, at its start; `init_seed` decides the weights.
 
-    Args:
-        config: what was asked for.
-        vocabulary: ids, classes and task.
-        counts: of the corpus, for encodings that are made from it; without, their tables hold
-            something else until a checkpoint fills them.
+    Encodings made from the corpus take its `counts`; without, their tables hold something else
+    until a checkpoint fills them.
 
     Raises:
         InputError: sizes that do not fit each other or the pretrained model.
@@ -126,14 +123,9 @@ def build_probe(
 
     def probe(model: Any, reference: ReferenceGeometry) -> GeometryProbe:
         below = trunk(model)
-        return encoding_probe(
-            below.encoding,
-            below.encoding_params.get_value(),
-            positions,
-            reference,
-            num_heads=below.config.num_heads,
-            head_dim=below.config.head_width,
-        )
+        heads = {"num_heads": below.config.num_heads, "head_dim": below.config.head_width}
+        params = below.encoding_params.get_value()
+        return encoding_probe(below.encoding, params, positions, reference, **heads)
 
     # The reference is an argument: XLA would spend its time folding a constant.
     look = jax.jit(functionalize(model, probe)[0])
@@ -165,12 +157,11 @@ def _encoding(
     config: TrainConfig, sizes: TransformerConfig, counts: PositionCounts | None
 ) -> Encoding:
     """The chain of a configuration, for a model of these sizes."""
-    dims = EncodingSizes(sizes.dim, sizes.num_heads, sizes.head_width, config.length)
 
     def made(entry) -> Encoding:
         if entry.name == "information_optimal" and counts is not None:
             return information_optimal(counts.merged(), dim=sizes.dim)
-        return entry.make(dims)
+        return entry.make(sizes.encoding_sizes(config.length))
 
     parts = [made(entry) for entry in encoding_entries(config)]
     if len(parts) == 1:
@@ -191,23 +182,18 @@ def _pretrained(
     config: TrainConfig, directory: str, vocabulary: Vocabulary, rngs: nnx.Rngs
 ) -> MaskedLM | Classifier:
     """A new head on a pretrained encoder, or the head it was pretrained with for mlm."""
-    choices = {
-        "dropout": config.model.dropout,
-        "dtype": jnp.dtype(config.model.dtype),
-        "scan": config.model.scan,
-        "remat": config.model.remat,
-    }
+    asked = config.model
+    choices: dict[str, Any] = {"dropout": asked.dropout, "dtype": jnp.dtype(asked.dtype)}
+    choices |= {"scan": asked.scan, "remat": asked.remat}
     if vocabulary.task == "mlm":
         model = load_masked_lm(directory, **choices)
     else:
         family = MPNet if read_fields(directory)[0].model_type == MPNet.model_type else Bert
         bert = family.load(directory, **choices)
-        pooling = config.model.pooling or "first"
-        pooler = (bert.pooler or True) if pooling == "first" else False
-        classes = len(vocabulary.classes)
-        model = Classifier(
-            bert.encoder, num_classes=classes, pooling=pooling, pooler=pooler, rngs=rngs
-        )
+        pooling, classes = asked.pooling or "first", len(vocabulary.classes)
+        head: dict[str, Any] = {"num_classes": classes, "pooling": pooling}
+        head["pooler"] = (bert.pooler or True) if pooling == "first" else False
+        model = Classifier(bert.encoder, **head, rngs=rngs)
     _check_fits(config, directory, model.encoder, len(vocabulary.tokens))
     return model
 

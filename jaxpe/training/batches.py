@@ -39,8 +39,6 @@ def batches(
 
     Args:
         arrays: name to array `[rows, ...]`.
-        batch_size: rows of a batch.
-        seed: of the permutations.
         epochs: None goes on for ever.
         lengths: tokens of each row, `[rows]`, padding behind them.
         buckets: ascending lengths to cut to; the last holds the longest row.
@@ -175,9 +173,8 @@ class _Shuffled:
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
         rows, cut = self.rows, self.rows.cut
-        numbers = {"seed": int(self.seed), "batch_size": int(self.batch_size)}
-        arrays = {f"array {name}": _checksum(array) for name, array in rows.arrays.items()}
-        known = numbers | {"rows": rows.count} | arrays
+        known = {"seed": int(self.seed), "batch_size": int(self.batch_size), "rows": rows.count}
+        known |= {f"array {name}": _checksum(array) for name, array in rows.arrays.items()}
         if cut is not None:
             known |= {"buckets": cut.buckets.tolist(), "lengths": _checksum(cut.lengths)}
         return known

@@ -264,8 +264,7 @@ def _check_numbers(config: TrainConfig) -> None:
         if value is not None and not 0 < value <= _LARGEST_FLOAT:
             raise InputError(f"`{name}` is {value}; pass a positive number")
     for name in ("warmup", "held_out", "mask_rate"):
-        value = getattr(config, name)
-        if value is not None and not 0 <= value < 1:
+        if (value := getattr(config, name)) is not None and not 0 <= value < 1:
             raise InputError(f"`{name}` is {value}; pass a share of 1")
     if config.batch_size % config.accumulate:
         raise InputError(
@@ -286,13 +285,11 @@ def _check_ignored(config: TrainConfig) -> None:
     task = config.task
     check_data_dir(config.data_dir, config.source)
     if config.mask_rate != TrainConfig.mask_rate and task != "mlm":
-        raise InputError(
-            f"`mask_rate={config.mask_rate}` is for `task` mlm: pass that, or leave it out"
-        )
-    if config.model.pooling is not None and task in ("mlm", "causal"):
-        raise InputError(f"`model.pooling` is for `task` classify, not {task}: leave it out")
-    if config.label_field is not None and task in ("mlm", "causal"):
-        raise InputError(f"`label_field` is for `task` classify, not {task}: leave it out")
+        raise InputError(f"`mask_rate={config.mask_rate}` is for `task` mlm: leave it out")
+    of_classes = {"model.pooling": config.model.pooling, "label_field": config.label_field}
+    for name, value in of_classes.items():
+        if value is not None and task in ("mlm", "causal"):
+            raise InputError(f"`{name}` is for `task` classify, not {task}: leave it out")
     if config.max_vocab is not None and not vocabulary_occurs(tokenizer_of(config)):
         raise InputError(
             f"`max_vocab={config.max_vocab}`: {tokenizer_of(config)} has a vocabulary of its own; "
@@ -319,6 +316,5 @@ def _check_pretrained(config: TrainConfig) -> None:
         if name not in free and value != default[name]
     ]
     if fixed:
-        raise InputError(
-            f"{', '.join(fixed)}: the pretrained model has its own sizes: leave these out"
-        )
+        fixed = ", ".join(fixed)
+        raise InputError(f"{fixed}: the pretrained model has its own sizes: leave these out")

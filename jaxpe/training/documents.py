@@ -9,13 +9,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.data import (
-    LabelledTokens,
-    containment_groups,
-    hold_out,
-    load_labelled,
-    load_tokens,
-)
+from jaxpe.data import LabelledTokens, containment_groups, hold_out, load_labelled, load_tokens
 from jaxpe.data.files import TABLES, listed, text_ending
 from jaxpe.data.labelled import own_vocabulary
 from jaxpe.data.named import NAMED
@@ -24,29 +18,21 @@ from jaxpe.data.vocabulary import vocabulary_occurs
 from jaxpe.geometry import PositionCounts, count_tokens
 from jaxpe.training.batches import Batch, batches, in_order
 from jaxpe.training.config import Task, TrainConfig, tokenizer_of
+from jaxpe.training.memory import FOLDS
 
 MAX_VOCAB = 4000
 LABEL = "label"  # column of the classes, where no other is asked for
-_FOLDS = 16
 _MASK = ("[MASK]", "<mask>")
 
 
 class Vocabulary(NamedTuple):
-    """What a model's ids and classes mean; saved with a run.
-
-    Attributes:
-        task: what the model does.
-        tokens: the text of each id.
-        classes: their names; empty for language models.
-        mask_id: of [MASK]; None unless the task is mlm.
-        special_ids: ids that stand for no text.
-    """
+    """What a model's ids and classes mean; saved with a run."""
 
     task: Task
-    tokens: list[str]
-    classes: tuple[str, ...] = ()
-    mask_id: int | None = None
-    special_ids: tuple[int, ...] = ()
+    tokens: list[str]  # the text of each id
+    classes: tuple[str, ...] = ()  # their names; empty for language models
+    mask_id: int | None = None  # of [MASK]; None unless the task is mlm
+    special_ids: tuple[int, ...] = ()  # ids that stand for no text
 
 
 class Data(NamedTuple):
@@ -77,11 +63,7 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
         train, held_out = hold_out(train, fraction=share, seed=config.seed)
     corpus = train.corpus
     vocabulary = Vocabulary(
-        task,
-        corpus.tokens,
-        train.names if task == "classify" else (),
-        mask_id,
-        corpus.exclude,
+        task, corpus.tokens, train.names if task == "classify" else (), mask_id, corpus.exclude
     )
     return Data(train, held_out, vocabulary)
 
@@ -90,17 +72,11 @@ def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
     """Endless batches for training, from the data seed alone."""
     rows = len(labelled.labels)
     if config.batch_size > rows:
-        raise InputError(
-            f"`batch_size={config.batch_size}` is more than the {rows} documents to train on"
-        )
-    lengths = labelled.corpus.mask.sum(axis=1)
-    return batches(
-        _arrays(labelled),
-        batch_size=config.batch_size,
-        seed=config.seed,
-        lengths=lengths,
-        buckets=_buckets(labelled),
-    )
+        asked = f"`batch_size={config.batch_size}`"
+        raise InputError(f"{asked} is more than the {rows} documents to train on")
+    options: dict[str, Any] = {"batch_size": config.batch_size, "seed": config.seed}
+    options |= {"lengths": labelled.corpus.mask.sum(axis=1), "buckets": _buckets(labelled)}
+    return batches(_arrays(labelled), **options)
 
 
 def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Batch]:
@@ -117,15 +93,10 @@ def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Ba
 def count_documents(labelled: LabelledTokens) -> PositionCounts:
     """Counts in folds, in which copies and pieces of a document are together."""
     corpus = labelled.corpus
-    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
-    return count_tokens(
-        corpus.ids,
-        vocab_size=corpus.vocab_size,
-        mask=corpus.mask,
-        exclude=corpus.exclude,
-        folds=_FOLDS,
-        groups=groups,
-    )
+    options: dict[str, Any] = {"mask": corpus.mask, "exclude": corpus.exclude}
+    options["groups"] = containment_groups(corpus.ids, **options)
+    options |= {"vocab_size": corpus.vocab_size, "folds": FOLDS}
+    return count_tokens(corpus.ids, **options)
 
 
 def fingerprint(data: Data) -> dict[str, int]:

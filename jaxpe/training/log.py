@@ -20,12 +20,9 @@ Record = dict[str, Any]
 class Log:
     """A JSON-lines file that is appended to, one record a step, each written through at once.
 
-    Opened for a run that goes on after `step`, it drops the lines of later steps, which will be
-    written again, and a last line cut short by a kill: no step is there twice.
-
-    Args:
-        path: of the file; its folder is made if absent.
-        step: the last step to keep; −1 keeps nothing.
+    Opened for a run that goes on after `step` (−1 from the start), it drops the lines of later
+    steps, which will be written again, and a last line cut short by a kill: no step is there twice.
+    The folder is made if absent.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "log.jsonl"
@@ -95,11 +92,7 @@ def read_log(path: str | Path) -> list[Record]:
 
 
 def plain(value: Any) -> Any:
-    """Arrays and NumPy's numbers as Python's, in dicts and lists too; not finite ones as None.
-
-    >>> plain({"a": jnp.arange(2), "b": np.float64("inf")})
-    {'a': [0, 1], 'b': None}
-    """
+    """Arrays and NumPy's numbers as Python's, in dicts and lists too; not finite ones as None."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -22,11 +22,9 @@ from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
 
 class NonFiniteLoss(FloatingPointError):  # noqa: N818 (said as it is)
-    """A loss, gradient or update was NaN or infinite; the parameters are those before that step.
+    """A loss, gradient or update was NaN or infinite at `step`, counted from 1.
 
-    Attributes:
-        step: the step that failed, counted from 1.
-        state: the state before it.
+    `state` is that before it.
     """
 
     def __init__(self, message: str, *, step: int):
@@ -38,8 +36,7 @@ class NonFiniteLoss(FloatingPointError):  # noqa: N818 (said as it is)
 class StopTraining(Exception):  # noqa: N818 (said as it is)
     """Raised by a hook to make this step the last: `fit` saves, and returns as at its end.
 
-    Args:
-        found: joins that step's record, as what a hook returns does.
+    What is `found` joins that step's record, as what a hook returns does.
     """
 
     def __init__(self, found: Record | None = None):
@@ -74,7 +71,7 @@ class FitResult(NamedTuple):
 
     Attributes:
         state: after the last step, which `StopTraining` may have made an earlier one.
-        history: a record a step, numbers of Python, with those of earlier runs from the log.
+        history: a record a step, of Python's numbers, with those of earlier runs from the log.
     """
 
     state: TrainState
@@ -120,12 +117,11 @@ def fit(
     s. The data do not: they start where `batches` or the iterator passed in its place is.
 
     Args:
-        state: to start from; its buffers are given away to `step`.
-        step: from `train_step`.
+        state: to start from; its buffers are given away to `step`, from `train_step`.
         batches: from `batches`; anything iterable where there are no checkpoints.
         steps: updates in all, those before a resumption included.
-        checkpoints: where to save and to resume from; also saved at the end.
-        checkpoint_every: steps between checkpoints; None saves at the end alone.
+        checkpoints: where to save and to resume from.
+        checkpoint_every: steps between checkpoints; there is one at the end in any case.
         log: JSON-lines file, without lines after the step started from.
         hooks: run in order.
         progress: shows which step it is at.
@@ -328,10 +324,8 @@ class _Run:
 
 @contextlib.contextmanager
 def _deferred_interrupt() -> Iterator[threading.Event]:
-    """The first Ctrl-C or SIGTERM waits for the step to end: the state's buffers are inside it.
-
-    SIGTERM is what a machine that is taken away, or a scheduler whose time is up, sends first.
-    """
+    """The first Ctrl-C or SIGTERM waits for the step to end: the state's buffers are inside it."""
+    # SIGTERM is what a machine that is taken away, or a scheduler whose time is up, sends first.
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked

@@ -13,11 +13,9 @@ from jaxpe.encodings.base import compute_dtype
 
 
 class MeanMetric(NamedTuple):
-    """A sum and the weight it is over: tallies of shards, microbatches and epochs add exactly.
+    """A sum and the weight it is over, such as the number of tokens.
 
-    Attributes:
-        total: the weighted sum.
-        weight: what it is a sum over, such as the number of tokens.
+    Tallies of shards, microbatches and epochs add exactly.
 
     >>> one, other = (MeanMetric(jnp.array(x), jnp.array(y)) for x, y in ((3.0, 1.0), (1.0, 3.0)))
     >>> (one + other).mean.item()
@@ -111,12 +109,8 @@ def causal_lm_loss(
 ) -> MeanMetric:
     """Cross-entropy of the next token, where the mask has both a token and the next one.
 
-    Args:
-        logits: of every token.
-        ids: tokens.
-        mask: false at padding.
-        segments: the document of each token in packed rows; the last token of one does not
-            predict the first of the next.
+    In packed rows `segments` says which document a token is of: the last of one does not predict
+    the first of the next.
 
     >>> logits, ids = jnp.zeros((1, 5, 2)), jnp.zeros((1, 5), jnp.int32)
     >>> causal_lm_loss(logits, ids).weight.item()
@@ -133,11 +127,7 @@ def causal_lm_loss(
 def next_in_document(
     mask: Bool[ArrayLike, "*batch n"], segments: Int[ArrayLike, "*batch n"] | None = None
 ) -> Bool[Array, "*batch n-1"]:
-    """Which tokens have a next one, neither padding nor of another document.
-
-    >>> next_in_document(np.array([True, True, True, False]), np.array([0, 0, 1, 1])).tolist()
-    [True, False, False]
-    """
+    """Which tokens have a next one, neither padding nor of another document."""
     mask = jnp.asarray(mask)
     following = mask[..., :-1] & mask[..., 1:]
     if segments is None:

@@ -21,13 +21,7 @@ _RATE = 0.15  # of Devlin et al. (2019)
 
 
 class MaskedTokens(NamedTuple):
-    """Tokens to be guessed back, from `mask_tokens`.
-
-    Attributes:
-        ids: what the model reads.
-        targets: the original ids.
-        selected: where the loss looks.
-    """
+    """What the model reads, the original ids, and where the loss looks, from `mask_tokens`."""
 
     ids: Int[Array, "*batch n"]
     targets: Int[Array, "*batch n"]
@@ -51,8 +45,7 @@ def mask_tokens(
 
     Args:
         key: of the draw; another one each step.
-        ids: tokens.
-        mask: false at padding.
+        ids: tokens; `mask` is false at padding.
         vocab_size: of the random tokens.
         mask_id: the id of [MASK].
         special_ids: ids never selected, such as those of [CLS] and [SEP].
@@ -99,11 +92,7 @@ def guessed_places(
 def one_place(
     text: Bool[np.ndarray, "documents n"], *, rng: np.random.Generator
 ) -> Int[np.ndarray, "documents 1"]:
-    """A place of text in each document, drawn evenly; int32.
-
-    Args:
-        text: where a token may be guessed, once at least in each row.
-        rng: draws the places.
+    """A place of text in each document, drawn evenly; int32. Each row has some text.
 
     >>> one_place(np.array([[False, True], [True, False]]), rng=np.random.default_rng(0)).tolist()
     [[1], [0]]
@@ -114,14 +103,9 @@ def one_place(
 def some_places(
     text: Bool[np.ndarray, "documents n"], *, rng: np.random.Generator, rate: float = _RATE
 ) -> tuple[Int[np.ndarray, "documents places"], Bool[np.ndarray, "documents places"]]:
-    """Places of a share of the text of each document, one at least, and which of them count.
+    """Places of a share `rate` of the text of each document, one at least, and which of them count.
 
     All rows have as many places, int32; those beyond the share of a row do not count.
-
-    Args:
-        text: where tokens may be guessed.
-        rng: draws the places.
-        rate: share of the text, in [0, 1].
 
     >>> text = np.array([[True, True, True, True], [False, False, True, True]])
     >>> places, counted = some_places(text, rng=np.random.default_rng(0), rate=0.5)

@@ -23,10 +23,10 @@ def learning_rate_schedule(
     """Linear warm-up from 0 to `peak`, then constant, linear or cosine decay to `end`.
 
     Args:
-        peak: reached at step `warmup`.
+        peak: reached at step `warmup`; with no warm-up, the first step has it.
         steps: of the training, warm-up included; `end` is reached at step `steps`.
-        warmup: steps of warm-up; with none, the first step has `peak`.
-        decay: from `peak` to `end`; a constant rate never comes to `end`.
+        warmup: steps of warm-up.
+        decay: from `peak` to `end`, to which a constant rate never comes.
         end: the last rate.
 
     Raises:
@@ -49,9 +49,8 @@ def learning_rate_schedule(
         raise ValueError(f"decay={decay!r} is unknown: pass one of {', '.join(after)}")
     if not warmup:
         return after[decay]()
-    return optax.join_schedules(
-        [optax.linear_schedule(0.0, peak, warmup), after[decay]()], [warmup]
-    )
+    parts = [optax.linear_schedule(0.0, peak, warmup), after[decay]()]
+    return optax.join_schedules(parts, [warmup])
 
 
 def weight_decay_mask(params: Params) -> Params:
@@ -89,9 +88,8 @@ def adamw(
         schedule: learning rate, a number or a function of the step.
         weight_decay: decoupled, so each step shrinks by weight_decay times the learning rate.
         clip: largest norm of the whole gradient; None for no clipping.
-        decay_mask: parameters -> booleans of the same structure, which are weight_decay_mask.
-        b1: decay of the first moment.
-        b2: decay of the second moment.
+        decay_mask: parameters -> booleans of the same structure.
+        b1, b2: decay of the first and the second moment.
         eps: added to the root of the second moment.
 
     Raises:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings import encoding_distances
-from jaxpe.encodings.base import Encoding, Params, compute_dtype
+from jaxpe.encodings.base import Encoding, Params
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import (
     Distances,
@@ -22,13 +22,7 @@ from jaxpe.geometry.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.entropy_rank import entropy_rank
 from jaxpe.geometry.monotonicity import monotonicity_violation_rate
 from jaxpe.geometry.noise import split_half_geometry
-from jaxpe.geometry.stress import (
-    Encoded,
-    mantel_correlation,
-    min_separation,
-    scaled_stress,
-    stress,
-)
+from jaxpe.geometry.stress import Encoded, mantel_correlation, min_separation, scaled_stress, stress
 
 
 class ReferenceGeometry(NamedTuple):
@@ -39,7 +33,7 @@ class ReferenceGeometry(NamedTuple):
             occupied ones under the policy "drop").
         split_half: distances without sampling noise, over the positions with tokens in both halves
             of every split.
-        occupied: bool `[n]`, the positions that hold a token.
+        occupied: the positions that hold a token.
     """
 
     plug_in: Distances
@@ -68,12 +62,9 @@ class GeometryScores(NamedTuple):
 
 
 class GeometryProbe(NamedTuple):
-    """Scores over three sets of positions and targets.
+    """Scores against the plug-in distances, over all their positions and over the occupied ones.
 
-    Attributes:
-        all_positions: against the plug-in distances, over all positions these have.
-        occupied: against the same, over the occupied positions alone.
-        split_half: against the distances without sampling noise.
+    And against the distances without sampling noise, `split_half`.
     """
 
     all_positions: GeometryScores
@@ -87,9 +78,7 @@ def reference_geometry(
     """The geometry of a corpus, plug-in and without sampling noise.
 
     Args:
-        counts: counts kept in at least two folds (`count_tokens(..., folds=16)`).
-        key: PRNG key that draws the halves.
-        splits: halvings averaged over.
+        counts, key, splits: as for `split_half_geometry`.
         empty: what a position without a token is in `plug_in`: "uniform" over the vocabulary of
             the counts (Cirrincione 2026), or "drop", "zero", "error" as in
             `positional_distributions`. It touches neither `split_half` nor `occupied`.
@@ -122,12 +111,8 @@ def reference_geometry(
 def probe_geometry(encoded: Encoded, reference: ReferenceGeometry) -> GeometryProbe:
     """Score an encoding of the n positions of a reference.
 
-    Args:
-        encoded: points `[n, d]` (16-bit floats are widened), or `Distances` where there are none.
-        reference: what to compare with.
-
-    Raises:
-        ValueError: an encoding of another number of positions.
+    The encoding is points `[n, d]` (16-bit floats are widened), or `Distances` where there are
+    none. One of another number of positions raises `ValueError`.
 
     >>> D = as_distances(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]))
     >>> reference = ReferenceGeometry(D, D, jnp.array([True, True, False]))
@@ -138,13 +123,8 @@ def probe_geometry(encoded: Encoded, reference: ReferenceGeometry) -> GeometryPr
     2.0
     """
     n = reference.occupied.shape[-1]
-    if isinstance(encoded, Distances):
-        encoded = as_distances(encoded)
-        rows = encoded.values.shape[0]
-    else:
-        encoded = floating(encoded)
-        encoded = encoded.astype(compute_dtype(encoded))
-        rows = encoded.shape[0]
+    encoded = as_distances(encoded) if isinstance(encoded, Distances) else floating(encoded)
+    rows = len(encoded.values if isinstance(encoded, Distances) else encoded)
     if rows != n:
         raise ValueError(
             f"the encoding has {rows} positions and the reference {n}: encode positions 0 to "
@@ -170,12 +150,9 @@ def encoding_probe(
     """Score an encoding by its vectors, or else by the distances it induces between logits.
 
     Args:
-        encoding: any that has vectors or does not act on embeddings (`encoding_distances`).
-        params: its parameters.
-        positions: `[n]`, those of the reference.
-        reference: what to compare with.
-        num_heads: heads of the model, needed where there are no vectors.
-        head_dim: their width, needed where there are no vectors.
+        encoding, params: any that has vectors or does not act on embeddings (`encoding_distances`).
+        positions: those of the reference.
+        num_heads, head_dim: of the model, needed where there are no vectors.
 
     Raises:
         ValueError: as `encoding_distances` and `probe_geometry`.
@@ -188,10 +165,8 @@ def encoding_probe(
     """
     if encoding.defines("vectors"):
         return probe_geometry(encoding.vectors(params, positions), reference)
-    induced = encoding_distances(
-        encoding, params, positions, num_heads=num_heads, head_dim=head_dim
-    )
-    return probe_geometry(induced, reference)
+    heads = {"num_heads": num_heads, "head_dim": head_dim}
+    return probe_geometry(encoding_distances(encoding, params, positions, **heads), reference)
 
 
 def as_record(probe: GeometryProbe) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """From a configuration to a trained model, and back from the folder of a run."""
 
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +16,7 @@ from jaxpe._core.folders import claimed, write_whole
 from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.nn import functionalize, parameter_count, save_huggingface
-from jaxpe.training.assemble import (
-    build_loss,
-    build_model,
-    build_optimizer,
-    build_probe,
-    steps_of,
-)
+from jaxpe.training.assemble import build_loss, build_model, build_optimizer, build_probe, steps_of
 from jaxpe.training.config import (
     TrainConfig,
     check_config,
@@ -55,12 +50,9 @@ _ANEW = "pass another `out` to train anew"
 
 
 class Evaluations(NamedTuple):
-    """What was found on the held-out documents: the step, the loss and metrics of the task.
+    """The step, the loss and metrics of the task on the held-out documents, before and after.
 
-    Attributes:
-        first: before training.
-        best: of the largest accuracy for classify, else of the least loss.
-        last: after training.
+    The best is that of the largest accuracy for classify, else of the least loss.
     """
 
     first: Found
@@ -72,15 +64,9 @@ class TrainSummary(NamedTuple):
     """A run in numbers.
 
     Attributes:
-        source: of the documents.
-        task: what the model does.
         encoding: its names joined by +, or that of the pretrained model.
-        documents: trained on.
-        held_out: documents to judge by.
-        vocab_size: words.
-        length: positions.
+        documents: trained on; `held_out` are those to judge by.
         parameters: numbers in the model.
-        steps: updates.
         seconds: of the whole run, since it was last resumed.
         tokens_per_second: padding apart; None where too few steps were timed.
         evaluation: on the held-out documents.
@@ -108,10 +94,9 @@ class TrainResult(NamedTuple):
     Attributes:
         model: with its trained parameters.
         apply: `(params, ids, **options) -> HeadOutput`.
-        params: the parameters after the last step.
+        params: after the last step.
         history: a record a step, as in log.jsonl: metrics, "eval/..." and "probe/...".
-        evaluation: loss and metrics on the held-out documents after the last step; None for what
-            was not finite.
+        evaluation: after the last step, on the held-out documents; None for what was not finite.
         summary: what summary.json holds.
         out: the folder, with config.json, vocabulary.json, log.jsonl, summary.json, checkpoints/
             and, for BERT and MPNet, model/ as Hugging Face reads it.
@@ -130,10 +115,9 @@ class LoadedRun(NamedTuple):
     """A model from the folder of a run.
 
     Attributes:
-        model: with the parameters of the newest checkpoint.
+        model: with the parameters of the newest checkpoint, as are `params`.
         apply: `(params, ids, **options) -> HeadOutput`.
-        params: the parameters.
-        step: updates they have had.
+        step: updates the parameters have had.
         config: of the run.
         vocabulary: what ids and classes mean.
     """
@@ -179,7 +163,9 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     mesh = _mesh(config)
     data = load_data(config, progress=progress)
     check_memory(config, vocab_size=len(data.vocabulary.tokens))
-    counts = count_documents(data.train) if _wants_counts(config) else None
+    # An encoding may be made from the corpus, and the probe compares with it.
+    fitted = config.pretrained is None and any(e.fitted for e in encoding_entries(config))
+    counts = count_documents(data.train) if config.probe_at or fitted else None
     model = build_model(config, data.vocabulary, counts=counts)
     begun = _begun(config, data, model)
     progress.say(_opening(begun))
@@ -221,10 +207,10 @@ def load_run(directory: str | Path) -> LoadedRun:
     optimizer, _ = build_optimizer(config, steps=2)
     like = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
     options: dict[str, Any] = {"keep": config.keep, "config": documents, "read_only": True}
-    if not (config.out / CHECKPOINTS).is_dir():
-        raise InputError(f"{directory} has no checkpoint yet: resume the run first")
-    with Checkpoints(config.out / CHECKPOINTS, **options) as found:
-        restored = found.restore(like)
+    folder, restored = config.out / CHECKPOINTS, None
+    if folder.is_dir():
+        with Checkpoints(folder, **options) as found:
+            restored = found.restore(like)
     if restored is None:
         raise InputError(f"{directory} has no checkpoint yet: resume the run first")
     state, step = restored
@@ -233,10 +219,9 @@ def load_run(directory: str | Path) -> LoadedRun:
 
 
 class _Clock:
-    """A training step that also tells how many tokens a second it trains on.
+    """A training step that also tells how many tokens a second it trains on."""
 
-    Steps count that neither compile nor wait for a hook: the time from a call to the next one.
-    """
+    # Steps count that neither compile nor wait for a hook: the time from a call to the next one.
 
     def __init__(self, step: Step):
         self.step = step
@@ -293,18 +278,11 @@ def _fit(config: TrainConfig, fitting: _Fitting, progress: Progress) -> FitResul
     """The training itself."""
     folder, log = config.out / CHECKPOINTS, config.out / LOG
     _check_log(log)
+    options: dict[str, Any] = {"steps": fitting.steps, "hooks": fitting.hooks, "log": log}
+    options |= {"checkpoint_every": config.checkpoint_every, "progress": progress}
     with Checkpoints(folder, keep=config.keep, config=fitting.documents) as checkpoints:
-        return fit(
-            fitting.state,
-            fitting.step,
-            fitting.batches,
-            steps=fitting.steps,
-            checkpoints=checkpoints,
-            checkpoint_every=config.checkpoint_every,
-            log=log,
-            hooks=fitting.hooks,
-            progress=progress,
-        )
+        start = fitting.state, fitting.step, fitting.batches
+        return fit(*start, checkpoints=checkpoints, **options)
 
 
 def _check_log(path: Path) -> None:
@@ -404,12 +382,6 @@ def _mesh(config: TrainConfig) -> Mesh | None:
     return jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,), devices=devices)
 
 
-def _wants_counts(config: TrainConfig) -> bool:
-    """Whether anything is compared with the corpus, or made from it."""
-    fitted = config.pretrained is None and any(e.fitted for e in encoding_entries(config))
-    return bool(config.probe_at) or fitted
-
-
 def _with_params(model: Any, params: Params) -> Any:
     return functionalize(model, lambda merged: merged)[0](params)
 
@@ -457,11 +429,12 @@ def _evaluations(history: list[Record], vocabulary: Vocabulary, out: Path) -> Ev
             f"{out / LOG} lacks evaluations of this run, which ended before: put it back, or "
             f"{_ANEW}"
         )
-    if vocabulary.task == "classify":
-        best = max(evaluations, key=lambda found: (found["accuracy"], -_number(found["loss"])))
-    else:
-        best = min(evaluations, key=lambda found: _number(found["loss"]))
-    return Evaluations(evaluations[0], best, evaluations[-1])
+
+    def worth(found: Found) -> tuple[float, float]:
+        loss = math.inf if found["loss"] is None else found["loss"]
+        return (found["accuracy"] or 0.0) if "accuracy" in needed else 0.0, -loss
+
+    return Evaluations(evaluations[0], max(evaluations, key=worth), evaluations[-1])
 
 
 def _probes(history: list[Record]) -> dict[str, Found]:
@@ -478,7 +451,3 @@ def _records(history: list[Record], prefix: str) -> list[Found]:
         for record in history
     )
     return [record for record in found if len(record) > 1]
-
-
-def _number(value: float | None) -> float:
-    return float("inf") if value is None else value

@@ -30,11 +30,9 @@ class TrainState(NamedTuple):
 
     Attributes:
         step: updates made so far.
-        params: any pytree of floating-point arrays.
-        opt_state: of Optax.
+        params: any pytree of floating-point arrays; `opt_state` is Optax's.
         key: typed PRNG key of the run; step s draws from `fold_in(key, s)`.
-        finite: false once a loss, gradient or update was not finite; the state stays as it was
-            before.
+        finite: false once a loss, gradient or update was not; the state stays as it was before.
     """
 
     step: Int[Array, "*seeds"]
@@ -50,10 +48,7 @@ Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 def init_state(
     params: Params, optimizer: optax.GradientTransformation, *, key: Array
 ) -> TrainState:
-    """The state before the first step.
-
-    The arrays are copies: `train_step` gives the buffers of a state away, and the caller's
-    parameters must outlive that.
+    """The state before the first step, of copies: `train_step` gives a state's buffers away.
 
     >>> init_state({"w": jnp.ones(2)}, optax.sgd(0.1), key=jax.random.key(0)).step.item()
     0
@@ -80,8 +75,7 @@ def step_function(
     does any step after it.
 
     Args:
-        loss: what is minimised.
-        optimizer: of Optax.
+        loss, optimizer: what is minimised, and Optax's.
         accumulate: microbatches, one after the other; they divide the batch.
         schedule: only to report the learning rate.
 
@@ -222,10 +216,8 @@ def _wide(x: Array) -> Array:
 
 
 def _microbatches(batch: Batch, count: int) -> Batch:
-    """`[batch, ...]` to `[count, batch / count, ...]`, microbatch i with the rows i, i + count, …
-
-    In strides, because a batch spread over devices in blocks then stays where it is.
-    """
+    """`[batch, ...]` to `[count, batch / count, ...]`, microbatch i with rows i, i + count, …"""
+    # In strides, because a batch spread over devices in blocks then stays where it is.
 
     def split(path, x):
         if x.shape[0] % count:

@@ -1,9 +1,8 @@
 """What models are trained for, as loss functions `(params, batch, key) -> (tally, tallies)`.
 
-Batches hold `ids` and `mask` `[batch, n]`, `labels` `[batch]` where a task has them, and `valid`
-`[batch]`, false on rows that only fill the last batch of an evaluation. What else a batch has of
-`segments` and `positions` (of packed rows) and `token_types`, `[batch, n]`, the model is given by
-these keywords. With `train=False` nothing drops.
+Batches hold `ids` and `mask` `[batch, n]`, `labels` `[batch]` where a task has them, `valid`
+`[batch]`, false on rows that only fill a batch, and perhaps `segments`, `positions`, `token_types`
+`[batch, n]`, which the model is given by these keywords. With `train=False` nothing drops.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,10 +32,7 @@ _OF_TOKENS = ("segments", "positions", "token_types")
 def classification(apply: Apply, *, train: bool = True) -> LossFunction:
     """Cross-entropy of the class of a sequence; tallies: accuracy.
 
-    >>> from typing import NamedTuple
-    >>> class Output(NamedTuple):
-    ...     logits: jax.Array
-    >>> apply = lambda params, ids, **options: Output(params[ids[:, 0]])
+    >>> apply = lambda params, ids, **options: jaxpe.nn.HeadOutput(params[ids[:, 0]], None)
     >>> batch = {"ids": jnp.array([[0], [1]]), "mask": jnp.ones((2, 1), bool),
     ...          "labels": jnp.array([0, 1])}
     >>> tally, tallies = classification(apply)(9.0 * jnp.eye(2), batch, jax.random.key(0))
@@ -56,10 +52,7 @@ def classification(apply: Apply, *, train: bool = True) -> LossFunction:
 def regression(apply: Apply, *, train: bool = True) -> LossFunction:
     """Squared error of a number for each sequence, the first logit; labels are floats.
 
-    >>> from typing import NamedTuple
-    >>> class Output(NamedTuple):
-    ...     logits: jax.Array
-    >>> apply = lambda params, ids, **options: Output(params[ids[:, :1]])
+    >>> apply = lambda params, ids, **options: jaxpe.nn.HeadOutput(params[ids[:, :1]], None)
     >>> batch = {"ids": jnp.array([[0], [1]]), "mask": jnp.ones((2, 1), bool),
     ...          "labels": jnp.array([1.0, 5.0])}
     >>> regression(apply)(jnp.array([1.0, 3.0]), batch, jax.random.key(0))[0].mean.item()
@@ -78,10 +71,7 @@ def causal_lm(apply: Apply, *, train: bool = True) -> LossFunction:
 
     In packed rows no document predicts the next one: a batch with `segments` says which is which.
 
-    >>> from typing import NamedTuple
-    >>> class Output(NamedTuple):
-    ...     logits: jax.Array
-    >>> apply = lambda params, ids, **options: Output(params[ids])  # of the next, from each token
+    >>> apply = lambda params, ids, **options: jaxpe.nn.HeadOutput(params[ids], None)
     >>> batch = {"ids": jnp.array([[0, 1, 0, 1]]), "mask": jnp.ones((1, 4), bool)}
     >>> other = jnp.array([[0.0, 9.0], [9.0, 0.0]])
     >>> tally, tallies = causal_lm(apply)(other, batch, jax.random.key(0))
@@ -127,17 +117,12 @@ def masked_lm(
     3.912
     """
 
+    how: dict[str, Any] = {"vocab_size": vocab_size, "mask_id": mask_id, "rate": rate}
+
     def loss(params, batch, key):
         masking, drawing, dropping = jax.random.split(key, 3)
-        masked = mask_tokens(
-            masking,
-            batch["ids"],
-            mask=_counted(batch),
-            vocab_size=vocab_size,
-            mask_id=mask_id,
-            special_ids=special_ids,
-            rate=rate,
-        )
+        mask = _counted(batch)
+        masked = mask_tokens(masking, batch["ids"], mask=mask, special_ids=special_ids, **how)
         places, guessed = guessed_places(drawing, masked.selected, rate=rate)
         options = _options(batch, dropping if train else None)
         logits = apply(params, masked.ids, places, **options)

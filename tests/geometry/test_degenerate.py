@@ -234,7 +234,7 @@ WRONG = {
     ),
     "rows": (
         lambda: geometry.distance_rows(POINTS, np.array([[0]])),
-        r"rows is int64 of shape \(1, 1\)",
+        r"rows are int64 of shape \(1, 1\)",
     ),
     "counts": (
         lambda: geometry.PositionCounts(np.ones((2, 3)), np.int32(1), np.int32(0)).per_position,

@@ -14,8 +14,9 @@ import jaxpe
 from jaxpe import Distances, PointCloud, euclidean_distances, monotonicity_violation_rate
 from jaxpe.geometry import as_distances, as_points, is_monotone, sampled_violation_rate
 
-is_monotone, monotonicity_violation_rate = map(
-    partial(jax.jit, static_argnames="tolerance"), (is_monotone, monotonicity_violation_rate)
+is_monotone = jax.jit(is_monotone, static_argnames="tolerance")
+monotonicity_violation_rate = jax.jit(
+    monotonicity_violation_rate, static_argnames=("tolerance", "include_self")
 )
 TOLERANCE = 1e-5
 
@@ -57,6 +58,9 @@ def test_counts_equal_the_definitions(example):
     D = Distances(jnp.asarray(delta), jnp.asarray(present))
     rate = monotonicity_violation_rate(D)
     np.testing.assert_allclose(rate, violated / max(compared, 1), atol=1e-15)
+    with_self = monotonicity_violation_rate(D, include_self=True)
+    themselves = present.sum() * (present.sum() - 1)  # j = i, which is nearer than any k
+    np.testing.assert_allclose(with_self, violated / max(compared + themselves, 1), atol=1e-15)
     assert bool(is_monotone(D)) == definition_9(delta, present)
     # A mask given by hand is the same as one carried by the distances.
     by_hand = as_distances(delta)

@@ -133,9 +133,9 @@ def test_every_case_is_drawn(name):
 @pytest.mark.parametrize(("layers", "causal"), [(12, False), (30, True)])
 def test_large_models_make_light_figures(layers, causal):
     case = report(layers=layers, heads=12, n=62, causal=causal)
-    figure = render(case, "logits", drawn.logits_figure, "")
+    figure = render(case, "logits", logit_figures.logits_figure, "")
     assert len(figure.svg) < 200_000
-    assert figure == render(case, "logits", drawn.logits_figure, "")
+    assert figure == render(case, "logits", logit_figures.logits_figure, "")
 
 
 def numbers(text):
@@ -222,7 +222,7 @@ def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
     write_spectral(CASES["without ablation"], tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["ablation.txt", "mine.png"]
     (folder / "ablation.png").mkdir()
-    with pytest.raises(InputError, match="cannot write the report into"):
+    with pytest.raises(InputError, match=r"cannot write .*make room"):
         write_spectral(CASES["without ablation"], tmp_path)
 
 
@@ -232,7 +232,7 @@ def test_only_figures_that_are_not_drawn_are_removed(tmp_path):
     for name in ("old.svg", "old.png", "new.svg", "other.svg"):
         (folder / name).touch()
     drawn = [Rendered("new", "", "", b"", b"")]
-    remove_other_figures(tmp_path, ["old", "new"], drawn)
+    remove_other_figures(tmp_path, "old|new", drawn)
     assert sorted(path.name for path in folder.iterdir()) == ["new.svg", "other.svg"]
 
 

@@ -6,7 +6,7 @@
 It brings Flax and Optax, and is imported when it is asked for.
 """
 
-from jaxpe.analysis.attention.job import AttentionOptions, analyse, analyse_subject
+from jaxpe.analysis.attention.job import AttentionOptions, analyse
 from jaxpe.analysis.attention.result import (
     AttentionAnalysis,
     AttentionFacts,
@@ -23,5 +23,5 @@ from jaxpe.analysis.subject import Subject
 __all__ = [
     "AttentionAnalysis", "AttentionFacts", "AttentionOptions", "HeadDrops", "MeanLogits", "Pairs",
     "PartShares", "SingleDocuments", "Subject", "SubjectOptions", "Variance", "analyse",
-    "analyse_subject", "read_subject",
+    "read_subject",
 ]  # fmt: skip

@@ -253,9 +253,4 @@ def _embedded(model: Any, documents: Any, **gating: Any) -> Array:
     return mean / jnp.maximum(jnp.linalg.norm(mean, axis=-1, keepdims=True), 1e-12)
 
 
-_SCORES = {
-    "accuracy": _accuracy,
-    "masked": _masked,
-    "causal": _causal,
-    "embedding": _embedding,
-}
+_SCORES = {"accuracy": _accuracy, "masked": _masked, "causal": _causal, "embedding": _embedding}

@@ -57,15 +57,8 @@ def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
     half of all, do; longer ones are cut, and keep their last token where it is a special one. A
     transformer without a head is scored by how its embeddings move, another model at its task.
 
-    Args:
-        subject: the model and documents.
-        examples: documents, at most; accuracy is over eight times as many.
-        seed: draws them.
-
-    Raises:
-        InputError: for a model without heads, or documents that fill fewer than 4 positions.
+    Raises `InputError` for documents that fill fewer than 4 positions.
     """
-    trunk(subject.module)
     corpus = subject.documents.corpus
     rows = _full_rows(corpus, examples=examples, seed=seed)
     text = _text_places(rows, corpus, subject.source)
@@ -75,15 +68,7 @@ def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
 
 
 def check_sample(*, length: int, examples: int, seed: int, layers: int = 1, heads: int = 1) -> None:
-    """Refuse numbers out of range, and more than memory holds of the layers and heads known.
-
-    Raises:
-        InputError: names the argument and what to pass.
-
-    >>> check_sample(length=3, examples=64, seed=0)
-    Traceback (most recent call last):
-    jaxpe.InputError: `length` is 3; pass at least 4
-    """
+    """Refuse numbers out of range, and more than memory holds of the layers and heads known."""
     check_range("examples", examples, least=LEAST, most=LARGEST_SIZE)
     check_range("length", length, least=LEAST, most=LARGEST_SIZE)
     check_seed("seed", seed)

@@ -10,18 +10,11 @@ import numpy as np
 from jax import Array
 
 import jaxpe
+from jaxpe import spectral
 from jaxpe._core.progress import SILENT, Clock, Progress
+from jaxpe.analysis.attention import logit_sums
 from jaxpe.analysis.attention.ablating import ablations_of
 from jaxpe.analysis.attention.documents import Sample, check_sample, draw_sample
-from jaxpe.analysis.attention.logit_sums import (
-    Halves,
-    LogitSums,
-    Turning,
-    batch_size,
-    cut,
-    different_places,
-    sum_logits,
-)
 from jaxpe.analysis.attention.result import (
     AttentionAnalysis,
     AttentionFacts,
@@ -35,24 +28,17 @@ from jaxpe.analysis.attention.result import (
 from jaxpe.analysis.reading import LENGTH, SubjectOptions, read_subject
 from jaxpe.analysis.subject import Subject
 from jaxpe.nn import functionalize, trunk
-from jaxpe.spectral import (
-    PartMeans,
-    PartSums,
-    circulant_residual,
-    diagonal_means,
-    spectrum,
-    symbol,
-    szego,
-    toeplitz_matrix,
-    toeplitz_shares,
-)
+from jaxpe.spectral import PartMeans, PartSums
 
 _SINGLE = 16  # documents whose own logits are taken apart
 _FREQUENCIES = 65
 
 # Here, so that nothing is compiled twice for one shape.
-_by_offset = jax.jit(lambda mean, mask: toeplitz_matrix(diagonal_means(mean, mask=mask)))
-_layer_shares = jax.jit(jax.vmap(lambda sums: toeplitz_shares(sums.means())))
+_means = jax.jit(PartSums.means)
+_by_offset = jax.jit(
+    lambda mean, mask: spectral.toeplitz_matrix(spectral.diagonal_means(mean, mask=mask))
+)
+_layer_shares = jax.jit(jax.vmap(lambda sums: spectral.toeplitz_shares(sums.means())))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +51,7 @@ class AttentionOptions(SubjectOptions):
             transformer as initialised when absent. A run brings its own documents, length and task.
         task: classify, mlm (masked words) or causal (next word); that which the model was trained
             for when absent.
-        examples: documents.
+        examples: documents, at most.
         ablate: measure what each head is worth; takes most of the time.
     """
 
@@ -73,18 +59,22 @@ class AttentionOptions(SubjectOptions):
     ablate: bool = True
 
 
-def analyse(options: AttentionOptions, *, progress: Progress = SILENT) -> AttentionAnalysis:
-    """Mean logits, their spectra and parts, and what each head is worth.
+def analyse(
+    options: AttentionOptions, *, subject: Subject | None = None, progress: Progress = SILENT
+) -> AttentionAnalysis:
+    """Mean logits of a model, their spectra and parts, and what each head is worth.
 
     A run is scored at its task, on documents it was not trained on; a Llama at the next token; an
     encoder without a trained head by how its embeddings move.
 
     Args:
-        options: what to look at.
+        options: what to look at; accuracy is over eight times as many documents.
+        subject: the model and documents; else those that the options name are read.
         progress: of reading, of the logits and of the heads.
 
     Raises:
-        InputError: options out of range, what cannot be read, or a model that does not suit.
+        InputError: options out of range, what cannot be read, a model without heads, documents that
+            fill fewer than 4 positions, or more than memory holds.
 
     Most of the time is compiling, and ablation:
 
@@ -92,52 +82,16 @@ def analyse(options: AttentionOptions, *, progress: Progress = SILENT) -> Attent
     >>> analyse(options).variance.offset.shape  # doctest: +SKIP
     (2, 4)
     """
-    length = LENGTH if options.length is None else options.length
-    check_sample(length=length, examples=options.examples, seed=options.seed)
-    clock = Clock()
-    subject = read_subject(options, new_head=False, held_out=True, progress=progress)
-    clock.lap("reading")
-    found = analyse_subject(
-        subject,
-        examples=options.examples,
-        ablate=options.ablate,
-        seed=options.seed,
-        progress=progress,
-    )
-    return found._replace(seconds=clock.laps | found.seconds)
-
-
-def analyse_subject(
-    subject: Subject,
-    *,
-    examples: int = AttentionOptions.examples,
-    ablate: bool = AttentionOptions.ablate,
-    seed: int = AttentionOptions.seed,
-    progress: Progress = SILENT,
-) -> AttentionAnalysis:
-    """Mean logits of a model on documents, their spectra and parts, and what each head is worth.
-
-    Args:
-        subject: the model and documents.
-        examples: documents, at most; accuracy is over eight times as many.
-        ablate: whether heads are ablated, which takes most of the time.
-        seed: of the documents drawn, and of resamples.
-        progress: of the logits and of the heads.
-
-    Raises:
-        InputError: for a model without heads, documents that fill fewer than 4 positions, or more
-            than memory holds.
-
-    >>> from jaxpe.analysis.reading import SubjectOptions, read_subject
-    >>> subject = read_subject(SubjectOptions(source="stdlib", length=16))  # doctest: +SKIP
-    >>> analyse_subject(subject, examples=16, ablate=False).facts.layers  # doctest: +SKIP
-    2
-    """
-    _check(subject, examples, seed)
-    clock = Clock()
-    sample = draw_sample(subject, examples=examples, seed=seed)
+    given, clock = {"examples": options.examples, "seed": options.seed}, Clock()
+    if subject is None:
+        check_sample(length=LENGTH if options.length is None else options.length, **given)
+        subject = read_subject(options, new_head=False, held_out=True, progress=progress)
+        clock.lap("reading")
+    config, length = trunk(subject.module).config, subject.documents.corpus.ids.shape[1]
+    check_sample(length=length, layers=config.num_layers, heads=config.num_heads, **given)
+    sample = draw_sample(subject, **given)
     clock.lap("drawing")
-    sums = sum_logits(sample, progress=progress)
+    sums = logit_sums.sum_logits(sample, progress=progress)
     both, causal = sums.halves[0] + sums.halves[1], sample.transformer.causal
     whole = _means(both.parts)
     result = AttentionAnalysis(
@@ -155,23 +109,11 @@ def analyse_subject(
         seconds=clock.laps,
     )
     clock.lap("logits")
-    if not ablate:
+    if not options.ablate:
         return result
     result = result._replace(ablations=ablations_of(sample, progress=progress))
     clock.lap("ablation")
     return result
-
-
-def _check(subject: Subject, examples: int, seed: int) -> None:
-    """Refuse numbers out of range, and more than memory holds of the layers and heads."""
-    config = trunk(subject.module).config
-    check_sample(
-        length=subject.documents.corpus.ids.shape[1],
-        examples=examples,
-        seed=seed,
-        layers=config.num_layers,
-        heads=config.num_heads,
-    )
 
 
 @functools.partial(jax.jit, static_argnames="causal")
@@ -179,17 +121,18 @@ def _spectra(mean: Array, *, causal: bool) -> dict[str, Array]:
     """Numbers of each matrix `[..., n, n]`."""
     n = mean.shape[-1]
     seen = _seen(mean, causal=causal)
-    diagonals = diagonal_means(mean, mask=seen)
-    singular = spectrum(mean, kind="singular", mask=seen)
-    symmetric = spectrum(mean, mask=seen)
+    diagonals = spectral.diagonal_means(mean, mask=seen)
+    singular = spectral.spectrum(mean, kind="singular", mask=seen)
+    symmetric = spectral.spectrum(mean, mask=seen)
     frequencies = np.linspace(0, np.pi, _FREQUENCIES)
     kind = "singular" if causal else "eigenvalues"
+    level_free = _without_level(diagonals, causal=causal)
     return {
         "toeplitz": _unexplained(mean, diagonals, seen),
-        "circulant": jnp.vectorize(circulant_residual, signature="(n,n)->()")(mean),
+        "circulant": jnp.vectorize(spectral.circulant_residual, signature="(n,n)->()")(mean),
         "diagonals": diagonals,
-        "symbol": symbol(diagonals, frequencies),
-        "szego": szego(_without_level(diagonals, causal=causal), n=n, kind=kind).distance,
+        "symbol": spectral.symbol(diagonals, frequencies),
+        "szego": spectral.szego(level_free, n=n, kind=kind).distance,
         "singular": singular.values,
         "eigenvalues": symmetric.values,
         "effective_rank": singular.effective_rank,
@@ -211,11 +154,6 @@ def _without_level(diagonals: Array, *, causal: bool) -> Array:
     return jnp.where(weights > 0, diagonals - level, 0)
 
 
-@jax.jit
-def _means(sums: PartSums) -> PartMeans:
-    return sums.means()
-
-
 def _described(mean: Array, *, causal: bool) -> MeanLogits:
     found: dict[str, np.ndarray] = jax.tree.map(_wide, _spectra(mean, causal=causal))
     if causal:  # what lies above the diagonal is none of a decoder's doing
@@ -234,15 +172,15 @@ def _single(sample: Sample) -> SingleDocuments:
         return jnp.swapaxes(logits[..., text, text], 0, 1)
 
     apply, params = functionalize(sample.module, method=of_batch)
-    run, size = jax.jit(apply), min(2, batch_size(sample))
-    batches = cut(sample.rows[: _SINGLE // size * size], size)
+    run, size = jax.jit(apply), min(2, logit_sums.batch_size(sample))
+    batches = logit_sums.cut(sample.rows[: _SINGLE // size * size], size)
     # One document at a time has the shape of the mean, for which this is compiled already.
     found = [_spectra(one, causal=causal) for ids in batches for one in run(params, ids)]
     means = (np.mean([_wide(x[name]) for x in found], axis=0) for name in SingleDocuments._fields)
     return SingleDocuments(*means)
 
 
-def _variance(sums: Halves, *, causal: bool) -> Variance:
+def _variance(sums: logit_sums.Halves, *, causal: bool) -> Variance:
     """Analysis of variance: over documents and pairs i ≠ j, what j − i and i, j explain.
 
     A token is like itself wherever it stands, so that i = j would tell of the tokens. The others
@@ -266,22 +204,22 @@ def _variance(sums: Halves, *, causal: bool) -> Variance:
 
 
 def _explained(
-    halves: tuple[LogitSums, LogitSums], *, causal: bool
+    halves: tuple[logit_sums.LogitSums, logit_sums.LogitSums], *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shares of the variance that places i, j explain, and the offset alone, `[layers, heads]`."""
     one, other = halves
     total = _wide((one.spread + other.spread).variance)
     (a, a_offset), (b, b_offset) = (_centred(half, causal=causal) for half in halves)
-    count = different_places(a.shape[-1], causal=causal).sum()
+    count = logit_sums.different_places(a.shape[-1], causal=causal).sum()
     position = _ratio((a * b).sum((-2, -1)) / count, total)
     return position, _ratio((a_offset * b_offset).sum((-2, -1)) / count, total)
 
 
-def _centred(sums: LogitSums, *, causal: bool) -> tuple[np.ndarray, np.ndarray]:
+def _centred(sums: logit_sums.LogitSums, *, causal: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean logits less their level, and the same by offset; 0 at pairs that are left out."""
     mean = _wide(_means(sums.parts).parts.total)
     n = mean.shape[-1]
-    seen = np.broadcast_to(different_places(n, causal=causal), mean.shape)
+    seen = np.broadcast_to(logit_sums.different_places(n, causal=causal), mean.shape)
     level = mean.mean(axis=(-2, -1), where=seen, keepdims=True)
     mean = np.where(seen, mean - level, 0)
     return mean, np.where(seen, _wide(_by_offset(mean, seen)), 0)
@@ -301,7 +239,9 @@ def _shares(sums: PartSums) -> PartShares:
     )
 
 
-def _pairs(sums: LogitSums, whole: PartMeans, turning: Turning | None) -> Pairs | None:
+def _pairs(
+    sums: logit_sums.LogitSums, whole: PartMeans, turning: logit_sums.Turning | None
+) -> Pairs | None:
     """Shares of the pairs that turn in the mean squared logits."""
     if turning is None or sums.pairs is None:
         return None
@@ -312,7 +252,8 @@ def _pairs(sums: LogitSums, whole: PartMeans, turning: Turning | None) -> Pairs 
 
 def _unexplained(mean: Array, diagonals: Array, seen: np.ndarray) -> Array:
     """Share of the squares that no Toeplitz matrix explains, over the pairs seen."""
-    missed = jnp.sum(jnp.where(seen, mean - toeplitz_matrix(diagonals), 0) ** 2, axis=(-2, -1))
+    rest = mean - spectral.toeplitz_matrix(diagonals)
+    missed = jnp.sum(jnp.where(seen, rest, 0) ** 2, axis=(-2, -1))
     whole = jnp.sum(jnp.where(seen, mean, 0) ** 2, axis=(-2, -1))
     return missed / jnp.where(whole == 0, 1.0, whole)
 

@@ -10,19 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxpe import nn
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.trees import tree_add
 from jaxpe.analysis.attention.documents import Sample
-from jaxpe.nn import (
-    HeadParts,
-    HiddenSums,
-    functionalize,
-    head_encoding,
-    position_means,
-    split_heads,
-    sum_hidden,
-    trunk,
-)
 from jaxpe.spectral import PartSums, logit_parts, pair_logits, sum_parts
 
 _ENTRIES = 2**24  # logits of all layers and heads held at once
@@ -99,7 +90,7 @@ def sum_logits(sample: Sample, *, progress: Progress = SILENT) -> Halves:
     size = batch_size(sample)
     means = _means(sample, size)
     of_batch = functools.partial(_sum_batch, text=text, turning=turning)
-    apply, params = functionalize(module, method=of_batch)
+    apply, params = nn.functionalize(module, method=of_batch)
     run = jax.jit(apply)
 
     def total(half: np.ndarray) -> LogitSums:
@@ -122,32 +113,33 @@ def _in_random_order(rows: np.ndarray, text: slice, rng: np.random.Generator) ->
 
 def _means(sample: Sample, size: int) -> Array:
     """The share of position in what enters each layer, over the places of text."""
-    apply, params = functionalize(sample.module, method=sum_hidden)
+    apply, params = nn.functionalize(sample.module, method=nn.sum_hidden)
     run = jax.jit(apply)
     places = np.zeros(sample.rows.shape[1], bool)
     places[sample.text] = True
 
-    def summed(ids: np.ndarray) -> HiddenSums:
+    def summed(ids: np.ndarray) -> nn.HiddenSums:
         sums, counts = run(params, ids)
-        return HiddenSums(jnp.where(places[None, :, None], sums, 0), jnp.where(places, counts, 0))
+        sums = jnp.where(places[None, :, None], sums, 0)
+        return nn.HiddenSums(sums, jnp.where(places, counts, 0))
 
-    return position_means(summed, [{"ids": ids} for ids in cut(sample.rows, size)])
+    return nn.position_means(summed, [{"ids": ids} for ids in cut(sample.rows, size)])
 
 
 def _sum_batch(
     model: Any, ids: Array, means: Array, *, text: slice, turning: Turning | None
 ) -> LogitSums:
     """Sums over one batch, layer by layer."""
-    parts, spread, pairs = _sum_heads(model, split_heads(model, ids, means=means), text, turning)
-    embedded, _, _ = _sum_heads(model, split_heads(model, ids), text, None)
+    parts, spread, pairs = _sum_heads(model, nn.split_heads(model, ids, means=means), text, turning)
+    embedded, _, _ = _sum_heads(model, nn.split_heads(model, ids), text, None)
     return LogitSums(parts, embedded, spread._replace(count=spread.count[0]), pairs)
 
 
 def _sum_heads(
-    model: Any, found: HeadParts, text: slice, turning: Turning | None
+    model: Any, found: nn.HeadParts, text: slice, turning: Turning | None
 ) -> tuple[PartSums, Spread, Array | None]:
     """Sums of the parts, how the logits spread, and squares of the pairs, of the layers found."""
-    causal, encoding = trunk(model).causal, head_encoding(model)
+    causal, encoding = nn.trunk(model).causal, nn.head_encoding(model)
     where: dict[str, Any] = {
         "q_positions": found.positions,
         "k_positions": found.positions,
@@ -196,9 +188,9 @@ def different_places(n: int, *, causal: bool) -> np.ndarray:
 
 def find_turning(module: Any) -> Turning | None:
     """How queries turn; None where they do not, or heads differ, or pairs have no usual layout."""
-    if not head_encoding(module).defines("query"):
+    if not nn.head_encoding(module).defines("query"):
         return None
-    apply, params = functionalize(module, method=_turned)
+    apply, params = nn.functionalize(module, method=_turned)
     turned = np.asarray(jax.jit(apply)(params), np.float64)
     if (turned != turned[:, :1]).any():
         return None
@@ -218,7 +210,7 @@ def find_turning(module: Any) -> Turning | None:
 
 def _turned(model: Any) -> Array:
     """What the first layer's encoding makes of queries that are unit vectors, at position 1."""
-    below, encoding = trunk(model), head_encoding(model)
+    below, encoding = nn.trunk(model), nn.head_encoding(model)
     width, heads = below.config.head_width, below.config.num_heads
     if below.config.latent is not None:
         width += below.config.latent.rotary_dim

@@ -6,13 +6,7 @@ import numpy as np
 
 from jaxpe._core.results import LargeArray, Seconds
 
-PARTS = (
-    "content–content",
-    "content–position",
-    "position–content",
-    "position–position",
-    "bias",
-)
+PARTS = ("content–content", "content–position", "position–content", "position–position", "bias")
 JUDGED = 0.02  # share of the variance below which what place explains is not taken apart
 
 Kind = Literal["zero", "mean"]
@@ -117,11 +111,7 @@ class Variance(NamedTuple):
 
 
 def residual(offset: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Share of the sum of both that lies in `place`; NaN where the sum is under 2 %.
-
-    >>> residual(np.array([0.3, 0.0]), np.array([0.1, 0.01])).round(2).tolist()
-    [0.25, nan]
-    """
+    """Share of the sum of both that lies in `place`; NaN where the sum is under 2 %."""
     both = offset + place
     return np.divide(place, both, out=np.full_like(place, np.nan), where=both >= JUDGED)
 

@@ -7,7 +7,7 @@ It brings Flax and Optax, and is imported when it is asked for.
 """
 
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, position_loss
-from jaxpe.analysis.audit.job import AuditOptions, audit, audit_subject
+from jaxpe.analysis.audit.job import AuditOptions, audit
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
 from jaxpe.analysis.audit.result import (
     AuditedStatement,
@@ -23,7 +23,7 @@ from jaxpe.analysis.subject import Subject
 
 __all__ = [
     "AuditFacts", "AuditOptions", "AuditResult", "AuditedStatement", "Geometry", "KernelPairs",
-    "PositionLoss", "Sides", "Subject", "SubjectOptions", "Training", "audit", "audit_subject",
-    "geometry_of", "kernel_and_forcing", "kernel_pairs", "position_loss", "read_subject",
-    "statements_on_corpus", "statements_on_model", "train_both",
+    "PositionLoss", "Sides", "Subject", "SubjectOptions", "Training", "audit", "geometry_of",
+    "kernel_and_forcing", "kernel_pairs", "position_loss", "read_subject", "statements_on_corpus",
+    "statements_on_model", "train_both",
 ]  # fmt: skip

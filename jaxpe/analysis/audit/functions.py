@@ -74,7 +74,6 @@ def position_loss(subject: Subject, *, examples: int, seed: int = 0) -> Position
     Raises:
         InputError: a model that is no function of positions and of shifts of its logits.
 
-    >>> from jaxpe.analysis.reading import SubjectOptions, read_subject
     >>> subject = read_subject(SubjectOptions(source="stdlib", length=16))  # doctest: +SKIP
     >>> position_loss(subject, examples=32).of.vectors.shape  # doctest: +SKIP
     (16, 64)
@@ -130,11 +129,8 @@ def _to_guess(
 def geometry_of(subject: Subject) -> Geometry:
     """Distributions and plug-in Hellinger distances over the positions that hold text.
 
-    Raises:
-        InputError: where text reaches fewer than three positions.
+    Raises `InputError` where text reaches fewer than three positions.
 
-    >>> from jaxpe.analysis.reading import SubjectOptions, read_subject
-    >>> subject = read_subject(SubjectOptions(source="stdlib", length=16))  # doctest: +SKIP
     >>> geometry_of(subject).D.values.shape  # doctest: +SKIP
     (16, 16)
     """

@@ -9,13 +9,7 @@ import jaxpe
 from jaxpe import theory
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe._core.progress import SILENT, Clock, Progress
-from jaxpe.analysis.audit.functions import (
-    Geometry,
-    PositionLoss,
-    geometry_of,
-    inner,
-    position_loss,
-)
+from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, inner, position_loss
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
 from jaxpe.analysis.audit.result import AuditFacts, AuditResult, Training, audited
 from jaxpe.analysis.audit.statements import statements_on_corpus, statements_on_model
@@ -39,15 +33,20 @@ class AuditOptions(SubjectOptions):
     steps: int = 40
 
 
-def audit(options: AuditOptions, *, progress: Progress = SILENT) -> AuditResult:
-    """Evaluate every statement on the model and the documents that were asked for.
+def audit(
+    options: AuditOptions, *, subject: Subject | None = None, progress: Progress = SILENT
+) -> AuditResult:
+    """Evaluate every statement on a model and documents.
 
     Args:
         options: what to audit.
+        subject: a classifier or language model with multi-head attention of one key a head, and
+            documents; else those that the options name are read.
         progress: of reading and evaluating.
 
     Raises:
-        InputError: options out of range, what cannot be read, or a model that does not suit.
+        InputError: options out of range, what cannot be read, a model that does not suit, or text
+            that reaches fewer than three positions.
 
     A minute, most of it compiling:
 
@@ -56,49 +55,13 @@ def audit(options: AuditOptions, *, progress: Progress = SILENT) -> AuditResult:
     >>> found.statements[0].name, found.statements[0].verdict  # doctest: +SKIP
     ('Theorem 1', 'holds')
     """
-    _check(options.length, options.examples, options.steps, options.seed)
-    clock = Clock()
-    subject = read_subject(options, progress=progress)
-    clock.lap("reading")
-    found = audit_subject(
-        subject,
-        examples=options.examples,
-        steps=options.steps,
-        seed=options.seed,
-        progress=progress,
-    )
-    return found._replace(seconds=clock.laps | found.seconds)
-
-
-def audit_subject(
-    subject: Subject,
-    *,
-    examples: int = AuditOptions.examples,
-    steps: int = AuditOptions.steps,
-    seed: int = AuditOptions.seed,
-    progress: Progress = SILENT,
-) -> AuditResult:
-    """Evaluate every statement on a model and documents.
-
-    Args:
-        subject: a classifier or language model with multi-head attention of one key a head.
-        examples: documents that expectations are over.
-        steps: of gradient descent on positions, real and linearised.
-        seed: of the examples, swaps, orders and sampled targets.
-        progress: of the statements.
-
-    Raises:
-        InputError: where text reaches fewer than three positions, for a model that does not suit,
-            and for numbers out of range.
-
-    >>> from jaxpe.analysis.reading import SubjectOptions, read_subject
-    >>> subject = read_subject(SubjectOptions(source="stdlib", length=16))  # doctest: +SKIP
-    >>> len(audit_subject(subject, examples=32, steps=5).statements)  # doctest: +SKIP
-    13
-    """
-    _check(subject.documents.corpus.ids.shape[1], examples, steps, seed)
-    clock = Clock()
-    model = position_loss(subject, examples=examples, seed=seed)
+    seed, clock = options.seed, Clock()
+    if subject is None:
+        _check(options, options.length)
+        subject = read_subject(options, progress=progress)
+        clock.lap("reading")
+    _check(options, subject.documents.corpus.ids.shape[1])
+    model = position_loss(subject, examples=options.examples, seed=seed)
     geometry = geometry_of(subject)
     alpha, b = kernel_and_forcing(model, seed=seed)
     clock.lap("kernel")
@@ -107,7 +70,7 @@ def audit_subject(
     audits["Lemma 18"] = jax.jit(theory.lemma_18)(alpha, b, geometry.D)
     audits["Remark 20"] = theory.remark_20(inner(alpha, geometry.mu.present))
     clock.lap("statements")
-    gap = train_both(model, steps=steps, seed=seed)
+    gap = train_both(model, steps=options.steps, seed=seed)
     clock.lap("training")
     return AuditResult(
         source=subject.source,
@@ -120,12 +83,11 @@ def audit_subject(
     )
 
 
-def _check(length: int | None, examples: int, steps: int, seed: int) -> None:
-    """Refuse what cannot be audited."""
-    check_range("examples", examples, least=1, most=LARGEST_SIZE)
+def _check(options: AuditOptions, length: int | None) -> None:
+    check_range("examples", options.examples, least=1, most=LARGEST_SIZE)
     check_range("length", length, least=3, most=_MOST_POSITIONS)
-    check_range("steps", steps, least=1, most=_MOST_STEPS)
-    check_seed("seed", seed)
+    check_range("steps", options.steps, least=1, most=_MOST_STEPS)
+    check_seed("seed", options.seed)
 
 
 def _facts(model: PositionLoss, geometry: Geometry, seed: int) -> AuditFacts:

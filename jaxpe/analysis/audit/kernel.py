@@ -7,19 +7,10 @@ import optax
 from jax import Array
 
 import jaxpe
+from jaxpe import ntk
 from jaxpe.analysis.audit.functions import PositionLoss, inner
 from jaxpe.analysis.audit.result import KernelPairs
 from jaxpe.geometry import Distances
-from jaxpe.ntk import (
-    TrainingGap,
-    gradient_flow,
-    lanczos_eigenvalues,
-    linearised_training,
-    positional_fisher,
-    positional_forcing,
-    positional_ntk,
-    positional_ntk_product,
-)
 from jaxpe.theory import Audit, explained_by_chance, monotone_fit
 from jaxpe.theory.monotone_fit import pairs
 
@@ -33,20 +24,18 @@ def kernel_and_forcing(
 
     α exactly for a few classes, from sampled targets for the words of a vocabulary.
 
-    >>> model = position_loss(subject, examples=32)  # doctest: +SKIP
-    >>> alpha, b = kernel_and_forcing(model, seed=0)  # doctest: +SKIP
-    >>> alpha.shape, b.shape  # doctest: +SKIP
-    ((16, 16), (16, 64))
+    >>> kernel_and_forcing(position_loss(subject, examples=32), seed=0)[0].shape  # doctest: +SKIP
+    (16, 16)
     """
     f, loss, examples = model.at_no_shift, model.loss, model.examples
     at = jnp.zeros_like(model.of.vectors) if P is None else P
-    b = jax.jit(lambda P: positional_forcing(f, loss, P, examples))(at)
+    b = jax.jit(lambda P: ntk.positional_forcing(f, loss, P, examples))(at)
     if model.family == "classification":
-        return jax.jit(lambda P: positional_ntk(f, loss, P, examples))(at), b
+        return jax.jit(lambda P: ntk.positional_ntk(f, loss, P, examples))(at), b
     key = jax.random.key(seed)
 
     def sampled(P: Array) -> Array:
-        return positional_fisher(f, P, examples, key=key, samples=_SAMPLES)
+        return ntk.positional_fisher(f, P, examples, key=key, samples=_SAMPLES)
 
     return jax.jit(sampled)(at), b
 
@@ -56,8 +45,6 @@ def kernel_pairs(
 ) -> KernelPairs:
     """What the figures show of α and of the bound (13), over pairs of positions with text.
 
-    >>> alpha, b = kernel_and_forcing(model, seed=0)  # doctest: +SKIP
-    >>> D = geometry_of(subject).D  # doctest: +SKIP
     >>> bound = jaxpe.theory.lemma_18(alpha, b, D)  # doctest: +SKIP
     >>> kernel_pairs(alpha, b, D, lemma_18=bound).alpha.shape  # doctest: +SKIP
     (120,)
@@ -67,7 +54,7 @@ def kernel_pairs(
     distances, entries = pairs(apart), pairs(within)
     chance = jax.jit(explained_by_chance)(apart, within, key=jax.random.key(seed))
     fit = jax.jit(monotone_fit)(distances, entries)
-    flow = gradient_flow(within, b[np.flatnonzero(D.present)], jnp.zeros_like(b[D.present]))
+    flow = ntk.gradient_flow(within, b[np.flatnonzero(D.present)], jnp.zeros_like(b[D.present]))
     reached = jaxpe.euclidean_distances(flow.fixed_point().positions).values
     return KernelPairs(
         distances=np.asarray(distances),
@@ -82,7 +69,7 @@ def kernel_pairs(
     )
 
 
-def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) -> TrainingGap:
+def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) -> ntk.TrainingGap:
     """Gradient descent on P alone, of the model and of its linearisation, on a few examples.
 
     From the model's own vectors; the step is 1/λ_max of the whole kernel there.
@@ -92,9 +79,9 @@ def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) ->
     """
     f, loss, start = model.at_no_shift, model.loss, model.of.vectors
     examples = {name: jnp.asarray(array[:rows]) for name, array in model.examples.items()}
-    product = positional_ntk_product(f, loss, start, examples)
+    product = ntk.positional_ntk_product(f, loss, start, examples)
     key = jax.random.key(seed)
-    top = jax.jit(lambda: lanczos_eigenvalues(product, start, num=1, key=key, steps=12))()
+    top = jax.jit(lambda: ntk.lanczos_eigenvalues(product, start, num=1, key=key, steps=12))()
     rate = 1.0 / float(jnp.maximum(top.eigenvalues[0], 1e-12))
 
     def batch(P: Array, examples: dict[str, Array]) -> Array:
@@ -104,7 +91,7 @@ def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) ->
         return jnp.mean(jax.vmap(loss)(outputs, examples))
 
     return jax.jit(
-        lambda P: linearised_training(
+        lambda P: ntk.linearised_training(
             batch, mean_loss, P, examples, optimizer=optax.sgd(rate), steps=steps
         )
     )(start)

@@ -125,13 +125,7 @@ class AuditResult(NamedTuple):
 
 
 def audited(statement: Statement, audit: Audit) -> AuditedStatement:
-    """A statement and its evaluation as plain values.
-
-    >>> from jaxpe.theory import STATEMENTS, at_most
-    >>> found = audited(STATEMENTS[0], Audit({}, {"equivariant": at_most(1.0, 2.0)}, {}))
-    >>> found.verdict, found.conclusions["equivariant"].slack
-    ('holds', 1.0)
-    """
+    """A statement and its evaluation as plain values."""
     return AuditedStatement(
         *statement,
         verdict=verdict(audit),

@@ -25,9 +25,7 @@ def statements_on_corpus(
 ) -> dict[str, Audit]:
     """The statements on distributions and their distances, by name.
 
-    >>> model = position_loss(subject, examples=32)  # doctest: +SKIP
-    >>> geometry = geometry_of(subject)  # doctest: +SKIP
-    >>> sorted(statements_on_corpus(model, geometry))  # doctest: +SKIP
+    >>> sorted(statements_on_corpus(model, geometry_of(subject)))  # doctest: +SKIP
     ['Conjecture 5', 'Proposition 6', 'Remark 7', 'Remark 8']
     """
     D, P = geometry.D, model.of.vectors
@@ -72,8 +70,6 @@ def statements_on_model(
 ) -> dict[str, Audit]:
     """The statements on gradients and attention, at P = 0 but for Theorem 4.
 
-    >>> model = position_loss(subject, examples=32)  # doctest: +SKIP
-    >>> geometry = geometry_of(subject)  # doctest: +SKIP
     >>> statements_on_model(model, geometry, seed=0)["Lemma 11"].conclusions  # doctest: +SKIP
     """
     of, mu, D = model.of, geometry.mu, geometry.D

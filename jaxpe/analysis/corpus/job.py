@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -115,12 +115,7 @@ def analyse_tokens(
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
-        dim: width at which encodings are compared; even, since frequencies come in pairs.
-        empty: what positions without a token become, as in `positional_distributions`.
-        splits: halvings of the corpus that the noise-corrected geometry averages over.
-        bootstrap: resamples behind the intervals; 0 for none.
-        seed: random seed.
-        encodings: names of further encodings, as `jaxpe.encodings.resolve` takes them.
+        dim, empty, splits, bootstrap, seed, encodings: as of `CorpusOptions`.
         progress: of halvings, null corpora, resamples and widths.
 
     Raises:
@@ -137,19 +132,13 @@ def analyse_tokens(
     compact, used = compacted(corpus)
     _check_size(compact)
     clock = Clock()
+    shown: dict[str, Any] = {"splits": splits, "progress": progress, "clock": clock}
     keys = jax.random.split(jax.random.key(seed), 4)
     groups = containment_groups(compact.ids, compact.mask)
     clock.lap("grouping")
-    folded = folded_counts(compact, groups)
-    counts = folded.merged()
-    plug_in = _plug_in(_distributions(counts, empty, used), clock)
-    geometry = jaxpe.split_half_geometry(folded, key=keys[0], splits=splits, progress=progress)
-    del folded  # of all tables the largest; the null corpora and resamples need as much
-    clock.lap("split halves")
-    shown = {"progress": progress, "clock": clock}
-    noise = noise_of_documents(
-        compact, groups, geometry, keys, splits=splits, samples=bootstrap, **shown
-    )
+    # The folds, of all tables the largest, are not kept: null corpora and resamples need as much.
+    found = _geometries(folded_counts(compact, groups), empty, used, keys[0], **shown)
+    noise = noise_of_documents(compact, groups, keys, samples=bootstrap, **shown)
     known = {
         "source": corpus.name,
         "tokenizer": corpus.tokenizer,
@@ -158,15 +147,14 @@ def analyse_tokens(
         "vocab_size": corpus.vocab_size,
         "dim": dim,
         "seed": seed,
-        "splits": splits,
         "bootstrap": bootstrap,
         "folds": 0,
         "group_field": None,
         "edges": None,
-        "empty_positions": _empty_positions(counts, empty),
-        "top_tokens": _top_tokens(counts, compact.tokens),
+        "empty_positions": _empty_positions(found.counts, empty),
+        "top_tokens": _top_tokens(found.counts, compact.tokens),
     }
-    return _analysis(known, counts, *plug_in, noise, keys[3], encodings, **shown)
+    return _analysis(known, found, noise, keys[3], encodings, **shown)
 
 
 def analyse_counts(
@@ -194,7 +182,6 @@ def analyse_counts(
     Raises:
         InputError: as `analyse_tokens`.
 
-    >>> from jaxpe.analysis.counts import read_counts
     >>> analyse_counts(read_counts("counts")).split_half.significant_rank  # doctest: +SKIP
     6
     """
@@ -205,16 +192,12 @@ def analyse_counts(
             "again with `bins`"
         )
     check_numbers(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
-    clock = Clock()
+    shown: dict[str, Any] = {"splits": splits, "progress": progress, "clock": Clock()}
     keys = jax.random.split(jax.random.key(seed), 4)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
     folded = stored._replace(table=stored.table[..., used]).counts
-    counts = folded.merged()
-    plug_in = _plug_in(_distributions(counts, empty, used), clock)
-    geometry = jaxpe.split_half_geometry(folded, key=keys[0], splits=splits, progress=progress)
-    clock.lap("split halves")
-    shown = {"progress": progress, "clock": clock}
-    noise = noise_of_counts(folded, stored.nulls, used, geometry, keys[0], splits=splits, **shown)
+    found = _geometries(folded, empty, used, keys[0], **shown)
+    noise = noise_of_counts(folded, stored.nulls, used, keys[0], **shown)
     known = {
         "source": _name_of(stored),
         "tokenizer": settings.tokenizer,
@@ -223,32 +206,59 @@ def analyse_counts(
         "vocab_size": settings.vocab_size,
         "dim": dim,
         "seed": seed,
-        "splits": splits,
         "bootstrap": 0,
         "folds": settings.folds,
         "group_field": settings.group_field,
         "edges": settings.edges,
-        "empty_positions": _empty_positions(counts, empty),
-        "top_tokens": _top_tokens(counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
+        "empty_positions": _empty_positions(found.counts, empty),
+        "top_tokens": _top_tokens(found.counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
     }
-    return _analysis(known, counts, *plug_in, noise, keys[3], encodings, **shown)
+    return _analysis(known, found, noise, keys[3], encodings, **shown)
+
+
+class _Geometries(NamedTuple):
+    """Counts in one fold, their plug-in geometry, and that of split halves."""
+
+    counts: PositionCounts
+    D: jaxpe.Distances
+    mds: jaxpe.ClassicalMDS  # at full width
+    violation_rate: jax.Array
+    split_half: SplitHalfGeometry
+
+
+def _geometries(
+    folded: PositionCounts,
+    empty: EmptyPolicy,
+    used: np.ndarray,
+    key: jax.Array,
+    *,
+    splits: int,
+    progress: Progress,
+    clock: Clock,
+) -> _Geometries:
+    counts = folded.merged()
+    mu = _distributions(counts, empty, used)
+    D, mds, violation_rate = jax.block_until_ready(_plug_in_geometry(mu))
+    clock.lap("plug-in geometry")
+    split_half = jaxpe.split_half_geometry(folded, key=key, splits=splits, progress=progress)
+    clock.lap("split halves")
+    return _Geometries(counts, D, mds, violation_rate, split_half)
 
 
 def _analysis(
     known: dict[str, Any],
-    counts: PositionCounts,
-    D: jaxpe.Distances,
-    mds: jaxpe.ClassicalMDS,
-    violation_rate: jax.Array,
+    found: _Geometries,
     noise: Noise,
     key: jax.Array,
     names: Sequence[str],
     *,
+    splits: int,
     progress: Progress,
     clock: Clock,
 ) -> CorpusAnalysis:
     """Encodings scored, and all of it together."""
-    geometry, dim = noise.geometry, known["dim"]
+    counts, D, mds, violation_rate, geometry = found
+    dim = known["dim"]
     encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)
     clock.lap("encodings")
     by_dimension = stress_by_dimension(D, geometry, mds, dim, progress)
@@ -256,6 +266,7 @@ def _analysis(
     per_position = np.asarray(counts.per_position)
     return CorpusAnalysis(
         **known,
+        splits=splits,
         tokens=int(per_position.astype(np.int64).sum()),
         length=len(per_position),
         documents_per_position=per_position,
@@ -281,6 +292,8 @@ def _analysis(
 def _split_half(geometry: SplitHalfGeometry, noise: Noise) -> SplitHalf:
     present, rank = np.asarray(geometry.present), noise.rank
     unknown = rank is None or int(rank.rank) < 0
+    nothing = np.full(len(present), np.nan, np.float32)
+    tested = nothing if rank is None else np.asarray(rank.eigenvalues)
     coordinates = jaxpe.geometry.classical_mds_from_gram(
         geometry.gram, dim=3, present=geometry.present
     ).coordinates
@@ -290,9 +303,7 @@ def _split_half(geometry: SplitHalfGeometry, noise: Noise) -> SplitHalf:
         significant_rank=None if unknown else int(rank.rank),
         violation_rate=float(noise.estimate["split_half_violation_rate"]),
         positions=int(present.sum()),
-        rank_eigenvalues=np.full(len(present), np.nan, np.float32)
-        if rank is None
-        else np.asarray(rank.eigenvalues),
+        rank_eigenvalues=tested,
         null_eigenvalue=math.nan if rank is None else float(rank.threshold) + 0.0,  # no −0
         present=present,
         squared_distances=np.asarray(geometry.squared_distances),
@@ -313,15 +324,6 @@ def _check_size(corpus: TokenCorpus) -> None:
             f"{n} positions x {words:,} words x {DEFAULT_FOLDS} folds are more than {MAX_CELLS:,} "
             "counts: pass a shorter `length`, or a `tokenizer` with a smaller vocabulary"
         )
-
-
-def _plug_in(
-    mu: jaxpe.PositionalDistributions, clock: Clock
-) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS, jax.Array]:
-    """Distances, classical MDS at full width, and the violation rate."""
-    found = jax.block_until_ready(_plug_in_geometry(mu))
-    clock.lap("plug-in geometry")
-    return found
 
 
 @jax.jit

@@ -26,9 +26,8 @@ from jaxpe.geometry.repeated import counted
 
 
 class Noise(NamedTuple):
-    """The geometry without noise, its rank (None without a null), statistics and intervals."""
+    """The rank (None without a null), statistics and intervals."""
 
-    geometry: SplitHalfGeometry
     rank: SignificantRank | None
     estimate: dict[str, jax.Array]
     intervals: dict[str, Interval]
@@ -37,7 +36,6 @@ class Noise(NamedTuple):
 def noise_of_documents(
     corpus: TokenCorpus,
     groups: np.ndarray,
-    geometry: SplitHalfGeometry,
     keys: jax.Array,
     *,
     splits: int,
@@ -45,18 +43,7 @@ def noise_of_documents(
     progress: Progress,
     clock: Clock,
 ) -> Noise:
-    """Rank above the permutation null and bootstrap intervals, from the documents.
-
-    Args:
-        corpus: documents.
-        groups: labels of independent groups of documents.
-        geometry: from the halvings of the first key.
-        keys: of the halvings, the null and the resamples.
-        splits: halvings.
-        samples: resamples; 0 for no intervals.
-        progress: of nulls and resamples.
-        clock: of the stages.
-    """
+    """Rank above the permutation null, and bootstrap intervals; keys of halvings, null, draws."""
     documents = {"vocab_size": corpus.vocab_size, "mask": corpus.mask, "groups": groups}
     rank = jaxpe.significant_rank(
         corpus.ids, key=keys[1], splits=splits, progress=progress, **documents
@@ -65,36 +52,28 @@ def noise_of_documents(
     statistics = partial(noise_statistics, key=keys[0], splits=splits)
     if not samples:
         counts = folded_counts(corpus, groups)
-        return Noise(geometry, rank, jax.jit(statistics)(counts), {})
+        return Noise(rank, jax.jit(statistics)(counts), {})
     found = jaxpe.bootstrap(
         statistics, corpus.ids, key=keys[2], samples=samples, progress=progress, **documents
     )
     clock.lap("bootstrap")
-    return Noise(geometry, rank, found.estimate, _intervals(found))
+    return Noise(rank, found.estimate, _intervals(found))
 
 
 def noise_of_counts(
     counts: PositionCounts,
     nulls: np.ndarray,
     used: np.ndarray,
-    geometry: SplitHalfGeometry,
     key: jax.Array,
     *,
     splits: int,
     progress: Progress,
     clock: Clock,
 ) -> Noise:
-    """The same from counts alone, where the documents are gone.
+    """The same from counts in folds of the words that occur, where the documents are gone.
 
-    Intervals come from the folds. Null corpora have few folds, so corpus and null are both halved
-    in these when dimensions are judged.
-
-    Args:
-        counts: in folds, of the words that occur.
-        nulls: int32 `[nulls, folds, n, vocab]`, of all words.
-        used: bool `[vocab]`, the words that occur.
-        geometry, splits, progress, clock: as in `noise_of_documents`.
-        key: of the halvings.
+    Intervals come from the folds. The null corpora `[nulls, folds, n, vocab]`, of all words, have
+    few folds, so corpus and null are both halved in these when dimensions are judged.
     """
     split = partial(jaxpe.split_half_geometry, key=key, splits=splits)
     weighted = jax.jit(lambda counts: weighted_gram(split(counts), counts))
@@ -109,19 +88,13 @@ def noise_of_counts(
     statistics = partial(noise_statistics, key=key, splits=splits)
     found = jaxpe.jackknife(statistics, counts, progress=progress)
     clock.lap("jackknife")
-    return Noise(geometry, rank, found.estimate, _intervals(found))
+    return Noise(rank, found.estimate, _intervals(found))
 
 
 def noise_statistics(
     counts: PositionCounts, *, key: jax.Array, splits: int
 ) -> dict[str, jax.Array]:
-    """What the intervals are about, plug-in and corrected on the same positions.
-
-    Args:
-        counts: in folds.
-        key: PRNG key of the halvings.
-        splits: halvings.
-    """
+    """What the intervals are about, plug-in and corrected on the same positions."""
     geometry = jaxpe.split_half_geometry(counts, key=key, splits=splits)
     mu = jaxpe.positional_distributions(counts)._replace(present=geometry.present)
     plug_in_trace = jnp.trace(jaxpe.hellinger_gram(mu))
@@ -161,10 +134,7 @@ def _intervals(found: Bootstrap | Jackknife) -> dict[str, Interval]:
 
 
 def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
-    """The same corpus over the words that are counted alone, and which these are, bool `[vocab]`.
-
-    What is excluded is masked.
-    """
+    """The same corpus over the words that are counted, and which these are, bool `[vocab]`."""
     counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     used = np.zeros(corpus.vocab_size, bool)
     used[corpus.ids[counted]] = True

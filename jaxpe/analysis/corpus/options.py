@@ -30,7 +30,7 @@ class CorpusOptions:
             tokenizer and length, and intervals come from its folds.
         tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json.
         length: number of positions; from the corpus when absent (at most 128).
-        dim: width at which encodings are compared (even).
+        dim: width at which encodings are compared; even, since frequencies come in pairs.
         empty: what positions without tokens become; "drop" when absent. Needed when the length
             exceeds every document.
         encodings: further encodings to compare, as module:function.
@@ -58,22 +58,9 @@ class CorpusOptions:
 
 
 def check_options(options: CorpusOptions) -> None:
-    """Refuse options that cannot work, before any time is spent.
-
-    Raises:
-        InputError: names the option and what to pass.
-
-    >>> check_options(CorpusOptions(dim=3))
-    Traceback (most recent call last):
-    jaxpe.InputError: `dim` must be a positive even number, not 3: try `dim=64`
-    """
-    check_numbers(
-        length=options.length,
-        dim=options.dim,
-        splits=options.splits,
-        bootstrap=options.bootstrap,
-        seed=options.seed,
-    )
+    """Refuse options that cannot work, before any time is spent."""
+    names = ("length", "dim", "splits", "bootstrap", "seed")
+    check_numbers(**{name: getattr(options, name) for name in names})
     scored_entries(options.encodings)
     if options.counts is None:
         check_data_dir(options.data_dir, options.source)

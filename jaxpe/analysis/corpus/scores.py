@@ -62,11 +62,7 @@ def score_encodings(
 def scored_entries(names: Sequence[str] = ()) -> list[jaxpe.encodings.CatalogueEntry]:
     """Encodings of the catalogue with vectors for text that owe nothing to the corpus, and others.
 
-    Args:
-        names: of further ones, as `jaxpe.encodings.resolve` takes them.
-
-    Raises:
-        InputError: for a name that is unknown, or an encoding without vectors for text.
+    Raises `InputError` for a name that is unknown, or an encoding without such vectors.
     """
     known = [e for e in jaxpe.catalogue() if e.vectors and e.coordinates == 1 and not e.fitted]
     further = [e for e in map(jaxpe.encodings.resolve, dict.fromkeys(names)) if e not in known]
@@ -213,8 +209,7 @@ def stress_by_dimension(
     """Stress and scaled stress of MDS, SMACOF and sinusoids at widths 2, 4, 8, ... (Figure 4)."""
     n = D.values.shape[0]
     widths = [2**k for k in range(1, 12) if 2**k <= max(dim, n)]
-    raw: dict[str, list[float]] = {"mds": [], "smacof": [], "sinusoidal": []}
-    scaled: dict[str, list[float]] = {"mds": [], "smacof": [], "sinusoidal": []}
+    found: dict[str, list[dict[str, float]]] = {"mds": [], "smacof": [], "sinusoidal": []}
     for width in progress.track(widths, "dimensions"):
         start = _columns(mds.coordinates, width)
         encodings = {
@@ -224,7 +219,9 @@ def stress_by_dimension(
         }
         for name, P in encodings.items():
             values, _ = _measure(P, D=D, corrected=geometry.distances, width=max(dim, n))
-            raw[name].append(values["stress"])
-            scaled[name].append(values["scaled_stress"])
-    curves = ({name: np.array(values) for name, values in by.items()} for by in (raw, scaled))
-    return StressByDimension(np.array(widths), *curves)
+            found[name].append(values)
+
+    def curves(measure: str) -> dict[str, np.ndarray]:
+        return {name: np.array([of[measure] for of in values]) for name, values in found.items()}
+
+    return StressByDimension(np.array(widths), curves("stress"), curves("scaled_stress"))

@@ -14,11 +14,7 @@ _DIGEST = re.compile("[0-9a-f]{32}")
 
 
 def check_about(stored: StoredCounts) -> None:
-    """Refuse numbers beside the tables that contradict each other.
-
-    Raises:
-        InputError: of the first of them.
-    """
+    """Refuse numbers beside the tables that contradict each other."""
     settings, documents = stored.settings, stored.documents
     check_settings(settings)
     most = INT32_MAX // settings.widest
@@ -55,11 +51,7 @@ def _check_shard(shard: CountedShard, most: int) -> None:
 
 
 def check_tables(stored: StoredCounts) -> None:
-    """Refuse counts that no documents can have had.
-
-    Raises:
-        InputError: of the first of them.
-    """
+    """Refuse counts that no documents can have had."""
     settings, table, nulls = stored.settings, stored.table, stored.nulls
     shape = (settings.rows, settings.vocab_size)
     wanted = [(settings.folds, *shape), (settings.nulls, settings.null_folds, *shape)]

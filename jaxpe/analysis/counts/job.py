@@ -53,7 +53,7 @@ class CountOptions:
         batch_size: documents of a step, of each process.
         save_every: steps between saves.
         skip_unreadable: read each shard through first, and leave out and report those that cannot
-            be read.
+            be read, the first of which else stops the run.
         memory: gigabytes that may be used; what is free when absent.
         text_field: column or key with the text.
         group_field: column or key with the author or source: documents of one share a fold, where
@@ -159,13 +159,12 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
         InputError: no counts there, counts that do not add, or a folder that holds counts.
 
     >>> import tempfile
-    >>> folder, parts = Path(tempfile.mkdtemp()), []
-    >>> for name in ("a", "b"):
+    >>> folder, parts = Path(tempfile.mkdtemp()), ("a", "b")
+    >>> for name in parts:
     ...     _ = (folder / f"{name}.txt").write_text(f"to be {name}\\n")
-    ...     options = CountOptions(sources=(str(folder / f"{name}.txt"),), tokenizer="bytes",
-    ...                            length=8, folds=4, nulls=0)
-    ...     _ = count(options, folder / name)
-    >>> merge([folder / "a", folder / "b"], folder / "both").documents
+    ...     source = {"sources": (str(folder / f"{name}.txt"),), "tokenizer": "bytes"}
+    ...     _ = count(CountOptions(**source, length=8, folds=4, nulls=0), folder / name)
+    >>> merge([folder / name for name in parts], folder / "both").documents
     2
     """
     parts = [read_counts(folder) for folder in folders]

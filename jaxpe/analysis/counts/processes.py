@@ -88,11 +88,7 @@ def start_processes(
 
 
 def from_all(value: Any) -> list[Any]:
-    """A plain value of each process, in their order, to all of them; they meet here.
-
-    Raises:
-        InputError: one of them did not come, or has ended.
-    """
+    """A plain value of each process, in their order, to all of them; they meet here."""
     if jax.process_count() == 1:
         return [value]
     _meet(f"meeting {next(_MEETINGS)}")
@@ -117,11 +113,7 @@ def _meet(name: str) -> None:
 
 
 def agreed(work: Callable[[], Result]) -> Result:
-    """What `work` returns here; where it fails in any of the processes, it fails in all.
-
-    Raises:
-        InputError: bad input, with the process that has it where there are several.
-    """
+    """What `work` returns here; where it fails in any of the processes, it fails in all."""
     if jax.process_count() == 1:
         return work()
     result, problem = None, ""
@@ -136,14 +128,7 @@ def agreed(work: Callable[[], Result]) -> Result:
 
 
 def refuse_differences(facts: Mapping[str, Any]) -> None:
-    """What the result depends on must be the same in all processes.
-
-    Args:
-        facts: plain values by name. Of lists, the first item that differs is told.
-
-    Raises:
-        InputError: the first difference: its name, the process, both values.
-    """
+    """Raise at the first fact that differs between processes, and of lists at its first item."""
     # Most often nothing differs, so little is sent.
     checksums = from_all([zlib.crc32(_plain(value)) for value in facts.values()])
     for name, *found in zip(facts, *checksums, strict=True):

@@ -108,17 +108,7 @@ def count_settings(
 
 
 def check_settings(settings: CountSettings) -> None:
-    """Refuse settings out of range, made by hand or read from a file.
-
-    Raises:
-        InputError: a setting out of range.
-
-    >>> from jaxpe.data import open_tokenizer
-    >>> settings = count_settings(open_tokenizer("bytes"), length=32)
-    >>> check_settings(settings._replace(folds=3))
-    Traceback (most recent call last):
-    jaxpe.InputError: `folds` is 3; pass an even number, at least 4
-    """
+    """Refuse settings out of range, made by hand or read from a file."""
     length, edges, folds, nulls = settings.length, settings.edges, settings.folds, settings.nulls
     for name in ("length", "folds", "nulls", "null_folds", "vocab_size"):
         value = getattr(settings, name)

@@ -59,18 +59,14 @@ def count_shards(
     The host reads and tokenizes in a thread while the devices count. The counts are those of
     `count_tokens` on all documents at once, to the bit, whatever the batches, shards, devices and
     processes. Every so often counts and place are saved together: after a kill the same call goes
-    on from there, without a document lost or counted twice. Several processes call it alike, with
-    a folder that all of them see; each reads its part of the documents.
+    on from there, without a document lost or counted twice. Several processes call it alike, with a
+    folder that all of them see; each reads its part of the documents.
 
     Args:
         shards: from `jaxpe.data.find_shards`.
         directory: for the counts, and while counting for the state.
         tokenizer, settings: from `open_tokenizer` and `count_settings`.
-        text_field: the column or key with the text.
-        batch_size: documents of a step, of each process.
-        save_every: steps between saves.
-        skip_unreadable: read each shard through before it is counted, and leave out and report
-            those that cannot be read; otherwise the first of them stops the run.
+        text_field, batch_size, save_every, skip_unreadable: as of `CountOptions`.
         memory: bytes that may be used; default: what is free.
         mesh: from `count_mesh`; default: all devices.
         progress: is told lines now and then.
@@ -79,10 +75,10 @@ def count_shards(
         InputError: too little memory or disk, an unreadable shard, no documents, or a folder that
             holds other counts.
 
-    >>> import pathlib, tempfile
+    >>> import tempfile
     >>> from jaxpe.analysis.counts import count_settings
     >>> from jaxpe.data import find_shards, open_tokenizer
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "a.txt").write_text("to be\\nor not\\nto be\\n")
     >>> words = open_tokenizer(vocabulary=["to", "be", "[UNK]"])
     >>> settings = count_settings(words, length=2, folds=4, nulls=0)
@@ -248,11 +244,7 @@ def _add(
 
 
 def _all_read(feed: _Feed, settings: CountSettings, progress: Progress) -> bool:
-    """Whether every process has read all of its documents.
-
-    Raises:
-        InputError: one of them could not, or there are more than an int32 counts.
-    """
+    """Whether every process has read all of its documents; raises where one could not."""
     about: dict[str, Any] = {name: getattr(feed, name) for name in ("finished", "problem", "read")}
     everyone = from_all({**about, "documents": sum(feed.place["documents"])})
     for problem in filter(None, (one["problem"] for one in everyone)):

@@ -13,11 +13,7 @@ from jaxtyping import Bool, Int, UInt32
 
 from jaxpe.analysis.counts.settings import CountSettings
 from jaxpe.data import TokenBatch
-from jaxpe.geometry.counts import (
-    fold_of_documents,
-    permute_within_documents,
-    scatter_add,
-)
+from jaxpe.geometry.counts import fold_of_documents, permute_within_documents, scatter_add
 
 DOCUMENTS, VOCABULARY = "documents", "vocabulary"
 _SPLIT = PartitionSpec(DOCUMENTS)

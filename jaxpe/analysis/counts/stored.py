@@ -79,9 +79,8 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
         tables=tables,
     )
     values = to_json(about)
-    del values["seal"]
-    sealed = {**values, "seal": seal(values)}
-    write_whole(directory / _ABOUT, json.dumps(sealed, indent=1) + "\n")
+    values["seal"] = seal(values, but_for="seal")
+    write_whole(directory / _ABOUT, json.dumps(values, indent=1) + "\n")
     return directory
 
 
@@ -106,8 +105,8 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
         )
     try:
         about = from_json(_About, values, place=_ABOUT)
-        sealed = {name: value for name, value in values.items() if name != "seal"}
-        check(seal(sealed) == about.seal, f"the seal of {_ABOUT} is not of its values")
+        fine = seal(values, but_for="seal") == about.seal
+        check(fine, f"the seal of {_ABOUT} is not of its values")
         stored = _empty(about)
         _check_file(directory / _TABLES, about.tables)
         read_tables(directory / _TABLES, _named(stored))

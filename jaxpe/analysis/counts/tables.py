@@ -43,11 +43,7 @@ def write_tables(path: Path, tables: Tables) -> None:
 
 
 def read_tables(path: Path, into: Tables) -> None:
-    """Fill tables of zeros with what the file holds.
-
-    Raises:
-        InputError: the file is damaged, or holds other arrays, cells twice, or counts out of range.
-    """
+    """Fill tables of zeros with what the file holds; raises where it holds anything else."""
     try:
         with zipfile.ZipFile(path) as file:
             members = {member.filename: member for member in file.infolist()}

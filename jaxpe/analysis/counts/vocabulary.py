@@ -49,17 +49,7 @@ def own_vocabulary(
 ) -> list[str]:
     """The vocabulary that is in the folder already, or one that is made in a first pass.
 
-    Args:
-        shards: of the documents.
-        out: folder of the counts.
-        wanted: what is to be made, without tokens.
-        group_field: column of the groups: not needed here, but a wrong one is told at once.
-        skip_unreadable: take the words of a shard up to where it breaks, instead of raising.
-        progress: is told of the pass.
-
-    Raises:
-        InputError: the folder holds counts of another vocabulary, or several processes have none
-            in common; no words; and what `Shard.documents` raises.
+    The column of the groups is not needed here, but a wrong one is told at once.
     """
     path = out / VOCABULARY
     if path.exists():
@@ -82,11 +72,7 @@ def own_vocabulary(
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The tokens of what `jaxpe count` wrote, or just tokens: a JSON list, or one a line.
-
-    Raises:
-        InputError: none of these.
-    """
+    """The tokens of what `jaxpe count` wrote, or just tokens: a JSON list, or one a line."""
     remedy = f"pass the {VOCABULARY} of a count, a JSON list of strings, or one token a line"
     content = read_small(path, remedy=remedy)
     if path.suffix != ".json":

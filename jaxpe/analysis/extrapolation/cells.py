@@ -9,15 +9,7 @@ import numpy as np
 from flax import nnx
 
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.extrapolation.kept import (
-    Trained,
-    path_of,
-    read_cell,
-    read_models,
-    stamp_of,
-    write_cell,
-    write_models,
-)
+from jaxpe.analysis.extrapolation import kept
 from jaxpe.analysis.extrapolation.lanes import Lanes, judge_lanes, trainer
 from jaxpe.analysis.extrapolation.models import METRICS, build, encoding_sizes
 from jaxpe.analysis.extrapolation.presets import Suite
@@ -33,39 +25,35 @@ _LAST = 0.1  # share of the steps whose losses are averaged
 def run_cell(
     suite: Suite, data: Streams, name: str, folder: Path, *, progress: Progress = SILENT
 ) -> ExtrapolationCell:
-    """Train and test, or read what an earlier run left in the folder.
-
-    Raises:
-        InputError: where the folder has a result of other settings, or a file that is damaged.
-    """
+    """Train and test, or read what an earlier run left in the folder."""
     task = data.task.name
-    path, stamp = path_of(folder, suite, task, name), stamp_of(suite, task, name)
+    path, stamp = kept.path_of(folder, suite, task, name), kept.stamp_of(suite, task, name)
     if path.is_file():
-        return read_cell(path, stamp, suite, data.task, name)
+        return kept.read_cell(path, stamp, suite, data.task, name)
     trained = trained_models(suite, data, trained_as(name), folder)
     cell = _tested(suite, data, name, trained)
-    write_cell(path, stamp, cell)
+    kept.write_cell(path, stamp, cell)
     progress.say(f"{task}, {name}: {trained.seconds:.0f} s")
     return cell
 
 
-def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> Trained:
+def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> kept.Trained:
     """The models of a task under an encoding, trained or from the folder.
 
     They do not depend on how they are tested: other `factors` and `tests` find them again.
     """
-    path = path_of(folder, suite, data.task.name, name).with_suffix(".npz")
-    stamp = stamp_of(suite, data.task.name, name, but_for=("name", "factors", "tests"))
+    path = kept.path_of(folder, suite, data.task.name, name).with_suffix(".npz")
+    stamp = kept.stamp_of(suite, data.task.name, name, but_for=("name", "factors", "tests"))
     encoding = variant(name).trained(encoding_sizes(suite, data.task), data.task.causal)
     if path.is_file():
         shapes = jax.eval_shape(lambda: build(suite, data.task, encoding, jax.random.key(0)))
-        return read_models(path, stamp, suite, nnx.split(shapes, nnx.Param)[1])
+        return kept.read_models(path, stamp, suite, nnx.split(shapes, nnx.Param)[1])
     begun = time.perf_counter()
     train = trainer(suite, data, encoding)
     rate, tuning = _tuned(suite, train)
     lanes = train(seeds=np.arange(suite.seeds), rates=np.full(suite.seeds, rate), steps=suite.steps)
-    trained = Trained(lanes.params, rate, tuning, lanes.losses, time.perf_counter() - begun)
-    write_models(path, stamp, trained)
+    trained = kept.Trained(lanes.params, rate, tuning, lanes.losses, time.perf_counter() - begun)
+    kept.write_models(path, stamp, trained)
     return trained
 
 
@@ -89,7 +77,7 @@ def _last(losses: np.ndarray) -> np.ndarray:
     return losses[-steps:].mean(axis=0)
 
 
-def _tested(suite: Suite, data: Streams, name: str, trained: Trained) -> ExtrapolationCell:
+def _tested(suite: Suite, data: Streams, name: str, trained: kept.Trained) -> ExtrapolationCell:
     """Metrics at every length; NaN where the encoding is not defined there."""
     task, seeds = data.task, np.arange(suite.seeds)
     sizes, own = encoding_sizes(suite, task), variant(name)

@@ -48,10 +48,7 @@ class ExtrapolationOptions:
 
 
 def extrapolate(
-    options: ExtrapolationOptions,
-    out: str | os.PathLike[str],
-    *,
-    progress: Progress = SILENT,
+    options: ExtrapolationOptions, out: str | os.PathLike[str], *, progress: Progress = SILENT
 ) -> ExtrapolationResult:
     """Train and test what options ask for: a preset, with what they replace of it.
 
@@ -85,8 +82,7 @@ def extrapolate_suites(
 ) -> ExtrapolationResult:
     """Train and test every task of every suite under every encoding.
 
-    Each cell's result and models are written to the folder as soon as they are there, so a run that
-    was stopped goes on from the last one.
+    Results and models are written as soon as they are there: a run that was stopped goes on.
 
     Args:
         suites: such as `preset("smoke")`.
@@ -98,7 +94,6 @@ def extrapolate_suites(
             by another run, suites of one name, and those that need more memory than there is.
 
     >>> import tempfile
-    >>> from jaxpe.analysis.extrapolation import Suite
     >>> suite = Suite(name="tiny", tasks=("parity",), encodings=("none",), length=2, factors=(1, 2),
     ...               steps=2, batch=4, tests=4, rates=(1e-3,), seeds=2, dim=8, heads=1, layers=1)
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -57,8 +57,7 @@ class _Kept(NamedTuple):
 
 def path_of(folder: Path, suite: Suite, task: str, name: str) -> Path:
     """Where the cell of a task under an encoding is kept, `.json`; its models are beside it."""
-    words = (suite.name.replace(" ", "_"), task, name.replace(":", "."))
-    return folder / f"{'-'.join(words)}.json"
+    return folder / f"{suite.name.replace(' ', '_')}-{task}-{name.replace(':', '.')}.json"
 
 
 def stamp_of(suite: Suite, task: str, name: str, *, but_for: tuple[str, ...] = ()) -> str:
@@ -78,20 +77,16 @@ def stamp_of(suite: Suite, task: str, name: str, *, but_for: tuple[str, ...] = (
 def write_cell(path: Path, stamp: str, cell: ExtrapolationCell) -> None:
     """Write a cell, whole or not at all."""
     values = to_json(_Kept(stamp, cell))
-    write_whole(path, json.dumps(values | {"checksum": _checksum(values)}))
+    write_whole(path, json.dumps(values | {"checksum": seal(values, but_for="checksum")}))
 
 
 def read_cell(
     path: Path, stamp: str, suite: Suite, task: SequenceTask, name: str
 ) -> ExtrapolationCell:
-    """A cell that `write_cell` wrote.
-
-    Raises:
-        InputError: the file is damaged, or of other settings.
-    """
+    """A cell that `write_cell` wrote; raises where the file is damaged, or of other settings."""
     values = read_json(path, remedy=f"it is damaged: {_REMEDY}")
     kept: _Kept = from_json(_Kept, values, place=str(path), finite=False)
-    if _checksum(values) != kept.checksum:
+    if seal(values, but_for="checksum") != kept.checksum:
         raise InputError(f"{path} is damaged: {_REMEDY}")
     _check_stamp(path, kept.stamp, stamp)
     try:
@@ -101,46 +96,35 @@ def read_cell(
     return kept.cell._replace(summary=seed_means(kept.cell.scores))
 
 
-def _checksum(values: dict[str, Any]) -> str:
-    return seal({name: value for name, value in values.items() if name != "checksum"})
-
-
 def _check_cell(cell: ExtrapolationCell, suite: Suite, task: SequenceTask, name: str) -> None:
     """Raise where a result is not of the shape that the suite gives it."""
-    metrics = METRICS[task.kind]
+    metrics, count = METRICS[task.kind], len(suite.lengths)
+    arrays = {"defined": cell.defined, "tuning": cell.tuning, "loss": cell.loss, **cell.scores}
+    found = cell._asdict() | {name: (x.dtype.kind, x.shape) for name, x in arrays.items()}
+    found |= {"metrics": sorted(cell.scores), "names of seconds": list(cell.seconds)}
     expected = {
         "suite": suite.name,
         "task": task.name,
         "encoding": name,
         "metric": metrics[0],
+        "metrics": sorted(metrics),
         "lengths": suite.lengths,
         "rates": suite.rates,
+        "names of seconds": ["training"],
+        "defined": ("b", (count,)),
+        "tuning": ("f", (len(suite.rates),)),
+        "loss": ("f", (suite.seeds,)),
+        **dict.fromkeys(metrics, ("f", (suite.seeds, count))),
     }
-    for field, value in expected.items():
-        _same(field, getattr(cell, field), value)
-    _same("metrics", sorted(cell.scores), sorted(metrics))
-    _same("kind of defined", cell.defined.dtype.kind, "b")
-    _same("shape of defined", cell.defined.shape, (len(suite.lengths),))
-    numbers = {
-        "tuning": (cell.tuning, (len(suite.rates),)),
-        "loss": (cell.loss, (suite.seeds,)),
-        **{x: (cell.scores[x], (suite.seeds, len(suite.lengths))) for x in metrics},
-    }
-    for field, (array, shape) in numbers.items():
-        _same(f"shape of {field}", array.shape, shape)
-        _same(f"kind of {field}", array.dtype.kind, "f")
-    _same("names of seconds", list(cell.seconds), ["training"])
+    for what, value in expected.items():
+        if found[what] != value:
+            raise ValueError(f"{what} is {found[what]}, not {value}")
     _check_rate(cell.rate, cell.seconds["training"], suite)
 
 
 def _check_rate(rate: float, seconds: float, suite: Suite) -> None:
     if rate not in suite.rates or not 0 <= seconds < math.inf:
         raise ValueError(f"rate {rate} after {seconds} seconds")
-
-
-def _same(what: str, found: Any, expected: Any) -> None:
-    if found != expected:
-        raise ValueError(f"{what} is {found}, not {expected}")
 
 
 def write_models(path: Path, stamp: str, trained: Trained) -> None:
@@ -153,17 +137,7 @@ def write_models(path: Path, stamp: str, trained: Trained) -> None:
 
 
 def read_models(path: Path, stamp: str, suite: Suite, like: Any) -> Trained:
-    """Models that `write_models` wrote.
-
-    Args:
-        path: of the file.
-        stamp: of the settings.
-        suite: that they are of.
-        like: the parameters of one model, as shapes.
-
-    Raises:
-        InputError: the file is damaged, or of other settings.
-    """
+    """Models of parameters `like` these shapes that `write_models` wrote; raises likewise."""
     try:
         with zipfile.ZipFile(path) as whole:  # NumPy does not look at the checksums
             _check_sizes(whole, suite, like)

@@ -22,13 +22,11 @@ METRICS = {"tokens": ("accuracy", "exact"), "numbers": ("mse", "relative_mse")}
 
 def encoding_sizes(suite: Suite, task: SequenceTask) -> EncodingSizes:
     """What encodings are built for; their length is the places that inputs of length T take."""
-    places = task.tokens(suite.length)
-    return EncodingSizes(suite.dim, suite.heads, suite.dim // suite.heads, places)
+    return _config(suite, task).encoding_sizes(task.tokens(suite.length))
 
 
-def build(suite: Suite, task: SequenceTask, encoding: Encoding, key: Array) -> nnx.Module:
-    """A decoder that reads tokens, or an encoder or decoder between numbers."""
-    config = nn.TransformerConfig(
+def _config(suite: Suite, task: SequenceTask) -> nn.TransformerConfig:
+    return nn.TransformerConfig(
         vocab_size=max(task.vocab_size, 1),
         dim=suite.dim,
         num_layers=suite.layers,
@@ -39,6 +37,11 @@ def build(suite: Suite, task: SequenceTask, encoding: Encoding, key: Array) -> n
         init_scale=suite.dim**-0.5 if suite.init_scale is None else suite.init_scale,
         embedding_scale=1.0 if task.kind == "numbers" else 0.5,
     )
+
+
+def build(suite: Suite, task: SequenceTask, encoding: Encoding, key: Array) -> nnx.Module:
+    """A decoder that reads tokens, or an encoder or decoder between numbers."""
+    config = _config(suite, task)
     below, head = (nnx.Rngs(part) for part in jax.random.split(key))
     if task.kind == "tokens":
         decoder = nn.Decoder(config, encoding=encoding, rngs=below)

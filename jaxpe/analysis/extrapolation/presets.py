@@ -205,19 +205,10 @@ def preset(name: str) -> tuple[Suite, ...]:
 def chosen(
     name: str, *, tasks: tuple[str, ...] = (), encodings: tuple[str, ...] = (), **settings: Any
 ) -> tuple[Suite, ...]:
-    """The suites of a preset with what is given in place of their own.
+    """The suites of a preset with what is given in place of their own; settings of None are not.
 
     A suite keeps those of the tasks that it has; a task that none has goes to the first suite of
     its kind, numbers or tokens. Suites without a task are left out.
-
-    Args:
-        name: of the preset.
-        tasks: those of all suites; their own when none is given.
-        encodings: of every suite; its own when none is given.
-        settings: other fields of `Suite`; those that are None stay as they are.
-
-    Raises:
-        InputError: for a name that is unknown or given twice, and what `Suite` refuses.
 
     >>> suite, = chosen("paper", tasks=("parity",), length=4, steps=None)
     >>> suite.name, suite.tasks, suite.lengths, suite.steps

@@ -44,11 +44,7 @@ def seed_mean(values: np.ndarray) -> SeedMean:
 
 
 def seed_means(scores: dict[str, np.ndarray]) -> dict[str, SeedMean]:
-    """Of each metric at each length; NaN where any seed has no finite score.
-
-    >>> seed_means({"mse": np.array([[1.0, np.nan], [3.0, 4.0]])})["mse"].mean
-    array([ 2., nan])
-    """
+    """Of each metric at each length; NaN where any seed has no finite score."""
 
     def one(values: np.ndarray) -> SeedMean:
         known = np.isfinite(values).all(axis=0)
@@ -147,10 +143,7 @@ def best_first(cells: Sequence[ExtrapolationCell]) -> list[ExtrapolationCell]:
 def error_of_zero(cells: Sequence[ExtrapolationCell]) -> np.ndarray:
     """Squared error of always saying 0, `[lengths]`, as the ratio of the two metrics tells it.
 
-    NaN at a length where no model has a finite error.
-
-    Args:
-        cells: of one task of numbers.
+    Of the cells of one task of numbers; NaN at a length where no model has a finite error.
     """
     totals, counts = 0.0, 0
     for cell in cells:

@@ -40,21 +40,20 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
     """The streams of a suite's task.
 
     >>> from jaxpe.data import sequence_task
-    >>> from jaxpe.analysis.extrapolation import Suite, streams
     >>> suite = Suite(name="tiny", tasks=("parity",), encodings=("none",), length=3, batch=4)
     >>> data = streams(suite, sequence_task("parity"))
     >>> data.training(np.arange(2), 0, 5)["ids"].shape  # steps, seeds, rows, places
     (5, 2, 4, 7)
     """
     sizes = {"length": suite.length, "exact": suite.exact}
-    over_seeds = partial(jax.vmap, in_axes=(None, 0))
 
-    @jax.jit
-    def fresh(steps: Array, keys: Array) -> Batch:
-        def one(step: Array, key: Array) -> Batch:
-            return task.sample(jax.random.fold_in(key, step), rows=suite.batch, **sizes)
+    @partial(jax.jit, static_argnames=("rows", "length", "exact"))
+    def fresh(numbers: Array, keys: Array, *, rows: int, length: int, exact: bool) -> Batch:
+        def one(number: Array, key: Array) -> Batch:
+            key = jax.random.fold_in(key, number)
+            return task.sample(key, rows=rows, length=length, exact=exact)
 
-        return jax.vmap(over_seeds(one), in_axes=(0, None))(steps, keys)
+        return jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None))(numbers, keys)
 
     @jax.jit
     def of_set(rows: Array, keys: Array) -> Batch:
@@ -65,21 +64,12 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
         keys = seed_keys(suite, task, seeds, _TRAINING)
         steps = np.arange(first, first + count)
         if suite.rows is None:
-            return fresh(jnp.asarray(steps), keys)
+            return fresh(jnp.asarray(steps), keys, rows=suite.batch, **sizes)
         return of_set(jnp.asarray(_rows_of(suite, steps)), keys)
 
-    rows = min(suite.tests, AT_ONCE)
-
-    @partial(jax.jit, static_argnames="length")
-    def long(parts: Array, keys: Array, *, length: int) -> Batch:
-        def one(part: Array, key: Array) -> Batch:
-            return task.sample(jax.random.fold_in(key, part), rows=rows, length=length)
-
-        return jax.vmap(over_seeds(one), in_axes=(0, None))(parts, keys)
-
     def tests(seeds: np.ndarray, length: int) -> Batch:
-        keys = seed_keys(suite, task, seeds, _TESTS, length)
-        return long(jnp.arange(suite.tests // rows), keys, length=length)
+        keys, rows = seed_keys(suite, task, seeds, _TESTS, length), min(suite.tests, AT_ONCE)
+        return fresh(jnp.arange(suite.tests // rows), keys, rows=rows, length=length, exact=True)
 
     plain = jax.jit(jax.vmap(partial(plain_weights, suite, task)))
 

@@ -62,17 +62,15 @@ def _scaled(scaling: Scale) -> Variant:
     return Variant(_rope, tested)
 
 
-def _over_length(sizes: EncodingSizes, causal: bool) -> Encoding:
-    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=1.0 / sizes.length)
-
-
 # In place of what the catalogue makes, or beside it. Those that are trained alike come after the
 # one whose models they have.
 _OWN: dict[str, Variant] = {
     "rope": Variant(_rope),
     "t5": Variant(_t5),
     "shaw": Variant(_shaw),
-    "alibi_over_length": Variant(_over_length),  # Li (2025), Section 5.3: m = c/L, with c = 1
+    "alibi_over_length": Variant(  # Li (2025), Section 5.3: m = c/L, with c = 1
+        lambda sizes, _: jaxpe.alibi(num_heads=sizes.num_heads, slopes=1.0 / sizes.length)
+    ),
     "rope_linear": _scaled(lambda factor, length: jaxpe.encodings.LinearScaling(factor)),
     "rope_ntk": _scaled(lambda factor, length: jaxpe.encodings.NtkScaling(factor)),
     # With factor 1 the base is that of NTK at the length reached; 2, as in use, stretches more.
@@ -106,10 +104,8 @@ def variant(name: str) -> Variant:
     """
     if name in _OWN:
         return _OWN[name]
-    known = variant_names()
-    names = [entry.name for entry in jaxpe.catalogue()]
-    if ":" not in name and name not in names:
-        raise InputError(unknown("encoding", name, known))
+    if ":" not in name and name not in [entry.name for entry in jaxpe.catalogue()]:
+        raise InputError(unknown("encoding", name, variant_names()))
     entry = jaxpe.encodings.resolve(name)
     if (why := _why_not(entry)) is not None:
         raise InputError(f"encoding {name!r} {why}: pass another")
@@ -124,11 +120,7 @@ def _why_not(entry: CatalogueEntry) -> str | None:
 
 
 def trained_as(name: str) -> str:
-    """The variant whose models this one has: the first that is trained alike.
-
-    >>> trained_as("rope_yarn"), trained_as("alibi")
-    ('rope', 'alibi')
-    """
+    """The variant whose models this one has: the first that is trained alike."""
     trained = variant(name).trained
     return next((other for other, own in _OWN.items() if own.trained is trained), name)
 

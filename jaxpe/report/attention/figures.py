@@ -5,15 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe.report.attention.logit_figures import (
-    DIVERGING,
-    bare,
-    logits_figure,
-    offsets_figure,
-    spectra_figure,
-    symbols_figure,
-    whole_ticks,
-)
+from jaxpe.report.attention import logit_figures
 from jaxpe.report.attention.words import average, positive
 from jaxpe.report.style import ENCODING_COLOURS, PLUG_IN, SPLIT_HALF, add_legend, new_figure
 from jaxpe.report.words import number, percent
@@ -87,16 +79,17 @@ def heads_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     for drops in result.ablations:
         most = max(float(np.abs(drops.drop).max()), 1e-12)
         words = {"zero": "drop without the head", "mean": "drop with its mean"}[drops.kind]
-        maps.append((words, drops.drop, {"cmap": DIVERGING, "vmin": -most, "vmax": most}))
+        colours = {"cmap": logit_figures.DIVERGING, "vmin": -most, "vmax": most}
+        maps.append((words, drops.drop, colours))
     rows, (layers, heads) = (len(maps) + 1) // 2, variance.level.shape
     panel = np.clip(2.2 * layers / heads, 0.7, 2.6) + 0.95
     figure, axes = new_figure("Head by head", rows=rows, columns=2, height=0.4 + rows * panel)
     for axis, (title, values, colours) in zip(axes, maps, strict=False):
         image = axis.imshow(values, interpolation="none", aspect="auto", **colours)
         axis.set(title=title, xlabel="head", ylabel="layer", facecolor="#DDDDDD")
-        whole_ticks(axis, heads, most=6)
+        logit_figures.whole_ticks(axis, heads, most=6)
         axis.set_yticks(range(0, layers, max(1, layers // 6)))
-        bare(axis, ticks=True)
+        logit_figures.bare(axis, ticks=True)
         figure.colorbar(image, ax=axis, pad=0.02, format="%.2g")
     for axis in axes[len(maps) :]:
         axis.axis("off")
@@ -151,7 +144,7 @@ def frequencies_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure
     axis.set_xticks(list(shown), [f"{k}\n{turn}" for k, turn in zip(shown, turns, strict=True)])
     axis.set_yticks(range(0, layers, max(1, layers // 8)))
     axis.set(xlabel="pair, and its positions a turn", ylabel="layer")
-    bare(axis, ticks=True)
+    logit_figures.bare(axis, ticks=True)
     figure.colorbar(image, ax=axis, label="share of the squares", pad=0.02)
     return figure
 
@@ -176,27 +169,27 @@ FIGURES: tuple[_Figure, ...] = (
     ),
     (
         "logits",
-        logits_figure,
+        logit_figures.logits_figure,
         "Averages over documents, queries downwards, keys to the right, each centred and on its "
         "own scale (neighbouring positions are averaged where there are many). Stripes along the "
         "diagonal are offsets. Of more than 12 layers six are shown.",
     ),
     (
         "offsets",
-        offsets_figure,
+        logit_figures.offsets_figure,
         "Means along the diagonals j − i = k of the mean logits, one row a head, centred and each "
         "on its own scale, up to half the length: few pairs are farther apart. Offset 0, a token "
         "and itself, is left out.",
     ),
     (
         "symbols",
-        symbols_figure,
+        logit_figures.symbols_figure,
         "The heads whose logits the offset explains best: means along the diagonals, and the "
         "symbol f(ω) = Σ t_k e^(ikω) of the diagonals shown, k ≠ 0.",
     ),
     (
         "spectra",
-        spectra_figure,
+        logit_figures.spectra_figure,
         "Left: singular values of the mean logits, from the first layer (dark) to the last. Right: "
         "the exponential of the entropy of the singular values, one dot a head, lines through the "
         "middle ones.",
@@ -239,7 +232,7 @@ def _stack(figure, axis, shares: dict[str, tuple[np.ndarray, str]]) -> None:
         axis.bar(np.arange(len(share)), share, 0.8, bottom=below, color=colour, label=label)
         below = below + share
     axis.set(xlabel="layer")
-    whole_ticks(axis, len(np.atleast_1d(below)))
+    logit_figures.whole_ticks(axis, len(np.atleast_1d(below)))
     add_legend(figure, axis, columns=3)
 
 

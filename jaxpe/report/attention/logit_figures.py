@@ -5,15 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxpe._core.errors import require
+from jaxpe.report import style
 from jaxpe.report.attention.words import near, positive
-from jaxpe.report.style import (
-    ENCODING_COLOURS,
-    OTHER_COLOURS,
-    PLUG_IN,
-    SPLIT_HALF,
-    add_legend,
-    new_figure,
-)
+from jaxpe.report.style import PLUG_IN, SPLIT_HALF, add_legend, new_figure
 from jaxpe.report.words import percent
 
 if TYPE_CHECKING:
@@ -23,13 +17,7 @@ if TYPE_CHECKING:
     from jaxpe.analysis.attention import AttentionAnalysis
 
 DIVERGING = "PuOr_r"
-_LINES = (
-    SPLIT_HALF,
-    PLUG_IN,
-    ENCODING_COLOURS["alibi"],
-    ENCODING_COLOURS["rope"],
-    OTHER_COLOURS[0],
-)
+_LINES = (SPLIT_HALF, PLUG_IN, style.GREEN, style.ORANGE, style.PINK)
 _MOST_LAYERS = 12  # in the grid of logits; of more, half as many are shown
 _MOST_PIXELS = 40_000  # of the grid: more would make a heavy page
 
@@ -94,9 +82,8 @@ def symbols_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
         f = np.abs(f) if result.causal else f.real
         by_frequency.plot(omega / np.pi, f, color=colour, lw=1.5)
     by_offset.set(xlabel="offset j − i of the key from the query", ylabel="mean logit, centred")
-    by_frequency.set(
-        xlabel="frequency ω/π", ylabel="|f(ω)|" if result.causal else "symbol, Re f(ω)"
-    )
+    shown = "|f(ω)|" if result.causal else "symbol, Re f(ω)"
+    by_frequency.set(xlabel="frequency ω/π", ylabel=shown)
     add_legend(figure, by_offset, columns=2)
     return figure
 
@@ -131,11 +118,7 @@ def spectra_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
 
 
 def shown_layers(count: int) -> list[int]:
-    """The layers of the grid: all, or a few from the first to the last.
-
-    >>> shown_layers(3), shown_layers(30)
-    ([0, 1, 2], [0, 6, 12, 17, 23, 29])
-    """
+    """The layers of the grid: all, or a few from the first to the last."""
     if count <= _MOST_LAYERS:
         return list(range(count))
     return np.linspace(0, count - 1, _MOST_LAYERS // 2).round().astype(int).tolist()

@@ -1,23 +1,11 @@
 """What attention logits are made of: a table and a page."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxpe._core.folders import output_folder
-from jaxpe._core.results import result_files
+from jaxpe.report.attention import words
 from jaxpe.report.attention.figures import FIGURES, shown_figures
-from jaxpe.report.attention.words import (
-    UNITS,
-    layer_rows,
-    middle,
-    part_rows,
-    position_cells,
-    spectral_findings,
-    spectral_headlines,
-    worst_drop,
-)
-from jaxpe.report.files import remove_other_figures, write_files
+from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
@@ -43,16 +31,16 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
 
     >>> rich.print(spectral_table(found))  # doctest: +SKIP
     """
-    unit = UNITS[result.facts.score]
+    unit = words.UNITS[result.facts.score]
     header = ["layer", "place", "offset", "Toeplitz\nresidual", "eff.\nrank", "range,\nsym.",
               f"worst drop\n{unit}".strip(), "its\nhead"]  # fmt: skip
     means = result.means
     rows = [
         (
-            *position_cells(result, layer),
-            number(middle(means.effective_rank[layer])),
-            number(middle(means.range[layer])),
-            *worst_drop(result, layer),
+            *words.position_cells(result, layer),
+            number(words.middle(means.effective_rank[layer])),
+            number(words.middle(means.range[layer])),
+            *words.worst_drop(result, layer),
         )
         for layer in range(len(result.variance.level))
     ]
@@ -60,27 +48,18 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
     return make_table(title, header, rows, right=range(1, len(header)))
 
 
-def write_spectral(result: "AttentionAnalysis", directory: str | os.PathLike[str]) -> Path:
-    """Write spectral.html, spectral.json and .npz, and the figures; return the path of the page.
-
-    Figures that an earlier report left in the folder go where this one has none of that name.
-
-    Raises `InputError` where the folder cannot be written or another run writes into it, and
-    `MissingExtraError` without the extra `report`.
-    """
+def write_spectral(result: "AttentionAnalysis", folder: Path) -> Path:
+    """Write spectral.html, spectral.json and .npz, and the figures; return the path of the page."""
     figures = [render(result, *figure) for figure in shown_figures(result)]
     page = template("spectral.html.j2").render(
         result=result,
-        headlines=spectral_headlines(result),
-        findings=spectral_findings(result),
-        rows=layer_rows(result),
-        parts=part_rows(result),
-        unit=UNITS[result.facts.score],
+        headlines=words.spectral_headlines(result),
+        findings=words.spectral_findings(result),
+        rows=words.layer_rows(result),
+        parts=words.part_rows(result),
+        unit=words.UNITS[result.facts.score],
         figures=figures,
         score=SCORES[result.facts.score],
     )
-    files = result_files(result, "spectral") | {"spectral.html": page.encode()}
-    with output_folder(directory) as folder:
-        written = write_files(folder, figures, files)
-        remove_other_figures(folder, [name for name, *_ in FIGURES], figures)
-    return written
+    names = "|".join(name for name, *_ in FIGURES)
+    return write_files(folder, "spectral", result, page, figures, others=names)

@@ -11,61 +11,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxpe.analysis.corpus.result import CorpusAnalysis, EncodingScore
-from jaxpe.report.corpus.findings import (
-    alike,
-    by_family,
-    corrected_best,
-    nearness,
-    title_of,
-)
-from jaxpe.report.style import (
-    ABSENT,
-    CHANCE,
-    PLUG_IN,
-    SPLIT_HALF,
-    Rendered,
-    add_legend,
-    encoding_colours,
-    new_figure,
-    render,
-    say_why_empty,
-)
+from jaxpe.report import style
+from jaxpe.report.corpus.findings import alike, by_family, corrected_best, nearness, title_of
+from jaxpe.report.style import CHANCE, PLUG_IN, SPLIT_HALF, add_legend, new_figure
 from jaxpe.report.words import number, percent, plural
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
-
 # Figures with a panel or line for each encoding show a few: more could not be told apart.
 WELL_KNOWN = ("sinusoidal", "rope", "alibi")
 MOST_SHOWN = 6
 SELECTION = f"Shown: the fitted encodings, {', '.join(WELL_KNOWN)} and, of the others, the best"
-
 
 FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
 MOST_PAIRS = 5_000  # points of one scatter
 SEED = 0  # of the pairs shown, so that the same analysis gives the same bytes
 
 
-def render_figures(analysis: CorpusAnalysis) -> list[Rendered]:
-    """Draw all figures; the same analysis gives the same bytes.
-
-    Raises `MissingExtraError` without the extra `report`.
-    """
-    return [render(analysis, *figure) for figure in FIGURES]
+def render_figures(analysis: CorpusAnalysis) -> list[style.Rendered]:
+    """Draw all figures; the same analysis gives the same bytes."""
+    return [style.render(analysis, *figure) for figure in FIGURES]
 
 
 def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """The distances between positions, plug-in and noise-corrected, each on its own scale."""
     share = analysis.plug_in.noise_share
-    figure, axes = new_figure(
-        "Distances between positions"
-        if not share > 0
-        else f"{percent(min(share, 1.0))} of the plug-in variance is noise",
-        height=3.1,
-        columns=2,
-    )
+    noise = f"{percent(min(share, 1.0))} of the plug-in variance is noise"
+    title = noise if share > 0 else "Distances between positions"
+    figure, axes = new_figure(title, height=3.1, columns=2)
     corrected = np.sqrt(np.clip(analysis.split_half.squared_distances, 0, None))
     panels = (
         ("plug-in", analysis.plug_in.distances, analysis.plug_in.present),
@@ -73,7 +48,7 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     )
     for axis, (title, distances, shown) in zip(axes, panels, strict=True):
         image = axis.imshow(_off_diagonal(distances, shown), cmap="viridis", interpolation="none")
-        axis.set(title=title, xlabel="position", facecolor=ABSENT)
+        axis.set(title=title, xlabel="position", facecolor=style.ABSENT)
         figure.colorbar(image, ax=axis, location="bottom", label="Hellinger distance")
     return figure
 
@@ -89,10 +64,7 @@ def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
             ("plug-in", analysis.plug_in.eigenvalues, PLUG_IN),
             ("noise-corrected", analysis.split_half.eigenvalues, SPLIT_HALF),
         ),
-        (
-            "the test against chance",
-            ("tested", analysis.split_half.rank_eigenvalues, SPLIT_HALF),
-        ),
+        ("the test against chance", ("tested", analysis.split_half.rank_eigenvalues, SPLIT_HALF)),
     )
     for axis, (title, *series) in zip(axes, panels, strict=True):
         for label, values, colour in series:
@@ -103,8 +75,7 @@ def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         axis.set(title=title, xscale="log", xlabel="eigenvalue number")
     axes[0].set_ylabel("eigenvalue")
     if judged:
-        level = f"chance, {number(null)}"
-        axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=level)
+        axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=f"chance, {number(null)}")
     else:
         axes[1].text(0.5, 0.5, "no null was counted", ha="center", transform=axes[1].transAxes)
         axes[1].set_xscale("linear")
@@ -117,12 +88,11 @@ def map_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Positions at their two leading coordinates, coloured by position."""
     rank = analysis.split_half.significant_rank
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
-    figure, (axis,) = new_figure(
-        titles[rank] if rank in (0, 1) else "The map of positions", height=4.2
-    )
+    title = titles[rank] if rank in (0, 1) else "The map of positions"
+    figure, (axis,) = new_figure(title, height=4.2)
     positions = np.flatnonzero(analysis.split_half.present)
     if not len(positions):
-        return say_why_empty(figure, axis, "no position can be judged")
+        return style.say_why_empty(figure, axis, "no position can be judged")
     x, y = analysis.split_half.coordinates[positions, :2].T
     axis.plot(x, y, color="#CCCCCC", lw=0.8, zorder=1)
     points = axis.scatter(x, y, c=positions, cmap="viridis", s=26, zorder=2)
@@ -138,7 +108,7 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Stress of every encoding, by family: plug-in on a log axis from `FLOOR`, corrected from 0."""
     if not analysis.encodings:
         figure, (axis,) = new_figure("Fit of the encodings")
-        return say_why_empty(figure, axis, "no encoding was scored")
+        return style.say_why_empty(figure, axis, "no encoding was scored")
     winners = corrected_best(analysis)
     rows = _rows_by_family(analysis.encodings)
     height = 1.5 + 0.23 * len(rows)
@@ -196,7 +166,7 @@ def dimension_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         ("scaled stress", analysis.stress_by_dimension.scaled_stress),
     )
     for axis, (title, by_name) in zip(axes, curves, strict=False):
-        colours = encoding_colours(by_name)
+        colours = style.encoding_colours(by_name)
         for name, values in by_name.items():
             floored = np.maximum(values, FLOOR)
             axis.plot(dimensions, floored, "o-", ms=3.5, color=colours[name], label=name)
@@ -240,12 +210,8 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Squared distance by offset: squares, because their noise cancels in the mean."""
     titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
-    figure, axes = new_figure(
-        titles.get(nearness(analysis), "Distance and offset: no clear relation"),
-        rows=2,
-        height=6.2,
-        sharex=True,
-    )
+    title = titles.get(nearness(analysis), "Distance and offset: no clear relation")
+    figure, axes = new_figure(title, rows=2, height=6.2, sharex=True)
     offsets = np.arange(1, len(analysis.plug_in.present))
     plug_in = _by_offset(analysis.plug_in.distances**2, analysis.plug_in.present)
     corrected = _by_offset(analysis.split_half.squared_distances, analysis.split_half.present)
@@ -342,7 +308,7 @@ FIGURES: tuple[tuple[str, Callable[[CorpusAnalysis], Any], str], ...] = (
 def _shown_colours(analysis: CorpusAnalysis) -> dict[str, str]:
     """One colour for an encoding in all figures that select some; lines, one panel, go first."""
     shown = (shown_groups(analysis.encodings, by=by) for by in (_corrected_fit, _uncorrelated))
-    return encoding_colours(group[0].name for groups in shown for group in groups)
+    return style.encoding_colours(group[0].name for groups in shown for group in groups)
 
 
 def _rows_by_family(scores: list[EncodingScore]) -> list[str | EncodingScore]:

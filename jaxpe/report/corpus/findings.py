@@ -105,11 +105,7 @@ def best(analysis: CorpusAnalysis, field: str) -> list[EncodingScore]:
     """
     if not analysis.plug_in.trace > 0:
         return []
-    scored = [
-        score
-        for score in analysis.encodings
-        if score.fixed and math.isfinite(getattr(score, field))
-    ]
+    scored = [s for s in analysis.encodings if s.fixed and math.isfinite(getattr(s, field))]
     # Rounded, so that encodings with the same distances stay in the order of the table.
     scored.sort(key=lambda score: round(getattr(score, field), 6))
     return [s for s in scored if getattr(s, field) - getattr(scored[0], field) < TIE]
@@ -291,8 +287,9 @@ def _gaps(analysis: CorpusAnalysis) -> str:
     rare, empty = len(analysis.rare_positions), analysis.empty_positions.count
     texts = []
     if rare and analysis.split_half.positions:
+        are_rare = np.isin(np.arange(analysis.length), analysis.rare_positions)
         texts.append(
-            f"{plural(rare, 'position')} ({ranges(_are_rare(analysis))}) "
+            f"{plural(rare, 'position')} ({ranges(are_rare)}) "
             f"{'has' if rare == 1 else 'have'} too few documents to judge; "
             "distances to them are mostly noise."
         )
@@ -309,20 +306,12 @@ def _gaps(analysis: CorpusAnalysis) -> str:
     return " ".join(texts)
 
 
-def _are_rare(analysis: CorpusAnalysis) -> np.ndarray:
-    """Whether each position has too few documents, bool `[n]`."""
-    return np.isin(np.arange(analysis.length), analysis.rare_positions)
-
-
 def _bins(analysis: CorpusAnalysis) -> str:
     if analysis.edges is None:
         return ""
     widths = np.diff(analysis.edges)
-    width = (
-        f"{widths[0]:,}"
-        if widths.min() == widths.max()
-        else f"{widths.min():,} to {widths.max():,}"
-    )
+    least, most = widths.min(), widths.max()
+    width = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     return (
         f"A position here is a bin of {width} positions, {len(widths):,} bins over the first "
         f"{analysis.edges[-1]:,}: what varies inside of a bin is not seen."
@@ -366,9 +355,9 @@ def _doubts(analysis: CorpusAnalysis) -> str:
         return "No intervals were computed (bootstrap = 0): read every number as a point estimate."
     resamples = plural(analysis.bootstrap, "bootstrap resample")
     return (
-        f"Intervals are 95 %, from {resamples} of the documents; a bias of the estimate itself, "
-        "as from rare words, is not in them. "
-        "Stress measures faithfulness to the corpus, not how well a model will do."
+        f"Intervals are 95 %, from {resamples} of the documents; a bias of the estimate itself, as "
+        "from rare words, is not in them. Stress measures faithfulness to the corpus, not how well "
+        "a model will do."
     )
 
 

@@ -3,12 +3,9 @@
 import collections
 import importlib.metadata
 import math
-import os
 from pathlib import Path
 
 import jaxpe
-from jaxpe._core.folders import output_folder
-from jaxpe._core.results import result_files
 from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.report.corpus.figures import render_figures
 from jaxpe.report.corpus.findings import by_family, findings, headlines
@@ -18,8 +15,6 @@ from jaxpe.report.style import Rendered
 from jaxpe.report.words import visible
 
 TOKEN_LIMIT = 40
-
-
 FAMILIES = collections.defaultdict(
     str,
     fitted="points fitted to the plug-in distances of this corpus",
@@ -32,10 +27,7 @@ FAMILIES = collections.defaultdict(
 
 
 def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
-    """The HTML of the report. Text from the corpus is escaped and its hidden characters shown.
-
-    Raises `MissingExtraError` without the extra `report`.
-    """
+    """The HTML of the report. Text from the corpus is escaped and its hidden characters shown."""
     return template("report.html.j2").render(
         analysis=analysis,
         families=by_family(analysis.encodings),
@@ -69,15 +61,7 @@ def _settings(analysis: CorpusAnalysis) -> dict[str, str]:
     }
 
 
-def write_corpus(analysis: CorpusAnalysis, directory: str | os.PathLike[str]) -> Path:
-    """Write report.html, report.json and .npz, and the figures; return the path of the page.
-
-    Raises:
-        InputError: a folder that cannot be written, or that another run writes into.
-        MissingExtraError: without the extra `report`.
-    """
-    with output_folder(directory) as folder:
-        figures = render_figures(analysis)
-        page = render_page(analysis, figures).encode()
-        files = result_files(analysis, "report") | {"report.html": page}
-        return write_files(folder, figures, files)
+def write_corpus(analysis: CorpusAnalysis, folder: Path) -> Path:
+    """Write report.html, report.json and .npz, and the figures; return the path of the page."""
+    figures = render_figures(analysis)
+    return write_files(folder, "report", analysis, render_page(analysis, figures), figures)

@@ -1,7 +1,6 @@
 """The figures of an extrapolation report: metrics against length, and mean reciprocal ranks."""
 
 import itertools
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -9,18 +8,14 @@ import numpy as np
 from jaxpe.analysis.extrapolation import ExtrapolationResult, leaders, mean_reciprocal_rank
 from jaxpe.analysis.extrapolation.ranks import error_of_zero
 from jaxpe.encodings import catalogue
-from jaxpe.report.extrapolation.words import (
-    METRIC_WORDS,
-    Cells,
-    by_task,
-)
+from jaxpe.report.extrapolation.words import METRIC_WORDS, Cells, by_task
 from jaxpe.report.style import CHANCE, Rendered, add_legend, new_figure, render
 from jaxpe.report.words import visible
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
-NAMES = re.compile(r"(lengths_\d+|ranks)\.(svg|png)")  # of the files
+NAMES = r"lengths_\d+|ranks"  # of the figures of any report
 
 # Okabe and Ito (2008); markers tell the lines of a panel apart, dashes those of a family.
 _FAMILY_COLOURS = {

@@ -4,15 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxpe.analysis.extrapolation import (
-    ExtrapolationCell,
-    ExtrapolationResult,
-    Lead,
-    Suite,
-    leaders,
-    mean_reciprocal_rank,
-)
-from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER, best_first
+from jaxpe.analysis.extrapolation import ExtrapolationCell, ExtrapolationResult, Lead, Suite, ranks
 from jaxpe.report.words import number, percent, plural, visible
 
 Cells = list[ExtrapolationCell]
@@ -28,12 +20,9 @@ METRIC_WORDS = {
 
 
 def by_task(cells: Cells) -> dict[str, Cells]:
-    """A suite's cells by task, the best encoding of each first.
-
-    The best ranks first beyond T, and among equals at T.
-    """
+    """A suite's cells by task, the best encoding beyond T of each first, and among equals at T."""
     tasks = dict.fromkeys(cell.task for cell in cells)
-    return {task: best_first([cell for cell in cells if cell.task == task]) for task in tasks}
+    return {task: ranks.best_first([cell for cell in cells if cell.task == task]) for task in tasks}
 
 
 def task_header(cells: Cells) -> list[str]:
@@ -53,7 +42,8 @@ def task_rows(cells: Cells) -> list[list[str]]:
 
 def rank_rows(cells: Cells) -> list[list[str]]:
     """A row for each encoding of a suite: its mean reciprocal rank."""
-    return [[name, with_interval(*found)] for name, found in mean_reciprocal_rank(cells).items()]
+    found = ranks.mean_reciprocal_rank(cells)
+    return [[name, with_interval(*mean)] for name, mean in found.items()]
 
 
 def _score(cell: ExtrapolationCell, place: int) -> str:
@@ -88,10 +78,10 @@ def extrapolation_findings(result: ExtrapolationResult) -> list[str]:
 
 
 def _of_ranks(cells: Cells) -> list[str]:
-    found = mean_reciprocal_rank(cells)
+    found = ranks.mean_reciprocal_rank(cells)
     if not found:
         return []
-    ahead = leaders(cells)
+    ahead = ranks.leaders(cells)
     first, lead = ahead
     at_top = with_interval(*found[first[0]])
     begun = f"{_where(cells)}, beyond length {cells[0].lengths[0]:,}, {_listed(first)}"
@@ -119,7 +109,7 @@ def _of_learning(cells: Cells, name: str) -> list[str]:
     """Ranks beyond T say nothing of T: how the first does there, task by task, and the best."""
     parts = []
     for task, own in by_task(cells).items():
-        lower = own[0].metric in LOWER_IS_BETTER
+        lower = own[0].metric in ranks.LOWER_IS_BETTER
         means = {cell.encoding: float(cell.summary[cell.metric].mean[0]) for cell in own}
         if not np.isfinite(list(means.values())).any():
             continue

@@ -1,46 +1,34 @@
 """Statements of Cirrincione (2026), On the Geometry of Positional Encodings in Transformers."""
 
-from jaxpe.theory.cirrincione2026 import (
-    conjecture_5_monotonicity,
-    corollary_15_loss_families,
-    lemma_11_masked_gradient,
-    lemma_12_masked_forcing,
-    lemma_14_lipschitz_forcing,
-    lemma_16_lipschitz_constants,
-    lemma_18_fixed_point,
-    proposition_6_strain,
-    remark_7_stationarity,
-    remark_8_low_rank,
-    remark_20_cooperative_flow,
-    theorem_1_equivariance,
-    theorem_4_separation,
-)
 from jaxpe.theory.cirrincione2026.conjecture_5_monotonicity import (
+    CONJECTURE_5,
     MonotonicityTest,
     conjecture_5,
     even_positions_loss,
     monotonicity_test,
 )
-from jaxpe.theory.cirrincione2026.corollary_15_loss_families import corollary_15
-from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import lemma_11
-from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import lemma_12
-from jaxpe.theory.cirrincione2026.lemma_14_lipschitz_forcing import lemma_14
-from jaxpe.theory.cirrincione2026.lemma_16_lipschitz_constants import lemma_16
-from jaxpe.theory.cirrincione2026.lemma_18_fixed_point import lemma_18
-from jaxpe.theory.cirrincione2026.proposition_6_strain import proposition_6, strain
+from jaxpe.theory.cirrincione2026.corollary_15_loss_families import COROLLARY_15, corollary_15
+from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import LEMMA_11, lemma_11
+from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import LEMMA_12, lemma_12
+from jaxpe.theory.cirrincione2026.lemma_14_lipschitz_forcing import LEMMA_14, lemma_14
+from jaxpe.theory.cirrincione2026.lemma_16_lipschitz_constants import LEMMA_16, lemma_16
+from jaxpe.theory.cirrincione2026.lemma_18_fixed_point import LEMMA_18, lemma_18
+from jaxpe.theory.cirrincione2026.proposition_6_strain import PROPOSITION_6, proposition_6, strain
 from jaxpe.theory.cirrincione2026.remark_7_stationarity import (
+    REMARK_7,
     remark_7,
     stationary_squared_distances,
     unexplained_by_offset,
 )
 from jaxpe.theory.cirrincione2026.remark_8_low_rank import (
+    REMARK_8,
     LowRankDescent,
     low_rank_descent,
     remark_8,
 )
-from jaxpe.theory.cirrincione2026.remark_20_cooperative_flow import remark_20
-from jaxpe.theory.cirrincione2026.theorem_1_equivariance import theorem_1
-from jaxpe.theory.cirrincione2026.theorem_4_separation import theorem_4
+from jaxpe.theory.cirrincione2026.remark_20_cooperative_flow import REMARK_20, remark_20
+from jaxpe.theory.cirrincione2026.theorem_1_equivariance import THEOREM_1, theorem_1
+from jaxpe.theory.cirrincione2026.theorem_4_separation import THEOREM_4, theorem_4
 
 __all__ = [
     "STATEMENTS", "LowRankDescent", "MonotonicityTest", "conjecture_5", "corollary_15",
@@ -50,17 +38,6 @@ __all__ = [
 ]  # fmt: skip
 
 STATEMENTS = (
-    theorem_1_equivariance.STATEMENT,
-    theorem_4_separation.STATEMENT,
-    conjecture_5_monotonicity.STATEMENT,
-    proposition_6_strain.STATEMENT,
-    remark_7_stationarity.STATEMENT,
-    remark_8_low_rank.STATEMENT,
-    lemma_11_masked_gradient.STATEMENT,
-    lemma_12_masked_forcing.STATEMENT,
-    lemma_14_lipschitz_forcing.STATEMENT,
-    corollary_15_loss_families.STATEMENT,
-    lemma_16_lipschitz_constants.STATEMENT,
-    lemma_18_fixed_point.STATEMENT,
-    remark_20_cooperative_flow.STATEMENT,
-)
+    THEOREM_1, THEOREM_4, CONJECTURE_5, PROPOSITION_6, REMARK_7, REMARK_8, LEMMA_11, LEMMA_12,
+    LEMMA_14, COROLLARY_15, LEMMA_16, LEMMA_18, REMARK_20,
+)  # fmt: skip

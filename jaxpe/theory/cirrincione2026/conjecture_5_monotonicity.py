@@ -18,7 +18,7 @@ from jaxpe.geometry.distances import Distances, as_distances, euclidean_distance
 from jaxpe.geometry.monotonicity import monotonicity_violation_rate
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most
 
-STATEMENT = Statement(
+CONJECTURE_5 = Statement(
     name="Conjecture 5",
     title="monotone corpora have monotone positions",
     source="Cirrincione (2026), Section 4",
@@ -64,9 +64,9 @@ def conjecture_5(
     """Evaluate hypothesis and conclusion of Conjecture 5 on distances D and positions P.
 
     Cirrincione (2026), Section 4; false as stated (`even_positions_loss`). Hypotheses on D and
-    conclusions on P come in two forms. "strict": |i − j| < |i − k|, all distinct; given is the
-    worst triple, δ_ij against δ_ik. "ties": |i − j| = |i − k|, where the statement asks for
-    equality; given is the worst, the larger of δ_ij and δ_ik against the smaller.
+    conclusions on P come in two forms, each given by its worst triple: "strict", |i − j| < |i − k|,
+    all distinct, δ_ij against δ_ik; "ties", |i − j| = |i − k|, where the statement asks for
+    equality, the larger of δ_ij and δ_ik against the smaller.
 
     Why ties ask for much: d(i, i + m) = d(i, i − m) by the tie around i, and that is d(i − m, i)
     by symmetry. So d(i, i + m) is constant along i, i + m, i + 2m, ...: it depends on m and on i
@@ -75,7 +75,6 @@ def conjecture_5(
 
     Measured: `violation_rate_D`, `violation_rate_P` (shares of strict triples), `asymmetry_D`,
     `asymmetry_P` (the largest |δ_ij − δ_ik| over ties, as a share of the largest distance).
-
     Sampling noise violates the hypothesis whatever the truth is: see `monotonicity_test`.
 
     Args:
@@ -95,13 +94,9 @@ def conjecture_5(
     P = as_distances(Distances(P.values, P.present & D.present))
     hypotheses, rate_D, asymmetry_D = _both_forms(D, tolerance)
     conclusions, rate_P, asymmetry_P = _both_forms(P, tolerance)
-    measured = {
-        "violation_rate_D": rate_D,
-        "violation_rate_P": rate_P,
-        "asymmetry_D": asymmetry_D,
-        "asymmetry_P": asymmetry_P,
-    }
-    return Audit(hypotheses, conclusions, measured)
+    rates = {"violation_rate_D": rate_D, "violation_rate_P": rate_P}
+    asymmetries = {"asymmetry_D": asymmetry_D, "asymmetry_P": asymmetry_P}
+    return Audit(hypotheses, conclusions, rates | asymmetries)
 
 
 def even_positions_loss(

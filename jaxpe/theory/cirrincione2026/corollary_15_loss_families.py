@@ -14,7 +14,7 @@ from jaxpe.theory.lipschitz import head_slopes, vector_slope
 
 Family = Literal["masked", "classification", "agnostic"]
 
-STATEMENT = Statement(
+COROLLARY_15 = Statement(
     name="Corollary 15",
     title="the condition of Lemma 14 for three families of losses",
     source="Cirrincione (2026), Appendix A.3",

@@ -11,9 +11,9 @@ from jaxpe.geometry.distributions import PositionalDistributions, as_distributio
 from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
-from jaxpe.theory.lipschitz import rounding
+from jaxpe.theory.lipschitz import rounding, share
 
-STATEMENT = Statement(
+LEMMA_11 = Statement(
     name="Lemma 11",
     title="the gradient of masked language modelling and the KL divergence",
     source="Cirrincione (2026), Appendix A.3, Eq. (7)",
@@ -85,10 +85,13 @@ def lemma_11(
     epsilon = _insufficiency(gradients.weights, mu, there)
     near = _likeness(delta, kl, finite)
     smoothed = _likeness(delta, smooth, pair_mask(mu.present))
-    sizes = jnp.sum(jnp.abs(delta), axis=-1)
-    largest = jnp.max(sizes)
-    sums = jnp.max(jnp.abs(jnp.sum(delta, axis=-1))) / jnp.where(largest > 0, largest, 1.0)
+    largest = jnp.max(jnp.sum(jnp.abs(delta), axis=-1))
+    sums = share(jnp.max(jnp.abs(jnp.sum(delta, axis=-1))), largest)
     error = jnp.where(there[None], jnp.abs(delta - kl[None]), 0.0)
+    conclusions = {
+        "(7)": all_at_most(error, temperature**2 + epsilon),
+        "(7) up to a factor": at_most(jnp.max(near["residual"]), tolerance),
+    }
     measured = {
         "ε_suff": epsilon,
         "least error": _least_error(delta, kl, there),
@@ -97,16 +100,10 @@ def lemma_11(
         **near,
         **{f"{name} smoothed": value for name, value in smoothed.items()},
     }
-    eps = float(jnp.finfo(delta.dtype).eps)
-    return Audit(
-        {"ε_suff": at_most(epsilon, tolerance)},
-        {
-            "(7)": all_at_most(error, jnp.full_like(error, temperature**2 + epsilon)),
-            "(7) up to a factor": at_most(jnp.max(near["residual"]), tolerance),
-        },
-        measured,
-        {"rows sum to 0": at_most(sums, 1000 * delta.shape[-1] * eps)},
-    )
+    instead = {
+        "rows sum to 0": at_most(sums, 1000 * delta.shape[-1] * float(jnp.finfo(delta.dtype).eps))
+    }
+    return Audit({"ε_suff": at_most(epsilon, tolerance)}, conclusions, measured, instead)
 
 
 def _least_error(delta: Array, kl: Array, there: Array) -> Array:
@@ -156,5 +153,4 @@ def _centred(x: Array, where: Array) -> Array:
 
 
 def _cosine(x: Array, y: Array) -> Array:
-    norm = jnp.linalg.norm(x) * jnp.linalg.norm(y)
-    return jnp.where(norm > 0, jnp.sum(x * y) / jnp.where(norm > 0, norm, 1.0), 0.0)
+    return share(jnp.sum(x * y), jnp.linalg.norm(x) * jnp.linalg.norm(y))

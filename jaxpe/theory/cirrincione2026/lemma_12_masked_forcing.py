@@ -15,7 +15,7 @@ from jaxpe.theory.divergences import Distributions, kl_divergences, kl_ratio
 from jaxpe.theory.gradients import PositionGradients, Projection, largest_norm, score_norms
 from jaxpe.theory.lipschitz import entry_slope, vector_slope
 
-STATEMENT = Statement(
+LEMMA_12 = Statement(
     name="Lemma 12",
     title="compatible forcing of masked language modelling",
     source="Cirrincione (2026), Appendix A.3",
@@ -61,8 +61,7 @@ def lemma_12(
         gradients: at P ≈ 0.
         mu: positional distributions.
         means: ē of `mean_embeddings`.
-        query: W_Q of the first layer.
-        key: W_K.
+        query, key: W_Q and W_K of the first layer.
 
     >>> b = jnp.array([[0.0], [2.0]])
     >>> given = PositionGradients(jnp.zeros((1, 2, 2)), jnp.full((1, 2, 2), 0.5), b, b, b)
@@ -88,8 +87,10 @@ def lemma_12(
     told = where & ~(jnp.isinf(difference) & jnp.isinf(kl))
 
     def slope(kl: Array) -> Array:
-        # Equal distributions have distance 0, and a divergence of what rounding leaves.
-        return entry_slope(_capped(kl), d, where=where, negligible=noise)
+        # With a largest number for infinity, so that two of them have no difference. Equal
+        # distributions have distance 0, and a divergence of what rounding leaves.
+        capped = jnp.where(jnp.isinf(kl), jnp.finfo(kl.dtype).max, kl)
+        return entry_slope(capped, d, where=where, negligible=noise)
 
     def compare(lhs: Array, rhs: Array, where: Array) -> Comparison:
         return all_at_most(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
@@ -144,8 +145,3 @@ def _largest_ratios(rows: Array) -> Array:
         return jnp.max(jnp.where(row[None, :] > 0, ratio, 0.0), axis=1)
 
     return jax.lax.map(largest, rows)
-
-
-def _capped(kl: Array) -> Array:
-    """With a largest number for infinity, so that two of them have no difference."""
-    return jnp.where(jnp.isinf(kl), jnp.finfo(kl.dtype).max, kl)

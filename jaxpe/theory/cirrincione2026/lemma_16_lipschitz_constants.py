@@ -24,7 +24,7 @@ from jaxpe.theory.gradients import (
 )
 from jaxpe.theory.lipschitz import head_slopes, rounding, vector_slope
 
-STATEMENT = Statement(
+LEMMA_16 = Statement(
     name="Lemma 16",
     title="positional sufficiency for classification by [CLS]",
     source="Cirrincione (2026), Appendix A.3, Eq. (10) to (12)",
@@ -82,10 +82,7 @@ def lemma_16(
         gradients: of a classifier that reads [CLS], at P ≈ 0.
         mu: positional distributions.
         embeddings: of all words. Those that occur nowhere count in ‖E‖∞ alone.
-        query: W_Q of the first layer.
-        key: W_K.
-        value: W_V.
-        output: W_O.
+        query, key, value, output: W_Q, W_K, W_V and W_O of the first layer.
         gradient_bound: G, the largest ‖∂loss/∂a_i‖ over examples and positions, a what the first
             layer's attention adds to its residual stream.
 

@@ -12,9 +12,9 @@ from jaxpe.geometry.distances import pair_mask
 from jaxpe.ntk.flow import GradientFlow, gradient_flow
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
 from jaxpe.theory.lipschitz import entry_slope, largest_ratio
-from jaxpe.theory.monotone_fit import monotone_fit
+from jaxpe.theory.monotone_fit import MonotoneFit, monotone_fit
 
-STATEMENT = Statement(
+LEMMA_18 = Statement(
     name="Lemma 18",
     title="monotone positions at the fixed point of the linearised flow",
     source="Cirrincione (2026), Appendix A.4, with Definition 10 and (A1) to (A4)",
@@ -61,9 +61,8 @@ def lemma_18(
     holds it already: there is no such term.
 
     What holds instead, by Cauchy and Schwarz in the norm of α: "energy bound", ‖p*_i − p*_j‖² ≤
-    (e_i − e_j)ᵀ α⁻¹ (e_i − e_j) · tr(bᵀ α⁻¹ b). Its first factor grows where d_H shrinks.
-
-    Positions absent from D are left out. Where α is singular, P* is the least solution.
+    (e_i − e_j)ᵀ α⁻¹ (e_i − e_j) · tr(bᵀ α⁻¹ b). Its first factor grows where d_H shrinks. Positions
+    absent from D are left out. Where α is singular, P* is the least solution.
 
     Args:
         alpha: `[n, n]`, symmetric, of `jaxpe.ntk.positional_ntk`.
@@ -84,8 +83,7 @@ def lemma_18(
     end = flow.fixed_point()
     spectrum = flow.eigenvalues
     smallest, largest = jnp.min(spectrum), jnp.max(jnp.abs(spectrum))
-    explained = _explained(alpha, d, mask)
-
+    fit = _monotone(alpha, d, mask)
     C_b = largest_ratio(euclidean_distances(b, present=present).values, d, where=mask)
     L_f = entry_slope(alpha, d, where=mask)
     R = _largest_orbit(flow, end.positions)
@@ -100,7 +98,7 @@ def lemma_18(
     eps = float(jnp.finfo(alpha.dtype).eps)
     tolerance = 64 * eps
     hypotheses = {
-        "A1 increasing": at_most(fraction, explained["increasing"]),
+        "A1 increasing": at_most(fraction, fit.explained_increasing),
         "A1 diagonal": _diagonal(alpha, mask),
         "A1 positive": Comparison(
             jnp.zeros_like(smallest), smallest, smallest, smallest > n * eps * largest
@@ -122,8 +120,8 @@ def lemma_18(
     bound = jnp.sqrt(jnp.maximum(sensitivity * energy, 0.0))
     instead = {"energy bound": all_at_most(lhs, bound, where=mask, tolerance=tolerance)}
     measured = {
-        "explained by increasing f": explained["increasing"],
-        "explained by decreasing f": explained["decreasing"],
+        "explained by increasing f": fit.explained_increasing,
+        "explained by decreasing f": fit.explained_decreasing,
         "condition": end.condition,
         "C_b": C_b,
         "L_f": L_f,
@@ -153,12 +151,11 @@ def _present(alpha, b, D: Distances) -> tuple[Array, Array, Array, Array]:
     return alpha, jnp.where(present[:, None], b, 0.0).astype(alpha.dtype), d, present
 
 
-def _explained(alpha: Array, d: Array, mask: Array) -> dict[str, Array]:
-    """Shares of the variance of α over i ≤ j that monotone functions of d explain."""
+def _monotone(alpha: Array, d: Array, mask: Array) -> MonotoneFit:
+    """α over i ≤ j by monotone functions of d."""
     i, j = jnp.triu_indices(alpha.shape[0])
     counts = (mask | jnp.diag(jnp.any(mask, axis=1)))[i, j]
-    fit = monotone_fit(d[i, j], alpha[i, j], where=counts)
-    return {"increasing": fit.explained_increasing, "decreasing": fit.explained_decreasing}
+    return monotone_fit(d[i, j], alpha[i, j], where=counts)
 
 
 def _diagonal(alpha: Array, mask: Array) -> Comparison:

@@ -11,7 +11,7 @@ from jaxpe.geometry.smacof import smacof
 from jaxpe.geometry.stress import scaled_stress
 from jaxpe.theory.audit import Audit, Statement, at_most
 
-STATEMENT = Statement(
+PROPOSITION_6 = Statement(
     name="Proposition 6",
     title="classical scaling and the stress",
     source="Cirrincione (2026), Section 5.3",

@@ -8,7 +8,7 @@ from jaxpe.geometry.distances import floating
 from jaxpe.theory.audit import Audit, Statement, at_most
 from jaxpe.theory.monotone_fit import pairs
 
-STATEMENT = Statement(
+REMARK_20 = Statement(
     name="Remark 20",
     title="the flow on positions is cooperative",
     source="Cirrincione (2026), Appendix A.4, after Hirsch (1985)",
@@ -28,13 +28,10 @@ STATEMENT = Statement(
 def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
     """Evaluate whether Ṗ = −αP + b is cooperative: no α_ij above 0 for i ≠ j (Hirsch 1985).
 
-    Hypothesis: α as in Definition 10 has no negative entry. Entries within rounding of the largest
-    count as 0. Conclusion: cooperative. The two
-    exclude each other unless all entries off the diagonal are 0. Where the flow is cooperative and
-    α ≻ 0, α is an M-matrix, α⁻¹ ≥ 0, and a forcing b ≥ 0 ends in positions P* ≥ 0.
-
-    Args:
-        alpha: symmetric, of `jaxpe.ntk.positional_ntk`.
+    Hypothesis: α, symmetric, of `jaxpe.ntk.positional_ntk`, has no negative entry, as in Definition
+    10. Entries within rounding of the largest count as 0. Conclusion: cooperative. The two exclude
+    each other unless all entries off the diagonal are 0. Where the flow is cooperative and α ≻ 0, α
+    is an M-matrix, α⁻¹ ≥ 0, and a forcing b ≥ 0 ends in positions P* ≥ 0.
 
     >>> audit = remark_20(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
     >>> audit.hypotheses["f ≥ 0"].holds.item(), audit.conclusions["cooperative"].holds.item()
@@ -44,11 +41,9 @@ def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
     between, count = pairs(alpha), max(alpha.shape[0] * (alpha.shape[0] - 1) // 2, 1)
     lowest, highest = (jnp.min(between, initial=0.0), jnp.max(between, initial=0.0))
     noise = 64.0 * jnp.finfo(alpha.dtype).eps * jnp.max(jnp.abs(alpha), initial=0.0)
-    return Audit(
-        {"f ≥ 0": at_most(-noise, lowest)},
-        {"cooperative": at_most(highest, noise)},
-        {
-            "share of pairs that cooperate": jnp.sum(between < -noise) / count,
-            "share of pairs that compete": jnp.sum(between > noise) / count,
-        },
-    )
+    measured = {
+        "share of pairs that cooperate": jnp.sum(between < -noise) / count,
+        "share of pairs that compete": jnp.sum(between > noise) / count,
+    }
+    hypotheses = {"f ≥ 0": at_most(-noise, lowest)}
+    return Audit(hypotheses, {"cooperative": at_most(highest, noise)}, measured)

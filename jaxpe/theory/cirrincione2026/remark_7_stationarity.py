@@ -19,8 +19,9 @@ from jaxpe.geometry.mds import classical_mds_from_gram
 from jaxpe.geometry.stress import scaled_stress
 from jaxpe.geometry.toeplitz import circulant_residual, toeplitz_projection, toeplitz_residual
 from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.lipschitz import share
 
-STATEMENT = Statement(
+REMARK_7 = Statement(
     name="Remark 7",
     title="the sinusoidal encoding under stationarity",
     source="Cirrincione (2026), Section 5.4",
@@ -84,8 +85,8 @@ def remark_7(
     B = gram_from_squared(squared, as_present(None, n))
     mds = classical_mds_from_gram(B, dim=dim)
     size = jnp.sum(mds.coordinates**2, axis=0)
-    vectors = mds.coordinates / jnp.where(size > 0, jnp.sqrt(size), 1.0)[None, :]
-    weight = size / jnp.where(jnp.sum(size) > 0, jnp.sum(size), 1.0)
+    vectors = share(mds.coordinates, jnp.sqrt(size)[None, :])
+    weight = share(size, jnp.sum(size))
     fourier = _fourier_share(vectors)
     sinusoidal = sinusoidal_vectors(jnp.arange(n), dim=dim).astype(squared.dtype)
     spanned, width = _span(centre_rows(sinusoidal, as_present(None, n)))
@@ -116,9 +117,7 @@ def remark_7(
 
 
 def unexplained_by_offset(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
-    """Share of the variance of A_ij, i ≠ j, that j − i leaves unexplained, in [0, 1].
-
-    0 where all are equal.
+    """Share of the variance of A_ij, i ≠ j, that j − i leaves unexplained; 0 where all are equal.
 
     >>> unexplained_by_offset(np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 3.0], [5.0, 3.0, 0.0]])).item()
     0.25

@@ -23,8 +23,9 @@ from jaxpe.geometry.mds import classical_mds
 from jaxpe.geometry.smacof import smacof
 from jaxpe.geometry.stress import stress
 from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.lipschitz import share
 
-STATEMENT = Statement(
+REMARK_8 = Statement(
     name="Remark 8",
     title="minimal parametrisation of the positional matrix",
     source="Cirrincione (2026), Section 5.4 and Table 2",
@@ -35,23 +36,17 @@ STATEMENT = Statement(
     status="holds with sharper constant",
     finding=(
         "Rank r suffices and the full matrix is over-parametrised for every r < min(n, d), but by "
-        "another count: matrices of rank r have r(n + d − r) degrees of freedom (A, B and A G, "
-        "B G⁻ᵀ are one matrix), while r(n + d) < nd only for r < nd/(n + d). On IMDB, r = 254, "
-        "it is 260,096 against 196,608: 32 % more, not the 'negligible saving' published. "
-        "Distances alone need n r − r(r + 1)/2, whatever d. Gradient descent on the stress of A Bᵀ "
-        "does not converge to P_MDS, no stationary point of the stress; on the strain it does."
+        "another count: matrices of rank r have r(n + d − r) degrees of freedom (A, B and A G, B "
+        "G⁻ᵀ are one matrix), while r(n + d) < nd only for r < nd/(n + d). On IMDB, r = 254, it is "
+        "260,096 against 196,608: 32 % more, not the 'negligible saving' published. Distances "
+        "alone need n r − r(r + 1)/2, whatever d. Gradient descent on the stress of A Bᵀ does not "
+        "converge to P_MDS, no stationary point of the stress; on the strain it does."
     ),
 )
 
 
 class LowRankDescent(NamedTuple):
-    """Factors after gradient descent.
-
-    Attributes:
-        A: float `[n, r]`.
-        B: float `[d, r]`.
-        losses: float `[steps]`, the criterion before each step.
-    """
+    """Factors A and B after gradient descent, and the criterion before each step."""
 
     A: Float[Array, "n r"]
     B: Float[Array, "d r"]
@@ -73,8 +68,8 @@ def remark_8(
     fails for r > nd/(n + d); "minimal", r(n + d) ≤ r(n + d − r), which always fails. What holds
     instead, "fewer by r²": r(n + d − r) ≤ n d, since n d − r(n + d − r) = (n − r)(d − r).
 
-    Measured: `rank`, and by rank of `ranks`: `parameters` r(n + d), `degrees_of_freedom`
-    r(n + d − r), `distance_degrees_of_freedom` n r − r(r + 1)/2, `saving` 1 − r(n + d)/(n d),
+    Measured: `rank`, and by rank of `ranks`: `parameters` r(n + d), `degrees_of_freedom` r(n + d −
+    r), `distance_degrees_of_freedom` n r − r(r + 1)/2, `saving` 1 − r(n + d)/(n d),
     `variance_share` (of the eigenvalues above 0), `stress_classical` and `stress_smacof`.
 
     Args:
@@ -107,16 +102,14 @@ def remark_8(
         return fit.initial_stress, fit.stress
 
     classical, best = jax.vmap(fitted)(jnp.asarray(tuple(ranks)))
-    positive = jnp.maximum(mds.eigenvalues, 0.0)
-    share = jnp.cumsum(positive)[jnp.asarray(tuple(ranks)) - 1]
-    total = jnp.sum(positive)
+    carried = jnp.cumsum(jnp.maximum(mds.eigenvalues, 0.0))
     measured = {
         "rank": mds.rank,
         "parameters": r * (n + d),
         "degrees_of_freedom": r * (n + d - r),
         "distance_degrees_of_freedom": n * r - 0.5 * r * (r + 1.0),
         "saving": 1.0 - r * (n + d) / (n * d),
-        "variance_share": share / jnp.where(total == 0, 1.0, total),
+        "variance_share": share(carried[jnp.asarray(tuple(ranks)) - 1], carried[-1]),
         "stress_classical": classical,
         "stress_smacof": best,
     }
@@ -140,9 +133,9 @@ def low_rank_descent(
 ) -> LowRankDescent:
     """Gradient descent with momentum on the stress, or the strain, of P = A Bᵀ.
 
-    Answers the open question of Remark 8 for these two criteria. The step for P is the inverse of
-    the criterion's curvature: Σd²/(2n) for the stress (that of SMACOF), ‖G‖²/(12 λ₁) for the
-    strain, G the Gram matrix of D. Those for A and B divide it by ‖AᵀA‖ + ‖BᵀB‖.
+    The step for P is the inverse of the criterion's curvature: Σd²/(2n) for the stress (that of
+    SMACOF), ‖G‖²/(12 λ₁) for the strain, G the Gram matrix of D. Those for A and B divide it by
+    ‖AᵀA‖ + ‖BᵀB‖.
 
     >>> D = hellinger_distances(np.eye(3))
     >>> start = low_rank_factors(np.random.default_rng(0).normal(size=(3, 4)), rank=2)
@@ -156,12 +149,7 @@ def low_rank_descent(
 
 @compiled(static=("criterion", "steps"))
 def _descended(
-    start: tuple[Array, ...],
-    D: Distances,
-    momentum: float | Array,
-    *,
-    criterion: str,
-    steps: int,
+    start: tuple[Array, ...], D: Distances, momentum: float | Array, *, criterion: str, steps: int
 ) -> LowRankDescent:
     loss, step = _criterion(criterion, D)
 

@@ -11,7 +11,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe.theory.audit import Audit, Statement, at_most
 
-STATEMENT = Statement(
+THEOREM_1 = Statement(
     name="Theorem 1",
     title="necessity of positional encoding",
     source="Cirrincione (2026), Section 3",

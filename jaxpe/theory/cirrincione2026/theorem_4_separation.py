@@ -15,9 +15,9 @@ from jaxpe.geometry.distances import as_present, pair_mask
 from jaxpe.ntk.examples import expectation
 from jaxpe.theory.audit import Audit, Comparison, Statement
 from jaxpe.theory.gradients import Projection, product_norms
-from jaxpe.theory.lipschitz import rounding
+from jaxpe.theory.lipschitz import rounding, share
 
-STATEMENT = Statement(
+THEOREM_4 = Statement(
     name="Theorem 4",
     title="positional separation",
     source="Cirrincione (2026), Section 4, with (H1) to (H3)",
@@ -29,12 +29,12 @@ STATEMENT = Statement(
     status="false as stated",
     finding=(
         "Where targets stand at positions (tagging, masked words) or a mask is causal, p_i = p_j "
-        "leaves the model able to tell tokens apart, and P* = 0 can be the minimiser under "
-        "(H1) to (H3). For one label a sequence, read where the swap does not reach, it is true "
-        "and empty: swapping tokens is swapping p_i and p_j, so (H2) at P* alone says p_i ≠ p_j, "
-        "and at every P it contradicts itself. The proof does not close: Σ_k E[c_k] ē_k may be 0 "
-        "with all E[c_k] and ē_k different, ∂L_ki/∂p_i has M and not Mᵀ, and what p_i does "
-        "through values and residual stream is left out."
+        "leaves the model able to tell tokens apart, and P* = 0 can be the minimiser under (H1) to "
+        "(H3). For one label a sequence, read where the swap does not reach, it is true and empty: "
+        "swapping tokens is swapping p_i and p_j, so (H2) at P* alone says p_i ≠ p_j, and at every "
+        "P it contradicts itself. The proof does not close: Σ_k E[c_k] ē_k may be 0 with all "
+        "E[c_k] and ē_k different, ∂L_ki/∂p_i has M and not Mᵀ, and what p_i does through values "
+        "and residual stream is left out."
     ),
 )
 
@@ -63,25 +63,20 @@ def theorem_4(
 
     Conclusion: "separated", the least ‖p_i − p_j‖.
 
-    Why it is empty for one label a sequence. By Theorem 1 exchanging tokens i and j with P fixed is
-    exchanging p_i and p_j, which changes nothing where they are equal: (H2) at P* gives p_i ≠ p_j
-    at once. It cannot hold at every P, since it would hold at P and at the exchanged P.
-
-    Why it is false otherwise. Let f be an encoder with residual and values ‖W_V‖ < 1, and y_i =
-    f(t)_i at P = 0 the target of row i. Then E Σ_i ‖f_P(t)_i − y_i‖² is coercive and 0 at P = 0,
-    although swapping tokens that have targets in place raises it.
+    Why it is false where it is not empty (see the finding). Let f be an encoder with residual and
+    values ‖W_V‖ < 1, and y_i = f(t)_i at P = 0 the target of row i. Then E Σ_i ‖f_P(t)_i − y_i‖² is
+    coercive and 0 at P = 0, although swapping tokens that have targets in place raises it.
 
     Measured: `losses` of t·P, `changes` of each swap, `gradient`, the largest ‖∂loss/∂p_i‖ (0 at a
-    minimiser), `H3 by head` and `H3 of rows by head` (of (ē_i − ē_j)M), `H3 of all heads` (of
-    Σ_h M_h, where heads are not told apart).
+    minimiser), `H3 by head` and `H3 of rows by head` (of (ē_i − ē_j)M), `H3 of all heads` (of Σ_h
+    M_h, where heads are not told apart).
 
     Args:
         loss: `(P, example) -> scalar`; compiled once for the same function.
         P: of a trained model.
         examples: pytree of `[examples, ...]`.
         means: ē of `mean_embeddings`.
-        query: W_Q of the first layer.
-        key: W_K.
+        query, key: W_Q and W_K of the first layer.
         swaps: pairs (i, j) for (H2).
         swap: `(example, order) -> example` with tokens reordered (and labels where that is meant),
             `order` a permutation `[n]`; when None, rows of P are exchanged, which is the same for
@@ -147,15 +142,13 @@ def _expected_losses(
 
         return expectation(of, examples, batch_size)
 
+    def after_swap(pair: Array) -> Array:
+        return expected(P, jnp.arange(len(P), dtype=pair.dtype).at[pair].set(pair[::-1]))
+
     at_P, gradient = jax.value_and_grad(expected)(P)
-    changes = jax.lax.map(lambda pair: expected(P, _exchanged(pair, len(P))), swaps) - at_P
+    changes = jax.lax.map(after_swap, swaps) - at_P
     ray = jnp.where(jnp.any(P != 0), P, 1.0)
     return (at_P, gradient), changes, jax.lax.map(lambda t: expected(t * ray), factors)
-
-
-def _exchanged(pair: Array, n: int) -> Array:
-    """0 … n − 1 with i and j exchanged."""
-    return jnp.arange(n, dtype=pair.dtype).at[pair].set(pair[::-1])
 
 
 def _above(value: Array, floor: Array | float) -> Comparison:
@@ -180,10 +173,9 @@ def _non_degeneracy(means: Array, query: Array, key: Array, present: Array) -> d
         # ‖Δ W Uᵀ‖ for one head, both [dim, head_dim].
         through = jnp.matmul(jnp.matmul(means, first, precision="highest"), second.T)
         norm = product_norms(second[:, None], jnp.transpose(first)[None])[0]
-        whole = norm * between
-        share = euclidean_distances(through, present=present).values
-        share = jnp.where(whole > 0, share / jnp.where(whole > 0, whole, 1.0), 0.0)
-        return jnp.min(jnp.where(pair_mask(present), share, jnp.inf))
+        apart = euclidean_distances(through, present=present).values
+        shares = share(apart, norm * between)
+        return jnp.min(jnp.where(pair_mask(present), shares, jnp.inf))
 
     q, k = (jnp.moveaxis(x, 1, 0) for x in (query, key))
     flat_q, flat_k = (x.reshape(x.shape[0], -1) for x in (query, key))

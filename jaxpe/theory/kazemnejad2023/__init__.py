@@ -1,9 +1,8 @@
 """Statements of Kazemnejad et al. (2023), on decoders without positional encoding."""
 
-from jaxpe.theory.kazemnejad2023 import theorem_1_absolute_positions, theorem_2_relative_positions
-from jaxpe.theory.kazemnejad2023.theorem_1_absolute_positions import nope_theorem_1
-from jaxpe.theory.kazemnejad2023.theorem_2_relative_positions import nope_theorem_2
+from jaxpe.theory.kazemnejad2023.theorem_1_absolute_positions import NOPE_THEOREM_1, nope_theorem_1
+from jaxpe.theory.kazemnejad2023.theorem_2_relative_positions import NOPE_THEOREM_2, nope_theorem_2
 
 __all__ = ["STATEMENTS", "nope_theorem_1", "nope_theorem_2"]
 
-STATEMENTS = (theorem_1_absolute_positions.STATEMENT, theorem_2_relative_positions.STATEMENT)
+STATEMENTS = (NOPE_THEOREM_1, NOPE_THEOREM_2)

@@ -8,7 +8,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.distances import floating
 from jaxpe.theory.audit import Audit, Statement, at_most
 
-STATEMENT = Statement(
+NOPE_THEOREM_1 = Statement(
     name="NoPE Theorem 1",
     title="absolute positions without positional encoding",
     source="Kazemnejad et al. (2023), Appendix C.1",
@@ -67,27 +67,31 @@ def nope_theorem_1(
     (True, 4)
     """
     hidden, weights, ids = floating(hidden), floating(weights), jnp.asarray(ids)
-    _check(hidden, weights, ids, row)
     n = ids.shape[-1]
+    if hidden.shape[:-1] != ids.shape or weights.shape != (*ids.shape, n):
+        raise ValueError(
+            f"hidden has shape {hidden.shape}, weights {weights.shape} and ids {ids.shape}: pass "
+            "[..., n, dim], the weights [..., n, n] of one head, and [..., n]"
+        )
+    check_row(hidden, row)
     t = jnp.arange(1, n + 1, dtype=jnp.int32)
     at = hidden[..., row].reshape(-1, n).astype(jnp.result_type(float))
     error = jnp.abs(at - t.astype(at.dtype)[None, :])
     wrong = jnp.round(at) != t.astype(at.dtype)[None, :]
-    return Audit(
-        {
-            "<bos> first": at_most(_share_without(ids.reshape(-1, n), bos), 0.0),
-            "causal mask": at_most(jnp.max(jnp.triu(weights, 1), initial=0.0), 0.0),
-        },
-        {
-            "(25)": at_most(_unevenness(weights), 8 * float(jnp.finfo(weights.dtype).eps)),
-            "h_3 = t": at_most(jnp.max(error), tolerance),
-        },
-        {
-            "error by position": jnp.max(error, axis=0),
-            "positions told wrong": jnp.mean(wrong.astype(at.dtype)),
-            "first told wrong": jnp.min(jnp.where(wrong, t[None, :], n + 1)),
-        },
-    )
+    hypotheses = {
+        "<bos> first": at_most(_share_without(ids.reshape(-1, n), bos), 0.0),
+        "causal mask": at_most(jnp.max(jnp.triu(weights, 1), initial=0.0), 0.0),
+    }
+    conclusions = {
+        "(25)": at_most(_unevenness(weights), 8 * float(jnp.finfo(weights.dtype).eps)),
+        "h_3 = t": at_most(jnp.max(error), tolerance),
+    }
+    measured = {
+        "error by position": jnp.max(error, axis=0),
+        "positions told wrong": jnp.mean(wrong.astype(at.dtype)),
+        "first told wrong": jnp.min(jnp.where(wrong, t[None, :], n + 1)),
+    }
+    return Audit(hypotheses, conclusions, measured)
 
 
 def _unevenness(weights: Array) -> Array:
@@ -104,12 +108,7 @@ def _share_without(ids: Array, bos: int) -> Array:
     return jnp.mean(~(right & (ids[:, 0] == bos)), dtype=jnp.result_type(float))
 
 
-def _check(hidden: Array, weights: Array, ids: Array, row: int) -> None:
-    n = ids.shape[-1]
-    if hidden.shape[:-1] != ids.shape or weights.shape != (*ids.shape, n):
-        raise ValueError(
-            f"hidden has shape {hidden.shape}, weights {weights.shape} and ids {ids.shape}: pass "
-            "[..., n, dim], the weights [..., n, n] of one head, and [..., n]"
-        )
+def check_row(hidden: Array, row: int) -> None:
+    """Refuse a number that is no row of the hidden state."""
     if not 0 <= row < hidden.shape[-1]:
         raise ValueError(f"row={row} is none of the {hidden.shape[-1]} rows of the hidden state")

@@ -5,10 +5,12 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe.encodings.base import with_axes
 from jaxpe.geometry.distances import floating
 from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.kazemnejad2023.theorem_1_absolute_positions import check_row
 
-STATEMENT = Statement(
+NOPE_THEOREM_2 = Statement(
     name="NoPE Theorem 2",
     title="relative positions without positional encoding",
     source="Kazemnejad et al. (2023), Appendix C.2, Eq. (28) to (37)",
@@ -68,20 +70,16 @@ def nope_theorem_2(
             f"logits have shape {logits.shape}, content {content.shape} and hidden {hidden.shape}: "
             "pass [..., n, n], the same, and [..., n, dim]"
         )
-    if not 0 <= row < hidden.shape[-1]:
-        raise ValueError(f"row={row} is none of the {hidden.shape[-1]} rows of the hidden state")
+    check_row(hidden, row)
     t = jnp.arange(1, n + 1, dtype=logits.dtype)
     offsets = t[:, None] - t[None, :]
-    error = jnp.abs(logits - content.astype(logits.dtype) + _like(offsets, logits))
+    error = jnp.abs(logits - content.astype(logits.dtype) + with_axes(offsets, logits.ndim))
     worst = jnp.max(error.reshape(-1, n, n), axis=0)
     held = hidden[..., row].reshape(-1, n).astype(t.dtype)
     return Audit(
         {"h_3 = t": at_most(jnp.max(jnp.abs(held - t[None, :])), tolerance / 2)},
         {"(36)": at_most(jnp.max(jnp.tril(worst)), tolerance)},
-        {
-            "error by offset": _by_offset(worst),
-            "size of content": jnp.max(jnp.abs(content)),
-        },
+        {"error by offset": _by_offset(worst), "size of content": jnp.max(jnp.abs(content))},
     )
 
 
@@ -90,7 +88,3 @@ def _by_offset(worst: Array) -> Array:
     n = worst.shape[-1]
     t, k = jnp.arange(n)[:, None], jnp.arange(n)[None, :]
     return jnp.max(jnp.where(k <= t, jnp.take_along_axis(worst, (t - k) % n, axis=1), 0.0), axis=0)
-
-
-def _like(offsets: Array, logits: Array) -> Array:
-    return offsets.reshape((1,) * (logits.ndim - 2) + offsets.shape)

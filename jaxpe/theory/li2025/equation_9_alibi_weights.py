@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Real
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most
 
-STATEMENT = Statement(
+EQUATION_9 = Statement(
     name="Equation 9",
     title="attention weights under ALiBi are Lipschitz in the distance",
     source="Li (2025, arXiv:2506.06398), Section 5.3, Eq. (9)",
@@ -83,7 +83,6 @@ def equation_9(
     noise = 64 * float(jnp.finfo(dtype).eps)
 
     def compare(lhs: Array, rhs: Array, where: Array) -> Comparison:
-        rhs = jnp.broadcast_to(rhs, lhs.shape)
         return all_at_most(lhs, rhs, where=where, noise=noise)
 
     beyond = allowed & ~near

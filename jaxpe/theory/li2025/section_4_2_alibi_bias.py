@@ -6,7 +6,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.theory.audit import Audit, Statement, all_at_most
 
-STATEMENT = Statement(
+SECTION_4_ALIBI = Statement(
     name="Section 4.2, ALiBi",
     title="the Lipschitz constant at inference grows linearly in the length",
     source="Li (2025, arXiv:2506.06398), Section 4.2",
@@ -47,8 +47,7 @@ def section_4_alibi(
         with_bias: measured Lipschitz constants, by model and length, T first.
         without: likewise of the same weights without the bias.
         bound: for the same tokens, from weights, R and n (`nn.lipschitz_bounds`).
-        lengths: n.
-        slope: m.
+        lengths, slope: n and m.
 
     >>> audit = section_4_alibi(jnp.array([2.0, 2.0]), jnp.array([2.0, 2.5]), jnp.array([4.0, 5.0]),
     ...                         lengths=jnp.array([16.0, 32.0]), slope=0.1)
@@ -62,7 +61,7 @@ def section_4_alibi(
     growth = with_bias[..., 1:] - with_bias[..., :1]
     both = jnp.stack([with_bias, without])
     tolerance = 256 * float(jnp.finfo(own).eps)
-    held = all_at_most(both, jnp.broadcast_to(bound, both.shape), tolerance=tolerance)
+    held = all_at_most(both, bound, tolerance=tolerance)
     by_length = {"with bias": with_bias, "without": without, "bound": bound}
     models = tuple(range(bound.ndim - 1))
     measured = {name: jnp.max(x, axis=models) for name, x in by_length.items()}

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
 
-STATEMENT = Statement(
+SECTION_4_NORMS = Statement(
     name="Section 4.2, norms of encodings",
     title="what an encoding adds to inputs and logits is bounded",
     source="Li (2025, arXiv:2506.06398), Section 4.2 and Table 2",
@@ -41,10 +41,8 @@ def section_4_norms(
 
     Args:
         sinusoids: vectors of some positions.
-        x: inputs that learned positions are added to.
-        table: learned positions.
-        queries: of one head.
-        key_table: rows a_r of Shaw et al.
+        x, table: inputs, and the learned positions that are added to them.
+        queries, key_table: of one head, and rows a_r of Shaw et al.
 
     >>> eye = jnp.eye(2)
     >>> found = section_4_norms(sinusoidal_vectors(jnp.arange(5), dim=8), eye, eye, eye, eye)
@@ -61,7 +59,7 @@ def section_4_norms(
     )
     sums = jnp.linalg.norm(x[:, None, :] + table[None, :, :], axis=2)
     added = jnp.abs(jnp.matmul(queries, key_table.T, precision="highest")) / width**0.5
-    by_norms = jnp.broadcast_to((q * jnp.max(a))[:, None], added.shape)
+    by_norms = (q * jnp.max(a))[:, None]
     # Vectors may have been computed in float32.
     tolerance = 64 * float(jnp.finfo(jnp.float32).eps)
     conclusions = {

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
 
-STATEMENT = Statement(
+SECTION_4_RADEMACHER = Statement(
     name="Section 4.2, Rademacher complexity",
     title="norms of encodings control the generalisation gap",
     source="Li (2025, arXiv:2506.06398), Section 4.1, Eq. (8), and 4.2",
@@ -53,8 +53,7 @@ def section_4_rademacher(
     right side over the loss of a constant answer.
 
     Args:
-        train_loss: mean over the m samples.
-        test_loss: mean over others.
+        train_loss, test_loss: means over the m samples, and over others.
         lipschitz: C^L, or a better constant.
         radius: R_x + R_PE, a bound of inputs with their encoding.
         worst_loss: the largest loss of a single sample.

@@ -7,7 +7,7 @@ from jaxtyping import Int
 from jaxpe.encodings.orthogonal import WaveletBasis, wavelet_basis
 from jaxpe.theory.audit import Audit, Comparison, Statement, at_most, met
 
-STATEMENT = Statement(
+SECTION_6_WAVELET = Statement(
     name="Section 6.1, wavelets",
     title="bounded norms, and differences that decay exponentially beyond the training length",
     source="Li (2025, arXiv:2506.06398), Sections 5.4, 6.1.3 and 6.1.4",
@@ -50,9 +50,7 @@ def section_6_wavelet(
 
     Args:
         beyond: positions above T.
-        dim: functions.
-        length: T.
-        order: N of dbN.
+        dim, length, order: number of functions, T, and N of dbN.
 
     >>> audit = section_6_wavelet(np.arange(17, 64), dim=16, length=16)
     >>> [name for name, c in audit.conclusions.items() if not c.holds]

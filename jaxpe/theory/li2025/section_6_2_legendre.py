@@ -8,7 +8,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.orthogonal import legendre_vectors
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
 
-STATEMENT = Statement(
+SECTION_6_LEGENDRE = Statement(
     name="Section 6.2, Legendre polynomials",
     title="bounded norms, and small differences beyond the training length",
     source="Li (2025, arXiv:2506.06398), Sections 6.2.3 and 6.2.4",
@@ -55,8 +55,7 @@ def section_6_legendre(
 
     Args:
         beyond: positions i > T.
-        dim: d.
-        length: T.
+        dim, length: d and T.
         s: positions to a unit of tanh; T/4 when None, where tanh covers 99.9 % of (0, 1) within T.
         share: of ‖PE(T)‖, what counts as small.
 
@@ -82,7 +81,7 @@ def section_6_legendre(
     noise = 64 * float(jnp.finfo(dtype).eps) * dim**0.5
 
     def compare(lhs: Array, rhs: Array) -> Comparison:
-        return all_at_most(lhs, jnp.broadcast_to(rhs, lhs.shape), noise=noise)
+        return all_at_most(lhs, rhs, noise=noise)
 
     conclusions = {
         "‖PE‖ ≤ √d": at_most(jnp.max(jnp.linalg.norm(rows, axis=1)), dim**0.5, noise=noise),

@@ -18,7 +18,6 @@ from jaxpe.analysis.attention import (
     Subject,
     ablating,
     analyse,
-    analyse_subject,
     logit_sums,
 )
 from jaxpe.analysis.attention import documents as attention_documents
@@ -63,7 +62,7 @@ def biased():
     encoder = nn.Encoder(config(), encoding=jaxpe.alibi(num_heads=HEADS), rngs=nnx.Rngs(0))
     query = encoder.layers.attention.query
     query.kernel[...] = jnp.zeros_like(query.kernel[...])
-    return analyse_subject(subject(encoder), examples=12, ablate=False)
+    return analyse(AttentionOptions(examples=12, ablate=False), subject=subject(encoder))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def rotary():
     kernel, pairs = decoder.layers.attention.query.kernel, WIDTH // 2
     others = jnp.array([k for k in range(WIDTH) if k % pairs])
     kernel[...] = kernel[...].at[0, :, others].set(0)
-    return sample(model), analyse_subject(subject(model), examples=12)
+    return sample(model), analyse(AttentionOptions(examples=12), subject=subject(model))
 
 
 @pytest.fixture(scope="module")
@@ -350,17 +349,17 @@ def test_scores_follow_from_the_model_and_its_task(rotary):
 def test_what_cannot_be_looked_at_is_said():
     encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
     with pytest.raises(InputError, match="Linear has no transformer"):
-        analyse_subject(subject(nnx.Linear(3, 2, rngs=nnx.Rngs(0))))
+        analyse(AttentionOptions(), subject=subject(nnx.Linear(3, 2, rngs=nnx.Rngs(0))))
     with pytest.raises(InputError, match="`length` is 3; pass at least 4"):
-        analyse_subject(subject(encoder, length=3))
+        analyse(AttentionOptions(), subject=subject(encoder, length=3))
     with pytest.raises(InputError, match="documents are too few to compare positions"):
-        analyse_subject(subject(encoder, rows=5))
+        analyse(AttentionOptions(), subject=subject(encoder, rows=5))
     with pytest.raises(InputError, match="`examples` is 3; pass at least 4"):
-        analyse_subject(subject(encoder), examples=3)
+        analyse(AttentionOptions(examples=3), subject=subject(encoder))
     masked = nn.MaskedLM(nn.Encoder(config(tie_embeddings=True), rngs=nnx.Rngs(0)),
                          rngs=nnx.Rngs(1))  # fmt: skip
     with pytest.raises(InputError, match=r"no \[MASK\]"):
-        analyse_subject(subject(masked, task="mlm"))
+        analyse(AttentionOptions(), subject=subject(masked, task="mlm"))
     with pytest.raises(InputError, match="`length` is 3; pass at least 4"):
         analyse(AttentionOptions(source="nowhere.txt", length=3))  # before anything is read
 

@@ -1,0 +1,198 @@
+"""Entropies and mutual information: formulas, bias, the null, the encoding, Gaussian vectors."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxpe.geometry import (
+    entropy,
+    gaussian_information,
+    mutual_information,
+    mutual_information_encoding,
+    positional_information,
+)
+from tests.unchecked import unchecked
+
+RNG = np.random.default_rng(0)
+ESTIMATORS = ("plug-in", "miller-madow", "grassberger")
+
+
+def brute_force(x: np.ndarray, y: np.ndarray) -> float:
+    """Plug-in mutual information of two columns, cell by cell."""
+    total = 0.0
+    for a in np.unique(x):
+        for b in np.unique(y):
+            both = np.mean((x == a) & (y == b))
+            if both:
+                total += both * np.log(both / (np.mean(x == a) * np.mean(y == b)))
+    return total
+
+
+def test_grassbergers_numbers():
+    # G(1) = −γ − log 2, G(2) = G(1) + 2, G(3) = G(2), G(4) = G(2) + 2/3
+    one = -np.euler_gamma - np.log(2)
+    expected = {1: one, 2: one + 2, 3: one + 2, 4: one + 2 + 2 / 3}
+    for n, G in expected.items():
+        found = np.log(n) - float(entropy(np.array([n]), estimator="grassberger"))
+        np.testing.assert_allclose(found, G, atol=1e-6)
+
+
+def test_grassberger_has_less_bias_than_the_others():
+    counts = RNG.multinomial(200, np.full(100, 0.01), size=400)
+    error = {e: float(np.mean(entropy(counts, estimator=e))) - np.log(100) for e in ESTIMATORS}
+    assert error["plug-in"] < -0.2
+    assert abs(error["grassberger"]) < abs(error["miller-madow"]) < abs(error["plug-in"])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_nothing_counted_and_one_outcome(estimator):
+    assert float(entropy(np.zeros(3), estimator=estimator)) == 0
+    if estimator != "grassberger":
+        assert float(entropy(np.array([5, 0, 0]), estimator=estimator)) == 0
+
+
+def test_unknown_estimator():
+    with unchecked(), pytest.raises(ValueError, match="plug-in"):
+        entropy(np.ones(3), estimator="best")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("estimator", ["plug-in", "miller-madow"])
+def test_derivatives(estimator):
+    table = jnp.asarray(RNG.random((3, 4)) + 0.1)
+    with jax.enable_x64(True):
+        table = jnp.asarray(np.asarray(table, float))
+
+        def f(t):
+            return mutual_information(t, estimator=estimator)
+
+        slope = jax.jit(jax.grad(f))(table)
+        step = 1e-6 * np.eye(12)[5].reshape(3, 4)
+        difference = (f(table + step) - f(table - step)) / 2e-6
+        np.testing.assert_allclose(slope[1, 1], difference, rtol=1e-6)
+    assert np.isfinite(jax.grad(f)(jnp.array([[2.0, 0.0], [1.0, 3.0]]))).all()
+
+
+def test_positions_against_brute_force():
+    ids = RNG.integers(0, 5, (60, 4))
+    ids[:, 2] = (ids[:, 0] + (RNG.random(60) < 0.2)) % 5
+    mask = RNG.random((60, 4)) < 0.8
+    found = positional_information(ids, mask=mask, estimator="plug-in")
+    for i in range(4):
+        for j in range(4):
+            both = mask[:, i] & mask[:, j]
+            assert found.documents[i, j] == both.sum()
+            if i != j:
+                expected = brute_force(ids[both, i], ids[both, j])
+                np.testing.assert_allclose(found.values[i, j], expected, atol=1e-6)
+    assert not found.null.any()
+    np.testing.assert_array_equal(np.diag(found.values), 0)
+
+
+def test_the_null_is_the_bias():
+    ids = RNG.integers(0, 40, (300, 3))  # independent: 0.86 nats by the plug-in estimate
+    found = positional_information(ids, estimator="plug-in", permutations=20, key=jax.random.key(0))
+    pairs = np.triu_indices(3, 1)
+    assert (np.asarray(found.values)[pairs] > 0.5).all()
+    score = np.asarray(found.corrected)[pairs] / np.asarray(found.null_deviation)[pairs]
+    assert (abs(score) < 4).all()
+    again = positional_information(ids, estimator="plug-in", permutations=20, key=jax.random.key(0))
+    np.testing.assert_array_equal(found.null, again.null)
+
+
+def test_the_null_keeps_to_documents_that_reach_both():
+    ids = np.tile(np.arange(8) % 2, (3, 1)).T.astype(np.int32)
+    mask = np.ones((8, 3), bool)
+    mask[4:, 1] = False
+    ids[4:, 1] = 7  # never to be counted
+    found = positional_information(
+        ids, mask=mask, estimator="plug-in", permutations=30, key=jax.random.key(1)
+    )
+    assert found.null[0, 1] <= np.log(2) + 1e-6
+    np.testing.assert_allclose(found.values[0, 1], np.log(2), rtol=1e-6)
+
+
+def test_positions_that_no_two_documents_reach():
+    mask = np.array([[True, True], [True, False], [True, False]])
+    found = positional_information(np.zeros((3, 2), int), mask=mask)
+    assert np.isnan(found.values[0, 1])
+    encoding = mutual_information_encoding(found.values, dim=1)
+    np.testing.assert_array_equal(encoding.coordinates, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [({"mask": np.ones((2, 2), bool)}, "shape"), ({"permutations": 2}, "key"),
+     ({"estimator": "best"}, "plug-in")],
+)  # fmt: skip
+def test_bad_input(change, match):
+    with unchecked(), pytest.raises(ValueError, match=match):
+        positional_information(np.zeros((4, 3), int), **change)
+
+
+def test_the_encoding_maximises_the_information_it_keeps():
+    n, dim = 12, 3
+    offset = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    information = np.exp(-offset / 3.0)
+    P = mutual_information_encoding(information, dim=dim).coordinates
+    np.testing.assert_allclose(np.sum(P, axis=0), 0, atol=1e-5)
+    np.fill_diagonal(information, 0)
+    H = np.eye(n) - 1 / n
+    J = H @ information @ H
+    best = np.sum(J * np.asarray(P @ P.T))
+    for _ in range(50):
+        rotated = np.linalg.qr(np.c_[np.ones(n), RNG.standard_normal((n, dim))])[0][:, 1:]
+        other = rotated * np.linalg.norm(P, axis=0)
+        assert np.sum(J * (other @ other.T)) < best
+
+
+def test_the_encoding_of_stationary_text_is_near_sines():
+    n = 64
+    offset = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    P = np.asarray(mutual_information_encoding(np.exp(-offset / 16.0), dim=2).coordinates)
+    wave = np.cos(np.pi * (np.arange(n) + 0.5) / n)
+    assert abs(np.corrcoef(P[:, 0], wave)[0, 1]) > 0.98
+
+
+def test_the_encoding_under_transformations():
+    information = np.exp(-np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0))))
+
+    def kept(values):
+        P = mutual_information_encoding(values, dim=2).coordinates
+        return jnp.sum((P @ P.T) ** 2)
+
+    slope = jax.jit(jax.grad(kept))(information)
+    assert np.isfinite(slope).all()
+    np.testing.assert_array_equal(np.diag(slope), 0)  # the diagonal is not read
+    two = jax.vmap(kept)(np.stack([information, 2 * information]))
+    np.testing.assert_allclose(two[1], 4 * two[0], rtol=1e-4)
+
+
+def test_gaussian_information_is_unbiased():
+    mix = np.linalg.cholesky(np.array([[1, 0.3, 0.5], [0.3, 1, 0.2], [0.5, 0.2, 1]]))
+    Z = RNG.standard_normal((2000, 24, 3)) @ mix.T
+    S = mix @ mix.T
+    true = 0.5 * np.log(np.linalg.det(S[:2, :2]) / np.linalg.det(S))
+    estimate = jax.jit(jax.vmap(lambda z: gaussian_information(z[:, :2], z[:, 2:])))
+    found = np.asarray(estimate(Z))
+    assert abs(found.mean() - true) < 4 * found.std() / 2000**0.5
+    plain = np.mean([gaussian_information(z[:, :2], z[:, 2:], corrected=False) for z in Z[:200]])
+    assert plain > true + 0.03
+
+
+def test_gaussian_information_and_linear_maps():
+    X, Y = RNG.standard_normal((2, 50, 3))
+    X = X + Y
+    mixed = X @ RNG.standard_normal((3, 3)) + 5.0
+    np.testing.assert_allclose(
+        gaussian_information(mixed, Y), gaussian_information(X, Y), rtol=1e-4
+    )
+    assert np.isfinite(jax.grad(lambda X: gaussian_information(X, Y))(X)).all()
+    with_constant = np.c_[X[:, :2], np.ones(50)]
+    assert np.isfinite(gaussian_information(with_constant, Y))
+
+
+@pytest.mark.parametrize(("x", "y"), [((50, 3), (49, 3)), ((6, 3), (6, 3))])
+def test_gaussian_information_needs_samples(x, y):
+    with unchecked(), pytest.raises(ValueError, match="samples"):
+        gaussian_information(np.ones(x), np.ones(y))
