@@ -228,6 +228,24 @@ CASES: dict[str, Case] = {
     "entropy_rank_of_distances": Case(
         lambda D: geometry.entropy_rank(geometry.as_distances(D)), _targets, total
     ),
+    "entropy": Case(
+        lambda n: geometry.entropy(n, estimator="plug-in"), lambda rng: (rng.random((2, 5)),), total
+    ),
+    "mutual_information": Case(
+        lambda n: geometry.mutual_information(n, estimator="miller-madow"), _square, total
+    ),
+    "positional_information": Case(
+        lambda ids, mask: geometry.positional_information(
+            ids, mask=mask, permutations=2, key=jax.random.key(0)
+        ),
+        _masked_ids,
+    ),
+    "mutual_information_encoding": Case(
+        lambda B: geometry.mutual_information_encoding(B, dim=2), _gram, rotation_invariant
+    ),
+    "gaussian_information": Case(
+        geometry.gaussian_information, lambda rng: tuple(rng.standard_normal((2, 12, 2))), total
+    ),
     "smacof": Case(
         lambda D, init: geometry.smacof(D, dim=2, init=init, tolerance=1e-3),
         lambda rng: (*_targets(rng), rng.standard_normal((N, 2))),

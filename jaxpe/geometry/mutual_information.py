@@ -188,7 +188,7 @@ def _first(x: Array, kept: Array) -> Array:
 
 def _shuffle(key: Array, kept: Array) -> Array:
     """The kept indices in random order, then the others."""
-    return jnp.lexsort((jax.random.uniform(key, kept.shape), ~kept))
+    return jnp.lexsort((jax.random.bits(key, kept.shape, jnp.uint32), ~kept))
 
 
 def _of_columns(x: Array, y: Array, both: Array, estimator: EntropyEstimator) -> Array:
@@ -297,7 +297,7 @@ def gaussian_information(
     found = (x + y - both) / 2
     if not corrected:
         return found
-    of_x, of_y, of_both = (_mean_log_det(samples, d) for d in (a, b, a + b))
+    of_x, of_y, of_both = (_mean_log_det(samples, d).astype(found.dtype) for d in (a, b, a + b))
     return found - (of_x + of_y - of_both) / 2
 
 
