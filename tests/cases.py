@@ -424,6 +424,7 @@ EXEMPT = {
     "sparse_counts": "eager: how many cells are occupied is a shape",
     "sparse_counts_from_cells": "eager: how many cells are occupied is a shape",
     "pad_documents": "ragged Python lists in, NumPy out",
+    "stack_corpora": "corpora of different shapes in, NumPy out",
     "inverse_frequencies": "a float64 NumPy constant, made at trace time",
     "rope_frequencies": "float64 NumPy constants, made at trace time",
     "position_bins": "NumPy edges, made at trace time",

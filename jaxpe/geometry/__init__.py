@@ -7,6 +7,7 @@ inf give NaN or inf, and so do numbers whose squares are no float (beyond 1e18 i
 from jaxpe.geometry.binning import bin_counts, bin_positions, position_bins
 from jaxpe.geometry.counts import (
     PositionCounts,
+    StackedCorpora,
     add_documents,
     content_labels,
     count_tokens,
@@ -14,6 +15,7 @@ from jaxpe.geometry.counts import (
     fold_of_documents,
     pad_documents,
     permute_within_documents,
+    stack_corpora,
 )
 from jaxpe.geometry.decodability import PositionDecodability, position_decodability
 from jaxpe.geometry.distances import (
@@ -102,9 +104,9 @@ __all__ = [
     "InformationOptimalEncoding", "Jackknife", "LowRankFactors", "NoiseFloor", "PointCloud",
     "PositionCounts", "PositionDecodability", "PositionalDistributions", "PositionalInformation",
     "PrincipalCoordinates", "Procrustes", "SampledRate", "SampledStress", "ScaledStress",
-    "SignificantRank", "Smacof", "SparseCounts", "SplitHalfGeometry", "StochasticMDS",
-    "add_documents", "as_distances", "as_points", "basic_interval", "bin_counts", "bin_positions",
-    "bootstrap", "circulant_projection", "circulant_residual", "classical_mds",
+    "SignificantRank", "Smacof", "SparseCounts", "SplitHalfGeometry", "StackedCorpora",
+    "StochasticMDS", "add_documents", "as_distances", "as_points", "basic_interval", "bin_counts",
+    "bin_positions", "bootstrap", "circulant_projection", "circulant_residual", "classical_mds",
     "classical_mds_from_counts", "classical_mds_from_gram", "classical_mds_from_points",
     "content_labels", "count_tokens", "distance_rows", "distances_from_gram", "empty_counts",
     "entropy", "entropy_rank", "euclidean_distances", "fisher_rao_distances", "fold_of_documents",
@@ -116,7 +118,7 @@ __all__ = [
     "position_bins", "position_decodability", "positional_distributions", "positional_information",
     "principal_eigenpairs", "procrustes", "rank_above_null", "resample_documents", "sampled_stress",
     "sampled_violation_rate", "scaled_stress", "significant_rank", "smacof", "sparse_counts",
-    "sparse_counts_from_cells", "split_half_geometry", "stochastic_mds", "stress",
+    "sparse_counts_from_cells", "split_half_geometry", "stack_corpora", "stochastic_mds", "stress",
     "stress_per_position", "sum_over_pairs", "toeplitz_projection", "toeplitz_residual",
     "weighted_gram",
 ]  # fmt: skip

@@ -288,6 +288,68 @@ def pad_documents(
     return ids, mask
 
 
+class StackedCorpora(NamedTuple):
+    """Corpora of different sizes in arrays of one shape, for `jax.vmap`.
+
+    Attributes:
+        ids: int32 `[corpora, documents, n]`, 0 where there is no token.
+        mask: where there is one.
+        repeats: int32 `[corpora, documents]`, 1 for a document and 0 for what fills up; with it
+            `count_tokens` counts the documents of each corpus alone.
+    """
+
+    ids: Int[np.ndarray, "corpora documents n"]
+    mask: Bool[np.ndarray, "corpora documents n"]
+    repeats: Int[np.ndarray, "corpora documents"]
+
+
+def stack_corpora(
+    corpora: Sequence[tuple[Integer[ArrayLike, "..."], Bool[ArrayLike, "..."] | None]],
+) -> StackedCorpora:
+    """Pad corpora, pairs of ids `[documents, n]` and a mask or None, to the largest and stack them.
+
+    Raises:
+        ValueError: without a corpus, for ids that are no matrix of integers, or a mask of another
+            shape.
+
+    >>> stacked = stack_corpora([(np.array([[1, 2], [2, 2]]), None), (np.array([[0, 1, 1]]), None)])
+    >>> count = lambda ids, mask, repeats: count_tokens(
+    ...     ids, vocab_size=3, mask=mask, repeats=repeats)
+    >>> counts = jax.vmap(count)(*stacked)
+    >>> counts.documents.tolist(), counts.tokens.shape
+    ([2, 1], (2, 3, 3))
+    """
+    if not corpora:
+        raise ValueError("no corpora: pass at least one pair of ids and a mask")
+    pairs = [_numpy_corpus(number, *corpus) for number, corpus in enumerate(corpora)]
+    rows, length = (max(ids.shape[axis] for ids, _ in pairs) for axis in (0, 1))
+    ids, mask = (
+        np.zeros((len(pairs), rows, length), np.int32),
+        np.zeros((len(pairs), rows, length), bool),
+    )
+    repeats = np.zeros((len(pairs), rows), np.int32)
+    for number, (own_ids, own_mask) in enumerate(pairs):
+        place = (number, slice(own_ids.shape[0]), slice(own_ids.shape[1]))
+        ids[place], mask[place] = np.where(own_mask, own_ids, 0), own_mask
+        repeats[place[:2]] = 1
+    return StackedCorpora(ids, mask, repeats)
+
+
+def _numpy_corpus(
+    number: int, ids: ArrayLike, mask: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
+    ids = np.asarray(ids)
+    if ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(
+            f"corpus {number} has ids of {ids.dtype} and shape {ids.shape}: pass integers "
+            "[documents, n]"
+        )
+    mask = np.ones(ids.shape, bool) if mask is None else np.asarray(mask)
+    if mask.shape != ids.shape:
+        raise ValueError(f"corpus {number}: mask has shape {mask.shape}, ids {ids.shape}")
+    return ids, mask
+
+
 def permute_within_documents(
     key: Array,
     ids: Integer[ArrayLike, "documents n"],

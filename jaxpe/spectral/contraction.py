@@ -12,14 +12,16 @@ arXiv 2505.13027 calls W ∘ E a contraction of W. What holds:
 - For real W, symmetric or not, W ∘ cos((m − n)θ) = (D W D* + D* W D)/2 is a mean of two such, so no
   singular value norm grows, and where W is symmetric its eigenvalues stay between those of W. For
   W Toeplitz with symbol f the symbol becomes (f(ω − θ) + f(ω + θ))/2, of no greater amplitude.
+- Where all pairs of queries and keys have the same W ⪰ 0, as in the lemma, the sum over frequencies
+  is W ∘ Ē with Ē the mean of the cosines, positive semidefinite with unit diagonal: it contracts W.
 
 What does not follow:
 
 - That rotary logits contract those without positions. Where the pairs of queries and keys differ W
   is complex, and Re[D W D*] may be large where Re W = 0.
-- That a sum over frequencies contracts the sum. Each Re[W_p ∘ E_p] stays within the range of W_p,
-  but ranges of summands do not bound that of Σ W_p from below: W_1 + W_2 = I has the range 0, and
-  W_1 ∘ E_1 + W_2 ∘ E_2 has not.
+- That a sum over frequencies contracts the sum of different W_p. Each Re[W_p ∘ E_p] stays within
+  the range of W_p, but ranges of summands do not bound that of Σ W_p from below: W_1 + W_2 = I has
+  the range 0, and W_1 ∘ E_1 + W_2 ∘ E_2 has not.
 - That rotary logits are more contracted than additive ones, W + T. The bound compares W ∘ E with W
   alone; the range of W + T may be smaller than that of W ∘ E, or greater.
 - Anything about optimisation.

@@ -430,3 +430,35 @@ def test_labels_and_shuffles_ask_for_ids(ids, name):
 def test_what_is_excluded_need_not_be_an_id():
     ids = np.array([[0, 1]], np.uint8)
     assert count_tokens(ids, vocab_size=2, exclude=(-1, 2**40)).per_position.tolist() == [1, 1]
+
+
+def test_stacked_corpora_count_as_each_alone():
+    rng = np.random.default_rng(0)
+    shapes = ((5, 3), (2, 6), (7, 1))
+    corpora = [(rng.integers(0, VOCAB, s), rng.random(s) < 0.8) for s in shapes]
+    stacked = jaxpe.geometry.stack_corpora(corpora)
+    assert stacked.ids.shape == (3, 7, 6)
+
+    @jax.jit
+    @jax.vmap
+    def count(ids, mask, repeats):
+        return count_tokens(ids, vocab_size=VOCAB, mask=mask, repeats=repeats)
+
+    together = count(*stacked)
+    for number, (ids, mask) in enumerate(corpora):
+        alone = count_tokens(ids, vocab_size=VOCAB, mask=mask)
+        n = ids.shape[1]
+        np.testing.assert_array_equal(together.tokens[number, :n], alone.tokens)
+        assert not together.tokens[number, n:].any()
+        assert together.documents[number] == alone.documents
+
+
+@pytest.mark.parametrize(
+    ("corpora", "match"),
+    [([], "no corpora"), ([(np.zeros(3, int), None)], "corpus 0"),
+     ([(np.zeros((2, 2)), None)], "float64"),
+     ([(np.zeros((2, 2), int), np.ones((2, 3), bool))], "mask")],
+)  # fmt: skip
+def test_corpora_that_do_not_stack(corpora, match):
+    with unchecked(), pytest.raises(ValueError, match=match):
+        jaxpe.geometry.stack_corpora(corpora)
