@@ -85,6 +85,10 @@ def _refusing(path: Path) -> Iterator[None]:
     """One line for whatever the operating system says of a path that cannot be written."""
     try:
         yield
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(
+            f"cannot write {path}: there is a file in its place; pass a folder"
+        ) from error
     except OSError as error:
         raise InputError(
             f"cannot write {path} ({error.strerror or error}): make room, or pass a folder that "

@@ -223,8 +223,13 @@ def wavelet_vectors(
     positions they are exact for length ≤ 4,096.
 
     Rows are 0 where every support has ended: from (2·order − 1)·2^J on at the latest, and from
-    −(2·order − 2)·2^J down. Well before that few functions are left and rows grow alike. `order` is
-    N of dbN, 1 (Haar) to 38: N vanishing moments, supports [0, 2N − 1].
+    −(2·order − 2)·2^J down. Well before that few functions are left and rows grow alike.
+
+    Args:
+        positions: `[..., n]`.
+        dim: functions.
+        length: positions the functions are chosen for.
+        order: N of dbN, 1 (Haar) to 38: N vanishing moments, supports [0, 2N − 1].
 
     Raises:
         MissingExtraError: without PyWavelets.

@@ -159,8 +159,9 @@ def resolve(name: str) -> CatalogueEntry:
 
     Of a name with a colon the module is imported, also from the current directory, as
     `python -m my_module` would. Behind the colon stands a name that it registers, a
-    `CatalogueEntry`, or a function from `EncodingSizes` to an `Encoding`; that is called once, at
-    `EncodingSizes()`, to see that it gives one.
+    `CatalogueEntry`, or a function from `EncodingSizes`, or from those sizes that its keyword-only
+    parameters name, to an `Encoding`; it is called once, at `EncodingSizes()`, to see that it gives
+    one.
 
     Raises:
         InputError: an unknown name, with the nearest known one; a module that cannot be imported or
@@ -204,7 +205,8 @@ def _own(name: str) -> CatalogueEntry:
             f"{name!r} is {_kind(found)}, not an encoding: pass a CatalogueEntry, or a function "
             "from jaxpe.EncodingSizes to a jaxpe.Encoding"
         )
-    return _checked(CatalogueEntry(name, place.rpartition(".")[2], found, place), name)
+    make = _from_sizes(found) if inspect.isfunction(found) else found
+    return _checked(CatalogueEntry(name, place.rpartition(".")[2], make, place), name)
 
 
 def _imported(place: str, name: str) -> ModuleType:

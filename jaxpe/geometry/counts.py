@@ -6,7 +6,7 @@ kept in folds of documents, they are enough for split halves and resampling with
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -319,9 +319,9 @@ def stack_corpora(
     >>> counts.documents.tolist(), counts.tokens.shape
     ([2, 1], (2, 3, 3))
     """
-    if not corpora:
+    if not len(corpora):
         raise ValueError("no corpora: pass at least one pair of ids and a mask")
-    pairs = [_numpy_corpus(number, *corpus) for number, corpus in enumerate(corpora)]
+    pairs = [_numpy_corpus(number, corpus) for number, corpus in enumerate(corpora)]
     rows, length = (max(ids.shape[axis] for ids, _ in pairs) for axis in (0, 1))
     ids, mask = (
         np.zeros((len(pairs), rows, length), np.int32),
@@ -335,18 +335,23 @@ def stack_corpora(
     return StackedCorpora(ids, mask, repeats)
 
 
-def _numpy_corpus(
-    number: int, ids: ArrayLike, mask: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray]:
-    ids = np.asarray(ids)
+def _numpy_corpus(number: int, corpus: Any) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(corpus, tuple) or len(corpus) != 2:
+        raise ValueError(f"corpus {number} is no pair: pass (ids, mask), or (ids, None)")
+    ids = np.asarray(corpus[0])
     if ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer):
         raise ValueError(
             f"corpus {number} has ids of {ids.dtype} and shape {ids.shape}: pass integers "
             "[documents, n]"
         )
-    mask = np.ones(ids.shape, bool) if mask is None else np.asarray(mask)
+    mask = np.ones(ids.shape, bool) if corpus[1] is None else np.asarray(corpus[1])
     if mask.shape != ids.shape:
-        raise ValueError(f"corpus {number}: mask has shape {mask.shape}, ids {ids.shape}")
+        raise ValueError(
+            f"corpus {number}: mask has shape {mask.shape}, ids {ids.shape}: pass both of one shape"
+        )
+    info = np.iinfo(np.int32)
+    if ids.size and not np.all(~mask | ((ids >= info.min) & (ids <= info.max))):
+        raise ValueError(f"corpus {number} has ids beyond int32: pass ids below the vocabulary")
     return ids, mask
 
 

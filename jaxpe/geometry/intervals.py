@@ -25,8 +25,11 @@ DEFAULT_SAMPLES = 40
 class Bootstrap(NamedTuple):
     """A statistic and its interval over resampled documents (each field shaped as the statistic).
 
-    `standard_error` is the standard deviation over resamples; `samples` has the statistic of each,
-    with a leading axis `[samples]`.
+    Attributes:
+        estimate: the statistic of the corpus.
+        low, high: ends of the interval.
+        standard_error: standard deviation over resamples.
+        samples: the statistic of every resample, leading axis `[samples]`.
     """
 
     estimate: PyTree
@@ -39,8 +42,11 @@ class Bootstrap(NamedTuple):
 class Jackknife(NamedTuple):
     """A statistic and its interval over folds of documents (each field shaped as the statistic).
 
-    `standard_error` comes from leaving out one fold at a time; `samples` has the statistic without
-    each, with a leading axis `[folds]`.
+    Attributes:
+        estimate: the statistic of all counts.
+        low, high: ends of the interval.
+        standard_error: of the statistic, from leaving out one fold at a time.
+        samples: the statistic without each fold, leading axis `[folds]`.
     """
 
     estimate: PyTree

@@ -79,7 +79,9 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     First derivatives only: a second one goes through that of `eigh` and is NaN at repeats.
     NaN in D gives coordinates, eigenvalues and `gap` of NaN.
 
-    Distances are not squared; columns beyond the rank are 0.
+    Args:
+        D: distances (not squared), `Distances` or `[n, n]`.
+        dim: columns wanted; those beyond the rank are 0.
 
     >>> mds = classical_mds(np.array([[0.0, 2.0], [2.0, 0.0]]), dim=1)
     >>> mds.coordinates.round(6).tolist(), mds.rank.item()

@@ -23,7 +23,7 @@ class PositionalInformation(NamedTuple):
     Attributes:
         values: estimates in nats, the diagonal 0; NaN where fewer than two documents reach both.
         null: mean of the estimates where the second token is taken from another document, which
-            leaves no information: the bias. 0 where no permutations were asked for.
+            leaves no information: the bias of independent positions. 0 without permutations.
         null_deviation: their standard deviation, at least two permutations; else 0.
         documents: that reach both positions.
     """
@@ -35,7 +35,11 @@ class PositionalInformation(NamedTuple):
 
     @property
     def corrected(self) -> Float[Array, "n n"]:
-        """Estimates less the mean of the null."""
+        """Estimates less the null: the excess over independent positions.
+
+        Dependent tokens fill fewer cells than independent ones, so that the null takes too much
+        where text is sparse. Whether there is information is (values − null) / null_deviation.
+        """
         return self.values - self.null
 
 
@@ -115,10 +119,10 @@ def positional_information(
     """Mutual information of the tokens at every two positions, over documents.
 
     I_ij = I(X_i; X_j), X_i the token at position i of a document drawn at random. A vocabulary has
-    far more pairs than there are documents, so that every estimator has a bias that the
-    permutation null shows; `corrected` takes it away. Documents count as independent: keep one of
-    each group (`jaxpe.data.containment_groups`). Time grows with n² · documents: cut to the
-    positions wanted.
+    far more pairs than there are documents, so that every estimator has a bias. The null shows
+    that of independent positions; that of dependent ones is smaller, and `corrected`, less the
+    null, underestimates their information. Documents count as independent: keep one of each group
+    (`jaxpe.data.containment_groups`). Time grows with n² · documents: cut to the positions wanted.
 
     Args:
         ids: tokens, at least two documents.
@@ -128,19 +132,27 @@ def positional_information(
         key: draws them; required where there are any.
 
     Raises:
-        ValueError: for ids that are no matrix, a mask of another shape, an unknown estimator, or
-            permutations without a key.
+        ValueError: for ids that are no matrix of integers, a mask of another shape, an unknown
+            estimator, or permutations without a key.
 
     >>> ids = np.array([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]] * 8)
     >>> np.asarray(positional_information(ids, estimator="plug-in").values).round(2).tolist()
     [[0.0, 0.69, 0.0], [0.69, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     ids = jnp.asarray(ids)
-    if ids.ndim != 2:
-        raise ValueError(f"ids has shape {ids.shape}: pass [documents, n]")
+    if ids.ndim != 2 or len(ids) < 2 or not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise ValueError(
+            f"ids is {ids.dtype} of shape {ids.shape}: pass integers [documents, n], of at least "
+            "two documents"
+        )
     mask = jnp.ones(ids.shape, bool) if mask is None else jnp.asarray(mask)
-    if mask.shape != ids.shape:
-        raise ValueError(f"mask has shape {mask.shape}, ids {ids.shape}: pass both of one shape")
+    if mask.shape != ids.shape or mask.dtype != bool:
+        raise ValueError(
+            f"mask is {mask.dtype} of shape {mask.shape}, ids {ids.shape}: pass booleans of its "
+            "shape"
+        )
+    if permutations < 0:
+        raise ValueError(f"permutations is {permutations}: pass 0 or more")
     if permutations and key is None:
         raise ValueError(f"permutations is {permutations}: pass a key that draws them")
     if estimator not in get_args(EntropyEstimator):
@@ -219,7 +231,8 @@ def mutual_information_encoding(
 
     With J = H I H, the information off the diagonal less the means of rows and columns, the
     encoding maximises Σ_ij J_ij ⟨p_i, p_j⟩ over all P `[n, dim]` with centred columns whose Gram
-    matrix has the eigenvalues of J (Ky Fan): P = U √λ of its largest eigenvalues. Li (2025),
+    matrix has the largest, positive eigenvalues of J (von Neumann's trace inequality): P = U √λ.
+    A pair without information, NaN, between positions present counts as 0. Li (2025),
     contribution 4, names the criterion without a definition; this is ours. For stationary text I
     depends on j − i alone and the vectors are near sines and cosines.
 
@@ -267,6 +280,9 @@ def gaussian_information(
         Y: the same samples.
         corrected: whether the bias is taken away; the estimate may then be below 0.
 
+    Entries that do not vary tell nothing and are left out. Where one is a linear function of
+    others, as far as the dtype tells, the estimate is inf or NaN.
+
     Raises:
         ValueError: for different numbers of samples, or too few.
 
@@ -276,6 +292,8 @@ def gaussian_information(
     0.22
     """
     X, Y = floating(X), floating(Y)
+    if X.ndim != 2 or Y.ndim != 2:
+        raise ValueError(f"X has shape {X.shape}, Y {Y.shape}: pass [samples, dimensions]")
     samples, a, b = X.shape[0], X.shape[1], Y.shape[1]
     if Y.shape[0] != samples:
         raise ValueError(f"X has {samples} samples and Y {Y.shape[0]}: pass the same samples")
@@ -285,22 +303,24 @@ def gaussian_information(
             "or fewer principal components"
         )
     # Correlations, so that the scale of an entry is no matter of rounding.
-    Z = jnp.concatenate([X, Y], axis=1)
-    Z = Z - jnp.mean(Z, axis=0, keepdims=True)
+    raw = jnp.concatenate([X, Y], axis=1)
+    Z = raw - jnp.mean(raw, axis=0, keepdims=True)
     spread = jnp.mean(Z**2, axis=0, keepdims=True)
-    constant = spread == 0
-    Z = Z / jnp.sqrt(jnp.where(constant, 1.0, spread))
+    rounding = (jnp.finfo(Z.dtype).eps * samples) ** 2 * jnp.max(raw**2, axis=0, keepdims=True)
+    constant = spread <= rounding
+    Z = jnp.where(constant, 0.0, Z / jnp.sqrt(jnp.where(constant, 1.0, spread)))
     R = dot(Z.T, Z) / samples
     R = R + jnp.diag(constant[0].astype(R.dtype))  # what does not vary tells nothing
-    parts = (R[:a, :a], R[a:, a:], R)
+    varying = jnp.cumsum(~constant[0])
+    a, b = varying[a - 1], varying[-1] - varying[a - 1]
+    cut = X.shape[1]
+    parts = (R[:cut, :cut], R[cut:, cut:], R)
     x, y, both = (jnp.linalg.slogdet(part)[1] for part in parts)
     found = (x + y - both) / 2
     if not corrected:
         return found
-    of_x, of_y, of_both = (_mean_log_det(samples, d).astype(found.dtype) for d in (a, b, a + b))
+    # Σ_k ψ((N − k)/2), k = 1 ... dim: of a Wishart matrix, but for terms that cancel.
+    k = np.arange(1, R.shape[0] + 1)
+    terms = digamma(jnp.asarray((samples - k) / 2, found.dtype))
+    of_x, of_y, of_both = (jnp.sum(jnp.where(k <= d, terms, 0.0)) for d in (a, b, a + b))
     return found - (of_x + of_y - of_both) / 2
-
-
-def _mean_log_det(samples: int, dim: int) -> Array:
-    """Σ_k ψ((N − k)/2), k = 1 ... dim: of a Wishart matrix, but for terms that cancel."""
-    return jnp.sum(digamma(jnp.asarray((samples - np.arange(1, dim + 1)) / 2, float)))

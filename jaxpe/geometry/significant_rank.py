@@ -68,6 +68,9 @@ def significant_rank(
 ) -> SignificantRank:
     """Number of dimensions of position that a second sample would repeat: parallel analysis.
 
+    Not the rank of the plug-in geometry (`classical_mds`), which sampling noise fills, nor its
+    effective rank (`entropy_rank`), which says how evenly it is filled.
+
     As in Horn (1965), eigenvalues are held against those of data without structure; these come from
     a permutation null, the tokens of each document in random order. Counted are the eigenvalues of
     W^½ (B − B₀) W^½ above the `level` quantile of the largest that null corpora reach against one
@@ -143,8 +146,9 @@ def rank_above_null(
 ) -> SignificantRank:
     """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 
-    An eigenvalue counts that is above the threshold by more than the rounding of the matrices:
-    where shuffling changes nothing, differences are nothing else.
+    The threshold is the `level` quantile, in [0, 1], of the largest eigenvalue of each null matrix
+    less the mean of the others. An eigenvalue counts that is above it by more than the rounding of
+    the matrices: where shuffling changes nothing, differences are nothing else.
 
     >>> null = np.array([[[0.1, 0.0], [0.0, 0.0]], [[0.2, 0.0], [0.0, 0.0]]])
     >>> rank_above_null(np.diag([3.0, 0.05]), null).rank.item()
@@ -159,7 +163,9 @@ def rank_above_null(
     if not 0.0 <= level <= 1.0:
         raise ValueError(f"level must lie in [0, 1], not {level}")
     if len(null_grams) < 2:
-        raise ValueError(f"{len(null_grams)} null corpora: at least two are needed")
+        raise ValueError(
+            f"null_grams has {len(null_grams)}: pass at least two, to see how they vary"
+        )
     return _above_null(gram, null_grams, level=level)
 
 

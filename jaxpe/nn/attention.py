@@ -75,9 +75,11 @@ class Attended(NamedTuple):
     """What attention gives; logits, weights and heads are None unless traced.
 
     Attributes:
-        logits: of Eq. (1) with everything the encoding adds, before the mask.
+        output: `[..., n_q, dim]`.
+        logits: `[..., heads, n_q, n_k]`, of Eq. (1) with everything the encoding adds, before the
+            mask.
         weights: their softmax, 0 where masked.
-        heads: what each head gives before its gate.
+        heads: what each head gives before its gate, `[..., n_q, heads, width]`.
         cache: the layer's cache with the new keys; None without one.
     """
 

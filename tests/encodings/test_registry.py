@@ -35,6 +35,10 @@ alias = "rope"
 number = 3
 
 
+def by_heads(*, num_heads, slopes=0.25):
+    return jaxpe.alibi(num_heads=num_heads, slopes=slopes)
+
+
 def wrong(sizes):
     return sizes.dim
 
@@ -66,6 +70,7 @@ def test_a_function_an_entry_or_another_name_stand_for_an_encoding(own):
     found = resolve(f"{own}:plain")
     assert (found.name, found.family, bool(found.vectors)) == (f"{own}:plain", own, True)
     assert resolve(f"{own}:plain") == found
+    assert resolve(f"{own}:by_heads").make(jaxpe.EncodingSizes()).defines("bias")
     assert resolve(f"{own}:entry").name == "stretched"
     assert resolve(f"{own}:alias") == resolve("rope")
     assert all(entry.name != found.name for entry in catalogue())

@@ -456,7 +456,8 @@ def test_stacked_corpora_count_as_each_alone():
 @pytest.mark.parametrize(
     ("corpora", "match"),
     [([], "no corpora"), ([(np.zeros(3, int), None)], "corpus 0"),
-     ([(np.zeros((2, 2)), None)], "float64"),
+     ([(np.zeros((2, 2)), None)], "float64"), ([np.zeros((2, 2), int)], "pair"),
+     ([(np.full((2, 2), 2**32), None)], "beyond int32"),
      ([(np.zeros((2, 2), int), np.ones((2, 3), bool))], "mask")],
 )  # fmt: skip
 def test_corpora_that_do_not_stack(corpora, match):

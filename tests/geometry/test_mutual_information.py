@@ -100,6 +100,14 @@ def test_the_null_is_the_bias():
     np.testing.assert_array_equal(found.null, again.null)
 
 
+def test_the_null_takes_too_much_of_tokens_that_are_copied():
+    column = RNG.integers(0, 1000, 500)
+    ids = np.stack([column, column], axis=1)
+    found = positional_information(ids, permutations=2, key=jax.random.key(0))
+    assert found.values[0, 1] > 6  # of log 1,000 = 6.9
+    assert found.corrected[0, 1] < 2
+
+
 def test_the_null_keeps_to_documents_that_reach_both():
     ids = np.tile(np.arange(8) % 2, (3, 1)).T.astype(np.int32)
     mask = np.ones((8, 3), bool)
@@ -123,7 +131,8 @@ def test_positions_that_no_two_documents_reach():
 @pytest.mark.parametrize(
     ("change", "match"),
     [({"mask": np.ones((2, 2), bool)}, "shape"), ({"permutations": 2}, "key"),
-     ({"estimator": "best"}, "plug-in")],
+     ({"permutations": -1}, "0 or more"), ({"estimator": "best"}, "plug-in"),
+     ({"mask": np.ones((4, 3))}, "booleans")],
 )  # fmt: skip
 def test_bad_input(change, match):
     with unchecked(), pytest.raises(ValueError, match=match):
@@ -188,8 +197,11 @@ def test_gaussian_information_and_linear_maps():
         gaussian_information(mixed, Y), gaussian_information(X, Y), rtol=1e-4
     )
     assert np.isfinite(jax.grad(lambda X: gaussian_information(X, Y))(X)).all()
-    with_constant = np.c_[X[:, :2], np.ones(50)]
-    assert np.isfinite(gaussian_information(with_constant, Y))
+    with_constants = np.c_[X[:, :2], np.full(50, 0.1), np.full(50, 0.3)]
+    np.testing.assert_allclose(
+        gaussian_information(with_constants, Y), gaussian_information(X[:, :2], Y), rtol=1e-9
+    )
+    assert gaussian_information(np.zeros((50, 1)), Y) == 0
 
 
 @pytest.mark.parametrize(("x", "y"), [((50, 3), (49, 3)), ((6, 3), (6, 3))])
