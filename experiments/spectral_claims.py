@@ -35,7 +35,7 @@ def experiment(run: Run) -> dict[str, Any]:
             print(name, models[name]["ratios"]["hooks"]["range_centred"], flush=True)
     result = {
         "position_terms": position_terms(seeds=4 if run.quick else 20),
-        "rotary_contraction": rotary_contraction(seeds=4 if run.quick else 20),
+        "rotary_contraction": rotary_contraction(seeds=4 if run.quick else 300),
         "schur_random": random_schur(seeds=20 if run.quick else 200),
         "szego": szego_distances(),
         "models": models,
@@ -79,7 +79,8 @@ def rotary_contraction(*, seeds: int, n: int = 64, dim: int = 64) -> dict[str, A
 
     "Toeplitz": every pair of entries has the same positive definite Toeplitz W, as in the lemma.
     The others are draws of content whose W is Toeplitz in the mean. White content is left as it is
-    in law by every rotation, so that its ratio is 1 whatever the lemma says.
+    in law by every rotation, so that its ratio is 1 on average (of the logarithm), whatever the
+    lemma says.
     """
     offset = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
     draws = np.random.default_rng(2).standard_normal((seeds, n, dim))
@@ -200,6 +201,7 @@ def measured(model: Any, ids: np.ndarray) -> dict[str, Any]:
         found.append(jax.device_get(layer(*own, parts.positions, parts.scale)))
     stacked = jax.tree.map(lambda *x: np.stack(x), *found)
     keys = parts.k_content + parts.k_position
+    omega = frequencies_of(encoding, jax.tree.map(lambda x: x[0], parts.params), keys.shape[-1])
     return {
         "layers": len(found),
         "ratios": {step: summaries(ratio) for step, ratio in stacked.items()},
@@ -207,13 +209,22 @@ def measured(model: Any, ids: np.ndarray) -> dict[str, Any]:
             step: [float(np.mean(x)) for x in ratio["range_centred"]]
             for step, ratio in stacked.items()
         },
-        "gram_of_keys": gram_of_keys(np.asarray(keys)),
+        "gram_of_keys": gram_of_keys(np.asarray(keys), omega),
         "first_layer_residual": first_layer(model, ids),
     }
 
 
-def gram_of_keys(k: np.ndarray) -> dict[str, Any]:
-    """Complex Gram matrices W_p of pairs of real keys under RoPE's phases of base 10,000.
+def frequencies_of(encoding: Any, params: Any, width: int) -> np.ndarray:
+    """By how much the encoding turns each pair in one step; base 10,000 where it turns none."""
+    half = width // 2
+    x = jnp.where(jnp.arange(width) < half, 1.0, 0.0)[None, None, :]
+    turned = np.asarray(encoding.key(params, x, jnp.array([1])))[0, 0]
+    angles = np.abs(np.arctan2(turned[half:], turned[:half]))
+    return angles if angles.any() else jaxpe.encodings.inverse_frequencies(width)
+
+
+def gram_of_keys(k: np.ndarray, omega: np.ndarray) -> dict[str, Any]:
+    """Complex Gram matrices W_p of pairs of real keys under phases of the frequencies ω.
 
     `all_frequencies`: Σ_p Re[W_p ∘ E_p] over Σ_p Re W_p, the keys as they are, and with each W_p
     replaced by the Toeplitz matrix of its autocovariance, which is positive semidefinite as the
@@ -222,7 +233,6 @@ def gram_of_keys(k: np.ndarray) -> dict[str, Any]:
     n, half = k.shape[-3], k.shape[-1] // 2
     z = (k[..., :half] + 1j * k[..., half:]).astype(np.complex64)
     z = np.moveaxis(z, -3, -1).reshape(-1, half, n)  # [layers · documents · heads, pairs, n]
-    omega = jaxpe.encodings.inverse_frequencies(2 * half)
     offset = np.arange(n)[:, None] - np.arange(n)
     phases = np.exp(1j * omega[:, None, None] * offset).astype(np.complex64)
     pairs = [0, half // 2, half - 1]
@@ -230,6 +240,7 @@ def gram_of_keys(k: np.ndarray) -> dict[str, Any]:
     real = spectral.contraction_ratio(gram.real, phases[pairs].real)
     turned = [_all_frequencies(one, phases) for one in z]
     return {
+        "slowest_frequency": float(omega.min()),
         "ratio_of_real_parts": mean_and_range(real),
         "all_frequencies": mean_and_range([x[0] for x in turned]),
         "all_frequencies_toeplitz": mean_and_range([x[1] for x in turned]),
