@@ -178,7 +178,7 @@ def _nearest_far(dim: int) -> dict[str, float]:
     ends = (10**5, 10**6) if dim > 64 else (10**5, 10**6, 10**7)
     for start in range(10_000, ends[-1], block):
         offsets = np.arange(start, min(start + block, ends[-1]), dtype=float)
-        squares = sum(2 - 2 * np.cos(w * offsets) for w in omega)
+        squares = sum((2 - 2 * np.cos(w * offsets) for w in omega), np.zeros_like(offsets))
         for end in ends:
             inside = squares[offsets < end]
             if inside.size:
