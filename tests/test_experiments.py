@@ -415,3 +415,19 @@ def test_a_script_without_its_data_says_so(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "skipped" in done.stdout
     assert "JAXPE_DATA_DIR" in done.stdout
+
+
+VERDICTS = (
+    *("reproduced", "not decided", "not reproduced", "false as stated"),
+    "measured",  # of open questions and of our own work
+)
+
+
+def test_every_verdict_is_one_of_those_defined():
+    text = SCOREBOARD.read_text()
+    rows = text[text.index("## Scoreboard") : text.index("## Verdicts that changed")].splitlines()[
+        4:
+    ]
+    verdicts = [re.split(r"(?<!\\)\|", row)[4].strip() for row in rows if row.startswith("| ")]
+    assert len(verdicts) > 90
+    assert [verdict for verdict in verdicts if not verdict.startswith(VERDICTS)] == []
