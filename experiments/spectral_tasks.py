@@ -1,8 +1,10 @@
 """Tasks 1 and 2 of arXiv:2505.13027 under every encoding: accuracy, convergence, deposits, spectra.
 
 Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and goes on from
-them (two hours on two cores without), `--only NAME`, again and again, takes some variants alone,
-`--published` the published size (100 epochs of 512 rows, 16 heads, 6 layers: for a GPU).
+them (two hours on two cores without), `--only NAME`, again and again, takes some variants alone.
+Sizes: `--settled` trains until the loss has stopped falling, or for the published number of updates;
+`--twice` does so at twice the width, length and distances; `--published` is the published size (100
+epochs of 512 rows, 16 heads, 6 layers: for a GPU).
 """
 
 from functools import partial

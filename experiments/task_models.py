@@ -321,7 +321,10 @@ def _train(
             break
     if tail:
         start = len(so_far.losses) * every
-        falling = lambda count: sizes.rate * jnp.clip(1 - (count - start) / (tail * every), 0, 1)  # noqa: E731
+
+        def falling(count):
+            return sizes.rate * jnp.clip(1 - (count - start) / (tail * every), 0, 1)
+
         at_the_end, _ = _stepping(apply, falling, sizes)
         for _ in range(tail):
             so_far = go_on(so_far, at_the_end)
