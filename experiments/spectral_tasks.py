@@ -2,7 +2,7 @@
 
 Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and goes on from
 them (two hours on two cores without), `--only NAME`, again and again, takes some variants alone.
-Sizes: `--settled` trains until the loss has stopped falling, or for the published number of updates;
+Sizes: `--settled` trains until the loss has stopped falling, or for the published updates;
 `--twice` does so at twice the width, length and distances; `--published` is the published size (100
 epochs of 512 rows, 16 heads, 6 layers: for a GPU).
 """
