@@ -98,11 +98,16 @@ def mutual_information(
         joint: how often the outcomes met; under plug-in probabilities do as well.
         estimator: of the three entropies, see `entropy`.
 
+    Raises:
+        ValueError: for a table without two axes, or as `entropy`.
+
     >>> table = np.array([[10.0, 0.0], [0.0, 10.0]])
     >>> round(mutual_information(table, estimator="plug-in").item(), 4)  # log 2
     0.6931
     """
     joint = floating(joint)
+    if joint.ndim < 2:
+        raise ValueError(f"a table of joint counts has two axes, not shape {joint.shape}")
     parts = (jnp.sum(joint, -1), jnp.sum(joint, -2), joint.reshape(*joint.shape[:-2], -1))
     x, y, both = (entropy(part, estimator=estimator) for part in parts)
     return x + y - both

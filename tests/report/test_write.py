@@ -46,7 +46,7 @@ def test_folders_are_made_and_files_replaced(quick, tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(quick, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(InputError, match=r"cannot write .*file/out .*pass a folder"):
+    with pytest.raises(InputError, match=r"cannot write .*file/out.*pass a folder"):
         write(factory.analysis(), tmp_path / "file" / "out")
 
 
