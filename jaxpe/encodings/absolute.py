@@ -15,6 +15,7 @@ from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
 from jaxpe.encodings._tables import check_tables, take
 from jaxpe.encodings.base import (
     Encoding,
@@ -401,6 +402,7 @@ def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray
     return base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
 
 
+@one_program
 def sinusoidal_vectors(
     positions: Positions, *, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"
 ) -> Float[Array, "*batch n dim"]:

@@ -8,6 +8,7 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -67,6 +68,7 @@ def attention_logits(
     return logits if bias is None else logits + with_axes(bias, logits.ndim, dtype)
 
 
+@one_program
 def attention_weights(
     logits: Float[ArrayLike, "... heads n_q n_k"], mask: ArrayLike | None = None
 ) -> Float[Array, "... heads n_q n_k"]:

@@ -9,6 +9,7 @@ from jax import Array, lax
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
 from jaxpe.encodings._tables import check_tables, take
 from jaxpe.encodings.absolute import Positions
 from jaxpe.encodings.base import (
@@ -124,6 +125,7 @@ def alibi(
     return Encoding(bias=bias, vectors=vectors)
 
 
+@one_program
 def t5_buckets(
     offsets: Int[ArrayLike, "..."] | Float[ArrayLike, "..."],
     *,

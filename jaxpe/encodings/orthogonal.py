@@ -16,6 +16,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import require
+from jaxpe._core.program import one_program
 from jaxpe.encodings._tables import take
 from jaxpe.encodings.absolute import Mode, Positions, from_vectors, of_positions
 from jaxpe.encodings.base import Encoding, as_positions, vector_dtype, with_axes
@@ -112,6 +113,7 @@ def wavelet(
     return from_vectors(lambda _, i: _wavelet_rows(basis, i), scale=scale, mode=mode)
 
 
+@one_program
 def legendre_vectors(
     positions: Positions,
     *,
@@ -144,6 +146,7 @@ def legendre_vectors(
     return values * _norms(dim, values) if normalized else values
 
 
+@one_program
 def chebyshev_vectors(
     positions: Positions,
     *,
@@ -161,6 +164,7 @@ def chebyshev_vectors(
     return _recurrence(*mapped, _chebyshev_coefficients(dim))
 
 
+@one_program
 def legendre_polynomials(
     x: Float[ArrayLike, "*batch"], *, dim: int, normalized: bool = False
 ) -> Float[Array, "*batch dim"]:
@@ -176,6 +180,7 @@ def legendre_polynomials(
     return values * _norms(dim, values) if normalized else values
 
 
+@one_program
 def chebyshev_polynomials(x: Float[ArrayLike, "*batch"], *, dim: int) -> Float[Array, "*batch dim"]:
     """T_0(x), ..., T_{dim−1}(x) by T_{k+1} = 2x T_k − T_{k−1}; |T_k| ≤ 1 on [−1, 1].
 
@@ -185,6 +190,7 @@ def chebyshev_polynomials(x: Float[ArrayLike, "*batch"], *, dim: int) -> Float[A
     return _recurrence(*_split(floating(x)), _chebyshev_coefficients(dim))
 
 
+@one_program
 def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Array, "*batch n dim"]:
     """Orthonormal DCT-II: √(2/L) cos(π(i + ½)k/L), k < dim, with √(1/L) for k = 0.
 
@@ -206,6 +212,7 @@ def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Arra
     return jnp.cos(angles) * with_axes(amplitudes, angles.ndim, angles.dtype)
 
 
+@one_program
 def wavelet_vectors(
     positions: Positions, *, dim: int, length: int, order: int = 4
 ) -> Float[Array, "*batch n dim"]:

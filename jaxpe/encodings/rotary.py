@@ -9,6 +9,7 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
 from jaxpe.encodings._rotation import rotate
 from jaxpe.encodings.absolute import Positions, inverse_frequencies
 from jaxpe.encodings.base import Encoding, align_positions, as_positions, compute_dtype, with_axes
@@ -375,6 +376,7 @@ def convert_rotary_layout(
     return jnp.take(weight, indices, axis=axis)
 
 
+@one_program
 def rotary_orbit(
     positions: Positions,
     *,

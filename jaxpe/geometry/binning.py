@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Int32, Integer
+from jaxtyping import Int, Int32, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
 from jaxpe.geometry.counts import PositionCounts
 
 
@@ -50,12 +51,16 @@ def bin_positions(
     """
     edges, positions = _checked(edges), _integers("positions", positions)
     if not is_traced(edges, positions) and positions.size:
-        least, most = int(jnp.min(positions)), int(jnp.max(positions))
+        least, most = int(np.min(positions)), int(np.max(positions))
         if least < edges[0] or most >= edges[-1]:
             ends = f"[{edges[0]}, {edges[-1]})"
             raise ValueError(f"positions lie in [{least}, {most}], the bins in {ends}")
-    found = jnp.searchsorted(edges, positions, side="right") - 1
-    return found.astype(jnp.int32)
+    return _bin_of(positions, edges)
+
+
+@one_program
+def _bin_of(positions: Int[Array, "*shape"], edges: Int[Array, " edges"]) -> Int32[Array, "*shape"]:
+    return (jnp.searchsorted(edges, positions, side="right") - 1).astype(jnp.int32)
 
 
 def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> PositionCounts:
@@ -82,21 +87,24 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
         raise ValueError(f"edges go from {edges[0]} to {edges[-1]}, not from 0 to n = {n}")
     if not is_traced(edges, counts.tokens):
         _refuse_overflow(counts, np.asarray(edges))
+    return counts._replace(tokens=_binned(counts.tokens, edges))
+
+
+@one_program
+def _binned(tokens: Int[Array, "*folds n vocab"], edges: Int[Array, " edges"]) -> Array:
+    """`bin_counts` of arrays."""
     bins = len(edges) - 1
-    number = jnp.searchsorted(edges, jnp.arange(n), side="right") - 1
+    number = jnp.searchsorted(edges, jnp.arange(tokens.shape[-2]), side="right") - 1
     options = {"segment_ids": number, "num_segments": bins, "indices_are_sorted": True}
     summed = partial(jax.ops.segment_sum, **options)
 
     def binned(tokens: Array) -> Array:
         wrapped, most = summed(tokens), jnp.iinfo(tokens.dtype).max
-        if not is_traced(wrapped):  # it was refused where it could wrap
-            return wrapped
         # Between the largest integer and twice as much a sum is negative; beyond, about right.
         about = summed(tokens.astype(float))
         return jnp.where((wrapped < 0) | (about > 1.5 * most), most, wrapped)
 
-    tokens = counts.tokens
-    return counts._replace(tokens=binned(tokens) if tokens.ndim == 2 else jax.vmap(binned)(tokens))
+    return binned(tokens) if tokens.ndim == 2 else jax.vmap(binned)(tokens)
 
 
 def _geometric_edges(n: int, bins: int) -> np.ndarray:
@@ -116,7 +124,7 @@ def _checked(edges: Integer[ArrayLike, " edges"]) -> Array:
     edges = _integers("edges", edges)
     if edges.ndim != 1 or len(edges) < 2:
         raise ValueError(f"edges have shape {edges.shape}: pass [bins + 1], two or more")
-    if not is_traced(edges) and jnp.any(edges[1:] <= edges[:-1]):
+    if not is_traced(edges) and (np.diff(edges) <= 0).any():
         raise ValueError("edges do not rise: every bin needs a position")
     return edges
 

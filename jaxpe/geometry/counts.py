@@ -15,6 +15,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
 from jaxpe._core.trees import add_counts, sum_counts, tree_add
 
 _INT32_MAX = 2**31 - 1
@@ -147,24 +148,35 @@ def add_documents(
 
 def _added(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
     """Counts and documents that were checked, as one."""
+    if groups is not None:
+        _check_labels("groups", groups, len(ids))
+    counts = jax.tree.map(jnp.asarray, counts)
+    weight = _weights(counts.documents, len(ids), repeats)
+    tokens, documents, outside = _tallied(counts, ids, mask, weight, groups, tuple(exclude))
+    dropped = counts.dropped
+    if is_traced(ids, mask):  # else they were refused
+        dropped = add_counts(dropped, outside, "dropped tokens")
+    return PositionCounts(tokens, documents, dropped)
+
+
+@one_program
+def _tallied(
+    counts: PositionCounts, ids, mask, weight: Array, groups, exclude: tuple[int, ...]
+) -> tuple[Array, Array, Array]:
+    """Tokens, documents and how many tokens are outside the vocabulary."""
     *_, length, vocab_size = counts.tokens.shape
     inside = (ids >= 0) & (ids < vocab_size)
     counted = mask & inside & ~_is_excluded(ids, exclude)
     # Left out means sent past the end, where mode="drop" ignores it; a negative index would wrap.
     token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
-    counts = jax.tree.map(jnp.asarray, counts)
-    weight = _weights(counts.documents, len(ids), repeats)
     row = jnp.arange(length, dtype=jnp.int32)[None, :]
     if counts.tokens.ndim == 3:
         fold = fold_of_documents(ids, mask, folds=counts.tokens.shape[0], groups=groups)
         row = fold[:, None] * length + row
     tokens = scatter_add(counts.tokens, row, token, weight[:, None].astype(counts.tokens.dtype))
+    documents = counts.documents + jnp.sum(weight, dtype=weight.dtype)
     outside = jnp.where(mask & ~inside, weight[:, None], 0)
-    return PositionCounts(
-        tokens,
-        counts.documents + jnp.sum(weight, dtype=weight.dtype),
-        add_counts(counts.dropped, sum_counts(outside, (0, 1), "dropped tokens"), "dropped tokens"),
-    )
+    return tokens, documents, sum_counts(outside, (0, 1), "dropped tokens")
 
 
 def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"]:
@@ -355,6 +367,7 @@ def _numpy_corpus(number: int, corpus: Any) -> tuple[np.ndarray, np.ndarray]:
     return ids, mask
 
 
+@one_program
 def permute_within_documents(
     key: Array,
     ids: Integer[ArrayLike, "documents n"],

@@ -8,6 +8,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import floating
 
 
@@ -24,6 +25,7 @@ class PositionDecodability(NamedTuple):
     error: Float[Array, ""]
 
 
+@one_program
 def position_decodability(
     hidden: Float[ArrayLike, "rows n d"],
     *,

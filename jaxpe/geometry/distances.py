@@ -13,6 +13,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.sparse import SparseCounts, fold_tables, root_frequencies
 
@@ -28,6 +29,7 @@ class Distances(NamedTuple):
     present: Bool[Array, "*batch n"]
 
 
+@one_program
 def hellinger_distances(
     mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
 ) -> Distances:
@@ -46,6 +48,7 @@ def hellinger_distances(
     return euclidean_distances(roots, present=present)
 
 
+@one_program
 def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) -> Distances:
     """Geodesic (Fisher–Rao) distances 2·arccos Σ_v √(μ_i(v) μ_j(v)), in [0, π].
 
@@ -65,6 +68,7 @@ def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab
     return Distances(4.0 * angle, present)
 
 
+@one_program
 def euclidean_distances(
     points: Real[ArrayLike, "n d"], *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Distances:
@@ -87,6 +91,7 @@ def euclidean_distances(
     return Distances(jnp.where(pair_mask(present), safe_sqrt(squared), 0.0), present)
 
 
+@one_program
 def distances_from_gram(
     B: Float[ArrayLike, "n n"], *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Distances:
@@ -116,6 +121,7 @@ def distances_from_products(
     return safe_sqrt(jnp.where(unresolved, 0.0, squared))
 
 
+@one_program
 def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """Doubly centred Gram matrix B = −½ H D² H over the positions present: Eq. (5).
 
@@ -143,6 +149,7 @@ def gram_from_squared(
     return jnp.where(present[:, None] & present[None, :], -0.5 * centred, 0.0)
 
 
+@one_program
 def hellinger_gram(
     mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
 ) -> Float[Array, "n n"]:
@@ -170,6 +177,7 @@ def _gram_of_counts(counts: SparseCounts) -> Array:
     return fold_tables(add, jnp.zeros((n, n)), counts)
 
 
+@one_program
 def as_distances(D: Distances | ArrayLike) -> Distances:
     """A plain array `[n, n]` means that every position is present.
 

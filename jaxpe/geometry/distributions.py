@@ -8,6 +8,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
 from jaxpe.geometry.counts import PositionCounts
 
 EmptyPolicy = Literal["drop", "uniform", "zero", "error"]
@@ -49,11 +50,19 @@ def positional_distributions(
     if not is_traced(smoothing) and smoothing < 0:
         raise ValueError(f"smoothing must be at least 0, not {smoothing}")
     cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
-    if not is_traced(cells) and jnp.any(cells < 0):
-        raise ValueError(f"counts must be at least 0; one is {jnp.min(cells)}")
-    occupied = jnp.any(cells > 0, axis=-1)
+    if not is_traced(cells) and (np.asarray(cells) < 0).any():
+        raise ValueError(f"counts must be at least 0; one is {np.min(cells)}")
     if empty == "error":
-        _refuse_empty(occupied)
+        _refuse_empty(cells)
+    return _frequencies(cells, smoothing, empty)
+
+
+@one_program
+def _frequencies(
+    cells: Array, smoothing: float | Array, empty: EmptyPolicy
+) -> PositionalDistributions:
+    """`positional_distributions` of arrays."""
+    occupied = jnp.any(cells > 0, axis=-1)
     cells = cells.astype(float) + smoothing
     total = jnp.sum(cells, axis=-1, keepdims=True)
     frequencies = cells / jnp.where(total > 0, total, 1.0)
@@ -81,11 +90,12 @@ def _as_cells(counts: ArrayLike) -> Array:
     return cells
 
 
-def _refuse_empty(occupied: Array) -> None:
-    if is_traced(occupied):
+def _refuse_empty(cells: Array) -> None:
+    if is_traced(cells):
         raise ValueError("empty='error' needs concrete counts: use another policy under jit")
+    occupied = (np.asarray(cells) > 0).any(axis=-1)
     if not occupied.all():
-        empties = np.flatnonzero(~np.asarray(occupied))
+        empties = np.flatnonzero(~occupied)
         raise ValueError(
             f"{len(empties)} of {occupied.size} positions hold no token (the first is "
             f"{empties[0]}): shorten the length, or pass empty='drop', 'uniform' or 'zero'"

@@ -10,6 +10,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Integer, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.program import one_program
 from jaxpe.geometry.counts import count_tokens
 from jaxpe.geometry.distances import (
     Distances,
@@ -66,6 +67,7 @@ class LowRankFactors(NamedTuple):
     relative_error: Float[Array, ""]
 
 
+@one_program
 def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
     """Classical (Torgerson) scaling: P = U_d Λ_d^½ from B = −½ H D² H.
 
@@ -91,6 +93,7 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     return classical_mds_from_gram(gram_matrix(D), dim=dim, present=D.present)
 
 
+@one_program
 def classical_mds_from_gram(
     B: Float[ArrayLike, "n n"], *, dim: int, present: Bool[ArrayLike, " n"] | None = None
 ) -> ClassicalMDS:
@@ -149,6 +152,7 @@ def information_optimal_encoding(
     return InformationOptimalEncoding(mds.coordinates, loss, distances, mds)
 
 
+@one_program
 def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors:
     """Best factors P ≈ A Bᵀ of a given rank (Eckart–Young), r(n + d) parameters (Remark 8).
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int, PyTree
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import Distances, as_distances, as_present, euclidean_distances
 from jaxpe.geometry.pairs import DENSE, rows_by_differences
 from jaxpe.geometry.points import PointCloud, as_points
@@ -38,6 +39,7 @@ class SampledRate(NamedTuple):
     triples: Int[Array, ""]
 
 
+@one_program
 def monotonicity_violation_rate(
     encoding: Configuration,
     *,
@@ -138,6 +140,7 @@ def sampled_violation_rate(
     return SampledRate(rate, low, high, count.astype(jnp.int32))
 
 
+@one_program
 def is_monotone(
     encoding: Configuration,
     *,

@@ -11,6 +11,7 @@ from jax.scipy.special import digamma
 from jaxtyping import Bool, Float, Int, Integer, Num
 
 from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import floating, square_matrix
 from jaxpe.geometry.mds import ClassicalMDS, classical_mds_from_gram
 
@@ -43,6 +44,7 @@ class PositionalInformation(NamedTuple):
         return self.values - self.null
 
 
+@one_program
 def entropy(
     counts: Num[ArrayLike, "... k"], *, estimator: EntropyEstimator = "grassberger"
 ) -> Float[Array, "..."]:
@@ -86,6 +88,7 @@ def entropy(
     return jnp.where(total > 0, found, 0.0)
 
 
+@one_program
 def mutual_information(
     joint: Num[ArrayLike, "... a b"], *, estimator: EntropyEstimator = "grassberger"
 ) -> Float[Array, "..."]:
@@ -270,6 +273,7 @@ def mutual_information_encoding(
     return classical_mds_from_gram(J, dim=dim, present=used)
 
 
+@one_program
 def gaussian_information(
     X: Float[ArrayLike, "samples a"], Y: Float[ArrayLike, "samples b"], *, corrected: bool = True
 ) -> Float[Array, ""]:

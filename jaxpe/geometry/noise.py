@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import dot
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.trees import sum_counts
 from jaxpe.geometry.counts import PositionCounts
@@ -135,7 +136,13 @@ def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
     1.0
     """
     merged = counts.merged()
-    size = merged.per_position.astype(float)
+    return _floor(merged, merged.per_position)
+
+
+@one_program
+def _floor(merged: PositionCounts | SparseCounts, per_position: Array) -> NoiseFloor:
+    """`noise_floor` of counts without folds."""
+    size = per_position.astype(float)
     pooled = _pooled(merged)
     safe = jnp.maximum(size, 1.0)
     variance, squares = _variances(safe, pooled)

@@ -5,12 +5,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float, Int, Integer, PyTree, Real
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import centre_rows, distances_from_products, inner_products, safe_sqrt
 from jaxpe.geometry.points import PointCloud, as_points
 
@@ -85,9 +87,17 @@ def sum_over_pairs(
         )
     blocks = _cut(clouds, weights, block)
     rows = _fold(blocks, *args, term=term, fold=jnp.sum, ordered=per_position, mesh=mesh)
-    if per_position:
-        n = len(as_points(clouds[0]).present)
-        return jax.tree.map(lambda x: x.reshape(-1)[:n], rows)
+    return _of_positions(rows, len(as_points(clouds[0]).present)) if per_position else _total(rows)
+
+
+@one_program
+def _of_positions(rows: PyTree[Array], n: int) -> PyTree[Array]:
+    return jax.tree.map(lambda x: x.reshape(-1)[:n], rows)
+
+
+@one_program
+def _total(rows: PyTree[Array]) -> PyTree[Array]:
+    """In stages, so that float32 keeps its digits."""
     return jax.tree.map(lambda x: jnp.sum(jnp.sum(x, axis=1)), rows)
 
 
@@ -120,9 +130,14 @@ def distance_rows(points: Cloud, rows: Integer[ArrayLike, " rows"]) -> Float[Arr
     >>> distance_rows(np.array([[0.0, 3.0], [4.0, 0.0]]), np.array([1])).tolist()
     [[5.0, 0.0]]
     """
-    points, present = as_points(points)
+    points = as_points(points)
+    return _distance_rows(points, checked_indices("rows", jnp.asarray(rows), len(points.present)))
+
+
+@one_program
+def _distance_rows(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array, "rows n"]:
+    points, present = cloud
     n = len(present)
-    rows = checked_indices("rows", jnp.asarray(rows), n)
     x = centre_rows(points, present)
     norms = _squared_norms(x)
     counted = present[rows][:, None] & present[None, :] & (rows[:, None] != jnp.arange(n)[None, :])
@@ -134,8 +149,8 @@ def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
     if at.ndim != 1 or not jnp.issubdtype(at.dtype, jnp.integer):
         raise ValueError(f"{name} are {at.dtype} of shape {at.shape}: pass positions, int [{name}]")
     at = at.astype(int)
-    if not is_traced(at) and jnp.any((at < 0) | (at >= n)):
-        raise ValueError(f"{name} lie in [{jnp.min(at)}, {jnp.max(at)}], not in [0, {n})")
+    if not is_traced(at) and at.size and (np.min(at) < 0 or np.max(at) >= n):
+        raise ValueError(f"{name} lie in [{np.min(at)}, {np.max(at)}], not in [0, {n})")
     return at
 
 
@@ -210,6 +225,7 @@ def _fold(
     return shared(numbers, blocks)
 
 
+@one_program
 def _cut(
     clouds: tuple[Cloud, ...], weights: Real[ArrayLike, " n"] | None, block: int | None
 ) -> _Blocks:

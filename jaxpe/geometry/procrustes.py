@@ -8,6 +8,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import as_present, centre_rows, floating
 
 
@@ -28,6 +29,7 @@ class Procrustes(NamedTuple):
     residual: Float[Array, ""]
 
 
+@one_program
 def procrustes(
     P: Real[ArrayLike, "n p"],
     Q: Real[ArrayLike, "n q"],

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
-from jaxtyping import Bool, Float, PyTree, Real
+from jaxtyping import Bool, Float, Int, PyTree, Real
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import (
     Distances,
@@ -42,6 +43,7 @@ class ScaledStress(NamedTuple):
     scale: Float[Array, ""]
 
 
+@one_program
 def stress(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
@@ -67,6 +69,7 @@ def stress(
     return ratio_of_sums(*total(_error_and_target))
 
 
+@one_program
 def scaled_stress(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> ScaledStress:
@@ -88,6 +91,7 @@ def scaled_stress(
     return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
 
 
+@one_program
 def kruskal_stress1(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
@@ -104,6 +108,7 @@ def kruskal_stress1(
     return safe_sqrt(ratio_of_sums(*total(_error_and_own)))
 
 
+@one_program
 def stress_per_position(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, " n"]:
@@ -127,12 +132,18 @@ def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
     >>> pair_weights(count_tokens(np.array([[0, 1], [1, 0]]), vocab_size=2)).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    size = counts.merged().per_position.astype(float)
+    return _pair_weights(counts.merged().per_position)
+
+
+@one_program
+def _pair_weights(documents: Int[Array, " n"]) -> Float[Array, "n n"]:
+    size = documents.astype(float)
     weights = trust_in_pairs(size[:, None], size[None, :])
     largest = jnp.max(weights)
     return weights / jnp.where(largest > 0, largest, 1.0)
 
 
+@one_program
 def min_separation(
     P: Configuration, *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Float[Array, ""]:
@@ -153,6 +164,7 @@ def min_separation(
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf), initial=jnp.inf)
 
 
+@one_program
 def mantel_correlation(
     P: Configuration, D: Targets, *, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
@@ -265,7 +277,8 @@ def _pairs(P: Configuration, D: Targets, weights: PairWeights | None) -> tuple[A
             weights = trust_in_pairs(weights[:, None], weights[None, :])
         w = jnp.where(w > 0, weights, 0.0)
     delta = _dense(P._replace(present=present))
-    return delta.values, D.values.astype(points.dtype), w
+    # XLA would compute the distances anew within each of the sums, and compile for seconds.
+    return jax.lax.optimization_barrier((delta.values, D.values.astype(points.dtype), w))
 
 
 def _dense(points: PointCloud | Distances) -> Distances:

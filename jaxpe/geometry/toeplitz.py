@@ -6,9 +6,11 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import floating, square_matrix
 
 
+@one_program
 def toeplitz_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """The Toeplitz matrix nearest in Frobenius norm: each diagonal becomes its mean.
 
@@ -20,6 +22,7 @@ def toeplitz_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     return class_means(A, label, 2 * len(A) - 1)[label]
 
 
+@one_program
 def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """The circulant matrix nearest in Frobenius norm: means over entries of equal j − i modulo n.
 
@@ -35,6 +38,7 @@ def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     return class_means(A, label, len(A))[label]
 
 
+@one_program
 def toeplitz_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     """Share ‖A − T‖² / ‖A‖² that no Toeplitz matrix explains, in [0, 1]; 0 for A = 0.
 
@@ -44,6 +48,7 @@ def toeplitz_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     return unexplained_share(A, toeplitz_projection(A))
 
 
+@one_program
 def circulant_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     """Share ‖A − C‖² / ‖A‖² that no circulant matrix explains, in [0, 1]; 0 for A = 0.
 

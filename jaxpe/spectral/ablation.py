@@ -15,6 +15,7 @@ from jaxtyping import Float, Int32
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.jaxprs import used_arguments
+from jaxpe._core.program import one_program
 from jaxpe._core.trees import tree_add
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
 from jaxpe.geometry.distances import floating
@@ -108,6 +109,7 @@ def _scores(gates: Array, *, score: Callable[[Array], Array], batch_size: int | 
     return jax.lax.map(score, gates, batch_size=batch_size)
 
 
+@one_program
 def head_gates(
     closed: Sequence[tuple[int, int]], *, layers: int, heads: int
 ) -> Float[Array, "layers heads"]:
@@ -130,6 +132,7 @@ def head_gates(
     return gates
 
 
+@one_program
 def deposit(drop: Float[ArrayLike, "..."], *, noise: float = 0.0) -> Deposit:
     """How concentrated the drops `[..., layers, heads]` of ablated heads are.
 

@@ -35,6 +35,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Inexact, Num
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.encodings.base import broadcast_mask
 from jaxpe.geometry.entropy_rank import effective_number
 from jaxpe.spectral.toeplitz import (
@@ -94,6 +95,7 @@ class SchurBounds(NamedTuple):
     hypotheses: Bool[Array, "..."]
 
 
+@one_program
 def spectrum(
     L: Num[ArrayLike, "... n n"],
     *,
@@ -146,6 +148,7 @@ def spectrum(
     )
 
 
+@one_program
 def schur_bounds(
     W: Num[ArrayLike, "... n n"], E: Num[ArrayLike, "... n n"], *, tolerance: float | None = None
 ) -> SchurBounds:
@@ -193,6 +196,7 @@ def schur_bounds(
     )
 
 
+@one_program
 def contraction_ratio(
     W: Num[ArrayLike, "... n n"], E: Num[ArrayLike, "... n n"]
 ) -> Float[Array, "..."]:
@@ -215,6 +219,7 @@ def contraction_ratio(
     return jnp.where(flat, jnp.where(after <= least, 1.0, jnp.inf), ratio)
 
 
+@one_program
 def phase_mixing(
     diagonals: Num[ArrayLike, "... diagonals"], theta: float | ArrayLike
 ) -> Inexact[Array, "... diagonals"]:
@@ -235,6 +240,7 @@ def phase_mixing(
     return t * cos.reshape((1,) * (t.ndim - 1) + cos.shape)
 
 
+@one_program
 def amplitude(
     diagonals: Num[ArrayLike, "... diagonals"], *, samples: int | None = None
 ) -> Float[Array, "..."]:

@@ -13,6 +13,7 @@ from jax import Array
 from jaxtyping import Bool, Complex, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe._core.trees import tree_add
 from jaxpe.encodings.attention import Keys, Queries
 from jaxpe.encodings.base import (
@@ -298,6 +299,7 @@ def pair_logits(
     return PairLogits(scale * gram.real, scale * rest, _full(bias, rest))
 
 
+@one_program
 def sum_parts(
     parts: LogitParts, mask: Bool[ArrayLike, "... n"] | None = None, *, causal: bool = False
 ) -> PartSums:
@@ -345,6 +347,7 @@ def sum_parts(
     )
 
 
+@one_program
 def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
     """For each part and head, its share of the mean squared logits, and its Toeplitz residual.
 

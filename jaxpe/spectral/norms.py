@@ -10,6 +10,7 @@ from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import safe_sqrt
 from jaxpe.spectral.toeplitz import inexact
 
@@ -33,6 +34,7 @@ class OperatorNorm(NamedTuple):
     iterations: Int[Array, ""]
 
 
+@one_program
 def spectral_norm(A: Real[ArrayLike, "... m n"]) -> Float[Array, "..."]:
     """The largest singular value of every matrix, by products alone (no LAPACK, also in batches).
 

@@ -7,6 +7,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.encodings.base import as_positions, broadcast_mask, compute_dtype, with_axes
 
 Weights = Float[ArrayLike, "... heads n_q n_k"]
@@ -31,6 +32,7 @@ class AttentionProfile(NamedTuple):
     first: PerQuery
 
 
+@one_program
 def attention_profile(
     weights: Weights,
     *,
@@ -64,6 +66,7 @@ def attention_profile(
     )
 
 
+@one_program
 def attention_entropy(weights: Weights) -> PerQuery:
     """H_i = −Σ_j a_ij log a_ij in nats: from 0, one key, to log n_k, all alike.
 
@@ -80,6 +83,7 @@ def attention_entropy(weights: Weights) -> PerQuery:
     return jnp.sum(jnp.where(none, 0, -a * jnp.log(jnp.where(none, 1, a))), axis=-1)
 
 
+@one_program
 def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = None) -> PerQuery:
     """H_i / log of the number of keys that the query may look at, in [0, 1] (Pielou 1966).
 
@@ -105,6 +109,7 @@ def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = N
     return jnp.where(choice, entropy / jnp.log(jnp.where(choice, allowed, 2)), 0)
 
 
+@one_program
 def attention_distance(
     weights: Weights, *, q_positions: ArrayLike | None = None, k_positions: ArrayLike | None = None
 ) -> PerQuery:
@@ -125,6 +130,7 @@ def attention_distance(
     return jnp.sum(a * _distances(a, q_positions, k_positions), axis=-1)
 
 
+@one_program
 def near_share(
     weights: Weights,
     *,
@@ -151,6 +157,7 @@ def near_share(
     return jnp.sum(jnp.where(_distances(a, q_positions, k_positions) <= window, a, 0), axis=-1)
 
 
+@one_program
 def first_share(weights: Weights, *, keys: int = 1) -> PerQuery:
     """Share of each query's weight on the first keys: the sink of Xiao et al. (2023).
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Complex, Float, Inexact, Num, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
 from jaxpe.geometry.distances import floating
 from jaxpe.geometry.toeplitz import class_means, diagonal_labels
@@ -35,6 +36,7 @@ class Szego(NamedTuple):
     distance: Float[Array, "..."]
 
 
+@one_program
 def diagonal_means(
     A: Real[ArrayLike, "... n n"], *, mask: Bool[ArrayLike, "... n n"] | None = None
 ) -> Float[Array, "... diagonals"]:
@@ -65,6 +67,7 @@ def diagonal_means(
     return jnp.vectorize(means, signature="(n,n),(n,n)->(k)")(A, counted)
 
 
+@one_program
 def toeplitz_matrix(
     diagonals: Num[ArrayLike, "... diagonals"], *, n: int | None = None
 ) -> Inexact[Array, "... n n"]:
@@ -82,6 +85,7 @@ def toeplitz_matrix(
     return t[..., diagonal_labels((t.shape[-1] + 1) // 2)]
 
 
+@one_program
 def toeplitz_matvec(
     diagonals: Num[ArrayLike, "... diagonals"], x: Num[ArrayLike, "... n"]
 ) -> Inexact[Array, "... n"]:
@@ -109,6 +113,7 @@ def toeplitz_matvec(
     return back(product, length)[..., n - 1 : 2 * n - 1].astype(x.dtype)
 
 
+@one_program
 def symbol(
     diagonals: Num[ArrayLike, "... diagonals"], frequencies: Real[ArrayLike, " m"]
 ) -> Complex[Array, "... m"]:
@@ -135,6 +140,7 @@ def symbol(
     return even + 1j * odd if jnp.iscomplexobj(t) else lax.complex(even, odd)
 
 
+@one_program
 def szego(
     diagonals: Num[ArrayLike, "... diagonals"], *, n: int, kind: Kind = "eigenvalues"
 ) -> Szego:

@@ -7,6 +7,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 
 Status = Literal[
     "holds", "holds with sharper constant", "false as stated", "hypothesis unsatisfiable"
@@ -65,6 +66,7 @@ class Audit(NamedTuple):
     instead: dict[str, Comparison] = {}  # noqa: RUF012  # nobody adds to it
 
 
+@one_program
 def at_most(
     lhs: Float[ArrayLike, "*batch"] | float,
     rhs: Float[ArrayLike, "*batch"] | float,
@@ -96,6 +98,7 @@ def met(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
     return at_most(jnp.where(jnp.asarray(condition), 0.0, 1.0), 0.0)
 
 
+@one_program
 def all_at_most(
     lhs: Float[ArrayLike, "*cases"],
     rhs: Float[ArrayLike, "..."] | float,

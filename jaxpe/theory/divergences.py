@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import floating, pair_mask, safe_sqrt
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 
@@ -23,6 +24,7 @@ Distributions = PositionalDistributions | Float[ArrayLike, "n vocab"]
 _SERIES = (*(4.0 * (-1) ** k / ((k - 1) * k * (k + 1)) for k in range(18, 1, -1)), 0.0)
 
 
+@one_program
 def kl_divergences(mu: Distributions) -> Float[Array, "n n"]:
     """Kullback–Leibler divergences D_KL(μ_i‖μ_j) in nats, in [0, ∞]; not symmetric.
 
@@ -95,6 +97,7 @@ def kl_ratio(ratio: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batch"
     return jnp.where((x < 0) | jnp.isnan(x), jnp.nan, value)
 
 
+@one_program
 def kl_constant(
     least: Float[ArrayLike, "*batch"] | float, d: Float[ArrayLike, "*batch"] | float = 2.0**0.5
 ) -> Float[Array, "*batch"]:

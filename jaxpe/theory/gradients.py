@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import floating
 from jaxpe.geometry.distributions import as_distributions
 from jaxpe.ntk.examples import expectation
@@ -145,6 +146,7 @@ def mean_embeddings(
     return jnp.matmul(frequencies.astype(embeddings.dtype), embeddings, precision="highest")
 
 
+@one_program
 def forcing_of_means(
     delta: Float[ArrayLike, "heads n n"],
     means: Float[ArrayLike, "n dim"],

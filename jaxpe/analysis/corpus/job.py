@@ -116,7 +116,7 @@ def analyse_tokens(
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
         dim, empty, splits, bootstrap, seed, encodings: as of `CorpusOptions`.
-        progress: of halvings, null corpora, resamples and widths.
+        progress: of halvings, null corpora and resamples.
 
     Raises:
         InputError: options out of range, more counts than memory holds, or empty positions under
@@ -261,7 +261,7 @@ def _analysis(
     dim = known["dim"]
     encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)
     clock.lap("encodings")
-    by_dimension = stress_by_dimension(D, geometry, mds, dim, progress)
+    by_dimension = stress_by_dimension(D, mds, dim)
     clock.lap("dimensions")
     per_position = np.asarray(counts.per_position)
     return CorpusAnalysis(

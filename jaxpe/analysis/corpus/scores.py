@@ -1,8 +1,9 @@
 """The encodings of a report: every score of each, and stress by width."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,22 +11,30 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe._core.progress import Progress
 from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.geometry import SplitHalfGeometry
 
-# Vectors [n, d] to the scores by name and the distances [n, n].
-Measure = Callable[[jax.Array], tuple[dict[str, float], np.ndarray]]
-
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
+SLOPES = tuple(map(float, jaxpe.encodings.alibi_slopes(ALIBI_HEADS)))
 
 
-@jax.jit
-def _refined(D: jaxpe.Distances, start: jax.Array) -> jax.Array:
-    """SMACOF from a start padded to n columns: zero columns stay zero, so one program serves."""
-    n = D.values.shape[0]
-    return jaxpe.smacof(D, dim=n, init=_columns(start, n), max_iterations=300).coordinates
+class _Scored(NamedTuple):
+    """Scores as arrays: of both fitted encodings, of all entries and of ALiBi's lines.
+
+    Attributes:
+        values: by name, each `[2 + entries]`; of an entry whose vectors are drawn, the mean.
+        distances: `[2 + entries, n, n]`, of the first draw.
+        trainable: by entry, for each leaf of its parameters, which numbers receive a gradient.
+        lines: stress of the line at each standard slope, `[heads]`.
+        best: stress of the line at the best slope of all, and that slope.
+    """
+
+    values: dict[str, jax.Array]
+    distances: jax.Array
+    trainable: tuple[list[jax.Array], ...]
+    lines: jax.Array
+    best: jaxpe.geometry.ScaledStress
 
 
 def score_encodings(
@@ -38,25 +47,27 @@ def score_encodings(
 ) -> tuple[list[EncodingScore], list[SlopeStress]]:
     """Every encoding at width dim, also those named beside the catalogue, and ALiBi by slope."""
     n = D.values.shape[0]
-    measure = partial(_measure, D=D, corrected=geometry.distances, width=max(dim, n))
-    start = _columns(mds.coordinates, dim)
-    rank = min(dim, int(mds.rank))
-    fitted = partial(
-        _score,
-        measure=measure,
-        family="fitted",
-        parameters=min(rank * (n + dim), n * dim),
-        fitted=True,
-    )
-    slope, slopes = _alibi_slopes(jnp.arange(n), measure)
+    entries = tuple(scored_entries(encodings))
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
-    entries = [_at_slope(e, slope) if e.name == "alibi" else e for e in scored_entries(encodings)]
-    keys = jax.random.split(key, len(entries))
-    return [
-        fitted("mds", start, note=f"classical MDS, rank {rank}"),
-        fitted("smacof", _columns(_refined(D, start), dim), note="stress minimised from MDS"),
-        *(_score_entry(e, sizes, k, measure) for e, k in zip(entries, keys, strict=True)),
-    ], slopes
+    found = _scored(D, geometry.distances, mds.coordinates, key, entries=entries, sizes=sizes)
+    lines = list(map(SlopeStress, SLOPES, map(float, found.lines)))
+    slope = min(lines, key=lambda line: line.stress).slope
+    rank = min(dim, int(mds.rank))
+    both = {"family": "fitted", "parameters": min(rank * (n + dim), n * dim), "fitted": True}
+    known = [
+        {"name": "mds", "dim": dim, **both, "note": f"classical MDS, rank {rank}"},
+        {"name": "smacof", "dim": dim, **both, "note": "stress minimised from MDS"},
+        *map(_known, entries, found.trainable, itertools.repeat(sizes), itertools.repeat(slope)),
+    ]
+    values = {name: np.asarray(value).tolist() for name, value in found.values.items()}
+    distances = np.asarray(found.distances)
+    scores = [
+        EncodingScore(
+            **of, distances=distances[i], **{name: value[i] for name, value in values.items()}
+        )
+        for i, of in enumerate(known)
+    ]
+    return scores, [*lines, SlopeStress(float(found.best.scale), float(found.best.stress))]
 
 
 def scored_entries(names: Sequence[str] = ()) -> list[jaxpe.encodings.CatalogueEntry]:
@@ -75,60 +86,95 @@ def scored_entries(names: Sequence[str] = ()) -> list[jaxpe.encodings.CatalogueE
     return [*known, *further]
 
 
-def _at_slope(
-    alibi: jaxpe.encodings.CatalogueEntry, slope: float
-) -> jaxpe.encodings.CatalogueEntry:
-    """ALiBi with one head: the slopes of several would only multiply the line."""
-    return alibi._replace(
-        make=lambda sizes: jaxpe.alibi(num_heads=1, slopes=slope),
-        vectors=f"{alibi.vectors}, at slope {slope:.3g}, its best standard one",
-    )
-
-
-def _score_entry(
+def _known(
     entry: jaxpe.encodings.CatalogueEntry,
+    trainable: list[jax.Array],
     sizes: jaxpe.EncodingSizes,
-    key: jax.Array,
-    measure: Measure,
-) -> EncodingScore:
-    """The score of an encoding; where its vectors are drawn, the mean over several draws."""
-    encoding, positions = entry.make(sizes), jnp.arange(sizes.length)
-    vectors = jax.jit(encoding.vectors)
-    params, note = [encoding.init(key)], entry.vectors
-    if jax.tree.leaves(params):
-        params = [encoding.init(draw) for draw in jax.random.split(key, RANDOM_DRAWS)]
+    slope: float,
+) -> dict[str, Any]:
+    """What is told of an entry beside its scores."""
+    note = entry.vectors
+    if entry.name == "alibi":
+        note = f"{note}, at slope {slope:.3g}, its best standard one"
+    if trainable:
         note = f"{note}; mean of {RANDOM_DRAWS} draws"
-    score = partial(
-        _score,
-        entry.name,
-        measure=measure,
-        family=entry.family,
-        note=note,
-        parameters=_trainable(encoding, params[0], positions),
+    parameters = sum(leaf.size for leaf in trainable if np.any(leaf))
+    dim = 1 if entry.name == "alibi" else _width(entry, sizes)
+    return {
+        "name": entry.name,
+        "family": entry.family,
+        "dim": dim,
+        "parameters": parameters,
+        "note": note,
+        "fitted": False,
+    }
+
+
+def _width(entry: jaxpe.encodings.CatalogueEntry, sizes: jaxpe.EncodingSizes) -> int:
+    encoding = entry.make(sizes)
+    params = jax.eval_shape(encoding.init, jax.random.key(0))
+    return jax.eval_shape(encoding.vectors, params, jnp.arange(sizes.length)).shape[-1]
+
+
+@partial(jax.jit, static_argnames=("entries", "sizes"))
+def _scored(
+    D: jaxpe.Distances,
+    corrected: jaxpe.Distances,
+    coordinates: jax.Array,
+    key: jax.Array,
+    *,
+    entries: tuple[jaxpe.encodings.CatalogueEntry, ...],
+    sizes: jaxpe.EncodingSizes,
+) -> _Scored:
+    """All encodings by one program: what is compiled for one after the other takes a minute."""
+    positions, dim = jnp.arange(sizes.length), sizes.dim
+    lines = jnp.stack([jaxpe.encodings.alibi_line(positions, slope=slope) for slope in SLOPES])
+    stress_of_lines = jax.lax.map(lambda line: jaxpe.stress(line, D), lines)
+    start = _columns(coordinates, dim)
+    drawn = [start[None], _columns(_refined(D, start), dim)[None]]
+    trainable = []
+    for entry, own in zip(entries, jax.random.split(key, len(entries)), strict=True):
+        if entry.name == "alibi":  # one head: the slopes of several would only multiply the line
+            vectors, gradients = lines[jnp.argmin(stress_of_lines)][None], []
+        else:
+            vectors, gradients = _draws(entry.make(sizes), own, positions)
+        drawn.append(vectors)
+        trainable.append(gradients)
+    sizes_of = [len(vectors) for vectors in drawn]
+    width = max(vectors.shape[-1] for vectors in drawn)
+    stacked = jnp.concatenate([_columns(vectors, width) for vectors in drawn])
+    measured = jax.lax.map(lambda P: _measures(P, D, corrected), stacked)
+    first = np.cumsum([0, *sizes_of[:-1]])
+    member = np.repeat(np.arange(len(sizes_of)), sizes_of)
+    mean = {
+        name: jax.ops.segment_sum(x, member, len(sizes_of)) / np.array(sizes_of, x.dtype)
+        for name, x in measured.items()
+    }
+    distances = jax.lax.map(
+        lambda P: jaxpe.euclidean_distances(P, present=D.present).values, stacked[first]
     )
-    return _mean_score([score(vectors(drawn, positions)) for drawn in params])
+    best = jaxpe.scaled_stress(lines[0] / SLOPES[0], D)
+    return _Scored(mean, distances, tuple(trainable), stress_of_lines, best)
 
 
-def _trainable(encoding: jaxpe.Encoding, params: Any, positions: jax.Array) -> int:
-    """Numbers in the parameters that receive a gradient through the vectors."""
-    if not jax.tree.leaves(params):
-        return 0
-    squares = jax.grad(lambda p, i: jnp.sum(encoding.vectors(p, i) ** 2))
-    gradients = jax.tree.leaves(jax.jit(squares)(params, positions))
-    return sum(g.size for g in gradients if np.any(g))
+def _draws(
+    encoding: jaxpe.Encoding, key: jax.Array, positions: jax.Array
+) -> tuple[jax.Array, list[jax.Array]]:
+    """Vectors `[draws, n, d]`, one where they are not drawn, and the gradients of Σ vectors²."""
+    if not jax.tree.leaves(jax.eval_shape(encoding.init, key)):
+        return encoding.vectors(encoding.init(key), positions)[None], []
+    params = jax.vmap(encoding.init)(jax.random.split(key, RANDOM_DRAWS))
+    vectors = jax.vmap(encoding.vectors, in_axes=(0, None))(params, positions)
+    squares = jax.grad(lambda p: jnp.sum(encoding.vectors(p, positions) ** 2))
+    return vectors, jax.tree.leaves(squares(jax.tree.map(lambda x: x[0], params)))
 
 
-@jax.jit
-def _measures(
-    P: jax.Array, D: jaxpe.Distances, corrected: jaxpe.Distances
-) -> tuple[dict[str, jax.Array], jax.Array]:
-    """All scores of one encoding, and its distances."""
+def _measures(P: jax.Array, D: jaxpe.Distances, corrected: jaxpe.Distances) -> dict[str, jax.Array]:
+    """All scores of one encoding."""
     delta = jaxpe.euclidean_distances(P, present=D.present)
-    scaled = jaxpe.scaled_stress(P, D)
     return {
         "stress": jaxpe.stress(P, D),
-        "scaled_stress": scaled.stress,
-        "scale": scaled.scale,
+        "scaled_stress": jaxpe.scaled_stress(P, D).stress,
         "kruskal_stress1": jaxpe.kruskal_stress1(P, D),
         "split_half_scaled_stress": jnp.where(
             corrected.present.any(), jaxpe.scaled_stress(P, corrected).stress, jnp.nan
@@ -136,92 +182,42 @@ def _measures(
         "violation_rate": jaxpe.monotonicity_violation_rate(delta),
         "pearson_r": jaxpe.mantel_correlation(P, D),
         "min_separation": jaxpe.min_separation(P, present=D.present),
-    }, delta.values
+    }
 
 
-def _measure(
-    P: jax.Array, *, D: jaxpe.Distances, corrected: jaxpe.Distances, width: int
-) -> tuple[dict[str, float], np.ndarray]:
-    """`_measures` of P padded with zeros to one width, so that it is compiled once."""
-    values, delta = _measures(_columns(P, width), D, corrected)
-    return {name: float(value) for name, value in values.items()}, np.asarray(delta)
+def _refined(D: jaxpe.Distances, start: jax.Array) -> jax.Array:
+    return jaxpe.smacof(D, dim=start.shape[1], init=start, max_iterations=300).coordinates
 
 
 def _columns(P: jax.Array, width: int) -> jax.Array:
     """The first columns of P, with zeros where it has fewer: distances stay what they are."""
-    return jnp.pad(P[:, :width], ((0, 0), (0, max(width - P.shape[1], 0))))
+    missing = max(width - P.shape[-1], 0)
+    return jnp.pad(P[..., :width], [(0, 0)] * (P.ndim - 1) + [(0, missing)])
 
 
-def _score(
-    name: str,
-    P: jax.Array,
-    *,
-    measure: Measure,
-    family: str,
-    note: str,
-    parameters: int,
-    fitted: bool = False,
-) -> EncodingScore:
-    values, delta = measure(P)
-    del values["scale"]
-    return EncodingScore(
-        name=name,
-        family=family,
-        dim=P.shape[1],
-        parameters=parameters,
-        distances=delta,
-        note=note,
-        fitted=fitted,
-        **values,
-    )
-
-
-def _mean_score(draws: list[EncodingScore]) -> EncodingScore:
-    """Scores averaged over draws; the distances are those of the first."""
-    means: dict[str, Any] = {
-        name: float(np.mean([getattr(draw, name) for draw in draws]))
-        for name, value in draws[0]._asdict().items()
-        if isinstance(value, float)
-    }
-    return draws[0]._replace(**means)
-
-
-def _alibi_slopes(positions: jax.Array, measure: Measure) -> tuple[float, list[SlopeStress]]:
-    """The standard slope with the lowest stress, and (slope, stress) of all and of the best."""
-
-    def stress_at(slope: float) -> float:
-        return measure(jaxpe.encodings.alibi_line(positions, slope=slope))[0]["stress"]
-
-    slopes = map(float, jaxpe.encodings.alibi_slopes(ALIBI_HEADS))
-    standard = [SlopeStress(slope, stress_at(slope)) for slope in slopes]
-    best = measure(jaxpe.encodings.alibi_line(positions))[0]
-    slope = min(standard, key=lambda found: found.stress).slope
-    return slope, [*standard, SlopeStress(best["scale"], best["scaled_stress"])]
-
-
-def stress_by_dimension(
-    D: jaxpe.Distances,
-    geometry: SplitHalfGeometry,
-    mds: jaxpe.ClassicalMDS,
-    dim: int,
-    progress: Progress,
-) -> StressByDimension:
+def stress_by_dimension(D: jaxpe.Distances, mds: jaxpe.ClassicalMDS, dim: int) -> StressByDimension:
     """Stress and scaled stress of MDS, SMACOF and sinusoids at widths 2, 4, 8, ... (Figure 4)."""
-    n = D.values.shape[0]
-    widths = [2**k for k in range(1, 12) if 2**k <= max(dim, n)]
-    found: dict[str, list[dict[str, float]]] = {"mds": [], "smacof": [], "sinusoidal": []}
-    for width in progress.track(widths, "dimensions"):
-        start = _columns(mds.coordinates, width)
-        encodings = {
-            "mds": start,
-            "smacof": _refined(D, start),
-            "sinusoidal": jaxpe.sinusoidal_vectors(jnp.arange(n), dim=width),
-        }
-        for name, P in encodings.items():
-            values, _ = _measure(P, D=D, corrected=geometry.distances, width=max(dim, n))
-            found[name].append(values)
+    largest = max(dim, D.values.shape[0])
+    widths = tuple(2**k for k in range(1, 12) if 2**k <= largest)
+    found = _by_width(D, mds.coordinates, widths=widths)
+    return StressByDimension(np.array(widths), *jax.tree.map(np.asarray, found))
 
-    def curves(measure: str) -> dict[str, np.ndarray]:
-        return {name: np.array([of[measure] for of in values]) for name, values in found.items()}
 
-    return StressByDimension(np.array(widths), curves("stress"), curves("scaled_stress"))
+@partial(jax.jit, static_argnames="widths")
+def _by_width(
+    D: jaxpe.Distances, coordinates: jax.Array, *, widths: tuple[int, ...]
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    n, largest = D.values.shape[0], max(widths, default=2)
+    waves = [jaxpe.sinusoidal_vectors(jnp.arange(n), dim=width) for width in widths]
+    whole = _columns(coordinates, largest)
+
+    def at(given: tuple[jax.Array, jax.Array]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+        width, sinusoidal = given
+        # Columns of zeros stay so, in MDS and in SMACOF: one program serves all widths.
+        mds = jnp.where(jnp.arange(largest) < width, whole, 0.0)
+        encodings = {"mds": mds, "smacof": _refined(D, mds), "sinusoidal": sinusoidal}
+        raw = {name: jaxpe.stress(P, D) for name, P in encodings.items()}
+        return raw, {name: jaxpe.scaled_stress(P, D).stress for name, P in encodings.items()}
+
+    stacked = jnp.stack([_columns(wave, largest) for wave in waves])
+    return jax.lax.map(at, (jnp.array(widths), stacked))

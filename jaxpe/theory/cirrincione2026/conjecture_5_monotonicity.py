@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import Distances, as_distances, euclidean_distances, floating
 from jaxpe.geometry.monotonicity import monotonicity_violation_rate
@@ -55,6 +56,7 @@ class MonotonicityTest(NamedTuple):
     present: Bool[Array, " n"]
 
 
+@one_program
 def conjecture_5(
     D: Distances | Real[ArrayLike, "n n"],
     P: Distances | Real[ArrayLike, "n d"],
@@ -99,6 +101,7 @@ def conjecture_5(
     return Audit(hypotheses, conclusions, rates | asymmetries)
 
 
+@one_program
 def even_positions_loss(
     P: Float[ArrayLike, "n d"], u: Float[ArrayLike, " d"], *, ridge: float = 0.01
 ) -> Float[Array, ""]:

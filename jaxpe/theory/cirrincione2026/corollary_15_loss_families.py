@@ -4,6 +4,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 
+from jaxpe._core.program import one_program
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.distances import pair_mask
 from jaxpe.geometry.distributions import as_distributions
@@ -34,6 +35,7 @@ COROLLARY_15 = Statement(
 )
 
 
+@one_program
 def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Family) -> Audit:
     """Evaluate what the corollary says of one family of losses.
 

@@ -6,6 +6,7 @@ from jax import Array
 from jax.scipy.stats import rankdata
 
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import pair_mask
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
@@ -33,6 +34,7 @@ LEMMA_11 = Statement(
 )
 
 
+@one_program
 def lemma_11(
     gradients: PositionGradients,
     mu: Distributions,

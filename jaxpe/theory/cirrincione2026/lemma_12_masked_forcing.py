@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry import hellinger_distances
 from jaxpe.geometry.distances import pair_mask
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
@@ -33,6 +34,7 @@ LEMMA_12 = Statement(
 )
 
 
+@one_program
 def lemma_12(
     gradients: PositionGradients,
     mu: Distributions,

@@ -5,6 +5,7 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.geometry import Distances, as_distances
 from jaxpe.geometry.distances import centre_rows
 from jaxpe.theory.audit import Audit, Statement, at_most
@@ -36,6 +37,7 @@ LEMMA_14 = Statement(
 )
 
 
+@one_program
 def lemma_14(
     gradients: PositionGradients,
     D: Distances | Float[ArrayLike, "n n"],

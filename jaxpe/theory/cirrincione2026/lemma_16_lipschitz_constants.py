@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.distances import pair_mask
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
@@ -46,6 +47,7 @@ LEMMA_16 = Statement(
 _STEPS = 200  # towards the centre of the embeddings; any centre gives a valid bound
 
 
+@one_program
 def lemma_16(
     gradients: PositionGradients,
     mu: Distributions,

@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
 from jaxpe.geometry.distances import pair_mask
 from jaxpe.ntk.flow import GradientFlow, gradient_flow
@@ -33,6 +34,7 @@ LEMMA_18 = Statement(
 )
 
 
+@one_program
 def lemma_18(
     alpha: Float[ArrayLike, "..."],
     b: Float[ArrayLike, "..."],

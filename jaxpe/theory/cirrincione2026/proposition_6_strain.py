@@ -5,6 +5,7 @@ from jax import Array
 from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import Distances, as_distances, centre_rows, gram_matrix
 from jaxpe.geometry.mds import classical_mds
 from jaxpe.geometry.smacof import smacof
@@ -25,6 +26,7 @@ PROPOSITION_6 = Statement(
 )
 
 
+@one_program
 def proposition_6(
     D: Distances | Real[ArrayLike, "n n"],
     *,

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import floating
 from jaxpe.theory.audit import Audit, Statement, at_most
 from jaxpe.theory.monotone_fit import pairs
@@ -25,6 +26,7 @@ REMARK_20 = Statement(
 )
 
 
+@one_program
 def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
     """Evaluate whether Ṗ = −αP + b is cooperative: no α_ij above 0 for i ≠ j (Hirsch 1985).
 

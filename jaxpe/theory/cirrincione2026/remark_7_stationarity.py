@@ -5,6 +5,7 @@ from jax import Array
 from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.encodings.absolute import sinusoidal_vectors
 from jaxpe.encodings.orthogonal import cosine_vectors
 from jaxpe.geometry.distances import (
@@ -46,6 +47,7 @@ REMARK_7 = Statement(
 _NEGLIGIBLE = 1e-3
 
 
+@one_program
 def remark_7(
     squared_distances: Real[ArrayLike, "n n"], *, dim: int, tolerance: float = 0.05
 ) -> Audit:

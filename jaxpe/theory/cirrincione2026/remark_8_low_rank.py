@@ -10,6 +10,7 @@ from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import (
     Distances,
     as_distances,
@@ -53,6 +54,7 @@ class LowRankDescent(NamedTuple):
     losses: Float[Array, " steps"]
 
 
+@one_program
 def remark_8(
     D: Distances | Real[ArrayLike, "n n"],
     *,

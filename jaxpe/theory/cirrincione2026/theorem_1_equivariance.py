@@ -9,6 +9,7 @@ from jaxtyping import Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe.theory.audit import Audit, Statement, at_most
 
 THEOREM_1 = Statement(
@@ -29,6 +30,7 @@ THEOREM_1 = Statement(
 )
 
 
+@one_program
 def theorem_1(
     f: Callable[[Array], Array],
     ids: Int[ArrayLike, "rows n"],

@@ -5,6 +5,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import floating
 from jaxpe.theory.audit import Audit, Statement, at_most
 
@@ -30,6 +31,7 @@ NOPE_THEOREM_1 = Statement(
 )
 
 
+@one_program
 def nope_theorem_1(
     hidden: Float[ArrayLike, "*batch n dim"],
     weights: Float[ArrayLike, "*batch n n"],

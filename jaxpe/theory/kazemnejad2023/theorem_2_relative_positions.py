@@ -5,6 +5,7 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.encodings.base import with_axes
 from jaxpe.geometry.distances import floating
 from jaxpe.theory.audit import Audit, Statement, at_most
@@ -30,6 +31,7 @@ NOPE_THEOREM_2 = Statement(
 )
 
 
+@one_program
 def nope_theorem_2(
     logits: Float[ArrayLike, "*batch n n"],
     content: Float[ArrayLike, "*batch n n"],

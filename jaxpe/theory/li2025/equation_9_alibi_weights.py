@@ -6,6 +6,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most
 
 EQUATION_9 = Statement(
@@ -33,6 +34,7 @@ EQUATION_9 = Statement(
 # With fixed m, old weights become e^u/(Z + Z_new) = (1 − ρ) e^u/Z. Where logits also change by δ
 # within a range r, the total variation between softmaxes is at most tanh(r/4): among those whose
 # ratio lies within [a, a eʳ] it is largest for two values, each with half of the change of logits.
+@one_program
 def equation_9(
     content: Float[ArrayLike, "rows n"],
     distances: Real[ArrayLike, "rows n"],

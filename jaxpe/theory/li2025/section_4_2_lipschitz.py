@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
 
 SECTION_4_LIPSCHITZ = Statement(
@@ -28,6 +29,7 @@ SECTION_4_LIPSCHITZ = Statement(
 )
 
 
+@one_program
 def section_4_lipschitz(
     measured: Float[ArrayLike, "*inputs layers"],
     by_weights: Float[ArrayLike, " layers"],

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
 
 SECTION_4_NORMS = Statement(
@@ -24,6 +25,7 @@ SECTION_4_NORMS = Statement(
 )
 
 
+@one_program
 def section_4_norms(
     sinusoids: Float[ArrayLike, "n d"],
     x: Float[ArrayLike, "rows dim"],

@@ -5,6 +5,7 @@ from jax import Array
 from jaxtyping import Real
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
 from jaxpe.encodings.orthogonal import legendre_vectors
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
 
@@ -32,6 +33,7 @@ SECTION_6_LEGENDRE = Statement(
 )
 
 
+@one_program
 def section_6_legendre(
     beyond: Real[ArrayLike, " far"],
     *,

@@ -1,0 +1,102 @@
+"""A public function called eagerly as one program, not as one for each operation in it."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Beyond so many values that are no arrays, such as a list of numbers, nothing is compiled.
+_MOST_VALUES = 64
+
+
+def one_program(function: F) -> F:
+    """Decorator: `jax.jit` with every argument static that is no array.
+
+    An eager operation of new shapes takes 40 ms to lower and compile, whatever it does; a function
+    of fifty, seconds. For functions of arrays and plain values that look at no value of an array.
+    What they return may hold plain values, too. A call that does not fit (a caller's function among
+    the arguments, integers that 32 bits do not hold) runs as it would without.
+
+    >>> @one_program
+    ... def shifted(x, *, by: int = 1):
+    ...     return x + by, by
+    >>> shifted(np.arange(2.0), by=3)
+    (Array([3., 4.], dtype=float32), 3)
+    """
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def program(form: _Form, *arrays: Any) -> Any:
+        args, kwargs = form.arguments(arrays)
+        return jax.tree.map(_as_constant, function(*args, **kwargs))
+
+    program.__wrapped__.__name__ = program.__wrapped__.__qualname__ = function.__name__
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        arrays = [leaf for leaf in leaves if _is_array(leaf)]
+        values = [_ARRAY if _is_array(leaf) else (type(leaf), leaf) for leaf in leaves]
+        if len(values) - len(arrays) > _MOST_VALUES or not all(map(_fits, leaves)):
+            return function(*args, **kwargs)
+        found = program(_Form(structure, tuple(values)), *arrays)
+        return jax.tree.map(_without_constant, found, is_leaf=_is_constant)
+
+    return run  # pyrefly: ignore
+
+
+_ARRAY = "array"
+
+
+class _Form(tuple):
+    """Structure of the arguments, and their values with types in place of arrays."""
+
+    __slots__ = ()
+
+    def __new__(cls, structure: Any, values: tuple[Any, ...]) -> "_Form":
+        return super().__new__(cls, (structure, values))
+
+    def arguments(self, arrays: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        structure, values = self
+        rest = iter(arrays)
+        return structure.unflatten([next(rest) if v is _ARRAY else v[1] for v in values])
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class _Constant:
+    """A plain value among the results of a program."""
+
+    value: Hashable
+
+
+def _as_constant(leaf: Any) -> Any:
+    return leaf if _is_array(leaf) else _Constant(leaf)
+
+
+def _is_constant(leaf: Any) -> bool:
+    return isinstance(leaf, _Constant)
+
+
+def _without_constant(leaf: Any) -> Any:
+    return leaf.value if isinstance(leaf, _Constant) else leaf
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray)
+
+
+def _fits(leaf: Any) -> bool:
+    """Whether a program may have it, as an argument or as a constant."""
+    if isinstance(leaf, jax.core.Tracer):
+        return True
+    if isinstance(leaf, jax.Array | np.ndarray):
+        if leaf.dtype.kind in "iu" and leaf.dtype.itemsize == 8 and leaf.size:
+            known = np.asarray(leaf)
+            return bool(known.min() >= -(2**31) and known.max() < 2**31)
+        return isinstance(leaf, jax.Array) or leaf.dtype.kind in "biufcV"
+    return isinstance(leaf, Hashable) and (isinstance(leaf, type) or not callable(leaf))
