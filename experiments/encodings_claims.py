@@ -60,6 +60,8 @@ def experiment(run: Run) -> dict[str, Any]:
         "ntk": ntk_base(),
         "sinusoids_far_apart": sinusoids_far_apart(),
         "legendre_beyond": legendre_beyond(),
+        "wavelet_rows": wavelet_rows(),
+        "legendre_columns": legendre_columns(),
         "phases": [phase_errors(10**k) for k in (3, 4, 5, 6)] + [phase_errors(2**31 - 1)],
     }
     for name, value in result.items():
@@ -195,6 +197,33 @@ def legendre_beyond() -> dict[str, float]:
         )
         steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)
         return {str(m): float(steps[m * 512] / np.median(steps[:512])) for m in (1, 2, 4, 8)}
+
+
+def wavelet_rows() -> dict[str, float]:
+    """Li, Sec. 6.1.2: "the vectors ... are orthonormal up to scaling". Of unit rows, T = d = 64."""
+    with jax.enable_x64(True):
+        rows = np.asarray(jaxpe.encodings.wavelet_vectors(np.arange(64), dim=64, length=64))
+    between = np.abs(rows @ rows.T - np.eye(64))
+    return {"largest_product": between.max(), "rank": int(np.linalg.matrix_rank(rows))}
+
+
+def legendre_columns() -> dict[str, dict[str, float]]:
+    """Li, Sec. 6.2.2: "a nearly orthonormal basis". Products of unit columns, T = d = 64, by T/s."""
+    found = {}
+    for over in (1, 2, 4, 5, 8):
+        with jax.enable_x64(True):
+            columns = np.asarray(
+                jaxpe.encodings.legendre_vectors(np.arange(64), dim=64, length=64, s=64 / over)
+            )
+        unit = columns / np.linalg.norm(columns, axis=0)
+        products = (unit.T @ unit)[~np.eye(64, dtype=bool)]
+        found[str(over)] = {
+            "rms": np.sqrt(np.mean(products**2)),
+            "largest": np.abs(products).max(),
+            "rank": int(np.linalg.matrix_rank(columns)),
+            "last_x": np.tanh(63 / 64 * over),
+        }
+    return found
 
 
 def phase_errors(top: int) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -29,12 +29,12 @@ def one_program(function: F) -> F:
     (Array([3., 4.], dtype=float32), 3)
     """
 
-    @functools.partial(jax.jit, static_argnums=0)
-    def program(form: _Form, *arrays: Any) -> Any:
+    def of_arrays(form: _Form, *arrays: Any) -> Any:
         args, kwargs = form.arguments(arrays)
         return jax.tree.map(_as_constant, function(*args, **kwargs))
 
-    program.__wrapped__.__name__ = program.__wrapped__.__qualname__ = function.__name__
+    of_arrays.__name__ = of_arrays.__qualname__ = function.__name__
+    program = jax.jit(of_arrays, static_argnums=0)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -52,18 +52,16 @@ def one_program(function: F) -> F:
 _ARRAY = "array"
 
 
-class _Form(tuple):
+class _Form(NamedTuple):
     """Structure of the arguments, and their values with types in place of arrays."""
 
-    __slots__ = ()
-
-    def __new__(cls, structure: Any, values: tuple[Any, ...]) -> "_Form":
-        return super().__new__(cls, (structure, values))
+    structure: Any
+    values: tuple[Any, ...]
 
     def arguments(self, arrays: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        structure, values = self
         rest = iter(arrays)
-        return structure.unflatten([next(rest) if v is _ARRAY else v[1] for v in values])
+        leaves = [next(rest) if value is _ARRAY else value[1] for value in self.values]
+        return self.structure.unflatten(leaves)
 
 
 @jax.tree_util.register_static

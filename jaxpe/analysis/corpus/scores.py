@@ -1,6 +1,5 @@
 """The encodings of a report: every score of each, and stress by width."""
 
-import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -53,19 +52,23 @@ def score_encodings(
     lines = list(map(SlopeStress, SLOPES, map(float, found.lines)))
     slope = min(lines, key=lambda line: line.stress).slope
     rank = min(dim, int(mds.rank))
-    both = {"family": "fitted", "parameters": min(rank * (n + dim), n * dim), "fitted": True}
-    known = [
-        {"name": "mds", "dim": dim, **both, "note": f"classical MDS, rank {rank}"},
-        {"name": "smacof", "dim": dim, **both, "note": "stress minimised from MDS"},
-        *map(_known, entries, found.trainable, itertools.repeat(sizes), itertools.repeat(slope)),
+    fitted = {
+        "family": "fitted",
+        "dim": dim,
+        "parameters": min(rank * (n + dim), n * dim),
+        "fitted": True,
+    }
+    known: list[dict[str, Any]] = [
+        {"name": "mds", "note": f"classical MDS, rank {rank}", **fitted},
+        {"name": "smacof", "note": "stress minimised from MDS", **fitted},
+        *(_known(*pair, sizes, slope) for pair in zip(entries, found.trainable, strict=True)),
     ]
-    values = {name: np.asarray(value).tolist() for name, value in found.values.items()}
     distances = np.asarray(found.distances)
+    measured = {name: np.asarray(value).tolist() for name, value in found.values.items()}
+    rows = [dict(zip(measured, row, strict=True)) for row in zip(*measured.values(), strict=True)]
     scores = [
-        EncodingScore(
-            **of, distances=distances[i], **{name: value[i] for name, value in values.items()}
-        )
-        for i, of in enumerate(known)
+        EncodingScore(**of, **row, distances=own)
+        for of, row, own in zip(known, rows, distances, strict=True)
     ]
     return scores, [*lines, SlopeStress(float(found.best.scale), float(found.best.stress))]
 
@@ -197,7 +200,7 @@ def _columns(P: jax.Array, width: int) -> jax.Array:
 
 def stress_by_dimension(D: jaxpe.Distances, mds: jaxpe.ClassicalMDS, dim: int) -> StressByDimension:
     """Stress and scaled stress of MDS, SMACOF and sinusoids at widths 2, 4, 8, ... (Figure 4)."""
-    largest = max(dim, D.values.shape[0])
+    largest = max(dim, D.values.shape[0], 2)
     widths = tuple(2**k for k in range(1, 12) if 2**k <= largest)
     found = _by_width(D, mds.coordinates, widths=widths)
     return StressByDimension(np.array(widths), *jax.tree.map(np.asarray, found))
@@ -207,7 +210,7 @@ def stress_by_dimension(D: jaxpe.Distances, mds: jaxpe.ClassicalMDS, dim: int) -
 def _by_width(
     D: jaxpe.Distances, coordinates: jax.Array, *, widths: tuple[int, ...]
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    n, largest = D.values.shape[0], max(widths, default=2)
+    n, largest = D.values.shape[0], max(widths)
     waves = [jaxpe.sinusoidal_vectors(jnp.arange(n), dim=width) for width in widths]
     whole = _columns(coordinates, largest)
 
