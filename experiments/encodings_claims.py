@@ -208,7 +208,7 @@ def wavelet_rows() -> dict[str, float]:
 
 
 def legendre_columns() -> dict[str, dict[str, float]]:
-    """Li, Sec. 6.2.2: "a nearly orthonormal basis". Products of unit columns, T = d = 64, by T/s."""
+    """Li, Sec. 6.2.2: "a nearly orthonormal basis". Of unit columns, T = d = 64, by T/s."""
     found = {}
     for over in (1, 2, 4, 5, 8):
         with jax.enable_x64(True):
