@@ -58,7 +58,7 @@ def experiment(run: Run) -> dict[str, Any]:
         "backward_of_the_code": backward_of_the_code(),
         "smallest_frequency": smallest_frequency(),
         "ntk": ntk_base(),
-        "sinusoids_far_apart": sinusoids_far_apart(),
+        "sinusoids_far_apart": sinusoids_far_apart(5 if run.quick else 7),
         "legendre_beyond": legendre_beyond(),
         "wavelet_rows": wavelet_rows(),
         "legendre_columns": legendre_columns(),
@@ -163,21 +163,21 @@ def smallest_frequency() -> dict[str, dict[str, float]]:
     return {d: {"smallest": w, "over_1e-4": w / 1e-4} for d, w in found.items()}
 
 
-def sinusoids_far_apart() -> dict[str, dict[str, float]]:
+def sinusoids_far_apart(digits: int) -> dict[str, dict[str, float]]:
     """Li, Sec. 5.1: ambiguous beyond 10,000. The least distance of rows so many positions apart.
 
-    By width and largest offset, over every offset from 10,000 on, in steps between neighbours: rows
-    differ by √Σ_k (2 − 2 cos ω_k offset), wherever they stand.
+    By width and largest offset, to 10^digits, over every offset from 10,000 on, in steps between
+    neighbours: rows differ by √Σ_k (2 − 2 cos ω_k offset), wherever they stand.
     """
-    return {str(dim): _nearest_far(dim) for dim in (4, 8, 16, 32, 64, 512)}
+    return {str(dim): _nearest_far(dim, digits) for dim in (4, 8, 16, 32, 64, 512)}
 
 
-def _nearest_far(dim: int) -> dict[str, float]:
+def _nearest_far(dim: int, digits: int) -> dict[str, float]:
     omega = jaxpe.encodings.inverse_frequencies(dim)
     step = np.sqrt(np.sum(2 - 2 * np.cos(omega)))
     found: dict[str, float] = {}
     block = 2**16
-    ends = (10**5, 10**6) if dim > 64 else (10**5, 10**6, 10**7)
+    ends = [10**k for k in range(5, (min(digits, 6) if dim > 64 else digits) + 1)]
     for start in range(10_000, ends[-1], block):
         offsets = np.arange(start, min(start + block, ends[-1]), dtype=float)
         squares = sum((2 - 2 * np.cos(w * offsets) for w in omega), np.zeros_like(offsets))

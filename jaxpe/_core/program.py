@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -93,7 +94,7 @@ def _fits(leaf: Any) -> bool:
     if isinstance(leaf, jax.core.Tracer):
         return True
     if isinstance(leaf, jax.Array | np.ndarray):
-        if leaf.dtype.kind in "iu" and leaf.dtype.itemsize == 8 and leaf.size:
+        if jnp.issubdtype(leaf.dtype, jnp.integer) and leaf.dtype.itemsize == 8 and leaf.size:
             known = np.asarray(leaf)
             return bool(known.min() >= -(2**31) and known.max() < 2**31)
         return isinstance(leaf, jax.Array) or leaf.dtype.kind in "biufcV"

@@ -7,7 +7,6 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 
 Status = Literal[
     "holds", "holds with sharper constant", "false as stated", "hypothesis unsatisfiable"
@@ -66,7 +65,6 @@ class Audit(NamedTuple):
     instead: dict[str, Comparison] = {}  # noqa: RUF012  # nobody adds to it
 
 
-@one_program
 def at_most(
     lhs: Float[ArrayLike, "*batch"] | float,
     rhs: Float[ArrayLike, "*batch"] | float,
@@ -98,7 +96,6 @@ def met(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
     return at_most(jnp.where(jnp.asarray(condition), 0.0, 1.0), 0.0)
 
 
-@one_program
 def all_at_most(
     lhs: Float[ArrayLike, "*cases"],
     rhs: Float[ArrayLike, "..."] | float,
