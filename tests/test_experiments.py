@@ -437,11 +437,27 @@ VERDICTS = (
 )
 
 
-def test_every_verdict_is_one_of_those_defined():
+def table_rows(start, end):
+    """Cells of the rows of a table, between two headings of the scoreboard."""
     text = SCOREBOARD.read_text()
-    rows = text[text.index("## Scoreboard") : text.index("## Verdicts that changed")].splitlines()[
-        4:
+    rows = text[text.index(start) : text.index(end)].splitlines()[4:]
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
+        for row in rows
+        if row.startswith("| ")
     ]
-    verdicts = [re.split(r"(?<!\\)\|", row)[4].strip() for row in rows if row.startswith("| ")]
+
+
+def test_every_verdict_is_one_of_those_defined():
+    verdicts = [cells[3] for cells in table_rows("## Scoreboard", "## What is called false")]
     assert len(verdicts) > 90
     assert [verdict for verdict in verdicts if not verdict.startswith(VERDICTS)] == []
+
+
+def test_what_is_called_false_is_quoted():
+    rows = table_rows("## Scoreboard", "## What is called false")
+    false = [cells[0] for cells in rows if cells[3].startswith("false as stated")]
+    quoted = tuple(cells[0] for cells in table_rows("## What is called false", "## Verdicts that"))
+    assert len(false) > 20
+    assert [claim for claim in false if not claim.startswith(quoted)] == []
+    assert [name for name in quoted if not any(claim.startswith(name) for claim in false)] == []
