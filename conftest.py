@@ -17,6 +17,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 install_import_hook("jaxpe", "beartype.beartype")
 
+# Commands in processes of their own are compiled quickly; here `_compile_quickly` decides, also in
+# workers, which inherit the variable.
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+jax.config.update("jax_disable_most_optimizations", False)
+
 
 def pytest_collection_finish(session):
     """Leave what is imported out of garbage collections, and have fewer of them."""
