@@ -13,11 +13,11 @@ CONSTRAINTS ?= constraints.txt
 .PHONY: report test lint types unit notebooks distributed-test test-minimum clean
 
 # Tests compile much of the same, in several processes and from one run to the next, also in a new
-# clone: a third of the time. `make clean` removes it; what was not written for 30 days goes by itself.
+# clone. `make clean` removes these programs; those written more than 30 days ago go by themselves.
 PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/jaxpe/programs-of-tests
-export JAX_COMPILATION_CACHE_DIR ?= $(PROGRAMS)
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
-export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
+unit notebooks distributed-test: export JAX_COMPILATION_CACHE_DIR ?= $(PROGRAMS)
+unit notebooks distributed-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+unit notebooks distributed-test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
 # Compiling is most of the work of the tests: pieces of a program that threads would share, and
 # threads that fight over the processors, cost more than they gain. XLA's older code generator takes

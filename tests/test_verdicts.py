@@ -1,6 +1,7 @@
 """Verdicts on published work, each from its experiment's own functions at a size of seconds."""
 
 import importlib
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -26,10 +27,11 @@ def experiment(monkeypatch):
 
 def test_dirichlet_rows_around_three_regimes_have_the_numbers_of_table_2(experiment):
     script = experiment("table_2_generators")
+    results = json.loads((EXPERIMENTS / "results" / "table_2_generators.json").read_text())
+    best = results["families"]["shared, thirds"]["table_2"]["best"]
     regime = np.searchsorted((11, 21), np.arange(script.N), side="right")
-    found = script.judged(partial(script.shared, 0.08, 60.0), regime, 6)
-    published, mean, sd = script.TABLES["table_2"], found["mean"], found["sd"]
-    assert max(abs(mean[name] - value) / sd[name] for name, value in published.items()) < 2.5
+    found = script.judged(partial(script.shared, best["a"], best["c"]), regime, 24)
+    assert found["table_2"] < 1  # of the published digits, the farthest in standard deviations
 
 
 def test_another_concentration_has_the_sinusoids_of_table_3(experiment):
@@ -61,11 +63,16 @@ def test_the_backward_pass_of_the_rope_listing_is_not_that_of_its_forward_pass(e
     assert not found["shape_of_the_docstring_broadcasts"]
 
 
-def test_wavelets_and_legendre_polynomials_at_integers_are_not_orthonormal(experiment):
+def test_wavelets_at_integers_are_orthonormal_of_order_1_alone(experiment):
+    """Haar is the discrete Haar basis; the rank of the others shows that no scaling helps."""
+    rows = experiment("encodings_claims").wavelet_rows()
+    assert rows["1"]["largest_product"] < 1e-12
+    assert [rows[order]["rank"] < 64 for order in rows] == [False, True, True, True, True]
+    assert min(rows[order]["largest_product"] for order in rows if order != "1") > 0.5
+
+
+def test_legendre_polynomials_of_tanh_are_not_orthonormal_over_positions(experiment):
     script = experiment("encodings_claims")
-    rows = script.wavelet_rows()
-    np.testing.assert_allclose(rows["largest_product"], 0.948, atol=1e-3)
-    assert rows["rank"] == 55
     columns = script.legendre_columns()
     assert all(of["largest"] > 0.9 for of in columns.values())
     assert columns["4"]["rms"] > 0.4

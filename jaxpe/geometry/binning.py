@@ -51,7 +51,8 @@ def bin_positions(
     """
     edges, positions = _checked(edges), _integers("positions", positions)
     if not is_traced(edges, positions) and positions.size:
-        least, most = int(np.min(positions)), int(np.max(positions))
+        known = np.asarray(positions)
+        least, most = int(known.min()), int(known.max())
         if least < edges[0] or most >= edges[-1]:
             ends = f"[{edges[0]}, {edges[-1]})"
             raise ValueError(f"positions lie in [{least}, {most}], the bins in {ends}")

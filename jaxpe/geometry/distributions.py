@@ -50,26 +50,27 @@ def positional_distributions(
     if not is_traced(smoothing) and smoothing < 0:
         raise ValueError(f"smoothing must be at least 0, not {smoothing}")
     cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
-    if not is_traced(cells) and (np.asarray(cells) < 0).any():
-        raise ValueError(f"counts must be at least 0; one is {np.min(cells)}")
+    found, occupied, least = _frequencies(cells, smoothing, empty)
+    if not is_traced(least) and least < 0:
+        raise ValueError(f"counts must be at least 0; one is {least}")
     if empty == "error":
-        _refuse_empty(cells)
-    return _frequencies(cells, smoothing, empty)
+        _refuse_empty(occupied)
+    return found
 
 
 @one_program
 def _frequencies(
     cells: Array, smoothing: float | Array, empty: EmptyPolicy
-) -> PositionalDistributions:
-    """`positional_distributions` of arrays."""
-    occupied = jnp.any(cells > 0, axis=-1)
+) -> tuple[PositionalDistributions, Bool[Array, "*batch n"], Array]:
+    """The distributions, which positions have a token, and the least count."""
+    occupied, least = jnp.any(cells > 0, axis=-1), jnp.min(cells, initial=0)
     cells = cells.astype(float) + smoothing
     total = jnp.sum(cells, axis=-1, keepdims=True)
     frequencies = cells / jnp.where(total > 0, total, 1.0)
     fill = 1.0 / cells.shape[-1] if empty == "uniform" else 0.0
     probabilities = jnp.where(occupied[..., None], frequencies, fill)
     present = occupied if empty == "drop" else jnp.ones_like(occupied)
-    return PositionalDistributions(probabilities, present)
+    return PositionalDistributions(probabilities, present), occupied, least
 
 
 def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistributions:
@@ -90,12 +91,11 @@ def _as_cells(counts: ArrayLike) -> Array:
     return cells
 
 
-def _refuse_empty(cells: Array) -> None:
-    if is_traced(cells):
+def _refuse_empty(occupied: Array) -> None:
+    if is_traced(occupied):
         raise ValueError("empty='error' needs concrete counts: use another policy under jit")
-    occupied = (np.asarray(cells) > 0).any(axis=-1)
     if not occupied.all():
-        empties = np.flatnonzero(~occupied)
+        empties = np.flatnonzero(~np.asarray(occupied))
         raise ValueError(
             f"{len(empties)} of {occupied.size} positions hold no token (the first is "
             f"{empties[0]}): shorten the length, or pass empty='drop', 'uniform' or 'zero'"

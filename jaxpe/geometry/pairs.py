@@ -149,8 +149,10 @@ def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
     if at.ndim != 1 or not jnp.issubdtype(at.dtype, jnp.integer):
         raise ValueError(f"{name} are {at.dtype} of shape {at.shape}: pass positions, int [{name}]")
     at = at.astype(int)
-    if not is_traced(at) and at.size and (np.min(at) < 0 or np.max(at) >= n):
-        raise ValueError(f"{name} lie in [{np.min(at)}, {np.max(at)}], not in [0, {n})")
+    if not is_traced(at) and at.size:
+        known = np.asarray(at)
+        if known.min() < 0 or known.max() >= n:
+            raise ValueError(f"{name} lie in [{known.min()}, {known.max()}], not in [0, {n})")
     return at
 
 

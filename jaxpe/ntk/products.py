@@ -103,7 +103,8 @@ def lanczos_eigenvalues(
         example: an array or `jax.ShapeDtypeStruct` with the shape of v and float32 or float64.
         num: eigenvalues wanted.
         key: of the random start.
-        steps: products with A; min(size, 2·num + 20) when None. All vectors are kept in memory.
+        steps: products with A; min(size, 2·num + 20) when None. All vectors and products are kept
+            in memory.
 
     Raises:
         ValueError: for num or steps out of range, or a matvec that changes shape or dtype.
@@ -118,39 +119,46 @@ def lanczos_eigenvalues(
     steps = min(size, 2 * num + 20) if steps is None else steps
     _check_lanczos(matvec, jax.ShapeDtypeStruct(shape, dtype), num, steps)
     starts = jax.random.normal(key, (steps, size), dtype)
-    T, last = _tridiagonal(starts, matvec=matvec, shape=shape)
-    vectors = jnp.linalg.eigh(lax.stop_gradient(T)).eigenvectors[:, ::-1][:, :num]
-    return Lanczos(jnp.sum(vectors * dot(T, vectors), axis=0), last * jnp.abs(vectors[-1]))
+    return _largest(starts, matvec=matvec, shape=shape, num=num)
 
 
-@compiled("matvec", static=("shape",))
-def _tridiagonal(
-    starts: Float[Array, "steps size"], *, matvec: Callable[[Array], Array], shape: tuple[int, ...]
-) -> tuple[Float[Array, "steps steps"], Float[Array, ""]]:
-    """T with A Q = Q T + β q eᵀ, and that β; row j of `starts` is taken where no q is left at j."""
+@compiled("matvec", static=("shape", "num"))
+def _largest(
+    starts: Float[Array, "steps size"],
+    *,
+    matvec: Callable[[Array], Array],
+    shape: tuple[int, ...],
+    num: int,
+) -> Lanczos:
+    """Those of T, A Q = Q T + β q eᵀ; row j of `starts` is taken where no q is left at j."""
     steps, dtype = len(starts), starts.dtype
     eps = jnp.finfo(dtype).eps
 
     def step(j, carry):
-        Q, alphas, betas, scale, w, beta = carry
+        Q, AQ, alphas, betas, scale, w, beta = carry
         # Nothing but rounding errors is left: the q so far span a subspace of their own.
         closed = beta <= eps * steps * scale
         fresh = _orthogonal(Q, starts[j])
         q = jnp.where(closed, fresh / jnp.linalg.norm(fresh), w / jnp.where(closed, 1.0, beta))
         q = _orthogonal(Q, q)
         Q = Q.at[j].set(q / jnp.linalg.norm(q))
-        Aq = matvec(Q[j].reshape(shape)).ravel()
+        betas = betas.at[j].set(jnp.where(closed, 0.0, beta))
+        product = matvec(Q[j].reshape(shape)).ravel()
+        AQ = AQ.at[j].set(product)
+        Aq = lax.stop_gradient(product)
         alphas = alphas.at[j].set(dot(Q[j], Aq))
-        betas = betas.at[j].set(jnp.where(closed, 0.0, dot(Q[j - 1], Aq)))
-        Aq = lax.stop_gradient(Aq)
         w = _orthogonal(Q, Aq)
         scale = jnp.maximum(scale, jnp.linalg.norm(Aq))
-        return Q, alphas, betas, scale, w, jnp.linalg.norm(w)
+        return Q, AQ, alphas, betas, scale, w, jnp.linalg.norm(w)
 
     zero, zeros = jnp.zeros((), dtype), jnp.zeros(steps, dtype)
-    start = (jnp.zeros_like(starts), zeros, zeros, zero, starts[0], zero)
-    _, alphas, betas, _, _, last = lax.fori_loop(0, steps, step, start)
-    return jnp.diag(alphas) + jnp.diag(betas[1:], 1) + jnp.diag(betas[1:], -1), last
+    empty = jnp.zeros_like(starts)
+    start = (empty, empty, zeros, zeros, zero, starts[0], zero)
+    Q, AQ, alphas, betas, _, _, last = lax.fori_loop(0, steps, step, start)
+    T = jnp.diag(alphas) + jnp.diag(betas[1:], 1) + jnp.diag(betas[1:], -1)
+    S = jnp.linalg.eigh(T).eigenvectors[:, ::-1][:, :num]
+    # vᵀ A v with v = Qᵀ s: only A has a derivative, that of v is 0 where it is an eigenvector.
+    return Lanczos(jnp.sum(dot(S.T, Q) * dot(S.T, AQ), axis=1), last * jnp.abs(S[-1]))
 
 
 def _orthogonal(Q: Array, w: Array) -> Array:

@@ -42,6 +42,32 @@ SPECTRA = {
 }
 
 
+def test_the_derivative_of_an_eigenvalue_is_that_of_finite_differences():
+    rng = np.random.default_rng(0)
+    A, direction = (B + B.T for B in rng.standard_normal((2, 6, 6)))
+
+    def values(A):
+        A = jnp.asarray(A)
+        return lanczos_eigenvalues(lambda v: A @ v, A[0], num=3, key=jax.random.key(0)).eigenvalues
+
+    _, found = jax.jvp(values, (A,), (direction,))
+    step = 1e-6
+    expected = (values(A + step * direction) - values(A - step * direction)) / (2 * step)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("A", [np.zeros((4, 4)), np.eye(4), np.diag([1e-200, 0.0, 0.0, 1.0])])
+def test_derivatives_exist_where_eigenvalues_repeat_or_vanish(A):
+    """The largest alone: its derivative by A is v vᵀ, of length 1, whichever v was found."""
+
+    def largest(A):
+        return lanczos_eigenvalues(lambda v: A @ v, A[0], num=1, key=jax.random.key(0)).eigenvalues[
+            0
+        ]
+
+    np.testing.assert_allclose(jnp.linalg.norm(jax.grad(largest)(jnp.asarray(A))), 1, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", SPECTRA)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
 def test_all_eigenvalues_after_all_steps(name, dtype, tolerance):

@@ -129,7 +129,7 @@ def _scored(
     entries: tuple[jaxpe.encodings.CatalogueEntry, ...],
     sizes: jaxpe.EncodingSizes,
 ) -> _Scored:
-    """All encodings by one program: what is compiled for one after the other takes a minute."""
+    """All encodings, by one program."""
     positions, dim = jnp.arange(sizes.length), sizes.dim
     lines = jnp.stack([jaxpe.encodings.alibi_line(positions, slope=slope) for slope in SLOPES])
     stress_of_lines = jax.lax.map(lambda line: jaxpe.stress(line, D), lines)
