@@ -7,7 +7,6 @@ Sizes: `--settled` trains until the loss has stopped falling, or for the publish
 epochs of 512 rows, 16 heads, 6 layers: for a GPU).
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from common import BLUE, GREEN, GREY, ORANGE, VERMILION, Run, main, new_figure  # pyrefly: ignore
 from common import save_figure as save  # pyrefly: ignore
-from learning import interval, spearman, take_options  # pyrefly: ignore
+from learning import spearman, take_options  # pyrefly: ignore
+from task_measures import ablations, correct, summary  # pyrefly: ignore
 from task_models import (  # pyrefly: ignore
     PUBLISHED,
     QUICK,
@@ -24,7 +24,6 @@ from task_models import (  # pyrefly: ignore
     TWICE,
     Sizes,
     Trained,
-    accuracy,
     train,
     variants,
 )
@@ -48,7 +47,7 @@ def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {task: {} for task in TASKS}
     for name in names:
         for task in TASKS:
-            trained, (_, held_out) = train(task, name, sizes, options.runs)
+            trained, (_, held_out) = train(task, name, variants(sizes)[name], sizes, options.runs)
             rows[task][name] = analysed(trained, held_out, sizes, variants(sizes)[name].causal)
             found = rows[task][name]
             print(f"{task} {name}: {found['accuracy']['mean']:.3f}", flush=True)
@@ -88,78 +87,6 @@ def analysed(trained: Trained, held_out: Examples, sizes: Sizes, causal: bool) -
         "reason": trained.reason,
         "ablation": ablated,
         "spectra": spectra(trained, held_out, causal=causal),
-    }
-
-
-def correct(trained: Trained, params: Any, data: Examples) -> np.ndarray:
-    """Which rows each seed's model has right, `[seeds, rows]`."""
-
-    @jax.jit
-    @partial(jax.vmap, in_axes=(0, None, None))
-    def judge(params, ids, mask):
-        return jnp.argmax(trained.apply(params, ids, mask=mask).logits, axis=-1)
-
-    size = min(500, len(data.ids))
-    found = []
-    for start in range(0, len(data.ids), size):
-        start = min(start, len(data.ids) - size)  # the last block begins earlier
-        rows = slice(start, start + size)
-        found.append((rows, np.asarray(judge(params, data.ids[rows], data.mask[rows]))))
-    seeds = len(found[0][1])
-    right = np.zeros((seeds, len(data.ids)), bool)
-    for rows, answers in found:
-        right[:, rows] = answers == data.labels[rows]
-    return right
-
-
-def ablations(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, Any]:
-    """What every head is worth along the training, by zero and, at the end, by mean ablation.
-
-    Drops up to two standard errors of a difference of two accuracies count as nothing.
-    """
-    noise = 2 * (2 * 0.25 / sizes.looked_at) ** 0.5
-    seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out.batch())
-    shape = {"layers": sizes.layers, "heads": sizes.heads, "batch_size": 1}
-
-    def zero(params, batch):
-        score = partial(accuracy, trained.apply, params, batch)
-        return spectral.ablate_heads(lambda gates: score(gates=gates), **shape)
-
-    def mean(params, batch):
-        score = partial(accuracy, trained.apply, params, batch)
-        traced = trained.apply(params, batch["ids"], mask=batch["mask"], trace=True)
-        fill = spectral.sum_heads(traced.transformer.heads, batch["mask"]).mean
-        return spectral.ablate_heads(lambda gates: score(gates=gates, gate_fill=fill), **shape)
-
-    by_seed = {
-        "zero": jax.jit(jax.vmap(zero, in_axes=(0, None))),
-        "mean": jax.jit(jax.vmap(mean, in_axes=(0, None))),
-    }
-    found: dict[str, Any] = {"over_training": {}}
-    for index, step in enumerate(trained.steps):
-        params = jax.tree.map(lambda x, index=index: x[index], trained.params)
-        last = step == trained.steps[-1]
-        for kind in ("zero", "mean") if last else ("zero",):
-            row = deposited(by_seed[kind](params, seen).drop, noise)
-            if last:
-                found[kind] = row
-            if kind == "zero":
-                found["over_training"][step] = {k: v for k, v in row.items() if k != "drop"}
-    return found
-
-
-def deposited(drop: jax.Array, noise: float) -> dict[str, Any]:
-    """The index of drops `[seeds, layers, heads]`; shares over the seeds that lose something."""
-    found = spectral.deposit(drop, noise=noise)
-    some = np.asarray(found.total_drop) > 0
-    return {
-        "drop": drop,
-        "noise": noise,
-        "seeds_that_lose": int(some.sum()),
-        "largest_share": summary(np.asarray(found.largest_share)[some]),
-        "entropy": summary(np.asarray(found.entropy)[some]),
-        "largest_drop": summary(found.largest_drop),
-        "head": [[int(a), int(b)] for a, b in zip(found.layer, found.head, strict=True)],
     }
 
 
@@ -228,13 +155,6 @@ def contraction(rows: dict[str, Any]) -> dict[str, Any]:
 def family(name: str) -> str:
     """What kind of encoding it is."""
     return next((family for family in FAMILIES if family in name), "added")
-
-
-def summary(values: Any) -> dict[str, Any]:
-    """Mean over seeds, half of its 95 % interval, and the seeds; NaN of none."""
-    values = [float(value) for value in values]
-    mean = float(np.mean(values)) if values else float("nan")
-    return {"mean": mean, "half": interval(values), "seeds": values}
 
 
 def draw(run: Run, result: dict[str, Any]) -> None:

@@ -72,7 +72,8 @@ class Variant(NamedTuple):
     """A model of the comparison.
 
     `make` builds its encoding; `published` takes keys and values from the embeddings in every
-    layer, pools padding too and, in Task 1, lets triggers into the filler.
+    layer, pools padding too and, in Task 1, lets triggers into the filler. `config` is what differs
+    from the model of `build`, as pairs of a `TransformerConfig`.
     """
 
     make: Callable[[Sizes], jaxpe.Encoding]
@@ -80,6 +81,7 @@ class Variant(NamedTuple):
     latent: bool = False
     keys_from: str = "hidden"
     published: bool = False
+    config: tuple[tuple[str, Any], ...] = ()
 
 
 def slopes(sizes: Sizes) -> np.ndarray:
@@ -217,6 +219,7 @@ def build(variant: Variant, sizes: Sizes, classes: int, key: jax.Array) -> nn.Cl
         init_scale=0.7 * sizes.dim**-0.5,
         embedding_scale=0.5,
     )
+    config = dataclasses.replace(config, **dict(variant.config))
     encoder, head = jax.random.split(key)
     transformer = nn.Decoder if variant.causal else nn.Encoder
     return nn.Classifier(
@@ -252,10 +255,9 @@ class Trained(NamedTuple):
 
 
 def train(
-    task: str, name: str, sizes: Sizes, folder: Path | None
+    task: str, name: str, variant: Variant, sizes: Sizes, folder: Path | None
 ) -> tuple[Trained, tuple[Examples, Examples]]:
     """Train all seeds of a variant, or read them from the folder."""
-    variant = variants(sizes)[name]
     parts = task_data(task, sizes, variant)
     classes = parts[0].num_classes
     apply, _ = nn.functionalize(build(variant, sizes, classes, jax.random.key(0)))
