@@ -18,8 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import BLUE, GREEN, GREY, ORANGE, VERMILION, Run, main  # pyrefly: ignore
-from common import new_figure, save_figure  # pyrefly: ignore
+from common import BLUE, GREEN, GREY, ORANGE, VERMILION, Run, main, new_figure, save_figure  # pyrefly: ignore  # pyrefly: ignore
 from learning import spearman, take_options  # pyrefly: ignore
 from task_measures import ablations, correct, summary  # pyrefly: ignore
 from task_models import (  # pyrefly: ignore
@@ -116,11 +115,11 @@ def analysed(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, An
         for factor in (1, *LONGER)
         for rows in [longer_rows(sizes, factor)]
     }
-    drops = np.asarray(found["drop"])
+    costs = np.asarray(found["drop"]).clip(0)
     return found | {
         "accuracy": summary(correct(trained, last, held_out).mean(axis=1)),
         "longer_rows": longer,
-        "by_layer": drops.clip(0).sum(axis=2) / np.maximum(drops.clip(0).sum(axis=(1, 2)), 1e-9)[:, None],
+        "by_layer": costs.sum(axis=2) / np.maximum(costs.sum(axis=(1, 2)), 1e-9)[:, None],
         "steps": int(trained.looks[-1]),
         "reason": trained.reason,
         "seconds": trained.seconds,
@@ -162,8 +161,11 @@ def far(data: Examples, least: int, rows: int) -> Examples:
 
 
 def harm(rows: dict[str, Any]) -> dict[str, Any]:
-    """Rank correlation, over seeds of rotary models that learned the task, of the concentration
-    of the drops with the accuracy in longer rows; the bootstrap draws whole arms."""
+    """Do models whose drops are concentrated answer worse in longer rows?
+
+    Rank correlations over the seeds of rotary models that learned the task; the bootstrap draws
+    whole arms.
+    """
     names, share, drop, accuracy = [], [], [], {str(f): [] for f in LONGER}
     for name, row in rows.items():
         if name in ("sinusoidal", "T5 bias"):
@@ -179,10 +181,11 @@ def harm(rows: dict[str, Any]) -> dict[str, Any]:
                 values.append(row["longer_rows"][factor]["seeds"][seed])
     if len(set(names)) < 3:
         return {}
+    y = {factor: np.array(values) for factor, values in accuracy.items()}
     return {
         "models": len(names),
-        "largest_share": {f: spearman(np.array(share), np.array(v), names) for f, v in accuracy.items()},
-        "largest_drop": {f: spearman(np.array(drop), np.array(v), names) for f, v in accuracy.items()},
+        "largest_share": {f: spearman(np.array(share), y[f], names) for f in y},
+        "largest_drop": {f: spearman(np.array(drop), y[f], names) for f in y},
     }
 
 

@@ -6,9 +6,10 @@ script beside `--out` and `--quick` are described in its first lines.
 """
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from jaxpe.data import LabelledTokens, TokenCorpus, containment_groups, load_lab
 from jaxpe.nn import Bert, MPNet
 from jaxpe.nn.bert import BertEncoder
 from jaxpe.training import batches, in_order
-from jaxpe.training.probe import ReferenceGeometry
+from jaxpe.training.probe import ReferenceGeometry, encoding_probe
 
 LENGTH = 128  # positions, as the paper has them
 FOLDS, SPLITS = 16, 4
@@ -138,10 +139,61 @@ def position_vectors(encoder: BertEncoder, *, length: int = LENGTH) -> jax.Array
     return encoder.encoding.vectors(params, jnp.arange(length))
 
 
+def once(path: Path, compute: Callable[..., dict[str, Any]], *args: Any, **options: Any) -> Any:
+    """What is in the file, or what is computed and then is."""
+    if not path.is_file():
+        found = compute(*args, **options)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".new").write_text(json.dumps(found))
+        path.with_suffix(".new").replace(path)
+        held_out = np.mean(found["held_out"])
+        print(f"{path.stem}: {held_out:.4f} held out, {found['seconds']:.0f} s", flush=True)
+    return json.loads(path.read_text())
+
+
+def scaled_to_tokens(encoding: jaxpe.Encoding, length: int) -> jaxpe.Encoding:
+    """What it adds to embeddings, at a root mean square norm of 1 before training."""
+    if not encoding.defines("embed"):
+        return encoding
+    rows = encoding.vectors(encoding.init(jax.random.key(0)), jnp.arange(length))
+    factor = float(1 / jnp.sqrt(jnp.mean(jnp.sum(rows**2, axis=-1))))
+
+    def embed(params, x, positions):
+        return x + factor * encoding.embed(params, jnp.zeros_like(x), positions)
+
+    def vectors(params, positions):
+        return factor * encoding.vectors(params, positions)
+
+    return encoding._replace(embed=embed, vectors=vectors)
+
+
+def encoding_scores(
+    encoding: jaxpe.Encoding, reference: ReferenceGeometry, sizes: jaxpe.EncodingSizes, params: Any
+) -> dict[str, Any]:
+    """Every stress of an encoding, by its vectors or the distances its logits induce."""
+    probe = encoding_probe(
+        encoding,
+        params,
+        jnp.arange(sizes.length),
+        reference,
+        num_heads=sizes.num_heads,
+        head_dim=sizes.head_dim,
+    )
+    return {
+        f"{where}/{name}": value
+        for where, found in probe._asdict().items()
+        for name, value in found._asdict().items()
+    }
+
+
 def spearman(
-    x: np.ndarray, y: np.ndarray, families: Sequence[str] | None = None
-) -> dict[str, float]:
-    """The rank correlation and the 95 % interval of its bootstrap.
+    x: np.ndarray,
+    y: np.ndarray,
+    families: Sequence[str] | None = None,
+    *,
+    level: float = 0.95,
+) -> dict[str, Any]:
+    """The rank correlation and the interval of its bootstrap.
 
     With families whole ones are drawn: encodings of one kind are no independent points.
     """
@@ -154,7 +206,9 @@ def spearman(
         chosen = np.concatenate([members[family] for family in drawn])
         if len(np.unique(x[chosen])) > 1 and len(np.unique(y[chosen])) > 1:
             draws.append(stats.spearmanr(x[chosen], y[chosen]).statistic)
-    low, high = np.quantile(draws, (0.025, 0.975)) if draws else (np.nan, np.nan)
+    low, high = (
+        np.quantile(draws, ((1 - level) / 2, (1 + level) / 2)) if draws else (np.nan, np.nan)
+    )
     return {"rho": float(stats.spearmanr(x, y).statistic), "low": float(low), "high": float(high)}
 
 

@@ -15,11 +15,8 @@ words, rows cut at 48. What is added to the embeddings is rescaled to rows of ro
 results; a second call goes on with those that are missing.
 """
 
-import json
 import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -41,8 +38,11 @@ from common import (  # pyrefly: ignore
 from flax import nnx
 from learning import (  # pyrefly: ignore
     dev_batches,
+    encoding_scores,
     folded,
     interval,
+    once,
+    scaled_to_tokens,
     spearman,
     training_batches,
 )
@@ -61,11 +61,7 @@ from jaxpe.training import (
     learning_rate_schedule,
     step_function,
 )
-from jaxpe.training.probe import (
-    ReferenceGeometry,
-    encoding_probe,
-    reference_geometry,
-)
+from jaxpe.training.probe import ReferenceGeometry, reference_geometry
 
 LENGTH, BUCKETS = 48, (12, 24, 48)
 SIZES = jaxpe.EncodingSizes(dim=64, num_heads=4, head_dim=16, length=LENGTH)
@@ -112,11 +108,11 @@ def experiment(run: Run) -> dict[str, Any]:
     entries = [entry for entry in jaxpe.catalogue(*names) if entry.coordinates == 1]
     rows = {}
     for entry in entries:
-        encoding = scaled_to_tokens(made(entry, task))
+        encoding = scaled_to_tokens(made(entry, task), LENGTH)
         rows[entry.name] = once(
             kept / f"{entry.name}.json", measured, encoding, task, seeds=seeds, steps=steps
         ) | {"family": entry.family}
-    learned = scaled_to_tokens(jaxpe.learned(length=LENGTH, dim=SIZES.dim))
+    learned = scaled_to_tokens(jaxpe.learned(length=LENGTH, dim=SIZES.dim), LENGTH)
     regularised = {
         str(weight): once(
             kept / f"lambda-{weight}.json",
@@ -156,38 +152,11 @@ def read_task() -> Task:
     return Task(train, held_out, dev, counts.merged(), reference)
 
 
-def once(path: Path, compute: Callable[..., dict[str, Any]], *args: Any, **options: Any) -> Any:
-    """What is in the file, or what is computed and then is."""
-    if not path.is_file():
-        found = compute(*args, **options)
-        path.with_suffix(".new").write_text(json.dumps(found))
-        path.with_suffix(".new").replace(path)
-        accuracy = np.mean(found["held_out"])
-        print(f"{path.stem}: {accuracy:.4f} held out, {found['seconds']:.0f} s", flush=True)
-    return json.loads(path.read_text())
-
-
 def made(entry: jaxpe.encodings.CatalogueEntry, task: Task) -> jaxpe.Encoding:
     """An encoding of the catalogue; the one that is made from a corpus, from this one."""
     if entry.fitted:
         return jaxpe.information_optimal(task.counts, dim=SIZES.dim)
     return entry.make(SIZES)
-
-
-def scaled_to_tokens(encoding: jaxpe.Encoding) -> jaxpe.Encoding:
-    """What it adds to embeddings, at a root mean square norm of 1 before training."""
-    if not encoding.defines("embed"):
-        return encoding
-    rows = encoding.vectors(encoding.init(jax.random.key(0)), jnp.arange(LENGTH))
-    factor = float(1 / jnp.sqrt(jnp.mean(jnp.sum(rows**2, axis=-1))))
-
-    def embed(params, x, positions):
-        return x + factor * encoding.embed(params, jnp.zeros_like(x), positions)
-
-    def vectors(params, positions):
-        return factor * encoding.vectors(params, positions)
-
-    return encoding._replace(embed=embed, vectors=vectors)
 
 
 def measured(
@@ -208,7 +177,7 @@ def measured(
         return init_state(params, optimizer, key=key)
 
     state = jax.jit(jax.vmap(begin))(jax.random.split(jax.random.key(1), seeds))
-    score = partial(scores, encoding, task.reference)
+    score = partial(encoding_scores, encoding, task.reference, SIZES)
     geometry = jax.jit(jax.vmap(score, axis_size=seeds))  # NoPE has no parameters to tell it
     before = geometry(encoding_params(state.params))
     step = jax.jit(jax.vmap(step_function(loss, optimizer), in_axes=(0, None)), donate_argnums=0)
@@ -262,22 +231,6 @@ def regularised_by_stress(
 
 def encoding_params(params: Any) -> Any:
     return params["encoder"]["encoding_params"].get_value()
-
-
-def scores(encoding: jaxpe.Encoding, reference: ReferenceGeometry, params: Any) -> dict[str, Any]:
-    probe = encoding_probe(
-        encoding,
-        params,
-        jnp.arange(LENGTH),
-        reference,
-        num_heads=SIZES.num_heads,
-        head_dim=SIZES.head_dim,
-    )
-    return {
-        f"{where}/{name}": value
-        for where, found in probe._asdict().items()
-        for name, value in found._asdict().items()
-    }
 
 
 def accuracies(loss: LossFunction, params: Any, data: LabelledTokens) -> list[float]:
