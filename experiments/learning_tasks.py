@@ -12,7 +12,7 @@ import keyword
 import sysconfig
 import time
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -219,11 +219,10 @@ class Tagger(nnx.Module):
 
 
 class Trained(NamedTuple):
-    """Models of all seeds, `[seeds, ...]`, and how they came to be."""
+    """Models of all seeds `[seeds, ...]` by step, first and last among them, and their training."""
 
     apply: Callable[..., jax.Array]
-    params: Any
-    start: Any
+    params: dict[int, Any]
     losses: np.ndarray  # [steps, seeds]
     held_out: np.ndarray  # [seeds], nats a scored token
     steps: int
@@ -241,11 +240,13 @@ def train(
     window: int = 300,
     tail: int = 300,
     batch: int = 32,
+    keep: Collection[int] = (),
 ) -> Trained:
     """Train until the loss has stopped falling, then let the rate fall to 0 over `tail` steps.
 
     Stopped: no seed's mean loss over the last `window` steps is 1 % below that of the window
-    before; at the latest after `most` steps. Adam; all seeds and encodings see the same batches.
+    before; at the latest after `most` steps. Models are kept at the steps of `keep`, multiples of
+    tail/3. Adam; all seeds and encodings see the same batches.
     """
     begun = time.perf_counter()
     apply, _ = functionalize(Tagger(task, encoding, jax.random.key(0)))
@@ -275,17 +276,20 @@ def train(
         return jax.lax.scan(one, state, rows)
 
     rng, losses, block = np.random.default_rng(2), np.zeros((0, seeds)), tail // 3
-    ends, reason = np.inf, "budget"
+    ends, reason, kept = np.inf, "budget", {0: start}
     while len(losses) < ends:
         rows = rng.integers(0, len(task.train.ids), (block, batch))
         state, more = some_steps(state, jnp.asarray(rows), data, min(ends, 1e9), rate)
         losses = np.concatenate([losses, np.asarray(more)])
+        if len(losses) in keep:
+            kept[len(losses)] = state.params
         if ends == np.inf and stopped(losses, window):
             ends, reason = len(losses) + tail, "settled"
         elif ends == np.inf and len(losses) >= most - tail:
             ends = len(losses) + tail
     held_out = judged(loss, state.params, task.held_out)
-    return Trained(apply, state.params, start, losses, held_out, len(losses), reason,
+    kept[len(losses)] = state.params
+    return Trained(apply, kept, losses, held_out, len(losses), reason,
                    time.perf_counter() - begun)  # fmt: skip
 
 

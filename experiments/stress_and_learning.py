@@ -121,8 +121,8 @@ def measured(
         "steps": trained.steps,
         "reason": trained.reason,
         "seconds": trained.seconds,
-        "before": _lists(geometry(_of_encoding(trained.start))),
-        "after": _lists(geometry(_of_encoding(trained.params))),
+        "before": _lists(geometry(_of_encoding(trained.params[0]))),
+        "after": _lists(geometry(_of_encoding(trained.params[trained.steps]))),
     }
 
 

@@ -225,6 +225,22 @@ HEADLINES = [
     ("theory_bounds", "legendre/4/measured/one step", ".3f"),
     ("theory_bounds", "legendre/4/measured/x_T", ".4f"),
     *[
+        ("mutual_information", f"corpora/{corpus}/kept_in_8_dimensions/{of}", ".1%")
+        for corpus in ("stdlib", "sst2", "imdb")
+        for of in ("sinusoidal", "hellinger")
+    ],
+    *[
+        ("mutual_information", f"corpora/{corpus}/{estimator}/corrected_by_offset/{k}", ".3f")
+        for corpus in ("stdlib", "sst2", "imdb")
+        for estimator in ("plug-in", "miller-madow", "grassberger")
+        for k in (1, 2, 4, 8, 16)
+    ],
+    *[
+        ("mutual_information", f"layers/{model}/by_offset/1/{layer}", ".3f")
+        for model, largest in (("minilm", 3), ("smollm2", 20))
+        for layer in (0, largest, -1)
+    ],
+    *[
         ("length_extrapolation", f"table_5/{task}/cells/{name}/mse/{part}/{place}", form)
         for task in ("running_sum", "running_sum_causal")
         for name in ("sinusoidal", "alibi", "alibi_over_length", "wavelet", "legendre", "none")

@@ -166,7 +166,7 @@ def _tallied(
     """Tokens, documents and how many tokens are outside the vocabulary."""
     *_, length, vocab_size = counts.tokens.shape
     inside = (ids >= 0) & (ids < vocab_size)
-    counted = mask & inside & ~_is_excluded(ids, exclude)
+    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
     # Left out means sent past the end, where mode="drop" ignores it; a negative index would wrap.
     token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
     row = jnp.arange(length, dtype=jnp.int32)[None, :]
@@ -177,6 +177,18 @@ def _tallied(
     documents = counts.documents + jnp.sum(weight, dtype=weight.dtype)
     outside = jnp.where(mask & ~inside, weight[:, None], 0)
     return tokens, documents, sum_counts(outside, (0, 1), "dropped tokens")
+
+
+@one_program
+def counted_tokens(
+    ids: Integer[ArrayLike, "documents n"],
+    mask: Bool[ArrayLike, "documents n"],
+    *,
+    vocab_size: int,
+    exclude: Sequence[int],
+) -> Bool[Array, "documents n"]:
+    """Where a token is counted: of the vocabulary, and neither masked nor excluded."""
+    return mask & (ids >= 0) & (ids < vocab_size) & ~_is_excluded(ids, exclude)
 
 
 def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"]:
@@ -230,6 +242,7 @@ def _cut(weight: Int[Array, " documents"], room: Array) -> Int[Array, " document
     return kept.astype(weight.dtype)
 
 
+@one_program
 def fold_of_documents(
     ids: Integer[ArrayLike, "documents n"],
     mask: Bool[ArrayLike, "documents n"] | None = None,

@@ -13,11 +13,19 @@ from jaxtyping import Bool, Float, Int, Integer, PyTree
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.geometry.counts import PositionCounts, _check_labels, _checked_ids
+from jaxpe.geometry.counts import (
+    PositionCounts,
+    _check_labels,
+    _checked_ids,
+    counted_tokens,
+)
 from jaxpe.geometry.distances import floating, safe_sqrt
 from jaxpe.geometry.noise import DEFAULT_FOLDS, folds_of
+from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 from jaxpe.geometry.repeated import counted, map_items
+from jaxpe.geometry.sparse import SparseCounts
 
 DEFAULT_SAMPLES = 40
 
@@ -57,7 +65,7 @@ class Jackknife(NamedTuple):
 
 
 def bootstrap(
-    statistic: Callable[[PositionCounts], Any],
+    statistic: Callable[[Any], Any],
     ids: Integer[ArrayLike, "documents n"],
     *,
     vocab_size: int,
@@ -68,6 +76,7 @@ def bootstrap(
     folds: int | None = DEFAULT_FOLDS,
     samples: int = DEFAULT_SAMPLES,
     confidence: float = 0.95,
+    sparse: bool = False,
     progress: Progress = SILENT,
 ) -> Bootstrap:
     """Interval for any statistic of the counts, by resampling documents with replacement.
@@ -84,6 +93,8 @@ def bootstrap(
         key: PRNG key.
         samples: resamples; the standard error is itself uncertain by 1 / √(2 · samples).
         confidence: coverage of the interval, in (0, 1).
+        sparse: whether the statistic is given `SparseCounts`, which are made sooner; it needs
+            folds. Where arguments are traced it is given `PositionCounts` all the same.
         progress: shown by resample; ignored where arguments are traced.
 
     >>> ids = np.arange(500)[:, None] % 2
@@ -99,7 +110,15 @@ def bootstrap(
         _refuse_foreign_groups(groups, len(ids))
         groups = jnp.asarray(groups)
     ids, mask = _checked_ids(ids, mask, vocab_size)
-    counting = {"vocab_size": vocab_size, "exclude": tuple(map(int, exclude)), "folds": folds}
+    if sparse and folds is None:
+        raise ValueError("sparse counts of resamples are in folds: pass folds, such as 16")
+    exclude = tuple(map(int, exclude))
+    if sparse and not is_traced(ids, mask, groups, key):
+        sizes = {"vocab_size": vocab_size, "folds": folds, "samples": samples}
+        shown: dict[str, Any] = {"exclude": exclude, "progress": progress, **sizes}
+        found = _sparse_draws(statistic, ids, mask, groups, key, **shown)
+        return normal_interval(*found, confidence=confidence)
+    counting = {"vocab_size": vocab_size, "exclude": exclude, "folds": folds}
 
     def value(repeats: Array, ids: Array, mask: Array, groups: Array | None) -> PyTree:
         grouping = None if folds is None else groups
@@ -113,6 +132,35 @@ def bootstrap(
     keys = jax.random.split(key, samples)
     draws = map_items(resampled, keys, *documents, progress=progress, description="bootstrap")
     return normal_interval(estimate, draws, confidence=confidence)
+
+
+def _sparse_draws(
+    statistic: Callable[[SparseCounts], Any],
+    ids: Array,
+    mask: Array,
+    groups: Array | None,
+    key: Array,
+    *,
+    exclude: Sequence[int],
+    vocab_size: int,
+    folds: int,
+    samples: int,
+    progress: Progress,
+) -> tuple[PyTree, PyTree]:
+    """The statistic of the corpus and of every resample."""
+    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
+    tokens = occurrences_of(ids, counted, groups, vocab_size=vocab_size, folds=folds)
+
+    def value(repeats: Array, tokens: Occurrences) -> PyTree:
+        return _value_of_tokens(tokens, repeats, statistic=statistic)
+
+    def resampled(key: Array, tokens: Occurrences, groups: Array | None) -> PyTree:
+        return value(_drawn(key, groups, documents=len(ids)), tokens)
+
+    estimate = value(jnp.ones(len(ids), jnp.int32), tokens)
+    keys = jax.random.split(key, samples)
+    shown = {"progress": progress, "description": "bootstrap"}
+    return estimate, map_items(resampled, keys, tokens, groups, **shown)
 
 
 def jackknife(
@@ -171,6 +219,11 @@ def normal_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.
     _check_confidence(confidence)
     estimate, samples = _in_floats(estimate, samples)
     z = statistics.NormalDist().inv_cdf(0.5 * (1.0 + confidence))
+    return _normal(estimate, samples, z)
+
+
+@one_program
+def _normal(estimate: PyTree, samples: PyTree, z: float) -> Bootstrap:
     error = jax.tree.map(_deviation, samples)
     return Bootstrap(estimate, *_around(estimate, error, z), error, samples)
 
@@ -224,6 +277,13 @@ def _drawn(key: Array, groups: Array | None, *, documents: int) -> Array:
 @compiled("statistic")
 def _value(counts: PositionCounts, *, statistic: Callable[[PositionCounts], Any]) -> Any:
     return statistic(counts)
+
+
+@compiled("statistic")
+def _value_of_tokens(
+    tokens: Occurrences, repeats: Array, *, statistic: Callable[[SparseCounts], Any]
+) -> Any:
+    return statistic(tokens.counts(repeats=repeats))
 
 
 @compiled("statistic")

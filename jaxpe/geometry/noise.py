@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import dot
 from jaxpe._core.compiled import compiled
@@ -170,17 +170,11 @@ def _add_products(
     state: tuple[Array, Array], chosen: Array, tokens: Array, whole: Array
 ) -> tuple[Array, Array]:
     """Cross-half products [n, n] and the positions in both halves, with those of one halving."""
-    products, present = state
     # In integers: a rounded half, subtracted from the whole, would leave negative counts.
     half = sum_counts(jnp.where(chosen[:, None, None], tokens, 0), 0, "tokens of a cell")
-    totals = [jnp.sum(cells, axis=1, dtype=cells.dtype) for cells in (half, whole - half)]
-    in_A, in_B = (total > 0 for total in totals)
-    # Any vector may be subtracted, centring removes it again; the mean keeps the products
-    # small, so that float32 has digits left for them, and 0 where all positions are alike.
-    A = centre_rows(root_frequencies(half, totals[0]), in_A)
-    B = centre_rows(root_frequencies(whole - half, totals[1]), in_B)
-    product = dot(A, B.T)
-    return products + 0.5 * (product + product.T), present & in_A & in_B
+    table = jnp.stack([whole - half, half])
+    totals = jnp.sum(table, axis=2, dtype=table.dtype)
+    return _with_product(state, _product(table, totals), totals)
 
 
 @compiled()
@@ -188,18 +182,31 @@ def _add_sparse_products(
     state: tuple[Array, Array], chosen: Array, counts: SparseCounts
 ) -> tuple[Array, Array]:
     """The same of sparse counts, a block of the vocabulary at a time."""
-    products, present = state
     part = chosen.astype(jnp.int32)
-    totals = jnp.zeros((2, len(present)), jnp.int32).at[part].add(counts.per_position)
+    totals = jnp.zeros((2, len(state[0])), jnp.int32).at[part].add(counts.per_position)
 
     def add(product: Array, table: Array) -> Array:
-        A, B = (
-            centre_rows(root_frequencies(half, total), total > 0)
-            for half, total in zip(table, totals, strict=True)
-        )
-        return product + dot(A, B.T)
+        return product + _product(table, totals)
 
-    product = fold_tables(add, jnp.zeros_like(products), counts, part=part, parts=2)
+    product = fold_tables(add, jnp.zeros_like(state[0]), counts, part=part, parts=2)
+    return _with_product(state, product, totals)
+
+
+def _product(table: Int[Array, "2 n words"], totals: Int[Array, "2 n"]) -> Float[Array, "n n"]:
+    """S_A S_Bᵀ of the two halves of a table, or of a block of its columns.
+
+    Any vector may be subtracted, centring removes it again; the mean keeps the products small, so
+    that float32 has digits left for them, and 0 where all positions are alike.
+    """
+    A, B = (
+        centre_rows(root_frequencies(half, total), total > 0)
+        for half, total in zip(table, totals, strict=True)
+    )
+    return dot(A, B.T)
+
+
+def _with_product(state: tuple[Array, Array], product: Array, totals: Array) -> tuple[Array, Array]:
+    products, present = state
     return products + 0.5 * (product + product.T), present & jnp.all(totals > 0, axis=0)
 
 

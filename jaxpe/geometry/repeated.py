@@ -4,6 +4,7 @@ Called eagerly, each item runs a compiled program, with progress; inside of `jax
 the same is a loop of the program.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from jaxtyping import PyTree
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Progress
+from jaxpe._core.threads import in_threads
 from jaxpe.geometry.counts import PositionCounts, count_tokens
 
 State = TypeVar("State")
@@ -30,12 +32,19 @@ def map_items(
     """`f(item, *arrays)`, of compiled parts, of each item along the leading axis, stacked again."""
     if is_traced(*jax.tree.leaves((items, arrays))):
         return jax.lax.map(lambda item: f(item, *arrays), items)
-    # Waited for, so that no two items take memory together, and progress is what is done.
-    found = [
-        jax.block_until_ready(f(item, *arrays))
-        for item in progress.track(items, description, total=len(items))
-    ]
-    return jax.tree.map(lambda *values: jnp.stack(values), *found)
+
+    def compute(number: int) -> PyTree[Array]:
+        return jax.block_until_ready(f(_item(items, number), *arrays))
+
+    first = map(compute, range(min(1, len(items))))  # which compiles
+    rest = in_threads(compute, range(1, len(items)))
+    shown = progress.track(itertools.chain(first, rest), description, total=len(items))
+    return jax.tree.map(lambda *values: jnp.stack(values), *shown)
+
+
+@jax.jit
+def _item(items: Array, number: ArrayLike) -> Array:
+    return items[number]
 
 
 def fold_items(
@@ -49,8 +58,8 @@ def fold_items(
     """What `state = step(state, item, *arrays)`, compiled, makes of all items in their order."""
     if is_traced(*jax.tree.leaves((state, items, arrays))):
         return jax.lax.scan(lambda state, item: (step(state, item, *arrays), None), state, items)[0]
-    for item in progress.track(items, description, total=len(items)):
-        state = jax.block_until_ready(step(state, item, *arrays))
+    for number in progress.track(range(len(items)), description, total=len(items)):
+        state = jax.block_until_ready(step(state, _item(items, number), *arrays))
     return state
 
 

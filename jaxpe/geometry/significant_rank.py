@@ -20,6 +20,7 @@ from jaxpe.geometry.counts import (
     PositionCounts,
     _checked_ids,
     content_labels,
+    counted_tokens,
     permute_within_documents,
 )
 from jaxpe.geometry.distances import floating, gram_from_squared, square_matrix
@@ -29,7 +30,8 @@ from jaxpe.geometry.noise import (
     SplitHalfGeometry,
     split_half_geometry,
 )
-from jaxpe.geometry.repeated import counted, map_items
+from jaxpe.geometry.occurrences import Occurrences, occurrences_of
+from jaxpe.geometry.repeated import map_items
 from jaxpe.geometry.sparse import SparseCounts
 
 DEFAULT_NULLS = 20
@@ -101,22 +103,19 @@ def significant_rank(
     ids, mask = _checked_ids(ids, mask, vocab_size)
     # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
     groups = content_labels(ids, mask) if groups is None else jnp.asarray(groups)
-    exclude = tuple(map(int, exclude))
+    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
+    sizes: dict[str, Any] = {"vocab_size": vocab_size, "folds": folds}
+    tokens = occurrences_of(ids, counted, groups, **sizes, only_shared=True)
     keys = jax.random.split(key, nulls + 1)
+    documents = tokens, groups, keys[0]
 
-    options = {"vocab_size": vocab_size, "exclude": exclude, "folds": folds}
+    def null_gram(key: Array, *documents: Any) -> Array:
+        return _gram_of_documents(key, True, *documents, splits=splits)
 
-    def gram_of(ids: Array, mask: Array, groups: Array, halving: Array) -> Array:
-        counts = counted(ids, mask, groups, **options)
-        return _split_half_gram(counts, halving, splits=splits)
-
-    def null_gram(key: Array, ids: Array, *others: Array) -> Array:
-        return gram_of(_permuted(key, ids, *others[:2], exclude=exclude), *others)
-
-    documents = ids, mask, groups, keys[0]
     shown = {"progress": progress, "description": "permutation null"}
     null_grams = map_items(null_gram, keys[1:], *documents, **shown)
-    return rank_above_null(gram_of(*documents), null_grams, level=level)
+    gram = _gram_of_documents(keys[0], False, *documents, splits=splits)
+    return rank_above_null(gram, null_grams, level=level)
 
 
 def weighted_gram(
@@ -186,12 +185,25 @@ def _above_null(gram: Array, null_grams: Array, *, level: float) -> SignificantR
     return SignificantRank(rank, eigenvalues, null_eigenvalues, threshold)
 
 
-@compiled(static=("exclude",))
-def _permuted(key: Array, ids: Array, mask: Array, groups: Array, **options: Any) -> Array:
-    return permute_within_documents(key, ids, mask, groups=groups, **options)
-
-
 @compiled(static=("splits",))
-def _split_half_gram(counts: PositionCounts, key: Array, *, splits: int) -> Array:
-    """The Gram matrix that is judged."""
-    return weighted_gram(split_half_geometry(counts, key=key, splits=splits), counts)
+def _gram_of_documents(
+    key: Array,
+    shuffled: Bool[ArrayLike, ""],
+    tokens: Occurrences,
+    groups: Array,
+    halving: Array,
+    *,
+    splits: int,
+) -> Array:
+    """The Gram matrix that is judged, of documents as they are or shuffled: one program."""
+    documents, n = tokens.counted.shape
+    places = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (documents, n))
+
+    def shuffle(places: Array) -> Array:
+        source = permute_within_documents(key, places, tokens.counted, groups=groups)
+        row = jnp.arange(documents, dtype=jnp.int32)[:, None]
+        return jnp.zeros_like(places).at[row, source].set(places)
+
+    places = jax.lax.cond(shuffled, shuffle, lambda places: places, places)
+    counts = tokens.counts(places=places)
+    return weighted_gram(split_half_geometry(counts, key=halving, splits=splits), counts)

@@ -14,7 +14,7 @@ from jaxpe._core.trees import sum_counts, tree_add
 from jaxpe.geometry.counts import _INT32_MAX, PositionCounts, scatter_add
 
 # Columns that are made dense together: enough for a matrix product to run at full speed.
-_BLOCK = 1024
+BLOCK = 1024
 
 
 class SparseCounts(NamedTuple):
@@ -99,7 +99,7 @@ class SparseCounts(NamedTuple):
         return self._replace(cells=cells, counts=counts, per_position=sizes)
 
 
-def sparse_counts(counts: PositionCounts, *, block: int = _BLOCK) -> SparseCounts:
+def sparse_counts(counts: PositionCounts, *, block: int = BLOCK) -> SparseCounts:
     """The occupied cells of counts; eagerly, because how many there are is a shape.
 
     Args:
@@ -130,7 +130,7 @@ def sparse_counts_from_cells(
     documents: int,
     fold: Integer[ArrayLike, " cells"] | None = None,
     folds: int | None = None,
-    block: int = _BLOCK,
+    block: int = BLOCK,
 ) -> SparseCounts:
     """Sparse counts from lists of cells, in any order; counts of equal cells add.
 
@@ -265,7 +265,7 @@ def _laid_out(
     for what, number in given.items():
         if number > _INT32_MAX:
             _refuse_more(number, what)
-    columns = _dealt(np.bincount(token, minlength=vocab), blocks, width)
+    columns = dealt(np.bincount(token, minlength=vocab), blocks, width)
     number, column = np.divmod(columns[token], width)
     fold, position = np.divmod(row, n)
     order = np.argsort(((number * n + position) * width + column) * tables + fold)
@@ -305,7 +305,7 @@ def _without_repeats(flat: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, 
     return flat[first], np.add.reduceat(counts, first)
 
 
-def _dealt(occupied: np.ndarray, blocks: int, width: int) -> np.ndarray:
+def dealt(occupied: np.ndarray, blocks: int, width: int) -> np.ndarray:
     """Places of the tokens, dealt to the blocks as cards are, those with most cells first."""
     order = np.argsort(-occupied, kind="stable")
     rank = np.arange(len(order))

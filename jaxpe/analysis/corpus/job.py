@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
@@ -14,7 +14,6 @@ from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe.analysis.corpus.noise import (
     Noise,
     compacted,
-    folded_counts,
     noise_of_counts,
     noise_of_documents,
     rare_positions,
@@ -40,6 +39,7 @@ from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
+from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
@@ -136,8 +136,11 @@ def analyse_tokens(
     keys = jax.random.split(jax.random.key(seed), 4)
     groups = containment_groups(compact.ids, compact.mask)
     clock.lap("grouping")
-    # The folds, of all tables the largest, are not kept: null corpora and resamples need as much.
-    found = _geometries(folded_counts(compact, groups), empty, used, keys[0], **shown)
+    counts = _counts(compact)
+    sizes = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
+    folded = occurrences_of(compact.ids, compact.mask, groups, **sizes)
+    found = _geometries(counts, folded, empty, used, keys[0], splits=splits)
+    clock.lap("geometry")
     noise = noise_of_documents(compact, groups, keys, samples=bootstrap, **shown)
     known = {
         "source": corpus.name,
@@ -151,10 +154,10 @@ def analyse_tokens(
         "folds": 0,
         "group_field": None,
         "edges": None,
-        "empty_positions": _empty_positions(found.counts, empty),
-        "top_tokens": _top_tokens(found.counts, compact.tokens),
+        "empty_positions": _empty_positions(counts, empty),
+        "top_tokens": _top_tokens(counts, compact.tokens),
     }
-    return _analysis(known, found, noise, keys[3], encodings, **shown)
+    return _analysis(known, counts, found, noise, keys[3], encodings, **shown)
 
 
 def analyse_counts(
@@ -196,7 +199,9 @@ def analyse_counts(
     keys = jax.random.split(jax.random.key(seed), 4)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
     folded = stored._replace(table=stored.table[..., used]).counts
-    found = _geometries(folded, empty, used, keys[0], **shown)
+    counts = jax.tree.map(np.asarray, folded.merged())
+    found = _geometries(counts, folded, empty, used, keys[0], splits=splits)
+    shown["clock"].lap("geometry")
     noise = noise_of_counts(folded, stored.nulls, used, keys[0], **shown)
     known = {
         "source": _name_of(stored),
@@ -210,43 +215,85 @@ def analyse_counts(
         "folds": settings.folds,
         "group_field": settings.group_field,
         "edges": settings.edges,
-        "empty_positions": _empty_positions(found.counts, empty),
-        "top_tokens": _top_tokens(found.counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
+        "empty_positions": _empty_positions(counts, empty),
+        "top_tokens": _top_tokens(counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
     }
-    return _analysis(known, found, noise, keys[3], encodings, **shown)
+    return _analysis(known, counts, found, noise, keys[3], encodings, **shown)
 
 
 class _Geometries(NamedTuple):
-    """Counts in one fold, their plug-in geometry, and that of split halves."""
+    """Plug-in geometry, that of split halves, and the noise of each position in it."""
 
-    counts: PositionCounts
     D: jaxpe.Distances
     mds: jaxpe.ClassicalMDS  # at full width
     violation_rate: jax.Array
     split_half: SplitHalfGeometry
+    split_half_error: jax.Array
+    coordinates: jax.Array  # of split halves, [n, 3]
 
 
 def _geometries(
-    folded: PositionCounts,
+    counts: PositionCounts,
+    folded: PositionCounts | Occurrences,
     empty: EmptyPolicy,
     used: np.ndarray,
     key: jax.Array,
     *,
     splits: int,
-    progress: Progress,
-    clock: Clock,
 ) -> _Geometries:
-    counts = folded.merged()
-    mu = _distributions(counts, empty, used)
-    D, mds, violation_rate = jax.block_until_ready(_plug_in_geometry(mu))
-    clock.lap("plug-in geometry")
-    split_half = jaxpe.split_half_geometry(folded, key=key, splits=splits, progress=progress)
-    clock.lap("split halves")
-    return _Geometries(counts, D, mds, violation_rate, split_half)
+    """Of counts in one fold and in all, of the words used, bool `[vocab]`, or a few more."""
+    whole = counts
+    if empty == "uniform":  # over all words
+        tokens = np.zeros((counts.tokens.shape[0], len(used)), np.int32)
+        tokens[:, used] = counts.tokens[:, : used.sum()]
+        whole = counts._replace(tokens=tokens)
+    if empty == "error":
+        try:
+            jaxpe.positional_distributions(counts, empty="error")
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        empty = "drop"
+    found = _geometries_of(whole, counts, folded, key, empty=empty, splits=splits)
+    return jax.block_until_ready(found)
+
+
+@partial(jax.jit, static_argnames=("empty", "splits"))
+def _geometries_of(
+    whole: PositionCounts,
+    counts: PositionCounts,
+    folded: PositionCounts | Occurrences,
+    key: jax.Array,
+    *,
+    empty: EmptyPolicy,
+    splits: int,
+) -> _Geometries:
+    mu = jaxpe.positional_distributions(whole, empty=empty)
+    gram = jaxpe.hellinger_gram(mu)
+    mds = jaxpe.geometry.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
+    D = jaxpe.geometry.distances_from_gram(gram, present=mu.present)
+    halves = folded.counts() if isinstance(folded, Occurrences) else folded
+    split_half = jaxpe.split_half_geometry(halves, key=key, splits=splits)
+    error = jaxpe.noise_floor(counts).split_half_error
+    coordinates = jaxpe.geometry.classical_mds_from_gram(
+        split_half.gram, dim=3, present=split_half.present
+    ).coordinates
+    rate = jaxpe.monotonicity_violation_rate(D)
+    return _Geometries(D, mds, rate, split_half, error, coordinates)
+
+
+def _counts(corpus: TokenCorpus) -> PositionCounts:
+    """In one fold, counted on the host."""
+    n, vocab_size = corpus.ids.shape[1], corpus.vocab_size
+    document, position = np.nonzero(corpus.mask)
+    cell = position * vocab_size + corpus.ids[document, position]
+    tokens = np.bincount(cell, minlength=n * vocab_size).reshape(n, vocab_size)
+    documents, dropped = np.int32(len(corpus.ids)), np.int32(0)
+    return PositionCounts(tokens.astype(np.int32), documents, dropped)  # pyrefly: ignore
 
 
 def _analysis(
     known: dict[str, Any],
+    counts: PositionCounts,
     found: _Geometries,
     noise: Noise,
     key: jax.Array,
@@ -257,30 +304,32 @@ def _analysis(
     clock: Clock,
 ) -> CorpusAnalysis:
     """Encodings scored, and all of it together."""
-    counts, D, mds, violation_rate, geometry = found
+    D, mds, geometry = found.D, found.mds, found.split_half
     dim = known["dim"]
     encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)
     clock.lap("encodings")
     by_dimension = stress_by_dimension(D, mds, dim)
     clock.lap("dimensions")
-    per_position = np.asarray(counts.per_position)
+    per_position = _per_position(counts)
     return CorpusAnalysis(
         **known,
         splits=splits,
         tokens=int(per_position.astype(np.int64).sum()),
         length=len(per_position),
         documents_per_position=per_position,
-        rare_positions=rare_positions(counts, geometry, noise.rank),
+        rare_positions=rare_positions(
+            per_position, geometry, np.asarray(found.split_half_error), noise.rank
+        ),
         plug_in=PlugIn(
             rank=int(mds.rank),
-            trace=float(jnp.sum(mds.eigenvalues)),
+            trace=float(np.sum(np.asarray(mds.eigenvalues))),
             eigenvalues=np.asarray(mds.eigenvalues),
-            violation_rate=float(violation_rate),
+            violation_rate=float(found.violation_rate),
             noise_share=float(noise.estimate["noise_share"]),
             present=np.asarray(D.present),
             distances=np.asarray(D.values),
         ),
-        split_half=_split_half(geometry, noise),
+        split_half=_split_half(geometry, np.asarray(found.coordinates), noise),
         intervals=noise.intervals,
         encodings=encodings,
         alibi_slopes=slopes,
@@ -289,16 +338,13 @@ def _analysis(
     )
 
 
-def _split_half(geometry: SplitHalfGeometry, noise: Noise) -> SplitHalf:
+def _split_half(geometry: SplitHalfGeometry, coordinates: np.ndarray, noise: Noise) -> SplitHalf:
     present, rank = np.asarray(geometry.present), noise.rank
     unknown = rank is None or int(rank.rank) < 0
     nothing = np.full(len(present), np.nan, np.float32)
     tested = nothing if rank is None else np.asarray(rank.eigenvalues)
-    coordinates = jaxpe.geometry.classical_mds_from_gram(
-        geometry.gram, dim=3, present=geometry.present
-    ).coordinates
     return SplitHalf(
-        trace=float(geometry.trace) if present.any() else math.nan,
+        trace=float(np.trace(np.asarray(geometry.gram))) if present.any() else math.nan,
         eigenvalues=np.asarray(geometry.eigenvalues),
         significant_rank=None if unknown else int(rank.rank),
         violation_rate=float(noise.estimate["split_half_violation_rate"]),
@@ -307,7 +353,7 @@ def _split_half(geometry: SplitHalfGeometry, noise: Noise) -> SplitHalf:
         null_eigenvalue=math.nan if rank is None else float(rank.threshold) + 0.0,  # no −0
         present=present,
         squared_distances=np.asarray(geometry.squared_distances),
-        coordinates=np.asarray(coordinates),
+        coordinates=coordinates,
     )
 
 
@@ -326,37 +372,17 @@ def _check_size(corpus: TokenCorpus) -> None:
         )
 
 
-@jax.jit
-def _plug_in_geometry(
-    mu: jaxpe.PositionalDistributions,
-) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS, jax.Array]:
-    gram = jaxpe.hellinger_gram(mu)
-    mds = jaxpe.geometry.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
-    D = jaxpe.geometry.distances_from_gram(gram, present=mu.present)
-    return D, mds, jaxpe.monotonicity_violation_rate(D)
-
-
-def _distributions(
-    counts: PositionCounts, empty: EmptyPolicy, used: np.ndarray
-) -> jaxpe.PositionalDistributions:
-    """Of the words that occur; of all, bool `[vocab]`, where uniform is over the vocabulary."""
-    if empty == "uniform":
-        tokens = np.zeros((counts.tokens.shape[0], len(used)), np.int32)
-        tokens[:, used] = counts.tokens
-        counts = counts._replace(tokens=jnp.asarray(tokens))
-    try:
-        return jaxpe.positional_distributions(counts, empty=empty)
-    except ValueError as error:
-        raise InputError(str(error)) from error
+def _per_position(counts: PositionCounts) -> np.ndarray:
+    return np.asarray(counts.tokens).sum(axis=1, dtype=np.int32)
 
 
 def _empty_positions(counts: PositionCounts, policy: EmptyPolicy) -> EmptyPositions:
-    return EmptyPositions(policy, int(np.sum(np.asarray(counts.per_position) == 0)))
+    return EmptyPositions(policy, int(np.sum(_per_position(counts) == 0)))
 
 
 def _top_tokens(counts: PositionCounts, tokens: list[str]) -> list[TopTokens]:
     """Of up to eight occupied positions: the first four, then ever later ones."""
-    occupied = np.flatnonzero(counts.per_position)
+    occupied = np.flatnonzero(_per_position(counts))
     ranks = (0, 1, 2, 3, 7, 15, 31, 63)
     shown = [int(occupied[rank]) for rank in ranks if rank < len(occupied)]
     return [_top_of(position, np.asarray(counts.tokens[position]), tokens) for position in shown]

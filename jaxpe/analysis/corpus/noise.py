@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
+from jaxpe._core.arrays import rounded_size
 from jaxpe._core.progress import Clock, Progress
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.data import TokenCorpus
@@ -17,12 +18,13 @@ from jaxpe.geometry import (
     Jackknife,
     PositionCounts,
     SignificantRank,
+    SparseCounts,
     SplitHalfGeometry,
     rank_above_null,
     weighted_gram,
 )
 from jaxpe.geometry.noise import DEFAULT_FOLDS
-from jaxpe.geometry.repeated import counted
+from jaxpe.geometry.occurrences import occurrences_of
 
 
 class Noise(NamedTuple):
@@ -51,10 +53,18 @@ def noise_of_documents(
     clock.lap("permutation null")
     statistics = partial(noise_statistics, key=keys[0], splits=splits)
     if not samples:
-        counts = folded_counts(corpus, groups)
-        return Noise(rank, jax.jit(statistics)(counts), {})
+        tokens = occurrences_of(
+            corpus.ids, corpus.mask, groups, vocab_size=corpus.vocab_size, folds=DEFAULT_FOLDS
+        )
+        return Noise(rank, jax.jit(lambda tokens: statistics(tokens.counts()))(tokens), {})
     found = jaxpe.bootstrap(
-        statistics, corpus.ids, key=keys[2], samples=samples, progress=progress, **documents
+        statistics,
+        corpus.ids,
+        key=keys[2],
+        samples=samples,
+        sparse=True,
+        progress=progress,
+        **documents,
     )
     clock.lap("bootstrap")
     return Noise(rank, found.estimate, _intervals(found))
@@ -92,12 +102,11 @@ def noise_of_counts(
 
 
 def noise_statistics(
-    counts: PositionCounts, *, key: jax.Array, splits: int
+    counts: PositionCounts | SparseCounts, *, key: jax.Array, splits: int
 ) -> dict[str, jax.Array]:
     """What the intervals are about, plug-in and corrected on the same positions."""
     geometry = jaxpe.split_half_geometry(counts, key=key, splits=splits)
-    mu = jaxpe.positional_distributions(counts)._replace(present=geometry.present)
-    plug_in_trace = jnp.trace(jaxpe.hellinger_gram(mu))
+    plug_in_trace = jnp.trace(_plug_in_gram(counts, geometry.present))
     rate = jaxpe.monotonicity_violation_rate(geometry.distances)
     # A triple needs three positions, and an order distances that differ.
     comparable = (jnp.sum(geometry.present) > 2) & jnp.any(geometry.squared_distances > 0)
@@ -108,10 +117,12 @@ def noise_statistics(
     }
 
 
-def folded_counts(corpus: TokenCorpus, groups: np.ndarray) -> PositionCounts:
-    """Counts in folds, by the program that `significant_rank` counts with."""
-    ids, mask, vocab_size = corpus.ids, corpus.mask, corpus.vocab_size
-    return counted(ids, mask, groups, vocab_size=vocab_size, exclude=(), folds=DEFAULT_FOLDS)
+def _plug_in_gram(counts: PositionCounts | SparseCounts, present: jax.Array) -> jax.Array:
+    """The plug-in Gram matrix of these positions alone."""
+    if isinstance(counts, SparseCounts):
+        kept = jnp.where(present, counts.per_position, 0)  # a position without tokens is absent
+        return jaxpe.hellinger_gram(counts._replace(per_position=kept))
+    return jaxpe.hellinger_gram(jaxpe.positional_distributions(counts)._replace(present=present))
 
 
 def _regrouped(counts: PositionCounts, folds: int) -> PositionCounts:
@@ -142,7 +153,7 @@ def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
     compact = corpus._replace(
         ids=np.where(counted, renumbered[corpus.ids], 0).astype(np.int32),
         mask=counted,
-        vocab_size=int(used.sum()),
+        vocab_size=rounded_size(int(used.sum())),  # words that never occur, few sizes of arrays
         exclude=(),
         tokens=[corpus.tokens[token] for token in np.flatnonzero(used)],
     )
@@ -150,7 +161,10 @@ def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
 
 
 def rare_positions(
-    counts: PositionCounts, geometry: SplitHalfGeometry, rank: SignificantRank | None
+    per_position: np.ndarray,
+    geometry: SplitHalfGeometry,
+    error: np.ndarray,
+    rank: SignificantRank | None,
 ) -> np.ndarray:
     """Positions with tokens whose own noise hides a signal of typical size, as indices.
 
@@ -158,9 +172,7 @@ def rare_positions(
     of its mean over positions. Without any signal there is no size to compare with.
     """
     judged = np.asarray(geometry.present)
-    occupied = np.asarray(counts.per_position) > 0
-    error = np.asarray(jaxpe.noise_floor(counts).split_half_error)
-    typical = float(geometry.trace) / max(judged.sum(), 1)
+    typical = float(np.trace(np.asarray(geometry.gram))) / max(judged.sum(), 1)
     signal = rank is not None and int(rank.rank) > 0
     hidden = (2.0 * error > typical) if signal else np.zeros_like(judged)
-    return np.flatnonzero(occupied & (~judged | hidden))
+    return np.flatnonzero((per_position > 0) & (~judged | hidden))

@@ -1,0 +1,43 @@
+"""Programs side by side: on a CPU a loop of small steps leaves all but one processor idle."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import jax
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Each takes the memory of its program.
+_AT_A_TIME = 4
+
+# What JAX keeps for each thread, and decides which program a call is.
+_SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_device",
+    "jax_default_matmul_precision",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_disable_jit",
+    "jax_debug_nans",
+)
+
+
+def in_threads(f: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """`map`, a few items at a time, the results in their order.
+
+    One after another where the caller has other settings of JAX than a new thread, as inside of
+    `with jax.enable_x64()`.
+
+    >>> list(in_threads(lambda x: x + 1, [1, 2, 3]))
+    [2, 3, 4]
+    """
+    with ThreadPoolExecutor(min(_AT_A_TIME, os.cpu_count() or 1)) as pool:
+        alike = pool.submit(_settings).result() == _settings()
+        yield from pool.map(f, items) if alike else map(f, items)
+
+
+def _settings() -> tuple[object, ...]:
+    return tuple(getattr(jax.config, name) for name in _SETTINGS)

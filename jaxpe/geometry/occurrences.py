@@ -1,0 +1,125 @@
+"""Tokens one by one, of which counts are made again and again: of resamples and shuffles.
+
+A table in folds, `[folds, n, vocab]`, is larger than the documents it is made of. Here tokens are
+dealt to the blocks of `SparseCounts` once; another weight of the documents, or another order within
+them, then is other numbers in the same arrays.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Int, Integer
+
+from jaxpe._core.arrays import ArrayLike, is_traced, rounded_size
+from jaxpe.geometry.counts import fold_of_documents
+from jaxpe.geometry.sparse import BLOCK, SparseCounts, dealt
+
+
+class Occurrences(NamedTuple):
+    """The counted tokens of documents in folds; a pytree.
+
+    Attributes:
+        column: int32 `[blocks, m]`, of each token within its block of the vocabulary; sorted by
+            position, column and fold where they were looked at.
+        document, position: int32 `[blocks, m]`, where it stands.
+        there: bool `[blocks, m]`, false on what fills up.
+        columns: int32 `[vocab]`, where each word is, as in `SparseCounts`.
+        fold: int32 `[documents]`.
+        counted: bool `[documents, n]`, where a token is counted, of a word left out as well.
+        folds: int32 `[folds]`, 0, 1, ...
+    """
+
+    column: Int[Array, "blocks m"]
+    document: Int[Array, "blocks m"]
+    position: Int[Array, "blocks m"]
+    there: Bool[Array, "blocks m"]
+    columns: Int[Array, " vocab"]
+    fold: Int[Array, " documents"]
+    counted: Bool[Array, "documents n"]
+    folds: Int[Array, " folds"]
+
+    def counts(
+        self,
+        *,
+        repeats: Int[Array, " documents"] | None = None,
+        places: Int[Array, "documents n"] | None = None,
+    ) -> SparseCounts:
+        """Sparse counts of the documents, each so often, its tokens moved to these places.
+
+        With `places`, a permutation of the counted places of each document, cells are in no order:
+        such counts are for `split_half_geometry`, and not to be merged.
+        """
+        documents, n = self.counted.shape
+        width = -(-self.columns.shape[0] // self.column.shape[0])
+        position = self.position if places is None else places[self.document, self.position]
+        cells = (self.fold[self.document] * n + position) * width + self.column
+        weight = jnp.ones(documents, jnp.int32) if repeats is None else repeats
+        values = jnp.where(self.there, weight[self.document], 0)
+        rows = jnp.where(self.counted, weight[:, None], 0)
+        per_position = jax.ops.segment_sum(rows, self.fold, len(self.folds))
+        total, nothing = jnp.sum(weight, dtype=jnp.int32), jnp.asarray(0, jnp.int32)
+        return SparseCounts(cells, values, self.columns, per_position, total, nothing)
+
+
+def occurrences_of(
+    ids: Integer[ArrayLike, "documents n"],
+    counted: Bool[ArrayLike, "documents n"],
+    groups: Integer[ArrayLike, " documents"] | None,
+    *,
+    vocab_size: int,
+    folds: int,
+    only_shared: bool = False,
+) -> Occurrences:
+    """The counted tokens of documents, in blocks of the vocabulary.
+
+    Eagerly, sizes are rounded up, so that corpora of about one size share a program. Under `jit`,
+    where words cannot be looked at, all are in one block.
+
+    Args:
+        ids: in `[0, vocab_size)` where counted.
+        counted: true where a token is counted.
+        groups: as in `count_tokens`.
+        vocab_size, folds: of the counts.
+        only_shared: leave out, where words can be looked at, those of a single fold: one of two
+            halves is without them, and products of the halves are 0.
+    """
+    fold = fold_of_documents(ids, counted, folds=folds, groups=groups)
+    numbers = jnp.arange(folds, dtype=jnp.int32)
+    if is_traced(ids, counted, fold):
+        document, position = jnp.indices(ids.shape, dtype=jnp.int32).reshape(2, 1, -1)
+        there = jnp.reshape(counted, (1, -1))
+        column = jnp.where(there, jnp.reshape(ids, (1, -1)), 0).astype(jnp.int32)
+        columns = jnp.arange(vocab_size, dtype=jnp.int32)
+        return Occurrences(column, document, position, there, columns, fold, counted, numbers)
+    own = np.asarray(fold)
+    position, document = np.nonzero(np.asarray(counted).T)  # the rows of a table in their order
+    word = np.asarray(ids)[document, position]
+    if only_shared:
+        seen = np.zeros((folds, vocab_size), bool)
+        seen[own[document], word] = True
+        shared = seen.sum(axis=0) > 1
+        kept = shared[word]
+        position, document, word = (
+            position[kept],
+            document[kept],
+            (np.cumsum(shared) - 1)[word[kept]],
+        )
+        vocab_size = int(shared.sum())
+    words = rounded_size(vocab_size)
+    blocks = -(-words // BLOCK)
+    width = -(-words // blocks)
+    columns = dealt(np.bincount(word, minlength=words), blocks, width)
+    block, column = np.divmod(columns[word], width)
+    order = np.lexsort((own[document], column, position, block))
+    sizes = np.bincount(block, minlength=blocks)
+    slots = np.arange(rounded_size(int(sizes.max(initial=0))))
+    # What fills a block up looks at its last token; in a block without any, at the first of all.
+    last = np.maximum(np.cumsum(sizes) - 1, 0)[:, None]
+    source = np.minimum((np.cumsum(sizes) - sizes)[:, None] + slots, last)
+    there = slots < sizes[:, None]
+    lists = [np.append(x[order], 0)[source].astype(np.int32) for x in (column, document, position)]
+    arrays = (*lists, there, columns.astype(np.int32), own, np.asarray(counted))
+    return Occurrences(*map(jnp.asarray, arrays), numbers)
