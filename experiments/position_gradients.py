@@ -106,8 +106,9 @@ def experiment(run: Run) -> dict[str, Any]:
 def measured(
     trained: Trained, task: Task, known: np.ndarray | None, *, batches: int
 ) -> dict[str, Any]:
-    """Gradients at every step kept, usefulness at the end, and how they go together."""
-    useful = usefulness(trained, task)
+    """Gradients and usefulness at every step kept, and how they go together."""
+    now = {step: usefulness(trained, params, task) for step, params in trained.params.items()}
+    useful = now[trained.steps]
     gradients = {step: row_gradients(trained, params, task, batches)
                  for step, params in trained.params.items()}  # fmt: skip
     found = {
@@ -116,7 +117,10 @@ def measured(
         "held_out": trained.held_out,
         "usefulness": useful,
         "gradients": gradients,
-        "fits": {step: fits(rows, useful) for step, rows in gradients.items()},
+        "usefulness_along": now,
+        # Of the usefulness at the same step, and at the end. Before training nothing is useful.
+        "fits": {step: fits(rows, now[step]) for step, rows in gradients.items() if step},
+        "fits_to_end": {step: fits(rows, useful) for step, rows in gradients.items()},
         "over_training": fits(np.mean([gradients[s] for s in gradients if s], axis=0), useful),
     }
     often = occurrences(task, relative=useful.shape[1] > task.train.ids.shape[1])
@@ -152,7 +156,7 @@ def occurrences(task: Task, *, relative: bool) -> np.ndarray:
     return np.array([np.trace(pairs, k) for k in range(-length + 1, length)])
 
 
-def usefulness(trained: Trained, task: Task, *, rows: int = 1000) -> np.ndarray:
+def usefulness(trained: Trained, params: Any, task: Task, *, rows: int = 1000) -> np.ndarray:
     """Rise of held-out loss without each row, `[seeds, rows of the table]`."""
     data = Rows(*(jnp.asarray(x[:rows]) for x in task.held_out))
 
@@ -170,7 +174,7 @@ def usefulness(trained: Trained, task: Task, *, rows: int = 1000) -> np.ndarray:
 
         return jax.lax.map(without, jnp.arange(count)) - loss(table)
 
-    return np.asarray(of_seed(trained.params[trained.steps]))
+    return np.asarray(of_seed(params))
 
 
 def row_gradients(trained: Trained, params: Any, task: Task, batches: int) -> np.ndarray:
@@ -208,24 +212,26 @@ def fits(gradients: np.ndarray, useful: np.ndarray) -> dict[str, Any]:
 
 def draw(run: Run, result: dict[str, Any]) -> None:
     figure, axes = new_figure(
-        "Gradient of a position's row, and what the row is worth",
-        columns=len(result),
-        width=3.2 * len(result) + 1,
-        height=3.4,
-    )
-    for axis, (name, found) in zip(axes[0], result.items(), strict=True):
+        "Gradient of a position's row, and what the row is worth", rows=2, columns=3, width=11,
+        height=6,
+    )  # fmt: skip
+    for axis, (name, found) in zip(axes.flat, result.items(), strict=False):
         useful = np.mean(found["usefulness"], axis=0)
         places = np.arange(len(useful))
         if name.startswith("relative"):
             places = places - len(useful) // 2
         axis.plot(places, useful / useful.max(), color="#444444", lw=1.5, label="usefulness")
-        steps = list(found["gradients"])
-        for step, colour in zip(steps, (ORANGE, VERMILION, GREEN, BLUE, BLUE), strict=False):
-            rows = np.mean(found["gradients"][step], axis=0)
-            axis.plot(places, rows / rows.max(), color=colour, lw=1, label=f"gradient, step {step}")
+        steps = [0, 100, 400, found["steps"]]
+        for step, colour in zip(steps, (ORANGE, VERMILION, GREEN, BLUE), strict=True):
+            if step in found["gradients"]:
+                rows = np.mean(found["gradients"][step], axis=0)
+                axis.plot(places, rows / rows.max(), color=colour, lw=1, label=f"step {step}")
         axis.set(title=name, xlabel="offset" if name.startswith("relative") else "position")
-        axis.legend(fontsize=7)
+    for axis in axes.flat[len(result) :]:
+        axis.axis("off")
     axes[0, 0].set_ylabel("of the largest")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    axes[1, 2].legend(handles, labels, loc="center", title="gradients, and usefulness")
     save_figure(run, "position_gradients", figure)
 
 

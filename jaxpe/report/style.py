@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +45,9 @@ STYLE = {
 }
 
 
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 class Rendered(NamedTuple):
     """One figure as files: its title says the finding, its caption how to read it."""
 
@@ -58,11 +62,33 @@ def render(subject: Any, name: str, draw: Callable, caption: str) -> Rendered:
     """Draw `draw(subject)` in the house's style."""
     with require("matplotlib", extra="report").rc_context(STYLE):
         figure = draw(subject)
+        _simplify_log_axes(figure)
         svg, png = io.BytesIO(), io.BytesIO()
         figure.savefig(svg, format="svg", dpi=160, metadata={"Date": None})
         figure.set_layout_engine("none")  # laid out already; a second time takes as long again
         figure.savefig(png, format="png", dpi=200)
     return Rendered(name, figure.get_suptitle(), caption, svg.getvalue(), png.getvalue())
+
+
+def _simplify_log_axes(figure: "matplotlib.figure.Figure") -> None:
+    """Powers of ten in plain letters and no minor ticks: typesetting them takes a quarter."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() in ("log", "symlog"):
+                axis.minorticks_off()
+                if type(axis.get_major_formatter()).__name__ == "LogFormatterSciNotation":
+                    axis.set_major_formatter(_power_of_ten)
+
+
+def _power_of_ten(value: float, place: int | None = None) -> str:
+    """A tick as 10⁻², empty between powers; 0 and negative ones of a symmetric axis, too."""
+    if not value:
+        return "0"
+    exponent = math.log10(abs(value))
+    if abs(exponent - round(exponent)) > 1e-6:
+        return ""
+    sign = "−" if value < 0 else ""
+    return f"{sign}10{str(round(exponent)).translate(_SUPERSCRIPT)}"
 
 
 def new_figure(

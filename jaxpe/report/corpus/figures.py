@@ -26,7 +26,7 @@ MOST_SHOWN = 6
 SELECTION = f"Shown: the fitted encodings, {', '.join(WELL_KNOWN)} and, of the others, the best"
 
 FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
-MOST_PAIRS = 5_000  # points of one scatter
+MOST_PAIRS = 2_000  # points of one scatter
 SEED = 0  # of the pairs shown, so that the same analysis gives the same bytes
 
 
@@ -194,7 +194,7 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     title = _closest(analysis.encodings)
     figure, axes = new_figure(title, rows=rows, columns=2, height=2.2 * rows + 0.4)
     i, j = _pairs(analysis.plug_in.present)
-    size = 2.5 if len(i) > 1000 else 4.5
+    size = 3.2 if len(i) > 1000 else 4.5
     for axis, group in zip(axes, groups, strict=False):
         x, y = analysis.plug_in.distances[i, j], group[0].distances[i, j]
         colour = colours[group[0].name]
