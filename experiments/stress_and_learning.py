@@ -2,11 +2,12 @@
 
 Section 7 of the geometry paper leaves it open, and SST-2 (`stress_and_accuracy.py`) hardly needs
 order. Here: next words, words at offsets (both IMDB) and kinds of token in source code
-(`learning_tasks.py`), 16 encodings of all families, 3 seeds on the same batches, until the loss has stopped falling. Asked before looking, six looks: over encodings, the
-rank correlation of held-out loss with the scaled stress of the encoding as initialised, against
-the plug-in distances and against split halves of the corpus that is learned from, for three tasks.
-Intervals are bootstrapped over families at 1 − 0.05/6. Then the choice itself: what one loses by
-taking the encoding of least stress, against the best one and one drawn at random.
+(`learning_tasks.py`), 16 encodings of all families, 3 seeds on the same batches, until the loss has
+stopped falling. Asked before looking, six looks: over encodings, the rank correlation of held-out
+loss with the scaled stress of the encoding as initialised, against the plug-in distances and
+against split halves of the corpus that is learned from, for three tasks. Intervals are bootstrapped
+at 1 − 0.05/6. Then the choice itself: what one loses by taking the encoding of least stress,
+against the best one and one drawn at random.
 
 Each cell is kept in `runs/` under the folder of results; a second call goes on with those that are
 missing (four hours on one core in all).

@@ -8,6 +8,8 @@ from jaxpe._core.memory import check_bytes
 # Documents longer than this are taken as whole texts: a copy of one inside another is rare, and
 # looking for it costs the most.
 _LONGEST_PIECE = 64
+_UPPER_BITS = 16
+_SHIFT = np.uint64(64 - _UPPER_BITS)
 _CELL_BYTES = 64  # for each token: it, its hashes and what they are compared with
 
 
@@ -83,10 +85,16 @@ def _first_holder(hashes, windows, holders, pieces) -> np.ndarray:
     """For each piece the first longer document with its hash, else the first equal piece."""
     values, first, which = np.unique(hashes, return_index=True, return_inverse=True)
     owner = pieces[first].astype(np.int32)
-    slot = np.minimum(np.searchsorted(values, windows), len(values) - 1)
-    row, column = np.nonzero(values[slot] == windows)
+    # Most windows share no upper bits with any piece, which one look-up tells.
+    upper = np.zeros(1 << _UPPER_BITS, bool)
+    upper[values >> _SHIFT] = True
+    row, column = np.nonzero(upper[windows >> _SHIFT])
+    likely = windows[row, column]
+    slot = np.minimum(np.searchsorted(values, likely), len(values) - 1)
+    same = values[slot] == likely
+    row, slot = row[same], slot[same]
     # Assigned in reverse, so that the first holder of each value stays.
-    owner[slot[row, column][::-1]] = holders[row][::-1]
+    owner[slot[::-1]] = holders[row][::-1]
     return owner[which]
 
 
