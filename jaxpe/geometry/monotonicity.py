@@ -18,6 +18,7 @@ from jaxpe.geometry.points import PointCloud, as_points
 from jaxpe.geometry.sampling import TOGETHER, distances_at, draw_in_parts, draw_positions, width_of
 from jaxpe.geometry.stress import Configuration
 
+_PAIRWISE = 256  # positions up to which pairs are compared one by one
 _TOLERANCE = 1e-5
 
 # Of the distances of one position to all, its number, and more arrays.
@@ -76,7 +77,8 @@ def monotonicity_violation_rate(
     """
     encoding = _rows_of(encoding, present)
     present, slack = encoding.present, tolerance * _largest(encoding)
-    inversions, triples = _by_row(encoding, present, slack, f=_inversions_of_row)
+    of_row = _violations_of_row if len(present) <= _PAIRWISE else _inversions_of_row
+    inversions, triples = _by_row(encoding, present, slack, f=of_row)
     # Integers hold each row exactly; their sum over rows may need more than int32 has.
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
     triples = jnp.sum(jnp.where(present, triples, 0).astype(slack.dtype))
@@ -239,8 +241,17 @@ def _wilson(rate: Array, count: Array, confidence: float) -> tuple[Array, Array]
     return jnp.maximum(middle - half, 0.0), jnp.minimum(middle + half, 1.0)
 
 
+def _violations_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
+    """Violations and comparable pairs (j, k) for one i, pair by pair."""
+    offset = jnp.abs(jnp.arange(len(delta)) - i)
+    others = present & (offset > 0)
+    comparable = (offset[:, None] < offset[None, :]) & others[:, None] & others[None, :]
+    violated = comparable & (delta[:, None] > delta[None, :] + slack)
+    return tuple(jnp.sum(x, dtype=jnp.int32) for x in (violated, comparable))
+
+
 def _inversions_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
-    """Violations and comparable pairs (j, k) for one i."""
+    """The same in n log n; sorting takes long to compile, and for few positions longer to run."""
     # The others are listed by offset, the nearer of equal offsets first by distance, so that the
     # inversions of that list are exactly the violations: equal offsets never invert.
     n = len(delta)

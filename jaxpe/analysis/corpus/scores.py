@@ -166,7 +166,7 @@ def _draws(
     """Vectors `[draws, n, d]`, one where they are not drawn, and the gradients of Σ vectors²."""
     if not jax.tree.leaves(jax.eval_shape(encoding.init, key)):
         return encoding.vectors(encoding.init(key), positions)[None], []
-    params = jax.vmap(encoding.init)(jax.random.split(key, RANDOM_DRAWS))
+    params = jax.lax.map(encoding.init, jax.random.split(key, RANDOM_DRAWS))  # compiles soonest
     vectors = jax.vmap(encoding.vectors, in_axes=(0, None))(params, positions)
     squares = jax.grad(lambda p: jnp.sum(encoding.vectors(p, positions) ** 2))
     return vectors, jax.tree.leaves(squares(jax.tree.map(lambda x: x[0], params)))
