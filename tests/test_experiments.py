@@ -13,9 +13,7 @@ import jaxpe.theory
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCOREBOARD = EXPERIMENTS / "RESULTS.md"
-TOOLS = (
-    "common", "fetch_models", "learning", "learning_tasks", "task_measures", "task_models",
-)  # fmt: skip
+TOOLS = ("common", "fetch_models", "learning", "task_measures", "task_models")
 SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem not in TOOLS)
 
 # Results file, path inside it, and how RESULTS.md writes the number.

@@ -43,11 +43,11 @@ def main() -> None:
     }
     for source in LENGTHS:
         seconds = stages(source, vocabulary)
-        noise = sum(seconds[stage] for stage in ("split halves", "permutation null", "bootstrap"))
+        noise = sum(seconds[stage] for stage in ("permutation null", "bootstrap"))
         result[source] = {
             "seconds": {stage: round(value, 2) for stage, value in seconds.items()},
             "total": round(sum(seconds.values()), 1),
-            "noise correction over plug-in geometry": round(noise / seconds["plug-in geometry"], 1),
+            "null and intervals over geometry": round(noise / seconds["geometry"], 1),
         }
     print(json.dumps(result, indent=2))
     if "--save" in sys.argv:

@@ -14,9 +14,14 @@ from jaxpe.report import audit_table
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AuditOptions):
-    __doc__ = described(AuditOptions, out="folder for audit.html, audit.json and figures.")
+    __doc__ = described(
+        AuditOptions,
+        out="folder for audit.html, audit.json and figures.",
+        png="whether figures are written as PNG beside SVG.",
+    )
     source: Positional[str] = AuditOptions.source
     out: Path = Path("audit")
+    png: bool = False
 
 
 def run(words: Sequence[str]) -> None:

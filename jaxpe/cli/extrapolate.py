@@ -16,8 +16,10 @@ class Command(ExtrapolationOptions):
     __doc__ = described(
         ExtrapolationOptions,
         out="folder for extrapolation.html, extrapolation.json, figures and what was trained.",
+        png="whether figures are written as PNG beside SVG.",
     )
     out: Path = Path("extrapolation")
+    png: bool = False
 
 
 def run(words: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ def run_to_page(
     options: Any = parse(kind, words)
     with output_folder(options.out):
         found = job(options, progress=Bars(kind))
-        page = report.write(found, options.out)
+        page = report.write(found, options.out, png=options.png)
     for make in shown:
         rich.print(make(found))
     print(f"{label}: {page}   ({time.perf_counter() - started:.0f} s)")

@@ -15,9 +15,14 @@ from jaxpe.report import encoding_table, findings, summary_table
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(CorpusOptions):
-    __doc__ = described(CorpusOptions, out="folder for report.html, report.json and figures.")
+    __doc__ = described(
+        CorpusOptions,
+        out="folder for report.html, report.json and figures.",
+        png="whether figures are written as PNG beside SVG.",
+    )
     source: Positional[str] = CorpusOptions.source
     out: Path = Path("report")
+    png: bool = False
 
 
 def run(words: Sequence[str]) -> None:

@@ -15,10 +15,13 @@ from jaxpe.report import spectral_table
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AttentionOptions):
     __doc__ = described(
-        AttentionOptions, out="folder for spectral.html, spectral.json, spectral.npz and figures."
+        AttentionOptions,
+        out="folder for spectral.html, spectral.json, spectral.npz and figures.",
+        png="whether figures are written as PNG beside SVG.",
     )
     source: Positional[str] = AttentionOptions.source
     out: Path = Path("spectral")
+    png: bool = False
 
 
 def run(words: Sequence[str]) -> None:

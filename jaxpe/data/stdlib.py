@@ -1,7 +1,9 @@
 """The embedded corpus: the docstrings of the running Python's standard library."""
 
 import ast
+import collections
 import contextlib
+import gc
 import json
 import platform
 import sysconfig
@@ -18,6 +20,7 @@ from jaxpe._core.json_values import from_json, read_json, seal
 from jaxpe._core.progress import Progress
 
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
+_HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)  # of definitions
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -46,15 +49,40 @@ def _collect(progress: Progress) -> list[str]:
         if _SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1])
     )
     shown = progress.track(paths, "Reading the standard library", total=len(paths))
-    return list(dict.fromkeys(text for path in shown for text in _texts(path)))
+    with _without_collection():
+        return list(dict.fromkeys(text for path in shown for text in _texts(path)))
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """No search for cycles: trees have none, and it takes a third of the time to parse them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _texts(path: Path) -> Iterator[str]:
-    for node in ast.walk(_parsed(path)):
+    for node in _statements(_parsed(path)):
         if isinstance(node, _DOCUMENTED):
             text = (ast.get_docstring(node) or "").strip()
             if text:
                 yield text.encode(errors="replace").decode()
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes of `ast.walk`, in its order, but for those inside of expressions: nine in ten."""
+    nodes = collections.deque[ast.AST]([tree])
+    while nodes:
+        node = nodes.popleft()
+        yield node
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                nodes.extend(child for child in value if isinstance(child, _HOLDERS))
 
 
 def _parsed(path: Path) -> ast.Module:

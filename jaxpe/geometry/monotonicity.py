@@ -247,7 +247,7 @@ def _violations_of_row(delta: Array, i: Array, present: Array, slack: Array) -> 
     others = present & (offset > 0)
     comparable = (offset[:, None] < offset[None, :]) & others[:, None] & others[None, :]
     violated = comparable & (delta[:, None] > delta[None, :] + slack)
-    return tuple(jnp.sum(x, dtype=jnp.int32) for x in (violated, comparable))
+    return jnp.sum(violated, dtype=jnp.int32), jnp.sum(comparable, dtype=jnp.int32)
 
 
 def _inversions_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:

@@ -87,13 +87,14 @@ def occurrences_of(
             halves is without them, and products of the halves are 0.
     """
     fold = fold_of_documents(ids, counted, folds=folds, groups=groups)
-    numbers = jnp.arange(folds, dtype=jnp.int32)
     if is_traced(ids, counted, fold):
         document, position = jnp.indices(ids.shape, dtype=jnp.int32).reshape(2, 1, -1)
         there = jnp.reshape(counted, (1, -1))
         column = jnp.where(there, jnp.reshape(ids, (1, -1)), 0).astype(jnp.int32)
         columns = jnp.arange(vocab_size, dtype=jnp.int32)
-        return Occurrences(column, document, position, there, columns, fold, counted, numbers)
+        numbers = jnp.arange(folds, dtype=jnp.int32)
+        everywhere = jnp.asarray(counted)
+        return Occurrences(column, document, position, there, columns, fold, everywhere, numbers)
     own = np.asarray(fold)
     position, document = np.nonzero(np.asarray(counted).T)  # the rows of a table in their order
     word = np.asarray(ids)[document, position]
@@ -121,5 +122,6 @@ def occurrences_of(
     source = np.minimum((np.cumsum(sizes) - sizes)[:, None] + slots, last)
     there = slots < sizes[:, None]
     lists = [np.append(x[order], 0)[source].astype(np.int32) for x in (column, document, position)]
-    arrays = (*lists, there, columns.astype(np.int32), own, np.asarray(counted))
-    return Occurrences(*map(jnp.asarray, arrays), numbers)
+    numbers = np.arange(folds, dtype=np.int32)
+    arrays = (*lists, there, columns.astype(np.int32), own, np.asarray(counted), numbers)
+    return jax.tree.map(jnp.asarray, Occurrences(*arrays))  # pyrefly: ignore

@@ -188,7 +188,7 @@ def _above_null(gram: Array, null_grams: Array, *, level: float) -> SignificantR
 @compiled(static=("splits",))
 def _gram_of_documents(
     key: Array,
-    shuffled: Bool[ArrayLike, ""],
+    shuffled: bool | Bool[ArrayLike, ""],
     tokens: Occurrences,
     groups: Array,
     halving: Array,

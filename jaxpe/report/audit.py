@@ -66,7 +66,7 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
             yield Line(part, name, lhs, rhs, slack, "yes" if sides.holds else "no")
 
 
-def write_audit(result: "AuditResult", folder: Path) -> Path:
+def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Path:
     """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
     figures = [
         style.render(result, "kernel", kernel_figure, _KERNEL),
@@ -75,7 +75,7 @@ def write_audit(result: "AuditResult", folder: Path) -> Path:
         style.render(result, "spectrum", spectrum_figure, _SPECTRUM),
     ]
     page = template("audit.html.j2").render(result=result, lines=lines, figures=figures)
-    return write_files(folder, "audit", result, page, figures)
+    return write_files(folder, "audit", result, page, figures, png=png)
 
 
 _KERNEL = (

@@ -1,4 +1,4 @@
-"""Files of a report: a page, its numbers, `figures/*.svg` and `figures/*.png`."""
+"""Files of a report: a page, its numbers, `figures/*.svg` and, where asked for, `*.png`."""
 
 import contextlib
 import re
@@ -11,7 +11,14 @@ from jaxpe.report.style import Rendered
 
 
 def write_files(
-    directory: Path, name: str, result: Any, page: str, figures: list[Rendered], *, others: str = ""
+    directory: Path,
+    name: str,
+    result: Any,
+    page: str,
+    figures: list[Rendered],
+    *,
+    png: bool,
+    others: str = "",
 ) -> Path:
     """Write a page, the numbers and the figures, all or none; return the path of the page.
 
@@ -21,21 +28,21 @@ def write_files(
         result: the numbers.
         page: HTML.
         figures: those of this report.
+        png: whether figures are written as PNG, too; those of an earlier report go otherwise.
         others: pattern of the names of figures that an earlier report may have left.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    files = {
-        f"figures/{figure.name}.{end}": getattr(figure, end)
-        for figure in figures
-        for end in ("svg", "png")
-    }
+    files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
+    images = {f"figures/{figure.name}.png": figure.png for figure in figures}
+    files |= {path: draw() for path, draw in images.items()} if png else {}
     files |= result_files(result, name) | {f"{name}.html": page.encode()}
     with contextlib.ExitStack() as whole:
         # The first that is entered takes its name last, once all are on the disk: the page.
         for path, content in reversed(files.items()):
             whole.enter_context(writing(directory / path)).write_bytes(content)
+    remove_files(directory, [] if png else images)
     remove_other_figures(directory, others, figures)
     return directory / f"{name}.html"
 

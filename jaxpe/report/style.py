@@ -49,13 +49,20 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Rendered(NamedTuple):
-    """One figure as files: its title says the finding, its caption how to read it."""
+    """One figure: its title says the finding, its caption how to read it."""
 
     name: str
     title: str
     caption: str
     svg: bytes
-    png: bytes
+    figure: "matplotlib.figure.Figure"
+
+    def png(self) -> bytes:
+        """The same as an image, 200 dots an inch."""
+        png = io.BytesIO()
+        with require("matplotlib", extra="report").rc_context(STYLE):
+            self.figure.savefig(png, format="png", dpi=200)
+        return png.getvalue()
 
 
 def render(subject: Any, name: str, draw: Callable, caption: str) -> Rendered:
@@ -63,11 +70,10 @@ def render(subject: Any, name: str, draw: Callable, caption: str) -> Rendered:
     with require("matplotlib", extra="report").rc_context(STYLE):
         figure = draw(subject)
         _simplify_log_axes(figure)
-        svg, png = io.BytesIO(), io.BytesIO()
+        svg = io.BytesIO()
         figure.savefig(svg, format="svg", dpi=160, metadata={"Date": None})
         figure.set_layout_engine("none")  # laid out already; a second time takes as long again
-        figure.savefig(png, format="png", dpi=200)
-    return Rendered(name, figure.get_suptitle(), caption, svg.getvalue(), png.getvalue())
+    return Rendered(name, figure.get_suptitle(), caption, svg.getvalue(), figure)
 
 
 def _simplify_log_axes(figure: "matplotlib.figure.Figure") -> None:
@@ -80,7 +86,7 @@ def _simplify_log_axes(figure: "matplotlib.figure.Figure") -> None:
                     axis.set_major_formatter(_power_of_ten)
 
 
-def _power_of_ten(value: float, place: int | None = None) -> str:
+def _power_of_ten(value: float, place: float | None = None) -> str:
     """A tick as 10⁻², empty between powers; 0 and negative ones of a symmetric axis, too."""
     if not value:
         return "0"

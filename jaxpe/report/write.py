@@ -16,7 +16,7 @@ _VIEWS = {
 }
 
 
-def write(result: Any, directory: str | os.PathLike[str]) -> Path:
+def write(result: Any, directory: str | os.PathLike[str], *, png: bool = False) -> Path:
     """Write the page on a result, its numbers and its figures; return the path of the page.
 
     The folder is made where it is missing. Everything is drawn and written beside its place before
@@ -26,6 +26,7 @@ def write(result: Any, directory: str | os.PathLike[str]) -> Path:
     Args:
         result: of a job of `jaxpe.analysis`: `corpus`, `audit`, `attention` or `extrapolation`.
         directory: folder for the files.
+        png: whether figures are written as PNG beside SVG, which takes as long again.
 
     Raises:
         InputError: a folder that cannot be written, or that another run writes into.
@@ -45,4 +46,4 @@ def write(result: Any, directory: str | os.PathLike[str]) -> Path:
     module, function = _VIEWS[job]
     view = getattr(importlib.import_module(f"jaxpe.report.{module}"), function)
     with output_folder(directory) as folder:
-        return view(result, folder)
+        return view(result, folder, png=png)

@@ -33,7 +33,7 @@ def test_every_statement_is_audited(command, films, tmp_path):
     assert page.count("<figure") == 4
     assert not re.search(r"(src|href)=\"http", page)
     for name in ("kernel", "training", "bound", "spectrum"):
-        assert (tmp_path / "figures" / f"{name}.png").is_file()
+        assert (tmp_path / "figures" / f"{name}.svg").is_file()
     # What must come out whatever the corpus: softmax ignores a shift; α is E[g gᵀ].
     by_name = {entry["name"]: entry for entry in report["statements"]}
     assert by_name["Lemma 11"]["instead"]["rows sum to 0"]["holds"]

@@ -73,7 +73,6 @@ def test_the_page_is_self_contained_and_says_what_was_scored(ran):
     for path in (ran.out / "figures").glob("*.svg"):
         assert path.stat().st_size < 200_000
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
-        assert path.with_suffix(".png").is_file()
 
 
 @pytest.mark.parametrize(

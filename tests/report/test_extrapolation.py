@@ -332,7 +332,7 @@ def test_findings_of_odd_reports():
 
 def test_a_report_is_a_page_numbers_and_figures(tmp_path):
     case = CASES["two suites"]
-    page = write_extrapolation(case, tmp_path)
+    page = write_extrapolation(case, tmp_path, png=True)
     files = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert files == [
         f"{n}.{e}" for n in ("lengths_1", "lengths_2", "ranks") for e in ("png", "svg")
@@ -345,7 +345,7 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path):
     loaded = load_result(ExtrapolationResult, tmp_path / "extrapolation.json")
     assert said_of(loaded) == said_of(case)
     before = {path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
-    assert "seconds" not in write_extrapolation(loaded, tmp_path).read_text()
+    assert "seconds" not in write_extrapolation(loaded, tmp_path, png=True).read_text()
     assert {path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()} == before
     page = write_extrapolation(case, tmp_path)
     html = page.read_text()
@@ -408,7 +408,7 @@ def test_encodings_look_different_and_many_are_left_out():
     assert "Of 14 encodings the first 8 by rank are shown." in drawn._lengths_caption(cells)
     figure = render(cells, "lengths_1", drawn.lengths_figure, "")
     assert len(figure.svg) < 200_000
-    assert figure == render(cells, "lengths_1", drawn.lengths_figure, "")
+    assert figure[:4] == render(cells, "lengths_1", drawn.lengths_figure, "")[:4]
 
 
 def test_names_from_outside_are_escaped(tmp_path, monkeypatch):

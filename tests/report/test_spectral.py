@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result
@@ -106,7 +107,7 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path, monkeypatch):
     # Files of the others are looked at where the command writes them.
     monkeypatch.setattr(drawn, "FIGURES", [drawn.FIGURES[-2]])
     page = write_spectral(case, tmp_path)
-    figures = {path.stem for path in (tmp_path / "figures").glob("*.png")}
+    figures = {path.stem for path in (tmp_path / "figures").glob("*.svg")}
     assert figures == {"frequencies"}
     for path in (tmp_path / "figures").glob("*.svg"):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
@@ -135,7 +136,7 @@ def test_large_models_make_light_figures(layers, causal):
     case = report(layers=layers, heads=12, n=62, causal=causal)
     figure = render(case, "logits", logit_figures.logits_figure, "")
     assert len(figure.svg) < 200_000
-    assert figure == render(case, "logits", logit_figures.logits_figure, "")
+    assert figure[:4] == render(case, "logits", logit_figures.logits_figure, "")[:4]
 
 
 def numbers(text):
@@ -231,7 +232,7 @@ def test_only_figures_that_are_not_drawn_are_removed(tmp_path):
     folder.mkdir()
     for name in ("old.svg", "old.png", "new.svg", "other.svg"):
         (folder / name).touch()
-    drawn = [Rendered("new", "", "", b"", b"")]
+    drawn = [Rendered("new", "", "", b"", Figure())]
     remove_other_figures(tmp_path, "old|new", drawn)
     assert sorted(path.name for path in folder.iterdir()) == ["new.svg", "other.svg"]
 

@@ -13,7 +13,9 @@ from jaxpe._core.folders import output_folder
 from jaxpe._core.results import load_result
 from jaxpe.analysis.corpus import CorpusAnalysis
 from jaxpe.report import write
+from jaxpe.report.corpus import figures as corpus_figures
 from jaxpe.report.corpus import page as corpus_page
+from jaxpe.report.corpus.figures import FIGURES
 from tests.conftest import small_disk
 from tests.report import factory
 
@@ -33,6 +35,16 @@ def test_the_folder_is_complete(page):
     report = json.loads((folder / "report.json").read_text())
     assert report["source"] == "stdlib"
     assert {e["name"]: e["family"] for e in report["encodings"]} == factory.FAMILIES
+
+
+def test_images_are_written_where_asked_for_and_old_ones_go(tmp_path, monkeypatch):
+    map_alone = [figure for figure in FIGURES if figure[0] == "map"]
+    monkeypatch.setattr(corpus_figures, "FIGURES", map_alone)
+    figures = tmp_path / "figures"
+    write(factory.analysis(), tmp_path, png=True)
+    assert sorted(path.name for path in figures.iterdir()) == ["map.png", "map.svg"]
+    write(factory.analysis(), tmp_path)
+    assert [path.name for path in figures.iterdir()] == ["map.svg"]
 
 
 def test_folders_are_made_and_files_replaced(quick, tmp_path):

@@ -246,7 +246,7 @@ def _geometries(
     if empty == "uniform":  # over all words
         tokens = np.zeros((counts.tokens.shape[0], len(used)), np.int32)
         tokens[:, used] = counts.tokens[:, : used.sum()]
-        whole = counts._replace(tokens=tokens)
+        whole = counts._replace(tokens=tokens)  # pyrefly: ignore (read by a program)
     if empty == "error":
         try:
             jaxpe.positional_distributions(counts, empty="error")

@@ -48,7 +48,7 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
     return make_table(title, header, rows, right=range(1, len(header)))
 
 
-def write_spectral(result: "AttentionAnalysis", folder: Path) -> Path:
+def write_spectral(result: "AttentionAnalysis", folder: Path, *, png: bool = False) -> Path:
     """Write spectral.html, spectral.json and .npz, and the figures; return the path of the page."""
     figures = [render(result, *figure) for figure in shown_figures(result)]
     page = template("spectral.html.j2").render(
@@ -62,4 +62,4 @@ def write_spectral(result: "AttentionAnalysis", folder: Path) -> Path:
         score=SCORES[result.facts.score],
     )
     names = "|".join(name for name, *_ in FIGURES)
-    return write_files(folder, "spectral", result, page, figures, others=names)
+    return write_files(folder, "spectral", result, page, figures, png=png, others=names)

@@ -61,7 +61,7 @@ def _settings(analysis: CorpusAnalysis) -> dict[str, str]:
     }
 
 
-def write_corpus(analysis: CorpusAnalysis, folder: Path) -> Path:
+def write_corpus(analysis: CorpusAnalysis, folder: Path, *, png: bool = False) -> Path:
     """Write report.html, report.json and .npz, and the figures; return the path of the page."""
     figures = render_figures(analysis)
-    return write_files(folder, "report", analysis, render_page(analysis, figures), figures)
+    return write_files(folder, "report", analysis, render_page(analysis, figures), figures, png=png)

@@ -39,7 +39,7 @@ def extrapolation_table(result: ExtrapolationResult) -> "rich.console.Group":
     return group(*tables)
 
 
-def write_extrapolation(result: ExtrapolationResult, folder: Path) -> Path:
+def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool = False) -> Path:
     """Write extrapolation.html, extrapolation.json and the figures; return the page's path."""
     figures = render_extrapolation(result)
     page = template("extrapolation.html.j2").render(
@@ -49,7 +49,7 @@ def write_extrapolation(result: ExtrapolationResult, folder: Path) -> Path:
         figures=figures,
         settings=_settings(result),
     )
-    return write_files(folder, "extrapolation", result, page, figures, others=NAMES)
+    return write_files(folder, "extrapolation", result, page, figures, png=png, others=NAMES)
 
 
 def _tables(result: ExtrapolationResult) -> list[dict[str, Any]]:

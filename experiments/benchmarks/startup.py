@@ -1,0 +1,204 @@
+"""Where the time of each command goes, beside an earlier checkout: programs, stages, memory.
+
+Run `python experiments/benchmarks/startup.py --before FOLDER [--save] [--rounds 3] [--only NAME]`,
+FOLDER a checkout (`git worktree add FOLDER COMMIT`) whose package runs in this environment. Each
+round runs every command of both, in turn: cold, with an empty folder for compiled programs, and
+warm, with the folder that the cold run left. Numbers are medians over rounds, ratios before/after
+of the same round. Seconds of tracing, lowering and compiling are JAX's own (`jax.monitoring`),
+drawing is the time in `Figure.savefig`; the rest is running and host work.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve()
+ROOT = HERE.parents[2]
+OUT = ROOT / "experiments" / "results" / "benchmark_startup.json"
+EVENTS = {
+    "/jax/core/compile/jaxpr_trace_duration": "tracing",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lowering",
+    "/jax/core/compile/backend_compile_duration": "compiling",
+}
+# `{out}` is an empty folder, `{strings}` 3,000 lines of 60 letters in a tab-separated file.
+COMMANDS = {
+    "help": ("--help",),
+    "report stdlib": ("report", "stdlib", "--out", "{out}"),
+    "report strings": ("report", "{strings}", "--text-field", "text", "--tokenizer", "bytes",
+                       "--length", "60", "--out", "{out}"),
+    "encodings": ("encodings", "--length", "128", "--dim", "64"),
+    "count": ("count", "stdlib", "--out", "{out}"),
+    "extrapolate": ("extrapolate", "--preset", "smoke", "--out", "{out}"),
+}  # fmt: skip
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2], sys.argv[3:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", action="append", choices=tuple(COMMANDS))
+    parser.add_argument("--save", action="store_true")
+    options = parser.parse_args()
+    checkouts = {"before": options.before.resolve(), "after": ROOT}
+    runs: dict[str, Any] = {name: [] for name in options.only or COMMANDS}
+    for _ in range(options.rounds):
+        for name, rounds in runs.items():
+            rounds.append({which: cold_and_warm(name, path) for which, path in checkouts.items()})
+            print(name, line(rounds[-1]), flush=True)
+    result = {
+        "processors": os.cpu_count(),
+        "rounds": options.rounds,
+        "commands": {name: summary(rounds) for name, rounds in runs.items()},
+    }
+    print(json.dumps({name: row["ratio"] for name, row in result["commands"].items()}, indent=1))
+    if options.save:
+        OUT.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def cold_and_warm(name: str, checkout: Path) -> dict[str, dict[str, float]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return {when: measured(name, checkout, Path(folder), when) for when in ("cold", "warm")}
+
+
+def measured(name: str, checkout: Path, folder: Path, when: str) -> dict[str, float]:
+    """One run of a command in a process of its own."""
+    strings = folder / "strings.tsv"
+    write_strings(strings)
+    places = {"{out}": str(folder / f"out_{when}"), "{strings}": str(strings)}
+    words = [places.get(word, word) for word in COMMANDS[name]]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    begun = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, HERE, "--child", str(folder / f"{when}.json"), *words],
+        env={**kept, "PYTHONPATH": str(checkout), "XDG_CACHE_HOME": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wall = time.perf_counter() - begun
+    if done.returncode:
+        raise SystemExit(f"{name} of {checkout} failed:\n{done.stderr[-2000:]}")
+    return {"wall": wall} | json.loads((folder / f"{when}.json").read_text())
+
+
+def write_strings(path: Path) -> None:
+    """Letters of an alphabet of four, the second half of the lines with a motif in the middle."""
+    import numpy as np
+
+    letters = np.random.default_rng(0).choice(list("acgt"), (3000, 60))
+    letters[1500:, 28:34] = list("tataat")
+    lines = ["".join(row) for row in letters]
+    path.write_text("text\n" + "\n".join(lines) + "\n")
+
+
+def child(target: str, words: list[str]) -> None:
+    """Run a command in this process and write what was measured."""
+    seconds = dict.fromkeys(("tracing", "lowering", "compiling", "drawing"), 0.0)
+    programs = {"lowered": 0, "compiled": 0}
+    begun = time.process_time()
+    sys.argv = ["jaxpe", *words]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        from jaxpe.cli.main import main as command
+
+        watch(seconds, programs)
+        command()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found = {"cpu": time.process_time() - begun, "peak_mb": peak, **seconds, **programs}
+    Path(target).write_text(json.dumps(found))
+
+
+def watch(seconds: dict[str, float], programs: dict[str, int]) -> None:
+    """Have compiling and drawing add to these; what is never imported is not imported for it."""
+    import importlib.abc
+    import importlib.util
+
+    class Watcher(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+            if name not in ("jax", "matplotlib.figure"):
+                return None
+            sys.meta_path.remove(self)
+            spec = importlib.util.find_spec(name)
+            sys.meta_path.insert(0, self)
+            if spec is None or spec.loader is None:
+                return None
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                (watch_jax if name == "jax" else watch_figures)(module, seconds, programs)
+
+            spec.loader.exec_module = exec_module  # pyrefly: ignore
+            return spec
+
+    if "jax" in sys.modules:
+        watch_jax(sys.modules["jax"], seconds, programs)
+    sys.meta_path.insert(0, Watcher())
+
+
+def watch_jax(jax: Any, seconds: dict[str, float], programs: dict[str, int]) -> None:
+    import jax.monitoring
+
+    def listen(event: str, duration: float, **_: Any) -> None:
+        if stage := EVENTS.get(event):
+            seconds[stage] += duration
+            if stage != "tracing":
+                programs["lowered" if stage == "lowering" else "compiled"] += 1
+
+    jax.monitoring.register_event_duration_secs_listener(listen)  # pyrefly: ignore
+
+
+def watch_figures(module: Any, seconds: dict[str, float], programs: dict[str, int]) -> None:
+    save = module.Figure.savefig
+
+    def savefig(*args: Any, **options: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            return save(*args, **options)
+        finally:
+            seconds["drawing"] += time.perf_counter() - begun
+
+    module.Figure.savefig = savefig
+
+
+def line(run: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{when}: {run['before'][when]['wall']:.1f} s to {run['after'][when]['wall']:.1f} s, "
+        f"{run['before'][when]['lowered']} to {run['after'][when]['lowered']} programs"
+        for when in ("cold", "warm")
+    )
+
+
+def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians over rounds, and the ratios of each round."""
+
+    def median(which: str, when: str) -> dict[str, float]:
+        names = rounds[0][which][when]
+        return {n: statistics.median(run[which][when][n] for run in rounds) for n in names}
+
+    found: dict[str, Any] = {
+        which: {when: median(which, when) for when in ("cold", "warm")}
+        for which in ("before", "after")
+    }
+    return found | {
+        "ratio": {
+            when: [run["before"][when]["wall"] / run["after"][when]["wall"] for run in rounds]
+            for when in ("cold", "warm")
+        }
+    }
+
+
+if __name__ == "__main__":
+    main()
