@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced, rounded_size
 from jaxpe.geometry.counts import fold_of_documents
-from jaxpe.geometry.sparse import BLOCK, SparseCounts, dealt
+from jaxpe.geometry.sparse import BLOCK, SparseCounts, blocks_of, dealt
 
 
 class Occurrences(NamedTuple):
@@ -54,10 +54,12 @@ class Occurrences(NamedTuple):
         """
         documents, n = self.counted.shape
         width = -(-self.columns.shape[0] // self.column.shape[0])
-        position = self.position if places is None else places[self.document, self.position]
-        cells = (self.fold[self.document] * n + position) * width + self.column
         weight = jnp.ones(documents, jnp.int32) if repeats is None else repeats
-        values = jnp.where(self.there, weight[self.document], 0)
+        cells = values = jnp.zeros_like(self.column)
+        if documents:
+            position = self.position if places is None else places[self.document, self.position]
+            cells = (self.fold[self.document] * n + position) * width + self.column
+            values = jnp.where(self.there, weight[self.document], 0)
         rows = jnp.where(self.counted, weight[:, None], 0)
         per_position = jax.ops.segment_sum(rows, self.fold, len(self.folds))
         total, nothing = jnp.sum(weight, dtype=jnp.int32), jnp.asarray(0, jnp.int32)
@@ -92,6 +94,11 @@ def occurrences_of(
         there = jnp.reshape(counted, (1, -1))
         column = jnp.where(there, jnp.reshape(ids, (1, -1)), 0).astype(jnp.int32)
         columns = jnp.arange(vocab_size, dtype=jnp.int32)
+        if blocks_of(folds * ids.shape[1], vocab_size, vocab_size) > 1:
+            raise ValueError(
+                f"{folds} folds x {ids.shape[1]} positions x {vocab_size} words are more than int32 "
+                "counts: call it outside of jit, or pass fewer folds"
+            )
         numbers = jnp.arange(folds, dtype=jnp.int32)
         everywhere = jnp.asarray(counted)
         return Occurrences(column, document, position, there, columns, fold, everywhere, numbers)
@@ -110,7 +117,7 @@ def occurrences_of(
         )
         vocab_size = int(shared.sum())
     words = rounded_size(vocab_size)
-    blocks = -(-words // BLOCK)
+    blocks = blocks_of(folds * counted.shape[1], words, BLOCK)
     width = -(-words // blocks)
     columns = dealt(np.bincount(word, minlength=words), blocks, width)
     block, column = np.divmod(columns[word], width)

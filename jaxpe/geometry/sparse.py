@@ -255,7 +255,7 @@ def _laid_out(
     if vocab < 1:
         raise ValueError(f"counts have shape {shape}: pass those of at least one token")
     tables = int(np.prod(folds, dtype=np.int64))
-    blocks = _blocks(tables * n, vocab, block)
+    blocks = blocks_of(tables * n, vocab, block)
     width = -(-vocab // blocks)
     flat, counts = _without_repeats(flat[counts > 0], counts[counts > 0])
     row, token = np.divmod(flat, vocab)
@@ -285,7 +285,7 @@ def _padded(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(sizes[:, None] > 0, source, int(sizes.sum())), slots < sizes[:, None]
 
 
-def _blocks(rows: int, vocab: int, block: int) -> int:
+def blocks_of(rows: int, vocab: int, block: int) -> int:
     """How many blocks: as wide as asked for, but no wider than int32 indices reach."""
     if block < 1:
         raise ValueError(f"block must be at least 1, not {block}")

@@ -1,5 +1,6 @@
 """The fast counts against the definitions, triple by triple."""
 
+import importlib
 import inspect
 from functools import partial
 
@@ -196,3 +197,18 @@ def test_numpy_masks_are_taken_without_jit():
         found = sampled_violation_rate(encoding, key=jax.random.key(0), triples=99)
         assert found.rate == 0 < found.triples < 99
         assert jaxpe.monotonicity_violation_rate(encoding) == 0
+
+
+@pytest.mark.parametrize("include_self", [False, True])
+def test_pair_by_pair_and_by_merging_the_same_is_counted(monkeypatch, include_self):
+    module = importlib.import_module("jaxpe.geometry.monotonicity")
+    rate = partial(module.monotonicity_violation_rate.__wrapped__, include_self=include_self)
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 9, 30):
+        P = np.round(rng.normal(size=(n, 3)), 1)  # with ties
+        present = rng.random(n) < 0.8
+        found = []
+        for limit in (0, n):
+            monkeypatch.setattr(module, "_PAIRWISE", limit)
+            found.append(float(rate(P, present=present)))
+        assert found[0] == found[1]
