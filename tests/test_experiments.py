@@ -223,6 +223,11 @@ HEADLINES = [
     ("theory_bounds", "legendre/4/measured/one step", ".3f"),
     ("theory_bounds", "legendre/4/measured/x_T", ".4f"),
     *[
+        ("benchmark_startup", f"commands/report {what}/ratio/{when}/0", ".2f")
+        for what in ("stdlib", "strings")
+        for when in ("cold", "warm")
+    ],
+    *[
         ("mutual_information", f"corpora/{corpus}/kept_in_8_dimensions/{of}", ".1%")
         for corpus in ("stdlib", "sst2", "imdb")
         for of in ("sinusoidal", "hellinger")

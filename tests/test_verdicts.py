@@ -1,13 +1,17 @@
 """Verdicts on published work, each from its experiment's own functions at a size of seconds."""
 
 import importlib
+import itertools
 import json
 import sys
 from functools import partial
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
+
+import jaxpe
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
@@ -87,3 +91,16 @@ def test_equal_distributions_have_unequal_forcings(experiment):
     found = script.forcing(0, 0.2)
     assert found["copied_and_copied"] < 1e-5
     assert found["copied_and_alone"] > 0.1
+
+
+def test_mean_attention_is_no_function_of_the_positional_distribution():
+    """Lemma 16, (11): equal distributions, P = 0, and mean weights that differ."""
+    words = 4
+    E = 2.0 * np.eye(words + 1)  # the last is [CLS]
+    sequences = [(words, a, b, a, c) for a, b, c in itertools.product(range(words), repeat=3)]
+    counts = jaxpe.count_tokens(np.array(sequences), vocab_size=words + 1)
+    D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts))
+    assert float(D.values[1, 2]) == 0
+    x = E[np.array(sequences)]
+    A = jax.nn.softmax(x @ x.swapaxes(1, 2) / np.sqrt(words + 1), axis=-1).mean(axis=0)
+    np.testing.assert_allclose([A[1, 3], A[2, 3]], [0.35233, 0.14011], atol=1e-5)

@@ -96,8 +96,8 @@ def occurrences_of(
         columns = jnp.arange(vocab_size, dtype=jnp.int32)
         if blocks_of(folds * ids.shape[1], vocab_size, vocab_size) > 1:
             raise ValueError(
-                f"{folds} folds x {ids.shape[1]} positions x {vocab_size} words are more than int32 "
-                "counts: call it outside of jit, or pass fewer folds"
+                f"{folds} folds x {ids.shape[1]} positions x {vocab_size} words are more than "
+                "int32 counts: call it outside of jit, or pass fewer folds"
             )
         numbers = jnp.arange(folds, dtype=jnp.int32)
         everywhere = jnp.asarray(counted)
