@@ -86,7 +86,7 @@ def _simplify_log_axes(figure: "matplotlib.figure.Figure") -> None:
                     axis.set_major_formatter(_power_of_ten)
 
 
-def _power_of_ten(value: float, place: float | None = None) -> str:
+def _power_of_ten(value: float, place: object = None) -> str:
     """A tick as 10⁻², empty between powers; 0 and negative ones of a symmetric axis, too."""
     if not value:
         return "0"
