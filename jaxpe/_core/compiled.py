@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import jax
 
+from jaxpe._core.stored import Programs, keeping, named, with_arrays, without_arrays
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -38,14 +40,29 @@ def compiled(*functions: str, static: Sequence[str] = ()) -> Callable[[F], F]:
 
     def decorate(core: F) -> F:
         if not functions:
-            return jax.jit(core, static_argnames=tuple(static))  # pyrefly: ignore
+            return _of_arrays(core, tuple(static))  # pyrefly: ignore
         programs: dict[Any, Callable[..., Any]] = {}
+        kept = Programs(core)
 
         @functools.wraps(core)
         def run(*arrays: Any, **options: Any) -> Any:
             if jax.config.jax_disable_jit:  # pyrefly: ignore
                 return core(*arrays, **options)
             given = {name: options.pop(name) for name in functions}
+            if keeping():
+                form, own = without_arrays(given)
+                values, rest = _divided(options, static)
+
+                def lower(name: str) -> Any:
+                    def of_arrays(own: Any, *arrays: Any, **options: Any) -> Any:
+                        return core(*arrays, **options, **with_arrays(form, own))
+
+                    program = jax.jit(named(of_arrays, name), static_argnames=tuple(static))
+                    return program.lower(own, *arrays, **options)
+
+                found = kept.find(lower, (form, values), (own, arrays, rest))
+                if found is not None:
+                    return found(own, *arrays, **rest)
             key = tuple(map(_identity, given.values()))
             if key not in programs:
                 try:
@@ -59,6 +76,36 @@ def compiled(*functions: str, static: Sequence[str] = ()) -> Callable[[F], F]:
         return run  # pyrefly: ignore
 
     return decorate
+
+
+def _of_arrays(core: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+    """`jax.jit`, of whose programs files may be kept."""
+    program, kept = jax.jit(core, static_argnames=static), Programs(core)
+
+    def found(*arrays: Any, **options: Any) -> Any:
+        values, rest = _divided(options, static)
+
+        def lower(name: str) -> Any:
+            program = jax.jit(named(core, name), static_argnames=static)
+            return program.lower(*arrays, **options)
+
+        return kept.find(lower, values, (arrays, rest)), rest
+
+    @functools.wraps(core)
+    def run(*arrays: Any, **options: Any) -> Any:
+        ready, rest = found(*arrays, **options) if keeping() else (None, {})
+        return program(*arrays, **options) if ready is None else ready(*arrays, **rest)
+
+    run.prepare = found  # pyrefly: ignore (of arguments, or of their shapes)
+    return run
+
+
+def _divided(
+    options: dict[str, Any], static: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Static options, and the others."""
+    values = {name: value for name, value in options.items() if name in static}
+    return values, {name: value for name, value in options.items() if name not in static}
 
 
 def _program(

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxpe._core.stored import Programs, keeping, named
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Beyond so many values that are no arrays, such as a list of numbers, nothing is compiled.
@@ -37,6 +39,7 @@ def one_program(function: F) -> F:
 
     of_arrays.__name__ = of_arrays.__qualname__ = function.__name__
     program = jax.jit(of_arrays, static_argnums=0)
+    kept = Programs(function)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -45,7 +48,15 @@ def one_program(function: F) -> F:
         values = [_ARRAY if _is_array(leaf) else (type(leaf), leaf) for leaf in leaves]
         if len(values) - len(arrays) > _MOST_VALUES or not all(map(_fits, leaves)):
             return function(*args, **kwargs)
-        found = program(_Form(structure, tuple(values)), *arrays)
+        form = _Form(structure, tuple(values))
+        found = None
+        if keeping():
+
+            def lower(name: str) -> Any:
+                return jax.jit(named(of_arrays, name), static_argnums=0).lower(form, *arrays)
+
+            found = kept.find(lower, form, arrays)
+        found = program(form, *arrays) if found is None else found(*arrays)
         return jax.tree.map(_without_constant, found, is_leaf=_is_constant)
 
     return run  # pyrefly: ignore

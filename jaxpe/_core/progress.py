@@ -1,7 +1,8 @@
 """What long functions tell of how far they are, and where their time goes."""
 
+import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar, runtime_checkable
 
 Item = TypeVar("Item")
@@ -54,15 +55,34 @@ SILENT = Silent()
 class Clock:
     """Seconds of each stage, by name, in `laps`.
 
+    Args:
+        progress: receiver of the stages.
+
     >>> clock = Clock()
     >>> clock.lap("reading")
+    >>> with clock.stage("writing"):
+    ...     pass
     >>> list(clock.laps)
-    ['reading']
+    ['reading', 'writing']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress = SILENT) -> None:
         self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
+        self._progress = progress
+        self._begun = self._last = time.perf_counter()
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """A stage that is shown while it runs."""
+        steps = iter(self._progress.track((None,), name))
+        next(steps)
+        yield
+        next(steps, None)
+        self.lap(name)
+
+    def total(self) -> float:
+        """Seconds since the clock was made."""
+        return time.perf_counter() - self._begun
 
     def lap(self, name: str) -> None:
         """End the stage that ran until now; a stage that is named again adds to it."""

@@ -1,6 +1,7 @@
 """Programs side by side: on a CPU a loop of small steps leaves all but one processor idle."""
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -14,7 +15,7 @@ Result = TypeVar("Result")
 _AT_A_TIME = 4
 
 # What JAX keeps for each thread, and decides which program a call is.
-_SETTINGS = (
+SETTINGS = (
     "jax_enable_x64",
     "jax_default_device",
     "jax_default_matmul_precision",
@@ -39,5 +40,15 @@ def in_threads(f: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[R
         yield from pool.map(f, items) if alike else map(f, items)
 
 
+def in_background(f: Callable[[], object]) -> None:
+    """Begin a call whose result nobody waits for; without one where threads differ in settings."""
+
+    def run(settings: tuple[object, ...]) -> None:
+        if settings == _settings():
+            f()
+
+    threading.Thread(target=run, args=(_settings(),)).start()
+
+
 def _settings() -> tuple[object, ...]:
-    return tuple(getattr(jax.config, name) for name in _SETTINGS)
+    return tuple(getattr(jax.config, name) for name in SETTINGS)

@@ -12,6 +12,7 @@ from rich.progress import track
 
 from jaxpe._core.cache import cache_directory
 from jaxpe._core.errors import require
+from jaxpe._core.stored import keep_programs
 from jaxpe.cli.parsing import in_flags
 
 Item = TypeVar("Item")
@@ -73,5 +74,6 @@ def _remember_compilations() -> None:
     directory = cache_directory()
     if directory is None or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
+    keep_programs(directory / "programs")
     jax.config.update("jax_compilation_cache_dir", str(directory / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

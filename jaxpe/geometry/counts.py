@@ -417,14 +417,15 @@ def permute_within_documents(
     return jnp.where(moves, moved, ids)
 
 
-def _checked_ids(ids, mask, vocab_size: int) -> tuple[Array, Array]:
+def _checked_ids(ids, mask, vocab_size: int) -> tuple[ArrayLike, ArrayLike]:
     """Ids and mask as arrays of one shape, refused when they cannot be what the caller meant."""
     if vocab_size < 1:
         raise ValueError(f"vocab_size must be at least 1, not {vocab_size}")
     ids, mask = _ids_and_mask(ids, mask)
     if not is_traced(ids, mask):
         _refuse_outside(ids, mask, vocab_size)
-    return _widened(ids), jnp.asarray(mask)
+    # Those of the host stay there: what they are handed to is a program, which takes them.
+    return _widened(ids), mask
 
 
 def _ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
@@ -497,15 +498,14 @@ def scatter_add(
     return counts.reshape(-1).at[index].add(weights, mode="drop").reshape(counts.shape)
 
 
-def _widened(ids: ArrayLike) -> Array:
+def _widened(ids: ArrayLike) -> ArrayLike:
     """Ids of at least 32 bits: in uint8 a vocabulary of 256 would wrap to 0."""
-    ids = jnp.asarray(ids)
     return ids.astype(jnp.int32) if jnp.iinfo(ids.dtype).bits < 32 else ids
 
 
 def _is_excluded(ids: Array, exclude: Sequence[int]) -> Array:
     """Whether each id is one of a few excluded ones."""
-    ids, excluded = _widened(ids), jnp.zeros(ids.shape, bool)
+    ids, excluded = jnp.asarray(_widened(ids)), jnp.zeros(ids.shape, bool)
     limits = jnp.iinfo(ids.dtype)
     for token in exclude:
         if limits.min <= token <= limits.max:  # others are no id

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Integer, PyTree
 
@@ -19,13 +20,10 @@ from jaxpe.geometry.counts import (
     PositionCounts,
     _check_labels,
     _checked_ids,
-    counted_tokens,
 )
 from jaxpe.geometry.distances import floating, safe_sqrt
 from jaxpe.geometry.noise import DEFAULT_FOLDS, folds_of
-from jaxpe.geometry.occurrences import Occurrences, occurrences_of
-from jaxpe.geometry.repeated import counted, map_items
-from jaxpe.geometry.sparse import SparseCounts
+from jaxpe.geometry.repeated import counted, map_items, split_key
 
 DEFAULT_SAMPLES = 40
 
@@ -76,7 +74,6 @@ def bootstrap(
     folds: int | None = DEFAULT_FOLDS,
     samples: int = DEFAULT_SAMPLES,
     confidence: float = 0.95,
-    sparse: bool = False,
     progress: Progress = SILENT,
 ) -> Bootstrap:
     """Interval for any statistic of the counts, by resampling documents with replacement.
@@ -93,8 +90,6 @@ def bootstrap(
         key: PRNG key.
         samples: resamples; the standard error is itself uncertain by 1 / √(2 · samples).
         confidence: coverage of the interval, in (0, 1).
-        sparse: whether the statistic is given `SparseCounts`, which are made sooner; it needs
-            folds. Where arguments are traced it is given `PositionCounts` all the same.
         progress: shown by resample; ignored where arguments are traced.
 
     >>> ids = np.arange(500)[:, None] % 2
@@ -108,59 +103,24 @@ def bootstrap(
         raise ValueError(f"samples must be at least 1, not {samples}")
     if groups is not None:
         _refuse_foreign_groups(groups, len(ids))
-        groups = jnp.asarray(groups)
     ids, mask = _checked_ids(ids, mask, vocab_size)
-    if sparse and folds is None:
-        raise ValueError("sparse counts of resamples are in folds: pass folds, such as 16")
     exclude = tuple(map(int, exclude))
-    if sparse and not is_traced(ids, mask, groups, key):
-        sizes = {"vocab_size": vocab_size, "folds": folds, "samples": samples}
-        shown: dict[str, Any] = {"exclude": exclude, "progress": progress, **sizes}
-        found = _sparse_draws(statistic, ids, mask, groups, key, **shown)
-        return normal_interval(*found, confidence=confidence)
     counting = {"vocab_size": vocab_size, "exclude": exclude, "folds": folds}
 
-    def value(repeats: Array, ids: Array, mask: Array, groups: Array | None) -> PyTree:
+    def value(
+        repeats: ArrayLike, ids: ArrayLike, mask: ArrayLike, groups: ArrayLike | None
+    ) -> PyTree:
         grouping = None if folds is None else groups
         return _value(counted(ids, mask, grouping, repeats, **counting), statistic=statistic)
 
-    def resampled(key: Array, ids: Array, mask: Array, groups: Array | None) -> PyTree:
-        return value(_drawn(key, groups, documents=len(ids)), ids, mask, groups)
+    def resampled(key: Array, ids: ArrayLike, mask: ArrayLike, groups: ArrayLike | None) -> PyTree:
+        return value(drawn_documents(key, groups, documents=len(ids)), ids, mask, groups)
 
     documents = ids, mask, groups
-    estimate = value(jnp.ones(len(ids), jnp.int32), *documents)
-    keys = jax.random.split(key, samples)
+    estimate = value(np.ones(len(ids), np.int32), *documents)
+    keys = split_key(key, number=samples)
     draws = map_items(resampled, keys, *documents, progress=progress, description="bootstrap")
     return normal_interval(estimate, draws, confidence=confidence)
-
-
-def _sparse_draws(
-    statistic: Callable[[SparseCounts], Any],
-    ids: Array,
-    mask: Array,
-    groups: Array | None,
-    key: Array,
-    *,
-    exclude: Sequence[int],
-    vocab_size: int,
-    folds: int,
-    samples: int,
-    progress: Progress,
-) -> tuple[PyTree, PyTree]:
-    """The statistic of the corpus and of every resample."""
-    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
-    tokens = occurrences_of(ids, counted, groups, vocab_size=vocab_size, folds=folds)
-
-    def value(repeats: Array, tokens: Occurrences) -> PyTree:
-        return _value_of_tokens(tokens, repeats, statistic=statistic)
-
-    def resampled(key: Array, tokens: Occurrences, groups: Array | None) -> PyTree:
-        return value(_drawn(key, groups, documents=len(ids)), tokens)
-
-    estimate = value(jnp.ones(len(ids), jnp.int32), tokens)
-    keys = jax.random.split(key, samples)
-    shown = {"progress": progress, "description": "bootstrap"}
-    return estimate, map_items(resampled, keys, tokens, groups, **shown)
 
 
 def jackknife(
@@ -270,20 +230,14 @@ def resample_documents(
 
 
 @compiled(static=("documents",))
-def _drawn(key: Array, groups: Array | None, *, documents: int) -> Array:
+def drawn_documents(key: Array, groups: ArrayLike | None, *, documents: int) -> Array:
+    """`resample_documents` as one program, of groups that were looked at."""
     return resample_documents(key, documents, groups=groups)
 
 
 @compiled("statistic")
 def _value(counts: PositionCounts, *, statistic: Callable[[PositionCounts], Any]) -> Any:
     return statistic(counts)
-
-
-@compiled("statistic")
-def _value_of_tokens(
-    tokens: Occurrences, repeats: Array, *, statistic: Callable[[SparseCounts], Any]
-) -> Any:
-    return statistic(tokens.counts(repeats=repeats))
 
 
 @compiled("statistic")
@@ -300,9 +254,11 @@ def _without(
 
 def _refuse_foreign_groups(groups: ArrayLike, documents: int) -> None:
     """Raise for labels that are the index of no document."""
-    groups = jnp.asarray(groups)
     _check_labels("groups", groups, documents)
-    if not is_traced(groups) and not jnp.all((groups >= 0) & (groups < documents)):
+    if is_traced(groups):
+        return
+    known = np.asarray(groups)
+    if not np.all((known >= 0) & (known < documents)):
         raise ValueError(
             f"groups have labels outside [0, {documents}): label each group by the index of one "
             "of its documents"

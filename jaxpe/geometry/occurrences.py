@@ -44,7 +44,7 @@ class Occurrences(NamedTuple):
     def counts(
         self,
         *,
-        repeats: Int[Array, " documents"] | None = None,
+        repeats: Int[ArrayLike, " documents"] | None = None,
         places: Int[Array, "documents n"] | None = None,
     ) -> SparseCounts:
         """Sparse counts of the documents, each so often, its tokens moved to these places.
@@ -54,7 +54,7 @@ class Occurrences(NamedTuple):
         """
         documents, n = self.counted.shape
         width = -(-self.columns.shape[0] // self.column.shape[0])
-        weight = jnp.ones(documents, jnp.int32) if repeats is None else repeats
+        weight = jnp.ones(documents, jnp.int32) if repeats is None else jnp.asarray(repeats)
         cells = values = jnp.zeros_like(self.column)
         if documents:
             position = self.position if places is None else places[self.document, self.position]
@@ -131,4 +131,4 @@ def occurrences_of(
     lists = [np.append(x[order], 0)[source].astype(np.int32) for x in (column, document, position)]
     numbers = np.arange(folds, dtype=np.int32)
     arrays = (*lists, there, columns.astype(np.int32), own, np.asarray(counted), numbers)
-    return jax.tree.map(jnp.asarray, Occurrences(*arrays))  # pyrefly: ignore
+    return jax.device_put(Occurrences(*arrays))  # pyrefly: ignore

@@ -39,12 +39,23 @@ def map_items(
     first = map(compute, range(min(1, len(items))))  # which compiles
     rest = in_threads(compute, range(1, len(items)))
     shown = progress.track(itertools.chain(first, rest), description, total=len(items))
-    return jax.tree.map(lambda *values: jnp.stack(values), *shown)
+    return _stacked(*shown)
 
 
-@jax.jit
-def _item(items: Array, number: ArrayLike) -> Array:
+@compiled()
+def _item(items: Array, number: int) -> Array:
     return items[number]
+
+
+@compiled()
+def _stacked(*trees: PyTree[Array]) -> PyTree[Array]:
+    return jax.tree.map(lambda *values: jnp.stack(values), *trees)
+
+
+@compiled(static=("number",))
+def split_key(key: Array, *, number: int) -> Array:
+    """`jax.random.split` as one program."""
+    return jax.random.split(key, number)
 
 
 def fold_items(

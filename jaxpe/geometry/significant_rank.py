@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Integer
 
@@ -21,15 +22,10 @@ from jaxpe.geometry.counts import (
     _checked_ids,
     content_labels,
     counted_tokens,
-    permute_within_documents,
 )
 from jaxpe.geometry.distances import floating, gram_from_squared, square_matrix
-from jaxpe.geometry.noise import (
-    DEFAULT_FOLDS,
-    DEFAULT_SPLITS,
-    SplitHalfGeometry,
-    split_half_geometry,
-)
+from jaxpe.geometry.halving import split_halves
+from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS, SplitHalfGeometry
 from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 from jaxpe.geometry.repeated import map_items
 from jaxpe.geometry.sparse import SparseCounts
@@ -102,20 +98,31 @@ def significant_rank(
         raise ValueError(f"nulls must be at least 2, to see how they vary, not {nulls}")
     ids, mask = _checked_ids(ids, mask, vocab_size)
     # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
-    groups = content_labels(ids, mask) if groups is None else jnp.asarray(groups)
+    groups = content_labels(ids, mask) if groups is None else groups
     counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
     sizes: dict[str, Any] = {"vocab_size": vocab_size, "folds": folds}
     tokens = occurrences_of(ids, counted, groups, **sizes, only_shared=True)
-    keys = jax.random.split(key, nulls + 1)
-    documents = tokens, groups, keys[0]
+    halving, keys = _keys(key, nulls=nulls)
+    once = np.ones(len(ids), np.int32)
 
-    def null_gram(key: Array, *documents: Any) -> Array:
-        return _gram_of_documents(key, True, *documents, splits=splits)
+    def gram(key: Array, shuffled: bool, tokens: Occurrences, groups: ArrayLike) -> Array:
+        found = split_halves(tokens, groups, once, shuffled, key, halving, splits=splits)
+        return _weighted_gram(*found)
+
+    def of_null(key: Array, tokens: Occurrences, groups: ArrayLike) -> Array:
+        return gram(key, True, tokens, groups)
 
     shown = {"progress": progress, "description": "permutation null"}
-    null_grams = map_items(null_gram, keys[1:], *documents, **shown)
-    gram = _gram_of_documents(keys[0], False, *documents, splits=splits)
-    return rank_above_null(gram, null_grams, level=level)
+    null_grams = map_items(of_null, keys, tokens, groups, **shown)
+    own = gram(halving, False, tokens, groups)
+    return rank_above_null(own, null_grams, level=level)
+
+
+@compiled(static=("nulls",))
+def _keys(key: Array, *, nulls: int) -> tuple[Array, Array]:
+    """Of the halvings, which every corpus shares, and of the null corpora."""
+    keys = jax.random.split(key, nulls + 1)
+    return keys[0], keys[1:]
 
 
 def weighted_gram(
@@ -132,7 +139,12 @@ def weighted_gram(
     >>> bool(jnp.allclose(weighted_gram(geometry, counts), geometry.gram))
     True
     """
-    size = jnp.where(geometry.present, counts.merged().per_position, 0).astype(float)
+    return _weighted_gram(geometry, counts.merged().per_position)
+
+
+@compiled()
+def _weighted_gram(geometry: SplitHalfGeometry, per_position: Array) -> Array:
+    size = jnp.where(geometry.present, per_position, 0).astype(float)
     mean = jnp.sum(size) / jnp.maximum(jnp.sum(size > 0), 1).astype(size.dtype)
     weights = size / jnp.maximum(mean, 1.0)
     gram = gram_from_squared(geometry.squared_distances, geometry.present, weights=weights)
@@ -183,27 +195,3 @@ def _above_null(gram: Array, null_grams: Array, *, level: float) -> SignificantR
     rank = jnp.sum(eigenvalues > threshold + rounding)
     rank = jnp.where(jnp.isnan(eigenvalues[0]) | jnp.isnan(threshold), -1, rank)
     return SignificantRank(rank, eigenvalues, null_eigenvalues, threshold)
-
-
-@compiled(static=("splits",))
-def _gram_of_documents(
-    key: Array,
-    shuffled: bool | Bool[ArrayLike, ""],
-    tokens: Occurrences,
-    groups: Array,
-    halving: Array,
-    *,
-    splits: int,
-) -> Array:
-    """The Gram matrix that is judged, of documents as they are or shuffled: one program."""
-    documents, n = tokens.counted.shape
-    places = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (documents, n))
-
-    def shuffle(places: Array) -> Array:
-        source = permute_within_documents(key, places, tokens.counted, groups=groups)
-        row = jnp.arange(documents, dtype=jnp.int32)[:, None]
-        return jnp.zeros_like(places).at[row, source].set(places)
-
-    places = jax.lax.cond(shuffled, shuffle, lambda places: places, places)
-    counts = tokens.counts(places=places)
-    return weighted_gram(split_half_geometry(counts, key=halving, splits=splits), counts)

@@ -1,7 +1,7 @@
 """From a corpus, or from its counts, to a `CorpusAnalysis`."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,8 +9,10 @@ import jax
 import numpy as np
 
 import jaxpe
+from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
+from jaxpe._core.threads import in_threads
 from jaxpe.analysis.corpus.noise import (
     Noise,
     compacted,
@@ -29,17 +31,22 @@ from jaxpe.analysis.corpus.options import (
 from jaxpe.analysis.corpus.result import (
     CorpusAnalysis,
     EmptyPositions,
+    EncodingScore,
     PlugIn,
+    SlopeStress,
     SplitHalf,
+    StressByDimension,
     TokenCount,
     TopTokens,
 )
-from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
+from jaxpe.analysis.corpus.scores import prepare_encodings, score_encodings, stress_by_dimension
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
+from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry
+from jaxpe.geometry.halving import split_halves
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
-from jaxpe.geometry.occurrences import Occurrences, occurrences_of
+from jaxpe.geometry.occurrences import occurrences_of
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
@@ -78,6 +85,9 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         clock.lap("read")
         found = analyse_counts(stored, **common)
     else:
+        length = DEFAULT_LENGTH if options.source == "stdlib" else None
+        if length := options.length or length:
+            prepare_encodings(length, options.dim, options.encodings)
         corpus = load_tokens(
             options.source,
             tokenizer=options.tokenizer,
@@ -91,7 +101,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         clock.lap("read")
         samples = DEFAULT_SAMPLES if options.bootstrap is None else options.bootstrap
         found = analyse_tokens(corpus, **common, bootstrap=samples)
-    return found._replace(seconds=clock.laps | found.seconds)
+    return found._replace(seconds=clock.laps | found.seconds | {"in all": clock.total()})
 
 
 def analyse_tokens(
@@ -132,16 +142,18 @@ def analyse_tokens(
     compact, used = compacted(corpus)
     _check_size(compact)
     clock = Clock()
-    shown: dict[str, Any] = {"splits": splits, "progress": progress, "clock": clock}
-    keys = jax.random.split(jax.random.key(seed), 4)
+    prepare_encodings(length, dim, encodings)
+    keys = _keys(seed)
     groups = containment_groups(compact.ids, compact.mask)
     clock.lap("grouping")
     counts = _counts(compact)
-    sizes = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
-    folded = occurrences_of(compact.ids, compact.mask, groups, **sizes)
-    found = _geometries(counts, folded, empty, used, keys[0], splits=splits)
-    clock.lap("geometry")
-    noise = noise_of_documents(compact, groups, keys, samples=bootstrap, **shown)
+    clock.lap("counts")
+    shown: dict[str, Any] = {"splits": splits, "progress": progress}
+    halves = partial(_split_halves, compact, groups, keys[0], splits=splits)
+    fitted, noise = _side_by_side(
+        partial(_fitted, counts, halves, empty, used, keys, dim, encodings, progress=progress),
+        partial(noise_of_documents, compact, groups, keys, samples=bootstrap, **shown),
+    )
     known = {
         "source": corpus.name,
         "tokenizer": corpus.tokenizer,
@@ -157,7 +169,7 @@ def analyse_tokens(
         "empty_positions": _empty_positions(counts, empty),
         "top_tokens": _top_tokens(counts, compact.tokens),
     }
-    return _analysis(known, counts, found, noise, keys[3], encodings, **shown)
+    return _analysis(known, counts, fitted, noise, splits=splits, clock=clock)
 
 
 def analyse_counts(
@@ -195,14 +207,16 @@ def analyse_counts(
             "again with `bins`"
         )
     check_numbers(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
-    shown: dict[str, Any] = {"splits": splits, "progress": progress, "clock": Clock()}
-    keys = jax.random.split(jax.random.key(seed), 4)
+    shown: dict[str, Any] = {"splits": splits, "progress": progress}
+    clock, keys = Clock(), _keys(seed)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
     folded = stored._replace(table=stored.table[..., used]).counts
     counts = jax.tree.map(np.asarray, folded.merged())
-    found = _geometries(counts, folded, empty, used, keys[0], splits=splits)
-    shown["clock"].lap("geometry")
-    noise = noise_of_counts(folded, stored.nulls, used, keys[0], **shown)
+    halves = partial(jaxpe.split_half_geometry, folded, key=keys[0], splits=splits)
+    fitted, noise = _side_by_side(
+        partial(_fitted, counts, halves, empty, used, keys, dim, encodings, progress=progress),
+        partial(noise_of_counts, folded, stored.nulls, used, keys[0], **shown),
+    )
     known = {
         "source": _name_of(stored),
         "tokenizer": settings.tokenizer,
@@ -218,7 +232,63 @@ def analyse_counts(
         "empty_positions": _empty_positions(counts, empty),
         "top_tokens": _top_tokens(counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
     }
-    return _analysis(known, counts, found, noise, keys[3], encodings, **shown)
+    return _analysis(known, counts, fitted, noise, splits=splits, clock=clock)
+
+
+@compiled()
+def _four(key: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(jax.random.split(key, 4))
+
+
+def _keys(seed: int) -> tuple[jax.Array, ...]:
+    """Of halvings, null corpora, resamples and encodings that are drawn."""
+    return _four(jax.random.key(seed))
+
+
+def _side_by_side(*jobs: Callable[[], Any]) -> list[Any]:
+    """What the jobs give: while one compiles or waits for a result, the others go on."""
+    return list(in_threads(lambda job: job(), jobs))
+
+
+def _split_halves(
+    corpus: TokenCorpus, groups: np.ndarray, key: jax.Array, *, splits: int
+) -> SplitHalfGeometry:
+    sizes = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
+    tokens = occurrences_of(corpus.ids, corpus.mask, groups, **sizes, only_shared=True)
+    once = np.ones(len(groups), np.int32)
+    return split_halves(tokens, groups, once, False, key, key, splits=splits).geometry
+
+
+class _Fitted(NamedTuple):
+    """Geometries, and encodings held against them."""
+
+    geometries: "_Geometries"
+    encodings: list[EncodingScore]
+    slopes: list[SlopeStress]
+    by_dimension: StressByDimension
+    seconds: dict[str, float]
+
+
+def _fitted(
+    counts: PositionCounts,
+    halves: Callable[[], SplitHalfGeometry],
+    empty: EmptyPolicy,
+    used: np.ndarray,
+    keys: tuple[jax.Array, ...],
+    dim: int,
+    names: Sequence[str],
+    *,
+    progress: Progress,
+) -> _Fitted:
+    clock = Clock(progress)
+    with clock.stage("geometry"):
+        found = _geometries(counts, halves(), empty, used)
+    D, mds, geometry = found.D, found.mds, found.split_half
+    with clock.stage("encodings"):
+        encodings, slopes = score_encodings(D, geometry, mds, dim, keys[3], names)
+    with clock.stage("dimensions"):
+        by_dimension = stress_by_dimension(D, mds, dim)
+    return _Fitted(found, encodings, slopes, by_dimension, clock.laps)
 
 
 class _Geometries(NamedTuple):
@@ -233,15 +303,9 @@ class _Geometries(NamedTuple):
 
 
 def _geometries(
-    counts: PositionCounts,
-    folded: PositionCounts | Occurrences,
-    empty: EmptyPolicy,
-    used: np.ndarray,
-    key: jax.Array,
-    *,
-    splits: int,
+    counts: PositionCounts, split_half: SplitHalfGeometry, empty: EmptyPolicy, used: np.ndarray
 ) -> _Geometries:
-    """Of counts in one fold and in all, of the words used, bool `[vocab]`, or a few more."""
+    """Of counts of the words used, bool `[vocab]`, or a few more."""
     whole = counts
     if empty == "uniform":  # over all words
         tokens = np.zeros((counts.tokens.shape[0], len(used)), np.int32)
@@ -253,26 +317,21 @@ def _geometries(
         except ValueError as error:
             raise InputError(str(error)) from error
         empty = "drop"
-    found = _geometries_of(whole, counts, folded, key, empty=empty, splits=splits)
-    return jax.block_until_ready(found)
+    return jax.block_until_ready(_geometries_of(whole, counts, split_half, empty=empty))
 
 
-@partial(jax.jit, static_argnames=("empty", "splits"))
+@compiled(static=("empty",))
 def _geometries_of(
     whole: PositionCounts,
     counts: PositionCounts,
-    folded: PositionCounts | Occurrences,
-    key: jax.Array,
+    split_half: SplitHalfGeometry,
     *,
     empty: EmptyPolicy,
-    splits: int,
 ) -> _Geometries:
     mu = jaxpe.positional_distributions(whole, empty=empty)
     gram = jaxpe.hellinger_gram(mu)
     mds = jaxpe.geometry.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
     D = jaxpe.geometry.distances_from_gram(gram, present=mu.present)
-    halves = folded.counts() if isinstance(folded, Occurrences) else folded
-    split_half = jaxpe.split_half_geometry(halves, key=key, splits=splits)
     error = jaxpe.noise_floor(counts).split_half_error
     coordinates = jaxpe.geometry.classical_mds_from_gram(
         split_half.gram, dim=3, present=split_half.present
@@ -294,22 +353,15 @@ def _counts(corpus: TokenCorpus) -> PositionCounts:
 def _analysis(
     known: dict[str, Any],
     counts: PositionCounts,
-    found: _Geometries,
+    fitted: _Fitted,
     noise: Noise,
-    key: jax.Array,
-    names: Sequence[str],
     *,
     splits: int,
-    progress: Progress,
     clock: Clock,
 ) -> CorpusAnalysis:
-    """Encodings scored, and all of it together."""
+    """All of it together."""
+    found = fitted.geometries
     D, mds, geometry = found.D, found.mds, found.split_half
-    dim = known["dim"]
-    encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)
-    clock.lap("encodings")
-    by_dimension = stress_by_dimension(D, mds, dim)
-    clock.lap("dimensions")
     per_position = _per_position(counts)
     return CorpusAnalysis(
         **known,
@@ -331,10 +383,10 @@ def _analysis(
         ),
         split_half=_split_half(geometry, np.asarray(found.coordinates), noise),
         intervals=noise.intervals,
-        encodings=encodings,
-        alibi_slopes=slopes,
-        stress_by_dimension=by_dimension,
-        seconds=clock.laps,
+        encodings=fitted.encodings,
+        alibi_slopes=fitted.slopes,
+        stress_by_dimension=fitted.by_dimension,
+        seconds=clock.laps | fitted.seconds | noise.seconds,
     )
 
 

@@ -2,14 +2,15 @@
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe._core.arrays import rounded_size
+from jaxpe._core.arrays import ArrayLike, rounded_size
+from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Clock, Progress
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.data import TokenCorpus
@@ -23,8 +24,11 @@ from jaxpe.geometry import (
     rank_above_null,
     weighted_gram,
 )
+from jaxpe.geometry.halving import split_halves
+from jaxpe.geometry.intervals import drawn_documents, normal_interval
 from jaxpe.geometry.noise import DEFAULT_FOLDS
-from jaxpe.geometry.occurrences import occurrences_of
+from jaxpe.geometry.occurrences import Occurrences, occurrences_of
+from jaxpe.geometry.repeated import map_items, split_key
 
 
 class Noise(NamedTuple):
@@ -33,41 +37,54 @@ class Noise(NamedTuple):
     rank: SignificantRank | None
     estimate: dict[str, jax.Array]
     intervals: dict[str, Interval]
+    seconds: dict[str, float]
 
 
 def noise_of_documents(
     corpus: TokenCorpus,
     groups: np.ndarray,
-    keys: jax.Array,
+    keys: tuple[jax.Array, ...],
     *,
     splits: int,
     samples: int,
     progress: Progress,
-    clock: Clock,
 ) -> Noise:
-    """Rank above the permutation null, and bootstrap intervals; keys of halvings, null, draws."""
-    documents = {"vocab_size": corpus.vocab_size, "mask": corpus.mask, "groups": groups}
+    """Rank above the permutation null, and bootstrap intervals; keys of halvings, null, draws.
+
+    What `significant_rank` and `bootstrap` of `noise_statistics` give, by their programs.
+    """
+    clock = Clock()
+    known: dict[str, Any] = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
     rank = jaxpe.significant_rank(
-        corpus.ids, key=keys[1], splits=splits, progress=progress, **documents
-    )
+        corpus.ids, mask=corpus.mask, groups=groups, key=keys[1], splits=splits, progress=progress,
+        **known,
+    )  # fmt: skip
     clock.lap("permutation null")
-    statistics = partial(noise_statistics, key=keys[0], splits=splits)
+    shared = occurrences_of(corpus.ids, corpus.mask, groups, **known, only_shared=True)
+    every = occurrences_of(corpus.ids, corpus.mask, groups, **known)
+
+    def statistics(repeats: ArrayLike) -> dict[str, jax.Array]:
+        found = split_halves(shared, groups, repeats, False, keys[0], keys[0], splits=splits)
+        return _statistics_of(found.geometry, every, repeats)
+
+    def resampled(key: jax.Array) -> dict[str, jax.Array]:
+        return statistics(drawn_documents(key, groups, documents=len(groups)))
+
+    estimate = statistics(np.ones(len(groups), np.int32))
     if not samples:
-        tokens = occurrences_of(
-            corpus.ids, corpus.mask, groups, vocab_size=corpus.vocab_size, folds=DEFAULT_FOLDS
-        )
-        return Noise(rank, jax.jit(lambda tokens: statistics(tokens.counts()))(tokens), {})
-    found = jaxpe.bootstrap(
-        statistics,
-        corpus.ids,
-        key=keys[2],
-        samples=samples,
-        sparse=True,
-        progress=progress,
-        **documents,
-    )
+        return Noise(rank, estimate, {}, clock.laps)
+    draws = split_key(keys[2], number=samples)
+    found = map_items(resampled, draws, progress=progress, description="bootstrap")
+    intervals = _intervals(normal_interval(estimate, found))
     clock.lap("bootstrap")
-    return Noise(rank, found.estimate, _intervals(found))
+    return Noise(rank, estimate, intervals, clock.laps)
+
+
+@compiled()
+def _statistics_of(
+    geometry: SplitHalfGeometry, tokens: Occurrences, repeats: ArrayLike
+) -> dict[str, jax.Array]:
+    return _statistics(geometry, tokens.counts(repeats=repeats))
 
 
 def noise_of_counts(
@@ -78,15 +95,14 @@ def noise_of_counts(
     *,
     splits: int,
     progress: Progress,
-    clock: Clock,
 ) -> Noise:
     """The same from counts in folds of the words that occur, where the documents are gone.
 
     Intervals come from the folds. The null corpora `[nulls, folds, n, vocab]`, of all words, have
     few folds, so corpus and null are both halved in these when dimensions are judged.
     """
-    split = partial(jaxpe.split_half_geometry, key=key, splits=splits)
-    weighted = jax.jit(lambda counts: weighted_gram(split(counts), counts))
+    clock = Clock()
+    weighted = partial(_weighted, key=key, splits=splits)
     grams = [
         weighted(counts._replace(tokens=jnp.asarray(null[..., used])))
         for null in progress.track(nulls, "permutation null")
@@ -98,14 +114,24 @@ def noise_of_counts(
     statistics = partial(noise_statistics, key=key, splits=splits)
     found = jaxpe.jackknife(statistics, counts, progress=progress)
     clock.lap("jackknife")
-    return Noise(rank, found.estimate, _intervals(found))
+    return Noise(rank, found.estimate, _intervals(found), clock.laps)
+
+
+@compiled(static=("splits",))
+def _weighted(counts: PositionCounts, *, key: jax.Array, splits: int) -> jax.Array:
+    return weighted_gram(jaxpe.split_half_geometry(counts, key=key, splits=splits), counts)
 
 
 def noise_statistics(
     counts: PositionCounts | SparseCounts, *, key: jax.Array, splits: int
 ) -> dict[str, jax.Array]:
     """What the intervals are about, plug-in and corrected on the same positions."""
-    geometry = jaxpe.split_half_geometry(counts, key=key, splits=splits)
+    return _statistics(jaxpe.split_half_geometry(counts, key=key, splits=splits), counts)
+
+
+def _statistics(
+    geometry: SplitHalfGeometry, counts: PositionCounts | SparseCounts
+) -> dict[str, jax.Array]:
     plug_in_trace = jnp.trace(_plug_in_gram(counts, geometry.present))
     rate = jaxpe.monotonicity_violation_rate(geometry.distances)
     # A triple needs three positions, and an order distances that differ.

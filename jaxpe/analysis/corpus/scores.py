@@ -1,7 +1,6 @@
 """The encodings of a report: every score of each, and stress by width."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
+from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
+from jaxpe._core.stored import keeping
+from jaxpe._core.threads import in_background
 from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.geometry import SplitHalfGeometry
 
@@ -24,6 +26,7 @@ class _Scored(NamedTuple):
     Attributes:
         values: by name, each `[2 + entries]`; of an entry whose vectors are drawn, the mean.
         distances: `[2 + entries, n, n]`, of the first draw.
+        widths: of the vectors, `[entries]`.
         trainable: by entry, for each leaf of its parameters, which numbers receive a gradient.
         lines: stress of the line at each standard slope, `[heads]`.
         best: stress of the line at the best slope of all, and that slope.
@@ -31,6 +34,7 @@ class _Scored(NamedTuple):
 
     values: dict[str, jax.Array]
     distances: jax.Array
+    widths: jax.Array
     trainable: tuple[list[jax.Array], ...]
     lines: jax.Array
     best: jaxpe.geometry.ScaledStress
@@ -48,7 +52,7 @@ def score_encodings(
     n = D.values.shape[0]
     entries = tuple(scored_entries(encodings))
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
-    found = _scored(D, geometry.distances, mds.coordinates, key, entries=entries, sizes=sizes)
+    found = jax.device_get(_scored(D, geometry, mds.coordinates, key, entries=entries, sizes=sizes))
     lines = list(map(SlopeStress, SLOPES, map(float, found.lines)))
     slope = min(lines, key=lambda line: line.stress).slope
     rank = min(dim, int(mds.rank))
@@ -61,16 +65,38 @@ def score_encodings(
     known: list[dict[str, Any]] = [
         {"name": "mds", "note": f"classical MDS, rank {rank}", **fitted},
         {"name": "smacof", "note": "stress minimised from MDS", **fitted},
-        *(_known(*pair, sizes, slope) for pair in zip(entries, found.trainable, strict=True)),
+        *(
+            _known(entry, trainable, int(width), slope)
+            for entry, trainable, width in zip(entries, found.trainable, found.widths, strict=True)
+        ),
     ]
-    distances = np.asarray(found.distances)
-    measured = {name: np.asarray(value).tolist() for name, value in found.values.items()}
+    measured = {name: value.tolist() for name, value in found.values.items()}
     rows = [dict(zip(measured, row, strict=True)) for row in zip(*measured.values(), strict=True)]
     scores = [
         EncodingScore(**of, **row, distances=own)
-        for of, row, own in zip(known, rows, distances, strict=True)
+        for of, row, own in zip(known, rows, found.distances, strict=True)
     ]
     return scores, [*lines, SlopeStress(float(found.best.scale), float(found.best.stress))]
+
+
+def prepare_encodings(n: int, dim: int, encodings: Sequence[str]) -> None:
+    """Compile in the background what n positions will need, where programs are kept."""
+    if not keeping() or encodings:
+        return
+    square = jax.ShapeDtypeStruct((n, n), jnp.float32)
+    line, present = jax.ShapeDtypeStruct((n,), jnp.float32), jax.ShapeDtypeStruct((n,), bool)
+    D = jaxpe.Distances(square, present)  # pyrefly: ignore
+    geometry = SplitHalfGeometry(square, square, line, present)  # pyrefly: ignore
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
+    widths = _widths(n, dim)
+
+    def prepare() -> None:
+        entries = tuple(scored_entries())
+        _scored.prepare(D, geometry, square, key, entries=entries, sizes=sizes)  # pyrefly: ignore
+        _by_width.prepare(D, square, widths=widths)  # pyrefly: ignore
+
+    in_background(prepare)
 
 
 def scored_entries(names: Sequence[str] = ()) -> list[jaxpe.encodings.CatalogueEntry]:
@@ -91,8 +117,8 @@ def scored_entries(names: Sequence[str] = ()) -> list[jaxpe.encodings.CatalogueE
 
 def _known(
     entry: jaxpe.encodings.CatalogueEntry,
-    trainable: list[jax.Array],
-    sizes: jaxpe.EncodingSizes,
+    trainable: list[np.ndarray],
+    width: int,
     slope: float,
 ) -> dict[str, Any]:
     """What is told of an entry beside its scores."""
@@ -101,28 +127,20 @@ def _known(
         note = f"{note}, at slope {slope:.3g}, its best standard one"
     if trainable:
         note = f"{note}; mean of {RANDOM_DRAWS} draws"
-    parameters = sum(leaf.size for leaf in trainable if np.any(leaf))
-    dim = 1 if entry.name == "alibi" else _width(entry, sizes)
     return {
         "name": entry.name,
         "family": entry.family,
-        "dim": dim,
-        "parameters": parameters,
+        "dim": width,
+        "parameters": sum(leaf.size for leaf in trainable if np.any(leaf)),
         "note": note,
         "fitted": False,
     }
 
 
-def _width(entry: jaxpe.encodings.CatalogueEntry, sizes: jaxpe.EncodingSizes) -> int:
-    encoding = entry.make(sizes)
-    params = jax.eval_shape(encoding.init, jax.random.key(0))
-    return jax.eval_shape(encoding.vectors, params, jnp.arange(sizes.length)).shape[-1]
-
-
-@partial(jax.jit, static_argnames=("entries", "sizes"))
+@compiled(static=("entries", "sizes"))
 def _scored(
     D: jaxpe.Distances,
-    corrected: jaxpe.Distances,
+    geometry: SplitHalfGeometry,
     coordinates: jax.Array,
     key: jax.Array,
     *,
@@ -130,7 +148,7 @@ def _scored(
     sizes: jaxpe.EncodingSizes,
 ) -> _Scored:
     """All encodings, by one program."""
-    positions, dim = jnp.arange(sizes.length), sizes.dim
+    positions, dim, corrected = jnp.arange(sizes.length), sizes.dim, geometry.distances
     lines = jnp.stack([jaxpe.encodings.alibi_line(positions, slope=slope) for slope in SLOPES])
     stress_of_lines = jax.lax.map(lambda line: jaxpe.stress(line, D), lines)
     start = _columns(coordinates, dim)
@@ -144,8 +162,8 @@ def _scored(
         drawn.append(vectors)
         trainable.append(gradients)
     sizes_of = [len(vectors) for vectors in drawn]
-    width = max(vectors.shape[-1] for vectors in drawn)
-    stacked = jnp.concatenate([_columns(vectors, width) for vectors in drawn])
+    widths = [vectors.shape[-1] for vectors in drawn]
+    stacked = jnp.concatenate([_columns(vectors, max(widths)) for vectors in drawn])
     measured = jax.lax.map(lambda P: _measures(P, D, corrected), stacked)
     first = np.cumsum([0, *sizes_of[:-1]])
     member = np.repeat(np.arange(len(sizes_of)), sizes_of)
@@ -157,7 +175,8 @@ def _scored(
         lambda P: jaxpe.euclidean_distances(P, present=D.present).values, stacked[first]
     )
     best = jaxpe.scaled_stress(lines[0] / SLOPES[0], D)
-    return _Scored(mean, distances, tuple(trainable), stress_of_lines, best)
+    own = jnp.array(widths[2:])
+    return _Scored(mean, distances, own, tuple(trainable), stress_of_lines, best)
 
 
 def _draws(
@@ -200,13 +219,16 @@ def _columns(P: jax.Array, width: int) -> jax.Array:
 
 def stress_by_dimension(D: jaxpe.Distances, mds: jaxpe.ClassicalMDS, dim: int) -> StressByDimension:
     """Stress and scaled stress of MDS, SMACOF and sinusoids at widths 2, 4, 8, ... (Figure 4)."""
-    largest = max(dim, D.values.shape[0], 2)
-    widths = tuple(2**k for k in range(1, 12) if 2**k <= largest)
+    widths = _widths(D.values.shape[0], dim)
     found = _by_width(D, mds.coordinates, widths=widths)
     return StressByDimension(np.array(widths), *jax.tree.map(np.asarray, found))
 
 
-@partial(jax.jit, static_argnames="widths")
+def _widths(n: int, dim: int) -> tuple[int, ...]:
+    return tuple(2**k for k in range(1, 12) if 2**k <= max(dim, n, 2))
+
+
+@compiled(static=("widths",))
 def _by_width(
     D: jaxpe.Distances, coordinates: jax.Array, *, widths: tuple[int, ...]
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:

@@ -2,7 +2,6 @@
 
 import collections
 import importlib.metadata
-import math
 from pathlib import Path
 
 import jaxpe
@@ -37,7 +36,6 @@ def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
         findings=findings(analysis),
         settings=_settings(analysis),
         token_limit=TOKEN_LIMIT,
-        seconds=math.fsum(analysis.seconds.values()),
     )
 
 

@@ -1,0 +1,324 @@
+"""Compiled programs kept in files: a second process neither traces nor compiles them.
+
+JAX's compilation cache saves compiling alone; to look a program up it must be traced and lowered,
+which takes as long as the programs of a small corpus run. Here the key of a program is made from
+the name of its function, the contents of this package and the shapes of the arguments.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import inspect
+import os
+import pickle
+import platform
+import secrets
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxpe._core.threads import SETTINGS
+
+PACKAGE = __name__.partition(".")[0]
+LIMIT = 2**29  # bytes of all files; those not used for longest go first
+
+_VERSIONS = ("jax", "jaxlib", "numpy")
+_ENVIRONMENT = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+
+_lock = threading.Lock()
+_folder: Path | None = None
+
+
+def keep_programs(folder: Path | None) -> None:
+    """Keep programs in this folder from now on, at most `LIMIT` bytes of them; None: none."""
+    global _folder
+    _folder = folder
+
+
+def keeping() -> bool:
+    """Whether programs are kept."""
+    return _folder is not None
+
+
+class UndescribedError(TypeError):
+    """A value of which another process could not tell whether its own is the same."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Hole:
+    """The place of an array among plain values and functions."""
+
+    number: int
+
+
+def without_arrays(value: Any) -> tuple[Any, list[Any]]:
+    """The value with `Hole`s in place of its arrays, and the arrays."""
+    arrays: list[Any] = []
+
+    def apart(value: Any) -> Any:
+        if isinstance(value, jax.Array | np.ndarray):
+            arrays.append(value)
+            return Hole(len(arrays) - 1)
+        return _mapped(apart, value)
+
+    return apart(value), arrays
+
+
+def with_arrays(value: Any, arrays: Any) -> Any:
+    """What `without_arrays` took apart, of these arrays."""
+    if isinstance(value, Hole):
+        return arrays[value.number]
+    return _mapped(lambda part: with_arrays(part, arrays), value)
+
+
+def _mapped(f: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: f(part) for name, part in value.items()}
+    if isinstance(value, functools.partial):
+        return functools.partial(f(value.func), *map(f, value.args), **f(value.keywords))
+    if isinstance(value, tuple):
+        return getattr(type(value), "_make", tuple)(map(f, value))
+    return value
+
+
+class Programs:
+    """The programs of one function by what they are made of, in memory and in the folder."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._ready: dict[str, tuple[threading.Lock, list[Callable[..., Any]]]] = {}
+
+    def find(
+        self, lower: Callable[[str], Any], values: Any, arguments: Any
+    ) -> Callable[..., Any] | None:
+        """The compiled program; None where it is not one to keep.
+
+        Args:
+            lower: a function that lowers the program under a name, where none is kept.
+            values: plain values and functions that the program is made with.
+            arguments: of the program, a pytree of arrays and numbers.
+        """
+        if _folder is None or not _ordinary(arguments):
+            return None
+        try:
+            described = describe(self._function), describe(values), _shapes(arguments)
+        except UndescribedError:
+            return None
+        key = hashlib.sha256(repr((_surroundings(), described)).encode()).hexdigest()[:32]
+        with _lock:
+            lock, found = self._ready.setdefault(key, (threading.Lock(), []))
+        with lock:
+            if not found:
+                found.append(_made(_folder / f"{self._function.__name__}-{key}", lower))
+        return found[0]
+
+
+def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The same function, of which JAX makes a program of this name."""
+
+    @functools.wraps(function)
+    def renamed(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    renamed.__name__ = renamed.__qualname__ = name
+    return renamed
+
+
+def _made(path: Path, lower: Callable[[str], Any]) -> Callable[..., Any]:
+    """The program in a file, which is written where it is not there.
+
+    A program that came out of JAX's own cache on disk cannot be written: read again, it lacks its
+    functions. So it is compiled under a name that the cache does not know.
+    """
+    if (kept := _read(path)) is not None:
+        return kept
+    _watch_cache()
+    _cache.hit = False
+    name = path.name.replace("-", "_")
+    program = lower(name).compile()
+    if _cache.hit:
+        program = lower(f"{name}_{secrets.token_hex(4)}").compile()
+    with contextlib.suppress(Exception):  # what cannot be kept is compiled again
+        _write(path, program)
+    return program
+
+
+_cache = threading.local()
+
+
+@functools.cache
+def _watch_cache() -> None:
+    def listen(event: str, **_: Any) -> None:
+        if event == "/jax/compilation_cache/cache_hits":
+            _cache.hit = True
+
+    jax.monitoring.register_event_listener(listen)
+
+
+def _read(path: Path) -> Callable[..., Any] | None:
+    from jax.experimental.serialize_executable import deserialize_and_load
+
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content[32:]).digest() != content[:32]:
+            return None
+        _find_lapack()
+        found = deserialize_and_load(*pickle.loads(content[32:]))
+        os.utime(path)
+    except Exception:  # whatever is wrong with a file, the program can be compiled
+        return None
+    return found
+
+
+@functools.cache
+def _find_lapack() -> None:
+    """On a CPU jaxlib finds LAPACK while the first program that needs it is lowered, not before."""
+    jax.jit(jnp.linalg.eigvalsh).lower(jax.ShapeDtypeStruct((1, 1), jnp.float32))
+
+
+def _write(path: Path, program: Any) -> None:
+    from jax.experimental.serialize_executable import serialize
+
+    content = pickle.dumps(serialize(program))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(hashlib.sha256(content).digest() + content)
+    os.replace(file.name, path)
+    with _lock:
+        _forget(path.parent)
+
+
+def _forget(folder: Path) -> None:
+    """Delete the programs not used for longest, until the rest are within the limit."""
+    files = [(path, path.stat()) for path in folder.iterdir()]
+    files.sort(key=lambda file: file[1].st_mtime, reverse=True)
+    total = 0
+    for path, known in files:
+        total += known.st_size
+        if total > LIMIT:
+            path.unlink(missing_ok=True)
+
+
+def _ordinary(arguments: Any) -> bool:
+    """Whether a call runs as it is on the default device."""
+    if jax.config.jax_disable_jit or jax.config.jax_debug_nans:  # pyrefly: ignore
+        return False
+    default = jax.config.jax_default_device or jax.local_devices()[0]  # pyrefly: ignore
+    for leaf in jax.tree.leaves(arguments):
+        if isinstance(leaf, jax.core.Tracer):
+            return False
+        if isinstance(leaf, jax.Array) and leaf.sharding.device_set != {default}:
+            return False
+    return jax.process_count() == 1
+
+
+def _shapes(arguments: Any) -> Any:
+    leaves, structure = jax.tree.flatten(arguments)
+    return _printed(structure), [_shape(leaf) for leaf in leaves]
+
+
+def _shape(leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
+        return leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)
+    if isinstance(leaf, bool | int | float | complex):
+        return type(leaf).__name__
+    raise UndescribedError(type(leaf))
+
+
+def _installation() -> tuple[Any, ...]:
+    """Contents of this package, versions, and the machine."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(sys.modules[PACKAGE].__file__ or "").parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    versions = [importlib.metadata.version(name) for name in _VERSIONS]
+    devices = [(device.platform, device.device_kind) for device in jax.local_devices()]
+    return digest.hexdigest(), sys.version, versions, devices, platform.machine(), _processor()
+
+
+def _processor() -> str:
+    """What the processor can do: a program for another may not run on it."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return repr(sorted({line for line in lines if line.startswith(("flags", "model name"))}))
+    return platform.processor()
+
+
+def _surroundings() -> str:
+    return _under(tuple(str(getattr(jax.config, name)) for name in SETTINGS))
+
+
+@functools.cache
+def _under(settings: tuple[str, ...]) -> str:
+    """A digest of all that decides what a program is, beside the program."""
+    values = {k: v for k, v in jax.config.values.items() if "cache" not in k}
+    environment = [os.environ.get(name) for name in _ENVIRONMENT]
+    known = _installation(), sorted(map(str, values.items())), settings, environment
+    return hashlib.sha256(repr(known).encode()).hexdigest()
+
+
+def describe(value: Any) -> Any:
+    """Plain data that is the same in every process for what means the same to a program.
+
+    Functions are told by where this package defines them and by what they close over. Raises
+    `UndescribedError` for other functions, for arrays, and for what is told by its identity.
+
+    >>> describe((1, "a", functools.partial(describe, value=2.0)))[1]
+    "('str', 'a')"
+    """
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return repr((type(value).__name__, value))
+    if isinstance(value, tuple | list):
+        return (_name(type(value)), *map(describe, value))
+    if isinstance(value, dict):
+        return "dict", *((describe(k), describe(v)) for k, v in value.items())
+    if isinstance(value, np.dtype):
+        return str(value)
+    if isinstance(value, type):
+        return _name(value)
+    if isinstance(value, functools.partial):
+        return "partial", describe(value.func), describe(value.args), describe(value.keywords)
+    if dataclasses.is_dataclass(value):
+        return _name(type(value)), *(describe(x) for x in _fields(value))
+    if isinstance(value, type(jax.tree.structure(0))):
+        return _printed(value)
+    if callable(value) and _is_defined(value):
+        return _name(value)
+    if not inspect.isfunction(value) or hasattr(value, "__wrapped__"):
+        raise UndescribedError(f"{value!r}")
+    cells = [cell.cell_contents for cell in value.__closure__ or ()]
+    given = describe(cells), describe(value.__defaults__), describe(value.__kwdefaults__)
+    return _name(value), value.__code__.co_firstlineno, given
+
+
+def _is_defined(value: Any) -> bool:
+    """Whether its name in its module is this very function."""
+    found: Any = sys.modules.get(getattr(value, "__module__", None) or "")
+    for name in getattr(value, "__qualname__", "").split("."):
+        found = getattr(found, name, None)
+    return found is value
+
+
+def _fields(value: Any) -> Iterator[Any]:
+    return (getattr(value, field.name) for field in dataclasses.fields(value))
+
+
+def _name(value: Any) -> str:
+    if value.__module__.partition(".")[0] not in (PACKAGE, "builtins", "jax", "numpy"):
+        raise UndescribedError(f"{value!r}")
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _printed(structure: Any) -> str:
+    printed = str(structure)
+    if " at 0x" in printed:
+        raise UndescribedError(printed)
+    return printed
