@@ -144,12 +144,30 @@ def _made(path: Path, lower: Callable[[str], Any]) -> Callable[..., Any]:
     _watch_cache()
     _cache.hit = False
     name = path.name.replace("-", "_")
-    program = lower(name).compile()
-    if _cache.hit:
-        program = lower(f"{name}_{secrets.token_hex(4)}").compile()
+    with _counted_as_compiling():
+        program = lower(name).compile()
+        if _cache.hit:
+            program = lower(f"{name}_{secrets.token_hex(4)}").compile()
     with contextlib.suppress(Exception):  # what cannot be kept is compiled again
         _write(path, program)
     return program
+
+
+_under_way: list[None] = []
+
+
+@contextlib.contextmanager
+def _counted_as_compiling() -> Iterator[None]:
+    _under_way.append(None)
+    try:
+        yield
+    finally:
+        _under_way.pop()
+
+
+def compiling() -> bool:
+    """Whether a program that is kept is being compiled."""
+    return bool(_under_way)
 
 
 _cache = threading.local()

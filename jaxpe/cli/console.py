@@ -2,17 +2,28 @@
 
 import logging
 import os
+import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sized
+from pathlib import Path
 from typing import TypeVar
 
 import jax
 from rich.console import Console
-from rich.progress import track
+from rich.progress import (
+    BarColumn,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+from rich.text import Text
 
 from jaxpe._core.cache import cache_directory
 from jaxpe._core.errors import require
-from jaxpe._core.stored import keep_programs
+from jaxpe._core.stored import compiling, keep_programs
 from jaxpe.cli.parsing import in_flags
 
 Item = TypeVar("Item")
@@ -33,14 +44,35 @@ class Bars:
         self._options = options
         self._console = Console(stderr=True, quiet=quiet)
         self._say = say
+        self._lock = threading.Lock()
+        self._display: RichProgress | None = None
 
     def track(
         self, items: Iterable[Item], description: str, *, total: int | None = None
     ) -> Iterable[Item]:
-        """The items, with a bar while they are consumed."""
+        """The items, with a bar while they are consumed; stages side by side have one each."""
         if not self._console.is_terminal:
             return items
-        return track(items, description, total=total, console=self._console, transient=True)
+        if total is None and isinstance(items, Sized):
+            total = len(items)
+        return self._shown(items, description, total)
+
+    def _shown(self, items: Iterable[Item], description: str, total: int | None) -> Iterator[Item]:
+        with self._lock:
+            if self._display is None:
+                self._display = _display(self._console)
+                self._display.start()
+            bars, bar = self._display, self._display.add_task(description, total=total)
+        try:
+            for item in items:
+                yield item
+                bars.advance(bar)
+        finally:
+            with self._lock:
+                bars.remove_task(bar)
+                if not bars.tasks:  # a line between bars would be written over
+                    bars.stop()
+                    self._display = None
 
     def say(self, line: str) -> None:
         """A line as it is, never wrapped."""
@@ -48,6 +80,21 @@ class Bars:
         if self._say is not None:
             return self._say(line)
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _display(console: Console) -> RichProgress:
+    """Bars, each with what is being compiled, how far it is and how long it will take."""
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+    return RichProgress(
+        *columns, TimeRemainingColumn(), _Compiling(), console=console, transient=True
+    )
+
+
+class _Compiling(ProgressColumn):
+    """Says while programs are compiled, which may take longer than running them."""
+
+    def render(self, task: Task) -> Text:
+        return Text("compiling ..." if compiling() else "", style="dim")
 
 
 def prepare(*extras: str) -> None:
@@ -68,11 +115,18 @@ _MODULES = {
 
 
 def _remember_compilations() -> None:
-    """Keep compiled programs between runs of the command; the second one starts faster."""
+    """Keep compiled programs between runs: the second one neither traces nor compiles them.
+
+    Where `JAX_COMPILATION_CACHE_DIR` says, else in the user's cache folder: `programs` of at most
+    `jaxpe._core.stored.LIMIT` bytes, and JAX's own cache of the others.
+    """
     # A cache that cannot be written only costs time, and says nothing about the run.
     warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
-    directory = cache_directory()
-    if directory is None or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    if given := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        if "://" not in given:
+            keep_programs(Path(given) / "programs")
+        return
+    if (directory := cache_directory()) is None:
         return
     keep_programs(directory / "programs")
     jax.config.update("jax_compilation_cache_dir", str(directory / "compiled"))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
@@ -24,8 +24,8 @@ class Halved(NamedTuple):
 @compiled(static=("splits",))
 def split_halves(
     tokens: Occurrences,
-    groups: Int[ArrayLike, " documents"],
-    repeats: Int[ArrayLike, " documents"],
+    groups: Integer[ArrayLike, " documents"],
+    repeats: Integer[ArrayLike, " documents"],
     shuffled: bool | Bool[ArrayLike, ""],
     shuffling: Array,
     halving: Array,

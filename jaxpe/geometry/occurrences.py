@@ -44,7 +44,7 @@ class Occurrences(NamedTuple):
     def counts(
         self,
         *,
-        repeats: Int[ArrayLike, " documents"] | None = None,
+        repeats: Integer[ArrayLike, " documents"] | None = None,
         places: Int[Array, "documents n"] | None = None,
     ) -> SparseCounts:
         """Sparse counts of the documents, each so often, its tokens moved to these places.

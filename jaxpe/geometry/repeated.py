@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import PyTree
+from jaxtyping import Int, PyTree
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
@@ -43,7 +43,7 @@ def map_items(
 
 
 @compiled()
-def _item(items: Array, number: int) -> Array:
+def _item(items: Array, number: int | Int[ArrayLike, ""]) -> Array:
     return items[number]
 
 

@@ -7,8 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus.noise import noise_statistics
-from jaxpe.geometry import bootstrap, count_tokens, split_half_geometry
+from jaxpe.geometry import (
+    count_tokens,
+    permute_within_documents,
+    resample_documents,
+    split_half_geometry,
+)
+from jaxpe.geometry.halving import split_halves
 from jaxpe.geometry.occurrences import occurrences_of
 
 KEY = jax.random.key(0)
@@ -86,22 +91,24 @@ def test_no_documents_and_no_tokens():
         assert not np.any(tokens.counts().dense().tokens)
 
 
-def test_sparse_resamples_give_the_same_interval(corpus):
+def test_resampled_and_shuffled_halves_are_those_of_the_counts(corpus):
     ids, mask, groups = corpus
-    statistic = partial(noise_statistics, key=jax.random.key(1), splits=3)
-    options = {"vocab_size": VOCAB, "mask": mask, "groups": groups, "folds": FOLDS, "samples": 5}
-    found, expected = (
-        bootstrap(statistic, ids, key=KEY, sparse=sparse, **options) for sparse in (True, False)
-    )
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-6), found, expected)
-    traced = jax.jit(lambda ids: bootstrap(statistic, ids, key=KEY, sparse=True, **options))(ids)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-6), traced, expected)
-
-
-def test_sparse_resamples_are_in_folds(corpus):
-    with pytest.raises(ValueError, match="pass folds"):
-        bootstrap(lambda c: c.documents, corpus[0], vocab_size=VOCAB, key=KEY, folds=None,
-                  sparse=True)  # fmt: skip
+    sizes = {"vocab_size": VOCAB, "folds": FOLDS}
+    tokens = occurrences_of(*corpus, **sizes, only_shared=True)
+    repeats, shuffling = resample_documents(KEY, len(ids), groups=groups), jax.random.key(1)
+    halved = partial(split_halves, tokens, groups, splits=3)
+    resampled = count_tokens(ids, mask=mask, groups=groups, repeats=repeats, **sizes)
+    own = permute_within_documents(shuffling, ids, mask, groups=groups)
+    shuffled = count_tokens(own, mask=mask, groups=groups, **sizes)
+    once = np.ones(len(ids), np.int32)
+    for found, counts in (
+        (halved(repeats, False, shuffling, KEY), resampled),
+        (halved(once, True, shuffling, KEY), shuffled),
+    ):
+        expected = split_half_geometry(counts, key=KEY, splits=3)
+        close = partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-6)
+        jax.tree.map(close, found.geometry, expected)
+        np.testing.assert_array_equal(found.per_position, counts.merged().per_position)
 
 
 def test_a_traced_table_beyond_int32_is_refused():
