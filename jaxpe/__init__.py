@@ -1,83 +1,87 @@
 """jaxpe: the geometry of positional encodings, in JAX.
 
 Here stand the names of a first script; all others are in their package, such as
-`jaxpe.encodings.rope_frequencies`. Packages are imported when they are asked for, since some need
-an extra (Flax, Optax, files).
+`jaxpe.encodings.rope_frequencies`. All are imported when they are asked for: some packages need an
+extra (Flax, Optax, files), and `import jaxpe` alone does not import JAX.
 """
 
+from typing import TYPE_CHECKING
+
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe._core.lazy import lazy_packages
-from jaxpe.encodings import (
-    Encoding,
-    EncodingSizes,
-    YarnScaling,
-    alibi,
-    attend,
-    attention_logits,
-    attention_weights,
-    axial_rope,
-    catalogue,
-    chain,
-    chebyshev,
-    cope,
-    cosine,
-    encoding_properties,
-    fire,
-    fourier,
-    from_matrix,
-    from_vectors,
-    identity,
-    information_optimal,
-    kerple,
-    learned,
-    legendre,
-    low_rank,
-    mrope,
-    per_head,
-    position_offsets,
-    random_fixed,
-    rope,
-    rope_from_hf,
-    scale_positions,
-    shaw,
-    sinusoidal,
-    sinusoidal_vectors,
-    t5,
-    transformer_xl,
-    wavelet,
-    xpos,
-)
-from jaxpe.geometry import (
-    ClassicalMDS,
-    Distances,
-    PointCloud,
-    PositionalDistributions,
-    PositionCounts,
-    bootstrap,
-    classical_mds,
-    count_tokens,
-    entropy_rank,
-    euclidean_distances,
-    fisher_rao_distances,
-    hellinger_distances,
-    hellinger_gram,
-    information_optimal_encoding,
-    jackknife,
-    kruskal_stress1,
-    mantel_correlation,
-    min_separation,
-    monotonicity_violation_rate,
-    noise_floor,
-    position_decodability,
-    positional_distributions,
-    procrustes,
-    scaled_stress,
-    significant_rank,
-    smacof,
-    sparse_counts,
-    split_half_geometry,
-    stress,
-)
+from jaxpe._core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from jaxpe.encodings import (
+        Encoding,
+        EncodingSizes,
+        YarnScaling,
+        alibi,
+        attend,
+        attention_logits,
+        attention_weights,
+        axial_rope,
+        catalogue,
+        chain,
+        chebyshev,
+        cope,
+        cosine,
+        encoding_properties,
+        fire,
+        fourier,
+        from_matrix,
+        from_vectors,
+        identity,
+        information_optimal,
+        kerple,
+        learned,
+        legendre,
+        low_rank,
+        mrope,
+        per_head,
+        position_offsets,
+        random_fixed,
+        rope,
+        rope_from_hf,
+        scale_positions,
+        shaw,
+        sinusoidal,
+        sinusoidal_vectors,
+        t5,
+        transformer_xl,
+        wavelet,
+        xpos,
+    )
+    from jaxpe.geometry import (
+        ClassicalMDS,
+        Distances,
+        PointCloud,
+        PositionalDistributions,
+        PositionCounts,
+        bootstrap,
+        classical_mds,
+        count_tokens,
+        entropy_rank,
+        euclidean_distances,
+        fisher_rao_distances,
+        hellinger_distances,
+        hellinger_gram,
+        information_optimal_encoding,
+        jackknife,
+        kruskal_stress1,
+        mantel_correlation,
+        min_separation,
+        monotonicity_violation_rate,
+        noise_floor,
+        position_decodability,
+        positional_distributions,
+        procrustes,
+        scaled_stress,
+        significant_rank,
+        smacof,
+        sparse_counts,
+        split_half_geometry,
+        stress,
+    )
 
 __version__ = "0.1.0"
 
@@ -99,4 +103,4 @@ __all__ = [
     "xpos",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazy_packages(__name__, __all__)
+__getattr__, __dir__ = lazy_names(__name__, __all__, within=("encodings", "geometry"))

@@ -1,24 +1,36 @@
-"""Packages that are imported when they are first asked for."""
+"""Names that are imported when they are first asked for."""
 
 import importlib
-from collections.abc import Callable, Iterable
-from types import ModuleType
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
+from typing import Any
 
 
-def lazy_packages(
-    package: str, names: Iterable[str]
-) -> tuple[Callable[[str], ModuleType], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package that imports those of its names that are modules.
+def lazy_names(
+    package: str, names: Iterable[str], *, within: Sequence[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package that imports its names, all of them or modules.
 
-    >>> get, listed = lazy_packages("jaxpe", ["spectral"])
-    >>> get("spectral").__name__, listed()
-    ('jaxpe.spectral', ['spectral'])
+    Args:
+        package: name of the package.
+        names: those offered: its modules, and what the modules `within` define.
+        within: modules looked through, in their order.
+
+    >>> get, listed = lazy_names("jaxpe", ["spectral", "rope"], within=["encodings"])
+    >>> get("spectral").__name__, get("rope").__name__, listed()
+    ('jaxpe.spectral', 'rope', ['rope', 'spectral'])
     """
     offered = frozenset(names)
 
-    def get(name: str) -> ModuleType:
+    def get(name: str) -> Any:
         if name not in offered:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return importlib.import_module(f"{package}.{name}")
+        if find_spec(f"{package}.{name}"):
+            return importlib.import_module(f"{package}.{name}")
+        homes = (importlib.import_module(f"{package}.{module}") for module in within)
+        found = next(vars(home)[name] for home in homes if name in vars(home))
+        setattr(sys.modules[package], name, found)  # from now on without this function
+        return found
 
     return get, lambda: sorted(offered)

@@ -5,7 +5,7 @@ Each is a package of its own, imported when it is asked for, since some bring Fl
 """
 
 from jaxpe._core.json_values import to_json
-from jaxpe._core.lazy import lazy_packages
+from jaxpe._core.lazy import lazy_names
 from jaxpe._core.results import load_result
 
 __all__ = [
@@ -13,4 +13,4 @@ __all__ = [
     "to_json",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazy_packages(__name__, __all__)
+__getattr__, __dir__ = lazy_names(__name__, __all__)

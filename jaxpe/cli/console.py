@@ -1,5 +1,6 @@
 """What all commands share of the terminal: progress on standard error, and a cache of programs."""
 
+import importlib
 import logging
 import os
 import threading
@@ -22,8 +23,9 @@ from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from jaxpe._core.cache import cache_directory
-from jaxpe._core.errors import require
+from jaxpe._core.errors import check_installed
 from jaxpe._core.stored import compiling, keep_programs
+from jaxpe._core.threads import in_background
 from jaxpe.cli.parsing import in_flags
 
 Item = TypeVar("Item")
@@ -101,7 +103,9 @@ def prepare(*extras: str) -> None:
     """Check that extras are installed, keep compiled programs, and silence logs of libraries."""
     for extra in extras:
         for module in _MODULES[extra]:
-            require(module, extra=extra)
+            check_installed(module, extra=extra)
+    if "report" in extras:
+        in_background(_import_drawing)  # a second, while the first numbers are computed
     _remember_compilations()
     # Orbax logs a traceback for every thread of a save that fails; the error is told once.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
@@ -112,6 +116,11 @@ _MODULES = {
     "report": ("matplotlib.figure", "jinja2"),
     "train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"),
 }
+
+
+def _import_drawing() -> None:
+    for module in ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2"):
+        importlib.import_module(module)
 
 
 def _remember_compilations() -> None:
