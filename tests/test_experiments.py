@@ -13,7 +13,9 @@ import jaxpe.theory
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCOREBOARD = EXPERIMENTS / "RESULTS.md"
-TOOLS = ("common", "fetch_models", "learning", "task_measures", "task_models")
+TOOLS = (
+    "common", "fetch_models", "learning", "learning_tasks", "task_measures", "task_models"
+)  # fmt: skip
 SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem not in TOOLS)
 
 # Results file, path inside it, and how RESULTS.md writes the number.
@@ -237,6 +239,12 @@ HEADLINES = [
         for corpus in ("stdlib", "sst2", "imdb")
         for estimator in ("plug-in", "miller-madow", "grassberger")
         for k in (1, 2, 4, 8, 16)
+    ],
+    *[
+        ("position_gradients", f"cases/{case}/fits/{step}/{fit}/half", ".2f")
+        for case in ("absolute, read a place", "relative, words at offsets", "relative, tags")
+        for step in (100, 400, 1200, 2400)
+        for fit in ("rank_correlation", "explained")
     ],
     *[
         ("mutual_information", f"layers/{model}/by_offset/1/{layer}", ".3f")
