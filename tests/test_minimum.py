@@ -103,7 +103,9 @@ def test_a_command_that_is_not_whole_is_refused_in_one_line(command, tmp_path):
 
 
 def test_encodings(run):
-    table = json.loads(run("encodings", "rope --dim 16 --heads 2 --head-dim 8 --form json"))
+    table = json.loads(
+        run("encodings", "rope --about overview --dim 16 --heads 2 --head-dim 8 --form json")
+    )
     assert [row["name"] for row in table["encodings"]] == ["rope"]
 
 

@@ -9,23 +9,24 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.threads import in_threads
 from jaxpe.encodings import CatalogueEntry, EncodingProperties, EncodingSizes, PowerLaw
 from jaxpe.encodings.generalisation import BIAS_SCALES
 from jaxpe.encodings.length_extrapolation import Stretch
 from jaxpe.encodings.properties import TRIED
 
-About = Literal["overview", "expressiveness", "generalisation", "extrapolation", "cost"]
+About = Literal["names", "overview", "expressiveness", "generalisation", "extrapolation", "cost"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PropertyOptions:
-    """Print what is computed about each positional encoding: parameters, information, cost.
+    """List the positional encodings, or print what is computed about each of them.
 
     Attributes:
         names: encodings to show; all when none is named. One of your own is my_module:my_encoding.
-        about: what to say of them: parameters, information and cost at a glance; what transformers
-            can express with them; the terms of generalisation bounds; positions beyond the length;
-            how cost grows.
+        about: what to say of them: names and sources alone, at once; computed, a minute for all:
+            parameters, information and cost at a glance; what transformers can express with them;
+            the terms of generalisation bounds; positions beyond the length; how cost grows.
         dim: width of the token embeddings.
         heads: attention heads.
         head_dim: width of a head.
@@ -33,7 +34,7 @@ class PropertyOptions:
     """
 
     names: tuple[str, ...] = ()
-    about: About = "overview"
+    about: About = "names"
     dim: int = 512
     heads: int = 8
     head_dim: int = 64
@@ -43,6 +44,15 @@ class PropertyOptions:
     def sizes(self) -> EncodingSizes:
         """Those of the model."""
         return EncodingSizes(self.dim, self.heads, self.head_dim, self.length)
+
+
+class NameRow(NamedTuple):
+    """What the catalogue says of an encoding, nothing of it computed."""
+
+    name: str
+    family: str
+    vectors: str
+    source: str
 
 
 class ExpressivenessRow(NamedTuple):
@@ -79,7 +89,14 @@ class CostRow(NamedTuple):
     looped: bool
 
 
-Row = EncodingProperties | ExpressivenessRow | GeneralisationRow | ExtrapolationRow | CostRow
+Row = (
+    NameRow
+    | EncodingProperties
+    | ExpressivenessRow
+    | GeneralisationRow
+    | ExtrapolationRow
+    | CostRow
+)
 
 
 class PropertyTable(NamedTuple):
@@ -114,8 +131,8 @@ def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> Proper
     entries = encodings.catalogue(*options.names)
     _check_sizes(options)
     compute = _ROWS[options.about]
-    shown = progress.track(entries, "encodings", total=len(entries))
-    rows = tuple(compute(entry, options.sizes) for entry in shown)
+    rows = in_threads(lambda entry: compute(entry, options.sizes), entries)
+    rows = tuple(progress.track(rows, "encodings", total=len(entries)))
     return PropertyTable(options.about, options.sizes, rows)
 
 
@@ -131,6 +148,7 @@ def _named(row: Callable[..., Any], compute: Callable[..., Any]) -> Callable[...
 
 
 _ROWS: Mapping[About, Callable[[CatalogueEntry, EncodingSizes], Any]] = {
+    "names": lambda entry, _: NameRow(entry.name, entry.family, entry.vectors, entry.source),
     "overview": lambda entry, sizes: encodings.encoding_properties(entry, sizes=sizes),
     "expressiveness": _expressiveness,
     "generalisation": _named(GeneralisationRow, encodings.encoding_generalisation),

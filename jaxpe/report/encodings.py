@@ -39,17 +39,19 @@ def property_table(found: properties.PropertyTable) -> "rich.table.Table":
     1
     """
     columns, sizes = _COLUMNS[found.about], found.sizes
-    title = (
-        f"{columns.title} width {sizes.dim:,}, {sizes.num_heads} heads of {sizes.head_dim}, "
-        f"length {sizes.length:,}"
+    model = (
+        f"width {sizes.dim:,}, {sizes.num_heads} heads of {sizes.head_dim}, length {sizes.length:,}"
     )
+    title = columns.title if found.about == "names" else f"{columns.title} {model}"
     cells = [(row.name, *columns.cells(row)) for row in found.encodings]
     table = make_table(title, ("encoding", *columns.header), cells, right=columns.right)
-    families = [row.family for row in found.encodings if isinstance(row, EncodingProperties)]
+    kinds = EncodingProperties, properties.NameRow
+    families = [row.family for row in found.encodings if isinstance(row, kinds)]
     for row, (family, following) in enumerate(itertools.pairwise(families)):
         table.rows[row].end_section = family != following
     table.padding = (0, 1, 0, 0)
-    for column in table.columns:
+    # Of a list, the columns of prose wrap; a table of numbers would not be one.
+    for column in table.columns[: 2 if found.about == "names" else None]:
         column.no_wrap = True
     table.caption = columns.notes
     table.caption_justify = "left"
@@ -196,7 +198,18 @@ def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _name_cells(row: properties.NameRow) -> tuple[str, ...]:
+    return row.family, row.vectors or "–", row.source
+
+
 _COLUMNS: dict[str, _Columns] = {
+    "names": _Columns(
+        "Encodings",
+        ("family", "position vectors", "source"),
+        _name_cells,
+        "What is computed about them: --about overview, expressiveness, generalisation, "
+        "extrapolation or cost.",
+    ),
     "overview": _Columns(
         "Encodings for",
         ("parameters", "position", "beyond", "FLOPs", "bytes", "gradient"),

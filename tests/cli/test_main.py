@@ -16,6 +16,7 @@ from jaxpe._core.errors import InputError
 from jaxpe.analysis.corpus import scores
 from jaxpe.cli import train as train_command
 from jaxpe.report.corpus import page as corpus_page
+from tests.compilation import compilations
 from tests.conftest import small_disk
 
 
@@ -228,8 +229,19 @@ def test_export_and_report_on_the_export(command, poems, tmp_path):
     assert "300 documents" in out
 
 
+OVERVIEW = ("--about", "overview", "--dim", 16, "--heads", 2, "--head-dim", 8)
+
+
+def test_encodings_are_listed_without_computing(command):
+    with compilations() as done:
+        code, out, err = command("encodings")
+    assert code == 0, err
+    assert not done
+    assert [entry.name for entry in jaxpe.catalogue() if entry.name not in out] == []
+
+
 def test_encodings_as_a_table(command):
-    code, out, err = command("encodings", "rope", "t5", "--dim", 16, "--heads", 2, "--head-dim", 8)
+    code, out, err = command("encodings", "rope", "t5", *OVERVIEW, "--length", 512)
     assert code == 0, err
     assert "width 16, 2 heads of 8, length 512" in out
     rows = [line.split() for line in out.splitlines()]
@@ -238,7 +250,7 @@ def test_encodings_as_a_table(command):
 
 
 def test_encodings_as_json_and_markdown(command):
-    sizes = ("--dim", 16, "--heads", 2, "--head-dim", 8, "--length", 40)
+    sizes = (*OVERVIEW, "--length", 40)
     code, out, _ = command("encodings", "learned", *sizes, "--form", "json")
     table = json.loads(out)
     assert code == 0
@@ -337,7 +349,7 @@ def test_a_fault_of_the_program_is_not_hidden(command, monkeypatch):
 
 
 def test_an_ascii_terminal(command, monkeypatch):
-    sizes = ("--dim", 16, "--heads", 2, "--head-dim", 8, "--length", 40)
+    sizes = (*OVERVIEW, "--length", 40)
     output = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, "ascii"))
     for form in ("table", "markdown"):
