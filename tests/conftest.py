@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from jaxpe.cli import console
 from jaxpe.cli import main as cli
 from tests.hostile.families import make_films
 
@@ -15,6 +16,8 @@ from tests.hostile.families import make_films
 def command(monkeypatch, capsys, tmp_path_factory):
     """Run `jaxpe ...` with a cache of its own; returns exit code, standard output and error."""
     monkeypatch.setenv("JAXPE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+    # Programs are kept by JAX alone, whose cache outlives a change of the package.
+    monkeypatch.setattr(console, "keep_programs", lambda folder: None)
 
     def call(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["jaxpe", *map(str, words)])

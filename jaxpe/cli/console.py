@@ -1,5 +1,6 @@
 """What all commands share of the terminal: progress on standard error, and a cache of programs."""
 
+import contextlib
 import importlib
 import logging
 import os
@@ -119,8 +120,9 @@ _MODULES = {
 
 
 def _import_drawing() -> None:
-    for module in ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2"):
-        importlib.import_module(module)
+    with contextlib.suppress(ImportError):  # which drawing will meet
+        for module in ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2"):
+            importlib.import_module(module)
 
 
 def _remember_compilations() -> None:
