@@ -32,7 +32,13 @@ PACKAGE = __name__.partition(".")[0]
 LIMIT = 2**29  # bytes of all files; those not used for longest go first
 
 _VERSIONS = ("jax", "jaxlib", "numpy")
-_ENVIRONMENT = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+# Of a process, beside those that a thread may have of its own.
+_OTHER_SETTINGS = (
+    "jax_default_prng_impl",
+    "jax_disable_most_optimizations",
+    "jax_threefry_partitionable",
+)
+_ENVIRONMENT = ("JAX_", "XLA_", "LIBTPU_")
 
 _lock = threading.Lock()
 _folder: Path | None = None
@@ -277,9 +283,13 @@ def _surroundings() -> str:
 @functools.cache
 def _under(settings: tuple[str, ...]) -> str:
     """A digest of all that decides what a program is, beside the program."""
-    values = {k: v for k, v in jax.config.values.items() if "cache" not in k}
-    environment = [os.environ.get(name) for name in _ENVIRONMENT]
-    known = _installation(), sorted(map(str, values.items())), settings, environment
+    others = [str(getattr(jax.config, name, None)) for name in _OTHER_SETTINGS]
+    environment = [
+        f"{name}={value}"
+        for name, value in sorted(os.environ.items())
+        if name.startswith(_ENVIRONMENT) and "CACHE" not in name
+    ]
+    known = _installation(), settings, others, environment
     return hashlib.sha256(repr(known).encode()).hexdigest()
 
 
@@ -289,7 +299,7 @@ def describe(value: Any) -> Any:
     Functions are told by where this package defines them and by what they close over. Raises
     `UndescribedError` for other functions, for arrays, and for what is told by its identity.
 
-    >>> describe((1, "a", functools.partial(describe, value=2.0)))[1]
+    >>> describe((1, "a", functools.partial(describe, value=2.0)))[2]
     "('str', 'a')"
     """
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):

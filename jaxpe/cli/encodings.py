@@ -32,3 +32,5 @@ def run(words: Sequence[str]) -> None:
         print(property_markdown(found))
     else:
         rich.print(property_table(found))
+        if options.about == "names":
+            print("Computed: --about overview, expressiveness, generalisation, extrapolation, cost")

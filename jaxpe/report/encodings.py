@@ -207,8 +207,7 @@ _COLUMNS: dict[str, _Columns] = {
         "Encodings",
         ("family", "position vectors", "source"),
         _name_cells,
-        "What is computed about them: --about overview, expressiveness, generalisation, "
-        "extrapolation or cost.",
+        "Nothing here is computed.",
     ),
     "overview": _Columns(
         "Encodings for",

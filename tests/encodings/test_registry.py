@@ -161,6 +161,7 @@ def test_factories_of_each_family_are_registered():
 
 def test_a_new_encoding_is_in_the_tables(own, command):
     words = ("encodings", "rope", f"{own}:halved", f"{own}:plain", "--dim", 16, "--heads", 2)
+    words = (*words, "--about", "overview")
     code, out, err = command(*words, "--head-dim", 8, "--length", 32, "--form", "markdown")
     assert code == 0, err
     names = [line.split("|")[1].strip() for line in out.splitlines()[2:]]

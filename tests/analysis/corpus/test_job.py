@@ -113,7 +113,8 @@ def test_progress_is_shown_and_changes_nothing(corpus, found):
     recorder = Recorder()
     again = analyse_tokens(corpus, dim=4, seed=SEED, progress=recorder)
     assert result_files(again, "report") == result_files(found, "report")
-    assert recorder.shown == {"permutation null": 20, "bootstrap": 40}
+    stages = dict.fromkeys(("geometry", "encodings", "dimensions"), 1)
+    assert recorder.shown == {"permutation null": 20, "bootstrap": 40, **stages}
 
 
 def test_uniform_is_over_the_whole_vocabulary(corpus):
