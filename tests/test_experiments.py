@@ -229,6 +229,9 @@ HEADLINES = [
         for what in ("stdlib", "strings")
         for when in ("cold", "warm")
     ],
+    ("benchmark_numpy_report", "seconds/numpy", ".1f"),
+    ("benchmark_numpy_report", "seconds/jaxpe", ".1f"),
+    ("benchmark_numpy_report", "its standard error/numpy", ".3f"),
     *[
         ("mutual_information", f"corpora/{corpus}/kept_in_8_dimensions/{of}", ".1%")
         for corpus in ("stdlib", "sst2", "imdb")

@@ -36,7 +36,7 @@ COMMANDS = {
     "report stdlib": ("report", "stdlib", "--out", "{out}"),
     "report strings": ("report", "{strings}", "--text-field", "text", "--tokenizer", "bytes",
                        "--length", "60", "--out", "{out}"),
-    "encodings": ("encodings", "--length", "128", "--dim", "64"),
+    "encodings": ("encodings",),
     "count": ("count", "stdlib", "--out", "{out}"),
     "extrapolate": ("extrapolate", "--preset", "smoke", "--out", "{out}"),
 }  # fmt: skip
