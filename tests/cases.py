@@ -130,6 +130,17 @@ def _split_half(ids):
     return geometry.split_half_geometry(_counts(ids, folds=4), key=jax.random.key(0), splits=3)
 
 
+def _halves(ids):
+    counts = _counts(ids, folds=4)
+    return geometry.disjoint_geometries(counts, key=jax.random.key(0), splits=2, halvings=2)
+
+
+def _held_out(function):
+    """A function of halves of the same ids each time, by what comes before them."""
+    ids = np.random.default_rng(0).integers(0, VOCAB, (24, N), dtype=np.int32)
+    return lambda *args: function(*args, _halves(ids))
+
+
 def _share(counts):
     return counts.merged().tokens[0, 0].astype(float) / counts.documents.astype(float)
 
@@ -315,6 +326,14 @@ CASES: dict[str, Case] = {
     ),
     "is_monotone": Case(geometry.is_monotone, _points),
     "split_half_geometry": Case(_split_half, _ids),
+    "disjoint_geometries": Case(_halves, _ids),
+    "held_out_stress": Case(_held_out(geometry.held_out_stress), _points, total),
+    "cross_validated_mds": Case(
+        lambda ids: geometry.cross_validated_mds(_halves(ids), dim=2), _ids
+    ),
+    "half_sample_interval": Case(
+        geometry.half_sample_interval, lambda rng: (rng.random((3, 2, 4)),), total
+    ),
     "weighted_gram": Case(lambda ids: geometry.weighted_gram(_split_half(ids), _counts(ids)), _ids),
     "noise_floor": Case(lambda ids: geometry.noise_floor(_counts(ids)), _ids),
     "significant_rank": Case(

@@ -37,7 +37,7 @@ def result_files(result: Any, name: str) -> dict[str, bytes]:
     values = _without_large(result, "", arrays)
     files = {f"{name}.json": (json.dumps(values, indent=2, allow_nan=False) + "\n").encode()}
     if arrays:
-        files[f"{name}.npz"] = _packed(arrays)
+        files[f"{name}.npz"] = packed(arrays)
     return files
 
 
@@ -87,8 +87,8 @@ def _without_large(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any
     return to_json(value)
 
 
-def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """An .npz without the time of writing, which `np.savez` puts in."""
+def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The content of an .npz without the time of writing, which `np.savez` puts in."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
@@ -101,18 +101,22 @@ def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _unpacked(path: Path) -> dict[str, np.ndarray]:
-    if not path.exists():
-        return {}
+    return unpacked(path, place=str(path), remedy=_REMEDY) if path.exists() else {}
+
+
+def unpacked(file: Path | bytes, *, place: str, remedy: str) -> dict[str, np.ndarray]:
+    """The arrays of an .npz; raises `InputError` with the place and the remedy where it is none."""
+    source = io.BytesIO(file) if isinstance(file, bytes) else file
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(source) as archive:
             needed = sum(entry.file_size for entry in archive.infolist())
-        check_bytes(needed, what=str(path), remedy=_REMEDY)
-        with np.load(path, allow_pickle=False) as arrays:
+        check_bytes(needed, what=place, remedy=remedy)
+        with np.load(source, allow_pickle=False) as arrays:
             return dict(arrays)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} cannot be read ({error}); {_REMEDY}") from error
+        raise InputError(f"{place} cannot be read ({error}); {remedy}") from error
 
 
 def _put(values: Any, steps: list[str], array: np.ndarray, *, place: Path) -> None:

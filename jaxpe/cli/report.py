@@ -10,7 +10,7 @@ from tyro.conf import Positional
 from jaxpe.analysis.corpus import CorpusAnalysis, CorpusOptions, analyse
 from jaxpe.cli.pages import run_to_page
 from jaxpe.cli.parsing import described
-from jaxpe.report import encoding_table, findings, summary_table
+from jaxpe.report import encoding_table, summary, summary_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,8 @@ class Command(CorpusOptions):
 
 def run(words: Sequence[str]) -> None:
     """Measure a corpus, write the report, and print what it says."""
-    run_to_page(Command, words, analyse, "Report", summary_table, encoding_table, _first_finding)
+    run_to_page(Command, words, analyse, "Report", summary_table, encoding_table, _summary)
 
 
-def _first_finding(found: CorpusAnalysis) -> Text:
-    return Text(f"{findings(found)[0]}\n")
+def _summary(found: CorpusAnalysis) -> Text:
+    return Text(f"{summary(found)}\n")

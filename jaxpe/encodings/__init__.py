@@ -67,6 +67,7 @@ from jaxpe.encodings.rotary import (
     rotary_permutation,
     xpos,
 )
+from jaxpe.encodings.stored import from_file
 
 __all__ = [
     "CatalogueEntry", "DynamicScaling", "Encoding", "EncodingCost", "EncodingProperties",
@@ -77,11 +78,12 @@ __all__ = [
     "catalogue", "chain", "chebyshev", "chebyshev_polynomials", "chebyshev_vectors",
     "convert_rotary_layout", "cope", "cosine", "cosine_vectors", "encoding_cost",
     "encoding_distances", "encoding_expressiveness", "encoding_extrapolation",
-    "encoding_generalisation", "encoding_properties", "fire", "fourier", "from_matrix",
-    "from_vectors", "identity", "information_optimal", "inverse_frequencies", "kerple", "learned",
-    "legendre", "legendre_polynomials", "legendre_vectors", "low_rank", "low_rank_from", "mrope",
-    "per_head", "position_offsets", "random_fixed", "random_vectors", "register", "resolve",
-    "rope", "rope_frequencies", "rope_from_hf", "rope_to_hf", "rotary_orbit", "rotary_permutation",
-    "scale_positions", "shaw", "sinusoidal", "sinusoidal_vectors", "t5", "t5_buckets",
-    "transformer_xl", "wavelet", "wavelet_vectors", "xpos",
+    "encoding_generalisation", "encoding_properties", "fire", "fourier", "from_file",
+    "from_matrix", "from_vectors", "identity", "information_optimal", "inverse_frequencies",
+    "kerple", "learned", "legendre", "legendre_polynomials", "legendre_vectors", "low_rank",
+    "low_rank_from", "mrope", "per_head", "position_offsets", "random_fixed", "random_vectors",
+    "register", "resolve", "rope", "rope_frequencies", "rope_from_hf", "rope_to_hf",
+    "rotary_orbit", "rotary_permutation", "scale_positions", "shaw", "sinusoidal",
+    "sinusoidal_vectors", "t5", "t5_buckets", "transformer_xl", "wavelet", "wavelet_vectors",
+    "xpos",
 ]  # fmt: skip

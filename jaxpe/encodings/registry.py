@@ -155,7 +155,9 @@ def catalogue(*names: str) -> tuple[CatalogueEntry, ...]:
 
 
 def resolve(name: str) -> CatalogueEntry:
-    """The encoding of a name: one of the catalogue, or `my_module:my_encoding` of one's own.
+    """The encoding of a name: of the catalogue, of a file, or `my_module:my_encoding` of one's own.
+
+    A name that ends in `.npz` is a file of position vectors, such as `report/encoding.npz`.
 
     Of a name with a colon the module is imported, also from the current directory, as
     `python -m my_module` would. Behind the colon stands a name that it registers, a
@@ -173,6 +175,8 @@ def resolve(name: str) -> CatalogueEntry:
     Traceback (most recent call last):
     jaxpe.InputError: no encoding 'alibli'; did you mean 'alibi'? The encodings are none, ...
     """
+    if name.endswith(".npz"):
+        return _of_file(name)
     if ":" in name:
         return _own(name)
     if name in _REGISTERED:
@@ -181,8 +185,23 @@ def resolve(name: str) -> CatalogueEntry:
     near = nearest(name, known)
     meant = f"did you mean {near!r}? The" if near else "the"
     raise InputError(
-        f"no encoding {name!r}; {meant} encodings are {', '.join(known)}, and one of your own is "
-        "my_module:my_encoding"
+        f"no encoding {name!r}; {meant} encodings are {', '.join(known)}, one of your own is "
+        "my_module:my_encoding, and one in a file ends in .npz"
+    )
+
+
+def _of_file(path: str) -> CatalogueEntry:
+    """The encoding whose vectors a file holds, which is read now."""
+    from jaxpe.encodings.stored import from_file, read_vectors
+
+    n, k = read_vectors(path).shape
+    return CatalogueEntry(
+        path,
+        "fitted",
+        lambda sizes: from_file(path, dim=sizes.dim),
+        "a file",
+        f"{n} rows of the file, {k} wide",
+        fitted=True,
     )
 
 

@@ -106,15 +106,10 @@ def split_half_geometry(
     if splits < 1:
         raise ValueError(f"splits must be at least 1, not {splits}")
     halves = _halves(key, folds=folds, splits=splits)
-    n = counts.per_position.shape[-1]
-    start = jnp.zeros((n, n)), jnp.ones(n, bool)
+    start = no_products(1, counts.per_position.shape[-1])
     shown = {"progress": progress, "description": "split halves"}
-    if isinstance(counts, SparseCounts):
-        found = fold_items(_add_sparse_products, start, halves, counts, **shown)
-    else:
-        tables = counts.tokens, counts.merged().tokens
-        found = fold_items(_add_products, start, halves, *tables, **shown)
-    return _geometry_of_products(*found, splits=splits)
+    products, present = fold_items(add_products, start, halves, counts, **shown)
+    return geometry_of_products(products[0], present[0], splits=splits)
 
 
 def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
@@ -159,59 +154,79 @@ def _floor(merged: PositionCounts | SparseCounts, per_position: Array) -> NoiseF
 
 
 @compiled(static=("folds", "splits"))
-def _halves(key: Array, *, folds: int, splits: int) -> Bool[Array, "splits folds"]:
-    """Random halves of the folds."""
+def _halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
+    """Random halves of the folds, 0 and 1."""
     order = jax.lax.map(lambda k: jax.random.permutation(k, folds), jax.random.split(key, splits))
-    return order < folds // 2
+    return (order < folds // 2).astype(jnp.int32)
+
+
+Products = tuple[Float[Array, "pairs n n"], Bool[Array, "pairs n"]]
+
+
+def no_products(pairs: int, n: int) -> Products:
+    """Where `add_products` starts from."""
+    return jnp.zeros((pairs, n, n)), jnp.ones((pairs, n), bool)
 
 
 @compiled()
-def _add_products(
-    state: tuple[Array, Array], chosen: Array, tokens: Array, whole: Array
-) -> tuple[Array, Array]:
-    """Cross-half products [n, n] and the positions in both halves, with those of one halving."""
-    # In integers: a rounded half, subtracted from the whole, would leave negative counts.
-    half = sum_counts(jnp.where(chosen[:, None, None], tokens, 0), 0, "tokens of a cell")
-    table = jnp.stack([whole - half, half])
-    totals = jnp.sum(table, axis=2, dtype=table.dtype)
-    return _with_product(state, _product(table, totals), totals)
+def add_products(
+    state: Products, part: Int[Array, " folds"], counts: PositionCounts | SparseCounts
+) -> Products:
+    """Products S_A S_Bᵀ of pairs of parts of the documents added, and positions in all parts.
+
+    Args:
+        state: sums so far, of as many pairs as are wanted.
+        part: of each fold; parts 0 and 1 are the first pair, 2 and 3 the second; others are
+            left out.
+        counts: in folds.
+    """
+    sums, present = state
+    parts = 2 * len(sums)
+    kept, part = (part >= 0) & (part < parts), jnp.clip(part, 0, parts - 1)
+    if isinstance(counts, SparseCounts):
+        sizes = jnp.where(kept[:, None], counts.per_position, 0)
+        totals = jnp.zeros((parts, sums.shape[-1]), jnp.int32).at[part].add(sizes)
+
+        def add(product: Array, table: Array) -> Array:
+            return product + _products(table[:parts], totals)
+
+        beyond = jnp.where(kept, part, parts)
+        product = fold_tables(add, jnp.zeros_like(sums), counts, part=beyond, parts=parts + 1)
+    else:
+        table = _by_part(jnp.where(kept[:, None, None], counts.tokens, 0), part, parts)
+        totals = jnp.sum(table, axis=2, dtype=table.dtype)
+        product = _products(table, totals)
+    here = jnp.all((totals > 0).reshape(len(sums), 2, -1), axis=1)
+    return sums + 0.5 * (product + product.mT), present & here
 
 
-@compiled()
-def _add_sparse_products(
-    state: tuple[Array, Array], chosen: Array, counts: SparseCounts
-) -> tuple[Array, Array]:
-    """The same of sparse counts, a block of the vocabulary at a time."""
-    part = chosen.astype(jnp.int32)
-    totals = jnp.zeros((2, len(state[0])), jnp.int32).at[part].add(counts.per_position)
-
-    def add(product: Array, table: Array) -> Array:
-        return product + _product(table, totals)
-
-    product = fold_tables(add, jnp.zeros_like(state[0]), counts, part=part, parts=2)
-    return _with_product(state, product, totals)
+def _by_part(
+    tokens: Int[Array, "folds n vocab"], part: Int[Array, " folds"], parts: int
+) -> Int[Array, "parts n vocab"]:
+    """Sums over the folds of each part, in integers, since a rounded half would not add up."""
+    chosen = part[None, :, None, None] == jnp.arange(parts, dtype=jnp.int32)[:, None, None, None]
+    return jax.lax.map(
+        lambda own: sum_counts(jnp.where(own, tokens, 0), 0, "tokens of a cell"), chosen
+    )
 
 
-def _product(table: Int[Array, "2 n words"], totals: Int[Array, "2 n"]) -> Float[Array, "n n"]:
-    """S_A S_Bᵀ of the two halves of a table, or of a block of its columns.
+def _products(
+    table: Int[Array, "parts n words"], totals: Int[Array, "parts n"]
+) -> Float[Array, "pairs n n"]:
+    """S_A S_Bᵀ of each pair of parts of a table, or of a block of its columns.
 
     Any vector may be subtracted, centring removes it again; the mean keeps the products small, so
     that float32 has digits left for them, and 0 where all positions are alike.
     """
-    A, B = (
+    roots = [
         centre_rows(root_frequencies(half, total), total > 0)
         for half, total in zip(table, totals, strict=True)
-    )
-    return dot(A, B.T)
-
-
-def _with_product(state: tuple[Array, Array], product: Array, totals: Array) -> tuple[Array, Array]:
-    products, present = state
-    return products + 0.5 * (product + product.T), present & jnp.all(totals > 0, axis=0)
+    ]
+    return jnp.stack([dot(A, B.T) for A, B in zip(roots[::2], roots[1::2], strict=True)])
 
 
 @compiled(static=("splits",))
-def _geometry_of_products(products: Array, present: Array, *, splits: int) -> SplitHalfGeometry:
+def geometry_of_products(products: Array, present: Array, *, splits: int) -> SplitHalfGeometry:
     """Squared distances and centred Gram matrix from the cross-half products of all halvings."""
     products = products / splits
     own = jnp.diagonal(products)

@@ -7,7 +7,7 @@ so are the views of jobs that bring Flax.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from jaxpe.report.corpus.findings import findings
+from jaxpe.report.corpus.findings import findings, summary
 from jaxpe.report.corpus.tables import encoding_table, summary_table
 from jaxpe.report.encodings import property_markdown, property_table
 from jaxpe.report.tables import counts_table
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "audit_table", "counts_table", "encoding_table", "extrapolation_table", "findings", "pace",
-    "property_markdown", "property_table", "spectral_table", "summary_table", "training_table",
-    "write", "write_training_figures",
+    "property_markdown", "property_table", "spectral_table", "summary", "summary_table",
+    "training_table", "write", "write_training_figures",
 ]  # fmt: skip
 
 _ON_DEMAND = {

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ def write_files(
     *,
     png: bool,
     others: str = "",
+    further: Mapping[str, bytes] = {},
 ) -> Path:
     """Write a page, the numbers and the figures, all or none; return the path of the page.
 
@@ -30,6 +32,7 @@ def write_files(
         figures: those of this report.
         png: whether figures are written as PNG, too; those of an earlier report go otherwise.
         others: pattern of the names of figures that an earlier report may have left.
+        further: names and contents of other files of the report.
 
     Raises:
         InputError: the folder cannot be written.
@@ -37,7 +40,7 @@ def write_files(
     files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
     images = {f"figures/{figure.name}.png": figure.png for figure in figures}
     files |= {path: draw() for path, draw in images.items()} if png else {}
-    files |= result_files(result, name) | {f"{name}.html": page.encode()}
+    files |= dict(further) | result_files(result, name) | {f"{name}.html": page.encode()}
     with contextlib.ExitStack() as whole:
         # The first that is entered takes its name last, once all are on the disk: the page.
         for path, content in reversed(files.items()):

@@ -9,6 +9,7 @@ from jaxpe.analysis.corpus import (
     CorpusAnalysis,
     EmptyPositions,
     EncodingScore,
+    HeldOutScores,
     Interval,
     PlugIn,
     SlopeStress,
@@ -55,6 +56,7 @@ def analysis(**overrides: Any) -> CorpusAnalysis:
     plug_in.setdefault("noise_share", share)
     split_half["positions"] = int(split_half["present"].sum())
     empty = int(np.sum(fields["documents_per_position"] == 0))
+    fields.setdefault("held_out", _held_out(fields))
     nested = {name: kind(**fields.pop(name)) for name, kind in NESTED.items()}
     return CorpusAnalysis(**fields, **nested, empty_positions=EmptyPositions("drop", empty))
 
@@ -98,6 +100,31 @@ def score(name: str, **overrides: Any) -> EncodingScore:
         "note": "slope 1/64 on a line" if name == "alibi" else "rows of the position matrix",
     }
     return EncodingScore(**(fields | overrides))
+
+
+def _held_out(fields: dict[str, Any]) -> HeldOutScores | None:
+    """Intervals of ±0.02 about the stress against all documents; nearer ones are tied."""
+    fixed = {s.name: s.split_half_scaled_stress for s in fields["encodings"] if s.fixed}
+    known = {name: value for name, value in fixed.items() if math.isfinite(value)}
+    if not known or not fields["split_half"]["present"].any():
+        return None
+    rank = fields["split_half"]["significant_rank"]
+    dim = 2 if rank is None else rank
+    order = sorted(known, key=known.__getitem__)
+    least = known[order[0]]
+    best = [name for name in order if known[name] - least < 0.02]
+    widths = np.array([8, 32, 64, 128])
+    own = [0.2, 0.05, *(0.05 + 0.01 * k for k in range(1, 30))]
+    return HeldOutScores(
+        splits=8,
+        dim=dim,
+        vectors=_truth()[:, :dim],
+        own=[Interval(value, value - 0.01, value + 0.01) for value in own],
+        widths=widths,
+        fixed={name: [Interval(x, x - 0.02, x + 0.02)] * len(widths) for name, x in fixed.items()},
+        best=[best] * len(widths),
+        gain=Interval(least - own[dim - 1], 0.03, 0.11) if dim else None,
+    )
 
 
 def _truth() -> np.ndarray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxpe.analysis.corpus import Interval
-from jaxpe.report import findings
+from jaxpe.report import findings, summary
 from jaxpe.report.corpus.findings import (
     alike,
     best,
@@ -17,6 +17,8 @@ from jaxpe.report.corpus.findings import (
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
+OWN = "Fitted encoding, held-out stress"
+FIXED = "Best fixed encoding, held-out stress"
 FULL = {"rare_positions": np.array([], int), "documents_per_position": np.full(N, 100)}
 
 
@@ -38,14 +40,15 @@ def holds(text: str, *parts: str) -> bool:
 def test_the_usual_case_says_each_thing_once():
     text = said()
     assert list(text) == [
-        *("dimensions", "noise", "fixed fit", "fitted fit", "scale", "nearness", "gaps", "doubts")
+        *("dimensions", "noise", "own fit", "held-out fit", "fixed fit", "fitted fit", "scale"),
+        *("nearness", "gaps", "doubts"),
     ]
     assert findings(analysis()) == list(named_findings(analysis()).values())
-    assert holds(text["dimensions"], "2 real dimensions", "0.04", "44")
+    assert holds(text["dimensions"], "2 significant dimensions", "0.04", "44")
     assert holds(text["noise"], "97 %", "95 % to 98 %")
-    plug_in, corrected = text["fixed fit"].split("noise-corrected")
-    assert holds(plug_in, "random", "0.029")
-    assert holds(corrected, "alibi", "0.12")
+    assert holds(text["own fit"], "2 wide", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)")
+    assert holds(text["held-out fit"], "alibi", "0.12 (0.1 to 0.14)")
+    assert holds(text["fixed fit"], "random", "0.029")
     assert holds(text["fitted fit"], "mds", "smacof", "0.3 to 0.31")
     assert holds(text["scale"], "alibi", "0.498")
     assert holds(text["nearness"], "more similar", "22 %", "20 % to 25 %", "41 %")
@@ -55,23 +58,26 @@ def test_the_usual_case_says_each_thing_once():
 
 def test_one_dimension_is_singular():
     text = said(split_half={"significant_rank": 1})["dimensions"]
-    assert holds(text, "1 real dimension:", "1 eigenvalue ")
+    assert holds(text, "1 significant dimension:", "1 eigenvalue ")
 
 
 def test_without_structure_nothing_is_claimed():
     case = {"split_half": {"significant_rank": 0}}
     text = said(**case)
     assert holds(text["dimensions"], "No positional structure", "12,480 documents")
-    assert "noise-corrected" not in text["fixed fit"] + text["fitted fit"]
-    assert shown(**case)["Best fixed encoding, noise-corrected"] == "none; nothing to fit"
-    assert shown(**case)["Real dimensions"].startswith("0;")
+    assert not {"own fit", "held-out fit"} & text.keys()
+    assert "noise-corrected" not in text["fitted fit"]
+    assert shown(**case)[OWN] == shown(**case)[FIXED] == "none; nothing to fit"
+    assert shown(**case)["Significant dimensions"].startswith("0;")
+    assert "nothing to fit" in summary(analysis(**case))
 
 
 def test_dimensions_that_were_not_judged_are_unknown():
     case = {"split_half": {"significant_rank": None}}
     assert holds(said(**case)["dimensions"], "not judged", "nulls", "44")
-    assert shown(**case)["Real dimensions"].startswith("unknown;")
-    assert "alibi" in shown(**case)["Best fixed encoding, noise-corrected"]
+    assert shown(**case)["Significant dimensions"].startswith("unknown;")
+    assert "alibi" in shown(**case)[FIXED]
+    assert "not tested" in summary(analysis(**case))
 
 
 def test_without_judged_positions_more_documents_are_asked_for():
@@ -83,7 +89,7 @@ def test_without_judged_positions_more_documents_are_asked_for():
     assert "more documents" in text["dimensions"]
     assert "noise" not in text
     assert "more documents" not in said(**nothing, groups=1)["dimensions"]
-    assert shown(**nothing)["Noise in the plug-in variance"] == "n/a; no interval"
+    assert shown(**nothing)["Noise in the observed variance"] == "n/a; no interval"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +105,25 @@ def test_noise(plug_in, split_half, finding, words, headline):
     case = {"plug_in": {"trace": plug_in}, "split_half": {"trace": split_half}, "intervals": {}}
     assert words in said(**case)[finding]
     assert ("noise" in said(**case)) == (finding == "noise")
-    assert shown(**case)["Noise in the plug-in variance"] == f"{headline}; no interval"
+    assert shown(**case)["Noise in the observed variance"] == f"{headline}; no interval"
+
+
+def test_what_is_found_and_what_to_do():
+    text = summary(analysis())
+    assert holds(text, "2 independent directions", "0.05 (0.04 to 0.06)", "alibi", "encoding.npz")
+    usual = analysis().held_out
+    undecided = usual._replace(gain=Interval(0.01, -0.01, 0.03))
+    assert "encoding.npz" not in summary(analysis(held_out=undecided))
+    assert "nothing to fit" in summary(
+        analysis(split_half={"present": np.zeros(N, bool), "significant_rank": 0})
+    )
+
+
+def test_other_widths_with_another_best_are_named():
+    usual = analysis().held_out
+    other = usual._replace(best=[["alibi"], ["alibi"], ["alibi"], ["rope", "sinusoidal"]])
+    assert "rope and sinusoidal at 128" in said(held_out=other)["held-out fit"]
+    assert "other widths" not in said()["held-out fit"]
 
 
 def test_ties_are_called_ties():
@@ -118,12 +142,13 @@ def test_a_tie_of_some_is_named():
 
 
 def test_the_same_distances_are_no_tie_of_two():
-    case = {"encodings": [score("rope", split_half_scaled_stress=0.1), score("sinusoidal")]}
+    same = {"split_half_scaled_stress": 0.1}
+    case = {"encodings": [score("rope", **same), score("sinusoidal", **same)]}
     assert [[s.name for s in group] for group in alike(case["encodings"])] == [
         ["rope", "sinusoidal"]
     ]
     assert holds(said(**case)["fixed fit"], "rope (= sinusoidal) fits ", "joined by =")
-    assert "rope (= sinusoidal); scaled" in shown(**case)["Best fixed encoding, plug-in"]
+    assert "rope (= sinusoidal), 0.08" in shown(**case)[FIXED]
     assert "joined by" not in said()["fixed fit"]
 
 
@@ -141,7 +166,7 @@ def test_long_ties_name_two(tied, words):
     scores = [score("abcdefghi"[k] * (k + 1), scaled_stress=0.1) for k in range(tied)]
     case = {"encodings": [*scores, score("alibi", scaled_stress=0.9)]}
     assert words in said(**case)["fixed fit"]
-    assert len(shown(**case)["Best fixed encoding, plug-in"]) < 60
+    assert len(shown(**case)[FIXED]) < 60
 
 
 def test_what_will_be_trained_cannot_win():
@@ -165,7 +190,7 @@ def test_raw_stress_is_silent_where_it_agrees():
 
 def test_no_encodings():
     assert not {"fixed fit", "fitted fit", "scale"} & said(encodings=[]).keys()
-    assert shown(encodings=[])["Best fixed encoding, plug-in"] == "none; nothing to fit"
+    assert shown(encodings=[])[FIXED] == "none; nothing to fit"
 
 
 def test_one_fitted_encoding_is_singular():
@@ -200,7 +225,7 @@ def test_without_a_noise_corrected_rate_nothing_is_said_of_nearness():
     case = {"split_half": {"violation_rate": math.nan}, "intervals": {}}
     assert nearness(analysis(**case)) == 0
     assert "nearness" not in said(**case)
-    assert shown(**case)["Order violated"] == "n/a; of triples; 50 % is chance"
+    assert shown(**case)["Order violated"] == "n/a; 50 % is chance"
 
 
 def test_one_rare_and_one_absent_position_are_singular():

@@ -31,7 +31,7 @@ def test_the_folder_is_complete(page):
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     plots = ("dimension", "encodings", "hellinger", "map", "offset", "scatter", "spectrum")
     figures = [f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")]
-    assert names == [".lock", *figures, "report.html", "report.json", "report.npz"]
+    assert names == [".lock", "encoding.npz", *figures, "report.html", "report.json", "report.npz"]
     report = json.loads((folder / "report.json").read_text())
     assert report["source"] == "stdlib"
     assert {e["name"]: e["family"] for e in report["encodings"]} == factory.FAMILIES

@@ -6,6 +6,7 @@ from jaxpe.analysis.corpus.result import (
     CorpusAnalysis,
     EmptyPositions,
     EncodingScore,
+    HeldOutScores,
     Interval,
     PlugIn,
     SlopeStress,
@@ -16,7 +17,7 @@ from jaxpe.analysis.corpus.result import (
 )
 
 __all__ = [
-    "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "Interval", "PlugIn",
-    "SlopeStress", "SplitHalf", "StressByDimension", "TokenCount", "TopTokens", "analyse",
-    "analyse_counts", "analyse_tokens",
+    "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "HeldOutScores",
+    "Interval", "PlugIn", "SlopeStress", "SplitHalf", "StressByDimension", "TokenCount",
+    "TopTokens", "analyse", "analyse_counts", "analyse_tokens",
 ]  # fmt: skip

@@ -12,7 +12,13 @@ import jaxpe
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
-from jaxpe._core.threads import in_threads
+from jaxpe._core.stored import keeping
+from jaxpe._core.threads import in_background, in_threads
+from jaxpe.analysis.corpus.held_out import (
+    held_out_halves,
+    held_out_scores,
+    prepare_held_out,
+)
 from jaxpe.analysis.corpus.noise import (
     Noise,
     compacted,
@@ -32,6 +38,7 @@ from jaxpe.analysis.corpus.result import (
     CorpusAnalysis,
     EmptyPositions,
     EncodingScore,
+    HeldOutScores,
     PlugIn,
     SlopeStress,
     SplitHalf,
@@ -39,14 +46,14 @@ from jaxpe.analysis.corpus.result import (
     TokenCount,
     TopTokens,
 )
-from jaxpe.analysis.corpus.scores import prepare_encodings, score_encodings, stress_by_dimension
+from jaxpe.analysis.corpus.scores import prepare_scores, score_encodings, stress_by_dimension
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
-from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry
+from jaxpe.geometry import EmptyPolicy, PositionCounts, SparseCounts, SplitHalfGeometry
 from jaxpe.geometry.halving import split_halves
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
-from jaxpe.geometry.occurrences import occurrences_of
+from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
@@ -87,7 +94,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
     else:
         length = DEFAULT_LENGTH if options.source == "stdlib" else None
         if length := options.length or length:
-            prepare_encodings(length, options.dim, options.encodings)
+            _prepare(length, options.dim, options.encodings)
         corpus = load_tokens(
             options.source,
             tokenizer=options.tokenizer,
@@ -118,10 +125,11 @@ def analyse_tokens(
     """What a corpus says about position.
 
     The numbers are those of the public functions. With `keys = jax.random.split(jax.random.key(
-    seed), 4)` and `groups = jaxpe.data.containment_groups(corpus.ids, corpus.mask,
+    seed), 5)` and `groups = jaxpe.data.containment_groups(corpus.ids, corpus.mask,
     exclude=corpus.exclude)`, the split-half geometry is `split_half_geometry(counts, key=keys[0])`
     of `count_tokens(..., folds=16, groups=groups)`, the rank `significant_rank(..., key=keys[1],
-    groups=groups)`, and intervals are by `bootstrap(..., key=keys[2], groups=groups)`.
+    groups=groups)`, intervals are by `bootstrap(..., key=keys[2], groups=groups)`, and encodings
+    are held against halves of these counts by `disjoint_geometries(counts, key=keys[4], splits=8)`.
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
@@ -142,14 +150,14 @@ def analyse_tokens(
     compact, used = compacted(corpus)
     _check_size(compact)
     clock = Clock()
-    prepare_encodings(length, dim, encodings)
+    _prepare(length, dim, encodings)
     keys = _keys(seed)
     groups = containment_groups(compact.ids, compact.mask)
     clock.lap("grouping")
     counts = _counts(compact)
     clock.lap("counts")
     shown: dict[str, Any] = {"splits": splits, "progress": progress}
-    halves = partial(_split_halves, compact, groups, keys[0], splits=splits)
+    halves = partial(_halves_of_documents, compact, groups, keys[0], splits=splits)
     fitted, noise = _side_by_side(
         partial(_fitted, counts, halves, empty, used, keys, dim, encodings, progress=progress),
         partial(noise_of_documents, compact, groups, keys, samples=bootstrap, **shown),
@@ -212,7 +220,7 @@ def analyse_counts(
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
     folded = stored._replace(table=stored.table[..., used]).counts
     counts = jax.tree.map(np.asarray, folded.merged())
-    halves = partial(jaxpe.split_half_geometry, folded, key=keys[0], splits=splits)
+    halves = partial(_halves_of_counts, folded, keys[0], splits=splits)
     fitted, noise = _side_by_side(
         partial(_fitted, counts, halves, empty, used, keys, dim, encodings, progress=progress),
         partial(noise_of_counts, folded, stored.nulls, used, keys[0], **shown),
@@ -235,14 +243,26 @@ def analyse_counts(
     return _analysis(known, counts, fitted, noise, splits=splits, clock=clock)
 
 
+def _prepare(n: int, dim: int, encodings: Sequence[str]) -> None:
+    """Compile in the background what n positions will need, where programs are kept."""
+    if not keeping() or encodings:
+        return
+
+    def prepare() -> None:
+        prepare_scores(n, dim)
+        prepare_held_out(n, dim)
+
+    in_background(prepare)
+
+
 @compiled()
-def _four(key: jax.Array) -> tuple[jax.Array, ...]:
-    return tuple(jax.random.split(key, 4))
+def _five(key: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(jax.random.split(key, 5))
 
 
 def _keys(seed: int) -> tuple[jax.Array, ...]:
-    """Of halvings, null corpora, resamples and encodings that are drawn."""
-    return _four(jax.random.key(seed))
+    """Keys of halvings, null corpora, resamples, encodings that are drawn, and held-out halves."""
+    return _five(jax.random.key(seed))
 
 
 def _side_by_side(*jobs: Callable[[], Any]) -> list[Any]:
@@ -250,13 +270,30 @@ def _side_by_side(*jobs: Callable[[], Any]) -> list[Any]:
     return list(in_threads(lambda job: job(), jobs))
 
 
-def _split_halves(
+class _Halves(NamedTuple):
+    """Counts in folds, and the geometry of their halves."""
+
+    counts: PositionCounts | SparseCounts
+    geometry: SplitHalfGeometry
+
+
+def _halves_of_documents(
     corpus: TokenCorpus, groups: np.ndarray, key: jax.Array, *, splits: int
-) -> SplitHalfGeometry:
+) -> _Halves:
     sizes = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
     tokens = occurrences_of(corpus.ids, corpus.mask, groups, **sizes, only_shared=True)
     once = np.ones(len(groups), np.int32)
-    return split_halves(tokens, groups, once, False, key, key, splits=splits).geometry
+    found = split_halves(tokens, groups, once, False, key, key, splits=splits)
+    return _Halves(_in_folds(tokens), found.geometry)
+
+
+@compiled()
+def _in_folds(tokens: Occurrences) -> SparseCounts:
+    return tokens.counts()
+
+
+def _halves_of_counts(counts: PositionCounts, key: jax.Array, *, splits: int) -> _Halves:
+    return _Halves(counts, jaxpe.split_half_geometry(counts, key=key, splits=splits))
 
 
 class _Fitted(NamedTuple):
@@ -266,12 +303,13 @@ class _Fitted(NamedTuple):
     encodings: list[EncodingScore]
     slopes: list[SlopeStress]
     by_dimension: StressByDimension
+    held_out: Callable[..., HeldOutScores | None]  # of the rank, which the null decides
     seconds: dict[str, float]
 
 
 def _fitted(
     counts: PositionCounts,
-    halves: Callable[[], SplitHalfGeometry],
+    halves: Callable[[], _Halves],
     empty: EmptyPolicy,
     used: np.ndarray,
     keys: tuple[jax.Array, ...],
@@ -282,13 +320,17 @@ def _fitted(
 ) -> _Fitted:
     clock = Clock(progress)
     with clock.stage("geometry"):
-        found = _geometries(counts, halves(), empty, used)
-    D, mds, geometry = found.D, found.mds, found.split_half
+        folded, geometry = halves()
+        found = _geometries(counts, geometry, empty, used)
+    D, mds = found.D, found.mds
+    with clock.stage("held-out halves"):
+        halved = held_out_halves(folded, keys[4], dim, names, progress=progress)
+        held_out = partial(held_out_scores, halved, geometry, dim=dim, encodings=names)
     with clock.stage("encodings"):
         encodings, slopes = score_encodings(D, geometry, mds, dim, keys[3], names)
     with clock.stage("dimensions"):
         by_dimension = stress_by_dimension(D, mds, dim)
-    return _Fitted(found, encodings, slopes, by_dimension, clock.laps)
+    return _Fitted(found, encodings, slopes, by_dimension, held_out, clock.laps)
 
 
 class _Geometries(NamedTuple):
@@ -363,6 +405,7 @@ def _analysis(
     found = fitted.geometries
     D, mds, geometry = found.D, found.mds, found.split_half
     per_position = _per_position(counts)
+    split_half = _split_half(geometry, np.asarray(found.coordinates), noise)
     return CorpusAnalysis(
         **known,
         splits=splits,
@@ -381,11 +424,12 @@ def _analysis(
             present=np.asarray(D.present),
             distances=np.asarray(D.values),
         ),
-        split_half=_split_half(geometry, np.asarray(found.coordinates), noise),
+        split_half=split_half,
         intervals=noise.intervals,
         encodings=fitted.encodings,
         alibi_slopes=fitted.slopes,
         stress_by_dimension=fitted.by_dimension,
+        held_out=fitted.held_out(rank=split_half.significant_rank),
         seconds=clock.laps | fitted.seconds | noise.seconds,
     )
 

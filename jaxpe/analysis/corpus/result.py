@@ -133,6 +133,35 @@ class EncodingScore(NamedTuple):
         return not self.fitted and self.parameters == 0
 
 
+class HeldOutScores(NamedTuple):
+    """Scaled stress of encodings against halves of the documents that they were not fitted to.
+
+    Both the fit and the test are noise-corrected, over several splits into halves.
+
+    Attributes:
+        splits: number of splits.
+        dim: width of the corpus' own encoding: the number of significant dimensions; where that
+            was not judged, the width of least stress; 0 where no dimension is significant.
+        vectors: float `[n, dim]`, the corpus' own encoding, fitted to all documents.
+        own: stress of MDS of the other half, by width from 1 on.
+        widths: int `[widths]`, of the fixed encodings.
+        fixed: stress of each fixed encoding, at those widths.
+        best: at each of those widths the fixed encoding of least stress, and then those whose
+            difference from it has an interval that contains 0.
+        gain: stress of the best fixed encoding at the width of the report less that of the own
+            one; None without an own one.
+    """
+
+    splits: int
+    dim: int
+    vectors: LargeArray
+    own: list[Interval]
+    widths: np.ndarray
+    fixed: dict[str, list[Interval]]
+    best: list[list[str]]
+    gain: Interval | None
+
+
 class SlopeStress(NamedTuple):
     """Stress, Eq. (4), of ALiBi at a slope."""
 
@@ -183,6 +212,8 @@ class CorpusAnalysis(NamedTuple):
         encodings: scores of each encoding.
         alibi_slopes: the standard slopes, then the best one at its scale.
         stress_by_dimension: stress by width.
+        held_out: stress against documents that were not fitted to; None where no position has
+            tokens in all quarters of the documents.
         seconds: of each stage.
     """
 
@@ -210,4 +241,5 @@ class CorpusAnalysis(NamedTuple):
     encodings: list[EncodingScore]
     alibi_slopes: list[SlopeStress]
     stress_by_dimension: StressByDimension
+    held_out: HeldOutScores | None
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)

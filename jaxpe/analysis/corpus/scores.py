@@ -10,8 +10,6 @@ import numpy as np
 import jaxpe
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
-from jaxpe._core.stored import keeping
-from jaxpe._core.threads import in_background
 from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.geometry import SplitHalfGeometry
 
@@ -79,24 +77,17 @@ def score_encodings(
     return scores, [*lines, SlopeStress(float(found.best.scale), float(found.best.stress))]
 
 
-def prepare_encodings(n: int, dim: int, encodings: Sequence[str]) -> None:
-    """Compile in the background what n positions will need, where programs are kept."""
-    if not keeping() or encodings:
-        return
+def prepare_scores(n: int, dim: int) -> None:
+    """Compile what n positions will need, where programs are kept."""
     square = jax.ShapeDtypeStruct((n, n), jnp.float32)
     line, present = jax.ShapeDtypeStruct((n,), jnp.float32), jax.ShapeDtypeStruct((n,), bool)
     D = jaxpe.Distances(square, present)  # pyrefly: ignore
     geometry = SplitHalfGeometry(square, square, line, present)  # pyrefly: ignore
     key = jax.eval_shape(lambda: jax.random.key(0))
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
-    widths = _widths(n, dim)
-
-    def prepare() -> None:
-        entries = tuple(scored_entries())
-        _scored.prepare(D, geometry, square, key, entries=entries, sizes=sizes)  # pyrefly: ignore
-        _by_width.prepare(D, square, widths=widths)  # pyrefly: ignore
-
-    in_background(prepare)
+    entries = tuple(scored_entries())
+    _scored.prepare(D, geometry, square, key, entries=entries, sizes=sizes)  # pyrefly: ignore
+    _by_width.prepare(D, square, widths=_widths(n, dim))  # pyrefly: ignore
 
 
 def scored_entries(names: Sequence[str] = ()) -> list[jaxpe.encodings.CatalogueEntry]:
@@ -151,8 +142,8 @@ def _scored(
     positions, dim, corrected = jnp.arange(sizes.length), sizes.dim, geometry.distances
     lines = jnp.stack([jaxpe.encodings.alibi_line(positions, slope=slope) for slope in SLOPES])
     stress_of_lines = jax.lax.map(lambda line: jaxpe.stress(line, D), lines)
-    start = _columns(coordinates, dim)
-    drawn = [start[None], _columns(_refined(D, start), dim)[None]]
+    start = columns(coordinates, dim)
+    drawn = [start[None], columns(_refined(D, start), dim)[None]]
     trainable = []
     for entry, own in zip(entries, jax.random.split(key, len(entries)), strict=True):
         if entry.name == "alibi":  # one head: the slopes of several would only multiply the line
@@ -163,7 +154,7 @@ def _scored(
         trainable.append(gradients)
     sizes_of = [len(vectors) for vectors in drawn]
     widths = [vectors.shape[-1] for vectors in drawn]
-    stacked = jnp.concatenate([_columns(vectors, max(widths)) for vectors in drawn])
+    stacked = jnp.concatenate([columns(vectors, max(widths)) for vectors in drawn])
     measured = jax.lax.map(lambda P: _measures(P, D, corrected), stacked)
     first = np.cumsum([0, *sizes_of[:-1]])
     member = np.repeat(np.arange(len(sizes_of)), sizes_of)
@@ -211,7 +202,7 @@ def _refined(D: jaxpe.Distances, start: jax.Array) -> jax.Array:
     return jaxpe.smacof(D, dim=start.shape[1], init=start, max_iterations=300).coordinates
 
 
-def _columns(P: jax.Array, width: int) -> jax.Array:
+def columns(P: jax.Array, width: int) -> jax.Array:
     """The first columns of P, with zeros where it has fewer: distances stay what they are."""
     missing = max(width - P.shape[-1], 0)
     return jnp.pad(P[..., :width], [(0, 0)] * (P.ndim - 1) + [(0, missing)])
@@ -234,7 +225,7 @@ def _by_width(
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     n, largest = D.values.shape[0], max(widths)
     waves = [jaxpe.sinusoidal_vectors(jnp.arange(n), dim=width) for width in widths]
-    whole = _columns(coordinates, largest)
+    whole = columns(coordinates, largest)
 
     def at(given: tuple[jax.Array, jax.Array]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
         width, sinusoidal = given
@@ -244,5 +235,5 @@ def _by_width(
         raw = {name: jaxpe.stress(P, D) for name, P in encodings.items()}
         return raw, {name: jaxpe.scaled_stress(P, D).stress for name, P in encodings.items()}
 
-    stacked = jnp.stack([_columns(wave, largest) for wave in waves])
+    stacked = jnp.stack([columns(wave, largest) for wave in waves])
     return jax.lax.map(at, (jnp.array(widths), stacked))

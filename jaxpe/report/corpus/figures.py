@@ -5,14 +5,23 @@ phone: five inches shown on 340 pixels keep the letters legible.
 """
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe.analysis.corpus.result import CorpusAnalysis, EncodingScore
+from jaxpe.analysis.corpus.result import CorpusAnalysis, EncodingScore, Interval
 from jaxpe.report import style
-from jaxpe.report.corpus.findings import alike, by_family, corrected_best, nearness, title_of
+from jaxpe.report.corpus.findings import (
+    alike,
+    by_family,
+    corrected_best,
+    held_out_stress,
+    nearness,
+    own_stress,
+    title_of,
+)
 from jaxpe.report.style import CHANCE, PLUG_IN, SPLIT_HALF, add_legend, new_figure
 from jaxpe.report.words import number, percent, plural
 
@@ -47,9 +56,13 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         ("noise-corrected", corrected, analysis.split_half.present),
     )
     for axis, (title, distances, shown) in zip(axes, panels, strict=True):
-        image = axis.imshow(_off_diagonal(distances, shown), cmap="viridis", interpolation="none")
+        values = _off_diagonal(distances, shown)
+        low, high = _middle(values)
+        shades = {"cmap": "viridis", "interpolation": "none", "vmin": low, "vmax": high}
+        image = axis.imshow(values, **shades)
         axis.set(title=title, xlabel="position", facecolor=style.ABSENT)
-        figure.colorbar(image, ax=axis, location="bottom", label="Hellinger distance")
+        bar = {"location": "bottom", "extend": "both", "label": "Hellinger distance"}
+        figure.colorbar(image, ax=axis, **bar)
     return figure
 
 
@@ -111,11 +124,11 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         return style.say_why_empty(figure, axis, "no encoding was scored")
     winners = corrected_best(analysis)
     rows = _rows_by_family(analysis.encodings)
-    height = 1.5 + 0.23 * len(rows)
+    height = max(1.5 + 0.23 * len(rows), 2.6)
     figure, axes = new_figure(_fit_title(winners), height=height, columns=2, sharey=True)
     scored = {place: row for place, row in enumerate(rows) if not isinstance(row, str)}
     _plug_in_panel(axes[0], scored)
-    _corrected_panel(axes[1], scored)
+    _corrected_panel(axes[1], scored, analysis)
     for axis in axes:
         axis.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5))
         axis.tick_params(axis="y", length=0, pad=7)
@@ -146,65 +159,116 @@ def _plug_in_panel(axis, scored: dict[int, EncodingScore]) -> None:
     axis.minorticks_off()
 
 
-def _corrected_panel(axis, scored: dict[int, EncodingScore]) -> None:
-    """Noise-corrected stress, from 0."""
-    values = np.array([score.split_half_scaled_stress for score in scored.values()])
-    axis.plot(values, list(scored), "D", ms=5.5, color=SPLIT_HALF, clip_on=False)
-    known = values[np.isfinite(values)]
+def _corrected_panel(axis, scored: dict[int, EncodingScore], analysis: CorpusAnalysis) -> None:
+    """Stress on held-out halves with intervals, or on all documents; and the fitted encoding's."""
+    dots = {"ls": "", "ms": 5.5, "color": SPLIT_HALF, "clip_on": False}
+    held_out, tested, other = analysis.held_out, held_out_stress(analysis), {}
+    for place, score in scored.items():
+        if (stress := tested.get(score.name)) is None:
+            other[place] = score.split_half_scaled_stress
+            continue
+        axis.hlines(place, stress.low, stress.high, color=SPLIT_HALF, lw=1.6)
+        axis.plot(stress.estimate, place, "D", **dots)
+    if other:
+        axis.plot(list(other.values()), list(other), "D", **dots, mfc="white")
+    if held_out is not None and held_out.dim:
+        own = own_stress(held_out)
+        axis.axvspan(own.low, own.high, color=SPLIT_HALF, alpha=0.18, lw=0)
+        axis.axvline(own.estimate, color=SPLIT_HALF, lw=1.2)
+    ends = [stress.high for stress in tested.values()] + [*other.values()]
+    known = [end for end in ends if np.isfinite(end)]
     axis.set(title="noise-corrected", xlabel="scaled stress")
-    axis.set_xlim(0, 1.08 * known.max() if known.any() else 1)
+    axis.set_xlim(0, 1.08 * max(known, default=1) or 1)
 
 
 def dimension_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """Stress, raw and scaled, and cumulative variance against the width of the encoding."""
-    dimensions = analysis.stress_by_dimension.dimensions
-    figure, axes = new_figure(
-        "How many dimensions an encoding needs", height=6.2, rows=3, sharex=True
-    )
-    curves = (
-        ("raw stress, Eq. (4)", analysis.stress_by_dimension.stress),
-        ("scaled stress", analysis.stress_by_dimension.scaled_stress),
-    )
-    for axis, (title, by_name) in zip(axes, curves, strict=False):
-        colours = style.encoding_colours(by_name)
-        for name, values in by_name.items():
-            floored = np.maximum(values, FLOOR)
-            axis.plot(dimensions, floored, "o-", ms=3.5, color=colours[name], label=name)
-        axis.set(title=title, yscale="log")
-        axis.set_ylim(bottom=FLOOR)
+    """Stress against held-out halves and plug-in, and cumulative variance, by width."""
+    dimensions, held_out = analysis.stress_by_dimension.dimensions, analysis.held_out
+    title = "How many dimensions an encoding needs"
+    figure, axes = new_figure(title, height=6.6, rows=3, sharex=True)
+    _held_out_panel(axes[0], analysis)
+    colours = _colours(analysis)
+    for name, values in analysis.stress_by_dimension.scaled_stress.items():
+        floored = np.maximum(values, FLOOR)
+        axes[1].plot(dimensions, floored, "o-", ms=3.5, color=colours[name], label=name)
+    axes[1].set(title="scaled stress, plug-in distances", yscale="log")
+    axes[1].set_ylim(bottom=FLOOR)
     positive = np.clip(analysis.plug_in.eigenvalues, 0, None)
     share = np.cumsum(positive) / max(positive.sum(), np.finfo(float).tiny)
     axes[2].plot(np.arange(1, len(share) + 1), share, color=PLUG_IN)
     axes[2].set(title="share of the plug-in variance", xlabel="dimensions", xscale="log")
     axes[2].set_ylim(0, 1.02)
-    ticks = dimensions[:: len(dimensions) // 9 + 1]
+    ticks = [1, *dimensions[:: len(dimensions) // 9 + 1]]
     axes[2].set_xticks(ticks, [str(tick) for tick in ticks])
     axes[2].minorticks_off()
+    for axis in axes[: 2 if held_out else 1]:
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(fontsize=9)
     if analysis.split_half.significant_rank:
         for axis in axes:
             axis.axvline(analysis.split_half.significant_rank, color=CHANCE, ls="--", lw=1.2)
-    add_legend(figure, axes[0], columns=3)
     return figure
+
+
+def _held_out_panel(axis, analysis: CorpusAnalysis) -> None:
+    """Stress on held-out halves by width, of the fitted encoding and of the best fixed ones."""
+    held_out = analysis.held_out
+    axis.set_title("scaled stress on held-out halves")
+    if held_out is None:
+        axis.text(0.5, 0.5, "no halves could be judged", ha="center", transform=axis.transAxes)
+        return
+    _band(axis, np.arange(1, len(held_out.own) + 1), held_out.own, SPLIT_HALF, "fitted to halves")
+    best = dict.fromkeys(["sinusoidal", *(names[0] for names in held_out.best)])
+    names = [name for name in best if name in held_out.fixed]
+    colours = _colours(analysis)
+    for name in names:
+        _band(axis, held_out.widths, held_out.fixed[name], colours[name], name)
+    axis.set_ylim(0, 1)
+
+
+def _band(axis, x: np.ndarray, stress: list[Interval], colour: str, label: str) -> None:
+    """A curve with its intervals."""
+    mean, low, high = np.array(stress).T
+    axis.fill_between(x, low, high, color=colour, alpha=0.18, lw=0)
+    axis.plot(x, mean, "o-", ms=2.5, color=colour, label=label)
 
 
 def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """Distance in each encoding against Hellinger distance, over the pairs of positions present."""
-    groups, colours = shown_groups(analysis.encodings, by=_uncorrelated), _shown_colours(analysis)
+    """Distance in each encoding against the noise-corrected one, over pairs of positions."""
+    corrected = np.sqrt(np.clip(analysis.split_half.squared_distances, 0, None))
+    shown = analysis.split_half.present
+    r = {
+        score.name: _correlation(score.distances, corrected, shown) for score in analysis.encodings
+    }
+    groups = shown_groups(analysis.encodings, by=lambda score: -r[score.name])
+    colours = _colours(analysis)
     rows = max((len(groups) + 1) // 2, 1)
-    title = _closest(analysis.encodings)
-    figure, axes = new_figure(title, rows=rows, columns=2, height=2.2 * rows + 0.4)
-    i, j = _pairs(analysis.plug_in.present)
+    figure, axes = new_figure(
+        _closest(analysis.encodings, r), rows=rows, columns=2, height=2.2 * rows + 0.4
+    )
+    i, j = _pairs(shown)
     size = 3.2 if len(i) > 1000 else 4.5
     for axis, group in zip(axes, groups, strict=False):
-        x, y = analysis.plug_in.distances[i, j], group[0].distances[i, j]
+        x, y = corrected[i, j], group[0].distances[i, j]
         colour = colours[group[0].name]
         axis.plot(x, y, ".", ms=size, alpha=0.4, mew=0, color=colour, rasterized=True)
-        axis.set_title(f"{title_of(group)}\nr = {group[0].pearson_r:.2f}")
+        axis.set_title(f"{title_of(group)}\nr = {r[group[0].name]:.2f}")
     for axis in axes[len(groups) :]:
         axis.axis("off")
-    figure.supxlabel("Hellinger distance, plug-in", fontsize=10.5)
+    figure.supxlabel("Hellinger distance, noise-corrected", fontsize=10.5)
     figure.supylabel("distance in the encoding", fontsize=10.5)
     return figure
+
+
+def _correlation(distances: np.ndarray, corrected: np.ndarray, shown: np.ndarray) -> float:
+    """Pearson's, over all pairs of positions; NaN where either is constant."""
+    positions = np.flatnonzero(shown)
+    i, j = np.triu_indices(len(positions), k=1)
+    pairs = positions[i], positions[j]
+    x, y = distances[pairs], corrected[pairs]
+    if len(x) < 2 or not np.ptp(x) > 0 or not np.ptp(y) > 0:
+        return math.nan
+    return float(np.corrcoef(x, y)[0, 1])
 
 
 def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
@@ -222,7 +286,7 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         axes[0].fill_between(offsets, low, high, color=colour, alpha=0.18, lw=0)
         axes[0].plot(offsets, mean, color=colour, label=label)
     axes[1].plot(offsets, corrected[0], color="black", lw=2.4, label="corpus")
-    groups, colours = shown_groups(analysis.encodings, by=_corrected_fit), _shown_colours(analysis)
+    groups, colours = shown_groups(analysis.encodings, by=_corrected_fit), _colours(analysis)
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
         own = _by_offset(group[0].distances ** 2, analysis.split_half.present)[0]
         fitted, colour = _scaled_to(corrected[0], own), colours[group[0].name]
@@ -258,7 +322,8 @@ FIGURES: tuple[tuple[str, Callable[[CorpusAnalysis], Any], str], ...] = (
         hellinger_figure,
         "How different the tokens at any two positions are. Left: as counted, sampling noise "
         "included. Right: estimated from two halves of the corpus, in which independent noise "
-        "cancels. Each has its own scale. Grey: the diagonal, and positions without data.",
+        "cancels. Each has its own scale, which leaves out the lowest and highest 2 %. Grey: the "
+        "diagonal, and positions without data.",
     ),
     (
         "spectrum",
@@ -276,16 +341,20 @@ FIGURES: tuple[tuple[str, Callable[[CorpusAnalysis], Any], str], ...] = (
     (
         "encodings",
         encodings_figure,
-        "Farther left is better. Scaled stress compares shapes; how far raw stress lies to its "
-        f"right is a matter of scale alone. On the left, the edge stands for {FLOOR:g} and less. "
-        "Those that fit the noise-corrected distances best are set in bold.",
+        "Farther left is better. Left: against the observed distances; how far raw stress lies to "
+        f"the right of scaled stress is a matter of scale alone, and the edge is {FLOOR:g} and "
+        "less. Right: fixed encodings against held-out halves of the documents, with 95 % "
+        "intervals; the band is the encoding fitted to the other half; hollow marks are of "
+        "encodings that were fitted or drawn, against all documents. Bold: the best fixed encoding "
+        "and those not told apart from it.",
     ),
     (
         "dimension",
         dimension_figure,
-        "Wider encodings against the plug-in distances, and how much variance the leading "
-        "dimensions hold. The dashed line marks the number of real dimensions; what is gained to "
-        "its right is mostly noise.",
+        "Top: encodings fitted to half of the documents against the other half, with 95 % "
+        "intervals, and fixed ones; beyond the real dimensions the stress of the fitted ones "
+        "rises. Middle and bottom: against the observed distances, noise included, it falls "
+        "on. The dashed line marks the number of significant dimensions.",
     ),
     (
         "scatter",
@@ -305,10 +374,11 @@ FIGURES: tuple[tuple[str, Callable[[CorpusAnalysis], Any], str], ...] = (
 )
 
 
-def _shown_colours(analysis: CorpusAnalysis) -> dict[str, str]:
-    """One colour for an encoding in all figures that select some; lines, one panel, go first."""
-    shown = (shown_groups(analysis.encodings, by=by) for by in (_corrected_fit, _uncorrelated))
-    return style.encoding_colours(group[0].name for groups in shown for group in groups)
+def _colours(analysis: CorpusAnalysis) -> dict[str, str]:
+    """One colour for an encoding in all figures, those that fit best first."""
+    ranked = sorted(analysis.encodings, key=_corrected_fit)
+    names = [score.name for score in ranked]
+    return style.encoding_colours([*names, *analysis.stress_by_dimension.scaled_stress])
 
 
 def _rows_by_family(scores: list[EncodingScore]) -> list[str | EncodingScore]:
@@ -317,10 +387,6 @@ def _rows_by_family(scores: list[EncodingScore]) -> list[str | EncodingScore]:
     for family, members in by_family(scores).items():
         rows += [family, *sorted(members, key=_corrected_fit)]
     return rows
-
-
-def _uncorrelated(score: EncodingScore) -> float:
-    return -score.pearson_r
 
 
 def _corrected_fit(score: EncodingScore) -> float:
@@ -342,22 +408,31 @@ def _fit_title(winners: list[EncodingScore]) -> str:
     if not groups:
         return "Noise-corrected, there is nothing to fit"
     if len(groups) > 1:
-        return f"Noise-corrected, {len(groups)} encodings fit best"
-    return f"Noise-corrected, {title_of(groups[0])} fits best"
+        return f"{len(groups)} fixed encodings fit best"
+    return f"Of the fixed encodings, {title_of(groups[0])} fits best"
 
 
-def _closest(scores: list[EncodingScore]) -> str:
-    fixed = [s for s in scores if s.fixed and np.isfinite(s.pearson_r)]
+def _closest(scores: list[EncodingScore], r: dict[str, float]) -> str:
+    fixed = [s for s in scores if s.fixed and np.isfinite(r[s.name])]
     if not fixed:
         return "Distances, encoding against corpus"
-    closest = max(fixed, key=lambda score: round(score.pearson_r, 6))
-    return f"Best correlated: {closest.name}, r = {closest.pearson_r:.2f}"
+    closest = max(fixed, key=lambda score: round(r[score.name], 6))
+    return f"Best correlated: {closest.name}, r = {r[closest.name]:.2f}"
 
 
 def _off_diagonal(distances: np.ndarray, shown: np.ndarray) -> np.ndarray:
     """Distances with NaN on the diagonal and where there is no data: neither sets the scale."""
     hidden = ~(shown[:, None] & shown[None, :]) | np.eye(len(shown), dtype=bool)
     return np.where(hidden, np.nan, distances)
+
+
+def _middle(values: np.ndarray) -> tuple[float, float]:
+    """The range of all but the lowest and highest 2 %: a few positions do not set the colours."""
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return 0.0, 1.0
+    low, high = map(float, np.quantile(known, (0.02, 0.98)))
+    return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
 def _pairs(shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

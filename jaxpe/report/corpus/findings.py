@@ -4,7 +4,12 @@ import math
 
 import numpy as np
 
-from jaxpe.analysis.corpus.result import CorpusAnalysis, EncodingScore, Interval
+from jaxpe.analysis.corpus.result import (
+    CorpusAnalysis,
+    EncodingScore,
+    HeldOutScores,
+    Interval,
+)
 from jaxpe.report.words import Headline, number, percent, plural, ranges
 
 # Scaled stresses nearer than this are called a tie; no reader should choose by the third digit.
@@ -15,6 +20,10 @@ SAME = 1e-3
 MOST_NAMES = 3
 # Without an interval, a violation rate within this of 0.5 is not told apart from chance.
 NEAR_CHANCE = 0.05
+_NOTHING_TO_FIT = (
+    "There is nothing to fit: no encoding of this corpus is written, and it gives no reason to "
+    "prefer one fixed encoding to another."
+)
 
 
 def findings(analysis: CorpusAnalysis) -> list[str]:
@@ -33,6 +42,8 @@ def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
     parts = {
         "dimensions": _dimensions,
         "noise": _noise,
+        "own fit": _own_fit,
+        "held-out fit": _held_out_fit,
         "fixed fit": _fixed_fit,
         "fitted fit": _fitted_fit,
         "scale": _scale,
@@ -45,37 +56,104 @@ def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
     return {name: text for name, part in parts.items() if (text := part(analysis))}
 
 
+def summary(analysis: CorpusAnalysis) -> str:
+    """What was found and what to do, for a reader who has read nothing else."""
+    held_out = analysis.held_out
+    if all_alike(analysis) or held_out is None or held_out.dim == 0:
+        nothing = "" if analysis.split_half.significant_rank is None else f" {_NOTHING_TO_FIT}"
+        return f"{_dimensions(analysis)}{nothing}"
+    unknown = analysis.split_half.significant_rank is None
+    differ = (
+        "Whether tokens depend on their position was not tested against chance."
+        if unknown
+        else "Tokens depend on their position: positions differ in about "
+        f"{plural(held_out.dim, 'independent direction')} that shuffled documents do not show."
+    )
+    name, fixed = _best_fixed(analysis, held_out)
+    return (
+        f"{differ} An encoding gives each position a vector; its scaled stress is the mismatch "
+        "between distances of these vectors and distances of the token frequencies, from 0 (a "
+        f"copy) to 1 (no relation). Vectors of {plural(held_out.dim, 'number')} fitted to half of "
+        f"the documents have scaled stress {with_interval(own_stress(held_out))} on the other "
+        f"half; the best fixed encoding of width {analysis.dim}, {name}, has "
+        f"{with_interval(fixed)}. {_advice(held_out)} Stress measures faithfulness to the "
+        "corpus, not how well a model will do."
+    )
+
+
+def own_stress(held_out: HeldOutScores) -> Interval:
+    """Stress of the corpus' own encoding on held-out halves."""
+    return held_out.own[held_out.dim - 1]
+
+
+def held_out_stress(analysis: CorpusAnalysis) -> dict[str, Interval]:
+    """Stress on held-out halves of the fixed encodings, at the width of the report."""
+    held_out = analysis.held_out
+    if held_out is None:
+        return {}
+    at = list(held_out.widths).index(analysis.dim)
+    return {name: stress[at] for name, stress in held_out.fixed.items()}
+
+
+def _advice(held_out: HeldOutScores) -> str:
+    if held_out.gain is None or held_out.gain.low <= 0:
+        return (
+            "The difference is within its interval: a fixed encoding shows the corpus as well as a "
+            "fitted one."
+        )
+    return (
+        "To give a model the geometry of this corpus, use the fitted vectors, which are in "
+        "encoding.npz."
+    )
+
+
+def _best_fixed(analysis: CorpusAnalysis, held_out: HeldOutScores) -> tuple[str, Interval]:
+    """The fixed encoding of least stress, with those of the same distances, and its stress."""
+    first, *_ = alike(corrected_best(analysis))
+    return title_of(first), held_out_stress(analysis)[first[0].name]
+
+
 def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     """The six numbers on top of the page and in the console table."""
-    plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
     low_high = _spread(analysis.intervals.get("split_half_violation_rate"))
     rank, empty = analysis.split_half.significant_rank, analysis.empty_positions.count
     return [
         Headline(
-            "Real dimensions",
+            "Significant dimensions",
             "unknown" if rank is None else str(rank),
-            f"plug-in suggests {analysis.plug_in.rank}",
+            f"{analysis.plug_in.rank} with noise",
         ),
+        *_held_out_headlines(analysis),
         Headline(
-            "Noise in the plug-in variance",
+            "Noise in the observed variance",
             _noise_value(analysis.plug_in.noise_share),
             _spread(analysis.intervals.get("noise_share")) or "no interval",
         ),
         Headline(
-            "Best fixed encoding, noise-corrected",
-            _names(corrected),
-            _score(corrected, "split_half_scaled_stress"),
-        ),
-        Headline("Best fixed encoding, plug-in", _names(plug_in), _score(plug_in, "scaled_stress")),
-        Headline(
             "Order violated",
             percent(analysis.split_half.violation_rate),
-            f"of triples; 50 % is chance{f' ({low_high})' if low_high else ''}",
+            low_high or "50 % is chance",
         ),
         Headline(
             "Positions too rare to judge",
             f"{len(analysis.rare_positions)} of {analysis.length}",
-            f"{empty} more hold no tokens" if empty else "every position holds tokens",
+            f"{empty} more are empty" if empty else "none is empty",
+        ),
+    ]
+
+
+def _held_out_headlines(analysis: CorpusAnalysis) -> list[Headline]:
+    held_out = analysis.held_out
+    own, fixed = "Fitted encoding, held-out stress", "Best fixed encoding, held-out stress"
+    if held_out is None or held_out.dim == 0:
+        return [Headline(own, "none", "nothing to fit"), Headline(fixed, "none", "nothing to fit")]
+    stress, best_fixed = own_stress(held_out), _best_fixed(analysis, held_out)[1]
+    return [
+        Headline(own, number(stress.estimate), f"{held_out.dim} wide, {_range(stress)}"),
+        Headline(
+            fixed,
+            number(best_fixed.estimate),
+            f"{_names(corrected_best(analysis))}, {_range(best_fixed)}",
         ),
     ]
 
@@ -112,10 +190,16 @@ def best(analysis: CorpusAnalysis, field: str) -> list[EncodingScore]:
 
 
 def corrected_best(analysis: CorpusAnalysis) -> list[EncodingScore]:
-    """As `best`, against the noise-corrected geometry; empty where that has no structure to fit."""
-    if analysis.split_half.significant_rank == 0:
+    """The fixed encodings of least stress on held-out halves, and those not told apart from it.
+
+    Empty where there is no structure to fit.
+    """
+    held_out = analysis.held_out
+    if held_out is None or held_out.dim == 0:
         return []
-    return best(analysis, "split_half_scaled_stress")
+    names = held_out.best[list(held_out.widths).index(analysis.dim)]
+    scores = {score.name: score for score in analysis.encodings}
+    return [scores[name] for name in names if name in scores]
 
 
 def alike(scores: list[EncodingScore]) -> list[list[EncodingScore]]:
@@ -185,7 +269,8 @@ def _dimensions(analysis: CorpusAnalysis) -> str:
         )
     rises = "eigenvalue rises" if rank == 1 else "eigenvalues rise"
     return (
-        f"Position has about {plural(rank, 'real dimension')}: {rank} {rises} above {level}. "
+        f"Position has about {plural(rank, 'significant dimension')}: {rank} {rises} above "
+        f"{level}. "
         f"The plug-in distances alone would suggest {analysis.plug_in.rank}."
         + (f" That is so if {_assumed(analysis)}." if analysis.folds else "")
     )
@@ -211,30 +296,76 @@ def _noise(analysis: CorpusAnalysis) -> str:
     )
 
 
+def _own_fit(analysis: CorpusAnalysis) -> str:
+    held_out = analysis.held_out
+    if held_out is None or held_out.dim == 0:
+        return ""
+    means = [stress.estimate for stress in held_out.own]
+    least = 1 + int(np.argmin(means))
+    text = (
+        f"MDS of half of the documents, {held_out.dim} wide, has scaled stress "
+        f"{with_interval(own_stress(held_out))} on the other half, over "
+        f"{plural(held_out.splits, 'random split')}"
+    )
+    if least != held_out.dim:
+        text += f"; least is {number(means[least - 1])}, at width {least}"
+    if len(means) > max(least, held_out.dim):
+        text += (
+            f". Wider encodings fit the noise of their half ({number(means[-1])} at width "
+            f"{len(means)})"
+        )
+    if held_out.gain is not None:
+        text += (
+            f". The best fixed encoding of width {analysis.dim} has "
+            f"{with_interval(held_out.gain)} more"
+        )
+    return f"{text}."
+
+
+def _held_out_fit(analysis: CorpusAnalysis) -> str:
+    held_out = analysis.held_out
+    if held_out is None or held_out.dim == 0:
+        return ""
+    name, stress = _best_fixed(analysis, held_out)
+    _, *tied = [title_of(group) for group in alike(corrected_best(analysis))]
+    text = (
+        f"Of the fixed encodings of width {analysis.dim}, {name} has the least stress on held-out "
+        f"halves, {with_interval(stress)}"
+    )
+    if tied:
+        text += f"; {_listed(tied)} {'is' if len(tied) == 1 else 'are'} not told apart from it"
+    if " (= " in name:
+        text += " (encodings joined by = have the same distances, but perhaps for their scale)"
+    here = held_out.best[list(held_out.widths).index(analysis.dim)]
+    others = [
+        f"{_listed(names)} at {width}"
+        for width, names in zip(held_out.widths, held_out.best, strict=True)
+        if set(names) != set(here)
+    ]
+    if others:
+        text += f". At other widths it is different: {', '.join(others)}"
+    return f"{text}."
+
+
 def _fixed_fit(analysis: CorpusAnalysis) -> str:
-    plug_in, corrected = best(analysis, "scaled_stress"), corrected_best(analysis)
+    plug_in = best(analysis, "scaled_stress")
     if not plug_in:
         return ""
     tied = alike(plug_in)
     if len(tied) == len(alike([s for s in analysis.encodings if s.fixed])) > 1:
         text = (
-            f"At equal scale all fixed encodings ({_names(plug_in)}) fit equally well "
-            f"({_score(plug_in, 'scaled_stress')}): these distances do not tell them apart."
+            f"At equal scale all fixed encodings ({_names(plug_in)}) fit the plug-in distances "
+            f"equally well ({_score(plug_in, 'scaled_stress')}): these do not tell them apart."
         )
     else:
         text = (
-            f"Of the fixed encodings, {_names(plug_in)} {_fits(plug_in)} the plug-in distances "
-            f"best at equal scale ({_score(plug_in, 'scaled_stress')}; 0 is perfect, 1 is useless)."
+            f"Against the plug-in distances, noise included, {_names(plug_in)} {_fits(plug_in)} "
+            f"best at equal scale ({_score(plug_in, 'scaled_stress')})."
         )
     if "random" in [score.name for score in plug_in]:
         text += (
             " That random vectors are among the best means that these distances are nearly all "
             "equal, as noise makes them."
-        )
-    if corrected:
-        text += (
-            f" Against the noise-corrected geometry, {_names(corrected)} {_fits(corrected)} best "
-            f"({_score(corrected, 'split_half_scaled_stress')})."
         )
     if " (= " in text:
         text += " Encodings joined by = have the same distances, but perhaps for their scale."
@@ -365,6 +496,15 @@ def _noise_value(share: float) -> str:
     if share > 1:
         return "all of it"
     return "none seen" if share <= 0 else percent(share)
+
+
+def with_interval(interval: Interval) -> str:
+    """An estimate and its interval."""
+    return f"{number(interval.estimate)} ({_range(interval)})"
+
+
+def _range(interval: Interval) -> str:
+    return f"{number(interval.low)} to {number(interval.high)}"
 
 
 def _spread(interval: Interval | None) -> str:

@@ -5,15 +5,25 @@ import importlib.metadata
 from pathlib import Path
 
 import jaxpe
+from jaxpe._core.folders import remove_files
 from jaxpe.analysis.corpus.result import CorpusAnalysis
+from jaxpe.encodings.stored import vectors_file
 from jaxpe.report.corpus.figures import render_figures
-from jaxpe.report.corpus.findings import by_family, findings, headlines
+from jaxpe.report.corpus.findings import (
+    by_family,
+    findings,
+    headlines,
+    held_out_stress,
+    summary,
+    with_interval,
+)
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.style import Rendered
 from jaxpe.report.words import visible
 
 TOKEN_LIMIT = 40
+ENCODING = "encoding.npz"
 FAMILIES = collections.defaultdict(
     str,
     fitted="points fitted to the plug-in distances of this corpus",
@@ -33,10 +43,19 @@ def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
         family_words=FAMILIES,
         figures=figures,
         headlines=headlines(analysis),
+        summary=summary(analysis),
         findings=findings(analysis),
+        held_out={name: with_interval(of) for name, of in held_out_stress(analysis).items()},
         settings=_settings(analysis),
         token_limit=TOKEN_LIMIT,
     )
+
+
+def _own_encoding(analysis: CorpusAnalysis) -> dict[str, bytes]:
+    """The vectors that were fitted to all documents, where there is something to fit."""
+    if analysis.held_out is None or analysis.held_out.dim == 0:
+        return {}
+    return {ENCODING: vectors_file(analysis.held_out.vectors)}
 
 
 def _settings(analysis: CorpusAnalysis) -> dict[str, str]:
@@ -60,6 +79,11 @@ def _settings(analysis: CorpusAnalysis) -> dict[str, str]:
 
 
 def write_corpus(analysis: CorpusAnalysis, folder: Path, *, png: bool = False) -> Path:
-    """Write report.html, report.json and .npz, and the figures; return the path of the page."""
+    """Write report.html, report.json and .npz, encoding.npz and the figures; return the page."""
     figures = render_figures(analysis)
-    return write_files(folder, "report", analysis, render_page(analysis, figures), figures, png=png)
+    page = render_page(analysis, figures)
+    own = _own_encoding(analysis)
+    path = write_files(folder, "report", analysis, page, figures, png=png, further=own)
+    if not own:
+        remove_files(folder, [ENCODING])
+    return path

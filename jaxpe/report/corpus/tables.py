@@ -5,7 +5,7 @@ import math
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import CorpusAnalysis
-from jaxpe.report.corpus.findings import by_family, headlines
+from jaxpe.report.corpus.findings import by_family, headlines, held_out_stress
 from jaxpe.report.tables import make_table
 from jaxpe.report.words import number, percent, visible
 
@@ -35,14 +35,15 @@ def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
     >>> rich.print(encoding_table(found))  # doctest: +SKIP
     """
     families = by_family(analysis.encodings).values()
-    header = ["encoding", "dim", "stress", "scaled", "corrected", "violated", "r"]
+    header = ["encoding", "dim", "scaled", "corrected", "held out", "violated", "r"]
+    held_out = held_out_stress(analysis)
     rows = [
         (
             score.name,
             f"{score.dim}",
-            number(score.stress),
             number(score.scaled_stress),
             number(score.split_half_scaled_stress),
+            number(held_out[score.name].estimate) if score.name in held_out else "",
             percent(score.violation_rate),
             f"{score.pearson_r:.2f}" if math.isfinite(score.pearson_r) else "n/a",
         )

@@ -1,0 +1,63 @@
+"""Encodings whose position vectors are in a file, such as those that a report fits to a corpus."""
+
+import os
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.json_values import read_small
+from jaxpe._core.results import packed, unpacked
+from jaxpe.encodings.absolute import from_matrix
+from jaxpe.encodings.base import Encoding
+
+ENDING = ".npz"
+_NAME = "vectors"
+_REMEDY = f"pass an {ENDING} file with a float array {_NAME!r} [positions, width]"
+
+
+def vectors_file(P: Float[np.ndarray, "n k"]) -> bytes:
+    """Content of the file that `from_file` reads: the same vectors, the same bytes.
+
+    >>> vectors_file(np.eye(2))[:2]
+    b'PK'
+    """
+    return packed({_NAME: np.asarray(P)})
+
+
+def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options: Any) -> Encoding:
+    """The encoding of position vectors in an `.npz` file, such as a report's `encoding.npz`.
+
+    Args:
+        path: file with an array `vectors` `[positions, width]`.
+        dim: width wanted; columns beyond those of the file are 0.
+        options: `scale`, `trainable`, `interpolate` and `mode` of `from_matrix`.
+
+    Raises:
+        InputError: no such file, another content, or vectors wider than `dim`.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "encoding.npz"
+    >>> _ = path.write_bytes(vectors_file(np.eye(3)))
+    >>> from_file(path, dim=4).init(jax.random.key(0))["table"].shape
+    (3, 4)
+    """
+    P = read_vectors(path)
+    if dim is not None and dim < P.shape[1]:
+        raise InputError(
+            f"{path} holds vectors {P.shape[1]} wide: they do not fit a width of {dim}"
+        )
+    return from_matrix(P, dim=dim, **options)
+
+
+def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
+    """The position vectors in a file; raises `InputError` where there are none."""
+    found = unpacked(read_small(path, remedy=_REMEDY), place=str(path), remedy=_REMEDY)
+    P = found.get(_NAME)
+    if P is None or P.ndim != 2 or 0 in P.shape or not np.issubdtype(P.dtype, np.floating):
+        held = ", ".join(f"{name} {x.dtype}{list(x.shape)}" for name, x in found.items())
+        raise InputError(f"{path} holds {held or 'nothing'}: {_REMEDY}")
+    if not np.isfinite(P).all():
+        raise InputError(f"{path} holds vectors that are not finite; {_REMEDY}")
+    return P

@@ -1,0 +1,248 @@
+"""Encodings that are fitted to one half of the documents and held against the other half."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Int
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.geometry.counts import PositionCounts
+from jaxpe.geometry.distances import safe_sqrt
+from jaxpe.geometry.mds import classical_mds_from_gram
+from jaxpe.geometry.noise import (
+    SplitHalfGeometry,
+    add_products,
+    folds_of,
+    geometry_of_products,
+    no_products,
+)
+from jaxpe.geometry.repeated import map_items
+from jaxpe.geometry.sparse import SparseCounts
+from jaxpe.geometry.stress import scaled_stress
+
+DEFAULT_SPLITS = 16
+DEFAULT_HALVINGS = 4
+_MOST_FREEDOM = 15  # degrees of freedom of 16 folds, however many splits of them
+
+
+class HeldOut(NamedTuple):
+    """A statistic of halves of the documents, such as the stress of an encoding against each.
+
+    Attributes:
+        mean: float `[...]`, over both halves of every split: the expectation for half as many
+            documents.
+        standard_error: float `[...]`, of the mean, for other documents of the same kind.
+        low, high: float `[...]`, ends of the interval.
+        samples: float `[splits, 2, ...]`, of each half.
+    """
+
+    mean: Float[Array, "..."]
+    standard_error: Float[Array, "..."]
+    low: Float[Array, "..."]
+    high: Float[Array, "..."]
+    samples: Float[Array, "splits 2 ..."]
+
+
+def disjoint_geometries(
+    counts: PositionCounts | SparseCounts,
+    *,
+    key: Array,
+    splits: int = DEFAULT_SPLITS,
+    halvings: int = DEFAULT_HALVINGS,
+    progress: Progress = SILENT,
+) -> SplitHalfGeometry:
+    """Noise-corrected geometries of two disjoint halves of the documents, for several splits.
+
+    Each half of the folds is halved again, and its geometry is `split_half_geometry` of these
+    quarters, averaged over `halvings`. What is fitted to one half can be held against the other,
+    which shares no document with it.
+
+    Args:
+        counts: counts in at least four folds; of an odd number one is left out, another in each
+            split.
+        key: PRNG key that draws the halves.
+        splits: random splits into two halves.
+        halvings: halvings of each half.
+        progress: shown by split; ignored where counts or key are traced.
+
+    Returns:
+        Geometries with leading axes `[splits, 2]`, `present` in both halves.
+
+    Raises:
+        ValueError: fewer than four folds, splits or halvings below 1.
+
+    >>> rng = np.random.default_rng(0)
+    >>> counts = count_tokens(rng.integers(0, 50, (4000, 6)), vocab_size=50, folds=8)
+    >>> disjoint_geometries(counts, key=jax.random.key(0), splits=3).gram.shape
+    (3, 2, 6, 6)
+    """
+    folds = folds_of(counts)
+    if folds < 4:
+        raise ValueError(
+            f"counts have {folds} folds: halves that are halved again need at least four"
+        )
+    for name, number in (("splits", splits), ("halvings", halvings)):
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, not {number}")
+    parts = _parts(key, folds=folds, splits=splits, halvings=halvings)
+    return map_items(_of_split, parts, counts, progress=progress, description="held-out halves")
+
+
+@compiled(static=("folds", "splits", "halvings"))
+def _parts(
+    key: Array, *, folds: int, splits: int, halvings: int
+) -> Int[Array, "splits halvings folds"]:
+    """The quarter, 0 to 3, of each fold; 0 and 1 are one half; 4 is left out."""
+    half, quarter = folds // 2, folds // 4
+
+    def halved(key: Array, order: Array) -> Array:
+        inner = jax.random.split(key)
+        places = [jax.random.permutation(k, half) for k in inner]
+        part = jnp.concatenate(
+            [(place >= quarter).astype(jnp.int32) + 2 * i for i, place in enumerate(places)]
+        )
+        return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part)
+
+    def split(key: Array) -> Array:
+        first, rest = jax.random.split(key)
+        order = jax.random.permutation(first, folds)
+        return jax.lax.map(lambda k: halved(k, order), jax.random.split(rest, halvings))
+
+    return jax.lax.map(split, jax.random.split(key, splits)).astype(jnp.int32)
+
+
+@compiled()
+def _of_split(
+    parts: Int[Array, "halvings folds"], counts: PositionCounts | SparseCounts
+) -> SplitHalfGeometry:
+    """Geometries of both halves, `[2, ...]`."""
+    start = no_products(2, counts.per_position.shape[-1])
+    products, present = jax.lax.fori_loop(
+        0, len(parts), lambda i, state: add_products(state, parts[i], counts), start
+    )
+    both = jnp.broadcast_to(jnp.all(present, axis=0), present.shape)
+    found = [
+        geometry_of_products(*own, splits=len(parts)) for own in zip(products, both, strict=True)
+    ]
+    return jax.tree.map(lambda *halves: jnp.stack(halves), *found)
+
+
+@one_program
+def held_out_stress(
+    P: Float[ArrayLike, "*encodings n d"], halves: SplitHalfGeometry, *, confidence: float = 0.95
+) -> HeldOut:
+    """Scaled stress of encodings that were not fitted, against each half of the documents.
+
+    Args:
+        P: position vectors, of one encoding or of several.
+        halves: from `disjoint_geometries`.
+        confidence: coverage of the interval, in (0, 1).
+
+    >>> rng = np.random.default_rng(0)
+    >>> ids = rng.binomial(20, np.linspace(0.2, 0.8, 6), (4000, 6))
+    >>> counts = count_tokens(ids, vocab_size=21, folds=8)
+    >>> halves = disjoint_geometries(counts, key=jax.random.key(0))
+    >>> found = held_out_stress(np.arange(6.0)[:, None], halves)
+    >>> bool(found.low <= found.mean <= found.high < 0.02)
+    True
+    """
+    vectors = jnp.asarray(P)
+    single = vectors.reshape(-1, *vectors.shape[-2:])
+
+    def against(geometry: SplitHalfGeometry) -> Array:
+        return jax.lax.map(lambda own: scaled_stress(own, geometry.distances).stress, single)
+
+    samples = _over_halves(against, halves).reshape(*halves.present.shape[:2], *vectors.shape[:-2])
+    return _of_stress(samples, confidence)
+
+
+@one_program
+def cross_validated_mds(
+    halves: SplitHalfGeometry, *, dim: int, confidence: float = 0.95
+) -> HeldOut:
+    """Scaled stress of classical MDS of one half of the documents against the other half.
+
+    The coordinates are the principal ones of the corrected Gram matrix of a half, so that neither
+    the fit nor the test has the inflation of plug-in distances. A width beyond the signal fits the
+    noise of one half, and the stress against the other rises.
+
+    Args:
+        halves: from `disjoint_geometries`.
+        dim: the widest encoding; all widths from 1 to dim are scored.
+        confidence: coverage of the interval, in (0, 1).
+
+    Returns:
+        Stress by width, fields `[dim]`, samples `[splits, 2, dim]`: first of the encoding of the
+        second half held against the first, then of that of the first against the second.
+
+    >>> rng = np.random.default_rng(0)
+    >>> ids = rng.binomial(20, np.linspace(0.2, 0.8, 6), (4000, 6))
+    >>> counts = count_tokens(ids, vocab_size=21, folds=8)
+    >>> halves = disjoint_geometries(counts, key=jax.random.key(0))
+    >>> cross_validated_mds(halves, dim=4).mean.argmin().item() < 3
+    True
+    """
+    swapped = jax.tree.map(lambda x: x[:, ::-1], halves)
+    widths = jnp.arange(1, dim + 1)
+
+    def against(pair: tuple[SplitHalfGeometry, SplitHalfGeometry]) -> Array:
+        fitted, geometry = pair
+        mds = classical_mds_from_gram(fitted.gram, dim=dim, present=fitted.present)
+
+        def at(width: Array) -> Array:
+            P = jnp.where(jnp.arange(dim) < width, mds.coordinates, 0.0)
+            return scaled_stress(P, geometry.distances).stress
+
+        return jax.lax.map(at, widths)
+
+    return _of_stress(_over_halves(against, (swapped, halves)), confidence)
+
+
+@one_program
+def half_sample_interval(
+    samples: Float[ArrayLike, "splits 2 ..."], *, confidence: float = 0.95
+) -> HeldOut:
+    """Interval of a statistic from its values on both halves of several splits.
+
+    The standard error is half the root mean square, over splits, of the difference between the
+    two halves: for a mean over documents that is exactly the standard error over all documents
+    (McCarthy 1969, balanced half-samples). The interval is mean ± t · standard error with
+    Student's t of as many degrees of freedom as there are splits, at most 15, those of 16 folds.
+    For differences between encodings pass the difference of their `samples`.
+
+    Args:
+        samples: values on each half, from `held_out_stress` or `cross_validated_mds`.
+        confidence: coverage of the interval, in (0, 1).
+
+    >>> found = half_sample_interval(np.array([[0.1, 0.3], [0.3, 0.1], [0.1, 0.3]]))
+    >>> round(found.mean.item(), 2), round(found.standard_error.item(), 2)
+    (0.2, 0.1)
+    """
+    from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
+
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), not {confidence}")
+    values = jnp.asarray(samples)
+    if values.ndim < 2 or values.shape[1] != 2 or not len(values):
+        raise ValueError(f"samples have shape {values.shape}: pass [splits, 2, ...]")
+    mean = jnp.mean(values, axis=(0, 1))
+    error = 0.5 * safe_sqrt(jnp.mean((values[:, 0] - values[:, 1]) ** 2, axis=0))
+    t = float(stdtrit(min(len(values), _MOST_FREEDOM), 0.5 * (1.0 + confidence)))
+    return HeldOut(mean, error, mean - t * error, mean + t * error, values)
+
+
+def _over_halves(f: Callable[[Any], Array], halves: Any) -> Array:
+    """`f` of every half, `[splits, 2, ...]`."""
+    return jax.lax.map(lambda split: jax.lax.map(f, split), halves)
+
+
+def _of_stress(samples: Array, confidence: float) -> HeldOut:
+    """Interval of a stress, which lies in [0, 1]."""
+    found = half_sample_interval(samples, confidence=confidence)
+    return found._replace(low=jnp.maximum(found.low, 0.0), high=jnp.minimum(found.high, 1.0))
