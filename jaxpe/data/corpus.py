@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Int32, UInt32
 
+from jaxpe._core.short import short_repr
 from jaxpe.data.groups import containment_groups
 
 Source = str | os.PathLike[str]
@@ -16,6 +17,9 @@ class Corpus(NamedTuple):
 
     name: str
     documents: list[str]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class Document(NamedTuple):
@@ -58,6 +62,9 @@ class TokenCorpus(NamedTuple):
         [0, 0, 2]
         """
         return containment_groups(self.ids, self.mask, exclude=self.exclude)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class TokenBatch(NamedTuple):

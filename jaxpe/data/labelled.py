@@ -9,6 +9,7 @@ from jaxtyping import Bool, Int32
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.short import short_repr
 from jaxpe.data.corpus import Corpus, Source, TokenCorpus
 from jaxpe.data.files import TABLES, check_text, listed, name_of, quoted, text_ending
 from jaxpe.data.load import at_least_two, check_file
@@ -31,6 +32,9 @@ class LabelledTokens(NamedTuple):
     labels: Int32[np.ndarray, " documents"]
     names: tuple[str, ...]
     tokenizer: str
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def load_labelled(
@@ -194,7 +198,8 @@ def _numbered(
         names = tuple(sorted(found, key=int if integers else str))
         if len(names) < 2:
             raise InputError(
-                f"{source}: every label is {quoted(names[0])}; pass at least two classes"
+                f"{source}: every label is {quoted(names[0])}; pass at least two classes, "
+                'or train a language model, which needs no labels: `task="causal"`'
             )
     numbers = {name: number for number, name in enumerate(names)}
     for row, label in zip(rows, labels, strict=True):

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int, Int32
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.short import short_repr
 from jaxpe.data.corpus import Corpus, Source, TokenCorpus
 from jaxpe.data.ids import DEFAULT_LENGTH, check_length, check_table
 from jaxpe.data.pretrained import check_ids, open_pretrained
@@ -58,6 +59,9 @@ class Tokenizer(NamedTuple):
                [97, 98, 99]], dtype=int32)
         """
         return _padded(self, self.rows(texts, length), length)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def tokenize(

@@ -1,5 +1,7 @@
 """Tables in the parameters: their shapes, and entries taken from them by position."""
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -13,6 +15,11 @@ def check_tables(params: Params, **shapes: tuple[int, ...]) -> None:
 
     JAX clamps or fills indices beyond a table, so that a short one would give no error.
     """
+    if not isinstance(params, Mapping) or not shapes.keys() <= params.keys():
+        held = f"keys {sorted(params)}" if isinstance(params, Mapping) else type(params).__name__
+        raise ValueError(
+            f"params are {held}, and the encoding needs {sorted(shapes)}: pass what its init gives"
+        )
     for name, shape in shapes.items():
         if jnp.shape(params[name]) != shape:
             raise ValueError(

@@ -97,7 +97,10 @@ def attention_weights(
         raise ValueError(f"mask has shape {mask.shape}, more axes than logits of {logits.shape}")
     sizes = zip(reversed(mask.shape), reversed(logits.shape), strict=False)
     if any(1 != own != whole != 1 for own, whole in sizes):
-        raise ValueError(f"mask has shape {mask.shape}, which does not fit logits {logits.shape}")
+        raise ValueError(
+            f"mask has shape {mask.shape}, which does not fit logits {logits.shape} "
+            "[..., heads, n_q, n_k]: pass mask[..., None, :, :] where all heads share one"
+        )
     mask = with_axes(mask, logits.ndim)
     weights = jax.nn.softmax(jnp.where(mask, logits, jnp.finfo(logits.dtype).min), axis=-1)
     return jnp.where(mask, weights, 0.0)

@@ -256,6 +256,11 @@ def scaling_from_hf(
     >>> scaling_from_hf({"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0})
     LinearScaling(factor=4.0)
     """
+    if not isinstance(parameters, Mapping):
+        raise ValueError(
+            f"rope_parameters are {parameters!r}: pass a dict, of a configuration without scaling "
+            '{"rope_theta": config.rope_theta}'
+        )
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     kind = "longrope" if kind == "su" else kind  # its name in the first Phi-3 configurations
     nested = [key for key, value in parameters.items() if isinstance(value, Mapping)]

@@ -4,7 +4,7 @@ Float32 holds the squares of 1e-18 to 1e18, smaller ones are 0 and larger ones i
 functions make inf or NaN: bring coordinates of another size to about 1 first.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
-from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.program import one_program
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.sparse import SparseCounts, fold_tables, root_frequencies
@@ -20,13 +20,32 @@ from jaxpe.geometry.sparse import SparseCounts, fold_tables, root_frequencies
 # Up to this many differences x_ik − x_jk are formed outright, which is exact; beyond, distances
 # come from centred inner products, which is a matrix product.
 _DIFFERENCES = 2**22
+_MOST_CHECKED = 4096**2  # entries of a matrix that are looked at
 
 
 class Distances(NamedTuple):
-    """A symmetric matrix of distances, 0 for absent positions, and which take part."""
+    """A symmetric matrix of distances, 0 for absent positions, and which take part.
+
+    `D[i, j]`, `D.shape` and `np.asarray(D)` are those of the matrix.
+
+    >>> D = euclidean_distances(np.array([[0.0], [2.0]]))
+    >>> D.shape, D[0, 1].item(), np.asarray(D).max().item()
+    ((2, 2), 2.0, 2.0)
+    """
 
     values: Float[Array, "*batch n n"]
     present: Bool[Array, "*batch n"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the matrix, `(n, n)`."""
+        return self.values.shape
+
+    def __getitem__(self, index: Any) -> Array:  # pyrefly: ignore (of the matrix, not of the tuple)
+        return self.values[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype, copy=copy)
 
 
 @one_program
@@ -187,9 +206,45 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     [True, True]
     """
     values, present = D if isinstance(D, Distances) else (D, None)
+    refuse_tuple(values, "distances", "Distances or a matrix [n, n]")
     values = square_matrix(values, "the matrix of distances")
     present = as_present(present, len(values))
     return Distances(jnp.where(present[:, None] & present[None, :], values, 0.0), present)
+
+
+def refuse_tuple(value: Any, what: str, wanted: str) -> None:
+    """Raise for a result in place of an array, with what of it was perhaps meant."""
+    if not isinstance(value, tuple):
+        return
+    meant = f"pass {wanted}"
+    if isinstance(value, PositionalDistributions):
+        meant = "pass hellinger_distances(mu) for distances, hellinger_points(mu) for points"
+    elif hasattr(value, "distances"):
+        meant = "pass its .distances"
+    raise ValueError(f"{what} are {type(value).__name__}: {meant}")
+
+
+def check_targets(D: Any) -> None:
+    """Raise for a matrix that cannot be of distances: negative or not symmetric.
+
+    Nothing is done for a result of this library, a traced matrix, or one of many positions.
+    """
+    if isinstance(D, tuple) or is_traced(D) or np.size(D) > _MOST_CHECKED:
+        return
+    values = np.asarray(D)
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or values.dtype.kind not in "fiu":
+        return  # refused elsewhere
+    if values.min(initial=0) < 0:
+        raise ValueError(
+            f"distances have negative entries, as low as {values.min():.3g}: of a split-half "
+            "geometry pass .distances, not .squared_distances"
+        )
+    difference = np.abs(values - values.T).max(initial=0)
+    if difference > 1e-3 * values.max(initial=0):
+        raise ValueError(
+            f"distances are not symmetric: D[i, j] and D[j, i] differ by up to {difference:.3g}. "
+            "Pass (D + D.T) / 2 where that is what is meant"
+        )
 
 
 def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n"]:

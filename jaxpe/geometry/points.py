@@ -1,12 +1,12 @@
 """Points whose distances are looked at without ever being a matrix: for many positions."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.distances import as_present, hellinger_roots, matrix
+from jaxpe.geometry.distances import as_present, hellinger_roots, matrix, refuse_tuple
 from jaxpe.geometry.distributions import PositionalDistributions
 
 
@@ -31,12 +31,29 @@ def hellinger_points(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) 
     return PointCloud(*hellinger_roots(mu))
 
 
-def as_points(points: PointCloud | Real[ArrayLike, "n k"]) -> PointCloud:
+@runtime_checkable
+class HasCoordinates(Protocol):
+    """A result with coordinates of positions, such as `ClassicalMDS` or `Smacof`."""
+
+    @property
+    def coordinates(self) -> Array:
+        """Position vectors `[n, k]`."""
+        ...
+
+
+def as_points(points: PointCloud | HasCoordinates | Real[ArrayLike, "n k"]) -> PointCloud:
     """A plain array `[n, k]` means that every position is present.
+
+    Of a result with coordinates these are taken, and the positions that are present in it.
 
     >>> as_points(np.eye(2)).present.tolist()
     [True, True]
     """
-    points, present = points if isinstance(points, PointCloud) else (points, None)
+    present = None
+    if isinstance(points, PointCloud):
+        points, present = points
+    elif isinstance(points, HasCoordinates):
+        points, present = points.coordinates, getattr(points, "present", None)
+    refuse_tuple(points, "points", "position vectors [n, k], a PointCloud or an MDS result")
     points = matrix(points, "points", "[n, k]")
     return PointCloud(points, as_present(present, points.shape[0]))

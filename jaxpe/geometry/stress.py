@@ -5,8 +5,9 @@ default); sums run over pairs i ≠ j of positions present. Targets are a matrix
 `PointCloud`, whose pairs are gone through tile by tile, in O(n·k) memory (`sum_over_pairs`).
 """
 
+import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,19 +22,34 @@ from jaxpe.geometry.distances import (
     Distances,
     as_distances,
     as_present,
+    check_targets,
     euclidean_distances,
     pair_mask,
     safe_sqrt,
 )
 from jaxpe.geometry.pairs import DENSE, Term, smallest_distance, sum_over_pairs, trust_in_pairs
-from jaxpe.geometry.points import PointCloud, as_points
+from jaxpe.geometry.points import HasCoordinates, PointCloud, as_points
 
 # An encoding as points, or as distances of its own where it has no points.
 Points = Real[ArrayLike, "n d"]
 Encoded = Distances | Points
-Configuration = Encoded | PointCloud
+Configuration = Encoded | PointCloud | HasCoordinates
 Targets = Distances | PointCloud | Real[ArrayLike, "n n"]
 PairWeights = Real[ArrayLike, "n n"] | Real[ArrayLike, " n"]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _with_checked_targets(function: F) -> F:
+    """Decorator: refuse targets that cannot be distances, while they can be looked at."""
+
+    @functools.wraps(function)
+    def run(P: Configuration, D: Targets, **options: Any) -> Any:
+        check_targets(D)
+        return function(P, D, **options)
+
+    return run  # pyrefly: ignore
 
 
 class ScaledStress(NamedTuple):
@@ -43,6 +59,7 @@ class ScaledStress(NamedTuple):
     scale: Float[Array, ""]
 
 
+@_with_checked_targets
 @one_program
 def stress(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
@@ -54,13 +71,18 @@ def stress(
     otherwise. Where two rows of P coincide the derivative of their distance is taken as 0.
 
     Args:
-        P: encoding `[n, d]`, or its `Distances` where it has no vectors (`encoding_distances`).
+        P: encoding `[n, d]`, a result with `coordinates` such as `ClassicalMDS`, or `Distances`
+            of an encoding without vectors (`encoding_distances`).
+        D: target distances, symmetric and not negative. For a derivative with respect to
+            `Distances` differentiate in their values:
+            `jax.grad(lambda values: stress(P, D._replace(values=values)))(D.values)`.
         weights: symmetric pair weights `[n, n]`, such as `pair_weights(counts)`; or the documents
             per position `[n]` that these are made of, the only choice for a `PointCloud`.
         mesh: devices that share the pairs of a `PointCloud`, as in `sum_over_pairs`.
 
     Raises:
-        ValueError: an encoding of another number of positions, or a mesh without a `PointCloud`.
+        ValueError: an encoding of another number of positions, targets that cannot be distances
+            (looked at eagerly, up to 4,096 positions), or a mesh without a `PointCloud`.
 
     >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.25
@@ -69,6 +91,7 @@ def stress(
     return ratio_of_sums(*total(_error_and_target))
 
 
+@_with_checked_targets
 @one_program
 def scaled_stress(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
@@ -91,6 +114,7 @@ def scaled_stress(
     return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
 
 
+@_with_checked_targets
 @one_program
 def kruskal_stress1(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
@@ -108,6 +132,7 @@ def kruskal_stress1(
     return safe_sqrt(ratio_of_sums(*total(_error_and_own)))
 
 
+@_with_checked_targets
 @one_program
 def stress_per_position(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
@@ -164,6 +189,7 @@ def min_separation(
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf), initial=jnp.inf)
 
 
+@_with_checked_targets
 @one_program
 def mantel_correlation(
     P: Configuration, D: Targets, *, mesh: Mesh | None = None

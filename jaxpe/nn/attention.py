@@ -111,7 +111,7 @@ class _Attention(nnx.Module):
         x: Float[ArrayLike, "... n_q dim"],
         context: Context,
         *,
-        source: Float[ArrayLike, "... n_q dim"] | None = None,
+        source: Float[ArrayLike, "... n_k dim"] | None = None,
         cache: LayerCache | None = None,
         gates: Gates | None = None,
         dropout_key: Array | None = None,

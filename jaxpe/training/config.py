@@ -175,6 +175,11 @@ def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
     Raises:
         InputError: for one that is unknown, with the nearest known name, or not for text.
     """
+    if not isinstance(config.encoding, str | None):
+        raise InputError(
+            f"`encoding` is {type(config.encoding).__name__}: pass a name of the catalogue, "
+            "my_module:my_encoding of one's own, or a file of vectors"
+        )
     names = ["learned"] if config.encoding is None else config.encoding.split("+")
     try:
         entries = tuple(map(resolve, names))

@@ -150,6 +150,7 @@ def test_factories_of_each_family_are_registered():
     }
     assert made - registered == {
         "chain",
+        "from_file",
         "from_matrix",
         "from_vectors",
         "low_rank_from",

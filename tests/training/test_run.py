@@ -13,6 +13,7 @@ from jaxpe import nn
 from jaxpe._core.errors import InputError
 from jaxpe.analysis import load_result
 from jaxpe.data import load_labelled
+from jaxpe.encodings.stored import vectors_file
 from jaxpe.training import (
     ModelConfig,
     TrainConfig,
@@ -26,8 +27,10 @@ from jaxpe.training.config import as_json, check_config, differences
 from jaxpe.training.documents import Vocabulary, count_documents, load_data, train_batches
 from tests.progress import Told
 from tests.training.factory import assert_equal
+from tests.unchecked import unchecked
 
 SMALL = ModelConfig(dim=8, layers=1, heads=2, dropout=0.0)
+NARROW = ModelConfig(dim=2, layers=1, heads=1, dropout=0.0)
 WORDS = [f"word{k}" for k in range(20)]
 
 
@@ -302,3 +305,18 @@ def test_labels_decide_the_task(corpus, tmp_path):
     assert load_data(config(plain, tmp_path)).vocabulary.task == "causal"
     with pytest.raises(InputError, match="`label_field='label'`"):  # which was asked for
         load_data(config(plain, tmp_path, label_field="label"))
+
+
+def test_vectors_in_a_file_are_trained_with(corpus, tmp_path):
+    path = tmp_path / "encoding.npz"
+    path.write_bytes(vectors_file(np.linspace(-1, 1, 24).reshape(8, 3)))
+    run = config(corpus, tmp_path / "run", encoding=str(path), steps=2)
+    summary = train(run)
+    assert np.isfinite(summary.history[-1]["loss"])
+    with pytest.raises(InputError, match="3 wide"):
+        train(config(corpus, tmp_path / "other", encoding=str(path), model=NARROW, steps=2))
+
+
+def test_an_encoding_in_place_of_its_name_is_refused():
+    with unchecked(), pytest.raises(InputError, match="name of the catalogue"):
+        check_config(TrainConfig(encoding=jaxpe.rope(head_dim=4)))

@@ -477,10 +477,10 @@ def _empty_positions(counts: PositionCounts, policy: EmptyPolicy) -> EmptyPositi
 
 
 def _top_tokens(counts: PositionCounts, tokens: list[str]) -> list[TopTokens]:
-    """Of up to eight occupied positions: the first four, then ever later ones."""
+    """Of some occupied positions: the first four, then ever later ones, and the last."""
     occupied = np.flatnonzero(_per_position(counts))
-    ranks = (0, 1, 2, 3, 7, 15, 31, 63)
-    shown = [int(occupied[rank]) for rank in ranks if rank < len(occupied)]
+    ranks = [0, 1, 2, *(2**k - 1 for k in range(2, 12)), len(occupied) - 1]
+    shown = sorted({int(occupied[rank]) for rank in ranks if 0 <= rank < len(occupied)})
     return [_top_of(position, np.asarray(counts.tokens[position]), tokens) for position in shown]
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxpe._core.results import LargeArray, Seconds
+from jaxpe._core.short import short_repr
 
 
 class EmptyPositions(NamedTuple):
@@ -132,6 +133,9 @@ class EncodingScore(NamedTuple):
         """Whether it is the same for every corpus: neither fitted to this one nor trainable."""
         return not self.fitted and self.parameters == 0
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 class HeldOutScores(NamedTuple):
     """Scaled stress of encodings against halves of the documents that they were not fitted to.
@@ -160,6 +164,9 @@ class HeldOutScores(NamedTuple):
     fixed: dict[str, list[Interval]]
     best: list[list[str]]
     gain: Interval | None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class SlopeStress(NamedTuple):
@@ -243,3 +250,6 @@ class CorpusAnalysis(NamedTuple):
     stress_by_dimension: StressByDimension
     held_out: HeldOutScores | None
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)
+
+    def __repr__(self) -> str:
+        return short_repr(self)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int32
 
+from jaxpe._core.short import short_repr
 from jaxpe.analysis.counts.settings import CountSettings
 from jaxpe.geometry import PositionCounts
 
@@ -62,3 +63,6 @@ class StoredCounts(NamedTuple):
     def unreadable(self) -> list[CountedShard]:
         """The shards that were left out."""
         return [shard for shard in self.shards if shard.unreadable is not None]
+
+    def __repr__(self) -> str:
+        return short_repr(self)

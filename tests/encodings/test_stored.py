@@ -1,0 +1,69 @@
+"""Encodings whose vectors are in a file."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe._core.errors import InputError
+from jaxpe.encodings import from_file, resolve
+from jaxpe.encodings.stored import vectors_file
+
+P = np.arange(12.0, dtype=np.float32).reshape(4, 3)
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "encoding.npz"
+    path.write_bytes(vectors_file(P))
+    return path
+
+
+def test_the_vectors_are_those_of_the_file(path):
+    encoding = from_file(path, dim=5)
+    params = encoding.init(jax.random.key(0))
+    found = encoding.vectors(params, jnp.arange(4))
+    np.testing.assert_array_equal(found, np.pad(P, ((0, 0), (0, 2))))
+    scaled = from_file(path, scale=2.0, trainable=True)
+    np.testing.assert_array_equal(scaled.init(jax.random.key(0))["table"], 2 * P)
+
+
+def test_a_file_is_named_where_a_name_is_asked_for(path):
+    entry = resolve(str(path))
+    encoding = entry.make(jaxpe.EncodingSizes(dim=8, length=4))
+    x = encoding.embed(encoding.init(jax.random.key(0)), jnp.zeros((4, 8)), jnp.arange(4))
+    np.testing.assert_array_equal(x[:, :3], P)
+    assert entry.fitted
+    assert entry.vectors
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"table": P}, "table float32"),
+        ({"vectors": P[0]}, "[3]"),
+        ({"vectors": P[:0]}, "[0, 3]"),
+        ({"vectors": P.astype(int)}, "int64"),
+        ({"vectors": P * np.nan}, "not finite"),
+    ],
+)
+def test_another_content_is_refused(tmp_path, arrays, words):
+    path = tmp_path / "other.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(InputError) as caught:
+        resolve(str(path))
+    assert words in str(caught.value)
+
+
+def test_no_file_and_a_damaged_one_are_refused(tmp_path, path):
+    with pytest.raises(InputError, match="cannot be read"):
+        from_file(tmp_path / "nothing.npz")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match="cannot be read"):
+        from_file(path)
+
+
+def test_vectors_that_are_too_wide_are_refused(path):
+    with pytest.raises(InputError, match="3 wide"):
+        from_file(path, dim=2)
