@@ -88,7 +88,7 @@ def read_subject(
     ('lines.txt', '2 layers 64 wide, as initialised', 'mlm')
     """
     folder = None if options.model is None else Path(options.model)
-    of_run = folder is not None and _is_run(folder)
+    of_run = folder is not None and is_run(folder)
     found = _model_of(options, folder, new_head=new_head)
     data = load_data(found.config, progress=progress)
     documents = data.held_out if of_run and held_out else data.train
@@ -103,7 +103,7 @@ def read_subject(
 def _model_of(options: SubjectOptions, folder: Path | None, *, new_head: bool) -> _Found:
     if folder is None:
         return _Found(_beside_small(options), None, "2 layers 64 wide, as initialised")
-    if _is_run(folder):
+    if is_run(folder):
         config = load_config(folder)
         _check_own(options, config)
         run = load_run(folder)
@@ -115,7 +115,6 @@ def _model_of(options: SubjectOptions, folder: Path | None, *, new_head: bool) -
 
 def _encoder(options: SubjectOptions, folder: Path) -> _Found:
     """A BERT or MPNet, with the head it was pretrained with or none."""
-    family = MPNet if read_fields(folder)[0].model_type == MPNet.model_type else Bert
     if options.task not in (None, "mlm"):
         raise InputError(
             f"`task={options.task}`: {folder} has no head trained for it; leave `task` out to look "
@@ -124,7 +123,13 @@ def _encoder(options: SubjectOptions, folder: Path) -> _Found:
     config = _beside_small(options)
     if options.task == "mlm":
         return _Found(config, None, f"{folder.name}, masked language model")
-    return _Found(config, family.load(folder, scan=True).encoder, folder.name)
+    return _Found(config, load_encoder(folder), folder.name)
+
+
+def load_encoder(folder: Path) -> Any:
+    """The encoder of a Hugging Face directory of a BERT or MPNet."""
+    family = MPNet if read_fields(folder)[0].model_type == MPNet.model_type else Bert
+    return family.load(folder, scan=True).encoder
 
 
 def _llama(options: SubjectOptions, path: Path) -> _Found:
@@ -142,7 +147,8 @@ def _llama(options: SubjectOptions, path: Path) -> _Found:
     return _Found(config, load_llama(path), path.stem if path.is_file() else path.name)
 
 
-def _is_run(folder: Path) -> bool:
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a `jaxpe train` run."""
     return (folder / "checkpoints").is_dir()
 
 

@@ -135,7 +135,7 @@ def _from_sizes(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
     return lambda sizes: function(**{name: getattr(sizes, name) for name in names})
 
 
-def catalogue(*names: str) -> tuple[CatalogueEntry, ...]:
+def catalogue(*names: str | CatalogueEntry) -> tuple[CatalogueEntry, ...]:
     """The entries of these names, each as `resolve` takes it, or all that are registered.
 
     Raises:
@@ -154,10 +154,11 @@ def catalogue(*names: str) -> tuple[CatalogueEntry, ...]:
     return tuple(found.entry for found in sorted(_REGISTERED.values(), key=place))
 
 
-def resolve(name: str) -> CatalogueEntry:
+def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
     """The encoding of a name: of the catalogue, of a file, or `my_module:my_encoding` of one's own.
 
-    A name that ends in `.npz` is a file of position vectors, such as `report/encoding.npz`.
+    An entry is returned as it is. A name that ends in `.npz` is a file of position vectors, such as
+    `report/encoding.npz`.
 
     Of a name with a colon the module is imported, also from the current directory, as
     `python -m my_module` would. Behind the colon stands a name that it registers, a
@@ -175,6 +176,8 @@ def resolve(name: str) -> CatalogueEntry:
     Traceback (most recent call last):
     jaxpe.InputError: no encoding 'alibli'; did you mean 'alibi'? The encodings are none, ...
     """
+    if isinstance(name, CatalogueEntry):
+        return name
     if name.endswith(".npz"):
         return _of_file(name)
     if ":" in name:
@@ -192,13 +195,14 @@ def resolve(name: str) -> CatalogueEntry:
 
 def _of_file(path: str) -> CatalogueEntry:
     """The encoding whose vectors a file holds, which is read now."""
-    from jaxpe.encodings.stored import from_file, read_vectors
+    from jaxpe.encodings.stored import of_vectors, read_vectors
 
-    n, k = read_vectors(path).shape
+    P = read_vectors(path)
+    n, k = P.shape
     return CatalogueEntry(
         path,
         "fitted",
-        lambda sizes: from_file(path, dim=sizes.dim),
+        lambda sizes: of_vectors(P, place=path, dim=sizes.dim),
         "a file",
         f"{n} rows of the file, {k} wide",
         fitted=True,

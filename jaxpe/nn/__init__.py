@@ -27,7 +27,7 @@ from jaxpe.nn.heads import CausalLM, Classifier, HeadOutput, MaskedLM, Regressor
 from jaxpe.nn.lipschitz import LipschitzBounds, layer_maps, lipschitz_bounds
 from jaxpe.nn.llama import load_llama
 from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions
-from jaxpe.nn.positions import PositionFunctions, functions_of_positions
+from jaxpe.nn.positions import PositionFunctions, functions_of_positions, position_table
 from jaxpe.nn.splitting import (
     HeadParts,
     HiddenSums,
@@ -39,13 +39,14 @@ from jaxpe.nn.splitting import (
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 
 __all__ = [
-    "Attended", "Bert", "BertEncoder", "BertOutput", "Block", "BoundEncoding", "Cache", "CausalLM",
-    "Classifier", "Context", "Decoder", "Encoder", "FeedForward", "Gates", "HeadOutput",
-    "HeadParts", "HiddenSums", "LatentAttention", "LatentSizes", "LipschitzBounds", "MPNet",
-    "MPNetEncoder", "MaskedLM", "MultiHeadAttention", "PositionFunctions", "Regressor",
-    "Transformer", "TransformerConfig", "TransformerOutput", "attention_mask", "content_logits",
-    "functionalize", "functions_of_positions", "generate", "head_encoding", "layer_maps",
-    "lipschitz_bounds", "load_classifier", "load_llama", "load_masked_lm", "nope_decoder",
-    "packed_positions", "padded_positions", "parameter_count", "pooled", "position_means",
-    "save_huggingface", "split_heads", "sum_hidden", "trunk",
+    "Attended", "Bert", "BertEncoder", "BertOutput", "Block", "BoundEncoding", "Cache",
+    "CausalLM", "Classifier", "Context", "Decoder", "Encoder", "FeedForward", "Gates",
+    "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention", "LatentSizes",
+    "LipschitzBounds", "MPNet", "MPNetEncoder", "MaskedLM", "MultiHeadAttention",
+    "PositionFunctions", "Regressor", "Transformer", "TransformerConfig", "TransformerOutput",
+    "attention_mask", "content_logits", "functionalize", "functions_of_positions", "generate",
+    "head_encoding", "layer_maps", "lipschitz_bounds", "load_classifier", "load_llama",
+    "load_masked_lm", "nope_decoder", "packed_positions", "padded_positions", "parameter_count",
+    "pooled", "position_means", "position_table", "save_huggingface", "split_heads",
+    "sum_hidden", "trunk",
 ]  # fmt: skip

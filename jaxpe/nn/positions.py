@@ -9,6 +9,7 @@ from flax import nnx
 from jax import Array
 from jaxtyping import Float
 
+from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, chain, learned
 from jaxpe.nn.attention import BoundEncoding, MultiHeadAttention
 from jaxpe.nn.heads import HeadOutput, trunk
@@ -23,6 +24,37 @@ class Projections(NamedTuple):
     key: Float[Array, "dim heads head_dim"]
     value: Float[Array, "dim heads head_dim"]
     output: Float[Array, "heads head_dim dim"]
+
+
+def position_table(model: Any, *, length: int | None = None) -> Float[Array, "n dim"]:
+    """The vectors that a model adds to the embeddings of its tokens, by position.
+
+    Args:
+        model: BERT, MPNet, or any model on a transformer of `jaxpe.nn`.
+        length: positions; all rows of the model's table when None.
+
+    Raises:
+        InputError: a model that adds no vectors (rotary, biases), more positions than its table
+            has, or no length where there is no table.
+
+    >>> config = jaxpe.nn.TransformerConfig(
+    ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
+    >>> position_table(jaxpe.nn.BertEncoder(config, length=7, rngs=nnx.Rngs(0))).shape
+    (7, 16)
+    """
+    below = trunk(model)
+    encoding, most = below.encoding, getattr(below, "length", None)
+    if not (encoding.defines("embed") and encoding.defines("vectors")):
+        raise InputError(
+            "the model adds no position vectors to its embeddings: its encoding acts on queries, "
+            "keys or logits, whose geometry `encoding_distances` gives"
+        )
+    if length is None and most is None:
+        raise InputError("the model has no table with an end: pass `length`")
+    if length is not None and most is not None and length > most:
+        raise InputError(f"`length={length}` is more than the {most} positions of the model")
+    positions = jnp.arange(most if length is None else length)
+    return encoding.vectors(below.encoding_params.get_value(), positions)
 
 
 class PositionFunctions(NamedTuple):

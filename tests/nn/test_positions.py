@@ -7,7 +7,18 @@ import pytest
 from flax import nnx
 
 import jaxpe
-from jaxpe.nn import CausalLM, Classifier, Decoder, Encoder, TransformerConfig
+from jaxpe._core.errors import InputError
+from jaxpe.nn import (
+    BertEncoder,
+    CausalLM,
+    Classifier,
+    Decoder,
+    Encoder,
+    MaskedLM,
+    MPNetEncoder,
+    TransformerConfig,
+    position_table,
+)
 from jaxpe.nn import functions_of_positions as functions
 
 VOCAB, DIM, N = 7, 8, 5
@@ -99,3 +110,29 @@ def test_a_causal_mask_tells_the_order():
     config = TransformerConfig(vocab_size=VOCAB, dim=DIM, num_layers=1, num_heads=2)
     decoder = Decoder(config, encoding=jaxpe.learned(length=9, dim=DIM), rngs=nnx.Rngs(0))
     assert not functions(CausalLM(decoder, rngs=nnx.Rngs(1)), length=N).no_other_order
+
+
+def test_position_tables_are_what_embeddings_gain():
+    config = TransformerConfig(
+        vocab_size=9, dim=8, num_layers=1, num_heads=2, norm_position="post", norm_epsilon=1e-12
+    )
+    bert = BertEncoder(config, length=7, rngs=nnx.Rngs(0))
+    np.testing.assert_array_equal(position_table(bert), bert.encoding_params.get_value()["table"])
+    assert position_table(MaskedLM(bert, rngs=nnx.Rngs(1)), length=3).shape == (3, 8)
+    mpnet = MPNetEncoder(config, length=7, rngs=nnx.Rngs(0))
+    learned, _ = mpnet.encoding_params.get_value()
+    np.testing.assert_array_equal(position_table(mpnet), learned["table"][2:])
+
+
+def test_position_tables_that_are_not_there_are_refused():
+    config = TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    with pytest.raises(InputError, match="adds no position vectors"):
+        position_table(Encoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0)))
+    sinusoidal = Encoder(config, encoding=jaxpe.sinusoidal(dim=8), rngs=nnx.Rngs(0))
+    with pytest.raises(InputError, match="pass `length`"):
+        position_table(sinusoidal)
+    assert position_table(sinusoidal, length=5).shape == (5, 8)
+    post = TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2, norm_position="post")
+    bert = BertEncoder(post, length=7, rngs=nnx.Rngs(0))
+    with pytest.raises(InputError, match="7 positions"):
+        position_table(bert, length=8)

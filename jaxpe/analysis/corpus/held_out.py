@@ -35,7 +35,7 @@ def held_out_halves(
     counts: PositionCounts | SparseCounts,
     key: jax.Array,
     dim: int,
-    encodings: Sequence[str] = (),
+    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
     *,
     progress: Progress,
 ) -> HeldOutHalves | None:
@@ -56,7 +56,9 @@ def prepare_held_out(n: int, dim: int) -> None:
     _scores.prepare(halves, **_static(n, dim, ()))  # pyrefly: ignore
 
 
-def _static(n: int, dim: int, encodings: Sequence[str]) -> dict[str, Any]:
+def _static(
+    n: int, dim: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry]
+) -> dict[str, Any]:
     entries = fixed_entries(n, encodings)
     return {"entries": entries, "widths": widths_of(dim), "largest": min(WIDEST, n)}
 
@@ -67,7 +69,7 @@ def widths_of(dim: int) -> tuple[int, ...]:
 
 
 def fixed_entries(
-    n: int, encodings: Sequence[str] = ()
+    n: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = ()
 ) -> tuple[jaxpe.encodings.CatalogueEntry, ...]:
     """Encodings that are the same for every corpus, also those named beside the catalogue."""
     return tuple(entry for entry in scored_entries(encodings) if not _has_params(entry, n))
@@ -115,7 +117,7 @@ def held_out_scores(
     *,
     rank: int | None,
     dim: int,
-    encodings: Sequence[str] = (),
+    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
 ) -> HeldOutScores | None:
     """The corpus' own encoding of significant dimensions, and what every encoding scores.
 
@@ -137,12 +139,14 @@ def held_out_scores(
             geometry.gram, dim=own_dim, present=geometry.present
         )
         vectors = np.asarray(mds.coordinates)
-    names = [entry.name for entry in fixed_entries(n, encodings)]
+    entries = fixed_entries(n, encodings)
+    names = [entry.name for entry in entries]
+    fixed = np.array([entry.family != "model" for entry in entries])
     samples = np.asarray(found.fixed.samples)  # [splits, 2, encodings, widths]
     gain = None
     if own_dim:
         at = widths.index(dim)
-        best = int(np.argmin(found.fixed.mean[:, at]))
+        best = int(np.argmin(np.where(fixed, found.fixed.mean[:, at], np.inf)))
         own = found.by_width.samples[..., own_dim - 1]
         gain = _interval(jaxpe.geometry.half_sample_interval(samples[..., best, at] - own))
     return HeldOutScores(
@@ -152,7 +156,13 @@ def held_out_scores(
         own=_intervals(_ends(found.by_width)),
         widths=np.array(widths),
         fixed=dict(zip(names, map(_intervals, zip(*_ends(found.fixed), strict=True)), strict=True)),
-        best=[_best(samples[..., at], names) for at in range(len(widths))],
+        best=[
+            _best(
+                samples[..., fixed, at],
+                [name for name, own in zip(names, fixed, strict=True) if own],
+            )
+            for at in range(len(widths))
+        ],
         gain=gain,
     )
 

@@ -1,5 +1,6 @@
 """From a corpus, or from its counts, to a `CorpusAnalysis`."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -92,9 +93,11 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         clock.lap("read")
         found = analyse_counts(stored, **common)
     else:
+        options, own = _with_model(options)
+        common["encodings"] = further = (*options.encodings, *own)
         length = DEFAULT_LENGTH if options.source == "stdlib" else None
         if length := options.length or length:
-            _prepare(length, options.dim, options.encodings)
+            _prepare(length, options.dim, further)
         corpus = load_tokens(
             options.source,
             tokenizer=options.tokenizer,
@@ -111,6 +114,26 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
     return found._replace(seconds=clock.laps | found.seconds | {"in all": clock.total()})
 
 
+def _with_model(
+    options: CorpusOptions,
+) -> tuple[CorpusOptions, tuple[jaxpe.encodings.CatalogueEntry, ...]]:
+    """Options that read the corpus as a model does, and the model's position vectors."""
+    if options.model is None:
+        return options, ()
+    from jaxpe.analysis.corpus.model import model_positions  # brings Flax
+
+    model = model_positions(options.model)
+    length = options.length
+    if length is not None and length > model.positions:
+        raise InputError(
+            f"`length={length}` is more than the {model.positions} positions of the model"
+        )
+    if length is None and model.positions < DEFAULT_LENGTH:
+        length = model.positions
+    read = {"tokenizer": model.tokenizer, "special": model.special, "length": length}
+    return dataclasses.replace(options, **read), (model.entry,)
+
+
 def analyse_tokens(
     corpus: TokenCorpus,
     *,
@@ -119,7 +142,7 @@ def analyse_tokens(
     splits: int = DEFAULT_SPLITS,
     bootstrap: int = DEFAULT_SAMPLES,
     seed: int = 0,
-    encodings: Sequence[str] = (),
+    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
     progress: Progress = SILENT,
 ) -> CorpusAnalysis:
     """What a corpus says about position.
@@ -187,7 +210,7 @@ def analyse_counts(
     empty: EmptyPolicy = "drop",
     splits: int = DEFAULT_SPLITS,
     seed: int = 0,
-    encodings: Sequence[str] = (),
+    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
     progress: Progress = SILENT,
 ) -> CorpusAnalysis:
     """The same from counts that `jaxpe.analysis.counts` stored, however many documents they are of.
@@ -243,7 +266,7 @@ def analyse_counts(
     return _analysis(known, counts, fitted, noise, splits=splits, clock=clock)
 
 
-def _prepare(n: int, dim: int, encodings: Sequence[str]) -> None:
+def _prepare(n: int, dim: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry]) -> None:
     """Compile in the background what n positions will need, where programs are kept."""
     if not keeping() or encodings:
         return
@@ -314,7 +337,7 @@ def _fitted(
     used: np.ndarray,
     keys: tuple[jax.Array, ...],
     dim: int,
-    names: Sequence[str],
+    names: Sequence[str | jaxpe.encodings.CatalogueEntry],
     *,
     progress: Progress,
 ) -> _Fitted:

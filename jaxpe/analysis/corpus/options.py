@@ -34,6 +34,8 @@ class CorpusOptions:
         empty: what positions without tokens become; "drop" when absent. Needed when the length
             exceeds every document.
         encodings: further encodings to compare, as module:function.
+        model: folder of a BERT or MPNet, or of a training run, whose position vectors are compared
+            too; the corpus is read with its tokenizer and special tokens.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
         splits: number of halvings of the corpus behind the noise-corrected geometry.
         bootstrap: number of resamples behind the intervals; 40 when absent, 0 for none.
@@ -49,6 +51,7 @@ class CorpusOptions:
     dim: int = DEFAULT_DIM
     empty: EmptyPolicy | None = None
     encodings: tuple[str, ...] = ()
+    model: Path | None = None
     special: bool = False
     splits: int = DEFAULT_SPLITS
     bootstrap: int | None = None
@@ -62,6 +65,8 @@ def check_options(options: CorpusOptions) -> None:
     names = ("length", "dim", "splits", "bootstrap", "seed")
     check_numbers(**{name: getattr(options, name) for name in names})
     scored_entries(options.encodings)
+    if options.model is not None and options.tokenizer != CorpusOptions.tokenizer:
+        raise InputError("`model` brings its tokenizer; leave `tokenizer` out")
     if options.counts is None:
         check_data_dir(options.data_dir, options.source)
     else:
@@ -103,7 +108,16 @@ def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:
 
 def _refuse_beside_counts(options: CorpusOptions) -> None:
     """Refuse what counts bring."""
-    brought = ("source", "tokenizer", "length", "special", "bootstrap", "text_field", "data_dir")
+    brought = (
+        "source",
+        "tokenizer",
+        "length",
+        "special",
+        "bootstrap",
+        "text_field",
+        "data_dir",
+        "model",
+    )
     for name in brought:
         if getattr(options, name) != getattr(CorpusOptions, name):
             raise InputError(f"`counts` brings what was counted; leave `{name}` out")

@@ -98,7 +98,7 @@ class EncodingScore(NamedTuple):
 
     Attributes:
         name: "mds", "smacof", or a name of the catalogue.
-        family: of the catalogue, or "fitted".
+        family: of the catalogue, "fitted", or "model" for the table of a pretrained one.
         dim: width.
         parameters: trainable or corpus-fitted numbers.
         stress: Eq. (4), raw scale.
@@ -130,8 +130,8 @@ class EncodingScore(NamedTuple):
 
     @property
     def fixed(self) -> bool:
-        """Whether it is the same for every corpus: neither fitted to this one nor trainable."""
-        return not self.fitted and self.parameters == 0
+        """Whether it is the same for every corpus: not fitted, trainable or of a model."""
+        return not self.fitted and self.parameters == 0 and self.family != "model"
 
     def __repr__(self) -> str:
         return short_repr(self)

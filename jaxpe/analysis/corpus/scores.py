@@ -44,7 +44,7 @@ def score_encodings(
     mds: jaxpe.ClassicalMDS,
     dim: int,
     key: jax.Array,
-    encodings: Sequence[str] = (),
+    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
 ) -> tuple[list[EncodingScore], list[SlopeStress]]:
     """Every encoding at width dim, also those named beside the catalogue, and ALiBi by slope."""
     n = D.values.shape[0]
@@ -90,7 +90,9 @@ def prepare_scores(n: int, dim: int) -> None:
     _by_width.prepare(D, square, widths=_widths(n, dim))  # pyrefly: ignore
 
 
-def scored_entries(names: Sequence[str] = ()) -> list[jaxpe.encodings.CatalogueEntry]:
+def scored_entries(
+    names: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
+) -> list[jaxpe.encodings.CatalogueEntry]:
     """Encodings of the catalogue with vectors for text that owe nothing to the corpus, and others.
 
     Raises `InputError` for a name that is unknown, or an encoding without such vectors.

@@ -44,6 +44,7 @@ def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
         "noise": _noise,
         "own fit": _own_fit,
         "held-out fit": _held_out_fit,
+        "model fit": _model_fit,
         "fixed fit": _fixed_fit,
         "fitted fit": _fitted_fit,
         "scale": _scale,
@@ -76,9 +77,10 @@ def summary(analysis: CorpusAnalysis) -> str:
         f"copy) to 1 (no relation). Vectors of {plural(held_out.dim, 'number')} fitted to half of "
         f"the documents have scaled stress {with_interval(own_stress(held_out))} on the other "
         f"half; the best fixed encoding of width {analysis.dim}, {name}, has "
-        f"{with_interval(fixed)}. {_advice(held_out)} Stress measures faithfulness to the "
+        f"{with_interval(fixed)}. {_model_fit(analysis)} {_advice(held_out)} Stress measures "
+        "faithfulness to the "
         "corpus, not how well a model will do."
-    )
+    ).replace("  ", " ")
 
 
 def own_stress(held_out: HeldOutScores) -> Interval:
@@ -345,6 +347,17 @@ def _held_out_fit(analysis: CorpusAnalysis) -> str:
     if others:
         text += f". At other widths it is different: {', '.join(others)}"
     return f"{text}."
+
+
+def _model_fit(analysis: CorpusAnalysis) -> str:
+    """Of the table of a pretrained model, where one was read."""
+    tested = held_out_stress(analysis)
+    names = [s.name for s in analysis.encodings if s.family == "model" and s.name in tested]
+    return " ".join(
+        f"The position vectors of {name} have scaled stress {with_interval(tested[name])} on "
+        "held-out halves."
+        for name in names
+    )
 
 
 def _fixed_fit(analysis: CorpusAnalysis) -> str:

@@ -31,6 +31,7 @@ FAMILIES = collections.defaultdict(
     orthogonal="vectors for the token embeddings, from polynomials, cosines or wavelets",
     rotary="rotations of queries and keys",
     bias="numbers added to the attention logits",
+    model="position vectors of a pretrained model",
     relative="vectors of offsets, in the attention logits and outputs",
 )
 

@@ -1,0 +1,65 @@
+"""A pretrained model beside a corpus: its position vectors, and how it reads text."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.encodings import CatalogueEntry, from_vectors
+from jaxpe.nn import position_table
+
+FAMILY = "model"
+
+
+class ModelPositions(NamedTuple):
+    """What of a model a report on a corpus needs.
+
+    Attributes:
+        entry: its position vectors as an encoding, of their own width.
+        positions: number of them.
+        tokenizer: as for `load_tokens`.
+        special: whether it reads [CLS] and [SEP].
+    """
+
+    entry: CatalogueEntry
+    positions: int
+    tokenizer: str
+    special: bool
+
+
+def model_positions(folder: Path) -> ModelPositions:
+    """The position vectors of a BERT or MPNet, or of a training run; raises `InputError`."""
+    from jaxpe.analysis.reading import is_run, load_encoder  # brings Flax and Optax
+    from jaxpe.training import load_run
+    from jaxpe.training.config import load_config, tokenizer_of
+
+    if is_run(folder):
+        config = load_config(folder)
+        length, tokenizer = config.length, tokenizer_of(config)
+        special = config.special or config.pretrained is not None
+        module = load_run(folder).model
+    else:
+        module, length = load_encoder(folder), None
+        tokenizer, special = str(folder), True
+    table = np.asarray(position_table(module, length=length), np.float32)
+    return ModelPositions(entry_of_table(table, folder.name), len(table), tokenizer, special)
+
+
+def entry_of_table(table: np.ndarray, name: str) -> CatalogueEntry:
+    """A table of position vectors `[n, d]` as an encoding to be scored, whatever the width."""
+
+    def vectors(params: tuple[()], positions: ArrayLike) -> Array:
+        return rows[positions]
+
+    rows = jnp.asarray(table, jnp.result_type(float))
+    encoding = from_vectors(vectors)
+    return CatalogueEntry(
+        name=name,
+        family=FAMILY,
+        make=lambda sizes: encoding,
+        source="a model",
+        vectors=f"its table, {table.shape[0]} rows of {table.shape[1]}",
+    )
