@@ -1,4 +1,4 @@
-"""Commands as a person types them, a corpus for them, and a disk that is full."""
+"""Commands as a person types them, a corpus for them, few encodings, and a disk that is full."""
 
 import contextlib
 import resource
@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+import jaxpe
+from jaxpe.analysis.corpus import held_out, scores
 from jaxpe.cli import console
 from jaxpe.cli import main as cli
+from jaxpe.report.corpus import page as corpus_page
 from tests.hostile.families import make_films
 
 
@@ -30,6 +33,20 @@ def command(monkeypatch, capsys, tmp_path_factory):
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without figures and with few encodings: neither is what these tests are about."""
+    score_only(monkeypatch, "sinusoidal", "learned", "alibi")
+    monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
+
+
+def score_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Have reports compare these encodings."""
+    few = jaxpe.catalogue(*names)
+    for module in (scores, held_out):
+        monkeypatch.setattr(module, "scored_entries", lambda *others: few)
 
 
 @contextlib.contextmanager

@@ -4,12 +4,13 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.text import Text
 from tyro.conf import Positional
 
-from jaxpe.analysis.audit import AuditOptions, audit
+from jaxpe.analysis.audit import AuditOptions, AuditResult, audit
 from jaxpe.cli.pages import run_to_page
 from jaxpe.cli.parsing import described
-from jaxpe.report import audit_table
+from jaxpe.report import audit_summary, audit_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,4 +27,8 @@ class Command(AuditOptions):
 
 def run(words: Sequence[str]) -> None:
     """Evaluate the statements, write the report, and print the table."""
-    run_to_page(Command, words, audit, "Audit", audit_table)
+    run_to_page(Command, words, audit, "Audit", audit_table, _summary)
+
+
+def _summary(found: AuditResult) -> Text:
+    return Text(f"{audit_summary(found)}\n")

@@ -16,16 +16,17 @@ from jaxpe.report.write import write
 
 if TYPE_CHECKING:
     from jaxpe.report.attention.page import spectral_table
-    from jaxpe.report.audit import audit_table
+    from jaxpe.report.audit import audit_summary, audit_table
     from jaxpe.report.extrapolation.page import extrapolation_table
 
 __all__ = [
-    "audit_table", "counts_table", "encoding_table", "extrapolation_table", "findings", "pace",
-    "property_markdown", "property_table", "spectral_table", "summary", "summary_table",
-    "training_table", "write", "write_training_figures",
+    "audit_summary", "audit_table", "counts_table", "encoding_table", "extrapolation_table",
+    "findings", "pace", "property_markdown", "property_table", "spectral_table", "summary",
+    "summary_table", "training_table", "write", "write_training_figures",
 ]  # fmt: skip
 
 _ON_DEMAND = {
+    "audit_summary": "audit",
     "audit_table": "audit",
     "extrapolation_table": "extrapolation.page",
     "spectral_table": "attention.page",

@@ -1,6 +1,7 @@
 """What became of the published statements: a table, a page and figures."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,13 +13,16 @@ from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.style import CHANCE, PLUG_IN, SPLIT_HALF, add_legend, new_figure
 from jaxpe.report.tables import make_table
-from jaxpe.report.words import number, visible
+from jaxpe.report.words import number, plural, visible
 
 if TYPE_CHECKING:
     import matplotlib.figure
     import rich.table
 
     from jaxpe.analysis.audit import AuditedStatement, AuditResult
+
+
+_LARGEST = 3.4e38
 
 
 class Line(NamedTuple):
@@ -43,7 +47,7 @@ def audit_table(result: "AuditResult") -> "rich.table.Table":
     rows, ends = [], []
     for statement in result.statements:
         found = [(f"{line.part} {line.name}", *line[2:]) for line in lines(statement)]
-        left = [f"{statement.name}\n{statement.status}", *[""] * (len(found) - 1)]
+        left = [f"{statement.name}\n{statement.outcome} here", *[""] * (len(found) - 1)]
         rows += [(name, *line) for name, line in zip(left, found, strict=True)]
         ends.append(len(rows) - 1)
     title = f"{visible(result.source)}, {visible(result.model)}"
@@ -51,6 +55,34 @@ def audit_table(result: "AuditResult") -> "rich.table.Table":
     for end in ends:
         table.rows[end].end_section = True
     return table
+
+
+def audit_summary(result: "AuditResult") -> str:
+    """How many statements hold on this model and corpus, as a paragraph.
+
+    >>> audit_summary(found)  # doctest: +SKIP
+    'Of 13 published statements, 1 holds on this model and corpus, ...'
+    """
+    by_outcome = {
+        outcome: _with(result, outcome) for outcome in ("holds", "refuted", "not claimed")
+    }
+    hold, refuted, silent = (len(names) for names in by_outcome.values())
+    text = (
+        f"Of {plural(len(result.statements), 'published statement')}, {hold} "
+        f"{'holds' if hold == 1 else 'hold'} on this model and corpus, {refuted} "
+        f"{'is' if refuted == 1 else 'are'} refuted by them (every "
+        f"hypothesis holds and a conclusion fails), and {silent} "
+        f"{'claims' if silent == 1 else 'claim'} nothing about them (a hypothesis fails)."
+    )
+    if refuted:
+        text += f" Refuted: {', '.join(by_outcome['refuted'])}."
+    general = Counter(statement.status for statement in result.statements)
+    known = ", ".join(f"{count} {status}" for status, count in general.most_common())
+    return f"{text} In general, whatever the model: {known}."
+
+
+def _with(result: "AuditResult", outcome: str) -> list[str]:
+    return [statement.name for statement in result.statements if statement.outcome == outcome]
 
 
 def lines(statement: "AuditedStatement") -> Iterator[Line]:
@@ -74,7 +106,9 @@ def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Pa
         style.render(result, "bound", bound_figure, _BOUND),
         style.render(result, "spectrum", spectrum_figure, _SPECTRUM),
     ]
-    page = template("audit.html.j2").render(result=result, lines=lines, figures=figures)
+    page = template("audit.html.j2").render(
+        result=result, summary=audit_summary(result), lines=lines, figures=figures
+    )
     return write_files(folder, "audit", result, page, figures, png=png)
 
 
@@ -159,4 +193,6 @@ def spectrum_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
 def _side(value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
+    if abs(value) > _LARGEST:  # what "finite" is compared with
+        return "largest float" if value > 0 else "−largest float"
     return f"{value:.2e}" if abs(value) >= 1e6 else number(value)

@@ -7,12 +7,9 @@ import resource
 import numpy as np
 import pytest
 
-import jaxpe
 from jaxpe._core.folders import claimed
 from jaxpe.analysis import counts as counting
-from jaxpe.analysis.corpus import scores
 from jaxpe.data import find_shards, open_tokenizer
-from jaxpe.report.corpus import page as corpus_page
 
 SMALL = ("--length", 8, "--folds", 4, "--nulls", 2, "--batch-size", 64)
 REPORT = ("--dim", 8, "--splits", 4)
@@ -27,14 +24,6 @@ def poems(tmp_path_factory):
         lines = [" ".join(["The", *rng.choice(words, rng.integers(3, 12))]) for _ in range(150)]
         (folder / f"{name}.txt").write_text("\n".join(lines))
     return folder
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Without figures and with few encodings: neither is what these tests are about."""
-    few = jaxpe.catalogue("sinusoidal", "learned", "alibi")
-    monkeypatch.setattr(scores, "scored_entries", lambda *names: few)
-    monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
 
 
 def cells(out):
@@ -362,7 +351,7 @@ def test_report_on_counts_without_nulls_judges_no_dimensions(command, stored, tm
         "report", "--counts", tmp_path / "counts", *REPORT, "--out", tmp_path / "out"
     )
     assert code == 0, errors
-    assert cells(printed)["Real"].split()[1] == "unknown"
+    assert cells(printed)["Significant"].split()[1] == "unknown"
     page = (tmp_path / "out" / "report.html").read_text()
     assert "How many dimensions of position are real was not judged" in page
     text = (tmp_path / "out" / "report.json").read_text()

@@ -13,7 +13,6 @@ import pytest
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.corpus import scores
 from jaxpe.cli import train as train_command
 from jaxpe.report.corpus import page as corpus_page
 from tests.compilation import compilations
@@ -28,14 +27,6 @@ def poems(tmp_path):
     path = tmp_path / "poems.txt"
     path.write_text("\n".join(lines))
     return path
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Without figures and with few encodings: neither is what these tests are about."""
-    few = jaxpe.catalogue("sinusoidal", "learned", "alibi")
-    monkeypatch.setattr(scores, "scored_entries", lambda *names: few)
-    monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
 
 
 WORDS = [f"word{k}" for k in range(30)]

@@ -1,12 +1,16 @@
 """What an audit of a model and a corpus found."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from jaxpe._core.results import LargeArray, Seconds
 from jaxpe.theory import Audit, Comparison, Statement, verdict
 from jaxpe.theory.audit import Status
+
+# A statement is refuted where its hypotheses hold and a conclusion fails, and claims nothing of a
+# model where a hypothesis fails.
+Outcome = Literal["holds", "refuted", "not claimed"]
 
 
 class AuditFacts(NamedTuple):
@@ -60,6 +64,13 @@ class AuditedStatement(NamedTuple):
     conclusions: dict[str, Sides]
     instead: dict[str, Sides]
     measured: dict[str, bool | int | float | np.ndarray]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the evaluation says of the statement, on this model and corpus."""
+        if not all(sides.holds for sides in self.hypotheses.values()):
+            return "not claimed"
+        return "holds" if all(sides.holds for sides in self.conclusions.values()) else "refuted"
 
 
 class KernelPairs(NamedTuple):

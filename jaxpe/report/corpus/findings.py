@@ -58,7 +58,11 @@ def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
 
 
 def summary(analysis: CorpusAnalysis) -> str:
-    """What was found and what to do, for a reader who has read nothing else."""
+    """What was found and what to do, for a reader who has read nothing else.
+
+    >>> summary(found)  # doctest: +SKIP
+    'Tokens depend on their position: positions differ in about 6 independent directions ...'
+    """
     held_out = analysis.held_out
     if all_alike(analysis) or held_out is None or held_out.dim == 0:
         nothing = "" if analysis.split_half.significant_rank is None else f" {_NOTHING_TO_FIT}"

@@ -7,10 +7,11 @@ import pytest
 import jaxpe
 from jaxpe import InputError
 from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis.corpus import CorpusAnalysis, analyse_counts, analyse_tokens, job, scores
+from jaxpe.analysis.corpus import CorpusAnalysis, analyse_counts, analyse_tokens, job
 from jaxpe.analysis.counts import CountedShard, CountSettings, StoredCounts
 from jaxpe.data import TokenCorpus, containment_groups
 from jaxpe.geometry import permute_within_documents, rank_above_null, weighted_gram
+from tests.conftest import score_only
 
 N, WORDS, FOLDS = 8, 20, 16
 OPTIONS = {"dim": 4, "splits": 4, "seed": 5}
@@ -51,8 +52,7 @@ def stored(corpus) -> StoredCounts:
 
 @pytest.fixture(autouse=True)
 def few_encodings(monkeypatch):
-    few = jaxpe.catalogue("sinusoidal", "alibi")
-    monkeypatch.setattr(scores, "scored_entries", lambda *names: few)
+    score_only(monkeypatch, "sinusoidal", "alibi")
 
 
 def test_counts_tell_what_the_documents_tell(corpus, stored):
