@@ -233,6 +233,19 @@ HEADLINES = [
     ("benchmark_numpy_report", "seconds/jaxpe", ".1f"),
     ("benchmark_numpy_report", "its standard error/numpy", ".3f"),
     *[
+        ("cross_validated_encoding", f"corpora/{corpus}/{of}/{end}", ".3f")
+        for corpus, fixed in (("stdlib", "legendre_clipped"), ("imdb", "legendre_clipped"))
+        for of in ("own", f"more_than_own/{fixed}")
+        for end in ("estimate", "low", "high")
+    ],
+    ("cross_validated_encoding", "corpora/sst2/own/estimate", ".3f"),
+    ("cross_validated_encoding", "corpora/sst2/more_than_own/alibi/high", ".3f"),
+    ("cross_validated_encoding", "corpora/shuffled/significant_rank", "d"),
+    *[
+        ("cross_validated_encoding", f"training/bits_a_word/{name}", ".3f")
+        for name in ("fitted", "fitted, then trained", "learned", "rope", "sinusoidal", "none")
+    ],
+    *[
         ("mutual_information", f"corpora/{corpus}/kept_in_8_dimensions/{of}", ".1%")
         for corpus in ("stdlib", "sst2", "imdb")
         for of in ("sinusoidal", "hellinger")
