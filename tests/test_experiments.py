@@ -233,6 +233,17 @@ HEADLINES = [
     ("benchmark_numpy_report", "seconds/jaxpe", ".1f"),
     ("benchmark_numpy_report", "its standard error/numpy", ".3f"),
     *[
+        ("stress_and_learning", f"tasks/{task}/{number}", form)
+        for task in ("next word", "words at offsets", "tags")
+        for number, form in (
+            ("looks/split halves/low", ".2f"),
+            ("looks/split halves/high", ".2f"),
+            ("choice/plug-in/loss", ".3f"),
+            ("choice/at_random", ".3f"),
+            ("choice/best/loss", ".3f"),
+        )
+    ],
+    *[
         ("cross_validated_encoding", f"corpora/{corpus}/{of}/{end}", ".3f")
         for corpus, fixed in (("stdlib", "legendre_clipped"), ("imdb", "legendre_clipped"))
         for of in ("own", f"more_than_own/{fixed}")
