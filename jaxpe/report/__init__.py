@@ -16,7 +16,7 @@ from jaxpe.report.write import write
 
 if TYPE_CHECKING:
     from jaxpe.report.attention.page import spectral_table
-    from jaxpe.report.audit import audit_summary, audit_table
+    from jaxpe.report.audit.page import audit_summary, audit_table
     from jaxpe.report.extrapolation.page import extrapolation_table
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
 ]  # fmt: skip
 
 _ON_DEMAND = {
-    "audit_summary": "audit",
-    "audit_table": "audit",
+    "audit_summary": "audit.page",
+    "audit_table": "audit.page",
     "extrapolation_table": "extrapolation.page",
     "spectral_table": "attention.page",
 }

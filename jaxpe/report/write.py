@@ -10,7 +10,7 @@ from jaxpe._core.folders import output_folder
 # Module and function of the view of each job, imported for a result of it: some bring Flax.
 _VIEWS = {
     "attention": ("attention.page", "write_spectral"),
-    "audit": ("audit", "write_audit"),
+    "audit": ("audit.page", "write_audit"),
     "corpus": ("corpus.page", "write_corpus"),
     "extrapolation": ("extrapolation.page", "write_extrapolation"),
 }

@@ -1,0 +1,105 @@
+"""What became of the published statements: a table, a page and figures."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from jaxpe.report.audit.figures import render_figures
+from jaxpe.report.audit.sentences import sentence
+from jaxpe.report.files import write_files
+from jaxpe.report.page import template
+from jaxpe.report.tables import make_table
+from jaxpe.report.words import number, plural, visible
+
+if TYPE_CHECKING:
+    import rich.table
+
+    from jaxpe.analysis.audit import AuditedStatement, AuditResult
+
+
+class Line(NamedTuple):
+    """A comparison in words: "if" a hypothesis, "then" a conclusion, "instead" what is true."""
+
+    claim: str
+    text: str
+    holds: str
+
+
+def audit_table(result: "AuditResult") -> "rich.table.Table":
+    """Every hypothesis and conclusion, one a row: `rich.print(audit_table(result))`.
+
+    Raises `MissingExtraError` without the extra `report`.
+
+    >>> rich.print(audit_table(found))  # doctest: +SKIP
+    """
+    header = ["statement", "hypotheses and conclusions", "holds"]
+    rows, ends = [], []
+    for statement in result.statements:
+        found = [(f"{line.claim}: {line.text}", line.holds) for line in lines(statement)]
+        left = [f"{statement.name}\n{statement.outcome} here", *[""] * (len(found) - 1)]
+        rows += [(name, *line) for name, line in zip(left, found, strict=True)]
+        ends.append(len(rows) - 1)
+    title = f"{visible(result.source)}, {visible(result.model)}"
+    table = make_table(title, header, rows, right=())
+    for end in ends:
+        table.rows[end].end_section = True
+    return table
+
+
+def audit_summary(result: "AuditResult") -> str:
+    """How many statements hold on this model and corpus, as a paragraph.
+
+    >>> audit_summary(found)  # doctest: +SKIP
+    'Of 13 published statements, 1 holds on this model and corpus, ...'
+    """
+    by_outcome = {
+        outcome: _with(result, outcome) for outcome in ("holds", "refuted", "not claimed")
+    }
+    hold, refuted, silent = (len(names) for names in by_outcome.values())
+    text = (
+        f"Of {plural(len(result.statements), 'published statement')}, {hold} "
+        f"{'holds' if hold == 1 else 'hold'} on this model and corpus, {refuted} "
+        f"{'is' if refuted == 1 else 'are'} refuted by them (every "
+        f"hypothesis holds and a conclusion fails), and {silent} "
+        f"{'claims' if silent == 1 else 'claim'} nothing about them (a hypothesis fails)."
+    )
+    if refuted:
+        text += f" Refuted: {', '.join(by_outcome['refuted'])}."
+    general = Counter(statement.status for statement in result.statements)
+    known = ", ".join(f"{count} {status}" for status, count in general.most_common())
+    return f"{text} In general, whatever the model: {known}."
+
+
+def _with(result: "AuditResult", outcome: str) -> list[str]:
+    return [statement.name for statement in result.statements if statement.outcome == outcome]
+
+
+def lines(statement: "AuditedStatement") -> Iterator[Line]:
+    """The comparisons of a statement: hypotheses, conclusions, and what holds instead."""
+    parts = (
+        ("if", statement.hypotheses),
+        ("then", statement.conclusions),
+        ("instead", statement.instead),
+    )
+    for part, comparisons in parts:
+        for name, sides in comparisons.items():
+            claim = f"{part} {name}"
+            text = sentence(statement.name, claim, _side(sides.lhs), _side(sides.rhs))
+            yield Line(claim, text, "yes" if sides.holds else "no")
+
+
+def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Path:
+    """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
+    figures = render_figures(result)
+    page = template("audit.html.j2").render(
+        result=result, summary=audit_summary(result), lines=lines, figures=figures
+    )
+    return write_files(folder, "audit", result, page, figures, png=png)
+
+
+def _side(value: float) -> str:
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.2e}" if abs(value) >= 1e6 else number(value)
