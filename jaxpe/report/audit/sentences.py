@@ -179,14 +179,18 @@ _SENTENCES = {
             "The smallest eigenvalue of α is {rhs}; more than {lhs} beyond rounding is asked."
         ),
         "if A2": f"{_FORCING}it has to be finite.",
-        "if A3": "A share of {lhs} of the triples of positions has the wrong order of d_H; {rhs} may.",
+        "if A3": (
+            "A share of {lhs} of the triples of positions has the wrong order of d_H; {rhs} may."
+        ),
         "if A4": (
-            "A share of {lhs} of b lies outside the range of α; a flow that stays bounded has {rhs}, "
-            "and no negative eigenvalue."
+            "A share of {lhs} of b lies outside the range of α; a flow that stays bounded has "
+            "{rhs}, and no negative eigenvalue."
         ),
         "then (13)": f"{_ENDS}the right side of (13) is {{rhs}}.",
         "then (13) with n": f"{_ENDS}the right side of (13) with n is {{rhs}}.",
-        "then monotone": "A share of {lhs} of the triples of P* has the wrong order; {rhs} is claimed.",
+        "then monotone": (
+            "A share of {lhs} of the triples of P* has the wrong order; {rhs} is claimed."
+        ),
         "instead energy bound": f"{_ENDS}the energy bound is {{rhs}}.",
     },
     "Remark 20": {
