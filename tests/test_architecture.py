@@ -19,7 +19,7 @@ FLOORS = (
     ("_core",),
     ("geometry",),
     ("encodings",),
-    ("ntk", "spectral"),
+    ("ntk", "spectral", "plot"),
     ("theory", "data"),
     ("nn",),
     ("training",),

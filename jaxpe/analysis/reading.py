@@ -57,6 +57,7 @@ class _Found(NamedTuple):
     config: TrainConfig  # that reads documents
     module: Any  # None where it is built once the vocabulary is known
     words: str
+    trained: bool = True
 
 
 def read_subject(
@@ -97,17 +98,19 @@ def read_subject(
         module = build_model(found.config, data.vocabulary)
     _check_fits(module, documents, options.model)
     source = documents.corpus.name + (", held out" if of_run and held_out else "")
-    return Subject(module, documents, data.vocabulary, source, found.words)
+    return Subject(module, documents, data.vocabulary, source, found.words, found.trained)
 
 
 def _model_of(options: SubjectOptions, folder: Path | None, *, new_head: bool) -> _Found:
     if folder is None:
-        return _Found(_beside_small(options), None, "2 layers 64 wide, as initialised")
+        words = "2 layers 64 wide, as initialised"
+        return _Found(_beside_small(options), None, words, trained=False)
     if is_run(folder):
         config = load_config(folder)
         _check_own(options, config)
         run = load_run(folder)
-        return _Found(config, run.model, f"{folder.name}, trained for {run.step:,} steps")
+        words = f"{folder.name}, trained for {run.step:,} steps"
+        return _Found(config, run.model, words, trained=run.step > 0)
     if new_head:
         return _Found(_beside_small(options), None, f"{folder.name}, new head")
     return _llama(options, folder) if _is_llama(folder) else _encoder(options, folder)

@@ -15,6 +15,7 @@ class Subject(NamedTuple):
         vocabulary: what the model does, and the ids of [MASK] and of what is no text.
         source: the corpus, in words.
         model: what the model is, in words.
+        trained: whether its weights are other than at initialisation.
     """
 
     module: Any
@@ -22,3 +23,4 @@ class Subject(NamedTuple):
     vocabulary: Vocabulary
     source: str = "corpus"
     model: str = "model"
+    trained: bool = True

@@ -16,19 +16,22 @@ from jaxpe.report.write import write
 
 if TYPE_CHECKING:
     from jaxpe.report.attention.page import spectral_table
+    from jaxpe.report.attention.words import spectral_summary
     from jaxpe.report.audit.page import audit_summary, audit_table
     from jaxpe.report.extrapolation.page import extrapolation_table
 
 __all__ = [
     "audit_summary", "audit_table", "counts_table", "encoding_table", "extrapolation_table",
-    "findings", "pace", "property_markdown", "property_table", "spectral_table", "summary",
-    "summary_table", "training_table", "write", "write_training_figures",
+    "findings", "pace", "property_markdown", "property_table", "spectral_summary",
+    "spectral_table", "summary", "summary_table", "training_table", "write",
+    "write_training_figures",
 ]  # fmt: skip
 
 _ON_DEMAND = {
     "audit_summary": "audit.page",
     "audit_table": "audit.page",
     "extrapolation_table": "extrapolation.page",
+    "spectral_summary": "attention.words",
     "spectral_table": "attention.page",
 }
 

@@ -1,6 +1,8 @@
 """The page: one self-contained `report.html`, nothing fetched, no script."""
 
 import base64
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxpe._core.errors import require
@@ -24,6 +26,27 @@ def template(name: str) -> Any:
         "data_uri": _data_uri,
     }
     return environment.get_template(name)
+
+
+def term_links(terms: Mapping[str, str]) -> Callable[[str], Any]:
+    """A function that escapes text, and links each term to its definition where it first occurs.
+
+    Args:
+        terms: the `id` of the definition on the page, by term.
+
+    >>> link = term_links({"stress": "stress"})
+    >>> str(link("stress < 1")), str(link("stress"))
+    ('<a href="#stress">stress</a> &lt; 1', 'stress')
+    """
+    markupsafe = require("markupsafe", extra="report")
+    waiting = dict(terms)
+    pattern = re.compile("|".join(map(re.escape, sorted(terms, key=len, reverse=True))))
+
+    def linked(found: re.Match[str]) -> str:
+        place = waiting.pop(found[0], None)
+        return found[0] if place is None else f'<a href="#{place}">{found[0]}</a>'
+
+    return lambda text: markupsafe.Markup(pattern.sub(linked, str(markupsafe.escape(text))))
 
 
 def _data_uri(svg: bytes) -> str:

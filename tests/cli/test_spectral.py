@@ -69,7 +69,7 @@ def test_the_page_is_self_contained_and_says_what_was_scored(ran):
     assert page.count("<figure") == page.count("data:image/svg+xml") == 8
     assert not re.search(r"src=\"http", page)
     assert "accuracy" in page
-    assert "each of 96 documents" in page
+    assert "over 96 documents" in page
     for path in (ran.out / "figures").glob("*.svg"):
         assert path.stat().st_size < 200_000
         assert ElementTree.parse(path).getroot().tag.endswith("svg")

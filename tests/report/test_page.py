@@ -13,8 +13,11 @@ def test_the_page_is_self_contained(page):
     html = page.read_text("utf-8")
     assert "<script" not in html
     sources = re.findall(r'(?:src|href)="([^"]*)"', html)
-    assert [s.split(",")[0] for s in sources[:7]] == ["data:image/svg+xml;base64"] * 7
-    assert sources[7:] == ["https://arxiv.org/abs/2604.05217"]  # a link, fetched by no one
+    definitions = [source for source in sources if source.startswith("#")]
+    assert all(html.count(f'<dt id="{place[1:]}"') == 1 for place in definitions)
+    images, *others = [s.split(",")[0] for s in sources if s not in definitions]
+    assert [images, *others[:6]] == ["data:image/svg+xml;base64"] * 7
+    assert others[6:] == ["https://arxiv.org/abs/2604.05217"]  # a link, fetched by no one
     assert "default-src 'none'" in html
 
 

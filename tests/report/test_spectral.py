@@ -48,7 +48,7 @@ def report(*, layers=3, heads=4, n=10, causal=False, rotary=False, ablated=True,
     fields = {
         "source": "stdlib",
         "model": "a model",
-        "facts": AttentionFacts(layers, heads, 4, n, 8, "causal", 0, "0"),
+        "facts": AttentionFacts(layers, heads, 4, n, 8, "causal", True, 0, "0"),
         "causal": causal,
         "means": MeanLogits(logits, one, one, diagonals, diagonals[..., :5] + 1j, one, values,
                             values, 5 * one, np.full(size, np.inf), one),
@@ -149,10 +149,10 @@ def test_findings_say_what_the_numbers_do():
     position, offset, _, _, _, parts, pairs, heads = words.spectral_findings(
         CASES["rotary and causal"]
     )
-    assert numbers(position) == [28, 1, 15, 0, 12, 1]  # most and least explained, in random order
+    assert numbers(position) == [1, 28, 0, 15, 12, 1]  # most and least explained, in random order
     assert numbers(offset) == [2, 1, 60, -1]  # head and layer, its share, and where it looks
     assert numbers(parts)[-3:] == [-25, -25, -25]  # cross terms, and their range
-    assert numbers(pairs)[:3] == [2, 50, 1]
+    assert numbers(pairs)[:4] == [2, 1, 10, 50]
     share_and_chance = [80, 70, 90, 20, 8]
     assert numbers(heads) == [1, 2, 0.5, 0.495, 0.505, 1, 12, *share_and_chance]
     assert "no more than" not in heads
@@ -164,17 +164,18 @@ def test_what_is_no_more_than_chance_is_said():
     # Intervals of each head alone may well be above 0.
     weak = case._replace(ablations=[drops._replace(p_value=np.full((3, 4), 0.06))])
     said = words.spectral_findings(weak)[-1]
-    assert "no loss" in said
+    assert "no drop" in said
     assert numbers(said) == [8, 1, 2, 0.5]
     assert "No drop" in drawn.ablation_figure(weak).get_suptitle()
-    assert "not told from none" in words.spectral_headlines(weak)[-1].detail
+    assert "within noise" in words.spectral_headlines(weak)[-1].detail
+    assert "within the noise" in words.spectral_summary(weak)
     other = np.full((3, 4), 0.9)
     other[0, 3] = 0.01
     small = case._replace(ablations=[drops._replace(p_value=other)])
     said = words.spectral_findings(small)[-1]
-    assert "cannot be told" in said
+    assert "within noise" in said
     assert numbers(said) == [1, 2, 0.5, 3, 0, 0.01]
-    assert "cannot be told" in drawn.ablation_figure(small).get_suptitle()
+    assert "within noise" in drawn.ablation_figure(small).get_suptitle()
     spread = case._replace(ablations=[drops._replace(share_by_chance=0.85)])
     assert "no more than" in words.spectral_findings(spread)[-1]
     flat = " ".join(words.spectral_findings(CASES["flat"]))
@@ -188,9 +189,9 @@ def test_a_cosine_with_what_was_there_is_not_tested():
     case = case._replace(ablations=[drops], facts=case.facts._replace(score="embedding"))
     said = words.spectral_findings(case)[-1]
     assert numbers(said) == [1, 2, 0.5, 0.495, 0.505, 80, 70, 90, 8]
-    assert "told from none" not in said
+    assert "noise" not in said
     assert "by chance" not in said
-    assert "told" not in words.spectral_headlines(case)[-1].detail
+    assert "noise" not in words.spectral_headlines(case)[-1].detail
     assert numbers(drawn.ablation_figure(case).get_suptitle()) == [80]
 
 
@@ -201,7 +202,7 @@ def test_there_is_a_dash_where_there_is_no_number():
     parts = case.parts._replace(cross=np.full((3, 4), np.nan))
     case = case._replace(variance=variance(np.full((3, 4), 0.001), place), parts=parts)
     cells = [words.position_cells(case, layer)[-1] for layer in range(3)]
-    assert cells == ["–", "0.99", "–"]
+    assert cells == ["–", "over 99\N{NO-BREAK SPACE}%", "–"]
     assert words.part_rows(case)[-1][1] == "–"
 
 
@@ -243,6 +244,25 @@ def test_blocks_are_means_of_what_is_seen():
     assert np.isnan(logit_figures._blocks(matrix, 2)[0, 1])
     assert logit_figures._blocks(matrix, 2)[1].tolist() == [10.5, 12.5]
     np.testing.assert_array_equal(logit_figures._blocks(matrix, 4), matrix)
+
+
+def test_the_summary_names_the_cause_and_what_can_express_it():
+    case = report()
+    assert "both the encoding and words" in words.spectral_summary(case)  # 12 of 19 %
+    none, most = np.zeros((3, 4)), np.full((3, 4), 0.3)
+    of_offset = variance(most, none)._replace(shuffled=most)
+    said = words.spectral_summary(case._replace(variance=of_offset))
+    assert "not words" in said
+    assert "relative encoding (rotary, a bias) can" in said
+    of_words = variance(none, most)._replace(shuffled=none)
+    said = words.spectral_summary(case._replace(variance=of_words))
+    assert "not the encoding" in said
+    assert "relative encoding alone cannot" in said
+    hardly = words.spectral_summary(case._replace(variance=variance(none, none)))
+    assert "without an encoding" in hardly
+    untrained = case._replace(facts=case.facts._replace(trained=False))
+    assert words.spectral_summary(untrained).startswith("This model has not been trained")
+    assert "can express" not in words.spectral_summary(untrained)
 
 
 def test_cards_are_short():

@@ -97,7 +97,7 @@ def analyse(
     result = AttentionAnalysis(
         source=subject.source,
         model=subject.model,
-        facts=_facts(sample),
+        facts=_facts(sample, trained=subject.trained),
         causal=causal,
         means=_described(whole.parts.total, causal=causal),
         single=_single(sample),
@@ -275,7 +275,7 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
-def _facts(sample: Sample) -> AttentionFacts:
+def _facts(sample: Sample, *, trained: bool) -> AttentionFacts:
     config = sample.transformer.config
     return AttentionFacts(
         layers=config.num_layers,
@@ -284,6 +284,7 @@ def _facts(sample: Sample) -> AttentionFacts:
         positions=sample.text.stop - sample.text.start,
         documents=len(sample.rows),
         score=sample.score,
+        trained=trained,
         seed=sample.seed,
         jaxpe=jaxpe.__version__,
     )

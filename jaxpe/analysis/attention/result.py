@@ -22,6 +22,7 @@ class AttentionFacts(NamedTuple):
         positions: n of text that matrices are over.
         documents: that logits are averaged over.
         score: what a head is worth something for: "accuracy", "masked", "causal" or "embedding".
+        trained: whether the weights are other than at initialisation.
         seed: of what was drawn.
         jaxpe: version.
     """
@@ -32,6 +33,7 @@ class AttentionFacts(NamedTuple):
     positions: int
     documents: int
     score: str
+    trained: bool
     seed: int
     jaxpe: str
 

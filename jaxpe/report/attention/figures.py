@@ -26,13 +26,13 @@ def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     by_layer = positive(variance.position.mean(axis=1))
     top = int(by_layer.argmax())
     figure, (axis,) = new_figure(
-        f"Place explains {percent(by_layer[top])} of the variance in layer {top}", height=3.4
+        f"Positions explain {percent(by_layer[top])} of the variance in layer {top}", height=3.4
     )
     offset, place = (positive(x.mean(axis=1)) for x in (variance.offset, variance.place))
     rest = np.clip(1 - offset - place, 0, 1)
     shares = {
         "the offset j − i": (offset, SPLIT_HALF),
-        "the places i, j beyond it": (place, ENCODING_COLOURS["rope"]),
+        "positions i, j beyond it": (place, ENCODING_COLOURS["rope"]),
         "the rest": (rest, _PALE),
     }
     _stack(figure, axis, shares)
@@ -73,8 +73,8 @@ def heads_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     variance = result.variance
     residual = np.clip(variance.residual, 0, 1)
     maps: list[tuple[str, np.ndarray, dict[str, Any]]] = [
-        ("place explains", variance.position, {"cmap": "viridis", "vmin": 0}),
-        ("of it, not Toeplitz", residual, {"cmap": "viridis", "vmin": 0, "vmax": 1}),
+        ("positions explain", variance.position, {"cmap": "viridis", "vmin": 0}),
+        ("of it, beyond the offset", residual, {"cmap": "viridis", "vmin": 0, "vmax": 1}),
     ]
     for drops in result.ablations:
         most = max(float(np.abs(drops.drop).max()), 1e-12)
@@ -97,7 +97,7 @@ def heads_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
 
 
 def ablation_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
-    """The heads that cost most, with intervals; hollow where a drop is not told from none."""
+    """The heads that cost most, with intervals; hollow where a drop is within noise."""
     first = result.ablations[0]
     order = np.argsort(-first.drop, axis=None)[:_MOST_HEADS]
     names = [f"{i // first.drop.shape[1]}.{i % first.drop.shape[1]}" for i in order]
@@ -123,8 +123,8 @@ def _ablation_title(drops: "HeadDrops") -> str:
     if not drops.tested or drops.certain[drops.head]:
         return f"The largest drop is {percent(drops.largest_share[0])} of them all"
     if drops.certain.any():
-        return "The largest drop cannot be told from none"
-    return "No drop can be told from none"
+        return "The largest drop is within noise"
+    return "No drop is beyond noise"
 
 
 def frequencies_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
@@ -155,17 +155,16 @@ FIGURES: tuple[_Figure, ...] = (
     (
         "variance",
         variance_figure,
-        "The logits of all documents and pairs of positions, mean of the heads. The offset: what a "
-        "Toeplitz matrix of its own for each head explains. The places: what any other matrix of "
-        "means explains, be it by the encoding or by the words that tend to stand there. Black "
-        "bars are both together with the tokens of each document in random order. Sampling noise "
-        "cancels between two halves of the documents.",
+        "Variance of the logits over documents and pairs of positions, mean of the heads: the part "
+        "that is a function of the offset, the rest of what positions explain, and what differs "
+        "between documents. Black bars: both parts of positions with the tokens of each document "
+        "in random order.",
     ),
     (
         "heads",
         heads_figure,
-        "Share of the variance that place explains; of that, the share no Toeplitz matrix does "
-        "(grey where place explains under 2 %); what the score loses without the head.",
+        "Share of the variance that positions explain; of that, the share that is no function of "
+        "the offset (grey where positions explain under 2 %); drop of the score without the head.",
     ),
     (
         "logits",
@@ -191,13 +190,12 @@ FIGURES: tuple[_Figure, ...] = (
         "spectra",
         logit_figures.spectra_figure,
         "Left: singular values of the mean logits, from the first layer (dark) to the last. Right: "
-        "the exponential of the entropy of the singular values, one dot a head, lines through the "
-        "middle ones.",
+        "effective rank, one dot a head, lines through the middle ones.",
     ),
     (
         "parts",
         parts_figure,
-        "Queries and keys as content plus position, by the mean hidden state at each place. Above: "
+        "Queries and keys as sums of position, the mean hidden state there, and content. Above: "
         "mean squares of the parts, as shares of their sum. Below: what products of different "
         "parts add, as a multiple of the squared logits (logarithmic beyond ±1). Far below 0 large "
         "parts cancel.",
@@ -211,10 +209,9 @@ FIGURES: tuple[_Figure, ...] = (
     (
         "ablation",
         ablation_figure,
-        "The heads whose loss costs most, with 95 % intervals over documents of each head taken "
-        "alone. The first of many is the largest by chance too: hollow ones are not told from none "
-        "when all heads are considered (5 % over all together; not tested where the score is a "
-        "cosine with what was there before).",
+        "The heads of the largest drops, with 95 % intervals over documents of each head alone. "
+        "Hollow ones are within noise when all heads are tested together, at 5 % (a cosine is not "
+        "tested).",
     ),
 )
 

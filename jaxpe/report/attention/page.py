@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from jaxpe.report.attention import words
 from jaxpe.report.attention.figures import FIGURES, shown_figures
 from jaxpe.report.files import write_files
-from jaxpe.report.page import template
+from jaxpe.report.page import template, term_links
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
 from jaxpe.report.words import number, visible
@@ -23,6 +23,18 @@ SCORES = {
     "embedding": "cosine with the embedding that all heads together give",
 }
 
+# Where the page defines a term; "noise" is that of drops.
+_TERMS = {
+    "logit": "logits",
+    "random order": "logits",
+    "offset": "logits",
+    "Toeplitz": "toeplitz",
+    "symbol": "symbol",
+    "effective rank": "spectra",
+    "content": "parts",
+    "Cross terms": "parts",
+}
+
 
 def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
     """One row a layer: `rich.print(spectral_table(result))`.
@@ -32,14 +44,14 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
     >>> rich.print(spectral_table(found))  # doctest: +SKIP
     """
     unit = words.UNITS[result.facts.score]
-    header = ["layer", "place", "offset", "Toeplitz\nresidual", "eff.\nrank", "range,\nsym.",
-              f"worst drop\n{unit}".strip(), "its\nhead"]  # fmt: skip
     means = result.means
+    header = ["layer", "positions\nexplain", "offset\nexplains", "beyond\noffset",
+              f"eff. rank\nof {means.logits.shape[-1]}", f"worst drop\n{unit}".strip(),
+              "its\nhead"]  # fmt: skip
     rows = [
         (
             *words.position_cells(result, layer),
             number(words.middle(means.effective_rank[layer])),
-            number(words.middle(means.range[layer])),
             *words.worst_drop(result, layer),
         )
         for layer in range(len(result.variance.level))
@@ -54,12 +66,14 @@ def write_spectral(result: "AttentionAnalysis", folder: Path, *, png: bool = Fal
     page = template("spectral.html.j2").render(
         result=result,
         headlines=words.spectral_headlines(result),
+        summary=words.spectral_summary(result),
         findings=words.spectral_findings(result),
         rows=words.layer_rows(result),
         parts=words.part_rows(result),
         unit=words.UNITS[result.facts.score],
         figures=figures,
         score=SCORES[result.facts.score],
+        link=term_links(_TERMS | ({"noise": "drop"} if result.ablations else {})),
     )
     names = "|".join(name for name, *_ in FIGURES)
     return write_files(folder, "spectral", result, page, figures, png=png, others=names)

@@ -1,39 +1,42 @@
 """What an analysis of attention says in words: cards, sentences, and the cells of its tables."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxpe.analysis.attention.result import JUDGED
 from jaxpe.report.words import Headline, number, percent, plural
 
 if TYPE_CHECKING:
     from jaxpe.analysis.attention import AttentionAnalysis, HeadDrops, Pairs
 
+# Below this share, or above 1 less it, one of two causes is named alone.
+TELLING = 0.2
 UNITS = {"accuracy": "points", "masked": "nats", "causal": "nats", "embedding": ""}
 
 
 def spectral_headlines(result: "AttentionAnalysis") -> list[Headline]:
     """The numbers on the cards."""
-    shares = (result.variance.position, result.variance.shuffled, result.variance.offset)
-    position, shuffled, offset = (percent(positive(share.mean())) for share in shares)
-    means, single = result.means, result.single
+    means, variance = result.means, result.variance
+    position, shuffled, offset = (
+        percent(positive(share.mean()))
+        for share in (variance.position, variance.shuffled, variance.offset)
+    )
     cards = [
         Headline(
-            "Logits that place in the document explains",
-            position,
-            f"of the variance, mean of all heads; {shuffled} with tokens in random order",
+            "Variance of logits by positions", position, f"{shuffled} with tokens in random order"
         ),
-        Headline("Logits that the offset explains", offset, "the Toeplitz part of it"),
+        Headline("Variance of logits by the offset", offset, "j − i alone; mean of all heads"),
         Headline(
-            "Toeplitz residual of mean logits",
-            number(middle(means.toeplitz)),
-            f"middle head; {number(middle(single.toeplitz))} of single documents",
+            "Mean logits beyond Toeplitz",
+            percent(middle(means.toeplitz)),
+            "of squares, middle head",
         ),
         Headline(
             "Effective rank of mean logits",
             number(middle(means.effective_rank)),
-            f"of at most {means.logits.shape[-1]}; "
-            f"{number(middle(single.effective_rank))} of single documents",
+            f"of at most {means.logits.shape[-1]}, middle head",
         ),
     ]
     for drops in result.ablations[:1]:
@@ -43,10 +46,99 @@ def spectral_headlines(result: "AttentionAnalysis") -> list[Headline]:
             Headline(
                 "Largest drop without a head",
                 drop_words(result, drops.drop[layer, head]),
-                f"head {head} of layer {layer}{', not told from none' if doubt else ''}",
+                f"layer {layer}, head {head}{'; within noise' if doubt else ''}",
             )
         )
     return cards
+
+
+def spectral_summary(result: "AttentionAnalysis") -> str:
+    """What was found and what to do, for a reader who has read nothing else.
+
+    >>> spectral_summary(found)  # doctest: +SKIP
+    'Before softmax, attention gives every pair of a query at position i and a key at ...'
+    """
+    parts = [_of_training, _of_variance, _of_origin, _of_drops, _advice]
+    return " ".join(text for part in parts if (text := part(result)))
+
+
+def _of_training(result: "AttentionAnalysis") -> str:
+    if result.facts.trained:
+        return ""
+    return (
+        "This model has not been trained: the numbers describe its initial weights, and say "
+        "nothing of what training makes of position. Train one (`jaxpe train`) and pass its folder "
+        "as the model."
+    )
+
+
+def _of_variance(result: "AttentionAnalysis") -> str:
+    variance = result.variance
+    mean, by_layer = positive(variance.position.mean()), variance.position.mean(axis=1)
+    most = int(by_layer.argmax())
+    return (
+        "Before softmax, attention gives every pair of a query at position i and a key at position "
+        "j a score, the logit. The positions explain "
+        f"{percent(mean)} of the variance of the logits over pairs and documents, most in layer "
+        f"{most} ({percent(positive(by_layer[most]))}); the rest differs between documents."
+    )
+
+
+def _of_origin(result: "AttentionAnalysis") -> str:
+    """Whether the encoding or the words explain what positions do."""
+    variance = result.variance
+    mean, shuffled = positive(variance.position.mean()), positive(variance.shuffled.mean())
+    if mean < JUDGED:
+        return ""
+    kept = shuffled / mean
+    if kept > 1 - TELLING:
+        cause = "the encoding is the cause, and not words that have their usual places"
+    elif kept < TELLING:
+        cause = "words that have their usual places are the cause, and not the encoding"
+    else:
+        cause = "both the encoding and words that have their usual places are causes"
+    return f"With the tokens of each document in random order it is {percent(shuffled)}: {cause}."
+
+
+def _of_drops(result: "AttentionAnalysis") -> str:
+    for drops in result.ablations[:1]:
+        layer, head = drops.head
+        known = not drops.tested or drops.certain[layer, head]
+        doubt = "" if known else ", which is within the noise of the documents drawn"
+        return (
+            f"Without head {head} of layer {layer} the model loses most, "
+            f"{drop_words(result, drops.drop[layer, head])}{_of_what(result)}{doubt}."
+        )
+    return ""
+
+
+def _of_what(result: "AttentionAnalysis") -> str:
+    return {
+        "accuracy": " of accuracy",
+        "masked": " a masked token",
+        "causal": " a token",
+        "embedding": " of the cosine with its own output",
+    }[result.facts.score]
+
+
+def _advice(result: "AttentionAnalysis") -> str:
+    """Which kind of encoding can express what positions do here."""
+    if not result.facts.trained:
+        return ""
+    variance = result.variance
+    position = positive(variance.position.mean())
+    if position < JUDGED:
+        return "So little depends on positions that a model without an encoding may do as well."
+    beyond = positive(variance.place.mean()) / position
+    if beyond < TELLING:
+        return (
+            f"The offset j − i alone explains all but {percent(beyond)} of what positions do: a "
+            "relative encoding (rotary, a bias) can express it."
+        )
+    return (
+        f"Of what positions do, {percent(beyond)} is no function of the offset j − i: a relative "
+        "encoding alone cannot express it."
+    )
 
 
 def spectral_findings(result: "AttentionAnalysis") -> list[str]:
@@ -63,30 +155,29 @@ def _of_position(result: "AttentionAnalysis") -> list[str]:
     most, least = int(by_layer.argmax()), int(by_layer.argmin())
     share = percent(positive(by_layer[most]))
     shuffled = percent(positive(variance.shuffled.mean(axis=1)[most]))
-    also = f", and {percent(positive(by_layer[least]))} in layer {least}, where least"
+    also = f" and least in layer {least} ({percent(positive(by_layer[least]))})"
     sentences = [
-        f"Place in the document explains {share} of the variance of the logits in layer {most}, "
-        f"where it explains most{also if most != least else ''}. That is the encoding's doing, and "
-        "that of the words that tend to stand at a place: with the tokens of each document in "
-        f"random order it is {shuffled} in layer {most}."
+        f"Positions explain the largest share of the variance of the logits in layer {most} "
+        f"({share}){also if most != least else ''}. With the tokens of each document in random "
+        f"order they explain {shuffled} in layer {most}: this part is due to the encoding alone."
     ]
     layer, head = divmod(int(variance.offset.argmax()), variance.offset.shape[1])
     hardest = peak(result, layer, head)
     sentences.append(
-        f"The offset alone explains most in head {head} of layer {layer}, "
-        f"{percent(positive(variance.offset[layer, head]))}; in the mean over documents that head "
-        f"looks hardest at offset {_signed_number(hardest)}."
+        f"The offset j − i explains most in head {head} of layer {layer}, "
+        f"{percent(positive(variance.offset[layer, head]))} of its variance; its mean logit is "
+        f"largest at offset {_signed_number(hardest)}."
     )
     judged = ~np.isnan(variance.residual)
     if judged.any():
         residual = middle(np.clip(variance.residual, 0, 1))
         sentences.append(
-            f"In the {plural(int(judged.sum()), 'head')} of {judged.size} where place explains "
-            f"2\N{NO-BREAK SPACE}% or more, the middle one has {percent(residual)} of that beyond "
-            "any Toeplitz matrix."
+            f"Positions explain 2\N{NO-BREAK SPACE}% or more in "
+            f"{plural(int(judged.sum()), 'head')} of {judged.size}. Of that, {percent(residual)} "
+            "is no function of the offset, in the middle one of these heads."
         )
     else:
-        sentences.append("In no head does place explain 2\N{NO-BREAK SPACE}%.")
+        sentences.append("In no head do positions explain 2\N{NO-BREAK SPACE}%.")
     return sentences
 
 
@@ -94,13 +185,12 @@ def _of_spectra(result: "AttentionAnalysis") -> list[str]:
     means, single, n = result.means, result.single, result.means.logits.shape[-1]
     ranks = middle(means.effective_rank), middle(single.effective_rank)
     return [
-        f"No Toeplitz matrix explains {percent(middle(means.toeplitz))} of the squared mean "
-        f"logits of the middle head, and {percent(middle(single.toeplitz))} of the squares of "
-        "those of a single document (constants are Toeplitz).",
-        f"The effective rank is {number(ranks[0])} in the mean and {number(ranks[1])} for a single "
-        f"document, of at most {n}. At this length the spectrum of the Toeplitz part, less its "
-        f"level, is {percent(middle(means.szego))} of the range away from samples of its symbol in "
-        "the middle head; a small distance alone does not show that longer ones have a symbol.",
+        "A Toeplitz matrix has one value for each offset. The nearest one leaves "
+        f"{percent(middle(means.toeplitz))} of the squares of the mean logits unexplained (middle "
+        f"head), and {percent(middle(single.toeplitz))} of those of a single document.",
+        f"The effective rank of the mean logits is {number(ranks[0])}, that of a single document "
+        f"{number(ranks[1])}, of at most {n}. The spectrum of the Toeplitz part differs from its "
+        f"symbol by {percent(middle(means.szego))} of its range (middle head).",
     ]
 
 
@@ -109,12 +199,13 @@ def _of_parts(result: "AttentionAnalysis") -> list[str]:
     share = [average(parts.share[..., k]) for k in range(len(parts.names))]
     cross = parts.cross[~np.isnan(parts.cross)]
     if not cross.size:
-        return ["The logits are 0: there is nothing to take apart."]
+        return ["The logits are 0: they have no parts."]
     named = [f"{name} {percent(x)}" for name, x in zip(parts.names, share, strict=True) if x > 0]
     return [
-        f"As sums of products, by the mean hidden state at each place: {', '.join(named)} of the "
-        f"squared logits, mean of all heads. The cross terms are {_signed(cross.mean())}, between "
-        f"{_signed(cross.min())} and {_signed(cross.max())} by head."
+        "Queries and keys are each a sum of position (the mean hidden state there) and content "
+        f"(the rest). Of the squared logits their products have: {', '.join(named)}, mean of all "
+        f"heads. Cross terms have {_signed(cross.mean())}, between {_signed(cross.min())} and "
+        f"{_signed(cross.max())} by head."
     ]
 
 
@@ -124,10 +215,10 @@ def _of_pairs(result: "AttentionAnalysis", pairs: "Pairs") -> str:
     slow = pairs.angles * n < 2 * np.pi
     top = int(share.argmax())
     return (
-        f"Of the squares of the {len(share)} rotary pairs, "
-        f"{percent(share[slow].sum() / max(share.sum(), 1e-12))} lies in the "
-        f"{int(slow.sum())} that turn less than once in {n} positions; pair {top}, of "
-        f"{number(2 * np.pi / max(pairs.angles[top], 1e-12))} positions a turn, has most."
+        f"Of the {len(share)} rotary pairs, {int(slow.sum())} turn less than once in {n} "
+        f"positions, and have {percent(share[slow].sum() / max(share.sum(), 1e-12))} of the "
+        f"squares. Pair {top} has most; its period is "
+        f"{number(2 * np.pi / max(pairs.angles[top], 1e-12))} positions."
     )
 
 
@@ -137,19 +228,19 @@ def _of_heads(result: "AttentionAnalysis", drops: "HeadDrops") -> list[str]:
     largest = _named_drop(result, drops, layer, head)
     if drops.tested and not drops.certain.any():
         return [
-            f"{instead}, no loss can be told from none over {drops.documents} documents; the "
-            f"largest is that of {largest}."
+            f"{instead}, no drop exceeds the noise of {drops.documents} documents; the largest is "
+            f"that of {largest}."
         ]
     if drops.tested and not drops.certain[layer, head]:
         certain = np.where(drops.certain, drops.drop, -np.inf)
         other = _named_drop(result, drops, *divmod(int(certain.argmax()), certain.shape[1]))
         return [
-            f"{instead}, the largest drop, that of {largest}, cannot be told from none; of those "
-            f"that can, the largest is that of {other}."
+            f"{instead}, the largest drop, that of {largest}, is within noise; of those beyond it, "
+            f"the largest is that of {other}."
         ]
     share, least, most = drops.largest_share
     costs = (
-        f"{instead}, head {head} of layer {layer} costs most, "
+        f"{instead}, the drop is largest for head {head} of layer {layer}, "
         f"{drop_words(result, drops.drop[layer, head])} (interval "
         f"{_bare_drop(result, drops.low[layer, head])} to "
         f"{_bare_drop(result, drops.high[layer, head])} by itself)"
@@ -161,14 +252,14 @@ def _of_heads(result: "AttentionAnalysis", drops: "HeadDrops") -> list[str]:
     even = f"an even spread would be {percent(1 / drops.drop.size)}"
     if not drops.tested:
         return [
-            f"{costs}. {holds}; {even}. These are sizes alone: any change takes from a cosine with "
-            "what was there before, so that no loss is tested against none."
+            f"{costs}. {holds}; {even}. Drops are not tested: any change lowers the cosine with "
+            "the output of all heads."
         ]
     verdict = "more" if share > drops.share_by_chance else "no more"
     return [
-        f"{costs}; with all heads considered, {plural(int(drops.certain.sum()), 'head')} of "
-        f"{drops.drop.size} can be told from none. {holds}, {verdict} than the "
-        f"{percent(drops.share_by_chance)} of drops dealt to heads by chance; {even}."
+        f"{costs}. Tested together, {plural(int(drops.certain.sum()), 'head')} of "
+        f"{drops.drop.size} have drops beyond noise. {holds}, {verdict} than the "
+        f"{percent(drops.share_by_chance)} of drops assigned to heads at random; {even}."
     ]
 
 
@@ -180,9 +271,9 @@ def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
     """The table of the page: numbers of each layer; of a mean and of single documents where two."""
     means, single = result.means, result.single
 
-    def both(name: str, layer: int) -> str:
+    def both(name: str, layer: int, written: Callable[[float], str] = percent) -> str:
         of_mean, own = getattr(means, name)[layer], getattr(single, name)[layer]
-        return f"{number(middle(of_mean))} / {number(middle(own))}"
+        return f"{written(middle(of_mean))} / {written(middle(own))}"
 
     def row(layer: int) -> list[str]:
         name, place, *others = position_cells(result, layer)
@@ -192,11 +283,11 @@ def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
             f"{place} / {shuffled}",
             *others,
             both("toeplitz", layer),
-            number(middle(means.circulant[layer])),
+            percent(middle(means.circulant[layer])),
             both("szego", layer),
-            both("effective_rank", layer),
+            both("effective_rank", layer, number),
             number(middle(means.condition[layer])),
-            both("range", layer),
+            both("range", layer, number),
             " in head ".join(worst_drop(result, layer)),
         ]
 
@@ -228,8 +319,8 @@ def part_rows(result: "AttentionAnalysis") -> list[list[str]]:
 
 
 def _or_dash(value: float) -> str:
-    """A number; a dash where there is none."""
-    return "\N{EN DASH}" if np.isnan(value) else number(value)
+    """A share; a dash where there is none."""
+    return "\N{EN DASH}" if np.isnan(value) else percent(value)
 
 
 def average(values: np.ndarray) -> float:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxpe import plot
 from jaxpe.analysis.corpus.result import CorpusAnalysis, EncodingScore, Interval
+from jaxpe.plot.axes import by_offset
 from jaxpe.report import style
 from jaxpe.report.corpus.findings import (
     alike,
@@ -56,11 +58,8 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         ("noise-corrected", corrected, analysis.split_half.present),
     )
     for axis, (title, distances, shown) in zip(axes, panels, strict=True):
-        values = _off_diagonal(distances, shown)
-        low, high = _middle(values)
-        shades = {"cmap": "viridis", "interpolation": "none", "vmin": low, "vmax": high}
-        image = axis.imshow(values, **shades)
-        axis.set(title=title, xlabel="position", facecolor=style.ABSENT)
+        image = plot.distances(distances, present=shown, ax=axis)
+        axis.set(title=title, ylabel="")
         bar = {"location": "bottom", "extend": "both", "label": "Hellinger distance"}
         figure.colorbar(image, ax=axis, **bar)
     return figure
@@ -81,11 +80,12 @@ def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     )
     for axis, (title, *series) in zip(axes, panels, strict=True):
         for label, values, colour in series:
-            values = values[np.abs(values) > 1e-12]  # zeros pad for the positions left out
-            axis.plot(np.arange(1, len(values) + 1), values, "o", ms=3.5, color=colour, label=label)
+            plot.spectrum(values, ax=axis, color=colour, label=label)
         if null > 0:  # linear where noise lives, logarithmic above
             axis.set_yscale("symlog", linthresh=null)
-        axis.set(title=title, xscale="log", xlabel="eigenvalue number")
+        else:
+            axis.set_yscale("linear")
+        axis.set(title=title, ylabel="")
     axes[0].set_ylabel("eigenvalue")
     if judged:
         axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=f"chance, {number(null)}")
@@ -103,16 +103,10 @@ def map_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
     title = titles[rank] if rank in (0, 1) else "The map of positions"
     figure, (axis,) = new_figure(title, height=4.2)
-    positions = np.flatnonzero(analysis.split_half.present)
-    if not len(positions):
+    if not analysis.split_half.present.any():
         return style.say_why_empty(figure, axis, "no position can be judged")
-    x, y = analysis.split_half.coordinates[positions, :2].T
-    axis.plot(x, y, color="#CCCCCC", lw=0.8, zorder=1)
-    points = axis.scatter(x, y, c=positions, cmap="viridis", s=26, zorder=2)
-    for end in (0, -1):
-        label = f"position {positions[end]}"
-        axis.annotate(label, (x[end], y[end]), xytext=(6, 6), textcoords="offset points")
-    axis.set(xlabel="axis 1", ylabel="axis 2", aspect="equal", adjustable="datalim")
+    half = analysis.split_half
+    points = plot.positions(half.coordinates, present=half.present, ax=axis)
     figure.colorbar(points, ax=axis, label="position")
     return figure
 
@@ -277,8 +271,8 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     title = titles.get(nearness(analysis), "Distance and offset: no clear relation")
     figure, axes = new_figure(title, rows=2, height=6.2, sharex=True)
     offsets = np.arange(1, len(analysis.plug_in.present))
-    plug_in = _by_offset(analysis.plug_in.distances**2, analysis.plug_in.present)
-    corrected = _by_offset(analysis.split_half.squared_distances, analysis.split_half.present)
+    plug_in = by_offset(analysis.plug_in.distances**2, analysis.plug_in.present)
+    corrected = by_offset(analysis.split_half.squared_distances, analysis.split_half.present)
     for label, (mean, low, high), colour in (
         ("plug-in", plug_in, PLUG_IN),
         ("noise-corrected", corrected, SPLIT_HALF),
@@ -288,7 +282,7 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     axes[1].plot(offsets, corrected[0], color="black", lw=2.4, label="corpus")
     groups, colours = shown_groups(analysis.encodings, by=_corrected_fit), _colours(analysis)
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
-        own = _by_offset(group[0].distances ** 2, analysis.split_half.present)[0]
+        own = by_offset(group[0].distances ** 2, analysis.split_half.present)[0]
         fitted, colour = _scaled_to(corrected[0], own), colours[group[0].name]
         axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=title_of(group))
     axes[0].set(title="mean, and the middle 80 % of pairs", ylabel="squared distance")
@@ -420,21 +414,6 @@ def _closest(scores: list[EncodingScore], r: dict[str, float]) -> str:
     return f"Best correlated: {closest.name}, r = {r[closest.name]:.2f}"
 
 
-def _off_diagonal(distances: np.ndarray, shown: np.ndarray) -> np.ndarray:
-    """Distances with NaN on the diagonal and where there is no data: neither sets the scale."""
-    hidden = ~(shown[:, None] & shown[None, :]) | np.eye(len(shown), dtype=bool)
-    return np.where(hidden, np.nan, distances)
-
-
-def _middle(values: np.ndarray) -> tuple[float, float]:
-    """The range of all but the lowest and highest 2 %: a few positions do not set the colours."""
-    known = values[np.isfinite(values)]
-    if not known.size:
-        return 0.0, 1.0
-    low, high = map(float, np.quantile(known, (0.02, 0.98)))
-    return (low, high) if high > low else (low - 0.5, low + 0.5)
-
-
 def _pairs(shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Index pairs i < j of the positions shown, at most `MOST_PAIRS` of them."""
     positions = np.flatnonzero(shown)
@@ -443,17 +422,6 @@ def _pairs(shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         kept = np.sort(np.random.default_rng(SEED).choice(len(i), MOST_PAIRS, replace=False))
         i, j = i[kept], j[kept]
     return positions[i], positions[j]
-
-
-def _by_offset(squared: np.ndarray, shown: np.ndarray) -> np.ndarray:
-    """Mean, 10 % and 90 % quantile at each offset 1..n-1, [3, n-1]; NaN where no pair is shown."""
-    values = _off_diagonal(squared, shown)
-    curves = np.full((3, len(shown) - 1), np.nan)
-    for offset in range(1, len(shown)):
-        pairs = np.diagonal(values, offset)
-        if (known := pairs[np.isfinite(pairs)]).size:
-            curves[:, offset - 1] = known.mean(), *np.quantile(known, (0.1, 0.9))
-    return curves
 
 
 def _scaled_to(target: np.ndarray, shape: np.ndarray) -> np.ndarray:

@@ -18,12 +18,23 @@ from jaxpe.report.corpus.findings import (
     with_interval,
 )
 from jaxpe.report.files import write_files
-from jaxpe.report.page import template
+from jaxpe.report.page import template, term_links
 from jaxpe.report.style import Rendered
 from jaxpe.report.words import visible
 
 TOKEN_LIMIT = 40
 ENCODING = "encoding.npz"
+# Where the page defines a term.
+_TERMS = {
+    "scaled stress": "stress",
+    "plug-in": "plug-in",
+    "noise-corrected": "plug-in",
+    "held-out": "held-out",
+    "mds": "mds",
+    "smacof": "mds",
+    "significant": "dimensions",
+    "violate": "order",
+}
 FAMILIES = collections.defaultdict(
     str,
     fitted="points fitted to the plug-in distances of this corpus",
@@ -48,6 +59,7 @@ def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
         findings=findings(analysis),
         held_out={name: with_interval(of) for name, of in held_out_stress(analysis).items()},
         settings=_settings(analysis),
+        link=term_links(_TERMS),
         token_limit=TOKEN_LIMIT,
     )
 

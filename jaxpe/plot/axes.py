@@ -1,0 +1,229 @@
+"""One function for each kind of plot: data first, the axes last."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxpe._core.errors import InputError, require
+from jaxpe.geometry import ClassicalMDS, Distances, SplitHalfGeometry
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.image import AxesImage
+    from matplotlib.lines import Line2D
+
+ABSENT = "#DDDDDD"  # of positions without data, and of a diagonal that is 0 by definition
+_CUT = 0.02  # share of the distances left out of the colour range at either end
+_BAND = (0.1, 0.9)  # quantiles over the pairs of one offset
+
+
+def distances(
+    D: Distances | SplitHalfGeometry | ArrayLike,
+    *,
+    present: ArrayLike | None = None,
+    ax: "Axes | None" = None,
+    cmap: str = "viridis",
+) -> "AxesImage":
+    """A heat map of distances between positions.
+
+    The colour range leaves out the lowest and the highest 2 %, so that a few positions, often the
+    first, do not take all of it. The diagonal and absent positions are grey.
+
+    Args:
+        D: distances `[n, n]`.
+        present: booleans `[n]`, positions to show; those of D, or all, when None.
+        ax: axes to draw into; the current ones of pyplot when None.
+        cmap: name of a Matplotlib colour map.
+
+    Returns:
+        The image, for `figure.colorbar(image, ax=ax)`.
+
+    Raises:
+        InputError: an array that is not square.
+        MissingExtraError: without Matplotlib.
+
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> distances(np.array([[0.0, 1.0], [1.0, 0.0]]), ax=ax).get_array().shape
+    (2, 2)
+    """
+    ax, (matrix, shown) = _axes(ax), _matrix(D, present)
+    values = _off_diagonal(matrix, shown)
+    low, high = _middle(values)
+    ax.set(xlabel="position", ylabel="position", facecolor=ABSENT)
+    return ax.imshow(values, cmap=cmap, interpolation="none", vmin=low, vmax=high)
+
+
+def positions(
+    P: ClassicalMDS | ArrayLike,
+    *,
+    present: ArrayLike | None = None,
+    ax: "Axes | None" = None,
+    cmap: str = "viridis",
+) -> "PathCollection":
+    """A map of positions: the first two coordinates, coloured by position, neighbours joined.
+
+    Args:
+        P: position vectors `[n, k]`, k ≥ 2, or the result of MDS.
+        present: booleans `[n]`, positions to show; all when None.
+        ax: axes to draw into; the current ones of pyplot when None.
+        cmap: name of a Matplotlib colour map.
+
+    Returns:
+        The points, for `figure.colorbar(points, ax=ax)`.
+
+    Raises:
+        InputError: vectors of fewer than two coordinates, or no position to show.
+        MissingExtraError: without Matplotlib.
+
+    >>> from matplotlib.figure import Figure
+    >>> points = positions(np.eye(3), ax=Figure().subplots())
+    >>> points.get_offsets().tolist()
+    [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    """
+    ax = _axes(ax)
+    vectors = np.asarray(P.coordinates if isinstance(P, ClassicalMDS) else P)
+    if vectors.ndim != 2 or vectors.shape[1] < 2:
+        raise InputError(
+            f"position vectors have shape {list(vectors.shape)}: pass [n, k] with k ≥ 2"
+        )
+    shown = np.flatnonzero(np.ones(len(vectors), bool) if present is None else present)
+    if not len(shown):
+        raise InputError("no position is present: there is nothing to draw")
+    x, y = vectors[shown, :2].T
+    ax.plot(x, y, color="#CCCCCC", lw=0.8, zorder=1)
+    points = ax.scatter(x, y, c=shown, cmap=cmap, s=26, zorder=2)
+    for end in (0, -1):
+        label = f"position {shown[end]}"
+        ax.annotate(label, (x[end], y[end]), xytext=(6, 6), textcoords="offset points")
+    ax.set(xlabel="axis 1", ylabel="axis 2", aspect="equal", adjustable="datalim")
+    return points
+
+
+def spectrum(
+    values: ArrayLike, *, chance: float | None = None, ax: "Axes | None" = None, **line: Any
+) -> "Line2D":
+    """Eigenvalues or singular values by their number, in logarithmic axes.
+
+    Args:
+        values: `[n]`, in the order to be shown; those within 1e-12 of 0 are left out.
+        chance: value that noise reaches, such as a null of `significant_rank`: a dashed line, and
+            the axis is linear below it.
+        ax: axes to draw into; the current ones of pyplot when None.
+        line: further arguments of `Axes.plot`, such as `label` and `color`.
+
+    Returns:
+        The points.
+
+    Raises:
+        MissingExtraError: without Matplotlib.
+
+    >>> from matplotlib.figure import Figure
+    >>> spectrum(np.array([3.0, 1.0, 0.0]), ax=Figure().subplots()).get_xydata().tolist()
+    [[1.0, 3.0], [2.0, 1.0]]
+    """
+    ax, known = _axes(ax), np.asarray(values)
+    known = known[np.abs(known) > 1e-12]
+    look: dict[str, Any] = {"marker": "o", "ls": "", "ms": 3.5} | line
+    (points,) = ax.plot(np.arange(1, len(known) + 1), known, **look)
+    if chance is not None and chance > 0:
+        ax.set_yscale("symlog", linthresh=chance)
+        ax.axhline(chance, color="#666666", ls="--", lw=1.2)
+    elif known.size and (known > 0).all():
+        ax.set_yscale("log")
+    ax.set(xscale="log", xlabel="eigenvalue number", ylabel="eigenvalue")
+    return points
+
+
+def profile(
+    D: Distances | SplitHalfGeometry | ArrayLike,
+    *,
+    present: ArrayLike | None = None,
+    squared: bool = True,
+    ax: "Axes | None" = None,
+    **line: Any,
+) -> "Line2D":
+    """Distance by the offset |i − j|: the mean, and a band of the middle 80 % of pairs.
+
+    Args:
+        D: distances `[n, n]`.
+        present: booleans `[n]`, positions to show; those of D, or all, when None.
+        squared: whether squared distances are shown, in whose mean the noise of split halves
+            cancels.
+        ax: axes to draw into; the current ones of pyplot when None.
+        line: further arguments of `Axes.plot`, such as `label` and `color`.
+
+    Returns:
+        The curve of means.
+
+    Raises:
+        InputError: an array that is not square.
+        MissingExtraError: without Matplotlib.
+
+    >>> from matplotlib.figure import Figure
+    >>> curve = profile(np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))),
+    ...                 ax=Figure().subplots())
+    >>> curve.get_ydata().tolist()
+    [1.0, 4.0, 9.0]
+    """
+    ax, (matrix, shown) = _axes(ax), _matrix(D, present, squared=squared)
+    mean, low, high = by_offset(matrix, shown)
+    offsets = np.arange(1, len(shown))
+    (curve,) = ax.plot(offsets, mean, **line)
+    ax.fill_between(offsets, low, high, color=curve.get_color(), alpha=0.18, lw=0)
+    ax.set(xlabel="offset |i − j|", ylabel="squared distance" if squared else "distance")
+    return curve
+
+
+def by_offset(values: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Mean, 10 % and 90 % quantile at each offset 1 … n − 1, `[3, n − 1]`; NaN without a pair.
+
+    >>> by_offset(np.array([[0.0, 2.0], [2.0, 0.0]]), np.array([True, True])).tolist()
+    [[2.0], [2.0], [2.0]]
+    """
+    known_only = _off_diagonal(values, present)
+    curves = np.full((3, len(present) - 1), np.nan)
+    for offset in range(1, len(present)):
+        pairs = np.diagonal(known_only, offset)
+        if (known := pairs[np.isfinite(pairs)]).size:
+            curves[:, offset - 1] = known.mean(), *np.quantile(known, _BAND)
+    return curves
+
+
+def _axes(ax: "Axes | None") -> "Axes":
+    return require("matplotlib.pyplot", extra="report").gca() if ax is None else ax
+
+
+def _matrix(
+    D: Distances | SplitHalfGeometry | ArrayLike,
+    present: ArrayLike | None,
+    *,
+    squared: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Distances, or their squares, and the positions to show."""
+    known = D.present if isinstance(D, Distances | SplitHalfGeometry) else None
+    if isinstance(D, SplitHalfGeometry):  # its squares may be below 0, its distances not
+        values = np.asarray(D.squared_distances if squared else D.distances.values)
+    else:
+        values = np.asarray(D) ** 2 if squared else np.asarray(D)
+    if values.ndim != 2 or values.shape[0] != values.shape[1]:
+        raise InputError(f"distances have shape {list(values.shape)}: pass a matrix [n, n]")
+    chosen = known if present is None else present
+    return values, np.ones(len(values), bool) if chosen is None else np.asarray(chosen)
+
+
+def _off_diagonal(values: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Values with NaN on the diagonal and where a position is absent: neither sets the scale."""
+    hidden = ~(present[:, None] & present[None, :]) | np.eye(len(present), dtype=bool)
+    return np.where(hidden, np.nan, values)
+
+
+def _middle(values: np.ndarray) -> tuple[float, float]:
+    """The range of all but the lowest and highest 2 %."""
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return 0.0, 1.0
+    low, high = map(float, np.quantile(known, (_CUT, 1 - _CUT)))
+    return (low, high) if high > low else (low - 0.5, low + 0.5)

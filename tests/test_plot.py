@@ -1,0 +1,79 @@
+"""Plots: what is drawn into which axes, and what is refused."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import jaxpe
+from jaxpe import InputError, plot
+
+
+@pytest.fixture
+def ax():
+    return Figure().subplots()
+
+
+def points(n=6):
+    return np.random.default_rng(0).normal(size=(n, 3))
+
+
+def test_distances_leave_out_the_diagonal_and_what_is_absent(ax):
+    D = jaxpe.euclidean_distances(points(), present=np.arange(6) != 2)
+    shown = np.ma.getmaskarray(plot.distances(D, ax=ax).get_array())
+    assert shown.diagonal().all()
+    assert shown[2].all()
+    assert shown.sum() == 6 + 2 * 5
+
+
+def test_a_few_far_positions_do_not_take_the_colours(ax):
+    P = np.concatenate([np.linspace(0, 1, 60), [100.0]])[:, None]
+    assert plot.distances(jaxpe.euclidean_distances(P), ax=ax).get_clim()[1] < 101
+    near = np.linspace(0, 1, 200)[:, None]
+    near[0] = 50
+    assert plot.distances(jaxpe.euclidean_distances(near), ax=ax).get_clim()[1] < 2
+
+
+def test_a_map_takes_what_mds_gives(ax):
+    mds = jaxpe.classical_mds(jaxpe.euclidean_distances(points()), dim=3)
+    drawn = plot.positions(mds, present=np.arange(6) != 2, ax=ax)
+    np.testing.assert_allclose(drawn.get_offsets(), np.delete(mds.coordinates, 2, axis=0)[:, :2])
+    assert drawn.get_array().tolist() == [0, 1, 3, 4, 5]
+
+
+def test_a_spectrum_shows_the_level_of_chance(ax):
+    plot.spectrum(np.array([3.0, 0.2, -0.1, 0.0]), chance=0.5, ax=ax, color="red", label="mine")
+    values, level = ax.lines
+    assert values.get_ydata().tolist() == [3, 0.2, -0.1]
+    assert values.get_label() == "mine"
+    assert level.get_ydata()[0] == 0.5
+    assert ax.get_yscale() == "symlog"
+
+
+def test_a_profile_of_split_halves_keeps_squares_below_zero(ax):
+    squares = np.array([[0.0, -1.0, 4.0], [-1.0, 0.0, -3.0], [4.0, -3.0, 0.0]])
+    given = (jnp.asarray(squares), jnp.asarray(squares), jnp.zeros(3), jnp.ones(3, bool))
+    halves = jaxpe.geometry.SplitHalfGeometry(*given)
+    assert plot.profile(halves, ax=ax).get_ydata().tolist() == [-2, 4]
+    assert plot.profile(halves, squared=False, ax=ax).get_ydata().tolist() == [0, 2]
+
+
+def test_without_axes_the_current_ones_are_taken(monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    own = Figure().subplots()
+    monkeypatch.setattr(pyplot, "gca", lambda: own)
+    plot.profile(np.ones((3, 3)))
+    assert len(own.lines) == 1
+
+
+@pytest.mark.parametrize("draw", [plot.distances, plot.profile])
+def test_what_is_no_matrix_is_refused(draw, ax):
+    with pytest.raises(InputError, match=r"shape \[3, 2\]: pass a matrix"):
+        draw(np.ones((3, 2)), ax=ax)
+
+
+def test_a_map_needs_two_coordinates_and_a_position(ax):
+    with pytest.raises(InputError, match="k ≥ 2"):
+        plot.positions(np.ones((3, 1)), ax=ax)
+    with pytest.raises(InputError, match="nothing to draw"):
+        plot.positions(np.ones((3, 2)), present=np.zeros(3), ax=ax)
