@@ -36,6 +36,7 @@ from jaxpe.analysis.extrapolation import (
     Suite,
     extrapolate_suites,
     preset,
+    reciprocal_ranks,
     seed_mean,
     streams,
     variant,
@@ -84,7 +85,13 @@ def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
             task: {c.encoding: numbers(c) for c in cells[1] if c.task == task}
             for task in suites[1].tasks
         },
-        "mean_reciprocal_rank": to_json(found.mean_reciprocal_rank),
+        "mean_reciprocal_rank": {
+            suite.name: {
+                name: seed_mean(shares.mean(axis=(0, 2)))._asdict()
+                for name, shares in reciprocal_ranks(own).items()
+            }
+            for suite, own in zip(suites, cells, strict=True)
+        },
         "training_seconds": {suite.name: sum(c.seconds["training"] for c in own)
                              for suite, own in zip(suites, cells, strict=True)},
     }  # fmt: skip

@@ -52,6 +52,17 @@ class Silent:
 SILENT = Silent()
 
 
+def duration(seconds: float) -> str:
+    """Seconds, minutes, hours or days, as exact as an estimate is.
+
+    >>> duration(40.0), duration(230.0), duration(3e4), duration(1e6)
+    ('40 seconds', '4 minutes', '8 hours', '12 days')
+    """
+    units = (("seconds", 1, 90), ("minutes", 60, 5400), ("hours", 3600, 172_800))
+    name, size, _ = next((unit for unit in units if seconds < unit[2]), ("days", 86_400, 0))
+    return f"{seconds / size:.0f} {name}"
+
+
 class Clock:
     """Seconds of each stage, by name, in `laps`.
 

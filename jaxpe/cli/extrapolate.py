@@ -17,9 +17,11 @@ class Command(ExtrapolationOptions):
         ExtrapolationOptions,
         out="folder for extrapolation.html, extrapolation.json, figures and what was trained.",
         png="whether figures are written as PNG beside SVG.",
+        list="whether to print the names of presets, tasks and encodings, and end.",
     )
     out: Path = Path("extrapolation")
     png: bool = False
+    list: bool = False  # which `jaxpe.cli.main` sees to
 
 
 def run(words: Sequence[str]) -> None:

@@ -23,6 +23,8 @@ COMMANDS = {
     "train": "train a transformer with a positional encoding",
 }
 _TRAINING = dict.fromkeys(("audit", "spectral", "extrapolate", "train"), ("train", "report"))
+# Commands that list what they take, and the modules with the text, which import nothing large.
+_LISTS = {"extrapolate": "extrapolate_names"}
 _EXTRAS = {"report": ("report",), "count": ("data",), **_TRAINING}
 
 
@@ -64,6 +66,8 @@ def _run(words: list[str]) -> None:
     if words[:1] in (["-h"], ["--help"]):
         return print(_help())
     _check_command(words)
+    if words[0] in _LISTS and "--list" in words:
+        return print(importlib.import_module(f"jaxpe.cli.{_LISTS[words[0]]}").text())
     require("tyro", extra="report")
     require("rich", extra="report")
     from jaxpe.cli.console import prepare

@@ -4,13 +4,19 @@ import contextlib
 import io
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from jaxpe.analysis.extrapolation import PRESETS, variant, variant_names
+from jaxpe.analysis.extrapolation.variants import defined_at
+from jaxpe.cli import extrapolate_names
 from jaxpe.cli import main as cli
+from jaxpe.data import SEQUENCE_TASKS
+from jaxpe.encodings import EncodingSizes
 
 WORDS = (
     "--tasks", "parity", "running_sum_causal", "--encodings", "none", "learned", "--seeds", 2,
@@ -48,17 +54,46 @@ def cells(folder):
 def test_every_cell_is_there(ran):
     found = {(x["suite"], x["task"], x["encoding"]): x for x in ran.found["cells"]}
     assert list(found) == [
-        ("running sums", "running_sum_causal", "none"),
-        ("running sums", "running_sum_causal", "learned"),
         ("strings", "parity", "none"),
         ("strings", "parity", "learned"),
+        ("running sums", "running_sum_causal", "none"),
+        ("running sums", "running_sum_causal", "learned"),
     ]
     assert all(x["lengths"] == [2, 4] for x in found.values())
     assert found["strings", "parity", "learned"]["defined"] == [True, False]
     assert [x["seeds"] for x in ran.found["suites"]] == [2, 2]
-    assert re.findall(r"^(\w+, \w+): \d+ s$", ran.said, flags=re.MULTILINE) == [
-        f"{task}, {name}" for _, task, name in found
-    ]
+    told = re.findall(r"^(\w+, \w+): \d+ s(; about \d+ \w+ left)?$", ran.said, re.MULTILINE)
+    assert [pair for pair, _ in told] == [f"{task}, {name}" for _, task, name in found]
+    assert [bool(left) for _, left in told] == [True, True, True, False]
+    assert ran.said.startswith("4 pairs of a task and an encoding to run: about ")
+
+
+def test_what_was_found_comes_first(ran):
+    page = (ran.out / "extrapolation.html").read_text()
+    assert ran.printed.startswith("In “strings”, models were trained")
+    assert 'class="lead prose">In “strings”, models were trained' in page
+    assert ran.found["comparisons"] == []  # `learned` has no scores beyond T
+
+
+def test_names_are_listed_without_jax():
+    script = "import sys; from jaxpe.cli.main import main; main(); print('jax' in sys.modules)"
+    words = [sys.executable, "-c", script, "extrapolate", "--list"]
+    *listed, jax = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )[:-1]
+    assert jax == "False"
+    assert max(map(len, listed)) <= 80
+    assert {"quick", "sort", "none", "rope_yarn"} <= {line.split()[0] for line in listed if line}
+
+
+def test_the_lists_are_of_what_there_is():
+    assert tuple(extrapolate_names.PRESETS) == tuple(PRESETS)
+    assert tuple(extrapolate_names.TASKS) == SEQUENCE_TASKS
+    assert tuple(extrapolate_names.ENCODINGS) == variant_names()
+    sizes = EncodingSizes(8, 2, 4, 6)
+    for name, about in extrapolate_names.ENCODINGS.items():
+        longer = variant(name).at(sizes, 12, causal=True)
+        assert defined_at(longer, sizes, 12) == ("undefined beyond T" not in about)
 
 
 def test_tables_page_and_figures_are_there(ran):
@@ -94,7 +129,7 @@ def test_the_same_again_trains_nothing(ran, command, monkeypatch):
 def test_other_settings_need_another_folder(ran, command):
     code, _, err = command("extrapolate", *WORDS, "--out", ran.out, "--seed", 1)
     assert (code, err.count("\n")) == (2, 1)
-    assert "running_sums-running_sum_causal-none.json was made with other settings" in err
+    assert "strings-parity-none.json was made with other settings" in err
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy.special import stdtrit
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import result_files
@@ -17,16 +18,19 @@ from jaxpe.analysis.extrapolation import (
     ExtrapolationCell,
     ExtrapolationResult,
     Suite,
+    compared,
     leaders,
     mean_reciprocal_rank,
     reciprocal_ranks,
-    seed_mean,
+    seed_interval,
 )
-from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER, error_of_zero, seed_means
+from jaxpe.analysis.extrapolation.intervals import seed_means
+from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER, error_of_zero
 from jaxpe.report import extrapolation_table
 from jaxpe.report.extrapolation import figures as drawn
 from jaxpe.report.extrapolation import page, words
 from jaxpe.report.extrapolation.page import write_extrapolation
+from jaxpe.report.extrapolation.summary import summary
 from jaxpe.report.style import render
 
 NUMBERS = Suite(
@@ -124,6 +128,7 @@ def report(*suites):
         suites=tuple(settings),
         cells=tuple(x for cells in suites for x in cells),
         mean_reciprocal_rank={cells[0].suite: mean_reciprocal_rank(cells) for cells in suites},
+        comparisons=tuple(one for cells in suites for one in compared(cells)),
         seconds={"whole": 5.0},
     )
 
@@ -196,10 +201,9 @@ def test_intervals_are_over_seeds():
     cells = [scored(cells[0], {"accuracy": cells[0].scores["accuracy"][::-1]}), *cells[1:]]
     for name, shares in reciprocal_ranks(cells).items():
         of_seeds = [np.mean(shares[:, seed]) for seed in range(3)]
-        expected = seed_mean(np.array(of_seeds))
+        expected = seed_interval(np.array(of_seeds), within=(0.0, 1.0))
         found = mean_reciprocal_rank(cells)[name]
         np.testing.assert_allclose(found, expected)
-    assert np.isnan(seed_mean(np.ones((1, 2))).half).all()
 
 
 def test_the_best_comes_first():
@@ -221,9 +225,9 @@ def test_rows_say_what_is_undefined_or_failed():
                        "0.003"]  # fmt: skip
     assert rows[2][1:] == ["0.05 ± 0.0248", *["undefined"] * 3, "0.003"]
     by_name = {row[0]: row for row in words.task_rows(cells_of("failed")[:3])}
-    assert by_name["none"][1:5] == ["1 of 3 failed"] * 4
+    assert by_name["NoPE (none)"][1:5] == ["1 of 3 failed"] * 4
     assert by_name["rope"][1:5] == ["failed"] * 4
-    assert by_name["t5"][2] == "70.0 ± 2.5"
+    assert by_name["t5"][2] == "70.0 [67–73]"
     assert words.task_rows(cells_of("one seed"))[0][1] == "0.09"
     assert words.task_header(cells_of("two suites")) == [
         "encoding", "8 = T", "16 = 2T", "32 = 4T", "64 = 8T", "rate",
@@ -262,14 +266,23 @@ def said_of(result):
     return [plain(x) for x in words.extrapolation_findings(result)]
 
 
+def thrice(mean):
+    """A mean and the ends of its interval without width, with two digits."""
+    return [mean, *[f"{float(mean):.2f}"] * 2]
+
+
 def test_findings_say_what_the_numbers_do():
     found = said_of(CASES["two suites"])
     # Which finding it is, by a key word, the suite it is of, and the numbers in it.
     expected = [
-        ("ranks first", "sums", ["8", "1", "0", "0.5", "0", "0.5", "0", "3", "3"]),
+        ("ranks first", "sums", ["8", "1", *["1.00"] * 2, *thrice("0.5") * 2, "3", "3"]),
         ("at T itself", "sums", ["0.2", "0.05"]),
         ("always saying 0", "sums", ["0", "1", "8", "16", "32", "64"]),
-        ("ranks first", "strings", ["4", "0.778", "0", "0.583", "0", "0.194", "0", "3", "3"]),
+        (
+            "ranks first",
+            "strings",
+            ["4", "0.778", *["0.78"] * 2, "0.583", *["0.58"] * 2, "0.194", *["0.19"] * 2, "3", "3"],
+        ),
         ("at T itself", "strings", ["99", "99"]),
         ("best accuracies", "strings", ["32", "20", "99"]),
         ("not defined", "sums", ["8"]),
@@ -285,7 +298,7 @@ def test_findings_say_what_the_numbers_do():
         unnamed = re.sub("“.*?”", "", sentence)
         assert re.findall(r"\d[\d,.]*(?<![,.])", unnamed) == numbers_
     assert re.findall("“(.*?)”", found[0]) == ["sums", "alibi", "sinusoidal"]
-    assert re.findall("“(.*?)”", found[3]) == ["strings", "t5", "none"]
+    assert re.findall("“(.*?)”", found[3]) == ["strings", "t5", "NoPE (none)"]
     assert re.findall("“(.*?)”", found[2]) == [
         "sums", "running_sum", "alibi", "sinusoidal", "alibi", "alibi",
     ]  # fmt: skip
@@ -297,26 +310,27 @@ def test_the_interval_decides_what_is_told_apart():
     assert ahead.first == ("t5",)
     by_name = {name: place_by_place(cells_of("two suites", 1))[name] for name in ("t5", "none")}
     seedwise = [np.mean(np.reshape(x, (2, 3, 3)), axis=(0, 2)) for x in by_name.values()]
-    np.testing.assert_allclose(ahead.lead, seed_mean(seedwise[0] - seedwise[1]))
+    expected = seed_interval(seedwise[0] - seedwise[1], within=(-1.0, 1.0))
+    np.testing.assert_allclose(ahead.lead, expected)
     other = numbers()
     mixed = [x.scores["mse"].copy() for x in other[:2]]
     mixed[0][0], mixed[1][0] = mixed[1][0].copy(), mixed[0][0].copy()  # one seed says otherwise
     cells = [scored(x, x.scores | {"mse": y}) for x, y in zip(other, mixed, strict=False)]
     assert not leaders(cells).sure
     assert leaders(other).sure
-    assert "not told from none" in words._of_ranks(cells)[0]
+    assert "not told from 0" in words._of_ranks(cells)[0]
     assert "no clear first" in drawn._title(cells)
     assert "“alibi” first" in drawn._title(other)
     assert "one seed gives no interval" in words._of_ranks(cells_of("one seed"))[0]
     tie = words._of_ranks(cells_of("ties"))[0]
-    assert re.findall("“(.*?)”", tie) == ["strings", "none", "rope", "t5"]
+    assert re.findall("“(.*?)”", tie) == ["strings", "NoPE (none)", "rope", "t5"]
     assert "share the first place" in tie
-    assert "0.611 ± 0" in tie
+    assert "0.611 [0.61, 0.61]" in tie
     assert words._of_ranks(cells_of("one encoding")) == []
 
 
 def test_findings_of_odd_reports():
-    assert "“none” on “copy” (1 of 3) and “rope” on “copy” (3 of 3)" in " ".join(
+    assert "“NoPE (none)” on “copy” (1 of 3) and “rope” on “copy” (3 of 3)" in " ".join(
         words.extrapolation_findings(CASES["failed"])
     )
     nothing = " ".join(words.extrapolation_findings(CASES["nothing at all"]))
@@ -325,8 +339,8 @@ def test_findings_of_odd_reports():
         words.extrapolation_findings(CASES["one seed"])
     )
     partly = words._of_reach([undefined(tokens()[0], beyond=2), undefined(tokens()[1], beyond=1)])
-    assert [re.findall(r"“(\w+)” is not defined beyond length (\d)", x) for x in partly] == [
-        [("rope", "4")], [("none", "8")],
+    assert [re.findall(r"“([^”]+)” is not defined beyond length (\d)", x) for x in partly] == [
+        [("rope", "4")], [("NoPE (none)", "8")],
     ]  # fmt: skip
 
 
@@ -351,6 +365,7 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path):
     html = page.read_text()
     assert html.count("<figure") == html.count("data:image/svg+xml") == 3
     assert "<script" not in html
+    assert html.index('class="lead') < html.index("Findings")
     order = [html.index(x) for x in ("Findings", "Scores: ", "<h2>Figures", "How it was computed")]
     assert order == sorted(order)
     for row in words.task_rows(cells_of("two suites")):
@@ -367,7 +382,7 @@ def test_numbers_are_those_of_the_cells():
     mean, *beyond = learned["summary"]["mse"]["mean"]
     assert mean == pytest.approx(0.05)
     assert beyond == [None] * 3
-    assert found["mean_reciprocal_rank"]["sums"]["alibi"] == {"mean": 1.0, "half": 0.0}
+    assert found["mean_reciprocal_rank"]["sums"]["alibi"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
     assert found["suites"][1]["tasks"] == ["copy", "parity"]
     assert json_of(CASES["one encoding"])["mean_reciprocal_rank"] == {"sums": {}}
 
@@ -434,3 +449,82 @@ def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
     (folder / "ranks.png").mkdir()
     with pytest.raises(InputError, match=r"cannot write .*make room"):
         write_extrapolation(CASES["one encoding"], tmp_path)
+
+
+def noisy(spread):
+    """Strings of which none beats rope beyond T by 0.2, seeds apart by a spread."""
+    away = spread * np.array([[1.0], [-1.0], [0.3], [-0.3]])
+    steady = np.full((4, 4), 0.5)
+    return [
+        cell(TOKENS, "copy", "none", steady + 0.2 + away),
+        cell(TOKENS, "copy", "rope", steady - away),
+        cell(TOKENS, "copy", "t5", steady - 0.4),
+    ]
+
+
+def test_a_lead_is_decided_by_its_interval_or_says_how_many_seeds_would():
+    by_name = {x.encoding: x for x in compared(noisy(0.01))}
+    assert {x.best for x in by_name.values()} == {"none"}
+    assert [x.decided for x in by_name.values()] == [True, True]
+    assert by_name["rope"].lead.mean == pytest.approx(0.2)
+    assert not any(x.seeds for x in by_name.values())
+    rope, t5 = compared(noisy(0.15))
+    assert (rope.decided, t5.decided) == (False, True)
+    assert rope.seeds > 4
+    spread = 0.3 * np.std([1, -1, 0.3, -0.3], ddof=1)
+    halves = {n: stdtrit(n - 1, 0.9875) * spread / n**0.5 for n in (rope.seeds - 1, rope.seeds)}
+    assert halves[rope.seeds] < 0.2 <= halves[rope.seeds - 1]  # of two comparisons
+    one = compared([scored(x, {k: v[:1] for k, v in x.scores.items()}) for x in noisy(0.15)])
+    assert not any(x.decided or x.seeds for x in one)
+    assert not any(x.decided or x.seeds for x in compared(tied()))
+
+
+def test_errors_are_compared_by_their_ratio():
+    (found,) = compared(numbers()[:2])
+    assert found.best == "alibi"
+    ratio = np.log(1.5 * 4.5 * 9 / (0.5 * 1 * 7.9)) / 3
+    assert found.lead.mean == pytest.approx(ratio, rel=1e-2)
+    # What is not defined beyond T, or failed, is compared with nothing.
+    assert [x.encoding for x in compared(numbers())] == ["sinusoidal"]
+    assert compared(cells_of("nothing at all")) == ()
+    assert compared(cells_of("no longer inputs")) == ()
+
+
+def test_the_summary_says_what_is_decided_and_what_to_do():
+    said = plain(summary(report(noisy(0.15))))
+    decided, open_ = said.index("decided: it is better"), said.index("not decided: whether")
+    assert decided < said.index("“t5” (10 %)") < open_ < said.index("“rope” (50 %; about")
+    needed = compared(noisy(0.15))[0].seeds
+    assert f"about {needed} seeds would decide" in said
+    assert "begin with “NoPE (none)”." in said
+    assert "begin with “alibi” (running_sum) or “NoPE (none)” (copy) or “t5” (parity)." in plain(
+        summary(CASES["two suites"])
+    )
+    assert "without scores there: “learned”" in summary(CASES["two suites"])
+    for name, case in CASES.items():
+        said = summary(case)
+        assert "nan" not in said
+        assert ("one seed has no interval" in said) == (name == "one seed")
+        assert ("Nothing is compared" in said) == (not case.comparisons)
+
+
+def test_no_encoding_is_never_a_bare_none(tmp_path):
+    case = report(tokens())
+    html = write_extrapolation(case, tmp_path).read_text()
+    table = html[html.index("Findings") : html.index("What the words mean")]
+    assert re.findall(r"(?<!\()\bnone\b", table.replace("NoPE (none)", "")) == []
+    settings = html[html.index("How it was computed") :].replace("NoPE (none)", "")
+    assert "none" not in settings.lower()
+    assert json_of(case)["cells"][0]["encoding"] == "none"  # the name to pass
+    axis = drawn.ranks_figure(case).axes[0]
+    assert "NoPE (none)" in [label.get_text() for label in axis.get_yticklabels()]
+
+
+def test_intervals_of_shares_stay_there():
+    near = [cell(TOKENS, "copy", n, [[0.9, 0.99, 1, 0]] * 2 + [[1, 0.2, 1, 0.01]]) for n in "ab"]
+    for x in near:
+        for found in x.summary.values():
+            assert (found.low >= 0).all()
+            assert (found.high <= 1).all()
+            assert (found.low <= found.mean).all()
+            assert (found.mean <= found.high).all()

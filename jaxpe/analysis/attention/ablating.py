@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.attention.result import HeadDrops, Kind
 from jaxpe.nn import functionalize, parameter_count, pooled, trunk
@@ -77,7 +77,7 @@ def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Ki
     if seconds > 20:
         count = sum(len(chunk["ids"]) for chunk in chunks)
         progress.say(
-            f"ablating {heads} heads on {count} documents may take {_duration(seconds)}; "
+            f"ablating {heads} heads on {count} documents may take {duration(seconds)}; "
             "`ablate=False` leaves it out"
         )
     return chunks, kinds
@@ -109,10 +109,6 @@ def _rows_of(
         chunk["guessed"] = chunk["guessed"] & (chunk["places"] < width)
         chunk["places"] = np.minimum(chunk["places"], width - 1)
     return chunk
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> Array:

@@ -1,5 +1,7 @@
 """Length extrapolation: tasks under encodings with equal data, seeds, weights and budgets."""
 
+from jaxpe.analysis.extrapolation.comparisons import MOST_SEEDS, beyond, compared
+from jaxpe.analysis.extrapolation.intervals import seed_interval, seed_mean
 from jaxpe.analysis.extrapolation.job import (
     ExtrapolationOptions,
     extrapolate,
@@ -13,15 +15,21 @@ from jaxpe.analysis.extrapolation.ranks import (
     leaders,
     mean_reciprocal_rank,
     reciprocal_ranks,
-    seed_mean,
 )
-from jaxpe.analysis.extrapolation.result import ExtrapolationCell, ExtrapolationResult, SeedMean
+from jaxpe.analysis.extrapolation.result import (
+    Comparison,
+    ExtrapolationCell,
+    ExtrapolationResult,
+    SeedInterval,
+    SeedMean,
+)
 from jaxpe.analysis.extrapolation.streams import Streams, streams
 from jaxpe.analysis.extrapolation.variants import Variant, variant, variant_names
 
 __all__ = [
-    "PRESETS", "ExtrapolationCell", "ExtrapolationOptions", "ExtrapolationResult", "Lead",
-    "SeedMean", "Streams", "Suite", "Variant", "check_memory", "extrapolate", "extrapolate_suites",
-    "leaders", "mean_reciprocal_rank", "preset", "reciprocal_ranks", "seed_mean", "streams",
+    "MOST_SEEDS", "PRESETS", "Comparison", "ExtrapolationCell", "ExtrapolationOptions",
+    "ExtrapolationResult", "Lead", "SeedInterval", "SeedMean", "Streams", "Suite", "Variant",
+    "beyond", "check_memory", "compared", "extrapolate", "extrapolate_suites", "leaders",
+    "mean_reciprocal_rank", "preset", "reciprocal_ranks", "seed_interval", "seed_mean", "streams",
     "suites_of", "variant", "variant_names",
 ]  # fmt: skip

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 from flax import nnx
 
-from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.extrapolation import kept
-from jaxpe.analysis.extrapolation.lanes import Lanes, judge_lanes, trainer
+from jaxpe.analysis.extrapolation.forecast import Forecast
+from jaxpe.analysis.extrapolation.intervals import seed_means
+from jaxpe.analysis.extrapolation.lanes import Lanes, Told, judge_lanes, trainer
 from jaxpe.analysis.extrapolation.models import METRICS, build, encoding_sizes
 from jaxpe.analysis.extrapolation.presets import Suite
-from jaxpe.analysis.extrapolation.ranks import seed_means
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as, variant
@@ -23,24 +23,28 @@ _LAST = 0.1  # share of the steps whose losses are averaged
 
 
 def run_cell(
-    suite: Suite, data: Streams, name: str, folder: Path, *, progress: Progress = SILENT
+    suite: Suite, data: Streams, name: str, folder: Path, *, forecast: Forecast | None = None
 ) -> ExtrapolationCell:
     """Train and test, or read what an earlier run left in the folder."""
     task = data.task.name
     path, stamp = kept.path_of(folder, suite, task, name), kept.stamp_of(suite, task, name)
     if path.is_file():
         return kept.read_cell(path, stamp, suite, data.task, name)
-    trained = trained_models(suite, data, trained_as(name), folder)
-    cell = _tested(suite, data, name, trained)
-    kept.write_cell(path, stamp, cell)
-    progress.say(f"{task}, {name}: {trained.seconds:.0f} s")
+    forecast = forecast or Forecast([], folder)
+    with forecast.pair(suite, task, name):
+        trained = trained_models(suite, data, trained_as(name), folder, told=forecast.chunk)
+        cell = _tested(suite, data, name, trained)
+        kept.write_cell(path, stamp, cell)
     return cell
 
 
-def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> kept.Trained:
+def trained_models(
+    suite: Suite, data: Streams, name: str, folder: Path, *, told: Told | None = None
+) -> kept.Trained:
     """The models of a task under an encoding, trained or from the folder.
 
-    They do not depend on how they are tested: other `factors` and `tests` find them again.
+    They do not depend on how they are tested: other `factors` and `tests` find them again. As they
+    are trained, `told` is told of every call, as by `trainer`.
     """
     path = kept.path_of(folder, suite, data.task.name, name).with_suffix(".npz")
     stamp = kept.stamp_of(suite, data.task.name, name, but_for=("name", "factors", "tests"))
@@ -49,7 +53,7 @@ def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> kept
         shapes = jax.eval_shape(lambda: build(suite, data.task, encoding, jax.random.key(0)))
         return kept.read_models(path, stamp, suite, nnx.split(shapes, nnx.Param)[1])
     begun = time.perf_counter()
-    train = trainer(suite, data, encoding)
+    train = trainer(suite, data, encoding, told=told)
     rate, tuning = _tuned(suite, train)
     lanes = train(seeds=np.arange(suite.seeds), rates=np.full(suite.seeds, rate), steps=suite.steps)
     trained = kept.Trained(lanes.params, rate, tuning, lanes.losses, time.perf_counter() - begun)

@@ -17,9 +17,9 @@ import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole, writing
 from jaxpe._core.json_values import from_json, read_json, seal, to_json
+from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.models import METRICS
 from jaxpe.analysis.extrapolation.presets import Suite
-from jaxpe.analysis.extrapolation.ranks import seed_means
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 from jaxpe.data import SequenceTask
 
@@ -85,7 +85,10 @@ def read_cell(
 ) -> ExtrapolationCell:
     """A cell that `write_cell` wrote; raises where the file is damaged, or of other settings."""
     values = read_json(path, remedy=f"it is damaged: {_REMEDY}")
-    kept: _Kept = from_json(_Kept, values, place=str(path), finite=False)
+    try:
+        kept: _Kept = from_json(_Kept, values, place=str(path), finite=False)
+    except InputError as error:
+        raise InputError(f"{error} ({_REMEDY})") from error
     if seal(values, but_for="checksum") != kept.checksum:
         raise InputError(f"{path} is damaged: {_REMEDY}")
     _check_stamp(path, kept.stamp, stamp)

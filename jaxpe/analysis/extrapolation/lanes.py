@@ -1,6 +1,7 @@
 """Training of many models at once: a lane is a seed and a learning rate."""
 
 import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,6 +22,10 @@ from jaxpe.training import MeanMetric
 _CHUNK = 100  # steps of one call
 
 
+# Told after each call of the lanes, the steps, and the seconds it took.
+Told = Callable[[int, int, float], None]
+
+
 class Lanes(NamedTuple):
     """Trained models.
 
@@ -33,7 +38,9 @@ class Lanes(NamedTuple):
     losses: np.ndarray
 
 
-def trainer(suite: Suite, data: Streams, encoding: Encoding) -> Callable[..., Lanes]:
+def trainer(
+    suite: Suite, data: Streams, encoding: Encoding, *, told: Told | None = None
+) -> Callable[..., Lanes]:
     """`train(seeds=, rates=, steps=)`: models of all seeds and rates, by one program.
 
     Data and initial weights of a seed do not depend on encoding or rate. The rate warms up over a
@@ -68,9 +75,12 @@ def trainer(suite: Suite, data: Streams, encoding: Encoding) -> Callable[..., La
         given, count = jnp.asarray(rates, jnp.float32), jnp.float32(steps)
         losses = []
         for at in range(0, steps, chunk := chunk_of(suite)):
+            begun = time.perf_counter()
             batches = data.training(seeds, at, chunk)
             states, loss = some_steps(states, batches, given, count)
             losses.append(np.array(loss))
+            if told is not None:
+                told(len(seeds), chunk, time.perf_counter() - begun)
         losses[-1][-1] = np.where(np.asarray(states.finite), losses[-1][-1], np.nan)
         return Lanes(jax.device_get(states.params), np.concatenate(losses))
 

@@ -157,6 +157,16 @@ _SOURCE = Suite(
 )  # fmt: skip
 
 PRESETS: dict[str, tuple[Suite, ...]] = {
+    # Sorting is learned at T under every encoding, and kept beyond it under some alone.
+    "quick": (
+        dataclasses.replace(
+            _SOURCE,
+            name="strings",
+            tasks=("sort",),
+            encodings=("none", "alibi", "rope", "sinusoidal"),
+            factors=(1, 2, 4), steps=300, seeds=5, dim=32, hidden=64,
+        ),
+    ),
     "smoke": (
         dataclasses.replace(
             _TABLE_5,
@@ -189,7 +199,7 @@ PRESETS: dict[str, tuple[Suite, ...]] = {
 
 
 def preset(name: str) -> tuple[Suite, ...]:
-    """The suites of a preset: "smoke", "paper" or "full".
+    """The suites of a preset: "quick", "smoke", "paper" or "full".
 
     Raises:
         InputError: for another name.
@@ -208,7 +218,8 @@ def chosen(
     """The suites of a preset with what is given in place of their own; settings of None are not.
 
     A suite keeps those of the tasks that it has; a task that none has goes to the first suite of
-    its kind, numbers or tokens. Suites without a task are left out.
+    its kind, numbers or tokens, which is that of smoke where the preset has none. Suites without a
+    task are left out.
 
     >>> suite, = chosen("paper", tasks=("parity",), length=4, steps=None)
     >>> suite.name, suite.tasks, suite.lengths, suite.steps
@@ -220,6 +231,8 @@ def chosen(
         changes["encodings"] = encodings
     if not tasks:
         return tuple(dataclasses.replace(suite, **changes) for suite in suites)
+    kinds = {_kind(suite) for suite in suites}
+    suites += tuple(suite for suite in PRESETS["smoke"] if _kind(suite) not in kinds)
     shares = [tuple(task for task in tasks if suite in _homes(suites, task)) for suite in suites]
     return tuple(
         dataclasses.replace(suite, tasks=share, **changes)
@@ -233,5 +246,10 @@ def _homes(suites: tuple[Suite, ...], task: str) -> list[Suite]:
     if task not in SEQUENCE_TASKS:
         raise InputError(unknown("task", task, SEQUENCE_TASKS))
     kind = sequence_task(task).kind
-    alike = [suite for suite in suites if sequence_task(suite.tasks[0]).kind == kind]
+    alike = [suite for suite in suites if _kind(suite) == kind]
     return [suite for suite in suites if task in suite.tasks] or alike[:1]
+
+
+def _kind(suite: Suite) -> str:
+    """That of all its tasks: numbers or tokens."""
+    return sequence_task(suite.tasks[0]).kind

@@ -1,12 +1,12 @@
-"""Ranks of encodings beyond the training length, and means over seeds with intervals."""
+"""Ranks of encodings beyond the training length."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
-from jaxpe.analysis.extrapolation.result import ExtrapolationCell, SeedMean
+from jaxpe.analysis.extrapolation.intervals import seed_interval
+from jaxpe.analysis.extrapolation.result import ExtrapolationCell, SeedInterval
 
 LOWER_IS_BETTER = ("mse", "relative_mse")
 _EQUAL = 1e-9  # difference below which two mean reciprocal ranks are the same
@@ -21,37 +21,12 @@ class Lead(NamedTuple):
     """
 
     first: tuple[str, ...]
-    lead: SeedMean
+    lead: SeedInterval
 
     @property
     def sure(self) -> bool:
         """Whether the interval of the lead lies above 0."""
-        return bool(self.lead.mean - self.lead.half > 0)
-
-
-def seed_mean(values: np.ndarray) -> SeedMean:
-    """Over the first axis.
-
-    >>> found = seed_mean(np.array([[1.0], [2.0], [3.0]]))
-    >>> found.mean.item(), round(found.half.item(), 3)
-    (2.0, 2.484)
-    """
-    values = np.asarray(values, float)
-    count, mean = len(values), values.mean(axis=0)
-    if count < 2:
-        return SeedMean(mean, np.full(mean.shape, np.nan))
-    return SeedMean(mean, stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / count**0.5)
-
-
-def seed_means(scores: dict[str, np.ndarray]) -> dict[str, SeedMean]:
-    """Of each metric at each length; NaN where any seed has no finite score."""
-
-    def one(values: np.ndarray) -> SeedMean:
-        known = np.isfinite(values).all(axis=0)
-        found = seed_mean(np.where(known, values, 0.0))
-        return SeedMean(*(np.where(known, x, np.nan) for x in found))
-
-    return {metric: one(values) for metric, values in scores.items()}
+        return bool(self.lead.low > 0)
 
 
 def reciprocal_ranks(cells: Sequence[ExtrapolationCell]) -> dict[str, np.ndarray]:
@@ -87,7 +62,7 @@ def _worth(cell: ExtrapolationCell) -> np.ndarray:
     return np.nan_to_num(sign * values, nan=-np.inf, neginf=-np.inf)
 
 
-def mean_reciprocal_rank(cells: Sequence[ExtrapolationCell]) -> dict[str, SeedMean]:
+def mean_reciprocal_rank(cells: Sequence[ExtrapolationCell]) -> dict[str, SeedInterval]:
     """Mean over tasks, lengths and seeds of 1/rank by encoding, in (0, 1]; intervals over seeds.
 
     Args:
@@ -102,7 +77,7 @@ def mean_reciprocal_rank(cells: Sequence[ExtrapolationCell]) -> dict[str, SeedMe
     if len({cell.encoding for cell in cells}) < 2 or len(cells[0].lengths) < 2:
         return {}
     found = {
-        name: seed_mean(shares.mean(axis=(0, 2)))
+        name: seed_interval(shares.mean(axis=(0, 2)), within=(0.0, 1.0))
         for name, shares in reciprocal_ranks(cells).items()
     }
     return dict(sorted(found.items(), key=lambda item: -round(float(item[1].mean), 9)))
@@ -124,7 +99,8 @@ def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
     first = tuple(name for name, x in found.items() if top - float(x.mean) < _EQUAL)
     others = [name for name in found if name not in first]
     behind = shares[others[0] if others else first[0]]
-    return Lead(first, seed_mean((shares[first[0]] - behind).mean(axis=(0, 2))))
+    lead = (shares[first[0]] - behind).mean(axis=(0, 2))
+    return Lead(first, seed_interval(lead, within=(-1.0, 1.0)))
 
 
 def best_first(cells: Sequence[ExtrapolationCell]) -> list[ExtrapolationCell]:

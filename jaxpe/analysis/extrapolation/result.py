@@ -9,7 +9,7 @@ from jaxpe.analysis.extrapolation.presets import Suite
 
 
 class SeedMean(NamedTuple):
-    """A mean over seeds.
+    """A mean over seeds of what has no bounds.
 
     Attributes:
         mean: over seeds.
@@ -18,6 +18,47 @@ class SeedMean(NamedTuple):
 
     mean: np.ndarray
     half: np.ndarray
+
+
+class SeedInterval(NamedTuple):
+    """A mean over seeds and the ends of its interval.
+
+    Attributes:
+        mean: over seeds.
+        low: of the interval; NaN of one seed, which has none.
+        high: likewise.
+    """
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class Comparison(NamedTuple):
+    """An encoding against the one of the best mean score beyond the training length, on a task.
+
+    Scores of a seed are means over the lengths beyond the training's. All intervals of a task hold
+    together at 95 % (Bonferroni).
+
+    Attributes:
+        suite: the comparison it belongs to.
+        task: its name.
+        best: encoding of the best mean score.
+        encoding: the other one.
+        lead: of the best over the other, seed by seed; scalars. A difference of accuracies, in
+            [−1, 1], or the logarithm of the ratio of errors.
+        decided: whether the interval of the lead lies above 0.
+        seeds: that decide if mean and spread stay as they are; 0 where it is decided, cannot be
+            told, or would take more than `MOST_SEEDS`.
+    """
+
+    suite: str
+    task: str
+    best: str
+    encoding: str
+    lead: SeedInterval
+    decided: bool
+    seeds: int
 
 
 class ExtrapolationCell(NamedTuple):
@@ -46,7 +87,7 @@ class ExtrapolationCell(NamedTuple):
     metric: str
     lengths: tuple[int, ...]
     scores: dict[str, np.ndarray]
-    summary: dict[str, SeedMean]
+    summary: dict[str, SeedInterval]
     defined: np.ndarray
     rate: float
     rates: tuple[float, ...]
@@ -63,12 +104,14 @@ class ExtrapolationResult(NamedTuple):
         cells: of all of them, in order.
         mean_reciprocal_rank: by suite and encoding, the first first; scalars. Empty where nothing
             ranks: of one encoding, or without inputs longer than those of the training.
+        comparisons: of each task, the best encoding with every other one whose scores are finite.
         seconds: of the "whole" run, what was read from an earlier one not counted.
     """
 
     suites: tuple[Suite, ...]
     cells: tuple[ExtrapolationCell, ...]
-    mean_reciprocal_rank: dict[str, dict[str, SeedMean]]
+    mean_reciprocal_rank: dict[str, dict[str, SeedInterval]]
+    comparisons: tuple[Comparison, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012
 
     def cells_of(self, suite: Suite) -> list[ExtrapolationCell]:

@@ -8,8 +8,20 @@ import numpy as np
 from jaxpe.analysis.extrapolation import ExtrapolationResult, leaders, mean_reciprocal_rank
 from jaxpe.analysis.extrapolation.ranks import error_of_zero
 from jaxpe.encodings import catalogue
-from jaxpe.report.extrapolation.words import METRIC_WORDS, Cells, by_task
-from jaxpe.report.style import CHANCE, Rendered, add_legend, new_figure, render
+from jaxpe.report.extrapolation.words import METRIC_WORDS, Cells, by_task, title_of
+from jaxpe.report.style import (
+    BLUE,
+    CHANCE,
+    GREEN,
+    OLIVE,
+    ORANGE,
+    PINK,
+    VERMILION,
+    Rendered,
+    add_legend,
+    new_figure,
+    render,
+)
 from jaxpe.report.words import visible
 
 if TYPE_CHECKING:
@@ -17,17 +29,20 @@ if TYPE_CHECKING:
 
 NAMES = r"lengths_\d+|ranks"  # of the figures of any report
 
-# Okabe and Ito (2008); markers tell the lines of a panel apart, dashes those of a family.
+# As elsewhere for the encodings that most reports have; markers tell the lines of a panel apart,
+# dashes those of a family.
 _FAMILY_COLOURS = {
     "none": "#000000",
-    "absolute": "#D55E00",
-    "orthogonal": "#E69F00",
-    "rotary": "#0072B2",
-    "bias": "#009E73",
-    "relative": "#CC79A7",
+    "absolute": VERMILION,
+    "orthogonal": OLIVE,
+    "rotary": ORANGE,
+    "bias": GREEN,
+    "relative": PINK,
 }
+_OWN = BLUE  # of encodings from elsewhere
 _MARKERS, _DASHES = "osD^vPX*", ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 _MOST_SHOWN = len(_MARKERS)  # lines of a panel
+_MOST_TICKS = 5  # labels below a panel that is half as wide as a phone
 
 # Accuracy of a model that ends the answer rightly and guesses its one word.
 _BY_CHANCE = {"parity": 0.75, "summation": 0.55}
@@ -69,7 +84,7 @@ def lengths_figure(cells: Cells) -> "matplotlib.figure.Figure":
     for axis in axes[len(tasks) :]:
         axis.axis("off")
     for axis in axes[::columns]:
-        axis.set_ylabel(METRIC_WORDS[cells[0].metric].replace(" in %", ""))
+        axis.set_ylabel(METRIC_WORDS[cells[0].metric])
     for axis in axes[len(tasks) - columns : len(tasks)]:
         axis.set_xlabel("length of the input")
     add_legend(figure, axes[0], columns=3)
@@ -80,14 +95,16 @@ def _panel(axis, cells: Cells, looks: dict[str, Look]) -> None:
     lengths = cells[0].lengths
     middles = []
     for cell in cells:
-        mean, half = cell.summary[cell.metric]
-        look = looks[cell.encoding]
-        axis.fill_between(lengths, mean - half, mean + half, color=look.color, alpha=0.12, lw=0)
-        axis.plot(lengths, mean, **look._asdict(), ms=4.5, lw=1.4, mfc="white", label=cell.encoding)
+        mean, low, high = cell.summary[cell.metric]
+        look, title = looks[cell.encoding], title_of(cell.encoding)
+        axis.fill_between(lengths, low, high, color=look.color, alpha=0.12, lw=0)
+        axis.plot(lengths, mean, **look._asdict(), ms=4.5, lw=1.4, mfc="white", label=title)
         middles.append(mean)
     axis.axvline(lengths[0], color="#BBBBBB", lw=1, zorder=0)
     axis.set_xscale("log", base=2)
-    axis.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    every = -(-len(lengths) // _MOST_TICKS)
+    labels = ["" if k % every else f"{length:,}" for k, length in enumerate(lengths)]
+    axis.set_xticks(lengths, labels)
     axis.minorticks_off()
     if cells[0].metric == "mse":
         middles.append(error_of_zero(cells))
@@ -95,6 +112,7 @@ def _panel(axis, cells: Cells, looks: dict[str, Look]) -> None:
         _log_axis(axis, np.stack(middles))
     else:
         axis.set_ylim(-0.03, 1.03)
+        axis.set_yticks(np.linspace(0, 1, 5), [f"{share:.0f}" for share in np.linspace(0, 100, 5)])
         if cells[0].task in _BY_CHANCE:
             axis.axhline(_BY_CHANCE[cells[0].task], color=CHANCE, ls=(0, (1, 1)), lw=1.2)
 
@@ -117,13 +135,12 @@ def ranks_figure(result: ExtrapolationResult) -> "matplotlib.figure.Figure":
     )  # fmt: skip
     for axis, (suite, found) in zip(axes, panels, strict=True):
         means = np.array([float(x.mean) for x in found.values()])
-        halves = np.nan_to_num([float(x.half) for x in found.values()])
-        colours = [_FAMILY_COLOURS.get(_family(name), CHANCE) for name in found]
+        lows, highs = ([float(x[end]) for x in found.values()] for end in (1, 2))
+        colours = [_FAMILY_COLOURS.get(_family(name), _OWN) for name in found]
         places = np.arange(len(found))
         axis.barh(places, means, 0.7, color=colours, alpha=0.55)
-        ends = np.clip(means - halves, 0, 1), np.clip(means + halves, 0, 1)
-        axis.hlines(places, *ends, color="#111111", lw=1.4)
-        axis.set_yticks(places, list(found))
+        axis.hlines(places, lows, highs, color="#111111", lw=1.4)
+        axis.set_yticks(places, [title_of(name) for name in found])
         axis.set(title=visible(suite), xlim=(0, 1))
         axis.invert_yaxis()
     axes[-1].set_xlabel("mean reciprocal rank")
@@ -144,7 +161,7 @@ def looks_of(names: list[str]) -> dict[str, Look]:
     for name, marker in zip(names, itertools.cycle(_MARKERS), strict=False):
         family = _family(name)
         index = seen[family] = seen.get(family, -1) + 1
-        colour = _FAMILY_COLOURS.get(family, CHANCE)
+        colour = _FAMILY_COLOURS.get(family, _OWN)
         found[name] = Look(colour, marker, _DASHES[index % len(_DASHES)])
     return found
 
@@ -164,21 +181,23 @@ def _title(cells: Cells) -> str:
     ahead = leaders(cells)
     if len(ahead.first) > 1 or not ahead.sure:
         return f"{suite}: no clear first beyond {first:,}"
-    return f"{suite}: “{ahead.first[0]}” first beyond {first:,}"
+    return f"{suite}: “{title_of(ahead.first[0])}” first beyond {first:,}"
 
 
 def _lengths_caption(cells: Cells) -> str:
-    dotted = {
-        "mse": " Dotted: the error of always saying 0. The axis is logarithmic.",
-        "accuracy": " Dotted, where the answer is one word: its end known, the word guessed.",
-    }[cells[0].metric]
+    dotted = ""
+    if cells[0].metric == "mse":
+        dotted = " Dotted: the error of always saying 0. The axis is logarithmic."
+    elif any(cell.task in _BY_CHANCE for cell in cells):
+        dotted = " Dotted, where the answer is one word: its end known, the word guessed."
     count, shown = len({cell.encoding for cell in cells}), len(shown_encodings(cells))
     left_out = (
         f" Of {count} encodings the first {shown} by rank are shown." if shown < count else ""
     )
     return (
-        "Means over seeds with 95 % intervals as bands. The vertical line is the training length. "
-        f"Lines end where an encoding is not defined or training failed.{dotted}{left_out}"
+        "Means over seeds with 95 % intervals as bands. Colours are families. The vertical line is "
+        "the training length. Lines end where an encoding is not defined or training failed."
+        f"{dotted}{left_out}"
     )
 
 

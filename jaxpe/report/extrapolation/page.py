@@ -8,6 +8,7 @@ from jaxpe._core.errors import require
 from jaxpe.analysis.extrapolation import ExtrapolationResult, Suite
 from jaxpe.report.extrapolation import words
 from jaxpe.report.extrapolation.figures import NAMES, render_extrapolation
+from jaxpe.report.extrapolation.summary import summary
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.tables import make_table
@@ -20,9 +21,9 @@ _RANK_HEADER = ["encoding", "mean reciprocal rank"]
 
 
 def extrapolation_table(result: ExtrapolationResult) -> "rich.console.Group":
-    """A table for each task and one of ranks for each suite: `rich.print(...)` shows them.
+    """What was found, a table for each task and one of ranks for each suite, for `rich.print`.
 
-    Scores are means over seeds ± half of a 95 % interval; the best encoding comes first.
+    Scores are means over seeds with 95 % intervals; the best encoding comes first.
 
     Raises `MissingExtraError` without the extra `report`.
 
@@ -36,7 +37,8 @@ def extrapolation_table(result: ExtrapolationResult) -> "rich.console.Group":
     ]
     for table in tables:
         table.padding = (0, 1, 0, 0)  # 100 columns are to do
-    return group(*tables)
+    text = require("rich.text", extra="report").Text
+    return group(text(summary(result) + "\n"), *tables)
 
 
 def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool = False) -> Path:
@@ -44,6 +46,7 @@ def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool 
     figures = render_extrapolation(result)
     page = template("extrapolation.html.j2").render(
         result=result,
+        summary=summary(result),
         findings=words.extrapolation_findings(result),
         suites=_tables(result),
         figures=figures,
@@ -76,10 +79,20 @@ def _settings(result: ExtrapolationResult) -> list[list[str]]:
     """A row for each setting, a column for each suite."""
 
     def shown(value: Any) -> str:
+        if value is None:
+            return "–"
         if isinstance(value, list | tuple):
             return ", ".join(map(shown, value))
         return visible(f"{value:g}" if isinstance(value, float) else str(value), limit=200)
 
     names = [field.name for field in fields(Suite)]
-    columns = [[shown(getattr(suite, name)) for name in names] for suite in result.suites]
+    columns = [[shown(value) for value in _settings_of(suite)] for suite in result.suites]
     return [[name.replace("_", " "), *row] for name, *row in zip(names, *columns, strict=True)]
+
+
+def _settings_of(suite: Suite) -> list[Any]:
+    """Values of the settings, such that "none" is said of an encoding alone."""
+    norm = None if suite.norm == "none" else suite.norm
+    encodings = tuple(map(words.title_of, suite.encodings))
+    values = vars(suite) | {"norm": norm, "encodings": encodings}
+    return [values[field.name] for field in fields(Suite)]

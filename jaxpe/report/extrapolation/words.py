@@ -1,15 +1,24 @@
 """What an extrapolation report says in words: sentences, and the cells of its tables."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from jaxpe.analysis.extrapolation import ExtrapolationCell, ExtrapolationResult, Lead, Suite, ranks
+from jaxpe.analysis.extrapolation import (
+    ExtrapolationCell,
+    ExtrapolationResult,
+    Lead,
+    SeedInterval,
+    Suite,
+    ranks,
+)
 from jaxpe.report.words import number, percent, plural, visible
 
 Cells = list[ExtrapolationCell]
 
 IN_PERCENT = ("accuracy", "exact")
+_ROUNDING = 1e-9  # of a percentage that is whole but for its last bit
 _AGREEING = 6  # seeds that agree by chance in at most one case of twenty: 2 · 2⁻⁶ < 0.05
 METRIC_WORDS = {
     "accuracy": "accuracy in %",
@@ -17,6 +26,15 @@ METRIC_WORDS = {
     "mse": "squared error",
     "relative_mse": "relative squared error",
 }
+
+
+def title_of(encoding: str) -> str:
+    """What an encoding is called; that of no positional encoding is not just a "none".
+
+    >>> title_of("none"), title_of("rope")
+    ('NoPE (none)', 'rope')
+    """
+    return "NoPE (none)" if encoding == "none" else visible(encoding)
 
 
 def by_task(cells: Cells) -> dict[str, Cells]:
@@ -35,7 +53,11 @@ def task_header(cells: Cells) -> list[str]:
 def task_rows(cells: Cells) -> list[list[str]]:
     """A row for each encoding: the ranking metric at each length, and the rate chosen."""
     return [
-        [cell.encoding, *(_score(cell, k) for k in range(len(cell.lengths))), f"{cell.rate:g}"]
+        [
+            title_of(cell.encoding),
+            *(_score(cell, k) for k in range(len(cell.lengths))),
+            f"{cell.rate:g}",
+        ]
         for cell in cells
     ]
 
@@ -43,7 +65,7 @@ def task_rows(cells: Cells) -> list[list[str]]:
 def rank_rows(cells: Cells) -> list[list[str]]:
     """A row for each encoding of a suite: its mean reciprocal rank."""
     found = ranks.mean_reciprocal_rank(cells)
-    return [[name, with_interval(*mean)] for name, mean in found.items()]
+    return [[title_of(name), with_interval(mean)] for name, mean in found.items()]
 
 
 def _score(cell: ExtrapolationCell, place: int) -> str:
@@ -54,16 +76,32 @@ def _score(cell: ExtrapolationCell, place: int) -> str:
         return "failed"
     if not finite.all():
         return f"{(~finite).sum()} of {len(finite)} failed"
-    mean, half = cell.summary[cell.metric]
-    return with_interval(mean[place], half[place], in_percent=cell.metric in IN_PERCENT)
+    found = SeedInterval(*(ends[place] for ends in cell.summary[cell.metric]))
+    return with_interval(found, metric=cell.metric)
 
 
-def with_interval(
-    mean: float | np.ndarray, half: float | np.ndarray, *, in_percent: bool = False
-) -> str:
-    """Mean ± half of the interval; the mean alone where there is none."""
-    shown = [f"{100 * x:.1f}" if in_percent else number(x) for x in (float(mean), float(half))]
-    return " ± ".join(shown[: 2 - bool(np.isnan(half))])
+def with_interval(found: SeedInterval, *, metric: str = "") -> str:
+    """Mean and interval, the mean alone where there is none.
+
+    Errors, which have no upper bound, have ±; percentages have ends that are rounded outwards.
+
+    >>> with_interval(SeedInterval(0.704, 0.687, 0.7201), metric="accuracy")
+    '70.4 [68–73]'
+    """
+    mean, low, high = map(float, found)
+    if metric in IN_PERCENT:
+        ends = "" if math.isnan(low) else f" {percent_ends(low, high)}"
+        return f"{100 * mean:.1f}{ends}"
+    if math.isnan(low):
+        return number(mean)
+    if metric in METRIC_WORDS:
+        return f"{number(mean)} ± {number(high - mean)}"
+    return f"{number(mean)} [{low:.2f}, {high:.2f}]"
+
+
+def percent_ends(low: float, high: float) -> str:
+    """Ends of an interval of shares in percent, rounded outwards."""
+    return f"[{math.floor(100 * low + _ROUNDING)}–{math.ceil(100 * high - _ROUNDING)}]"
 
 
 def extrapolation_findings(result: ExtrapolationResult) -> list[str]:
@@ -83,14 +121,14 @@ def _of_ranks(cells: Cells) -> list[str]:
         return []
     ahead = ranks.leaders(cells)
     first, lead = ahead
-    at_top = with_interval(*found[first[0]])
-    begun = f"{_where(cells)}, beyond length {cells[0].lengths[0]:,}, {_listed(first)}"
+    at_top = with_interval(found[first[0]])
+    begun = f"{where(cells)}, beyond length {cells[0].lengths[0]:,}, {_listed(first)}"
     if len(first) > 1:
         return [f"{begun} share the first place by mean reciprocal rank ({at_top})."]
     second = next(name for name in found if name not in first)
     return [
-        f"{begun} ranks first: mean reciprocal rank {at_top}, and {with_interval(*found[second])} "
-        f"of {_listed([second])}, the second. Seed by seed the lead is {with_interval(*lead)}"
+        f"{begun} ranks first: mean reciprocal rank {at_top}, and {with_interval(found[second])} "
+        f"of {_listed([second])}, the second. Seed by seed the lead is {with_interval(lead)}"
         f"{_told(ahead, len(cells[0].loss))}.",
         *_of_learning(cells, first[0]),
     ]
@@ -99,10 +137,10 @@ def _of_ranks(cells: Cells) -> list[str]:
 def _told(ahead: Lead, seeds: int) -> str:
     """What an interval of the lead says; seeds that all agree have none of use."""
     if seeds < 2:
-        return "; one seed gives no interval to tell it from none"
-    if ahead.lead.half == 0 and seeds < _AGREEING:
+        return "; one seed gives no interval to tell it from 0"
+    if ahead.lead.low == ahead.lead.high and seeds < _AGREEING:
         return f": all {seeds} seeds agree, which {seeds} may by chance"
-    return f", {'' if ahead.sure else 'not '}told from none"
+    return f", {'' if ahead.sure else 'not '}told from 0"
 
 
 def _of_learning(cells: Cells, name: str) -> list[str]:
@@ -116,12 +154,12 @@ def _of_learning(cells: Cells, name: str) -> list[str]:
         worth = {x: -v if lower else v for x, v in means.items() if np.isfinite(v)}
         best = max(worth, key=worth.__getitem__)
         said = percent if own[0].metric in IN_PERCENT else number
-        other = "" if best == name else f", the best {said(means[best])} (“{best}”)"
+        other = "" if best == name else f", the best {said(means[best])} ({quoted(best)})"
         mine = said(means[name]) if name in worth else "nothing finite"
         parts.append(f"“{task}” {mine}{other}")
     if not parts:
         return []
-    return [f"{_where(cells)}, {_listed([name])} has at T itself: {'; '.join(parts)}."]
+    return [f"{where(cells)}, {_listed([name])} has at T itself: {'; '.join(parts)}."]
 
 
 def _of_answers(cells: Cells) -> list[str]:
@@ -138,7 +176,7 @@ def _of_answers(cells: Cells) -> list[str]:
     if not best:
         return []
     return [
-        f"{_where(cells)} the best accuracies at length {cells[0].lengths[-1]:,}, the end of the "
+        f"{where(cells)} the best accuracies at length {cells[0].lengths[-1]:,}, the end of the "
         f"answer counted as a token, are: {', '.join(best)}."
     ]
 
@@ -150,14 +188,14 @@ def _of_zero(cells: Cells) -> list[str]:
     sentences = []
     for task, own in by_task(cells).items():
         worth = {cell.encoding: cell.summary["relative_mse"] for cell in own}
-        sure = np.stack([x.mean + np.nan_to_num(x.half) < 1 for x in worth.values()])
+        sure = np.stack([np.where(np.isnan(x.high), x.mean, x.high) < 1 for x in worth.values()])
         parts = []
         for place, length in enumerate(own[0].lengths):
             names = [name for name, better in zip(worth, sure[:, place], strict=True) if better]
             parts.append(f"at {length:,} {_some(names, len(own))}")
         one = len(own[0].loss) < 2
         sentences.append(
-            f"{_where(cells)}, on “{task}”, better than always saying 0 (relative squared error "
+            f"{where(cells)}, on “{task}”, better than always saying 0 (relative squared error "
             f"below 1{'; of one seed' if one else ', interval included'}): {'; '.join(parts)}."
         )
     return sentences
@@ -171,7 +209,7 @@ def _of_reach(cells: Cells) -> list[str]:
         last[cell.encoding] = min(reach, last.get(cell.encoding, reach))
     short = {limit for limit in last.values() if limit < cells[0].lengths[-1]}
     return [
-        f"{_where(cells)}, {_listed(names)} {'is' if len(names) == 1 else 'are'} not defined "
+        f"{where(cells)}, {_listed(names)} {'is' if len(names) == 1 else 'are'} not defined "
         f"beyond length {limit:,}: nothing is measured there, and the rank is the last."
         for limit in sorted(short)
         if (names := [name for name, reach in last.items() if reach == limit])
@@ -184,10 +222,10 @@ def _of_failures(cells: Cells) -> list[str]:
         finite = np.isfinite(cell.scores[cell.metric][:, cell.defined])
         count, lost = len(finite), (~finite).any(axis=1).sum()
         if lost:
-            failed.append(f"“{cell.encoding}” on “{cell.task}” ({lost} of {count})")
+            failed.append(f"{quoted(cell.encoding)} on “{cell.task}” ({lost} of {count})")
     if not failed:
         return []
-    return [f"{_where(cells)}, seeds without a finite result, which rank last: {_joined(failed)}."]
+    return [f"{where(cells)}, seeds without a finite result, which rank last: {joined(failed)}."]
 
 
 def _of_rates(cells: Cells) -> list[str]:
@@ -196,7 +234,7 @@ def _of_rates(cells: Cells) -> list[str]:
     if not last:
         return []
     return [
-        f"{_where(cells)} the rate chosen is the largest of the grid for {len(last)} of "
+        f"{where(cells)} the rate chosen is the largest of the grid for {len(last)} of "
         f"{plural(len(cells), 'pair')} of task and encoding: larger ones might do better there."
     ]
 
@@ -224,7 +262,13 @@ def _of_choice(suites: Sequence[Suite]) -> list[str]:
     ]
 
 
-def _where(cells: Cells) -> str:
+def quoted(encoding: str) -> str:
+    """An encoding in quotation marks."""
+    return f"“{title_of(encoding)}”"
+
+
+def where(cells: Cells) -> str:
+    """The comparison, as sentences begin."""
     return f"In “{visible(cells[0].suite)}”"
 
 
@@ -238,9 +282,10 @@ def _some(names: Sequence[str], count: int) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names in quotation marks: one encoding is called none."""
-    return _joined([f"“{name}”" for name in names])
+    """Encodings in quotation marks."""
+    return joined([quoted(name) for name in names])
 
 
-def _joined(words: Sequence[str]) -> str:
+def joined(words: Sequence[str]) -> str:
+    """With commas, and "and" before the last."""
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

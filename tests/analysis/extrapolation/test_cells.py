@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import zipfile
 
 import jax
@@ -30,6 +31,8 @@ from jaxpe.analysis.extrapolation import (
     variant,
 )
 from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
+from jaxpe.analysis.extrapolation.forecast import Forecast
+from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.kept import (
     Trained,
     read_models,
@@ -40,7 +43,6 @@ from jaxpe.analysis.extrapolation.kept import (
 from jaxpe.analysis.extrapolation.lanes import chunk_of, trainer
 from jaxpe.analysis.extrapolation.memory import needed_bytes
 from jaxpe.analysis.extrapolation.models import encoding_sizes, loss_of, model_of, scores
-from jaxpe.analysis.extrapolation.ranks import seed_means
 from jaxpe.data import sequence_task
 from tests.conftest import small_disk
 from tests.progress import Told
@@ -141,18 +143,21 @@ def test_scores_of_tokens_and_numbers():
 
 def test_a_cell_is_kept_and_what_is_trained_alike_is_trained_once(data, tmp_path, monkeypatch):
     said = []
-    first = run_cell(SUITE, data, "rope", tmp_path, progress=Told(said))
+    told = Forecast([], tmp_path, Told(said))
+    first = run_cell(SUITE, data, "rope", tmp_path, forecast=told)
     assert first.scores["accuracy"].shape == (2, 2)
     assert first.rate in SUITE.rates
     assert first.tuning.shape == (2,)
-    assert said == [f"parity, rope: {first.seconds['training']:.0f} s"]
+    assert re.fullmatch(r"parity, rope: \d+ s", *said)
     monkeypatch.setattr(cells, "trainer", None)  # from here on nothing is trained
-    again = run_cell(SUITE, data, "rope", tmp_path, progress=Told(said))
+    again = run_cell(SUITE, data, "rope", tmp_path, forecast=told)
     for name, values in first.scores.items():
         np.testing.assert_array_equal(again.scores[name], values)
     assert again.lengths == first.lengths
     assert len(said) == 1
-    stretched = run_cell(SUITE, data, "rope_linear", tmp_path, progress=Told(said))
+    stretched = run_cell(
+        SUITE, data, "rope_linear", tmp_path, forecast=Forecast([], tmp_path, Told(said))
+    )
     np.testing.assert_array_equal(stretched.scores["exact"][:, 0], first.scores["exact"][:, 0])
     models = trained_models(SUITE, data, "rope", tmp_path)
     assert models.losses.shape == (6, 2)
@@ -371,7 +376,9 @@ def test_larger_suites_need_more(field):
 OPTIONS = ("length", "batch", "seeds", "steps")
 
 
-@pytest.mark.parametrize(("name", "gigabytes"), [("smoke", 1), ("paper", 4), ("full", 64)])
+@pytest.mark.parametrize(
+    ("name", "gigabytes"), [("quick", 1), ("smoke", 1), ("paper", 4), ("full", 64)]
+)
 def test_presets_fit_the_hosts_that_they_are_for(name, gigabytes):
     check_memory(preset(name), limit=gigabytes * 10**9)
 
@@ -381,7 +388,7 @@ def test_options_take_the_place_of_a_presets():
     options = ExtrapolationOptions(tasks=("parity",), encodings=("none", "learned"), **own)
     (suite,) = suites_of(options)
     assert (suite.name, suite.lengths, suite.encodings) == ("strings", (2, 4), options.encodings)
-    assert suites_of(ExtrapolationOptions()) == preset("smoke")
+    assert suites_of(ExtrapolationOptions()) == preset("quick")
 
 
 def test_a_result_comes_back_from_its_files(tmp_path):
@@ -417,3 +424,21 @@ def assert_same(found, expected):
             assert_same(found[name], other)
     else:
         assert found == expected
+
+
+def test_a_forecast_counts_what_is_missing_and_follows_the_clock(data, tmp_path):
+    suite = dataclasses.replace(SUITE, encodings=("rope", "rope_yarn", "none"))
+    said = []
+    forecast = Forecast([suite], tmp_path, Told(said))
+    assert said[0].startswith("3 pairs of a task and an encoding to run: about ")
+    alone = Forecast([dataclasses.replace(suite, encodings=("rope",))], tmp_path).left
+    yarn = forecast.left - 2 * alone  # its models are those of rope
+    assert 0 < yarn < alone / 2
+    with forecast.pair(suite, "parity", "rope"):
+        forecast.chunk(2, 3, 100.0)  # in which programs are compiled
+        assert forecast.left == pytest.approx(2 * alone + yarn)
+        forecast.chunk(2, 3, 100.0)
+        assert said[-1].startswith("measured on 3 steps: about ")
+    assert forecast.left < 1  # the pair took next to nothing
+    run_cell(suite, data, "none", tmp_path)
+    assert Forecast([suite], tmp_path).left == pytest.approx(alone + yarn)

@@ -169,5 +169,9 @@ def test_tasks_go_to_the_suite_that_has_them_or_their_kind():
         "running sums": ("running_sum",),
         "strings": ("sort", "copy"),
     }
+    quick = chosen("quick", tasks=("running_sum", "copy"))  # which has no numbers of its own
+    assert [(suite.name, suite.tasks) for suite in quick] == [
+        ("strings", ("copy",)), ("running sums", ("running_sum",)),
+    ]  # fmt: skip
     with pytest.raises(InputError, match="did you mean 'scan'"):
         tasks("copy", "scna")

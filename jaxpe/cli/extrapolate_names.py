@@ -1,0 +1,65 @@
+"""`jaxpe extrapolate --list`: what can be passed, said without the time that importing JAX takes.
+
+A test holds the names against those that there are.
+"""
+
+PRESETS = {
+    "quick": "about three minutes: sorting; tells four encodings apart",
+    "smoke": "as long: running sums, copying; only tries what there is",
+    "paper": "an hour or two: Li (2025), Kazemnejad et al. (2023)",
+    "full": "days: the same under all encodings, with larger models",
+}
+TASKS = {
+    "running_sum": "the sum of numbers up to each, from a model that sees all",
+    "running_sum_causal": "the same from a model that looks back only",
+    "copy": "the words of the input",
+    "reverse": "the words, the last first",
+    "addition": "the sum of two numbers, digit by digit",
+    "sort": "the words in order",
+    "parity": "the sum of bits modulo 2",
+    "summation": "the sum of digits modulo 10",
+    "composition": "what three nested functions make of a string",
+    "scan": "the actions that commands ask for",
+}
+ENCODINGS = {
+    "none": "NoPE, no positional encoding; causal attention alone",
+    "sinusoidal": "sines and cosines added to the embeddings",
+    "learned": "a trained table; undefined beyond T",
+    "random": "fixed random vectors added; undefined beyond T",
+    "fourier": "cosines and sines of random frequencies, added",
+    "low_rank": "a trained table of low rank; undefined beyond T",
+    "legendre": "Legendre polynomials of tanh of the position",
+    "legendre_clipped": "Legendre polynomials of the position, clipped at T",
+    "legendre_log": "Legendre polynomials of the logarithm of the position",
+    "chebyshev": "Chebyshev polynomials of the position",
+    "cosine": "the orthonormal DCT-II basis",
+    "wavelet": "Daubechies-4 wavelets",
+    "rope": "rotary: queries and keys turned by the position",
+    "rope_partial": "rotary on half of each head",
+    "xpos": "rotary, with a decay",
+    "alibi": "a bias that falls with the distance, by head",
+    "t5": "a trained bias by bucket of distance",
+    "kerple_log": "a trained bias, logarithmic in the distance",
+    "kerple_power": "a trained bias, a power of the distance",
+    "fire": "a trained bias, a function of the relative distance",
+    "cope": "contextual positions, counted by gates",
+    "shaw": "trained vectors by clipped distance",
+    "transformer_xl": "sinusoids by distance, with trained projections",
+    "alibi_over_length": "ALiBi with slope 1/T in every head",
+    "rope_linear": "RoPE, positions divided by L/T when tested at L",
+    "rope_ntk": "RoPE, its base enlarged for the length (NTK-aware)",
+    "rope_dynamic": "RoPE, its base enlarged with the length (dynamic NTK)",
+    "rope_yarn": "RoPE, slow frequencies stretched when longer (YaRN)",
+}
+
+
+def text() -> str:
+    """The lists as they are printed."""
+    width = max(map(len, [*TASKS, *ENCODINGS]))
+    parts = []
+    lists = ("--preset", PRESETS), ("--tasks", TASKS), ("--encodings", ENCODINGS)
+    for flag, names in lists:
+        parts += [flag, *(f"  {name:{width}}  {about}" for name, about in names.items()), ""]
+    parts.append("Times are of two cores. T is the training length.")
+    parts.append("An encoding of your own is passed as my_module:my_encoding.")
+    return "\n".join(parts)
