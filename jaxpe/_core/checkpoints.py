@@ -239,6 +239,12 @@ class Checkpoints:
             self._orbax.reload()
 
 
+def newest_checkpoint(directory: str | Path) -> int | None:
+    """The step of the newest completed checkpoint, told without opening it; None without any."""
+    names = [path.parent.name for path in Path(directory).glob(f"*/{_SEAL}")]
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
 def _check_files(directory: Path) -> None:
     """Refuse links and devices: Orbax reads its files to their end, and /dev/zero has none."""
     for folder, folders, files in os.walk(directory):

@@ -1,7 +1,8 @@
 """The jobs: what each command computes, as a function of options that returns a result.
 
-Each is a package of its own, imported when it is asked for, since some bring Flax and Optax:
-`corpus`, `counts`, `audit`, `attention`, `extrapolation`, `properties`.
+Each is a module of its own, imported when it is asked for, since some bring Flax and Optax:
+`corpus`, `counts`, `audit`, `attention`, `extrapolation`, `properties`, and of runs of
+`jaxpe.training.train` `trained` and `comparison`.
 """
 
 from jaxpe._core.json_values import to_json
@@ -9,8 +10,8 @@ from jaxpe._core.lazy import lazy_names
 from jaxpe._core.results import load_result
 
 __all__ = [
-    "attention", "audit", "corpus", "counts", "extrapolation", "load_result", "properties",
-    "to_json",
+    "attention", "audit", "comparison", "corpus", "counts", "extrapolation", "load_result",
+    "properties", "to_json", "trained",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__)

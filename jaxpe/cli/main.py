@@ -21,8 +21,11 @@ COMMANDS = {
     "spectral": "take a model's attention logits apart into position and content",
     "extrapolate": "train on short inputs, test on longer ones, and rank encodings",
     "train": "train a transformer with a positional encoding",
+    "compare": "hold runs of `jaxpe train` against each other",
 }
-_TRAINING = dict.fromkeys(("audit", "spectral", "extrapolate", "train"), ("train", "report"))
+_TRAINING = dict.fromkeys(
+    ("audit", "spectral", "extrapolate", "train", "compare"), ("train", "report")
+)
 # Commands that list what they take, and the modules with the text, which import nothing large.
 _LISTS = {"extrapolate": "extrapolate_names"}
 _EXTRAS = {"report": ("report",), "count": ("data",), **_TRAINING}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shlex
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -49,12 +50,62 @@ def in_flags(message: str, options: type) -> str:
             return found[0]
         if names[name]:  # a positional argument has no flag
             return name if value is None else value
-        written = name.replace("_", "-")
-        if value in ("True", "False"):
-            return f"--{written}" if value == "True" else f"--no-{written}"
-        return f"--{written}" if value is None else f"--{written} {value}"
+        return " ".join(_flag(name, *([] if value is None else [value])))
 
     return _ARGUMENT.sub(flag, message)
+
+
+def command_line(options: Any, **changes: Any) -> str:
+    """The command that asks for options, quoted for a shell; those of their default are left out.
+
+    Args:
+        options: of a command, whose module names it.
+        changes: options in place of those.
+
+    >>> from pathlib import Path
+    >>> from jaxpe.cli.train import Command
+    >>> command_line(Command(source="my films.tsv"), steps=40, out=Path("run"), special=True)
+    "jaxpe train 'my films.tsv' --special --steps 40"
+    """
+    options = dataclasses.replace(options, **changes)
+    default, positional = _defaults(type(options)), _names(type(options))
+    words = ["jaxpe", type(options).__module__.rpartition(".")[2]]
+    found = _flat(options)
+    for name, value in sorted(found.items(), key=lambda item: not positional[item[0]]):
+        if value == default.get(name, dataclasses.MISSING):
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        words += values if positional[name] else _flag(name, *values)
+    return shlex.join(map(str, words))
+
+
+def _flag(name: str, *values: Any) -> list[str]:
+    """The words of an option."""
+    written = name.replace("_", "-")
+    if [str(value) for value in values] in (["True"], ["False"]):
+        return [f"--{written}" if str(values[0]) == "True" else f"--no-{written}"]
+    return [f"--{written}", *map(str, values)]
+
+
+def _flat(options: Any, prefix: str = "") -> dict[str, Any]:
+    """Values of options by name, those of nested ones with a dot."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        nested = dataclasses.is_dataclass(value)
+        found |= _flat(value, f"{prefix}{field.name}.") if nested else {prefix + field.name: value}
+    return found
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """Defaults of options by name, as `_flat`; without those that have none."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(typing.cast(Any, kind)):
+        if dataclasses.is_dataclass(field.default):
+            found |= _flat(field.default, f"{field.name}.")
+        elif field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+    return found
 
 
 def _names(options: type, prefix: str = "") -> Mapping[str, bool]:

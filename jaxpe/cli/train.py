@@ -7,15 +7,29 @@ import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import rich
+from rich.text import Text
 from tyro.conf import Positional
 
+from jaxpe._core.checkpoints import newest_checkpoint
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.trained import read_run
+from jaxpe.cli import audit, compare, spectral
 from jaxpe.cli.console import Bars
-from jaxpe.cli.parsing import parse, plain
-from jaxpe.report import pace, training_table, write_training_figures
+from jaxpe.cli.parsing import command_line, parse, plain
+from jaxpe.report import pace, trained_summary, training_table, write, write_training_figures
 from jaxpe.training import TrainConfig, load_config, train
-from jaxpe.training.config import encoding_entries
+from jaxpe.training.config import (
+    DEFAULT_STEPS,
+    differences,
+    encoding_entries,
+    is_longer,
+    read_config,
+)
+from jaxpe.training.run import CHECKPOINTS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,19 +39,22 @@ class Command(TrainConfig):
 
 
 def run(words: Sequence[str]) -> None:
-    """Train as the words of a command line say, draw the figures and print the table."""
-    config = parsed(words)
-    _keep_freed_memory()
+    """Train as the words of a command line say, draw the figures, write the page, print a table."""
+    config = None
     try:
+        config = parsed(words)
+        _keep_freed_memory()
         result = train(config, progress=Bars(Command, say=partial(print, flush=True)))
+        write_training_figures(result.history, config.out)
+        trained = read_run(config.out)
+        page = write(trained, config.out, commands=commands_after(trained.config))
     except KeyboardInterrupt:
-        if (config.out / "config.json").exists():
-            again = f"jaxpe train --resume --out {shlex.quote(str(config.out))}"
-            print(f"To go on: {again}", file=sys.stderr)
+        print(f"\n{_how_to_go_on(config, words)}", file=sys.stderr)
         raise
-    write_training_figures(result.history, config.out)
     rich.print(training_table(result.summary))
-    print(f"Run: {result.out}   ({pace(result.summary)})")
+    rich.print(Text(f"{trained_summary(trained)}\n"))
+    print(f"To extend it: {extending(trained.config)}")
+    print(f"Run: {page}   ({pace(result.summary)})")
 
 
 def parsed(words: Sequence[str]) -> TrainConfig:
@@ -48,6 +65,68 @@ def parsed(words: Sequence[str]) -> TrainConfig:
     encoding_entries(config)  # imports a module that a person names, which the file may not
     saved = plain(load_config(config.out), Command)
     return plain(parse(Command, words, default=saved), TrainConfig)
+
+
+def resuming(config: TrainConfig, **changes: Any) -> str:
+    """The command that goes on with a run, with what its folder alone does not bring."""
+    # A file does not have a module imported: its name must be on the command line.
+    own = {"encoding": config.encoding} if ":" in (config.encoding or "") else {}
+    return command_line(Command(out=config.out, resume=True), **own, **changes)
+
+
+def extending(config: TrainConfig) -> str:
+    """The command that trains a finished run for as long again."""
+    if config.epochs is not None:
+        return resuming(config, epochs=2 * config.epochs)
+    return resuming(config, steps=2 * (config.steps or DEFAULT_STEPS))
+
+
+def commands_after(config: TrainConfig) -> dict[str, str]:
+    """What to do with a finished run, by what it is for."""
+    other = another_seed(config, config.init_seed + 1)
+    found = {
+        "extend": extending(config),
+        "seed": anew(other),
+        "compare": command_line(compare.Command(runs=(config.out, other.out))),
+    }
+    if ":" not in (config.encoding or ""):  # of a module that these would not import
+        about = {"source": config.source, "model": str(config.out)}
+        found["spectral"] = command_line(spectral.Command(**about))
+        found["audit"] = command_line(audit.Command(**about))
+    return found
+
+
+def another_seed(config: TrainConfig, init_seed: int) -> TrainConfig:
+    """The same run from other initial weights, in a folder beside it."""
+    out = config.out.parent / f"{config.out.resolve().name}-init-{init_seed}"
+    return dataclasses.replace(config, init_seed=init_seed, out=out, resume=False)
+
+
+def anew(config: TrainConfig) -> str:
+    """The command that trains a configuration from the start."""
+    return command_line(plain(config, Command))
+
+
+def _how_to_go_on(config: TrainConfig | None, words: Sequence[str]) -> str:
+    """What to say of a run that was interrupted: the command that goes on, or starts again."""
+    same = shlex.join(["jaxpe", "train", *words])
+    if config is None:  # options were being read
+        return f"To start again: {same}"
+    if not _is_of(config, config.out):
+        return f"Nothing is saved yet. To start again: {same}"
+    again = same if config.resume else resuming(config)
+    if newest_checkpoint(config.out / CHECKPOINTS) is None:
+        return f"No step is saved yet. To start again: {again}"
+    return f"To go on: {again}"
+
+
+def _is_of(config: TrainConfig, folder: Path) -> bool:
+    """Whether a folder holds the run of a configuration, or a shorter one that it extends."""
+    try:
+        saved = read_config(folder)
+    except InputError:
+        return False
+    return is_longer(config, saved) or not differences(config, saved)
 
 
 def _keep_freed_memory() -> None:

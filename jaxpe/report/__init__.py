@@ -18,21 +18,26 @@ if TYPE_CHECKING:
     from jaxpe.report.attention.page import spectral_table
     from jaxpe.report.attention.words import spectral_summary
     from jaxpe.report.audit.page import audit_summary, audit_table
+    from jaxpe.report.comparison import comparison_summary, comparison_table
     from jaxpe.report.extrapolation.page import extrapolation_table
+    from jaxpe.report.trained import trained_summary
 
 __all__ = [
-    "audit_summary", "audit_table", "counts_table", "encoding_table", "extrapolation_table",
-    "findings", "pace", "property_markdown", "property_table", "spectral_summary",
-    "spectral_table", "summary", "summary_table", "training_table", "write",
-    "write_training_figures",
+    "audit_summary", "audit_table", "comparison_summary", "comparison_table", "counts_table",
+    "encoding_table", "extrapolation_table", "findings", "pace", "property_markdown",
+    "property_table", "spectral_summary", "spectral_table", "summary", "summary_table",
+    "trained_summary", "training_table", "write", "write_training_figures",
 ]  # fmt: skip
 
 _ON_DEMAND = {
     "audit_summary": "audit.page",
     "audit_table": "audit.page",
+    "comparison_summary": "comparison",
+    "comparison_table": "comparison",
     "extrapolation_table": "extrapolation.page",
     "spectral_summary": "attention.words",
     "spectral_table": "attention.page",
+    "trained_summary": "trained",
 }
 
 

@@ -27,7 +27,7 @@ def write_files(
     Args:
         directory: of the report.
         name: stem of the files' names.
-        result: the numbers.
+        result: the numbers; None where they are in files already.
         page: HTML.
         figures: those of this report.
         png: whether figures are written as PNG, too; those of an earlier report go otherwise.
@@ -40,7 +40,8 @@ def write_files(
     files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
     images = {f"figures/{figure.name}.png": figure.png for figure in figures}
     files |= {path: draw() for path, draw in images.items()} if png else {}
-    files |= dict(further) | result_files(result, name) | {f"{name}.html": page.encode()}
+    files |= dict(further) | ({} if result is None else result_files(result, name))
+    files |= {f"{name}.html": page.encode()}
     with contextlib.ExitStack() as whole:
         # The first that is entered takes its name last, once all are on the disk: the page.
         for path, content in reversed(files.items()):

@@ -4,19 +4,17 @@ A record is a dict with "step", the metrics of that step ("loss", "accuracy"), a
 after it, "eval/..." and "probe/...", as `jaxpe.training.train` writes them.
 """
 
-import io
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe._core.errors import require
 from jaxpe._core.folders import write_whole
 from jaxpe.report import style
-from jaxpe.report.style import ABSENT, PLUG_IN, SPLIT_HALF, add_legend, new_figure
+from jaxpe.report.style import ABSENT, PLUG_IN, SPLIT_HALF, Rendered, add_legend, new_figure
 from jaxpe.report.tables import make_table
 from jaxpe.report.words import number, percent, visible
 
@@ -58,17 +56,28 @@ def write_training_figures(
     >>> [path.name for path in write_training_figures(history, tempfile.mkdtemp())]
     ['curves.png']
     """
-    figures: dict[str, Callable] = {"curves.png": curves_figure}
+    images = {Path(directory) / f"{one.name}.png": one.png() for one in training_figures(history)}
+    for path, image in images.items():
+        write_whole(path, image)
+    return list(images)
+
+
+def training_figures(history: Sequence[Record]) -> list[Rendered]:
+    """The curves and, where the encoding was probed, its geometry."""
+    figures = [style.render(history, "curves", curves_figure, _CURVES)]
     if _series(history, "probe/")[0].size:
-        figures["probe.png"] = probe_figure
-    paths = []
-    for name, draw in figures.items():
-        png = io.BytesIO()
-        with require("matplotlib", extra="report").rc_context(style.STYLE):
-            draw(history).savefig(png, format="png", dpi=200)
-        paths.append(Path(directory) / name)
-        write_whole(paths[-1], png.getvalue())
-    return paths
+        figures.append(style.render(history, "probe", probe_figure, _PROBE))
+    return figures
+
+
+_CURVES = (
+    "Training batches (faint, and averaged over a twentieth of the run) and held-out documents. "
+    "Dropout, where there is any, raises the loss of training batches and not that of the others."
+)
+_PROBE = (
+    "Distances between position vectors against Hellinger distances between the token frequencies "
+    "of the training documents, at the steps probed; noise-corrected ones are of disjoint halves."
+)
 
 
 def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
@@ -83,7 +92,7 @@ def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
         steps, values = _series(history, name)
         values = factor * values
         axis.plot(steps, values, color=PLUG_IN, alpha=0.25, lw=0.8, label="each step")
-        axis.plot(steps, _smoothed(values), color=PLUG_IN, label="smoothed")
+        axis.plot(steps, smoothed(values), color=PLUG_IN, label="smoothed")
         steps, values = _series(history, f"eval/{name}")
         held_out: dict[str, Any] = {"color": SPLIT_HALF, "marker": "o", "ms": 4.5, "lw": 1}
         axis.plot(steps, factor * values, **held_out, clip_on=False, label="held out")
@@ -128,9 +137,14 @@ def training_table(summary: "TrainSummary") -> "rich.table.Table":
 
     >>> rich.print(training_table(result.summary))  # doctest: +SKIP
     """
-    rows = _evaluation_rows(summary) + _probe_rows(summary.probe)
+    rows = summary_rows(summary)
     title = f"{visible(summary.source)}: {summary.task}, {summary.encoding}"
     return make_table(title, ["", "start", "best", "end"], rows, right=(1, 2, 3))
+
+
+def summary_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
+    """What was found at the start, at the best step and at the end, a row for each number."""
+    return _evaluation_rows(summary) + _probe_rows(summary.probe)
 
 
 def pace(summary: "TrainSummary") -> str:
@@ -145,6 +159,11 @@ def pace(summary: "TrainSummary") -> str:
     return f"{text}, {float(f'{speed:.2g}'):,.0f} tokens/s"  # which is not known better
 
 
+def perplexity_of(loss: float) -> float:
+    """exp(loss), ∞ beyond the largest float."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
 def _evaluation_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
     """Each number on the held-out documents: at the start, at the best step, at the end."""
     records = list(summary.evaluation)
@@ -152,7 +171,7 @@ def _evaluation_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
     losses = [_value(record["loss"]) for record in records]
     rows.append(("loss, nats", *map(number, losses)))
     if summary.task != "classify":
-        rows.append(("perplexity", *(number(_exp(loss)) for loss in losses)))
+        rows.append(("perplexity", *(number(perplexity_of(loss)) for loss in losses)))
     shares = [_value(record.get("accuracy")) for record in records]
     return [*rows, ("accuracy", *map(percent, shares))]
 
@@ -189,7 +208,7 @@ def _series(history: Sequence[Record], name: str) -> tuple[np.ndarray, np.ndarra
     return steps, values
 
 
-def _smoothed(values: np.ndarray) -> np.ndarray:
+def smoothed(values: np.ndarray) -> np.ndarray:
     """Means over a window around each step, of those that are there."""
     window = np.ones(2 * (len(values) // (2 * _WINDOWS)) + 1)
     ones = np.ones(len(values))
@@ -208,7 +227,3 @@ def _widen(axis) -> None:
 
 def _value(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,20 @@ from jaxpe._core.folders import output_folder
 _VIEWS = {
     "attention": ("attention.page", "write_spectral"),
     "audit": ("audit.page", "write_audit"),
+    "comparison": ("comparison", "write_comparison"),
     "corpus": ("corpus.page", "write_corpus"),
     "extrapolation": ("extrapolation.page", "write_extrapolation"),
+    "trained": ("trained", "write_trained"),
 }
 
 
-def write(result: Any, directory: str | os.PathLike[str], *, png: bool = False) -> Path:
+def write(
+    result: Any,
+    directory: str | os.PathLike[str],
+    *,
+    png: bool = False,
+    commands: Mapping[str, str] = {},
+) -> Path:
     """Write the page on a result, its numbers and its figures; return the path of the page.
 
     The folder is made where it is missing. Everything is drawn and written beside its place before
@@ -24,9 +33,11 @@ def write(result: Any, directory: str | os.PathLike[str], *, png: bool = False) 
     earlier report left go. The same result gives the same bytes.
 
     Args:
-        result: of a job of `jaxpe.analysis`: `corpus`, `audit`, `attention` or `extrapolation`.
+        result: of a job of `jaxpe.analysis`: `corpus`, `audit`, `attention`, `extrapolation`,
+            `trained` or `comparison`.
         directory: folder for the files.
         png: whether figures are written as PNG beside SVG, which takes as long again.
+        commands: command lines to go on with, by what they do, on the page of a run or of several.
 
     Raises:
         InputError: a folder that cannot be written, or that another run writes into.
@@ -46,4 +57,4 @@ def write(result: Any, directory: str | os.PathLike[str], *, png: bool = False) 
     module, function = _VIEWS[job]
     view = getattr(importlib.import_module(f"jaxpe.report.{module}"), function)
     with output_folder(directory) as folder:
-        return view(result, folder, png=png)
+        return view(result, folder, png=png, **({"commands": commands} if commands else {}))

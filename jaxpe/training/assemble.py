@@ -25,9 +25,14 @@ from jaxpe.nn import (
     trunk,
 )
 from jaxpe.nn.huggingface import read_fields
-from jaxpe.training.config import TrainConfig, encoding_entries
+from jaxpe.training.config import (
+    DEFAULT_STEPS,
+    TrainConfig,
+    encoding_entries,
+    peak_learning_rate,
+)
 from jaxpe.training.documents import Vocabulary
-from jaxpe.training.optimizers import adamw, learning_rate_schedule
+from jaxpe.training.optimizers import Schedule, adamw, learning_rate_schedule
 from jaxpe.training.probe import (
     GeometryProbe,
     ReferenceGeometry,
@@ -90,18 +95,24 @@ def build_loss(
 def steps_of(config: TrainConfig, rows: int) -> int:
     """Updates of the whole run."""
     if config.epochs is None:
-        return config.steps or 400
+        return config.steps or DEFAULT_STEPS
     return max(1, round(config.epochs * (rows // config.batch_size)))
 
 
 def build_optimizer(
     config: TrainConfig, *, steps: int
-) -> tuple[optax.GradientTransformation, Callable[[Any], Any]]:
+) -> tuple[optax.GradientTransformation, Schedule]:
     """AdamW, and its learning rate as a function of the step."""
-    peak = config.learning_rate or (1e-3 if config.pretrained is None else 3e-5)
-    warmup = min(round(config.warmup * steps), steps - 1)
-    schedule = learning_rate_schedule(peak=peak, steps=steps, warmup=warmup, decay=config.decay)
+    schedule = schedule_of(config, steps=steps)
     return adamw(schedule, weight_decay=config.weight_decay, clip=config.clip), schedule
+
+
+def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
+    """The learning rate of each step of a run of so many."""
+    warmup = min(round(config.warmup * steps), steps - 1)
+    return learning_rate_schedule(
+        peak=peak_learning_rate(config), steps=steps, warmup=warmup, decay=config.decay
+    )
 
 
 def build_probe(

@@ -17,7 +17,8 @@ from jaxpe.encodings import CatalogueEntry, resolve
 
 Task = Literal["classify", "mlm", "causal"]
 
-_FILE = "config.json"
+DEFAULT_STEPS = 400
+CONFIG = "config.json"
 _LARGEST_FILE = 2**20  # bytes of it
 _LARGEST_FLOAT = 1e30  # beyond it float32 ends
 _MOST_LAYERS = 10_000  # each is a part of the program that is compiled
@@ -109,7 +110,8 @@ class TrainConfig:
             the last; none for no probe.
         devices: how many to spread batches over; all there are when absent.
         out: folder of the run.
-        resume: go on with the run in that folder, as it was asked for.
+        resume: go on with the run in that folder, as it was asked for; with more steps or epochs,
+            also beyond its end.
     """
 
     source: str = "stdlib"
@@ -196,7 +198,7 @@ def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
 
 def save_config(config: TrainConfig) -> None:
     """Write config.json into the folder of the run."""
-    write_whole(config.out / _FILE, json.dumps(as_json(config), indent=2) + "\n")
+    write_whole(config.out / CONFIG, json.dumps(as_json(config), indent=2) + "\n")
 
 
 def load_config(directory: str | Path) -> TrainConfig:
@@ -209,16 +211,28 @@ def load_config(directory: str | Path) -> TrainConfig:
     Traceback (most recent call last):
     jaxpe.InputError: nowhere holds no run to resume: there is no config.json; ...
     """
-    path = Path(directory) / _FILE
-    if not path.is_file():
-        raise InputError(f"{directory} holds no run to resume: there is no {_FILE}; pass its `out`")
-    fields = read_json(path, remedy="pass another `out` to train anew", largest=_LARGEST_FILE)
-    config: TrainConfig = from_json(TrainConfig, fields, place=str(path))
+    config, path = read_config(directory), Path(directory) / CONFIG
     _refuse_imports(config, path)
     try:
         check_config(config)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    return config
+
+
+def read_config(directory: str | Path) -> TrainConfig:
+    """The configuration of the run in a folder, to look at: it may be one that cannot be trained.
+
+    Raises:
+        InputError: no run there, or a config.json that holds something else.
+    """
+    path = Path(directory) / CONFIG
+    if not path.is_file():
+        raise InputError(
+            f"{directory} holds no run to resume: there is no {CONFIG}; pass its `out`"
+        )
+    fields = read_json(path, remedy="pass another `out` to train anew", largest=_LARGEST_FILE)
+    config: TrainConfig = from_json(TrainConfig, fields, place=str(path))
     return dataclasses.replace(config, out=Path(directory), resume=True)
 
 
@@ -245,11 +259,32 @@ def differences(ours: TrainConfig, saved: TrainConfig) -> list[str]:
     >>> differences(TrainConfig(model=ModelConfig(dim=8)), TrainConfig())
     ['`model.dim` (128)']
     """
-    flat = [as_json(config) for config in (ours, saved)]
-    for fields in flat:
-        fields |= {f"model.{name}": value for name, value in fields.pop("model").items()}
-    now, was = flat
+    now, was = flat_fields(ours), flat_fields(saved)
     return [f"`{name}` ({was[name]})" for name in was if now[name] != was[name]]
+
+
+def flat_fields(config: TrainConfig) -> dict[str, Any]:
+    """Options by name as JSON values, those of the model with a dot; without `out` and `resume`.
+
+    >>> flat_fields(TrainConfig())["model.dim"]
+    128
+    """
+    fields = as_json(config)
+    return fields | {f"model.{name}": value for name, value in fields.pop("model").items()}
+
+
+def is_longer(ours: TrainConfig, saved: TrainConfig) -> bool:
+    """Whether a configuration is that of a run with more steps or epochs, and the same otherwise.
+
+    >>> is_longer(TrainConfig(steps=500), TrainConfig()), is_longer(TrainConfig(), TrainConfig())
+    (True, False)
+    """
+    if differences(dataclasses.replace(ours, steps=saved.steps, epochs=saved.epochs), saved):
+        return False
+    if ours.epochs is None or saved.epochs is None:
+        same_unit = ours.epochs is None and saved.epochs is None
+        return same_unit and (ours.steps or DEFAULT_STEPS) > (saved.steps or DEFAULT_STEPS)
+    return ours.steps is None and ours.epochs > saved.epochs
 
 
 def _check_numbers(config: TrainConfig) -> None:
@@ -300,6 +335,11 @@ def _check_ignored(config: TrainConfig) -> None:
             f"`max_vocab={config.max_vocab}`: {tokenizer_of(config)} has a vocabulary of its own; "
             "leave it out"
         )
+
+
+def peak_learning_rate(config: TrainConfig) -> float:
+    """The largest learning rate; a smaller one for a pretrained model where none is asked for."""
+    return config.learning_rate or (1e-3 if config.pretrained is None else 3e-5)
 
 
 def tokenizer_of(config: TrainConfig) -> str:

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import AxisType, Mesh
 
-from jaxpe._core.checkpoints import Checkpoints
+from jaxpe._core.checkpoints import Checkpoints, newest_checkpoint
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed, write_whole
+from jaxpe._core.folders import claimed, remove_files, write_whole
 from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.results import load_result
 from jaxpe.nn import functionalize, parameter_count, save_huggingface
 from jaxpe.training.assemble import build_loss, build_model, build_optimizer, build_probe, steps_of
 from jaxpe.training.config import (
@@ -22,6 +23,7 @@ from jaxpe.training.config import (
     check_config,
     differences,
     encoding_entries,
+    is_longer,
     load_config,
     save_config,
 )
@@ -34,6 +36,7 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
+from jaxpe.training.extension import check_resumption, extended_after, extension_line
 from jaxpe.training.log import Record, read_log
 from jaxpe.training.loop import FitResult, Hook, every_n_steps, fit
 from jaxpe.training.memory import check_memory
@@ -46,6 +49,7 @@ Found = dict[str, int | float | None]
 
 LOG, SUMMARY, CHECKPOINTS, MODEL = "log.jsonl", "summary.json", "checkpoints", "model"
 _VOCABULARY = "vocabulary.json"
+_TIMES = ("seconds", "tokens_per_second", "resumed_at")  # of a summary
 _ANEW = "pass another `out` to train anew"
 
 
@@ -71,6 +75,10 @@ class TrainSummary(NamedTuple):
         tokens_per_second: padding apart; None where too few steps were timed.
         evaluation: on the held-out documents.
         probe: geometry of the encoding at the "first" and the "last" step; empty without a probe.
+        longest: tokens of the longest document before it was cut; None in runs of old.
+        resumed_at: step that `seconds` are counted from.
+        extended_after: last step with the learning rate of fewer steps in all, as before the run
+            was extended; 0 for none.
     """
 
     source: str
@@ -86,6 +94,9 @@ class TrainSummary(NamedTuple):
     tokens_per_second: float | None
     evaluation: Evaluations
     probe: dict[str, Found]
+    longest: int | None = None
+    resumed_at: int = 0
+    extended_after: int = 0
 
 
 class TrainResult(NamedTuple):
@@ -134,7 +145,11 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     """Train what a configuration asks for, and write the run into `config.out`.
 
     A run that was stopped, even killed, goes on with `load_config(out)`, which is what it was asked
-    for and resumes; it ends with the same parameters and log as if it had never stopped.
+    for and resumes; it ends with the same parameters and log as if it had never stopped. With more
+    `steps` or `epochs` it goes on beyond its end: state and place in the data stay, and from there
+    the learning rate is that of the longer run. Where the rate of the first steps does not depend
+    on their total (`decay="constant"`, `warmup=0`), the parameters are those of the longer run at
+    once, bit for bit.
 
     Args:
         config: what to train.
@@ -157,8 +172,11 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     ([0, 1, 2], ['accuracy', 'loss'])
     """
     started = time.perf_counter()
-    _check_folder(config)
+    saved = _check_folder(config)
     check_config(config)
+    done = finished_summary(config) if config.resume else None
+    if done is not None:
+        progress.say(_finished_line(config, done))
     check_memory(config)
     mesh = _mesh(config)
     data = load_data(config, progress=progress)
@@ -169,25 +187,45 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     model = build_model(config, data.vocabulary, counts=counts)
     begun = _begun(config, data, model)
     progress.say(_opening(begun))
+    if saved is not None and is_longer(config, saved):
+        progress.say(extension_line(config, saved, rows=len(data.train.labels)))
     fitting = _fitting(config, data, counts, model, mesh, progress)
     with claimed(config.out):
         _check_folder(config)  # which another run may have made meanwhile
         _prepare_folder(config, data.vocabulary, fitting.documents)
+        resumed_at = newest_checkpoint(config.out / CHECKPOINTS) or 0
         result = _fit(config, fitting, progress)
         params = result.state.params
         model = _with_params(model, params)
         _save_model(model, config)
-        summary = begun._replace(
-            seconds=time.perf_counter() - started,
-            tokens_per_second=fitting.step.speed,
-            evaluation=_evaluations(result.history, data.vocabulary, config.out),
-            probe=_probes(result.history),
-        )
+        summary = _ended(begun, config, data, fitting, result)
+        timed = done  # which trained what is there; nothing is trained now
+        if timed is None:
+            seconds = time.perf_counter() - started
+            speed = fitting.step.speed
+            timed = begun._replace(seconds=seconds, tokens_per_second=speed, resumed_at=resumed_at)
+        summary = summary._replace(**{name: getattr(timed, name) for name in _TIMES})
         write_whole(config.out / SUMMARY, json.dumps(to_json(summary), indent=2) + "\n")
     last = summary.evaluation.last
     evaluation = {name: value for name, value in last.items() if name != "step"}
     apply = functionalize(model)[0]
     return TrainResult(model, apply, params, result.history, evaluation, summary, config.out)
+
+
+def finished_summary(config: TrainConfig) -> TrainSummary | None:
+    """The summary of a run that has made all the steps that it is asked for; None of another.
+
+    >>> finished_summary(TrainConfig(out=Path("nowhere"))) is None
+    True
+    """
+    path = config.out / SUMMARY
+    if not path.is_file():
+        return None
+    try:
+        summary: TrainSummary = load_result(TrainSummary, path)
+    except InputError:  # damaged, and made again from the log
+        return None
+    return summary if summary.steps == steps_of(config, summary.documents) else None
 
 
 def load_run(directory: str | Path) -> LoadedRun:
@@ -201,7 +239,7 @@ def load_run(directory: str | Path) -> LoadedRun:
     jaxpe.InputError: nowhere holds no run to resume: there is no config.json; ...
     """
     config = load_config(directory)
-    vocabulary, documents = _read_vocabulary(config.out)
+    vocabulary, documents = read_vocabulary(config.out)
     check_memory(config, vocab_size=len(vocabulary.tokens), training=False)
     model = build_model(config, vocabulary)
     optimizer, _ = build_optimizer(config, steps=2)
@@ -277,7 +315,7 @@ def _fitting(
 def _fit(config: TrainConfig, fitting: _Fitting, progress: Progress) -> FitResult:
     """The training itself."""
     folder, log = config.out / CHECKPOINTS, config.out / LOG
-    _check_log(log)
+    read_records(log)  # refused before they are added to
     options: dict[str, Any] = {"steps": fitting.steps, "hooks": fitting.hooks, "log": log}
     options |= {"checkpoint_every": config.checkpoint_every, "progress": progress}
     with Checkpoints(folder, keep=config.keep, config=fitting.documents) as checkpoints:
@@ -285,16 +323,21 @@ def _fit(config: TrainConfig, fitting: _Fitting, progress: Progress) -> FitResul
         return fit(*start, checkpoints=checkpoints, **options)
 
 
-def _check_log(path: Path) -> None:
-    """What an earlier run logged must be numbers, which its summary and figures are made from."""
-    before = -1
-    for number, record in enumerate(read_log(path) if path.exists() else [], 1):
+def read_records(path: Path) -> list[Record]:
+    """What a run logged, none where there is no log yet.
+
+    Raises `InputError` for what its summary and figures cannot be made from: steps out of order, or
+    values that are no numbers.
+    """
+    before, records = -1, read_log(path) if path.exists() else []
+    for number, record in enumerate(records, 1):
         place = f"{path}:{number}"
         if record["step"] <= before:
             raise InputError(f"{place} is of step {record['step']} after {before}; {_ANEW}")
         before = record["step"]
         numbers = {name: value for name, value in record.items() if name != "error"}
         from_json(dict[str, float | None], numbers, place=place)
+    return records
 
 
 def _hooks(
@@ -323,32 +366,36 @@ def _hooks(
     return [*hooks, Hook(at=set(config.probe_at), run=probe)]
 
 
-def _check_folder(config: TrainConfig) -> None:
-    """A folder with a run is for resuming that run, and nothing else."""
+def _check_folder(config: TrainConfig) -> TrainConfig | None:
+    """A folder with a run is for resuming that run, and nothing else; returns what it asked for."""
     if config.resume:
-        changed = differences(config, load_config(config.out))
-        if changed:
-            raise InputError(
-                f"{config.out} resumes as it was asked for, with {', '.join(changed)}: leave "
-                "these options out, or pass another `out`"
-            )
-    elif any((config.out / name).exists() for name in ("config.json", LOG, CHECKPOINTS)):
+        saved = load_config(config.out)
+        check_resumption(config, saved)
+        return saved
+    if any((config.out / name).exists() for name in ("config.json", LOG, CHECKPOINTS)):
         raise InputError(
             f"{config.out} holds a run already: add `resume=True` to go on with it, or pass "
             "another `out`"
         )
+    return None
 
 
 def _prepare_folder(config: TrainConfig, vocabulary: Vocabulary, documents: dict[str, int]) -> None:
     if config.resume:
+        if differences(config, load_config(config.out)):  # longer, and so no longer finished
+            remove_files(config.out, [SUMMARY])
+            save_config(config)
         return
     fields = vocabulary._asdict() | documents
     write_whole(config.out / _VOCABULARY, json.dumps(fields, indent=2) + "\n")
     save_config(config)
 
 
-def _read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
-    """The vocabulary of a run, and the fingerprint of its documents."""
+def read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
+    """The vocabulary of a run, and the fingerprint of its documents.
+
+    Raises `InputError` for a file that is missing, or holds what cannot be.
+    """
     path = out / _VOCABULARY
     fields = read_json(path, remedy=_ANEW)
     documents = from_json(int, fields.pop("documents", None), place=f"{path}.documents")
@@ -405,6 +452,7 @@ def _begun(config: TrainConfig, data: Data, model: Any) -> TrainSummary:
         vocab_size=len(data.vocabulary.tokens),
         length=config.length,
         parameters=parameter_count(model),
+        longest=data.train.corpus.longest,
         steps=steps_of(config, rows),
         seconds=0.0,
         tokens_per_second=None,
@@ -413,11 +461,32 @@ def _begun(config: TrainConfig, data: Data, model: Any) -> TrainSummary:
     )
 
 
+def _ended(
+    begun: TrainSummary, config: TrainConfig, data: Data, fitting: _Fitting, result: FitResult
+) -> TrainSummary:
+    """What is known after the last step but for the times."""
+    return begun._replace(
+        evaluation=_evaluations(result.history, data.vocabulary, config.out),
+        probe=_probes(result.history),
+        extended_after=extended_after(config, result.history, steps=fitting.steps),
+    )
+
+
 def _opening(facts: TrainSummary) -> str:
     return (
         f"{facts.source}: {facts.task}, {facts.documents:,} documents, "
         f"{facts.vocab_size:,} tokens in the vocabulary\n"
         f"{facts.encoding}: {facts.parameters:,} parameters, {facts.steps:,} steps"
+    )
+
+
+def _finished_line(config: TrainConfig, done: TrainSummary) -> str:
+    more = (
+        f"`steps={2 * done.steps}`" if config.epochs is None else f"`epochs={2 * config.epochs:g}`"
+    )
+    return (
+        f"{config.out} is finished: it has made all of its {done.steps:,} steps. To extend it, "
+        f"resume it with {more} or any larger number"
     )
 
 

@@ -1,20 +1,36 @@
 """`jaxpe train` as a person types it: what it prints, writes and refuses; killed and resumed."""
 
+import dataclasses
+import html
 import io
 import json
 import re
+import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxpe.report import pace, training_table, write_training_figures
+from jaxpe.analysis.trained import choices, read_run
+from jaxpe.cli.parsing import parse, plain
+from jaxpe.cli.train import Command, commands_after, parsed
+from jaxpe.report import pace, trained_summary, training_table, write_training_figures
 from jaxpe.report.training import PLACES, SCORES, curves_figure, probe_figure
-from jaxpe.training import Evaluations, NonFiniteLoss, TrainSummary, load_run, read_log
+from jaxpe.training import (
+    Evaluations,
+    NonFiniteLoss,
+    TrainConfig,
+    TrainSummary,
+    load_run,
+    read_log,
+)
+from jaxpe.training.config import load_config, save_config
 from tests.training.factory import assert_equal
 
 SMALL = ("--model.dim", 8, "--model.layers", 1, "--model.heads", 2, "--length", 8)
@@ -26,9 +42,10 @@ def run(command):
     return lambda *words: command("train", *words)
 
 
-def start(*words: object) -> subprocess.Popen:
+def start(*words: object, **options: Any) -> subprocess.Popen:
     command = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "train"]
-    return subprocess.Popen([*command, *map(str, words)], stdout=subprocess.PIPE, text=True)
+    options |= {"stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen([*command, *map(str, words)], **options)
 
 
 class Runs(NamedTuple):
@@ -78,10 +95,46 @@ def test_a_run_prints_a_table_and_draws_its_figures(runs):
     assert [line[:11] for line in lines[2:4]] == ["step      0", "step      5"]
     for words in ("held-out step", "accuracy", "violations", "films.tsv: classify, learned"):
         assert words in runs.printed
-    assert max(map(len, lines[:-1])) <= 80
-    assert re.fullmatch(r"Run: .*/whole   \(\d+ s, [\d,]+ tokens/s\)", lines[-1])
+    assert max(map(len, lines[:-2])) <= 80
+    assert lines[-2] == f"To extend it: jaxpe train --steps 120 --out {runs.whole} --resume"
+    assert re.fullmatch(r"Run: .*/whole/train\.html   \(\d+ s, [\d,]+ tokens/s\)", lines[-1])
     for name in ("curves.png", "probe.png"):
         assert (runs.whole / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_says_what_was_trained_and_what_to_run_next(runs):
+    run = read_run(runs.whole)
+    text = html.unescape((runs.whole / "train.html").read_text())
+    assert trained_summary(run) in text
+    shown = text.replace("<span>", "").replace("</span>", "")
+    commands = commands_after(run.config)
+    assert {"extend", "seed", "compare"} <= commands.keys()
+    for line in commands.values():
+        assert line in shown
+    for choice in choices(run).values():
+        assert choice.value in text
+    assert text.count("data:image/svg") == 2
+
+
+def test_commands_on_the_page_mean_what_they_say(runs):
+    """Parsed again, each is the run it stands for."""
+    saved = load_config(runs.whole)
+    found = {name: shlex.split(line)[2:] for name, line in commands_after(saved).items()}
+    assert parsed(found["extend"]) == dataclasses.replace(saved, steps=120)
+    out = runs.whole.with_name("whole-init-1")
+    seed = dataclasses.replace(saved, init_seed=1, out=out, resume=False)
+    assert parsed(found["seed"]) == seed
+    assert found["compare"] == [str(runs.whole), str(out)]
+
+
+def test_runs_are_compared(command, runs, tmp_path):
+    code, out, err = command("compare", runs.whole, runs.parts, "--out", tmp_path)
+    assert code == 0, err
+    assert "differ in their seeds alone" in " ".join(out.split())
+    assert (tmp_path / "comparison.html").exists()
+    code, _, err = command("compare", runs.whole, tmp_path / "no", "--out", tmp_path)
+    assert code == 2
+    assert "no holds no run" in err
 
 
 def test_figures_show_the_log(runs):
@@ -177,19 +230,75 @@ def test_without_the_extra_the_line_says_what_to_install(run, monkeypatch):
     )
 
 
-def test_ctrl_c_says_how_to_go_on(run, films, tmp_path, monkeypatch):
-    from jaxpe.cli import train
-
-    out = tmp_path / "my run"
+def stopped_run(run, monkeypatch, *words, saved=None, checkpoint=False):
+    """What is printed where training stops once the folder holds what is saved."""
 
     def stopped(config, **options):
-        out.mkdir()
-        (out / "config.json").write_text("{}")
+        if saved is not None:
+            save_config(dataclasses.replace(config, **saved))
+        if checkpoint:
+            (config.out / "checkpoints" / "3").mkdir(parents=True)
+            (config.out / "checkpoints" / "3" / "seal.json").write_text("{}")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "train", stopped)
-    code, _, err = run(films, "--out", out)
-    assert (code, err) == (130, f"To go on: jaxpe train --resume --out '{out}'\n")
+    monkeypatch.setattr("jaxpe.cli.train.train", stopped)
+    code, _, err = run(*words)
+    assert code == 130
+    about, _, line = err.strip().partition(": ")
+    return about, shlex.split(line)
+
+
+def test_ctrl_c_says_how_to_go_on(run, films, tmp_path, monkeypatch):
+    words = (films, "--out", tmp_path / "my run")
+    found = stopped_run(run, monkeypatch, *words, saved={}, checkpoint=True)
+    again = ["jaxpe", "train", "--out", str(tmp_path / "my run"), "--resume"]
+    assert found == ("To go on", again)
+    # Resumed by whatever words, the same ones go on.
+    assert stopped_run(run, monkeypatch, *again[2:]) == ("To go on", again)
+    longer = [*again[2:], "--steps", "900"]
+    assert stopped_run(run, monkeypatch, *longer)[1] == ["jaxpe", "train", *longer]
+
+
+def test_ctrl_c_before_anything_is_saved_says_how_to_start_again(run, films, tmp_path, monkeypatch):
+    words = [str(films), "--out", str(tmp_path / "my run"), "--probe-at", "--steps", "3"]
+    about, line = stopped_run(run, monkeypatch, *words)
+    assert (about, line) == ("Nothing is saved yet. To start again", ["jaxpe", "train", *words])
+    # A folder without a checkpoint is resumed, too, from its first step.
+    about, line = stopped_run(run, monkeypatch, *words, saved={})
+    assert about == "No step is saved yet. To start again"
+    assert line[-1] == "--resume"
+    # Another run in the folder is not gone on with.
+    other = [str(films), "--out", str(tmp_path / "my run"), "--seed", "1"]
+    assert stopped_run(run, monkeypatch, *other)[1] == ["jaxpe", "train", *other]
+
+
+def test_ctrl_c_with_an_encoding_of_ones_own_names_its_module(run, films, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("import jaxpe\n\n\ndef made(sizes):\n    return None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    words = (films, "--encoding", "mine:made", "--out", tmp_path / "run")
+    _, line = stopped_run(run, monkeypatch, *words, saved={}, checkpoint=True)
+    again = TrainConfig(encoding="mine:made", out=tmp_path / "run", resume=True)
+    assert plain(parse(Command, line[2:]), TrainConfig) == again
+
+
+def test_an_interrupted_process_goes_on_by_the_command_it_prints(films, tmp_path):
+    out = tmp_path / "my run"
+    process = start(films, *SMALL, "--steps", 9, "--probe-at", "--out", out, stderr=subprocess.PIPE)
+    for line in process.stdout:
+        if line.startswith("learned: "):  # before it compiles the first step
+            break
+    while not (out / "config.json").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    about, _, line = err.splitlines()[-1].partition(": ")
+    jaxpe, train, *words = shlex.split(line)
+    assert about in ("To go on", "No step is saved yet. To start again")
+    assert (jaxpe, train) == ("jaxpe", "train")
+    start(*words).communicate()
+    assert load_run(out).step == 9
+    assert [record["step"] for record in read_log(out / "log.jsonl")] == list(range(10))
 
 
 def test_nan_is_one_line_and_exit_1(run, monkeypatch):

@@ -32,7 +32,7 @@ from jaxpe.training.assemble import build_model
 from jaxpe.training.config import as_json
 from jaxpe.training.documents import Vocabulary
 from jaxpe.training.memory import activation_bytes, check_memory, parameters
-from jaxpe.training.run import _check_log
+from jaxpe.training.run import read_records
 from tests.compilation import quick_compilation
 from tests.conftest import small_disk
 from tests.training import factory
@@ -180,7 +180,7 @@ def test_what_is_no_log_is_refused(tmp_path, content):
 def test_a_log_that_no_figure_can_be_made_of_is_refused(tmp_path, lines, place):
     (tmp_path / "log.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError, match=place):
-        _check_log(tmp_path / "log.jsonl")
+        read_records(tmp_path / "log.jsonl")
 
 
 def not_trained(*setup, **options):

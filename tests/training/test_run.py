@@ -23,7 +23,7 @@ from jaxpe.training import (
     train,
 )
 from jaxpe.training.assemble import build_model, build_probe
-from jaxpe.training.config import as_json, check_config, differences
+from jaxpe.training.config import as_json, check_config, differences, is_longer
 from jaxpe.training.documents import Vocabulary, count_documents, load_data, train_batches
 from tests.progress import Told
 from tests.training.factory import assert_equal
@@ -257,13 +257,82 @@ def test_a_run_is_not_overwritten_nor_resumed_as_another(finished, corpus):
     with pytest.raises(InputError, match="holds a run already: add `resume=True`"):
         train(asked)
     resumed = load_config(asked.out)
-    for changes in ({"steps": 90}, {"model": dataclasses.replace(SMALL, dim=16)}):
+    for changes in ({"seed": 90}, {"model": dataclasses.replace(SMALL, dim=16)}):
         other = dataclasses.replace(resumed, **changes)
         (name,) = differences(other, resumed)
         with pytest.raises(InputError) as caught:
             train(other)
         assert f"with {name}: leave these options out" in str(caught.value)
     assert name == "`model.dim` (8)"
+
+
+CONSTANT = {"decay": "constant", "warmup": 0.0, "evaluate_every": 2, "batch_size": 10}
+
+
+@pytest.fixture(scope="module")
+def extended(corpus, tmp_path_factory):
+    """A run of 4 steps that was extended to 8, what it said, and one of 8 steps at once."""
+    parts, whole = (tmp_path_factory.mktemp("runs") / name for name in ("parts", "whole"))
+    train(config(corpus, parts, steps=4, **CONSTANT))
+    lines = []
+    longer = train(dataclasses.replace(load_config(parts), steps=8), progress=Told(lines))
+    return longer, lines, train(config(corpus, whole, steps=8, **CONSTANT))
+
+
+def test_an_extended_run_of_a_constant_rate_is_that_of_as_many_steps_at_once(extended):
+    longer, lines, whole = extended
+    assert_equal(longer.params, whole.params)
+    assert (longer.out / "log.jsonl").read_bytes() == (whole.out / "log.jsonl").read_bytes()
+    assert load_config(longer.out).steps == 8
+    assert (longer.summary.resumed_at, longer.summary.extended_after) == (4, 0)
+    assert any("from 4 to 8 steps" in line for line in lines)
+
+
+def test_a_rate_that_depends_on_the_total_goes_on_as_that_of_the_new_one(corpus, tmp_path):
+    changes = CONSTANT | {"decay": "linear"}
+    train(config(corpus, tmp_path, steps=4, **changes))
+    lines = []
+    longer = dataclasses.replace(load_config(tmp_path), steps=8)
+    result = train(longer, progress=Told(lines))
+    rates = [record["learning_rate"] for record in result.history if record["step"]]
+    old = 1e-3 * (1 - np.arange(4) / 4)
+    new = 1e-3 * (1 - np.arange(8) / 8)
+    np.testing.assert_allclose(rates, [*old, *new[4:]], rtol=1e-5)
+    assert result.summary.extended_after == 4
+    assert any(f"{new[4]:.2g} at step 5, after {old[-1]:.2g} at step 4" in line for line in lines)
+
+
+def test_a_finished_run_says_so_and_keeps_its_times(extended):
+    longer, _, _ = extended
+    lines = []
+    again = train(load_config(longer.out), progress=Told(lines))
+    assert "`steps=16`" in lines[0]
+    assert again.summary == longer.summary
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 7}, "was asked for `steps=8`: pass more `steps`"),
+        ({"steps": None, "epochs": 9.0}, "was asked for `steps=8`: pass more `steps`"),
+        ({"steps": 9, "seed": 1}, "`seed` (0)"),
+    ],
+)
+def test_a_run_is_extended_by_steps_alone(extended, changes, message):
+    asked = load_config(extended[0].out)
+    with pytest.raises(InputError) as caught:
+        train(dataclasses.replace(asked, **changes))
+    assert message in str(caught.value)
+    assert load_config(asked.out) == asked
+
+
+def test_longer_is_more_of_the_same_unit():
+    epochs = TrainConfig(epochs=1.0)
+    assert is_longer(TrainConfig(epochs=2.0), epochs)
+    assert is_longer(TrainConfig(steps=401), TrainConfig())
+    for ours, saved in ((TrainConfig(steps=999), epochs), (epochs, TrainConfig(epochs=2.0))):
+        assert not is_longer(ours, saved)
+    assert not is_longer(TrainConfig(steps=401, seed=1), TrainConfig())
 
 
 def test_a_configuration_of_another_version_is_refused(tmp_path):

@@ -1,0 +1,380 @@
+"""Runs of `jaxpe train` side by side: what differs in what was asked for, and in what came out."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.results import LargeArray
+from jaxpe.analysis.extrapolation.ranks import seed_mean
+from jaxpe.analysis.trained import Evaluation, TrainedRun, choices, evaluations, read_run
+
+# What may differ between runs that are seeds of one configuration: seeds, and how it is watched.
+NOT_TRAINED = ("seed", "init_seed", "checkpoint_every", "keep", "probe_at", "devices", "accumulate")
+# What the held-out documents depend on, beside the corpus.
+_OF_DOCUMENTS = ("held_out", "length", "special", "seed", "text_field", "label_field")
+
+
+class ComparedRun(NamedTuple):
+    """One of the runs.
+
+    Attributes:
+        name: its folder, without what all folders begin with.
+        group: of runs that differ in their seeds alone, by the name of its first run.
+        steps: made so far; `finished` says whether these are all that were asked for.
+        parameters: of the model; None while steps are left, as are `seconds`.
+        common: on held-out documents at the last step that all runs evaluated; None without one.
+        last: the same at its last evaluation.
+        best: the same where the loss is least.
+        loss: of the training batches, one a step; `loss_steps` their steps.
+        held_out: losses on held-out documents; `held_out_steps` their steps.
+    """
+
+    name: str
+    group: str
+    seed: int
+    init_seed: int
+    steps: int
+    finished: bool
+    parameters: int | None
+    seconds: float | None
+    common: Evaluation | None
+    last: Evaluation
+    best: Evaluation
+    loss_steps: LargeArray
+    loss: LargeArray
+    held_out_steps: LargeArray
+    held_out: LargeArray
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds.
+
+    Attributes:
+        mean: over so many `seeds`.
+        half: of its 95 % interval by Student's t; NaN of one seed.
+    """
+
+    mean: float
+    half: float
+    seeds: int
+
+
+class Group(NamedTuple):
+    """Runs that differ in their seeds alone.
+
+    Attributes:
+        name: that of its first run.
+        loss: on held-out documents at the step compared.
+        accuracy: the same; NaN where the task has none.
+        behind: how much larger its loss is than that of the first group, seed by seed where both
+            have the same two seeds or more, else of independent samples (Welch); 0 of the first.
+        paired: whether seed by seed.
+    """
+
+    name: str
+    loss: Estimate
+    accuracy: Estimate
+    behind: Estimate
+    paired: bool
+
+
+class RunComparison(NamedTuple):
+    """What `compare_runs` found.
+
+    Attributes:
+        source: the corpus.
+        task: classify, mlm or causal.
+        step: the last one that all runs evaluated; None where there is none but the first, and
+            then groups are compared at the last evaluation of each run.
+        runs: in the order asked for.
+        groups: that of the least mean loss first.
+        settings: options that differ, by name, one value a run.
+        warnings: what makes the runs less comparable, in sentences.
+    """
+
+    source: str
+    task: str
+    step: int | None
+    runs: tuple[ComparedRun, ...]
+    groups: tuple[Group, ...]
+    settings: dict[str, tuple[str, ...]]
+    warnings: tuple[str, ...]
+
+
+def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
+    """Compare runs of `jaxpe.training.train` on the same documents, at the same step.
+
+    Runs that differ in their seeds alone are one group, whose mean has an interval. Runs that were
+    stopped are compared as far as they came.
+
+    Args:
+        directories: folders of two runs or more.
+
+    Raises:
+        InputError: no run in a folder or no evaluation of it, the same folder twice, or losses
+            that cannot be compared: of other tasks, other documents or, of language models, other
+            vocabularies.
+
+    >>> compare_runs(["rope", "alibi"]).groups[0].name  # doctest: +SKIP
+    'alibi'
+    """
+    if len(directories) < 2:
+        raise InputError(f"`runs`: {len(directories)} to compare; pass two folders or more")
+    places = [Path(directory).resolve() for directory in directories]
+    if len(set(places)) < len(places):
+        twice = next(place for place in places if places.count(place) > 1)
+        raise InputError(f"`runs`: {twice} is there twice; pass each folder once")
+    runs = [read_run(directory) for directory in directories]
+    found = [_evaluated(run) for run in runs]
+    warnings = [*_checked(runs), *_of_lengths(runs)]
+    step = _common_step(found)
+    compared = _compared(runs, found, _names(places), step)
+    differing = _differences(runs)
+    return RunComparison(
+        source=Path(runs[0].config.source).name,
+        task=runs[0].vocabulary.task,
+        step=step,
+        runs=compared,
+        groups=_groups(compared),
+        settings=differing,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _evaluated(run: TrainedRun) -> list[Evaluation]:
+    """The evaluations of a run that has been trained for some steps."""
+    found = evaluations(run)
+    if not any(one.step > 0 for one in found):
+        raise InputError(
+            f"{run.config.out} has no evaluation after a training step yet (it is at step "
+            f"{run.step:,}): resume it first, or leave it out"
+        )
+    return found
+
+
+def _checked(runs: list[TrainedRun]) -> list[str]:
+    """Warnings about runs that can be compared; raises where their losses cannot."""
+    first, *others = runs
+    warnings = []
+    for other in others:
+        pair = f"{first.config.out} and {other.config.out}"
+        _check_task(first, other, pair)
+        if first.vocabulary_hash != other.vocabulary_hash:
+            warnings.append(_other_vocabulary(first, other, pair))
+        if first.documents != other.documents:
+            warnings.append(_other_documents(first, other, pair))
+        if _evaluated_on(first) != _evaluated_on(other):
+            warnings.append(f"{pair} are evaluated on different parts of the held-out documents.")
+    return warnings
+
+
+def _check_task(first: TrainedRun, other: TrainedRun, pair: str) -> None:
+    tasks = [run.vocabulary.task for run in (first, other)]
+    if tasks[0] != tasks[1]:
+        raise InputError(
+            f"{pair} have different tasks ({tasks[0]} and {tasks[1]}), whose losses do not "
+            "compare: pass runs of one task"
+        )
+    if set(first.vocabulary.classes) != set(other.vocabulary.classes):
+        raise InputError(f"{pair} tell different classes apart: pass runs with the same classes")
+    rates = [run.config.mask_rate for run in (first, other)]
+    if rates[0] != rates[1]:
+        raise InputError(
+            f"{pair} guess different shares of the tokens (`mask_rate` {rates[0]:g} and "
+            f"{rates[1]:g}), so that one guesses from less: pass runs with the same"
+        )
+
+
+def _other_vocabulary(first: TrainedRun, other: TrainedRun, pair: str) -> str:
+    if first.vocabulary.task != "classify":
+        raise InputError(
+            f"{pair} have different vocabularies ({len(first.vocabulary.tokens):,} and "
+            f"{len(other.vocabulary.tokens):,} tokens): a loss per token depends on what a token "
+            "is, so theirs do not compare. Pass runs with the same documents and tokenizer"
+        )
+    return f"{pair} read the documents with different vocabularies."
+
+
+def _other_documents(first: TrainedRun, other: TrainedRun, pair: str) -> str:
+    """Why token ids differ; raises where nothing but the documents themselves explains it."""
+    sources = [Path(run.config.source).name for run in (first, other)]
+    if sources[0] != sources[1]:
+        raise InputError(
+            f"{pair} are of different corpora ({sources[0]} and {sources[1]}), whose losses do not "
+            "compare: pass runs of one corpus"
+        )
+    chosen = [choices(run) for run in (first, other)]
+    names = [n for n in _OF_DOCUMENTS if chosen[0].get(n) != chosen[1].get(n)]
+    if first.vocabulary_hash != other.vocabulary_hash:
+        names.append("tokenizer")
+    if not names:
+        raise InputError(
+            f"{pair} are of documents of the same name and different content: pass runs of the "
+            "same documents"
+        )
+    listed = ", ".join(f"`{name}`" for name in names)
+    return f"{pair} have different held-out documents or cut them differently ({listed} differs)."
+
+
+def _evaluated_on(run: TrainedRun) -> tuple[int, ...] | None:
+    """How many documents are drawn to be evaluated on, and by which seed; None for all of them."""
+    rows = run.config.evaluate_rows
+    held_out = None if run.summary is None else run.summary.held_out
+    return None if held_out is None or rows >= held_out else (rows, run.config.seed)
+
+
+def _of_lengths(runs: list[TrainedRun]) -> list[str]:
+    """Warnings of runs that were stopped, extended, or are of different lengths."""
+    found = [
+        f"{run.config.out} is not finished: it is at step {run.step:,}."
+        for run in runs
+        if run.summary is None
+    ]
+    if len({run.step for run in runs}) > 1 and any(run.config.decay != "constant" for run in runs):
+        found.append(
+            "Runs of different numbers of steps have different learning rates at the same step, "
+            "since the rate decays to 0 at the end of each."
+        )
+    return found + [
+        f"{run.config.out} was extended: up to step {run.summary.extended_after:,} its learning "
+        "rate was that of fewer steps."
+        for run in runs
+        if run.summary is not None and run.summary.extended_after
+    ]
+
+
+def _common_step(found: list[list[Evaluation]]) -> int | None:
+    steps = set.intersection(*({one.step for one in own} for own in found))
+    return max(steps) or None if steps else None
+
+
+def _names(places: list[Path]) -> list[str]:
+    """Names of folders, with as many of the folders above them as tell them apart."""
+    for depth in range(1, max(len(place.parts) for place in places)):
+        names = ["/".join(place.parts[-depth:]) for place in places]
+        if len(set(names)) == len(names):
+            return names
+    return [str(place) for place in places]
+
+
+def _compared(
+    runs: list[TrainedRun], found: list[list[Evaluation]], names: list[str], step: int | None
+) -> tuple[ComparedRun, ...]:
+    first_of: dict[str, str] = {}
+    compared = []
+    for run, own, name in zip(runs, found, names, strict=True):
+        group = first_of.setdefault(_configuration(run), name)
+        compared.append(_one(run, own, name, group, step))
+    return tuple(compared)
+
+
+def _one(
+    run: TrainedRun, found: list[Evaluation], name: str, group: str, step: int | None
+) -> ComparedRun:
+    losses = [(r["step"], r["loss"]) for r in run.history if r.get("loss") is not None]
+    loss_steps, loss = np.array(losses, float).reshape(-1, 2).T
+    known = [one for one in found if math.isfinite(one.loss)]
+    return ComparedRun(
+        name=name,
+        group=group,
+        seed=run.config.seed,
+        init_seed=run.config.init_seed,
+        steps=run.step,
+        finished=run.summary is not None,
+        parameters=None if run.summary is None else run.summary.parameters,
+        seconds=None if run.summary is None else run.summary.seconds,
+        common=next((one for one in found if one.step == step), None),
+        last=found[-1],
+        best=min(known or found, key=lambda one: one.loss),
+        loss_steps=loss_steps,
+        loss=loss,
+        held_out_steps=np.array([one.step for one in found], float),
+        held_out=np.array([one.loss for one in found], float),
+    )
+
+
+def _configuration(run: TrainedRun) -> str:
+    """What runs have in common that differ in their seeds alone."""
+    found = {name: own.value for name, own in choices(run).items() if name not in NOT_TRAINED}
+    found["extended"] = str(0 if run.summary is None else run.summary.extended_after)
+    return repr(sorted(found.items()))
+
+
+def _differences(runs: list[TrainedRun]) -> dict[str, tuple[str, ...]]:
+    """Options that are not the same in all runs; "–" where a run has none."""
+    chosen = [choices(run) for run in runs]
+    found = {}
+    for name in dict.fromkeys(itertools.chain(*chosen)):
+        values = tuple(own[name].value if name in own else "–" for own in chosen)
+        if len(set(values)) > 1:
+            found[name] = values
+    return found
+
+
+def _groups(runs: Sequence[ComparedRun]) -> tuple[Group, ...]:
+    """Groups by their mean loss; each is held against the first."""
+    members: dict[str, list[ComparedRun]] = {}
+    for run in runs:
+        members.setdefault(run.group, []).append(run)
+
+    def loss(name: str) -> float:
+        mean = _mean([_at(run).loss for run in members[name]]).mean
+        return math.inf if math.isnan(mean) else mean
+
+    names = sorted(members, key=loss)
+    return tuple(_group(name, members[name], members[names[0]]) for name in names)
+
+
+def _group(name: str, own: list[ComparedRun], first: list[ComparedRun]) -> Group:
+    found, best = _by_seeds(own), _by_seeds(first)
+    losses = [one.loss for one in found.values()]
+    shared = sorted(found.keys() & best.keys())
+    paired = len(shared) > 1
+    if own is first:
+        behind = Estimate(0.0, math.nan, len(found))
+    elif paired:
+        behind = _mean([found[seeds].loss - best[seeds].loss for seeds in shared])
+    else:
+        behind = _welch(losses, [one.loss for one in best.values()])
+    return Group(
+        name=name,
+        loss=_mean(losses),
+        accuracy=_mean([one.accuracy for one in found.values()]),
+        behind=behind,
+        paired=paired,
+    )
+
+
+def _by_seeds(runs: list[ComparedRun]) -> dict[tuple[int, int], Evaluation]:
+    """What runs are compared by; one that was made twice counts once."""
+    return {(run.seed, run.init_seed): _at(run) for run in runs}
+
+
+def _at(run: ComparedRun) -> Evaluation:
+    """What a run is compared by."""
+    return run.last if run.common is None else run.common
+
+
+def _mean(values: Sequence[float]) -> Estimate:
+    found = seed_mean(np.asarray(values, float))
+    return Estimate(float(found.mean), float(found.half), len(values))
+
+
+def _welch(own: list[float], other: list[float]) -> Estimate:
+    """Difference of means of independent samples, with Welch's interval; NaN of one value."""
+    a, b = np.asarray(own, float), np.asarray(other, float)
+    mean, seeds = float(a.mean() - b.mean()), min(len(a), len(b))
+    if seeds < 2:
+        return Estimate(mean, math.nan, seeds)
+    parts = np.array([a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)])
+    freedom = np.array([len(a) - 1, len(b) - 1])
+    if not parts.sum() > 0:
+        return Estimate(mean, 0.0, seeds)
+    degrees = parts.sum() ** 2 / (parts**2 / freedom).sum()
+    return Estimate(mean, float(stdtrit(degrees, 0.975) * parts.sum() ** 0.5), seeds)

@@ -1,0 +1,72 @@
+"""`jaxpe compare`."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import rich
+from rich.text import Text
+from tyro.conf import Positional
+
+from jaxpe import report
+from jaxpe._core.folders import output_folder
+from jaxpe.analysis.comparison import RunComparison, compare_runs
+from jaxpe.cli.parsing import command_line, in_flags, parse
+from jaxpe.training.config import read_config
+
+_SEEDS = 3  # of each configuration; of two, an interval by Student's t says next to nothing
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command:
+    """Hold runs of `jaxpe train` against each other: what was asked for, and what came out.
+
+    Runs that differ in their seeds alone are one configuration, whose mean has an interval.
+
+    Attributes:
+        runs: folders of two runs or more, on the same documents and of the same task.
+        out: folder for comparison.html, comparison.json and the figure.
+        png: whether figures are written as PNG beside SVG.
+    """
+
+    runs: Positional[tuple[Path, ...]]
+    out: Path = Path("comparison")
+    png: bool = False
+
+
+def run(words: Sequence[str]) -> None:
+    """Compare, write the page, and print the tables."""
+    started = time.perf_counter()
+    options = parse(Command, words)
+    found = compare_runs(options.runs)
+    found = found._replace(warnings=tuple(in_flags(text, Command) for text in found.warnings))
+    with output_folder(options.out):
+        commands = more_seeds(options, found)
+        page = report.write(found, options.out, png=options.png, commands=commands)
+    rich.print(report.comparison_table(found))
+    for text in (
+        *(f"Warning: {text}" for text in found.warnings),
+        report.comparison_summary(found),
+    ):
+        rich.print(Text(f"{text}\n"))
+    print(f"Comparison: {page}   ({time.perf_counter() - started:.0f} s)")
+
+
+def more_seeds(options: Command, found: RunComparison) -> dict[str, str]:
+    """Commands that train each configuration from three seeds, and then compare all runs."""
+    from jaxpe.cli import train  # which has the command that compares
+
+    commands, folders = {}, list(options.runs)
+    for group in found.groups if len(found.groups) > 1 else ():
+        own = [i for i, one in enumerate(found.runs) if one.group == group.name]
+        config = read_config(options.runs[own[0]])
+        known = {found.runs[i].init_seed for i in own}
+        new = [seed for seed in range(_SEEDS + len(known)) if seed not in known]
+        for seed in new[: max(0, _SEEDS - len(own))]:
+            other = train.another_seed(config, seed)
+            commands[f"Train “{group.name}” from initial weights {seed}"] = train.anew(other)
+            folders.append(other.out)
+    if commands:
+        commands["Compare all"] = command_line(dataclasses.replace(options, runs=tuple(folders)))
+    return commands
