@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import LargeArray
-from jaxpe.analysis.extrapolation.ranks import seed_mean
+from jaxpe.analysis.extrapolation.intervals import seed_mean
 from jaxpe.analysis.trained import Evaluation, TrainedRun, choices, evaluations, read_run
 
 # What may differ between runs that are seeds of one configuration: seeds, and how it is watched.

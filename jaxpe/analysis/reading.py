@@ -19,7 +19,7 @@ from jaxpe.training.documents import has_labels, load_data
 LENGTH = 64  # positions, where none are asked for
 
 # Of `SubjectOptions`, under the names that `TrainConfig` has for them; a run has its own.
-_READING = ("length", "tokenizer", "task", "text_field", "label_field", "data_dir")
+_READING = ("length", "tokenizer", "task", "text_field", "skip_nulls", "label_field", "data_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,8 @@ class SubjectOptions:
     """Documents and a model.
 
     Attributes:
-        source: stdlib, sst2, imdb, or a .txt, .tsv, .csv or .jsonl file (each also .gz); that of a
-            run when it is the default.
+        source: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz), .parquet
+            or .arrow file; that of a run when it is the default.
         model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet; a
             small transformer as initialised when absent. A run brings its own documents, length
             and task.
@@ -37,7 +37,8 @@ class SubjectOptions:
             words when absent, or that of the model.
         task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
         seed: makes every number reproducible.
-        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing, and say how many.
         label_field: column or key with the class; label when absent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
@@ -49,6 +50,7 @@ class SubjectOptions:
     task: Literal["classify", "mlm", "causal"] | None = None
     seed: int = 0
     text_field: str | None = None
+    skip_nulls: bool = False
     label_field: str | None = None
     data_dir: str | None = None
 
@@ -180,17 +182,20 @@ def _beside_small(options: SubjectOptions) -> TrainConfig:
 def _reading(options: SubjectOptions, **fields: Any) -> TrainConfig:
     """A configuration that reads documents; what is None keeps its default."""
     check_data_dir(options.data_dir, options.source)
-    asked = {name: getattr(options, name) for name in _READING}
-    given = {name: value for name, value in asked.items() if value is not None}
-    config: dict[str, Any] = {"length": LENGTH} | given | fields
+    config: dict[str, Any] = {"length": LENGTH} | _asked(options) | fields
     return TrainConfig(source=options.source, seed=options.seed, **config)
+
+
+def _asked(options: SubjectOptions) -> dict[str, Any]:
+    """What was passed of how documents are read."""
+    values = {name: getattr(options, name) for name in _READING}
+    return {name: v for name, v in values.items() if v != getattr(SubjectOptions, name)}
 
 
 def _check_own(options: SubjectOptions, config: TrainConfig) -> None:
     """A run has its documents: other tokens mean nothing to it."""
-    for name in _READING:
-        value, own = getattr(options, name), getattr(config, name)
-        if value is not None and value != own:
+    for name, value in _asked(options).items():
+        if value != (own := getattr(config, name)):
             raise InputError(f"`{name}={value}`: the run has its own, {own}; leave it out")
     source = options.source
     if source != SubjectOptions.source and Path(source).resolve() != Path(config.source).resolve():

@@ -1,5 +1,6 @@
 """Corpora: built in, from files, through TFDS, and synthetic ones whose geometry is known."""
 
+from jaxpe._core.choices import Choice
 from jaxpe.data import synthetic
 from jaxpe.data.corpus import Corpus, Document, TokenBatch, TokenCorpus
 from jaxpe.data.export import export_corpus, open_corpus
@@ -16,7 +17,7 @@ from jaxpe.data.tokenizers import Tokenizer, open_tokenizer, tokenize
 from jaxpe.data.vocabulary import vocabulary_of
 
 __all__ = [
-    "BUILT_IN", "SEQUENCE_TASKS", "Corpus", "Document", "Examples", "LabelledTokens",
+    "BUILT_IN", "SEQUENCE_TASKS", "Choice", "Corpus", "Document", "Examples", "LabelledTokens",
     "SequenceTask", "Shard", "SyntheticCorpus", "TokenBatch", "TokenCorpus", "Tokenizer",
     "check_data_dir", "containment_groups", "count_triggers", "export_corpus", "find_shards",
     "hold_out", "load_corpus", "load_labelled", "load_tokens", "open_corpus", "open_tokenizer",

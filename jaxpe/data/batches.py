@@ -13,6 +13,7 @@ from jax.profiler import TraceAnnotation
 from jaxpe._core.errors import InputError
 from jaxpe._core.hashing import Content, content_hash
 from jaxpe.data.corpus import Document, TokenBatch
+from jaxpe.data.fields import Found
 from jaxpe.data.shards import Shard
 from jaxpe.data.tokenizers import Tokenizer
 
@@ -29,6 +30,7 @@ class Reading(NamedTuple):
     part: int = 0
     parts: int = 1
     skip_unreadable: bool = False
+    skip_nulls: bool = False
 
 
 def token_batches(
@@ -92,7 +94,8 @@ def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
 
 def _beginning(reading: Reading) -> dict[str, Any]:
     number = len(reading.shards)
-    nothing = {"documents": [0] * number, "digests": [""] * number, "unreadable": {}}
+    zeros = {"documents": [0] * number, "null_texts": [0] * number}
+    nothing = {**zeros, "digests": [""] * number, "unreadable": {}}
     return {"shard": 0, "checksum": 0, **nothing}
 
 
@@ -153,13 +156,14 @@ class _DocumentIterator(grain.DatasetIterator):
                 state["shard"], state["checksum"] = number, 0
             if self._is_left_out(number):
                 continue
-            content = content_hash()
-            documents = self._own(number, content)
+            content, found = content_hash(), Found()
+            documents = self._own(number, content, found)
             self._pass_over(documents, number)
             for document in documents:
                 state["documents"][number] += 1
                 state["checksum"] = _checksum(document.text, state["checksum"])
                 yield document
+            state["null_texts"][number] = found.null_texts
             if self._is_own(number):
                 state["digests"][number] = content.hexdigest()
 
@@ -184,13 +188,19 @@ class _DocumentIterator(grain.DatasetIterator):
                 "those that were counted; put back what they were, or start anew in another folder"
             )
 
-    def _own(self, number: int, content: Content | None = None) -> Iterator[Document]:
+    def _own(
+        self, number: int, content: Content | None = None, found: Found | None = None
+    ) -> Iterator[Document]:
         """This part's documents of a shard."""
         reading = self._reading
         if not self._is_own(number):
             return iter(())
         documents = reading.shards[number].documents(
-            text_field=reading.text_field, group_field=reading.group_field, content=content
+            text_field=reading.text_field,
+            group_field=reading.group_field,
+            skip_nulls=reading.skip_nulls,
+            found=found,
+            content=content,
         )
         if self._by_shard:
             return documents

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Int32, UInt32
 
+from jaxpe._core.choices import Choice
 from jaxpe._core.short import short_repr
 from jaxpe.data.groups import containment_groups
 
@@ -13,10 +14,16 @@ Source = str | os.PathLike[str]
 
 
 class Corpus(NamedTuple):
-    """Documents of text: those of a built-in name or a file, in its order, none of them blank."""
+    """Documents of text: those of a built-in name or a file, in its order, none of them blank.
+
+    - `null_texts`: rows that were left out because their text is null or missing.
+    - `choices`: what was not passed and was chosen.
+    """
 
     name: str
     documents: list[str]
+    null_texts: int = 0
+    choices: tuple[Choice, ...] = ()
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -40,6 +47,7 @@ class TokenCorpus(NamedTuple):
     - `exclude`: ids that stand for no text and are never counted (special tokens).
     - `tokens`: the text of each id, `vocab_size` of them; `"id 17"` where only the id is known.
     - `longest`: length of the longest document before truncation, special tokens included.
+    - `null_texts`, `choices`: as of `Corpus`; not exported.
     """
 
     name: str
@@ -50,6 +58,8 @@ class TokenCorpus(NamedTuple):
     exclude: tuple[int, ...]
     tokens: list[str]
     longest: int
+    null_texts: int = 0
+    choices: tuple[Choice, ...] = ()
 
     def groups(self) -> Int[np.ndarray, " documents"]:
         """`containment_groups` of this corpus, int32.

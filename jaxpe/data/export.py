@@ -295,7 +295,8 @@ def _metadata(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": "text", "name": corpus.name}
     if isinstance(corpus, TokenCorpus):
         own = {name: getattr(corpus, name) for name in TokenCorpus._fields}
-        del own["ids"], own["mask"]
+        for name in ("ids", "mask", "null_texts", "choices"):  # the last two are of the reading
+            del own[name]
         fields |= {"kind": "tokens", **own, "length": corpus.ids.shape[1]}
     names = "".join([corpus.name, *fields.get("tokens", ())])
     check_text(names, what="the name or a token of the corpus", remedy="replace it")
@@ -310,8 +311,8 @@ def _about(directory: str) -> Any:
     path = Path(directory) / _METADATA
     if not path.exists():
         raise InputError(
-            f"{directory} is a TFDS dataset, but export_corpus did not write it; "
-            "save its texts as .jsonl"
+            f"{directory} is a data set that export_corpus did not write; pass its .parquet or "
+            ".arrow files, or save its texts as .jsonl"
         )
     fields = read_json(path, remedy=_AGAIN, largest=_LARGEST_METADATA)
     schema = _TokensAbout if fields.get("kind") == "tokens" else _TextAbout

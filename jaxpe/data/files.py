@@ -13,22 +13,30 @@ from pathlib import Path
 from typing import Any
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import Content
+from jaxpe._core.hashing import Content, parts_of
+from jaxpe._core.json_values import LARGEST_FILE
 from jaxpe._core.progress import Progress
 
 STANDARD_INPUT = "-"
-TABLES = (".tsv", ".csv", ".jsonl")
-ENDINGS = (".txt", *TABLES)
+COLUMNAR = (".parquet", ".arrow")
+_TABLES_OF_TEXT = (".tsv", ".csv", ".jsonl", ".json")
+_TEXT = (".txt", *_TABLES_OF_TEXT)  # each also with .gz
+TABLES = (*_TABLES_OF_TEXT, *COLUMNAR)
+SUPPORTED_TABLES = f"{', '.join(_TABLES_OF_TEXT)} (each also with .gz), {', '.join(COLUMNAR)}"
+SUPPORTED = f".txt, {SUPPORTED_TABLES}"
 # Of a document, with the rest of its line; the longest novels have a tenth of it.
 LARGEST_TEXT = 2**26
 _BUFFER = 2**20
 SHOWN = 40  # characters of a value, or columns, that an error message quotes
+_REASON = 300  # characters of what a reader says of a damaged file
 
 
 def text_ending(path: str) -> str | None:
     """The text format that a file name announces, `.gz` aside; None when it is no such format."""
-    suffix = Path(path.lower().removesuffix(".gz")).suffix
-    return suffix if suffix in ENDINGS else None
+    unpacked = path.lower().removesuffix(".gz")
+    suffix = Path(unpacked).suffix
+    endings = _TEXT if len(unpacked) < len(path) else (*_TEXT, *COLUMNAR)
+    return suffix if suffix in endings else None
 
 
 def text_lines(path: str, *, progress: Progress, content: Content | None = None) -> Iterator[str]:
@@ -40,6 +48,25 @@ def text_lines(path: str, *, progress: Progress, content: Content | None = None)
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise _not_utf8(path, number, error) from error
+
+
+def whole_text(path: str, *, content: Content | None = None) -> str:
+    """The text of a UTF-8 file that is read at once, and not larger than a limit."""
+    with readable(path, OSError, EOFError, zlib.error), _opened(path, content) as stream:
+        data = stream.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise InputError(
+            f"{path} has more than {LARGEST_FILE:,} bytes, the most that is read at once; write "
+            "one JSON object a line into a .jsonl"
+        )
+    return decoded(data, path)
+
+
+def hash_file(path: str, content: Content) -> None:
+    """Put the bytes of a file into a hash; raises `InputError` and `OSError`."""
+    with open_regular(path) as file:
+        for part in parts_of(file):
+            content.update(part)
 
 
 def decoded(content: bytes, path: str) -> str:
@@ -135,7 +162,7 @@ def readable(path: str, *errors: type[Exception]) -> Iterator[None]:
     except InputError:
         raise
     except errors as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split())[:_REASON]
         raise InputError(
             f"{path} cannot be read: {reason}; check that it is whole and readable"
         ) from error

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import check_range
@@ -55,7 +56,17 @@ def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -
         tokens=[f"id {i}" for i in range(vocab_size)],
         longest=n,
     )
-    return resized(corpus, min(DEFAULT_LENGTH, n) if length is None else length)
+    if length is None:
+        length, choice = _default_length(n)
+        corpus = corpus._replace(choices=(choice,))
+    return resized(corpus, length)
+
+
+def _default_length(n: int) -> tuple[int, Choice]:
+    """All positions of the rows, or the first of many."""
+    length = min(DEFAULT_LENGTH, n)
+    why = "all that the rows have" if length == n else f"the most that is chosen; rows have {n:,}"
+    return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")
 
 
 def read_ids(path: str, *, length: int | None) -> TokenCorpus:

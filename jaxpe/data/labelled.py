@@ -11,13 +11,22 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.short import short_repr
 from jaxpe.data.corpus import Corpus, Source, TokenCorpus
-from jaxpe.data.files import TABLES, check_text, listed, name_of, quoted, text_ending
+from jaxpe.data.fields import Found, Row
+from jaxpe.data.files import (
+    SUPPORTED_TABLES,
+    TABLES,
+    check_text,
+    listed,
+    name_of,
+    quoted,
+    text_ending,
+)
 from jaxpe.data.load import at_least_two, check_file
 from jaxpe.data.named import NAMED, named_rows
-from jaxpe.data.rows import Row, read_rows
+from jaxpe.data.rows import read_rows
 from jaxpe.data.seeds import generator
 from jaxpe.data.tokenizers import tokenize
-from jaxpe.data.vocabulary import vocabulary_occurs, with_unknown
+from jaxpe.data.vocabulary import VOCABULARY, vocabulary_occurs, with_unknown
 
 _INTEGER = re.compile("-?[0-9]+")
 
@@ -48,6 +57,7 @@ def load_labelled(
     max_vocab: int | None = None,
     text_field: str | None = None,
     label_field: str = "label",
+    skip_nulls: bool = False,
     data_dir: Source | None = None,
     progress: Progress = SILENT,
 ) -> LabelledTokens:
@@ -55,9 +65,9 @@ def load_labelled(
 
     Names: `"sst2"` with the splits train and dev, `"imdb"` with train and test (classes negative,
     positive), from `data_dir` or `JAXPE_DATA_DIR` (`sst2/train.tsv`, `sst2/dev.tsv`,
-    `imdb/train.jsonl.gz`, `imdb/test.jsonl.gz`), otherwise through TFDS. Paths: `.tsv`, `.csv`,
-    `.jsonl`, each also with `.gz`. Documents keep the order of the source (IMDB has all positive
-    ones first); a blank one is left out together with its label.
+    `imdb/train.jsonl.gz`, `imdb/test.jsonl.gz`), otherwise through TFDS. Paths: the
+    files with columns that `load_corpus` reads. Documents keep the order of the source (IMDB has
+    all positive ones first); a blank one is left out together with its label.
 
     Labels are integers or text. Classes are numbered in the order of the integers, or
     alphabetically where any is text.
@@ -74,7 +84,7 @@ def load_labelled(
         max_vocab: the largest vocabulary, `"[UNK]"` included: the rarest words and characters
             become unknown.
         label_field: the column of labels.
-        text_field, data_dir, progress: as in `load_corpus`.
+        text_field, skip_nulls, data_dir, progress: as in `load_corpus`.
 
     Raises:
         InputError: as `load_corpus` and `tokenize`; no such split or column, a label that is
@@ -99,9 +109,12 @@ def load_labelled(
             )
         tokenizer, length = like.tokenizer, like.corpus.ids.shape[1]
         special = bool(like.corpus.exclude)
-    rows = _rows(source, split, text_field, label_field, data_dir, progress)
+    found = Found()
+    fields = {"text_field": text_field, "label_field": label_field, "skip_nulls": skip_nulls}
+    rows = _rows(source, split, fields, data_dir, found, progress)
     name = name_of(source) if split == "train" else f"{source} {split}"
-    documents = at_least_two(Corpus(name, [row.text for row in rows]), source)
+    texts = [row.text for row in rows]
+    documents = at_least_two(Corpus(name, texts, found.null_texts, found.choices), source)
     labels, names = _numbered(rows, source, None if like is None else like.names)
     corpus = tokenize(
         documents, tokenizer=tokenizer, length=length, special=special, progress=progress
@@ -165,26 +178,25 @@ def _part(labelled: LabelledTokens, kept: Bool[np.ndarray, " documents"]) -> Lab
 def _rows(
     source: str,
     split: str,
-    text_field: str | None,
-    label_field: str,
+    fields: dict[str, Any],
     data_dir: Source | None,
+    found: Found,
     progress: Progress,
 ) -> list[Row]:
     if source in NAMED:
-        if text_field is not None:
+        if fields["text_field"] is not None:
             raise InputError(f"{source} has one column of text; leave `text_field` out")
-        return named_rows(
-            source, split=split, label_field=label_field, data_dir=data_dir, progress=progress
-        )
+        options = {"label_field": fields["label_field"], "data_dir": data_dir}
+        return named_rows(source, split=split, **options, progress=progress)
     if text_ending(source) not in TABLES:
         raise InputError(
-            f"{source} has no labels; pass a file with columns ({', '.join(TABLES)}, each also "
-            f"with .gz), or one of {', '.join(NAMED)}"
+            f"{source} has no labels; pass a file with columns ({SUPPORTED_TABLES}), or one of "
+            f"{', '.join(NAMED)}"
         )
     if split != "train":
         raise InputError(f"{source} is one split; leave `split` out and pass the file of {split!r}")
     check_file(source)
-    return read_rows(source, text_field=text_field, label_field=label_field, progress=progress)
+    return read_rows(source, **fields, found=found, progress=progress)
 
 
 def _numbered(
@@ -266,4 +278,5 @@ def _renumbered(corpus: TokenCorpus, tokens: list[str]) -> TokenCorpus:
     numbers = {token: number for number, token in enumerate(tokens)}
     table = np.array([numbers.get(token, len(tokens) - 1) for token in corpus.tokens], np.int32)
     ids = np.where(corpus.mask, table[corpus.ids], 0).astype(np.int32)
-    return corpus._replace(ids=ids, tokens=tokens, vocab_size=len(tokens))
+    choices = tuple(choice for choice in corpus.choices if choice.setting != VOCABULARY)
+    return corpus._replace(ids=ids, tokens=tokens, vocab_size=len(tokens), choices=choices)

@@ -3,11 +3,13 @@
 import os
 from pathlib import Path
 
+from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import export
 from jaxpe.data.corpus import Corpus, Source, TokenCorpus
-from jaxpe.data.files import ENDINGS, STANDARD_INPUT, TABLES, name_of, text_ending
+from jaxpe.data.fields import Found
+from jaxpe.data.files import STANDARD_INPUT, SUPPORTED, TABLES, name_of, text_ending
 from jaxpe.data.ids import read_ids, resized, tokens_from_ids
 from jaxpe.data.named import NAMED, named_rows
 from jaxpe.data.rows import read_rows
@@ -16,13 +18,15 @@ from jaxpe.data.synthetic import three_regimes
 from jaxpe.data.tokenizers import tokenize
 
 BUILT_IN = ("stdlib", *NAMED, "synthetic")
-_SUPPORTED = f"{', '.join(ENDINGS)} (each also with .gz), .npy, '-' for standard input"
+DEFAULT_TOKENIZER = "words"
+_SUPPORTED = f"{SUPPORTED}, .npy, '-' for standard input"
 
 
 def load_corpus(
     source: Source,
     *,
     text_field: str | None = None,
+    skip_nulls: bool = False,
     data_dir: Source | None = None,
     progress: Progress = SILENT,
 ) -> Corpus:
@@ -35,28 +39,33 @@ def load_corpus(
     - `"sst2"`, `"imdb"`: the training texts, from `data_dir` or `JAXPE_DATA_DIR`
       (`sst2/train.tsv`, `imdb/train.jsonl.gz`), otherwise through TFDS.
 
-    Paths: `.txt` (one document a line), `.tsv` (no quoting), `.csv`, `.jsonl`, each also with
-    `.gz`; a directory that `export_corpus` wrote; `"-"` for lines from standard input. Text is
-    UTF-8, a line of at most 64 MiB (a row of .csv in all its lines); blank documents are left out.
-    Pipes and devices are refused: pipe into standard input instead.
+    Paths: `.txt` (one document a line), `.tsv` (no quoting), `.csv`, `.jsonl`, `.json` (an array of
+    objects or of strings, or an object with one list of objects), each also with `.gz`; `.parquet`
+    and `.arrow` (extra `parquet`); a directory that `export_corpus` wrote; `"-"` for lines from
+    standard input. Text is UTF-8, a line of at most 64 MiB (a row of .csv in all its lines), a
+    `.json` of at most 512 MiB; blank documents are left out. Pipes and devices are refused: pipe
+    into standard input instead.
 
     Args:
         source: a name or a path; a name wins over a file of that name (write `./sst2`).
         text_field: the column that holds the text. Default: `text`, else `sentence`, else the only
             column of text.
+        skip_nulls: whether rows whose text is null or missing are left out and counted
+            (`null_texts`); the first is refused otherwise.
         data_dir: the directory with the named corpora.
         progress: is shown what is read.
 
     Raises:
         InputError: nothing there, no regular file, unreadable or undecodable text, a line that is
-            too long, no such column, fewer than two documents, more than memory holds, or token
-            ids instead of text.
+            too long, no such column, a text that is null, fewer than two documents, more than
+            memory holds, or token ids instead of text.
+        MissingExtraError: `.parquet` or `.arrow` without the extra.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "poems.txt"
     >>> _ = path.write_text("The fog comes\\n\\non little cat feet.\\n")
-    >>> load_corpus(path)
-    Corpus(name='poems.txt', documents=['The fog comes', 'on little cat feet.'])
+    >>> load_corpus(path).documents
+    ['The fog comes', 'on little cat feet.']
     """
     source = os.fspath(source)
     _check_text_field(source, text_field)
@@ -71,25 +80,29 @@ def load_corpus(
         corpus = export.read_text(source, progress=progress)
     else:
         check_file(source)
-        rows = read_rows(source, text_field=text_field, progress=progress)
+        found = Found()
+        fields = {"text_field": text_field, "skip_nulls": skip_nulls}
+        rows = read_rows(source, **fields, found=found, progress=progress)
         name = "stdin" if source == STANDARD_INPUT else name_of(source)
-        corpus = Corpus(name, [row.text for row in rows])
+        corpus = Corpus(name, [row.text for row in rows], found.null_texts, found.choices)
     return at_least_two(corpus, source)
 
 
 def load_tokens(
     source: Source,
     *,
-    tokenizer: Source = "words",
+    tokenizer: Source | None = None,
     length: int | None = None,
     special: bool = False,
     text_field: str | None = None,
+    skip_nulls: bool = False,
     data_dir: Source | None = None,
     progress: Progress = SILENT,
 ) -> TokenCorpus:
     """Read a corpus of text or of token ids, ready for the geometry.
 
-    Text as `load_corpus` and `tokenize` read it. Token ids, which need no tokenizer:
+    Text as `load_corpus` and `tokenize` read it, as words where no tokenizer is passed. Token ids,
+    which need none:
 
     - `"synthetic"`: `three_regimes()`, with a geometry that is known exactly.
     - `.npy`: integers `[documents, n]`; `length` defaults to `n`, at most 128.
@@ -105,15 +118,31 @@ def load_tokens(
     """
     source = os.fspath(source)
     if source != "synthetic" and not _holds_ids(source):
-        corpus = load_corpus(source, text_field=text_field, data_dir=data_dir, progress=progress)
+        corpus = load_corpus(
+            source,
+            text_field=text_field,
+            skip_nulls=skip_nulls,
+            data_dir=data_dir,
+            progress=progress,
+        )
+        if tokenizer is None:
+            tokenizer, choice = _default_tokenizer()
+            corpus = corpus._replace(choices=(*corpus.choices, choice))
         return tokenize(
             corpus, tokenizer=tokenizer, length=length, special=special, progress=progress
         )
     _check_text_field(source, text_field)
     corpus = _load_ids(source, length, progress)
-    if special or os.fspath(tokenizer) not in ("words", corpus.tokenizer):
+    known = (DEFAULT_TOKENIZER, corpus.tokenizer)
+    if special or (tokenizer is not None and os.fspath(tokenizer) not in known):
         raise InputError(f"{source} holds token ids already; leave `tokenizer` and `special` out")
     return corpus
+
+
+def _default_tokenizer() -> tuple[str, Choice]:
+    how = "pass characters, bytes, or the path of a vocab.txt or tokenizer.json as `tokenizer`"
+    why = "the default for text: words and punctuation marks in lower case"
+    return DEFAULT_TOKENIZER, Choice("tokenizer", DEFAULT_TOKENIZER, why, how)
 
 
 def _load_ids(source: str, length: int | None, progress: Progress) -> TokenCorpus:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.progress import Progress
 from jaxpe.data.corpus import Source
-from jaxpe.data.rows import Row, read_rows
+from jaxpe.data.fields import Row
+from jaxpe.data.rows import read_rows
 
 
 class _Home(NamedTuple):

@@ -10,26 +10,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import Content, content_hash, parts_of
+from jaxpe._core.hashing import Content, content_hash
 from jaxpe._core.progress import SILENT
 from jaxpe.data import export
 from jaxpe.data.corpus import Document, Source
+from jaxpe.data.fields import Fields, Found, Row, with_text
 from jaxpe.data.files import (
-    ENDINGS,
     STANDARD_INPUT,
+    SUPPORTED,
     TABLES,
+    hash_file,
     name_of,
     open_regular,
     readable,
     text_ending,
 )
+from jaxpe.data.json_rows import json_rows
 from jaxpe.data.load import BUILT_IN, load_corpus
 from jaxpe.data.named import NAMED, named_file
 from jaxpe.data.records import Records
-from jaxpe.data.rows import iter_rows, json_row
+from jaxpe.data.rows import iter_rows
 
 _ARRAY_RECORD = (".array_record", ".arrayrecord")
-_SUPPORTED = f"{', '.join(ENDINGS)} (each also with .gz), .array_record"
+_SUPPORTED = f"{SUPPORTED}, .array_record"
 _ENDS = 2**16  # bytes at either end of a file that its checksum is of
 
 
@@ -61,6 +64,8 @@ class Shard(NamedTuple):
         *,
         text_field: str | None = None,
         group_field: str | None = None,
+        skip_nulls: bool = False,
+        found: Found | None = None,
         content: Content | None = None,
     ) -> Iterator[Document]:
         """Its texts, one by one, without the blank ones.
@@ -68,19 +73,23 @@ class Shard(NamedTuple):
         Args:
             text_field: column or key with the text.
             group_field: column or key with what documents share that are not independent.
+            skip_nulls: whether rows whose text is null or missing are left out.
+            found: is told how many were, with the last document.
             content: from `content_hash`; it is of the whole content after the last document.
 
         Raises:
             InputError: it cannot be read, at the place where it cannot, or has no such columns.
         """
         self.check_fields(text_field=text_field, group_field=group_field)
+        fields = Fields(text_field, group_field, "group_field", skip_nulls)
+        found = Found() if found is None else found
         if self.path in BUILT_IN:
             return _built_in(self.path, content)
         if _is_records(self.path):
-            return _records(self.path, text_field, group_field, content)
+            return _records(self.path, fields, found, content)
         if export.is_exported(self.path):
             return _exported(self.path, content)
-        return _rows(self.path, text_field, group_field, content)
+        return _rows(self.path, fields, found, content)
 
     def check_fields(
         self, *, text_field: str | None = None, group_field: str | None = None
@@ -100,8 +109,8 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
     """The shards that paths, globs and built-in names stand for, each once, globs sorted.
 
     Args:
-        sources: paths and globs (`**` goes into folders) of .txt, .tsv, .csv, .jsonl, each also
-            with .gz, of .array_record (a text, or with a text field a JSON object, a record), of
+        sources: paths and globs (`**` goes into folders) of the files of text that `load_corpus`
+            reads, of .array_record (a text, or with a text field a JSON object, a record), of
             directories that `export_corpus` wrote; `stdlib`, `sst2`, `imdb`.
         data_dir: as in `load_corpus`.
 
@@ -186,9 +195,7 @@ def _hash_all(path: str, content: Content) -> None:
         return
     with readable(path, OSError):
         for each in _files(path):
-            with open_regular(each) as file:
-                for part in parts_of(file):
-                    content.update(part)
+            hash_file(each, content)
 
 
 def _built_in_bytes(documents: Sequence[str]) -> bytes:
@@ -203,19 +210,10 @@ def _built_in(name: str, content: Content | None) -> Iterator[Document]:
     yield from map(Document, documents)
 
 
-def _rows(
-    path: str, text_field: str | None, group_field: str | None, content: Content | None
-) -> Iterator[Document]:
+def _rows(path: str, fields: Fields, found: Found, content: Content | None) -> Iterator[Document]:
     """The documents of a file of text."""
-    rows = iter_rows(
-        path,
-        text_field=text_field,
-        label_field=group_field,
-        label_name="group_field",
-        content=content,
-        progress=SILENT,
-    )
-    if group_field is None:  # what millions of documents go through
+    rows = iter_rows(path, fields, found=found, content=content, progress=SILENT)
+    if fields.label is None:  # what millions of documents go through
         return map(Document, map(operator.attrgetter("text"), rows))
     return (Document(row.text, _group(row.label, row.place)) for row in rows)
 
@@ -233,20 +231,18 @@ def _group(value: Any, place: str) -> str | None:
 
 
 def _records(
-    path: str, text_field: str | None, group_field: str | None, content: Content | None
+    path: str, fields: Fields, found: Found, content: Content | None
 ) -> Iterator[Document]:
     """The documents of an ArrayRecord file."""
     records = Records([path])
     if content is not None:  # the reader, in C++, goes to and fro
         _hash_all(path, content)
-    for number, record in enumerate(records):
-        place = f"{path}, record {number}"
-        text, group = _decoded(record, place), None
-        if text_field is not None or group_field is not None:
-            row = json_row(text, place, text_field, group_field, label_name="group_field")
-            text, group = row.text, _group(row.label, place)
-        if text.strip():
-            yield Document(text, group)
+    texts = (_decoded(record, f"{path}, record {n}") for n, record in enumerate(records))
+    if fields.text is None and fields.label is None:
+        rows = (Row(text, None, place) for place, text in texts)
+    else:
+        rows = with_text(json_rows(texts, fields, found), fields, found)
+    return (Document(row.text, _group(row.label, row.place)) for row in rows if row.text.strip())
 
 
 def _exported(path: str, content: Content | None) -> Iterator[Document]:
@@ -257,8 +253,9 @@ def _exported(path: str, content: Content | None) -> Iterator[Document]:
     yield from map(Document, texts)
 
 
-def _decoded(record: bytes, place: str) -> str:
+def _decoded(record: bytes, place: str) -> tuple[str, str]:
+    """The place of a record, and its text."""
     try:
-        return record.decode()
+        return place, record.decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{place} is not UTF-8: {error}; write texts as UTF-8") from error

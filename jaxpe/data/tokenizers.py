@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Int32
 
+from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.short import short_repr
@@ -18,6 +19,7 @@ from jaxpe.data.ids import DEFAULT_LENGTH, check_length, check_table
 from jaxpe.data.pretrained import check_ids, open_pretrained
 from jaxpe.data.vocabulary import (
     Encode,
+    all_that_occur,
     fixed_encoder,
     growing_encoder,
     most_frequent_first,
@@ -114,12 +116,16 @@ def tokenize(
     if longest <= added:
         raise InputError(f"{corpus.name} has no tokens; pass documents with text")
     check_length(length, special=added)
-    length = max(added + 1, _default_length(lengths)) if length is None else length
+    choices = corpus.choices
+    if length is None:
+        length, choice = _default_length(lengths, least=added + 1)
+        choices = (*choices, choice)
     check_table(len(rows), length)
     ids, mask = _padded(opened, rows, length)
     tokens = opened.tokens
     if occurs:
         ids, tokens = most_frequent_first(ids, mask, tokens)
+        choices = (*choices, all_that_occur(name, len(tokens), length))
     return TokenCorpus(
         name=corpus.name,
         tokenizer=opened.name,
@@ -129,6 +135,8 @@ def tokenize(
         exclude=opened.exclude,
         tokens=list(tokens),
         longest=longest,
+        null_texts=corpus.null_texts,
+        choices=choices,
     )
 
 
@@ -212,9 +220,18 @@ def _all_rows(opened: Tokenizer, documents: list[str], progress: Progress) -> li
     return rows
 
 
-def _default_length(lengths: Int[np.ndarray, " documents"]) -> int:
-    reached = np.sort(lengths)[::-1][int(np.ceil(0.05 * len(lengths))) - 1]
-    return int(np.clip(reached, 2, DEFAULT_LENGTH))
+def _default_length(lengths: Int[np.ndarray, " documents"], *, least: int) -> tuple[int, Choice]:
+    """The length that 5 % of the documents reach, within limits, and which of these it is."""
+    reached = int(np.sort(lengths)[::-1][int(np.ceil(0.05 * len(lengths))) - 1])
+    length = min(max(2, least, reached), max(least, DEFAULT_LENGTH))
+    if reached > length:
+        longer = int(np.sum(lengths > length))
+        why = f"the most that is chosen; {longer:,} of {len(lengths):,} documents are longer"
+    elif reached < length:
+        why = "the least there is; fewer than 5 % of the documents are as long"
+    else:
+        why = f"5 % of the documents are as long or longer, the longest {int(lengths.max()):,}"
+    return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")
 
 
 def _padded(

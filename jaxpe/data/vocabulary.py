@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int32
 
+from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
 from jaxpe._core.options import check_range
 from jaxpe.data.corpus import Source
 from jaxpe.data.files import check_text, quoted
 
 UNKNOWN = "[UNK]"
+VOCABULARY = "vocabulary"  # setting of a `Choice`
 _LONG = 2**20  # characters of a document whose words are not all listed at once
 
 Encode = Callable[[list[str], int | None], list[Any]]  # ids of texts, cut to a length if any
@@ -63,6 +65,13 @@ def vocabulary_of(
 def vocabulary_occurs(tokenizer: str) -> bool:
     """Whether a tokenizer makes its vocabulary from the corpus, so that it can be cut."""
     return tokenizer in _CUTS
+
+
+def all_that_occur(tokenizer: str, size: int, length: int) -> Choice:
+    """The choice of a vocabulary that is not cut."""
+    why = f"all that occur in the first {length} positions"
+    how = "cut it by `max_vocab` of jaxpe count, and pass the folder of the counts as `counts`"
+    return Choice(VOCABULARY, f"{size:,} {tokenizer}", why, how)
 
 
 def with_unknown(vocabulary: list[str], max_vocab: int | None) -> list[str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxpe._core.errors import require
-from jaxpe.report.words import percent, visible
+from jaxpe.report.words import percent, plural, visible
 
 if TYPE_CHECKING:
     import rich.table
@@ -39,6 +39,8 @@ def counts_table(stored: "StoredCounts") -> "rich.table.Table":
         ("kept together", f"{together} in a fold"),
         ("shards", f"{len(read):,}"),
     ]
+    if stored.null_texts:
+        rows.append(("left out", f"{plural(stored.null_texts, 'row')} without text"))
     rows += [("left out", f"{shard.identity}: {shard.unreadable}") for shard in stored.unreadable]
     return make_table("Counts", ["", ""], rows, right=())
 

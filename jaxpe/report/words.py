@@ -70,6 +70,15 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def without_text(nulls: int) -> str:
+    """What follows a number of documents where rows without text were left out.
+
+    >>> without_text(0), without_text(3)
+    ('', ', 3 rows without text left out')
+    """
+    return f", {plural(nulls, 'row')} without text left out" if nulls else ""
+
+
 def ranges(mask: np.ndarray, *, limit: int = 4) -> str:
     """The positions where a boolean [n] mask holds, runs joined, at most `limit` runs named.
 

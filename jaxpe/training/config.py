@@ -71,11 +71,12 @@ class TrainConfig:
     """Train a transformer with a positional encoding, and watch the encoding's geometry.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz) or
-            .npy file.
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
+            .gz), .parquet, .arrow or .npy file.
         task: classify, mlm (masked language model) or causal (next token); classify where the
             source has labels when absent, otherwise causal.
-        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing, and say how many.
         label_field: column or key with the class; label when absent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
         held_out: share of the documents to evaluate on; when absent the source's own split (dev of
@@ -117,6 +118,7 @@ class TrainConfig:
     source: str = "stdlib"
     task: Task | None = None
     text_field: str | None = None
+    skip_nulls: bool = False
     label_field: str | None = None
     data_dir: str | None = None
     held_out: float | None = None

@@ -52,6 +52,8 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     task = config.task or ("classify" if has_labels(config) else "causal")
     labelled = task == "classify" or config.source in NAMED
     train = _read(config, labelled, progress)
+    if nulls := train.corpus.null_texts:
+        progress.say(f"{nulls:,} rows without text left out")
     train, mask_id = _with_mask(train) if task == "mlm" else (train, None)
     if config.held_out is None and config.source in NAMED:
         split = next(name for name in NAMED[config.source].splits if name != "train")
@@ -138,6 +140,7 @@ def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTo
         "length": config.length,
         "special": config.special or config.pretrained is not None,
         "text_field": config.text_field,
+        "skip_nulls": config.skip_nulls,
         "data_dir": config.data_dir,
         "progress": progress,
     }

@@ -120,6 +120,33 @@ def test_an_unreadable_shard_is_left_out_on_request(command, poems, tmp_path):
     assert "broken.txt, 7 bytes" in " ".join(printed.split())
 
 
+def test_rows_without_text_are_left_out_on_request(command, tmp_path):
+    rows = [{"text": None if n % 5 == 3 else f"a{n} b"} for n in range(40)]
+    for name in ("x", "y"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(rows if name == "x" else rows[:10]))
+    words = ("count", tmp_path / "x.json", tmp_path / "y.json", *SMALL, "--batch-size", 8)
+    code, printed, errors = command(*words, "--out", tmp_path / "counts")
+    assert (code, printed) == (2, "")
+    assert "row" in errors
+    assert "8 of 40 rows" in errors
+    assert "--skip-nulls" in errors
+    code, printed, errors = command(*words, "--skip-nulls", "--out", tmp_path / "counts")
+    assert code == 0, errors
+    assert "10 rows without text" in " ".join(printed.split())
+    stored = counting.read_counts(tmp_path / "counts")
+    assert [shard.null_texts for shard in stored.shards] == [8, 2]
+    assert (stored.documents, stored.null_texts) == (40, 10)
+    code, printed, errors = command(*words, "--out", tmp_path / "counts")
+    assert code == 2
+    assert "10 rows were left out" in errors
+    out = tmp_path / "report"
+    code, printed, errors = command(
+        "report", "--counts", tmp_path / "counts", *REPORT, "--out", out
+    )
+    assert code == 0, errors
+    assert json.loads((out / "report.json").read_text())["null_texts"] == 10
+
+
 BYTES = ("--tokenizer", "bytes")
 BAD = {
     "no source": ((), "no shards; pass paths or globs"),

@@ -12,7 +12,8 @@ import pytest
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT
-from jaxpe.data import files, find_shards, load_corpus, rows
+from jaxpe.data import Corpus, files, find_shards, load_corpus, load_labelled, rows
+from jaxpe.data.fields import Fields
 from jaxpe.data.rows import iter_rows
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫"]
@@ -21,6 +22,9 @@ FILES = {
     "b.tsv": "label\tsentence\n" + "".join(f"{i}\t{t}\n" for i, t in enumerate(TEXTS)),
     "c.jsonl": "\n".join(json.dumps({"id": "x", "text": t, "label": 1}) for t in TEXTS),
     "d.csv": 'label,review\n1,The fog comes\n0,"on ""little"", cat feet"\n1,naïve — 猫\n',
+    "f.json": json.dumps([{"id": "x", "text": t, "label": 1} for t in TEXTS], indent=1),
+    "g.json": json.dumps({"version": 1, "tags": [], "data": [{"review": t} for t in TEXTS]}),
+    "h.json": json.dumps(TEXTS, ensure_ascii=False, indent=0),
     "e.jsonl": "".join(json.dumps({"review": t, "n": 1}, ensure_ascii=False) + "\n" for t in TEXTS),
 }
 
@@ -33,13 +37,30 @@ def test_every_format_gives_the_same_documents(tmp_path, name, start, end, packe
     path = tmp_path / (name + ".gz" * packed)
     data = (start + FILES[name].replace("\n", end)).encode()
     path.write_bytes(gzip.compress(data) if packed else data)
-    assert load_corpus(path) == (path.name, TEXTS)
+    assert load_corpus(path)[:2] == (path.name, TEXTS)
     assert load_corpus(str(path)).documents == TEXTS
+
+
+def test_a_list_of_strings_has_no_columns(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('["a", "b"]')
+    with pytest.raises(InputError, match="without columns; leave `text_field` out"):
+        load_corpus(path, text_field="text")
+    with pytest.raises(InputError, match="without columns; leave `label_field` out"):
+        load_labelled(path)
+
+
+def test_a_large_array_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST_FILE", 10_000)
+    for name, content in (("x.json", bytes(20_000)), ("x.json.gz", gzip.compress(bytes(10**6)))):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=r"more than 10,000 bytes.*\.jsonl"):
+            load_corpus(tmp_path / name)
 
 
 def test_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("é\n\nb\n".encode())))
-    assert load_corpus("-") == ("stdin", ["é", "b"])
+    assert load_corpus("-") == Corpus("stdin", ["é", "b"])
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
@@ -68,7 +89,7 @@ def test_readers_of_tables_do_not_disturb_each_other(tmp_path):
     limit = csv.field_size_limit()
     (tmp_path / "x.csv").write_text("text\na\nb\n")
     first, second = (
-        iter_rows(str(tmp_path / "x.csv"), text_field=None, progress=SILENT) for _ in range(2)
+        iter_rows(str(tmp_path / "x.csv"), Fields(None, None), progress=SILENT) for _ in range(2)
     )
     next(first), next(second), list(first)
     assert csv.field_size_limit() == limit
@@ -92,8 +113,23 @@ BAD = {
     "one.txt": (b"only\n\n", r"only one document; pass at least two"),
     "bad.jsonl": (b'{"text": "a"}\n{"text": \n', r"bad\.jsonl, line 2 is not JSON"),
     "list.jsonl": (b'["a"]\n', r"line 1: a JSON list, not an object"),
-    "key.jsonl": (b'{"text": "a"}\n\n{"body": 1}\n', r"line 3: no column 'text'.*'body'"),
-    "null.jsonl": (b'{"text": null}\n', r"line 1: 'text' is null, not a string"),
+    "key.jsonl": (
+        b'{"text": "a"}\n\n{"body": 1}\n',
+        r"line 3: 'text' is .*missing in 1 of 2 rows.*`skip_nulls=True`",
+    ),
+    "null.jsonl": (b'{"text": null}\n', r"line 1: 'text' is null or missing in 1 of 1 rows"),
+    "empty.json": (b"", r"empty\.json holds no documents"),
+    "none.json": (b"[]", r"none\.json holds no documents"),
+    "lines.json": (b'{"text": "a"}\n{"text": "b"}\n', r"lines\.json is not JSON .*\.jsonl"),
+    "one.json": (b'{"text": "a"}', r"one\.json is a JSON object with no list of objects"),
+    "both.json": (b'{"a": [{}], "b": [{}]}', r"with 2 lists of objects \('a', 'b'\)"),
+    "number.json": (b"3", r"number\.json: a JSON int, not an object"),
+    "numbers.json": (b"[1, 2]", r"numbers\.json, record 0: a JSON int, not an object"),
+    "mixed.json": (b'["a", 1]', r"mixed\.json, record 1: 'text' is 1, not a string"),
+    "two.json": (b'[{"title":"a","body":"b"}]', r"record 0: .*which column.*'title', 'body'"),
+    "deep.json": (b"[" * 100_000, r"deep\.json is not JSON \(nested too deeply\)"),
+    "half.json": (b'["a", "\\ud800"]', r"record 1: 'text' holds half of a surrogate"),
+    "cut.json.gz": (gzip.compress(b'["a", "b"]')[:-9], r"cut\.json\.gz cannot be read"),
     "half.jsonl": (b'{"text": "\\ud800"}\n', r"line 1: 'text' holds half of a surrogate"),
     "two.csv": (b"title,body\na,b\n", r"which column holds the text.*'title', 'body'.*text_field"),
     "two.jsonl": (b'{"title":"a","body":"b"}\n', r"line 1: .*which column.*'title', 'body'"),

@@ -7,6 +7,8 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from jaxpe._core.errors import InputError
@@ -52,6 +54,25 @@ FILES = {
 }
 
 
+FILES["a.json"] = json.dumps([{"label": x, "text": t} for x, t in ROWS], indent=1).encode()
+TABLE = pa.table({"label": LABELS, "text": TEXTS, "tags": [["a"], [], None, ["b", "c"]]})
+
+
+def columns_bytes(name, table):
+    file = pa.BufferOutputStream()
+    match name:
+        case "stream.arrow" | "file.arrow":
+            write = pa.ipc.new_stream if name[0] == "s" else pa.ipc.new_file
+            with write(file, table.schema) as writer:
+                writer.write_table(table, 3)
+        case "plain.parquet":
+            pyarrow.parquet.write_table(table, file, compression="none", row_group_size=3)
+        case _:
+            options = {"compression": "zstd", "write_page_checksum": True}
+            pyarrow.parquet.write_table(table, file, **options)
+    return file.getvalue().to_pybytes()
+
+
 def lines_of(content):
     return content.decode("utf-8-sig").split("\n")
 
@@ -66,6 +87,9 @@ def texts_of(name, content):
                 io.StringIO(content.decode("utf-8-sig"), newline=""), "excel-tab", quoting=3
             )
             texts = [row[header.index("text")] for row in rows if row]
+        case "json":
+            value = json.loads(content.decode("utf-8-sig"))
+            texts = [record["text"] for record in value]
         case ".csv":
             lines = io.StringIO(content.decode("utf-8-sig"), newline="")
             header, *rows = csv.reader(lines)
@@ -106,6 +130,23 @@ def test_text(tmp_path, name, packed):
             plain = gzip.decompress(changed) if packed else changed
             assert corpus.documents == streamed == texts_of(name, plain)
     assert read > (0 if packed else NUMBER // 10)
+
+
+@pytest.mark.parametrize("name", ["stream.arrow", "file.arrow", "plain.parquet", "packed.parquet"])
+def test_columns(tmp_path, name):
+    path, read = tmp_path / name, 0
+    for changed in mutations(columns_bytes(name, TABLE), seed=13, number=3 * NUMBER):
+        path.write_bytes(changed)
+        corpus = outcome(lambda: load_corpus(path))
+        streamed = outcome(lambda: streamed_texts(path))
+        outcome(lambda: load_labelled(path))
+        if corpus is not None:
+            read += 1
+            assert corpus.documents == streamed
+            assert all(text.strip() for text in corpus.documents)
+            if name == "packed.parquet":  # which has checksums
+                assert corpus.documents == TEXTS
+    assert read > 0
 
 
 def test_ids(tmp_path):
@@ -176,7 +217,7 @@ def test_exported_folders(tmp_path, kind):
             if found is not None:
                 read += 1
                 assert rows is not None
-                for field, value in source._asdict().items():
+                for field, value in source._replace(choices=())._asdict().items():
                     assert np.array_equal(getattr(found, field), value), field
         shutil.rmtree(copy)
     assert read >= 40

@@ -38,7 +38,7 @@ DOCSTRINGS = ["Module a.", "Class.", "Module b.", "Meth.", "Bad \\d escape.", "c
 
 
 def test_stdlib_collects_docstrings_once_each(small_stdlib):
-    assert load_corpus("stdlib") == ("stdlib", DOCSTRINGS)
+    assert load_corpus("stdlib") == Corpus("stdlib", DOCSTRINGS)
 
 
 def test_stdlib_is_read_from_the_cache(small_stdlib, monkeypatch):

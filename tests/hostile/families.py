@@ -5,6 +5,8 @@ import importlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -109,6 +111,7 @@ def texts(materials: Materials, *, seed: int, number: int) -> Attempts:
         ".tsv": "\n".join(["label\ttext", *("\t".join(row) for row in rows)]),
         ".csv": "\n".join(["label,text", *(f'{label},"{text}"' for label, text in rows)]),
         ".jsonl": "\n".join(json.dumps({"label": a, "text": b}) for a, b in rows),
+        ".json": json.dumps([{"label": a, "text": b} for a, b in rows]),
     }
     endings = [*whole, *(f"{ending}.gz" for ending in whole)]
     for index in range(number):
@@ -133,6 +136,50 @@ def _read_text(ending: str, content: bytes, work: Path) -> None:
     if ending == ".txt":
         lines = content.decode("utf-8-sig").split("\n")
         assert corpus.documents == [line.rstrip("\r\n") for line in lines if line.strip()]
+
+
+def columns(materials: Materials, *, seed: int, number: int) -> Attempts:
+    """Damaged Parquet and Arrow files; what is read is text, and the same however it is read."""
+    made = _columnar(materials)
+    for index in range(number):
+        ending, content = made[index % len(made)]
+        (found,) = mutations(content, seed=seed + index, number=1)
+        yield Attempt(f"columns {ending}", f"number {index}", partial(_read_columns, ending, found))
+
+
+def _columnar(materials: Materials) -> list[tuple[str, bytes]]:
+    """The documents as Parquet with and without compression, as an Arrow stream and file."""
+    script = (
+        "import sys, pyarrow as pa, pyarrow.parquet as parquet; "
+        "rows = [line.rstrip('\\n').split('\\t') for line in open(sys.argv[1])][1:40]; "
+        "labels, texts = zip(*rows); tags = [[text] for text in texts]; "
+        "table = pa.table({'label': labels, 'text': texts, 'tags': tags}); "
+        "file = pa.OSFile(sys.argv[2], 'wb'); kind = sys.argv[3]; "
+        "new = {'stream': pa.ipc.new_stream, 'file': pa.ipc.new_file}.get(kind); "
+        "writer = new(file, table.schema) if new else None; "
+        "writer.write_table(table, 10) if new else "
+        "parquet.write_table(table, file, compression=kind, row_group_size=10); "
+        "writer and writer.close(); file.close()"
+    )
+    made = []
+    for kind in ("none", "zstd", "stream", "file"):
+        # A process of its own: attempts are forked, which one with threads should not be.
+        path = materials.films.with_suffix(f".{kind}")
+        subprocess.run([sys.executable, "-c", script, materials.films, path, kind], check=True)
+        ending = ".arrow" if kind in ("stream", "file") else ".parquet"
+        made.append((ending, path.read_bytes()))
+    return made
+
+
+def _read_columns(ending: str, content: bytes, work: Path) -> None:
+    from jaxpe.data import find_shards, load_corpus
+
+    path = work / f"odd{ending}"
+    path.write_bytes(content)
+    corpus = load_corpus(path)
+    (shard,) = find_shards([path])
+    assert [document.text for document in shard.documents()] == corpus.documents
+    assert all(text.strip() for text in corpus.documents)
 
 
 def arrays(materials: Materials, *, seed: int, number: int) -> Attempts:
@@ -363,7 +410,18 @@ def _command(*words: object) -> Callable[[Path], object]:
 
 FAMILIES: dict[str, Callable[..., Attempts]] = {
     family.__name__: family
-    for family in (options, texts, arrays, folders, counted, runs, cells, tokenizers, models)
+    for family in (
+        options,
+        texts,
+        columns,
+        arrays,
+        folders,
+        counted,
+        runs,
+        cells,
+        tokenizers,
+        models,
+    )
     if isinstance(family, types.FunctionType)
 }
 

@@ -18,6 +18,7 @@ from jaxpe.analysis.corpus import (
     TokenCount,
     TopTokens,
 )
+from jaxpe.data import Choice
 from jaxpe.encodings import catalogue
 
 N = 48
@@ -69,6 +70,7 @@ def hostile() -> CorpusAnalysis:
         source="<b>corpus</b>\u202e<img src=x onerror=alert(2)>" + "s" * 300,
         tokenizer="<i>tok</i>",
         top_tokens=[TopTokens(0, tokens), TopTokens(20, []), TopTokens(47, others)],
+        choices=tuple(Choice("column of text", *[token[:40]] * 3) for token in HOSTILE_TOKENS),
     )
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from jaxpe._core.errors import MissingExtraError
 from jaxpe.analysis.corpus import TopTokens
+from jaxpe.data import Choice
 from jaxpe.report.corpus.page import FAMILIES, render_page
 from tests.report import factory
 
@@ -60,6 +61,18 @@ def test_encodings_are_grouped_by_families_that_are_explained():
 
 def test_every_family_of_the_report_is_explained():
     assert all(FAMILIES[family] for family in factory.FAMILIES.values())
+
+
+def test_the_page_says_what_was_chosen_and_what_was_left_out():
+    choice = Choice("length", "64", "5 % of the documents are as long", "pass `length`")
+    html = render_page(factory.analysis(choices=(choice,), null_texts=3), [])
+    assert "What was chosen for you" in html
+    for cell in ("length</th>", "64</bdi>", "5 % of the documents", "pass <code>length</code>"):
+        assert cell in html
+    assert "12,480 documents, 3 rows without text left out" in html
+    html = render_page(factory.analysis(), [])
+    assert "What was chosen for you" not in html
+    assert "left out" not in html
 
 
 def test_empty_tables_say_so():

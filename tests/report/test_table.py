@@ -44,6 +44,10 @@ def test_no_correlation_is_no_number():
     assert "n/a" in printed(encoding_table(case))
 
 
+def test_rows_without_text_are_told():
+    assert "3 rows without text left out" in printed(summary_table(factory.analysis(null_texts=3)))
+
+
 def test_no_encodings():
     assert "encoding" in printed(encoding_table(factory.analysis(encodings=[])))
 

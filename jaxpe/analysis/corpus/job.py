@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 import jaxpe
+from jaxpe._core.choices import Choice
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
@@ -29,6 +30,7 @@ from jaxpe.analysis.corpus.noise import (
 )
 from jaxpe.analysis.corpus.options import (
     DEFAULT_DIM,
+    DEFAULT_EMPTY,
     MAX_LENGTH,
     CorpusOptions,
     check_numbers,
@@ -77,10 +79,10 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
     2
     """
     check_options(options)
-    clock = Clock()
+    clock, chosen = Clock(), ()
     common: dict[str, Any] = {
         "dim": options.dim,
-        "empty": options.empty or "drop",
+        "empty": options.empty or DEFAULT_EMPTY,
         "splits": options.splits,
         "seed": options.seed,
         "encodings": options.encodings,
@@ -93,7 +95,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         clock.lap("read")
         found = analyse_counts(stored, **common)
     else:
-        options, own = _with_model(options)
+        options, own, chosen = _with_model(options)
         common["encodings"] = further = (*options.encodings, *own)
         length = DEFAULT_LENGTH if options.source == "stdlib" else None
         if length := options.length or length:
@@ -104,6 +106,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
             length=options.length,
             special=options.special,
             text_field=options.text_field,
+            skip_nulls=options.skip_nulls,
             data_dir=options.data_dir,
             progress=progress,
         )
@@ -111,34 +114,50 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         clock.lap("read")
         samples = DEFAULT_SAMPLES if options.bootstrap is None else options.bootstrap
         found = analyse_tokens(corpus, **common, bootstrap=samples)
-    return found._replace(seconds=clock.laps | found.seconds | {"in all": clock.total()})
+    return found._replace(
+        choices=(*chosen, *found.choices, *_chosen_empty(options, found)),
+        seconds=clock.laps | found.seconds | {"in all": clock.total()},
+    )
+
+
+def _chosen_empty(options: CorpusOptions, found: CorpusAnalysis) -> tuple[Choice, ...]:
+    """The policy for empty positions, where there are some and none was passed."""
+    count = found.empty_positions.count
+    if options.empty is not None or not count:
+        return ()
+    why = f"{count:,} of {found.length:,} positions have no token, and say nothing of the corpus"
+    return (Choice("empty positions", DEFAULT_EMPTY, why, "pass uniform or zero as `empty`"),)
 
 
 def _with_model(
     options: CorpusOptions,
-) -> tuple[CorpusOptions, tuple[jaxpe.encodings.CatalogueEntry, ...]]:
-    """Options that read the corpus as a model does, and the model's position vectors."""
+) -> tuple[CorpusOptions, tuple[jaxpe.encodings.CatalogueEntry, ...], tuple[Choice, ...]]:
+    """Options that read the corpus as a model does, its position vectors, and what was chosen."""
     if options.model is None:
-        return options, ()
+        return options, (), ()
     from jaxpe.analysis.corpus.model import model_positions  # brings Flax
 
     model = model_positions(options.model)
-    length = options.length
+    length, how = options.length, "pass another `model`"
+    special = ", with its special tokens" if model.special else ""
+    chosen = [Choice("tokenizer", model.tokenizer, f"that of the model{special}", how)]
     if length is not None and length > model.positions:
         raise InputError(
             f"`length={length}` is more than the {model.positions} positions of the model"
         )
     if length is None and model.positions < DEFAULT_LENGTH:
         length = model.positions
+        how = "pass a smaller number of positions as `length`"
+        chosen.append(Choice("length", f"{length}", "all positions of the model", how))
     read = {"tokenizer": model.tokenizer, "special": model.special, "length": length}
-    return dataclasses.replace(options, **read), (model.entry,)
+    return dataclasses.replace(options, **read), (model.entry,), tuple(chosen)
 
 
 def analyse_tokens(
     corpus: TokenCorpus,
     *,
     dim: int = DEFAULT_DIM,
-    empty: EmptyPolicy = "drop",
+    empty: EmptyPolicy = DEFAULT_EMPTY,
     splits: int = DEFAULT_SPLITS,
     bootstrap: int = DEFAULT_SAMPLES,
     seed: int = 0,
@@ -197,6 +216,8 @@ def analyse_tokens(
         "folds": 0,
         "group_field": None,
         "edges": None,
+        "null_texts": corpus.null_texts,
+        "choices": corpus.choices,
         "empty_positions": _empty_positions(counts, empty),
         "top_tokens": _top_tokens(counts, compact.tokens),
     }
@@ -207,7 +228,7 @@ def analyse_counts(
     stored: "StoredCounts",
     *,
     dim: int = DEFAULT_DIM,
-    empty: EmptyPolicy = "drop",
+    empty: EmptyPolicy = DEFAULT_EMPTY,
     splits: int = DEFAULT_SPLITS,
     seed: int = 0,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
@@ -260,6 +281,7 @@ def analyse_counts(
         "folds": settings.folds,
         "group_field": settings.group_field,
         "edges": settings.edges,
+        "null_texts": stored.null_texts,
         "empty_positions": _empty_positions(counts, empty),
         "top_tokens": _top_tokens(counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
     }

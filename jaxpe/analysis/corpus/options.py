@@ -13,6 +13,7 @@ from jaxpe.geometry import EmptyPolicy
 from jaxpe.geometry.noise import DEFAULT_SPLITS
 
 DEFAULT_DIM = 64
+DEFAULT_EMPTY: EmptyPolicy = "drop"
 MAX_LENGTH = 4096  # matrices of positions are dense
 MAX_SPLITS = 10_000  # beyond it only time is spent
 MAX_RESAMPLES = 100_000
@@ -24,11 +25,12 @@ class CorpusOptions:
     """Measure what position means in a corpus, and write a report on it.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz) or
-            .npy file, or - for lines on standard input.
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
+            .gz), .parquet, .arrow or .npy file, or - for lines on standard input.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length, and intervals come from its folds.
-        tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json.
+        tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json;
+            words when absent.
         length: number of positions; from the corpus when absent (at most 128).
         dim: width at which encodings are compared; even, since frequencies come in pairs.
         empty: what positions without tokens become; "drop" when absent. Needed when the length
@@ -40,13 +42,14 @@ class CorpusOptions:
         splits: number of halvings of the corpus behind the noise-corrected geometry.
         bootstrap: number of resamples behind the intervals; 40 when absent, 0 for none.
         seed: random seed.
-        text_field: column or key with the text, in .tsv, .csv and .jsonl.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing, and count them.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
     source: str = "stdlib"
     counts: Path | None = None
-    tokenizer: str = "words"
+    tokenizer: str | None = None
     length: int | None = None
     dim: int = DEFAULT_DIM
     empty: EmptyPolicy | None = None
@@ -57,6 +60,7 @@ class CorpusOptions:
     bootstrap: int | None = None
     seed: int = 0
     text_field: str | None = None
+    skip_nulls: bool = False
     data_dir: Path | None = None
 
 
@@ -65,7 +69,7 @@ def check_options(options: CorpusOptions) -> None:
     names = ("length", "dim", "splits", "bootstrap", "seed")
     check_numbers(**{name: getattr(options, name) for name in names})
     scored_entries(options.encodings)
-    if options.model is not None and options.tokenizer != CorpusOptions.tokenizer:
+    if options.model is not None and options.tokenizer is not None:
         raise InputError("`model` brings its tokenizer; leave `tokenizer` out")
     if options.counts is None:
         check_data_dir(options.data_dir, options.source)
@@ -115,6 +119,7 @@ def _refuse_beside_counts(options: CorpusOptions) -> None:
         "special",
         "bootstrap",
         "text_field",
+        "skip_nulls",
         "data_dir",
         "model",
     )

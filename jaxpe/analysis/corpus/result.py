@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxpe._core.choices import Choice
 from jaxpe._core.results import LargeArray, Seconds
 from jaxpe._core.short import short_repr
 
@@ -221,6 +222,8 @@ class CorpusAnalysis(NamedTuple):
         stress_by_dimension: stress by width.
         held_out: stress against documents that were not fitted to; None where no position has
             tokens in all quarters of the documents.
+        null_texts: rows that were left out because their text is null or missing.
+        choices: what was not passed and was chosen, and why.
         seconds: of each stage.
     """
 
@@ -249,6 +252,8 @@ class CorpusAnalysis(NamedTuple):
     alibi_slopes: list[SlopeStress]
     stress_by_dimension: StressByDimension
     held_out: HeldOutScores | None
+    null_texts: int = 0
+    choices: tuple[Choice, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ class CountedShard(NamedTuple):
       where it was left out.
     - `documents`: how many were counted.
     - `unreadable`: why it was left out.
+    - `null_texts`: rows that were left out because their text is null or missing.
     """
 
     name: str
@@ -26,6 +27,7 @@ class CountedShard(NamedTuple):
     digest: str
     documents: int
     unreadable: str | None = None
+    null_texts: int = 0
 
     @property
     def identity(self) -> str:
@@ -63,6 +65,11 @@ class StoredCounts(NamedTuple):
     def unreadable(self) -> list[CountedShard]:
         """The shards that were left out."""
         return [shard for shard in self.shards if shard.unreadable is not None]
+
+    @property
+    def null_texts(self) -> int:
+        """Rows that were left out because their text is null or missing."""
+        return sum(shard.null_texts for shard in self.shards)
 
     def __repr__(self) -> str:
         return short_repr(self)

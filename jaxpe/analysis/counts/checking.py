@@ -43,6 +43,7 @@ def _check_shard(shard: CountedShard, most: int) -> None:
         0 <= shard.documents <= most,
         f"documents of {name} is {in_short(shard.documents)}, not in [0, {most:,}]",
     )
+    check(shard.null_texts >= 0, f"null_texts of {name} is {in_short(shard.null_texts)}")
     check(0 <= shard.bytes < 2**63, f"bytes of {name} is {in_short(shard.bytes)}")
     check(
         _DIGEST.fullmatch(shard.digest) or (left_out and not shard.digest),

@@ -36,8 +36,8 @@ class CountOptions:
     Killed, the same command goes on where it stopped.
 
     Attributes:
-        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, each also .gz, of
-            .array_record, of `jaxpe export` folders; stdlib, sst2, imdb.
+        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, .json, each also .gz, of
+            .parquet, .arrow, .array_record, of `jaxpe export` folders; stdlib, sst2, imdb.
         tokenizer: as for `jaxpe report`.
         vocab: file with the vocabulary of words or characters, such as the vocabulary.json
             that an earlier count wrote, or text with one a line; counts that are to be merged
@@ -56,6 +56,8 @@ class CountOptions:
             be read, the first of which else stops the run.
         memory: gigabytes that may be used; what is free when absent.
         text_field: column or key with the text.
+        skip_nulls: leave out rows whose text is null or missing, and count them; the first of them
+            else stops the run.
         group_field: column or key with the author or source: documents of one share a fold, where
             they are not independent of each other.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
@@ -82,6 +84,7 @@ class CountOptions:
     skip_unreadable: bool = False
     memory: float | None = None
     text_field: str | None = None
+    skip_nulls: bool = False
     group_field: str | None = None
     data_dir: Path | None = None
     distributed: bool = False
@@ -140,6 +143,7 @@ def count(
             tokenizer=tokenizer,
             settings=settings,
             text_field=options.text_field,
+            skip_nulls=options.skip_nulls,
             batch_size=options.batch_size,
             save_every=options.save_every,
             skip_unreadable=options.skip_unreadable,
@@ -246,6 +250,7 @@ def _tokenizer(
         Vocabulary(name, options.length, options.max_vocab, options.text_field),
         group_field=options.group_field,
         skip_unreadable=options.skip_unreadable,
+        skip_nulls=options.skip_nulls,
         progress=progress,
     )
     return open_tokenizer(name, special=special, vocabulary=vocabulary)

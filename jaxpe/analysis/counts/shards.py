@@ -50,6 +50,7 @@ def count_shards(
     batch_size: int = 4096,
     save_every: int = 200,
     skip_unreadable: bool = False,
+    skip_nulls: bool = False,
     memory: int | None = None,
     mesh: Mesh | None = None,
     progress: Progress = SILENT,
@@ -66,7 +67,7 @@ def count_shards(
         shards: from `jaxpe.data.find_shards`.
         directory: for the counts, and while counting for the state.
         tokenizer, settings: from `open_tokenizer` and `count_settings`.
-        text_field, batch_size, save_every, skip_unreadable: as of `CountOptions`.
+        text_field, batch_size, save_every, skip_unreadable, skip_nulls: as of `CountOptions`.
         memory: bytes that may be used; default: what is free.
         mesh: from `count_mesh`; default: all devices.
         progress: is told lines now and then.
@@ -93,7 +94,7 @@ def count_shards(
     mesh = count_mesh() if mesh is None else mesh
     part, parts = jax.process_index(), jax.process_count()
     fields = text_field, settings.group_field
-    reading = Reading(shards, *fields, batch_size, part, parts, skip_unreadable)
+    reading = Reading(shards, *fields, batch_size, part, parts, skip_unreadable, skip_nulls)
 
     def prepared() -> None:
         _check(batch_size, save_every, mesh)
@@ -276,6 +277,7 @@ def _options(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any
         **to_json(settings),
         "batch_size": reading.batch_size,
         "skip_unreadable": reading.skip_unreadable,
+        "skip_nulls": reading.skip_nulls,
         "processes": reading.parts,
         "text_field": reading.text_field,
         "mesh": dict(mesh.shape),
@@ -289,6 +291,8 @@ def _same(
     found = differences(stored.settings, settings)
     if stored.text_field != reading.text_field:
         found.append(f"text_field is {stored.text_field} and {reading.text_field}")
+    if stored.null_texts and not reading.skip_nulls:
+        found.append(f"{stored.null_texts:,} rows were left out, for which `skip_nulls` asks")
     if not found and jax.process_index() == 0:  # which hashes the shards for all
         found += _other_shards(stored.shards, reading.shards)
     if found:
@@ -319,6 +323,8 @@ def _shards_read(
     for place in places:
         unreadable |= place["unreadable"]
     documents = np.sum([place["documents"] for place in places], axis=0, dtype=int)
+    # Those that share a shard have each met all of its rows.
+    nulls = np.max([place["null_texts"] for place in places], axis=0)
     counted = []
     for number, shard in enumerate(shards):
         why = unreadable.get(str(number))
@@ -329,7 +335,8 @@ def _shards_read(
                 "start anew in another folder"
             )
         digest = "" if why is not None else digests.pop()
-        counted.append(CountedShard(shard.name, shard.bytes, digest, int(documents[number]), why))
+        numbers = {"documents": int(documents[number]), "null_texts": int(nulls[number])}
+        counted.append(CountedShard(shard.name, shard.bytes, digest, unreadable=why, **numbers))
     return tuple(counted)
 
 
@@ -339,6 +346,7 @@ class _Place(NamedTuple):
     shard: int
     checksum: int
     documents: list[int]
+    null_texts: list[int]
     digests: list[str]
     unreadable: dict[str, str]
 
@@ -350,7 +358,8 @@ def _check_place(values: Any, state: CountState, reading: Any, directory: Path) 
     try:
         place = from_json(_Place, values, place="the place")
         fine = (
-            len(place.documents) == len(place.digests) == shards
+            len(place.documents) == len(place.null_texts) == len(place.digests) == shards
+            and all(number >= 0 for number in place.null_texts)
             and 0 <= place.shard < max(1, shards)
             and all(0 <= number <= counted for number in place.documents)
             and sum(place.documents) == counted

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -45,6 +45,7 @@ def own_vocabulary(
     *,
     group_field: str | None,
     skip_unreadable: bool,
+    skip_nulls: bool,
     progress: Progress,
 ) -> list[str]:
     """The vocabulary that is in the folder already, or one that is made in a first pass.
@@ -65,7 +66,9 @@ def own_vocabulary(
         )
     with claimed(out):
         progress.say(f"first pass, for the vocabulary of {wanted.tokenizer}")
-        made = _make_vocabulary(shards, wanted, group_field, skip_unreadable)
+        fields = {"text_field": wanted.text_field, "group_field": group_field}
+        fields |= {"skip_nulls": skip_nulls}
+        made = _make_vocabulary(shards, wanted, fields, skip_unreadable)
         write_whole(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
     progress.say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
     return made.tokens
@@ -102,11 +105,10 @@ def _same_shards(made: Vocabulary, shards: Sequence[Shard]) -> bool:
 
 
 def _make_vocabulary(
-    shards: Sequence[Shard], wanted: Vocabulary, group_field: str | None, skip_unreadable: bool
+    shards: Sequence[Shard], wanted: Vocabulary, fields: dict[str, Any], skip_unreadable: bool
 ) -> Vocabulary:
     """A pass over the documents, for the words in them."""
     digests: list[str] = []
-    fields = {"text_field": wanted.text_field, "group_field": group_field}
 
     def texts(shard: Shard) -> Iterator[str]:
         """Of a shard; up to where it breaks, where it will be left out."""

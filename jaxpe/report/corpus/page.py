@@ -20,7 +20,7 @@ from jaxpe.report.corpus.findings import (
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template, term_links
 from jaxpe.report.style import Rendered
-from jaxpe.report.words import visible
+from jaxpe.report.words import visible, without_text
 
 TOKEN_LIMIT = 40
 ENCODING = "encoding.npz"
@@ -60,6 +60,7 @@ def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
         held_out={name: with_interval(of) for name, of in held_out_stress(analysis).items()},
         settings=_settings(analysis),
         link=term_links(_TERMS),
+        without_text=without_text(analysis.null_texts),
         token_limit=TOKEN_LIMIT,
     )
 

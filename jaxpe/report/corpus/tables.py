@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.report.corpus.findings import by_family, headlines, held_out_stress
 from jaxpe.report.tables import make_table
-from jaxpe.report.words import number, percent, visible
+from jaxpe.report.words import number, percent, visible, without_text
 
 if TYPE_CHECKING:
     import rich.table
@@ -21,7 +21,8 @@ def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
 
     >>> rich.print(summary_table(found))  # doctest: +SKIP
     """
-    size = f"{analysis.documents:,} documents, length {analysis.length}"
+    left_out = without_text(analysis.null_texts)
+    size = f"{analysis.documents:,} documents{left_out}, length {analysis.length}"
     title = f"{visible(analysis.source)}: {size}"
     return make_table(title, ["", "value", ""], headlines(analysis), right=())
 

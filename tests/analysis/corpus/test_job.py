@@ -1,5 +1,7 @@
 """The job: its numbers are those of the public functions, and it refuses what cannot work."""
 
+import dataclasses
+import json
 import sys
 from pathlib import Path
 
@@ -109,6 +111,34 @@ def test_a_saved_analysis_is_the_analysis(found, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, saved, found._replace(seconds={}))
 
 
+def test_an_analysis_of_before_there_were_choices_is_read(found, tmp_path):
+    for name, content in result_files(found, "report").items():
+        (tmp_path / name).write_bytes(content)
+    values = json.loads((tmp_path / "report.json").read_text())
+    del values["choices"], values["null_texts"]
+    (tmp_path / "report.json").write_text(json.dumps(values))
+    saved = load_result(CorpusAnalysis, tmp_path / "report.json")
+    assert (saved.choices, saved.null_texts, saved.documents) == ((), 0, found.documents)
+
+
+def test_what_was_chosen_and_left_out_is_in_the_result(tmp_path):
+    path, quick = tmp_path / "x.jsonl", {"dim": 2, "splits": 1, "bootstrap": 0}
+    texts = ["a b c", None, *["b c"] * 40]
+    path.write_text("".join(json.dumps({"n": 1, "body": text}) + "\n" for text in texts))
+    options = CorpusOptions(source=str(path), skip_nulls=True, **quick)
+    found = analyse(options)
+    chosen = {choice.setting: choice.value for choice in found.choices}
+    assert chosen == {
+        "column of text": "body", "tokenizer": "words", "length": "2", "vocabulary": "3 words",
+    }  # fmt: skip
+    assert (found.documents, found.null_texts) == (41, 1)
+    for name, content in result_files(found, "report").items():
+        (tmp_path / name).write_bytes(content)
+    assert load_result(CorpusAnalysis, tmp_path / "report.json").choices == found.choices
+    passed = {"tokenizer": "bytes", "length": 3, "text_field": "body", "empty": "drop"}
+    assert analyse(dataclasses.replace(options, **passed)).choices == ()
+
+
 def test_progress_is_shown_and_changes_nothing(corpus, found):
     recorder = Recorder()
     again = analyse_tokens(corpus, dim=4, seed=SEED, progress=recorder)
@@ -178,6 +208,14 @@ def test_a_length_beyond_every_document_needs_a_policy(tmp_path):
         analyse(CorpusOptions(source=str(path), length=9))
     options = CorpusOptions(source=str(path), length=9, empty="drop", dim=2, splits=1, bootstrap=0)
     assert analyse(options).empty_positions == ("drop", 6)
+
+
+def test_a_policy_for_empty_positions_is_chosen_where_there_are_some(tmp_path):
+    np.save(tmp_path / "ids.npy", np.arange(60).reshape(20, 3) % 7)
+    options = CorpusOptions(source=str(tmp_path / "ids.npy"), dim=2, splits=1, bootstrap=0)
+    found = analyse(options)
+    assert [choice[:2] for choice in found.choices] == [("length", "3")]
+    assert found.empty_positions == ("drop", 0)
 
 
 def test_counts_beyond_memory_are_refused(corpus):

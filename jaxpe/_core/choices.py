@@ -1,0 +1,22 @@
+"""Settings that were not passed: what was chosen for them, and by which rule."""
+
+from typing import NamedTuple
+
+
+class Choice(NamedTuple):
+    """A setting that was not passed, as the function that chose it tells.
+
+    Attributes:
+        setting: what was chosen.
+        value: the choice.
+        why: the rule behind it.
+        how: how to set it; arguments stand in backticks.
+
+    >>> Choice("length", "64", "5 % of the documents are as long", "pass `length`").value
+    '64'
+    """
+
+    setting: str
+    value: str
+    why: str
+    how: str

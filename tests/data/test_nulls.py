@@ -1,0 +1,106 @@
+"""Rows without a text: refused with their number, or left out and counted."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe.data import fields, find_shards, load_corpus, load_labelled, load_tokens
+from tests.data.test_shards import write_records
+
+TEXTS = ["a b", None, "c d", None, " ", "e f"]
+KEPT = ["a b", "c d", "e f"]
+RECORDS = [{"text": text, "label": n % 2} for n, text in enumerate(TEXTS)]
+
+
+def lines(records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def write(path):
+    """The six rows in a file of some kind."""
+    match path.name:
+        case "missing.jsonl":
+            path.write_text(lines(r if r["text"] else {"label": r["label"]} for r in RECORDS))
+        case "null.jsonl":
+            path.write_text(lines(RECORDS))
+        case "records.json":
+            path.write_text(json.dumps(RECORDS))
+        case "x.parquet":
+            pyarrow.parquet.write_table(pa.Table.from_pylist(RECORDS), path, row_group_size=2)
+        case "x.arrow":
+            table = pa.Table.from_pylist(RECORDS)
+            with pa.ipc.new_stream(path, table.schema) as writer:
+                writer.write_table(table, 2)
+        case "x.array_record":
+            write_records(path, [json.dumps(record).encode() for record in RECORDS])
+    return path
+
+
+FIRST = {
+    "missing.jsonl": "line 2",
+    "null.jsonl": "line 2",
+    "records.json": "record 1",
+    "x.parquet": "row 1",
+    "x.arrow": "row 1",
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_null_texts(tmp_path, name):
+    path = write(tmp_path / name)
+    message = rf"{FIRST[name]}: 'text' is null or missing in 2 of 6 rows.*`skip_nulls=True`"
+    for read in (load_corpus, load_tokens, load_labelled):
+        with pytest.raises(InputError, match=message):
+            read(path)
+    found = load_corpus(path, skip_nulls=True)
+    assert (found.documents, found.null_texts) == (KEPT, 2)
+    assert load_tokens(path, skip_nulls=True).null_texts == 2
+    labelled = load_labelled(path, skip_nulls=True)
+    assert labelled.labels.tolist() == [0, 0, 1]
+    assert labelled.corpus.null_texts == 2
+
+
+@pytest.mark.parametrize("name", [*FIRST, "x.array_record"])
+def test_null_texts_of_shards(tmp_path, name):
+    (shard,) = find_shards([write(tmp_path / name)])
+    with pytest.raises(InputError, match=r"2 of 6 rows"):
+        list(shard.documents(text_field="text"))
+    found = fields.Found()
+    documents = list(shard.documents(text_field="text", skip_nulls=True, found=found))
+    assert [document.text for document in documents] == KEPT
+    assert found.null_texts == 2
+
+
+def test_a_list_of_strings(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(TEXTS))
+    with pytest.raises(InputError, match=r"record 1: .*2 of 6 rows"):
+        load_corpus(path)
+    assert load_corpus(path, skip_nulls=True)[1:3] == (KEPT, 2)
+
+
+def test_only_some_rows_are_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(fields, "_LOOKED_AT", 3)
+    with pytest.raises(InputError, match=r"line 2: .* in 2 of 5 rows read"):
+        load_corpus(write(tmp_path / "null.jsonl"))
+
+
+def test_a_fault_behind_the_first_null_row_is_told_later(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"text": "a"}\n{"text": null}\nno JSON\n')
+    with pytest.raises(InputError, match=r"line 2: .* in 1 of 2 rows read"):
+        load_corpus(path)
+    with pytest.raises(InputError, match="line 3 is not JSON"):
+        load_corpus(path, skip_nulls=True)
+
+
+@pytest.mark.parametrize("name", ["null.jsonl", "records.json"])
+def test_a_column_that_no_row_has(tmp_path, name):
+    path = write(tmp_path / name)
+    with pytest.raises(InputError, match="no column 'body'"):
+        load_corpus(path, text_field="body")
+    with pytest.raises(InputError, match="'body' is null or missing here and in all 6 rows"):
+        load_corpus(path, text_field="body", skip_nulls=True)
