@@ -1,12 +1,14 @@
 """`jaxpe train`."""
 
+import contextlib
 import ctypes
 import dataclasses
 import platform
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
-from functools import partial
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,8 @@ def run(words: Sequence[str]) -> None:
     try:
         config = parsed(words)
         _keep_freed_memory()
-        result = train(config, progress=Bars(Command, say=partial(print, flush=True)))
+        with remembered_interrupts() as say:
+            result = train(config, progress=Bars(Command, say=say))
         write_training_figures(result.history, config.out)
         trained = read_run(config.out)
         page = write(trained, config.out, commands=commands_after(trained.config))
@@ -105,6 +108,38 @@ def another_seed(config: TrainConfig, init_seed: int) -> TrainConfig:
 def anew(config: TrainConfig) -> str:
     """The command that trains a configuration from the start."""
     return command_line(plain(config, Command))
+
+
+@contextlib.contextmanager
+def remembered_interrupts() -> Iterator[Callable[[str], None]]:
+    """A function that prints a line, or raises the KeyboardInterrupt that Python has lost.
+
+    An exception that a signal raises in a weakref callback, of which imports have many, is printed
+    and dropped. The loop of training has a handler of its own.
+    """
+    asked = False
+
+    def interrupt(number: int, frame: object) -> None:
+        nonlocal asked
+        asked = True
+        raise KeyboardInterrupt
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        if asked:
+            raise KeyboardInterrupt
+
+    # Other threads have no handlers, and one that somebody has set stays.
+    before = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or before is not signal.default_int_handler:
+        yield say
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield say
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _how_to_go_on(config: TrainConfig | None, words: Sequence[str]) -> str:
