@@ -37,7 +37,7 @@ COMMANDS = {
         "extrapolation.json",
     ),
 }
-ELSEWHERE = {"encodings", "export", "count", "merge", "train"}
+ELSEWHERE = {"encodings", "export", "count", "merge", "train", "compare"}
 
 
 @pytest.fixture

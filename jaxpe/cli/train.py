@@ -87,8 +87,12 @@ def extending(config: TrainConfig) -> str:
 def commands_after(config: TrainConfig) -> dict[str, str]:
     """What to do with a finished run, by what it is for."""
     other = another_seed(config, config.init_seed + 1)
-    found = {
-        "extend": extending(config),
+    found = {"extend": extending(config)}
+    if config.pretrained is None and config.encoding != "none":
+        without = config.out.parent / f"{config.out.resolve().name}-none"
+        plainest = dataclasses.replace(config, encoding="none", out=without, resume=False)
+        found["none"] = anew(plainest)
+    found |= {
         "seed": anew(other),
         "compare": command_line(compare.Command(runs=(config.out, other.out))),
     }

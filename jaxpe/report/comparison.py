@@ -193,9 +193,9 @@ def _certainty(result: RunComparison, first: Group, second: Group) -> str:
     if math.isnan(half):
         return (
             f"The difference of {nats(mean)} cannot be told from chance, since "
-            f"{_trained_once(first, second)} trained from one seed: nothing here says how much two "
-            "runs differ that differ in nothing else. Train each configuration from at least three "
-            "seeds and compare all runs; seeds are then held together, with intervals."
+            f"{_trained_once(first, second)} trained from one seed: no repeat shows how much the "
+            "seed alone changes the loss. Train each configuration from at least three seeds and "
+            "compare all runs; runs that differ in their seeds are then averaged, with intervals."
         )
     how = "seed by seed" if second.paired else "of means over independent seeds"
     told = "is told from chance" if mean - half > 0 else "is not told from chance"

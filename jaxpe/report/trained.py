@@ -25,10 +25,11 @@ _TASKS = {
 _NEXT = {
     "resume": "Go on where it was stopped",
     "extend": "Train it for longer, from where it ended",
+    "none": "Train it without an encoding, to see what the encoding is worth",
     "seed": "Train it once more, from other initial weights",
     "compare": "Compare the two",
     "spectral": "See what attention does with positions",
-    "audit": "Hold the published theorems against it",
+    "audit": "Check the published theorems on it",
 }
 
 
@@ -162,8 +163,9 @@ def _where_to(run: TrainedRun, trend: Trend) -> str:
         "higher rate may still lower it."
     )  # fmt: skip
     return (
-        f"{moved}changed by {number(abs(trend.change))}: it was no longer falling.{rate} Next, "
-        "compare the run with one of another encoding or other settings."
+        f"{moved}{'fell' if trend.change < 0 else 'rose'} by only {number(abs(trend.change))} of "
+        f"{number(trend.fall)} in all.{rate} Next, compare the run with one of another encoding "
+        "or other settings."
     )
 
 

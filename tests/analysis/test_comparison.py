@@ -1,6 +1,7 @@
 """Runs held against each other: what is refused, what is warned of, and intervals over seeds."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -188,7 +189,8 @@ def test_what_was_chosen_is_told_with_its_origin(tmp_path):
     assert "pretrained" not in found
 
 
-def test_a_run_of_a_module_that_is_not_imported_can_be_looked_at(tmp_path):
+def test_a_run_of_a_module_that_is_not_imported_can_be_looked_at(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # of another test
     folder = make_run(tmp_path / "a", LOSSES, encoding="mine:made")
     with pytest.raises(InputError, match="import mine first"):
         load_config(folder)

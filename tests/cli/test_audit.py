@@ -40,6 +40,8 @@ def test_every_statement_is_audited(command, films, tmp_path):
     assert not by_name["Lemma 18"]["hypotheses"]["A1 diagonal"]["holds"]
     # A loss, a model, a read-out that statements are not about.
     assert by_name["Theorem 1"]["verdict"] == "holds"
+    assert not by_name["Lemma 11"]["hypotheses"]["τ < 1"]["holds"]
+    assert not by_name["Lemma 12"]["hypotheses"]["Lemma 11: τ < 1"]["holds"]
     for name in ("Lemma 11", "Lemma 12"):
         assert not by_name[name]["hypotheses"]["masked loss"]["holds"]
         assert by_name[name]["verdict"].startswith("not claimed: masked loss")
@@ -58,6 +60,7 @@ def test_what_cannot_be_audited_is_said(command, films, tmp_path):
     for words, said in (
         (("--steps", 0), "--steps is 0; pass at least 1"),
         (("--length", 2), "--length is 2; pass at least 3"),
+        (("--temperature", 0), "--temperature is 0.0; pass at least 0.001"),
         (("--model", tmp_path / "nowhere"), "nowhere"),
     ):
         code, _, err = command("audit", films, *words, "--out", tmp_path / "out")

@@ -25,13 +25,12 @@ from jaxpe import (
     learned,
     low_rank,
     positional_distributions,
-    random_fixed,
     scale_positions,
     sinusoidal,
     sinusoidal_vectors,
     stress,
 )
-from jaxpe.encodings import inverse_frequencies, low_rank_from, random_vectors
+from jaxpe.encodings import inverse_frequencies, low_rank_from, random_fixed, random_vectors
 from jaxpe.geometry import low_rank_factors
 
 PARITY = Path(__file__).parents[1] / "parity" / "orthogonal.npz"

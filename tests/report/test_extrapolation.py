@@ -496,8 +496,8 @@ def test_the_summary_says_what_is_decided_and_what_to_do():
     assert decided < said.index("“t5” (10 %)") < open_ < said.index("“rope” (50 %; about")
     needed = compared(noisy(0.15))[0].seeds
     assert f"about {needed} seeds would decide" in said
-    assert "begin with “NoPE (none)”." in said
-    assert "begin with “alibi” (running_sum) or “NoPE (none)” (copy) or “t5” (parity)." in plain(
+    assert "try “NoPE (none)” first." in said
+    assert "try “alibi” (running_sum) or “NoPE (none)” (copy) or “t5” (parity) first." in plain(
         summary(CASES["two suites"])
     )
     assert "without scores there: “learned”" in summary(CASES["two suites"])

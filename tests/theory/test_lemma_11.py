@@ -143,12 +143,24 @@ def test_absent_positions_do_not_count():
     np.testing.assert_allclose(some.conclusions["(7)"].lhs, part.conclusions["(7)"].lhs)
 
 
+def test_the_threshold_of_the_temperature_is_below_one():
+    mu = np.array([[0.75, 0.25], [0.25, 0.75]])
+    nothing = np.zeros((1, 2, 2)), np.zeros((2, 1))
+    given = PositionGradients(nothing[0], nothing[0], nothing[1], nothing[1], nothing[1])
+    for temperature, cold in ((1.0, False), (0.9, True)):
+        audit = lemma_11(given, mu, temperature=temperature)
+        assert bool(audit.hypotheses["τ < 1"].holds) == cold
+        assert audit.hypotheses["τ < 1"].lhs.item() == pytest.approx(temperature)
+
+
 def test_a_transformer():
     found, mu, _, _ = flax_case("masked_lm")
     audit = compiled(found, mu)
     assert audit.instead["rows sum to 0"].holds
     assert not audit.conclusions["(7)"].holds
-    assert verdict(audit).startswith("not claimed: ε_suff fails; (7)")
+    assert not audit.hypotheses["ε_suff"].holds
+    assert verdict(audit).startswith("not claimed: ")
+    assert "; (7)" in verdict(audit)
     assert np.all(np.abs(audit.measured["pearson smoothed"]) < 0.7)
 
 

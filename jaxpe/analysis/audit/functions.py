@@ -60,7 +60,9 @@ class Geometry(NamedTuple):
     D: Distances
 
 
-def position_loss(subject: Subject, *, examples: int, seed: int = 0) -> PositionLoss:
+def position_loss(
+    subject: Subject, *, examples: int, seed: int = 0, temperature: float = 1.0
+) -> PositionLoss:
     """The model and its loss on documents drawn by the seed.
 
     The loss of a language model is that of one token of each document, drawn by the seed: the loss
@@ -70,6 +72,7 @@ def position_loss(subject: Subject, *, examples: int, seed: int = 0) -> Position
         subject: a classifier or language model with multi-head attention of one key a head.
         examples: documents that expectations are over.
         seed: draws them, and the token to guess of each.
+        temperature: τ, which divides the outputs before the softmax of the loss.
 
     Raises:
         InputError: a model that is no function of positions and of shifts of its logits.
@@ -93,7 +96,7 @@ def position_loss(subject: Subject, *, examples: int, seed: int = 0) -> Position
 
     def outputs(P: Array, shift: Array, example: Any, *, added: Array | None = None) -> Array:
         logits = of.apply(P, shift, example["ids"], mask=example["mask"], added=added).logits
-        return logits if classify else logits[example["place"]]
+        return (logits if classify else logits[example["place"]]) / temperature
 
     def loss(outputs: Array, example: Any) -> Array:
         return -jax.nn.log_softmax(outputs)[example["target"]]

@@ -18,6 +18,7 @@ from jaxpe.analysis.subject import Subject
 
 _MOST_POSITIONS = 4096  # matrices of positions are dense
 _MOST_STEPS = 1_000_000  # each is kept in the result
+_COLDEST, _HOTTEST = 1e-3, 1e3  # temperatures whose logits fit float32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,10 +28,12 @@ class AuditOptions(SubjectOptions):
     Attributes:
         examples: documents that expectations are over.
         steps: of gradient descent on positions, real and linearised.
+        temperature: τ of the softmax of the loss; Lemmas 11 and 12 are about values below 1.
     """
 
     examples: int = 256
     steps: int = 40
+    temperature: float = 1.0
 
 
 def audit(
@@ -61,12 +64,16 @@ def audit(
         subject = read_subject(options, progress=progress)
         clock.lap("reading")
     _check(options, subject.documents.corpus.ids.shape[1])
-    model = position_loss(subject, examples=options.examples, seed=seed)
+    model = position_loss(
+        subject, examples=options.examples, seed=seed, temperature=options.temperature
+    )
     geometry = geometry_of(subject)
     alpha, b = kernel_and_forcing(model, seed=seed)
     clock.lap("kernel")
     audits = statements_on_corpus(model, geometry, progress=progress)
-    audits |= statements_on_model(model, geometry, seed=seed, progress=progress)
+    audits |= statements_on_model(
+        model, geometry, seed=seed, temperature=options.temperature, progress=progress
+    )
     audits["Lemma 18"] = jax.jit(theory.lemma_18)(alpha, b, geometry.D)
     audits["Remark 20"] = theory.remark_20(inner(alpha, geometry.mu.present))
     clock.lap("statements")
@@ -75,7 +82,7 @@ def audit(
     return AuditResult(
         source=subject.source,
         model=subject.model,
-        facts=_facts(model, geometry, seed),
+        facts=_facts(model, geometry, options, trained=subject.trained),
         statements=[audited(s, audits[s.name]) for s in theory.STATEMENTS],
         kernel=kernel_pairs(alpha, b, geometry.D, lemma_18=audits["Lemma 18"]),
         training=Training(*(np.asarray(x) for x in gap[:3])),
@@ -87,10 +94,13 @@ def _check(options: AuditOptions, length: int | None) -> None:
     check_range("examples", options.examples, least=1, most=LARGEST_SIZE)
     check_range("length", length, least=3, most=_MOST_POSITIONS)
     check_range("steps", options.steps, least=1, most=_MOST_STEPS)
+    check_range("temperature", options.temperature, least=_COLDEST, most=_HOTTEST)
     check_seed("seed", options.seed)
 
 
-def _facts(model: PositionLoss, geometry: Geometry, seed: int) -> AuditFacts:
+def _facts(
+    model: PositionLoss, geometry: Geometry, options: AuditOptions, *, trained: bool
+) -> AuditFacts:
     n, dim = model.of.vectors.shape
     return AuditFacts(
         positions=n,
@@ -98,6 +108,8 @@ def _facts(model: PositionLoss, geometry: Geometry, seed: int) -> AuditFacts:
         width=dim,
         examples=len(model.examples["ids"]),
         loss=model.family,
-        seed=seed,
+        temperature=options.temperature,
+        trained=trained,
+        seed=options.seed,
         jaxpe=jaxpe.__version__,
     )

@@ -22,6 +22,8 @@ class AuditFacts(NamedTuple):
         width: of the position vectors.
         examples: documents that expectations are over.
         loss: its family, "classification" or "masked".
+        temperature: τ of its softmax.
+        trained: whether the weights are other than at initialisation.
         seed: of what was drawn.
         jaxpe: version.
     """
@@ -31,6 +33,8 @@ class AuditFacts(NamedTuple):
     width: int
     examples: int
     loss: str
+    temperature: float
+    trained: bool
     seed: int
     jaxpe: str
 

@@ -66,7 +66,12 @@ def _conjecture_5(D: Distances, P: Array, counts: PositionCounts) -> Audit:
 
 
 def statements_on_model(
-    model: PositionLoss, geometry: Geometry, *, seed: int, progress: Progress = SILENT
+    model: PositionLoss,
+    geometry: Geometry,
+    *,
+    seed: int,
+    temperature: float = 1.0,
+    progress: Progress = SILENT,
 ) -> dict[str, Audit]:
     """The statements on gradients and attention, at P = 0 but for Theorem 4.
 
@@ -106,7 +111,9 @@ def statements_on_model(
             swap=_reordered,
             present=D.present,
         ),
-        "Lemma 11": partial(_compiled, theory.lemma_11, gradients, mu),
+        "Lemma 11": partial(
+            _compiled, theory.lemma_11, gradients, mu, temperature=temperature
+        ),
         "Lemma 12": partial(_compiled, theory.lemma_12, gradients, mu, means, W.query, W.key),
         "Lemma 14": partial(_compiled, theory.lemma_14, gradients, D, means, W.query, W.key),
         "Corollary 15": partial(
@@ -120,7 +127,8 @@ def statements_on_model(
     found = _evaluated(statements, progress, "statements on the model")
     for name, more in _other_hypotheses(model).items():
         found[name] = found[name]._replace(hypotheses=more | found[name].hypotheses)
-    found["Lemma 12"].hypotheses["Lemma 11: ε_suff"] = found["Lemma 11"].hypotheses["ε_suff"]
+    for name in ("τ < 1", "ε_suff"):
+        found["Lemma 12"].hypotheses[f"Lemma 11: {name}"] = found["Lemma 11"].hypotheses[name]
     if model.layers > 1:  # a bound for one layer, and no other
         del found["Lemma 16"].instead["(12) of one layer"]
     return found

@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from jaxpe.analysis.audit import AuditedStatement, AuditResult
 
 
+# What is shown of an outcome.
+OUTCOMES = {"holds": "holds", "refuted": "refuted", "not claimed": "does not apply"}
+# Comparisons of finite divergences alone, which a corpus need not have.
+_OF_FINITE = frozenset(
+    {
+        "then D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)",
+        "instead D_KL ≤ g(max μ_i/μ_j) d_H²",
+        "instead slope in i",
+        "instead slope in k",
+    }
+)
+
+
 class Line(NamedTuple):
     """A comparison in words: "if" a hypothesis, "then" a conclusion, "instead" what is true."""
 
@@ -38,7 +51,7 @@ def audit_table(result: "AuditResult") -> "rich.table.Table":
     rows, ends = [], []
     for statement in result.statements:
         found = [(f"{line.claim}: {line.text}", line.holds) for line in lines(statement)]
-        left = [f"{statement.name}\n{statement.outcome} here", *[""] * (len(found) - 1)]
+        left = [f"{statement.name}\n{OUTCOMES[statement.outcome]} here", *[""] * (len(found) - 1)]
         rows += [(name, *line) for name, line in zip(left, found, strict=True)]
         ends.append(len(rows) - 1)
     title = f"{visible(result.source)}, {visible(result.model)}"
@@ -63,10 +76,15 @@ def audit_summary(result: "AuditResult") -> str:
         f"{'holds' if hold == 1 else 'hold'} on this model and corpus, {refuted} "
         f"{'is' if refuted == 1 else 'are'} refuted by them (every "
         f"hypothesis holds and a conclusion fails), and {silent} "
-        f"{'claims' if silent == 1 else 'claim'} nothing about them (a hypothesis fails)."
+        f"{'does' if silent == 1 else 'do'} not apply (a hypothesis fails)."
     )
     if refuted:
         text += f" Refuted: {', '.join(by_outcome['refuted'])}."
+    if not result.facts.trained:
+        text += (
+            " The model is as initialised: statements on trained positions are evaluated at its "
+            "initial ones; pass a trained model for others."
+        )
     general = Counter(statement.status for statement in result.statements)
     known = ", ".join(f"{count} {status}" for status, count in general.most_common())
     return f"{text} In general, whatever the model: {known}."
@@ -86,6 +104,9 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
     for part, comparisons in parts:
         for name, sides in comparisons.items():
             claim = f"{part} {name}"
+            if claim in _OF_FINITE and sides.lhs == sides.rhs == 0:
+                yield Line(claim, "Every divergence is infinite: nothing can be compared.", "–")
+                continue
             text = sentence(statement.name, claim, _side(sides.lhs), _side(sides.rhs))
             yield Line(claim, text, "yes" if sides.holds else "no")
 
@@ -94,7 +115,7 @@ def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Pa
     """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
     figures = render_figures(result)
     page = template("audit.html.j2").render(
-        result=result, summary=audit_summary(result), lines=lines, figures=figures
+        result=result, summary=audit_summary(result), lines=lines, words=OUTCOMES, figures=figures
     )
     return write_files(folder, "audit", result, page, figures, png=png)
 

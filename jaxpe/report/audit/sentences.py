@@ -13,6 +13,7 @@ _READS = (
     "of their size; up to {rhs} is rounding."
 )
 _ENDS = "The worst pair of positions ends {lhs} apart; "
+_COLD = "The softmax of the loss has temperature τ = {lhs}; a threshold below {rhs} is asked."
 _SUFFICIENT = (
     "Mean attention differs from the overlap of token distributions by up to {lhs} (ε_suff); up to "
     "{rhs} is taken as small."
@@ -91,6 +92,7 @@ _SENTENCES = {
     },
     "Lemma 11": {
         "if masked loss": _MASKED,
+        "if τ < 1": _COLD,
         "if ε_suff": _SUFFICIENT,
         "then (7)": "The worst |E δ_ij − D_KL(μ_i‖μ_j)| is {lhs}; τ² + ε_suff is {rhs}.",
         "then (7) up to a factor": (
@@ -104,6 +106,7 @@ _SENTENCES = {
     "Lemma 12": {
         "if masked loss": _MASKED,
         "if attention reads E + p": _READS,
+        "if Lemma 11: τ < 1": _COLD,
         "if Lemma 11: ε_suff": _SUFFICIENT,
         "then (A2)": f"{_FORCING}the published C_b is {{rhs}}.",
         "then (A2) with n": f"{_FORCING}n times the published C_b is {{rhs}}.",
@@ -168,8 +171,8 @@ _SENTENCES = {
     },
     "Lemma 18": {
         "if A1 increasing": (
-            "The best increasing function of d_H explains {rhs} of the variance of α; {lhs} is "
-            "asked."
+            "The best increasing function of d_H explains {rhs} of the variance of α, its diagonal "
+            "included; {lhs} is asked."
         ),
         "if A1 diagonal": (
             "The largest α_ii is {lhs} and the smallest α_ij {rhs}; an increasing function of d_H "

@@ -78,13 +78,20 @@ def summary(analysis: CorpusAnalysis) -> str:
     return (
         f"{differ} An encoding gives each position a vector; its scaled stress is the mismatch "
         "between distances of these vectors and distances of the token frequencies, from 0 (a "
-        f"copy) to 1 (no relation). Vectors of {plural(held_out.dim, 'number')} fitted to half of "
-        f"the documents have scaled stress {with_interval(own_stress(held_out))} on the other "
-        f"half; the best fixed encoding of width {analysis.dim}, {name}, has "
-        f"{with_interval(fixed)}. {_model_fit(analysis)} {_advice(held_out)} Stress measures "
-        "faithfulness to the "
-        "corpus, not how well a model will do."
+        f"copy) to 1{_of_random(analysis)}. Vectors of {plural(held_out.dim, 'number')} fitted to "
+        "half of the documents have scaled stress "
+        f"{with_interval(own_stress(held_out))} on the other half; the best fixed encoding of "
+        f"width {analysis.dim}, {name}, has {with_interval(fixed)}. {_model_fit(analysis)} "
+        f"{_advice(held_out)} Stress measures faithfulness to the corpus, not how well a model "
+        "will do."
     ).replace("  ", " ")
+
+
+def _of_random(analysis: CorpusAnalysis) -> str:
+    """What is no better than chance: most distances are alike, so that it is well below 1."""
+    scores = {score.name: score.split_half_scaled_stress for score in analysis.encodings}
+    stress = scores.get("random", math.nan)
+    return f"; random vectors have {number(stress)}" if math.isfinite(stress) else ""
 
 
 def own_stress(held_out: HeldOutScores) -> Interval:
@@ -503,9 +510,9 @@ def _doubts(analysis: CorpusAnalysis) -> str:
         return "No intervals were computed (bootstrap = 0): read every number as a point estimate."
     resamples = plural(analysis.bootstrap, "bootstrap resample")
     return (
-        f"Intervals are 95 %, from {resamples} of the documents; a bias of the estimate itself, as "
-        "from rare words, is not in them. Stress measures faithfulness to the corpus, not how well "
-        "a model will do."
+        "Intervals are 95 %: those of held-out stress from half-samples, the others from "
+        f"{resamples} of the documents. A bias of the estimate itself, as from rare words, is not "
+        "in them. Stress measures faithfulness to the corpus, not how well a model will do."
     )
 
 

@@ -129,7 +129,7 @@ def _advice(result: ExtrapolationResult) -> str:
         if len(firsts) > 1:
             names = [f"{quoted(best)} ({joined(tasks)})" for best, tasks in firsts.items()]
         parts.append(
-            f"To read inputs longer than those of the training, begin with {' or '.join(names)}."
+            f"Where inputs are longer than those of the training, try {' or '.join(names)} first."
         )
     if any(not x.decided for x in found):
         parts.append(

@@ -9,7 +9,7 @@ from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe.geometry.distances import pair_mask
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
-from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import rounding, share
@@ -45,13 +45,13 @@ def lemma_11(
 ) -> Audit:
     """Compare E δ_ij with D_KL(μ_i‖μ_j), and say what a row of δ adds up to.
 
-    Hypothesis "ε_suff": ε ≤ `tolerance`, with ε = max_ij |E A_ij − E μ_i(t_j)|, where E μ_i(t_j)
+    Hypotheses. "τ < 1": the threshold of (ii) is below 1 and not given; this is the least that it
+    asks. "ε_suff": ε ≤ `tolerance`, with ε = max_ij |E A_ij − E μ_i(t_j)|, where E μ_i(t_j)
     = Σ_v μ_i(v) μ_j(v): at most the paper's supremum over examples.
 
     Conclusions. "(7)": |E δ_ij − D_KL| ≤ τ² + ε for the worst pair and head (with 1 for the
     constant that O hides); an infinite D_KL refutes it. "(7) up to a factor": what the best
-    multiple of D_KL leaves of δ, as a share of its norm, at most `tolerance` for every head. With τ
-    = 1 any D_KL below 1 passes "(7)": its slack is what tells.
+    multiple of D_KL leaves of δ, as a share of its norm, at most `tolerance` for every head.
 
     What holds instead, "rows sum to 0": |Σ_j E δ_ij| over all j against rounding, as a share of
     Σ_j |E δ_ij|.
@@ -105,7 +105,14 @@ def lemma_11(
     instead = {
         "rows sum to 0": at_most(sums, 1000 * delta.shape[-1] * float(jnp.finfo(delta.dtype).eps))
     }
-    return Audit({"ε_suff": at_most(epsilon, tolerance)}, conclusions, measured, instead)
+    hypotheses = {"τ < 1": below_one(temperature), "ε_suff": at_most(epsilon, tolerance)}
+    return Audit(hypotheses, conclusions, measured, instead)
+
+
+def below_one(temperature: float) -> Comparison:
+    """What condition (ii) asks of the temperature τ, whatever its threshold τ_0 < 1."""
+    tau = jnp.asarray(temperature, jnp.result_type(float))
+    return Comparison(tau, jnp.ones_like(tau), 1 - tau, tau < 1)
 
 
 def _least_error(delta: Array, kl: Array, there: Array) -> Array:
