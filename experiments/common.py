@@ -2,6 +2,7 @@
 
 Every script runs as `python experiments/NAME.py [--out FOLDER] [--quick]`. `--quick` takes fewer
 seeds and smaller samples, to see that a script works; the numbers in RESULTS.md are without it.
+A whole run also notes what it took, in `costs.json`.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from jaxpe.report import style
 from jaxpe.report.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION  # noqa: F401
 
 RESULTS = Path(__file__).parent / "results"
+COSTS = "costs.json"
 LENGTHS = {"sst2": 128, "imdb": 256}
 TITLES = {"sst2": "SST-2", "imdb": "IMDB", "stdlib": "stdlib"}
 
@@ -73,7 +75,19 @@ def main(experiment: Callable[[Run], dict[str, Any]], name: str) -> None:
         return
     path = options.out / f"{name}.json"
     path.write_text(json.dumps(_plain(result), indent=1) + "\n")
-    print(f"{name}: {time.perf_counter() - start:.0f} s, wrote {path.name}")
+    seconds = time.perf_counter() - start
+    if not options.quick:
+        _note_cost(options.out / COSTS, name, seconds)
+    print(f"{name}: {seconds:.0f} s, wrote {path.name}")
+
+
+def _note_cost(path: Path, name: str, seconds: float) -> None:
+    """Keep what a whole run took, in CPU seconds of all its processes and by the clock."""
+    known = json.loads(path.read_text()) if path.is_file() else {}
+    used = os.times()
+    cpu = used.user + used.system + used.children_user + used.children_system
+    known[name] = {"cpu_seconds": round(cpu), "seconds": round(seconds)}
+    path.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
 
 
 def real_corpus(name: str) -> TokenCorpus:

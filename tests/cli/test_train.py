@@ -42,6 +42,14 @@ def run(command):
     return lambda *words: command("train", *words)
 
 
+@pytest.fixture
+def interruptible():
+    """SIGINT as in a foreground job: a shell has its background jobs, and theirs, ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def start(*words: object, **options: Any) -> subprocess.Popen:
     command = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "train"]
     options |= {"stdout": subprocess.PIPE, "text": True}
@@ -281,6 +289,7 @@ def test_ctrl_c_with_an_encoding_of_ones_own_names_its_module(run, films, tmp_pa
     assert plain(parse(Command, line[2:]), TrainConfig) == again
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_process_goes_on_by_the_command_it_prints(films, tmp_path):
     out = tmp_path / "my run"
     process = start(films, *SMALL, "--steps", 9, "--probe-at", "--out", out, stderr=subprocess.PIPE)
@@ -301,17 +310,17 @@ def test_an_interrupted_process_goes_on_by_the_command_it_prints(films, tmp_path
     assert [record["step"] for record in read_log(out / "log.jsonl")] == list(range(10))
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_python_drops_is_remembered(capsys):
     from jaxpe.cli.train import remembered_interrupts
 
-    before = signal.getsignal(signal.SIGINT)
     with remembered_interrupts() as say:
         say("begun")
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             say("step 0")
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert capsys.readouterr().out == "begun\nstep 0\n"
 
 

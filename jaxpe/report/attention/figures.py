@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PALE = "#CFCFCF"
 _PART_COLOURS = (_PALE, ENCODING_COLOURS["smacof"], ENCODING_COLOURS["alibi"], SPLIT_HALF, PLUG_IN)
 _MOST_HEADS = 12  # with an interval each
+_LARGE = 0.4  # share that an axis from 0 to 1 shows well
 
 
 def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
@@ -38,7 +39,8 @@ def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     _stack(figure, axis, shares)
     shuffled = positive(variance.shuffled.mean(axis=1))
     axis.plot(np.arange(len(shuffled)), shuffled, "k_", ms=12, mew=2)
-    axis.set(ylabel="share of the variance", ylim=(0, 1))
+    top = max(float((offset + place).max()), float(shuffled.max()))
+    axis.set(ylabel="share of the variance", ylim=(0, 1 if top > _LARGE else 1.25 * top or 1))
     return figure
 
 
