@@ -144,7 +144,7 @@ class _Attention(nnx.Module):
             known = with_context(bound.encoding, new, cache.get("context"))
             bound = bound._replace(encoding=known)
         heads = _Heads(self._queries(x, fresh, q_positions), *self._expanded(kept))
-        mixed = _mix(self.config, bound, heads, context, dropout_key, self._width() ** -0.5)
+        mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
         return _finished(self.output, mixed, gates, cache)
 
     def empty_cache(
@@ -170,6 +170,12 @@ class _Attention(nnx.Module):
 
     def _own(self) -> BoundEncoding:
         return BoundEncoding(self.encoding, self.encoding_params.get_value())
+
+    @property
+    def scale(self) -> float:
+        """Factor of q·k in the logits."""
+        own = self.config.attention_scale
+        return self._width() ** -0.5 if own is None else own
 
     def _width(self) -> int:
         """Of queries and keys before the encoding acts on them."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxpe.encodings import EncodingSizes
 
-Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu"]
+Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu", "geglu_tanh"]
 Norm = Literal["layer", "rms", "none"]
 NormPosition = Literal["pre", "post"]
 # "transparent" is `jaxpe.attend`, the others are those of `jax.nn.dot_product_attention`.
@@ -50,9 +50,11 @@ class TransformerConfig:
         head_dim: width of a head; dim / num_heads when None. With `latent`, its part without
             position.
         num_kv_heads: key and value heads; num_heads when None, fewer for grouped queries.
+        attention_scale: factor of q·k in the logits of attention; 1/√(width of a head) when None.
         latent: sizes of latent attention, in place of plain keys and values.
         hidden_dim: width inside the feed-forward layer; 4·dim when None.
-        activation: of the feed-forward layer; "swiglu" and "geglu" are gated.
+        activation: of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
+            gated.
         norm: LayerNorm, RMSNorm, or none at all, as proofs on transformers like to have it.
         norm_position: "pre", x + f(norm(x)) with a last norm, or "post", norm(x + f(x)).
         norm_epsilon: added to variances.
@@ -60,6 +62,7 @@ class TransformerConfig:
         use_bias: biases in dense layers and LayerNorms.
         token_types: kinds of token that have an embedding (BERT has 2), 0 for none.
         tie_embeddings: the language-model head shares the token embeddings.
+        logit_scale: factor of the hidden states that a language model's logits are made of.
         dropout: rate, of embeddings and of what each sublayer adds.
         attention_dropout: rate, of attention weights.
         init_scale: standard deviation of dense kernels.
@@ -86,6 +89,7 @@ class TransformerConfig:
     num_heads: int
     head_dim: int | None = None
     num_kv_heads: int | None = None
+    attention_scale: float | None = None
     latent: LatentSizes | None = None
     hidden_dim: int | None = None
     activation: Activation = "gelu"
@@ -96,6 +100,7 @@ class TransformerConfig:
     use_bias: bool = True
     token_types: int = 0
     tie_embeddings: bool = True
+    logit_scale: float = 1.0
     dropout: float = 0.0
     attention_dropout: float = 0.0
     init_scale: float = 0.02
@@ -147,6 +152,9 @@ class TransformerConfig:
             _check_positive(self, ["token_types"])
         if not 0 < self.norm_epsilon < math.inf:  # which NaN is not
             raise ValueError(f"norm_epsilon is {self.norm_epsilon}; pass a positive number")
+        for name in ("attention_scale", "logit_scale"):
+            if (scale := getattr(self, name)) is not None and not 0 < scale < math.inf:
+                raise ValueError(f"{name} is {scale}; pass a positive number")
         for name in ("init_scale", "embedding_scale"):
             if not 0 <= (scale := getattr(self, name)) < math.inf:
                 raise ValueError(f"{name} is {scale}; pass a number of at least 0")

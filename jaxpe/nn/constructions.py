@@ -108,7 +108,6 @@ def content_logits(
     >>> found[0, 0, 3].round().astype(int).tolist()
     [-3, -2, -1, 0]
     """
-    width = decoder.config.head_width
     attention = decoder.layers.attention
     dtype = compute_dtype(hidden_states)
 
@@ -120,7 +119,7 @@ def content_logits(
 
     q, k = heads(attention.query.kernel), heads(attention.key.kernel)
     logits = jnp.einsum("l...qhw,l...khw->l...hqk", q, k, precision="highest")
-    return logits * jnp.asarray(width**-0.5, dtype)
+    return logits * jnp.asarray(attention.scale, dtype)
 
 
 def _embeddings(table: Array, bos: int) -> Array:

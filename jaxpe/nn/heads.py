@@ -148,7 +148,7 @@ class CausalLM(nnx.Module):
         """Logits `[..., n, vocab]`; options are the transformer's."""
         below = self.decoder(ids, **options)
         layer = self.decoder.tokens if self.output is None else self.output
-        return HeadOutput(read_out(layer, below.hidden), below)
+        return HeadOutput(read_out(layer, _scaled(self.decoder, below.hidden)), below)
 
 
 class Regressor(nnx.Module):
@@ -181,6 +181,11 @@ class Regressor(nnx.Module):
         nobody = jnp.zeros(values.shape[:-1], jnp.int32)
         below = self.transformer(nobody, vectors=self.input(values), **options)
         return HeadOutput(read_out(self.output, below.hidden), below)
+
+
+def _scaled(transformer: Transformer, hidden: Array) -> Array:
+    """Hidden states as the output layer of a language model takes them."""
+    return hidden * jnp.asarray(transformer.config.logit_scale, hidden.dtype)
 
 
 def trunk(model: Any) -> Transformer:

@@ -316,6 +316,7 @@ def check_config(config: TransformerConfig, architecture: Architecture) -> None:
     """Raise where a configuration is not one that Hugging Face's class can have."""
     title = architecture.title
     required = {"norm": "layer", "norm_position": "post", "use_bias": True, "latent": None}
+    required |= {"attention_scale": None, "logit_scale": 1.0}
     for name, value in required.items():
         if (found := getattr(config, name)) != value:
             raise ValueError(f"{title} has {name}={value!r}, not {found!r}: pass that")

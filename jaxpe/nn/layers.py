@@ -96,11 +96,12 @@ def activation(name: str) -> Callable[[Array], Array]:
     """The nonlinearity of this name; a gated layer applies it to the gate."""
     return {
         "gelu": _gelu,
-        "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+        "gelu_tanh": _gelu_tanh,
         "relu": jax.nn.relu,
         "silu": jax.nn.silu,
         "swiglu": jax.nn.silu,
         "geglu": _gelu,
+        "geglu_tanh": _gelu_tanh,
     }[name]
 
 
@@ -109,9 +110,13 @@ def _gelu(x: Array) -> Array:
     return 0.5 * x * (1 + lax.erf(x * jnp.asarray(0.5**0.5, x.dtype)))
 
 
+def _gelu_tanh(x: Array) -> Array:
+    return jax.nn.gelu(x, approximate=True)
+
+
 def is_gated(name: str) -> bool:
     """Whether the feed-forward layer multiplies by a gate (Shazeer 2020)."""
-    return name in ("swiglu", "geglu")
+    return name in ("swiglu", "geglu", "geglu_tanh")
 
 
 def dropout(x: Array, *, rate: float, key: Array | None) -> Array:

@@ -173,7 +173,7 @@ def _attention_bound(
     """The bound of X + attention(X), and of the norm of its tokens."""
     config = layer.config
     width, heads = config.head_width, config.num_heads
-    scale = width**-0.5
+    scale = layer.scale
 
     def split(linear: nnx.Linear) -> tuple[Array, Array]:
         """Kernels `[heads, dim, width]` and biases `[heads, width]` of all query heads."""

@@ -153,7 +153,7 @@ def split_heads(
         *q,
         *k,
         logits=trace.logits[:count],
-        scale=jnp.asarray(q.content.shape[-1] ** -0.5, dtype),
+        scale=jnp.asarray(below.layers.attention.scale, dtype),
         positions=jnp.asarray(positions),
         params=_parameters(below, count) if by_layer is None else (),
         by_layer=by_layer,

@@ -54,7 +54,9 @@ class ModelConfig:
     heads: int = 4
     hidden: int | None = None
     kv_heads: int | None = None
-    activation: Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu"] = "gelu"
+    activation: Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu", "geglu_tanh"] = (
+        "gelu"
+    )
     norm: Literal["layer", "rms"] = "layer"
     norm_position: Literal["pre", "post"] = "pre"
     embedding_norm: bool | None = None

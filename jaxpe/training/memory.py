@@ -50,7 +50,7 @@ def parameters(config: TrainConfig, vocab_size: int) -> int:
     """About how many numbers a new model has, its encoding apart."""
     model = config.model
     hidden = 4 * model.dim if model.hidden is None else model.hidden
-    gated = model.activation in ("swiglu", "geglu")
+    gated = model.activation in ("swiglu", "geglu", "geglu_tanh")
     keys = model.heads if model.kv_heads is None else model.kv_heads
     attention = 2 * model.dim * (model.dim + max(1, model.dim // model.heads) * keys)
     block = attention + (3 if gated else 2) * model.dim * hidden

@@ -35,6 +35,7 @@ KINDS = BLOCKS | {
     "grouped": GROUPED,
     "gelu_tanh": {"activation": "gelu_tanh", "embedding_norm": True},
     "silu": {"activation": "silu", "token_types": 3},
+    "t5": {"activation": "geglu_tanh", "attention_scale": 1.0, "norm": "rms", "use_bias": False},
     "post_rms": {"norm": "rms", "norm_position": "post", "embedding_norm": False},
     "latent_no_query": {"latent": nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM)},
     "latent_rms": {"latent": LATENT, "norm": "rms", "norm_position": "post", "use_bias": False},
@@ -60,7 +61,7 @@ NONLINEAR = {
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
 }
-GATES = {"swiglu": "silu", "geglu": "gelu"}  # Shazeer (2020), Eq. (6)
+GATES = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}  # Shazeer (2020), Eq. (6)
 
 
 def feed_forward(config, p, x):
@@ -107,7 +108,7 @@ def attention(config, causal, p, x):
     """Eq. (1) of Vaswani et al. (2017), head after head."""
     mixed = []
     for q, k, v in (latent_heads if config.latent else grouped_heads)(config, p, x):
-        logits = q @ k.T / np.sqrt(q.shape[1])
+        logits = q @ k.T * (config.attention_scale or q.shape[1] ** -0.5)
         if causal:
             logits[np.triu_indices(len(x), 1)] = -np.inf
         weights = np.exp(logits - logits.max(-1, keepdims=True))
