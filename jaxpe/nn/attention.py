@@ -6,6 +6,7 @@ Names: x is `[batch, n, dim]`, queries and keys `[batch, n, heads, head_dim]`, l
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +27,7 @@ from jaxpe.encodings import (
 from jaxpe.encodings.attention import encoded_mask, encoded_weights
 from jaxpe.encodings.base import Params, from_middle, repeat_heads, with_axes, with_context
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.layers import dense, dropout, norm
+from jaxpe.nn.layers import capped, dense, dropout, norm
 
 # What a layer keeps of the tokens so far: arrays `[..., n, heads, width]` by name; "context", a
 # pytree `[..., n, *]`, and "carry", one without n, where the encoding looks at the hidden states.
@@ -88,8 +89,8 @@ class Attended(NamedTuple):
 
     Attributes:
         output: `[..., n_q, dim]`.
-        logits: `[..., heads, n_q, n_k]`, of Eq. (1) with everything the encoding adds, before the
-            mask.
+        logits: `[..., heads, n_q, n_k]`, of Eq. (1) with everything the encoding adds, capped where
+            the configuration has a cap, before the mask.
         weights: their softmax, 0 where masked.
         heads: what each head gives before its gate, `[..., n_q, heads, width]`.
         cache: the layer's cache with the new keys; None without one.
@@ -199,7 +200,8 @@ class MultiHeadAttention(_Attention):
 
     Vaswani et al. (2017); Ainslie et al. (2023) for grouped queries. Logits are
     ⟨query(q_i), key(k_j)⟩/√head_dim + bias_ij: Eq. (1) of Cirrincione (2026), where the encoding
-    acts on embeddings.
+    acts on embeddings. The configuration may have another scale than 1/√head_dim, norms of queries
+    and keys before the encoding, and a cap of the logits.
 
     The layer has parameters of `encoding` for itself, beside those of the context's.
 
@@ -218,10 +220,14 @@ class MultiHeadAttention(_Attention):
     ):
         width, heads, key_heads = config.head_width, config.num_heads, config.key_heads
         self.config = config
-        self.query = dense(config, config.dim, heads * width, rngs=rngs)
-        self.key = dense(config, config.dim, key_heads * width, rngs=rngs)
-        self.value = dense(config, config.dim, key_heads * width, rngs=rngs)
-        self.output = dense(config, heads * width, config.dim, rngs=rngs)
+        inward = partial(dense, config, rngs=rngs, part="query_key_value")
+        self.query = inward(config.dim, heads * width)
+        self.key = inward(config.dim, key_heads * width)
+        self.value = inward(config.dim, key_heads * width)
+        self.output = dense(config, heads * width, config.dim, part="attention_output", rngs=rngs)
+        normed = config.query_key_norm
+        self.query_norm = norm(config, width, rngs=rngs) if normed else None
+        self.key_norm = norm(config, width, rngs=rngs) if normed else None
         self.encoding = nnx.static(encoding)
         self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
 
@@ -230,7 +236,9 @@ class MultiHeadAttention(_Attention):
 
     def _kept(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
         width = self.config.head_width
-        k = bound.encoding.key(bound.params, _split(self.key(x), width), positions)
+        k = _split(self.key(x), width)
+        k = k if self.key_norm is None else self.key_norm(k)
+        k = bound.encoding.key(bound.params, k, positions)
         return {"k": k, "v": _split(self.value(x), width)}
 
     def _expanded(self, kept: LayerCache) -> tuple[Array, Array]:
@@ -238,6 +246,7 @@ class MultiHeadAttention(_Attention):
 
     def _queries(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> Array:
         q = _split(self.query(x), self.config.head_width)
+        q = q if self.query_norm is None else self.query_norm(q)
         return bound.encoding.query(bound.params, q, positions)
 
 
@@ -270,17 +279,20 @@ class LatentAttention(_Attention):
         self.config = config
         self.latent = latent
         self.value_dim = width if latent.value_dim is None else latent.value_dim
+        inward = partial(dense, config, rngs=rngs, part="query_key_value")
         query_in = config.dim if latent.query_rank is None else latent.query_rank
         if latent.query_rank is not None:
-            self.query_down = dense(config, config.dim, latent.query_rank, rngs=rngs)
+            self.query_down = inward(config.dim, latent.query_rank)
             self.query_norm = norm(config, latent.query_rank, rngs=rngs)
-        self.query = dense(config, query_in, heads * (width + latent.rotary_dim), rngs=rngs)
-        self.key_value_down = dense(config, config.dim, rank, rngs=rngs)
+        self.query = inward(query_in, heads * (width + latent.rotary_dim))
+        self.key_value_down = inward(config.dim, rank)
         self.key_value_norm = norm(config, rank, rngs=rngs)
-        self.rotary_key = dense(config, config.dim, latent.rotary_dim, rngs=rngs)
-        self.key = dense(config, rank, heads * width, rngs=rngs)
-        self.value = dense(config, rank, heads * self.value_dim, rngs=rngs)
-        self.output = dense(config, heads * self.value_dim, config.dim, rngs=rngs)
+        self.rotary_key = inward(config.dim, latent.rotary_dim)
+        self.key = inward(rank, heads * width)
+        self.value = inward(rank, heads * self.value_dim)
+        self.output = dense(
+            config, heads * self.value_dim, config.dim, part="attention_output", rngs=rngs
+        )
         self.encoding = nnx.static(encoding)
         self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
 
@@ -380,6 +392,7 @@ def _mix(
     # nothing for float16.
     unfit = heads.v.shape[-1] > heads.k.shape[-1] or heads.q.dtype == jnp.float64
     unfit |= heads.q.dtype == jnp.float16 and config.attention == "xla"
+    unfit |= config.attention_cap is not None
     unfit |= any(rest.defines(hook) for hook in ("products", "weights", "value"))
     plain = context.trace or drops or unfit
     mix = _transparent if plain or config.attention == "transparent" else _fused
@@ -396,6 +409,7 @@ def _transparent(
 ) -> Attended:
     where = {"q_positions": context.q_positions, "k_positions": context.k_positions}
     logits = attention_logits(*bound, heads.q, heads.k, scale=scale, **where)
+    logits = capped(logits, config.attention_cap)
     weights = encoded_weights(*bound, logits, context.mask, **where)
     dropped = dropout(weights, rate=config.attention_dropout, key=key)
     out = attention_output(*bound, dropped, heads.v, **where)

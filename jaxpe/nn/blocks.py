@@ -1,10 +1,13 @@
 """Feed-forward layer and transformer block."""
 
+from collections.abc import Callable
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings import Encoding, identity
@@ -19,9 +22,10 @@ class FeedForward(nnx.Module):
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
         self.activation = config.activation
         gated, dim, hidden = is_gated(config.activation), config.dim, config.hidden_width
-        self.gate = dense(config, dim, hidden, rngs=rngs) if gated else None
-        self.up = dense(config, dim, hidden, rngs=rngs)
-        self.down = dense(config, hidden, dim, rngs=rngs)
+        make = partial(dense, config, part="feed_forward", rngs=rngs)
+        self.gate = make(dim, hidden) if gated else None
+        self.up = make(dim, hidden)
+        self.down = make(hidden, dim)
 
     def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
         """Transform each token by itself."""
@@ -34,8 +38,9 @@ class FeedForward(nnx.Module):
 class Block(nnx.Module):
     """Attention and feed-forward, each with a residual and a norm before or after.
 
-    Before: x + f(norm(x)). After: norm(x + f(x)). The block has parameters of `encoding` for
-    itself, beside those of the context's.
+    Before: x + f(norm(x)). After: norm(x + f(x)). Both: x + norm(f(norm(x))). In parallel:
+    x + attention(norm(x)) + mlp(norm(x)), with norms of their own or one. The block has parameters
+    of `encoding` for itself, beside those of the context's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -51,7 +56,11 @@ class Block(nnx.Module):
         self.attention = make_attention(config, encoding=encoding, rngs=rngs)
         self.attention_norm = norm(config, rngs=rngs)
         self.mlp = FeedForward(config, rngs=rngs)
-        self.mlp_norm = norm(config, rngs=rngs)
+        one = config.residual == "parallel_one_norm"
+        self.mlp_norm = None if one else norm(config, rngs=rngs)
+        both = config.norm_position == "both"
+        self.attention_output_norm = norm(config, rngs=rngs) if both else None
+        self.mlp_output_norm = norm(config, rngs=rngs) if both else None
 
     def __call__(
         self,
@@ -61,23 +70,47 @@ class Block(nnx.Module):
         cache: LayerCache | None = None,
         gates: Gates | None = None,
         dropout_key: Array | None = None,
+        first: Bool[ArrayLike, ""] | bool = False,
     ) -> Attended:
-        """The block's output, with what attention had to say on the way."""
+        """The block's output, with what attention had to say on the way.
+
+        Args:
+            x: hidden states.
+            context: positions, mask and encoding.
+            cache: keys and values of earlier tokens.
+            gates: factors of the heads.
+            dropout_key: switches dropout on.
+            first: whether this is the first layer, which may have no norm before attention.
+        """
         x = jnp.asarray(x, self.config.dtype)
         keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
-        before = self.config.norm_position == "pre"
-        rate = self.config.dropout
-        entered = self.attention_norm if before else lambda x: x
+        rate, after = self.config.dropout, self.config.norm_position == "post"
+
+        def entered(x: Array) -> Array:
+            if after:
+                return x
+            normed = self.attention_norm(x)
+            return normed if self.config.first_norm else jnp.where(first, x, normed)
+
+        here = entered(x)
         attended = self.attention(
-            entered(x),
+            here,
             context,
             source=None if context.embeddings is None else entered(context.embeddings),
             cache=cache,
             gates=gates,
             dropout_key=keys[0],
         )
-        x = x + dropout(attended.output, rate=rate, key=keys[1])
-        x = x if before else self.attention_norm(x)
-        added = self.mlp(self.mlp_norm(x) if before else x)
-        x = x + dropout(added, rate=rate, key=keys[2])
-        return attended._replace(output=x if before else self.mlp_norm(x))
+        added = _normed(self.attention_output_norm, attended.output)
+        y = x + dropout(added, rate=rate, key=keys[1])
+        y = self.attention_norm(y) if after else y
+        if self.mlp_norm is not None:
+            source = y if self.config.residual == "sequential" else x
+            here = y if after else self.mlp_norm(source)
+        added = _normed(self.mlp_output_norm, self.mlp(here))
+        y = y + dropout(added, rate=rate, key=keys[2])
+        return attended._replace(output=self.mlp_norm(y) if after else y)
+
+
+def _normed(layer: Callable[[Array], Array] | None, x: Array) -> Array:
+    return x if layer is None else layer(x)

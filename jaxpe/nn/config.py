@@ -11,7 +11,9 @@ from jaxpe.encodings import EncodingSizes
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu", "geglu_tanh"]
 Norm = Literal["layer", "rms", "none"]
-NormPosition = Literal["pre", "post"]
+NormPosition = Literal["pre", "post", "both"]
+Residual = Literal["sequential", "parallel", "parallel_one_norm"]
+Biased = Literal["query_key_value", "attention_output", "feed_forward", "norm", "head"]
 # "transparent" is `jaxpe.attend`, the others are those of `jax.nn.dot_product_attention`.
 AttentionPath = Literal["transparent", "xla", "cudnn"]
 KeySource = Literal["hidden", "embeddings"]
@@ -53,16 +55,28 @@ class TransformerConfig:
         attention_scale: factor of q·k in the logits of attention; 1/√(width of a head) when None.
         latent: sizes of latent attention, in place of plain keys and values.
         hidden_dim: width inside the feed-forward layer; 4·dim when None.
-        activation: of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
-            gated.
+        activation: of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are gated.
         norm: LayerNorm, RMSNorm, or none at all, as proofs on transformers like to have it.
-        norm_position: "pre", x + f(norm(x)) with a last norm, or "post", norm(x + f(x)).
+        norm_position: "pre", x + f(norm(x)) with a last norm; "post", norm(x + f(x)); or "both",
+            x + norm(f(norm(x))) with a last norm, as in Gemma 2.
+        residual: "sequential", the feed-forward layer after attention; "parallel", both of the same
+            x, x + attention(norm(x)) + mlp(norm(x)), as in GPT-NeoX; or "parallel_one_norm", where
+            they share the norm, as in GPT-J.
+        first_norm: whether the first layer has a norm before attention (ModernBERT has none).
         norm_epsilon: added to variances.
         embedding_norm: normalise embeddings; by default where norms come after (as BERT does).
-        use_bias: biases in dense layers and LayerNorms.
+        use_bias: biases in dense layers and LayerNorms: True in all, False in none, or a tuple of
+            the parts that have them, "query_key_value", "attention_output", "feed_forward", "norm"
+            and "head".
+        query_key_norm: normalise each head's queries and keys before the encoding acts on them.
+        attention_cap: c of attention logits c·tanh(logits/c), with everything the encoding adds
+            and before the mask; not capped when None.
+        embedding_factor: factor of token embeddings where they enter; the head, if tied, has them
+            without it.
         token_types: kinds of token that have an embedding (BERT has 2), 0 for none.
         tie_embeddings: the language-model head shares the token embeddings.
         logit_scale: factor of the hidden states that a language model's logits are made of.
+        logit_cap: c of a language model's logits c·tanh(logits/c); not capped when None.
         dropout: rate, of embeddings and of what each sublayer adds.
         attention_dropout: rate, of attention weights.
         init_scale: standard deviation of dense kernels.
@@ -95,12 +109,18 @@ class TransformerConfig:
     activation: Activation = "gelu"
     norm: Norm = "layer"
     norm_position: NormPosition = "pre"
+    residual: Residual = "sequential"
+    first_norm: bool = True
     norm_epsilon: float = 1e-6
     embedding_norm: bool | None = None
-    use_bias: bool = True
+    use_bias: bool | tuple[Biased, ...] = True
+    query_key_norm: bool = False
+    attention_cap: float | None = None
+    embedding_factor: float = 1.0
     token_types: int = 0
     tie_embeddings: bool = True
     logit_scale: float = 1.0
+    logit_cap: float | None = None
     dropout: float = 0.0
     attention_dropout: float = 0.0
     init_scale: float = 0.02
@@ -140,6 +160,16 @@ class TransformerConfig:
         """Width inside the feed-forward layer."""
         return 4 * self.dim if self.hidden_dim is None else self.hidden_dim
 
+    def has_bias(self, part: Biased) -> bool:
+        """Whether a part has biases: one of the names of `use_bias`.
+
+        >>> jaxpe.nn.TransformerConfig(
+        ...     vocab_size=9, dim=8, num_layers=1, num_heads=2, use_bias=("norm",)
+        ... ).has_bias("head")
+        False
+        """
+        return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
+
     @property
     def normalises_embeddings(self) -> bool:
         """Whether a norm follows the embeddings."""
@@ -152,9 +182,11 @@ class TransformerConfig:
             _check_positive(self, ["token_types"])
         if not 0 < self.norm_epsilon < math.inf:  # which NaN is not
             raise ValueError(f"norm_epsilon is {self.norm_epsilon}; pass a positive number")
-        for name in ("attention_scale", "logit_scale"):
-            if (scale := getattr(self, name)) is not None and not 0 < scale < math.inf:
-                raise ValueError(f"{name} is {scale}; pass a positive number")
+        positive = ("attention_scale", "logit_scale", "attention_cap", "logit_cap")
+        for name in (*positive, "embedding_factor"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value}; pass a positive number")
         for name in ("init_scale", "embedding_scale"):
             if not 0 <= (scale := getattr(self, name)) < math.inf:
                 raise ValueError(f"{name} is {scale}; pass a number of at least 0")
@@ -170,20 +202,38 @@ class TransformerConfig:
             )
         if self.latent is not None and self.num_kv_heads is not None:
             raise ValueError("latent attention has no key heads of its own: leave out num_kv_heads")
+        if self.latent is not None and self.query_key_norm:
+            raise ValueError("latent attention has norms of its own: leave out query_key_norm")
 
     def _check_choices(self) -> None:
         for name, allowed in (
             ("activation", Activation),
             ("norm", Norm),
             ("norm_position", NormPosition),
+            ("residual", Residual),
             ("attention", AttentionPath),
             ("keys_from", KeySource),
         ):
             if (value := getattr(self, name)) not in get_args(allowed):
                 raise ValueError(f"{name} is {value!r}; pass one of {', '.join(get_args(allowed))}")
+        if self.norm_position != "pre" and (self.residual != "sequential" or not self.first_norm):
+            raise ValueError(
+                f"residual={self.residual!r} and first_norm={self.first_norm} are of norms before "
+                "attention and feed-forward layer: pass norm_position='pre'"
+            )
+        if not isinstance(self.use_bias, bool):
+            _check_biased(self.use_bias)
         for name in ("dropout", "attention_dropout"):
             if not 0.0 <= (rate := getattr(self, name)) <= 0.999:
                 raise ValueError(f"{name} is {rate}; pass a rate in [0, 0.999]")
+
+
+def _check_biased(parts: Any) -> None:
+    names = get_args(Biased)
+    if not isinstance(parts, tuple) or any(part not in names for part in parts):
+        raise ValueError(
+            f"use_bias is {parts!r}; pass True, False, or a tuple of some of {', '.join(names)}"
+        )
 
 
 def _check_positive(sizes: Any, names: list[str]) -> None:

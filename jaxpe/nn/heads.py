@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
 from jaxpe.encodings.base import compute_dtype
-from jaxpe.nn.layers import activation, dense, dropout, norm, read_out
+from jaxpe.nn.layers import activation, capped, dense, dropout, norm, read_out
 from jaxpe.nn.masks import checked_valid
 from jaxpe.nn.transformer import Decoder, Encoder, Transformer, TransformerOutput
 
@@ -148,7 +148,8 @@ class CausalLM(nnx.Module):
         """Logits `[..., n, vocab]`; options are the transformer's."""
         below = self.decoder(ids, **options)
         layer = self.decoder.tokens if self.output is None else self.output
-        return HeadOutput(read_out(layer, _scaled(self.decoder, below.hidden)), below)
+        logits = read_out(layer, _scaled(self.decoder, below.hidden))
+        return HeadOutput(capped(logits, self.decoder.config.logit_cap), below)
 
 
 class Regressor(nnx.Module):

@@ -316,7 +316,8 @@ def check_config(config: TransformerConfig, architecture: Architecture) -> None:
     """Raise where a configuration is not one that Hugging Face's class can have."""
     title = architecture.title
     required = {"norm": "layer", "norm_position": "post", "use_bias": True, "latent": None}
-    required |= {"attention_scale": None, "logit_scale": 1.0}
+    required |= {"attention_scale": None, "logit_scale": 1.0, "attention_cap": None}
+    required |= {"logit_cap": None, "query_key_norm": False, "embedding_factor": 1.0}
     for name, value in required.items():
         if (found := getattr(config, name)) != value:
             raise ValueError(f"{title} has {name}={value!r}, not {found!r}: pass that")

@@ -10,19 +10,31 @@ from flax import nnx
 from jax import Array, lax
 
 from jaxpe.encodings.base import compute_dtype
-from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.config import Biased, TransformerConfig
 
 _DROPOUT_LEVELS = 2**16
 
 
 def dense(
-    config: TransformerConfig, features_in: int, features_out: int, *, rngs: nnx.Rngs
+    config: TransformerConfig,
+    features_in: int,
+    features_out: int,
+    *,
+    part: Biased = "head",
+    rngs: nnx.Rngs,
 ) -> nnx.Linear:
-    """A dense layer as the configuration has them; kernel `[in, out]`."""
+    """A dense layer as the configuration has them; kernel `[in, out]`.
+
+    Args:
+        config: the configuration.
+        features_in, features_out: widths.
+        part: what the layer is of, which says whether it has a bias.
+        rngs: for the initialisation.
+    """
     return nnx.Linear(
         features_in,
         features_out,
-        use_bias=config.use_bias,
+        use_bias=config.has_bias(part),
         dtype=config.dtype,
         param_dtype=config.param_dtype,
         kernel_init=nnx.initializers.normal(config.init_scale),
@@ -55,7 +67,7 @@ def norm(
     dim = config.dim if dim is None else dim
     if config.norm == "rms":
         return _RMSNorm(dim, **shared)
-    return _LayerNorm(dim, use_bias=config.use_bias, **shared)
+    return _LayerNorm(dim, use_bias=config.has_bias("norm"), **shared)
 
 
 class NoNorm(nnx.Module):
@@ -117,6 +129,14 @@ def _gelu_tanh(x: Array) -> Array:
 def is_gated(name: str) -> bool:
     """Whether the feed-forward layer multiplies by a gate (Shazeer 2020)."""
     return name in ("swiglu", "geglu", "geglu_tanh")
+
+
+def capped(logits: Array, cap: float | None) -> Array:
+    """Logits c·tanh(logits/c), which stay within ±c; themselves where there is no cap."""
+    if cap is None:
+        return logits
+    limit = jnp.asarray(cap, logits.dtype)
+    return limit * jnp.tanh(logits / limit)
 
 
 def dropout(x: Array, *, rate: float, key: Array | None) -> Array:

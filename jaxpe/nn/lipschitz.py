@@ -231,6 +231,11 @@ def _check_plain(transformer: Transformer) -> None:
             f"the model has norm={config.norm!r}, whose derivative grows without limit where a "
             "token is constant: build it with norm='none'"
         )
+    if config.residual != "sequential" or config.attention_cap is not None:
+        raise ValueError(
+            f"residual is {config.residual!r} and attention_cap {config.attention_cap}: pass a model of "
+            "attention, then feed-forward layer, without a cap"
+        )
     if config.keys_from != "hidden":
         raise ValueError(
             f"keys_from is {config.keys_from!r}: layers are functions of their input alone with "

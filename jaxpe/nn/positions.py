@@ -168,7 +168,7 @@ def _as_read(below: Any) -> Array:
     """What the first attention reads of every token, each at the first place."""
     ids = jnp.arange(below.config.vocab_size, dtype=jnp.int32)
     entered = below.embed(ids, positions=jnp.zeros_like(ids))
-    if below.config.norm_position == "post":
+    if below.config.norm_position == "post" or not below.config.first_norm:
         return entered
     graphdef, params = nnx.split(below.layers.attention_norm)
     return nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[0], params))(entered)

@@ -312,6 +312,12 @@ def _transformer(model: Any) -> Any:
             f"{type(model).__name__} has no layers of attention to split: pass a transformer of "
             "jaxpe.nn, or a classifier or language model on one"
         )
+    if below.config.attention_cap is not None or not below.config.first_norm:
+        raise ValueError(
+            f"the model has attention_cap={below.config.attention_cap} and first_norm="
+            f"{below.config.first_norm}: logits are a sum of content and position without a cap, "
+            "and with a norm in every layer"
+        )
     return below
 
 
@@ -364,7 +370,7 @@ def _layers(below: Any, entered: Split) -> tuple[Split, Split]:
     def one(own: Any, x: Split) -> tuple[Split, Split]:
         block = nnx.merge(graphdef, own)
         source = first if below.config.keys_from == "embeddings" else x
-        if below.config.norm_position == "pre":
+        if below.config.norm_position != "post":
             x, source = (y.through(block.attention_norm) for y in (x, source))
         if isinstance(block.attention, LatentAttention):
             return _latent(block.attention, x, source)
@@ -375,7 +381,10 @@ def _layers(below: Any, entered: Split) -> tuple[Split, Split]:
 
 def _multi_head(attention: MultiHeadAttention, x: Split, source: Split) -> tuple[Split, Split]:
     width = attention.config.head_width
-    return x.through(attention.query).heads(width), source.through(attention.key).heads(width)
+    q, k = x.through(attention.query).heads(width), source.through(attention.key).heads(width)
+    if attention.query_norm is None:
+        return q, k
+    return q.through(attention.query_norm), k.through(attention.key_norm)
 
 
 def _latent(attention: LatentAttention, x: Split, source: Split) -> tuple[Split, Split]:
@@ -416,7 +425,7 @@ def _by_layer(
             own = below.pattern_params.get_value()[layer % period]
             params = (*params, jax.tree.map(lambda leaf: leaf[layer // period], own))
         x = entered.content[layer] + entered.position[layer]
-        x = block.attention_norm(x) if below.config.norm_position == "pre" else x
+        x = x if below.config.norm_position == "post" else block.attention_norm(x)
         context, _ = head_encoding(below, layer=layer).context(params, x, positions, rows)
         return params, context
 

@@ -109,7 +109,7 @@ class Transformer(nnx.Module):
         self.layers = jax.vmap(make)(keys)  # all blocks in one
         self.pattern = nnx.static(pattern)
         self.pattern_params = _pattern_parameters(config, pattern, rngs=rngs)
-        self.final_norm = norm(config, rngs=rngs) if config.norm_position == "pre" else None
+        self.final_norm = norm(config, rngs=rngs) if config.norm_position != "post" else None
 
     def __call__(
         self,
@@ -181,7 +181,7 @@ class Transformer(nnx.Module):
         dropout_key: Array | None = None,
     ) -> Float[Array, "... n dim"]:
         """What enters the first block: embeddings, the encoding's share, the norm, dropout."""
-        x = self.tokens(jnp.asarray(ids)) if vectors is None else jnp.asarray(vectors)
+        x = self._tokens(jnp.asarray(ids)) if vectors is None else jnp.asarray(vectors)
         if x.shape != (*jnp.shape(ids), self.config.dim):
             raise ValueError(
                 f"vectors have shape {x.shape}: pass [..., n, dim] = "
@@ -196,6 +196,11 @@ class Transformer(nnx.Module):
         x = x.astype(self.config.dtype)
         x = x if self.embedding_norm is None else self.embedding_norm(x)
         return dropout(x, rate=self.config.dropout, key=dropout_key)
+
+    def _tokens(self, ids: Array) -> Array:
+        """Embeddings of tokens, times the configuration's factor."""
+        x, factor = self.tokens(ids), self.config.embedding_factor
+        return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
 
     def _context(
         self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool
@@ -225,7 +230,8 @@ class Transformer(nnx.Module):
         """Through all blocks; what is traced comes back stacked over layers."""
         graphdef, params = nnx.split(self.layers)
         keys = None if key is None else jax.random.split(key, self.config.num_layers)
-        layers = (params, gates, keys)
+        first = None if self.config.first_norm else np.arange(self.config.num_layers) == 0
+        layers = (params, gates, keys, first)
         period = len(self.pattern.encodings)
         own = ((),) if self.pattern_params is None else self.pattern_params.get_value()
         caches: Any = (None,) * period
@@ -338,14 +344,16 @@ def _block(
 ) -> tuple[Array, tuple[Any, ...], LayerCache | None]:
     """Through one block: what leaves it, what is kept of it, and its cache.
 
-    The layer is its parameters, gates and key; the place those of the pattern's encoding, with the
-    layer's cache.
+    The layer is its parameters, gates, key, and whether it is the first, where that matters; the
+    place is the parameters of the pattern's encoding, with the layer's cache.
     """
-    own, gates, key = layer
+    own, gates, key, first = layer
     params, cache = place
     block = nnx.merge(graphdef, own)
     shared = both(context.shared, BoundEncoding(encoding, params))
-    attended = block(x, context._replace(shared=shared), cache=cache, gates=gates, dropout_key=key)
+    options = {"cache": cache, "gates": gates, "dropout_key": key}
+    options |= {} if first is None else {"first": first}
+    attended = block(x, context._replace(shared=shared), **options)
     _, logits, weights, heads, cache = attended
     return attended.output, (x if context.trace else None, logits, weights, heads), cache
 

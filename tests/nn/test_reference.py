@@ -38,6 +38,18 @@ KINDS = BLOCKS | {
     "t5": {"activation": "geglu_tanh", "attention_scale": 1.0, "norm": "rms", "use_bias": False},
     "post_rms": {"norm": "rms", "norm_position": "post", "embedding_norm": False},
     "latent_no_query": {"latent": nn.LatentSizes(key_value_rank=6, rotary_dim=HEAD_DIM)},
+    "both": {
+        "norm": "rms",
+        "norm_position": "both",
+        "query_key_norm": True,
+        "attention_scale": 0.7,
+        "attention_cap": 2.0,
+        "embedding_factor": 3.0,
+        "activation": "geglu_tanh",
+        "use_bias": ("query_key_value",),
+    },
+    "parallel": {"residual": "parallel", "use_bias": ("feed_forward", "norm"), **GROUPED},
+    "one_norm": {"residual": "parallel_one_norm", "first_norm": False, "embedding_norm": True},
     "latent_rms": {"latent": LATENT, "norm": "rms", "norm_position": "post", "use_bias": False},
 }
 
@@ -83,6 +95,10 @@ def grouped_heads(config, p, x):
     """Query, key and value of every head (Ainslie et al. 2023, Figure 2)."""
     q, k, v = (heads_of(dense(p[name], x), config.head_width) for name in ("query", "key", "value"))
     sharing = len(q) // len(k)
+    if config.query_key_norm:
+        q, k = (
+            [normed(config, p[f"{n}_norm"], y) for y in x] for n, x in (("query", q), ("key", k))
+        )
     return [(rotated(q[h]), rotated(k[h // sharing]), v[h // sharing]) for h in range(len(q))]
 
 
@@ -109,6 +125,8 @@ def attention(config, causal, p, x):
     mixed = []
     for q, k, v in (latent_heads if config.latent else grouped_heads)(config, p, x):
         logits = q @ k.T * (config.attention_scale or q.shape[1] ** -0.5)
+        if config.attention_cap:
+            logits = config.attention_cap * np.tanh(logits / config.attention_cap)
         if causal:
             logits[np.triu_indices(len(x), 1)] = -np.inf
         weights = np.exp(logits - logits.max(-1, keepdims=True))
@@ -118,18 +136,31 @@ def attention(config, causal, p, x):
 
 def reference(config, p, ids, types, *, causal):
     """Hidden states of one row."""
-    x = p["tokens"]["embedding"][ids]
+    x = p["tokens"]["embedding"][ids] * config.embedding_factor
     x = x + p["token_types"]["embedding"][types] if config.token_types else x
     x = normed(config, p["embedding_norm"], x) if config.normalises_embeddings else x
     for i in range(config.num_layers):
         layer = jax.tree.map(lambda stacked, i=i: stacked[i], p["layers"])
-        sublayers = {"attention": partial(attention, config, causal)}
-        sublayers["mlp"] = partial(feed_forward, config)
-        for name, f in sublayers.items():
-            norm = partial(normed, config, layer[f"{name}_norm"])
-            before = config.norm_position == "pre"
-            x = x + f(layer[name], norm(x)) if before else norm(x + f(layer[name], x))
-    return normed(config, p["final_norm"], x) if config.norm_position == "pre" else x
+        x = block(config, causal, layer, x, first=i == 0)
+    return x if config.norm_position == "post" else normed(config, p["final_norm"], x)
+
+
+def block(config, causal, p, x, *, first):
+    """Attention and feed-forward layer, one after the other or of the same x."""
+    attend = partial(attention, config, causal, p["attention"])
+    transform = partial(feed_forward, config, p["mlp"])
+    norms = {k: partial(normed, config, v) for k, v in p.items() if "norm" in k}
+    if config.norm_position == "post":
+        x = norms["attention_norm"](x + attend(x))
+        return norms["mlp_norm"](x + transform(x))
+    behind = {k: norms.get(f"{k}_output_norm", lambda y: y) for k in ("attention", "mlp")}
+    entered = x if first and not config.first_norm else norms["attention_norm"](x)
+    added = behind["attention"](attend(entered))
+    if config.residual == "sequential":
+        x = x + added
+        return x + behind["mlp"](transform(norms["mlp_norm"](x)))
+    shared = config.residual == "parallel_one_norm"
+    return x + added + transform(entered if shared else norms["mlp_norm"](x))
 
 
 @pytest.mark.parametrize("kind", KINDS)

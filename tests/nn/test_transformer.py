@@ -420,6 +420,9 @@ def test_dropout_is_off_without_a_key_and_right_in_the_mean():
         ({"hidden_dim": 0}, "hidden_dim is 0; pass at least 1"),
         ({"norm_epsilon": -1.0}, "norm_epsilon is -1.0"),
         ({"num_layers": 0}, "num_layers is 0; pass at least 1"),
+        ({"logit_cap": 0.0}, "logit_cap is 0.0; pass a positive number"),
+        ({"residual": "parallel", "norm_position": "both"}, "pass norm_position='pre'"),
+        ({"use_bias": ("mlp",)}, "use_bias is .*tuple of some of query_key_value"),
         ({"latent": nn.LatentSizes(key_value_rank=2, rotary_dim=2), "num_kv_heads": 1}, "latent"),
     ],
 )
