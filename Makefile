@@ -10,7 +10,7 @@ WORKERS ?= 2
 TESTS ?=
 CONSTRAINTS ?= constraints.txt
 
-.PHONY: report test lint types docs unit notebooks distributed-test test-minimum clean
+.PHONY: report results test lint types docs unit notebooks distributed-test test-minimum clean
 
 # Tests compile much of the same, in several processes and from one run to the next, also in a new
 # clone. `make clean` removes these programs; those written more than 30 days ago go by themselves.
@@ -32,6 +32,10 @@ report: $(VENV)/.installed-report
 	$(BIN)/jaxpe report '$(SOURCE)' --out '$(OUT)' $(ARGS)
 
 # What has one process goes side by side; notebooks and tests have WORKERS processes themselves.
+# experiments/RESULTS.md, from experiments/sections and experiments/results.
+results: $(VENV)/.installed-test
+	$(BIN)/python experiments/render_results.py
+
 test: $(VENV)/.installed-test
 	$(MAKE) --jobs=$(WORKERS) --output-sync=target lint types docs
 	$(MAKE) notebooks unit

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from provenance import write_result  # pyrefly: ignore
 
 import jaxpe
 from jaxpe.data import SyntheticCorpus, TokenCorpus, load_tokens
@@ -74,7 +75,7 @@ def main(experiment: Callable[[Run], dict[str, Any]], name: str) -> None:
         print(f"{name}: skipped, {error}")
         return
     path = options.out / f"{name}.json"
-    path.write_text(json.dumps(plain(result), indent=1) + "\n")
+    write_result(path, plain(result))
     seconds = time.perf_counter() - start
     if not options.quick:
         _note_cost(options.out / COSTS, name, seconds)

@@ -14,8 +14,9 @@ import jaxpe.theory
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCOREBOARD = EXPERIMENTS / "RESULTS.md"
 TOOLS = (
-    "common", "fetch_models", "learning", "learning_tasks", "task_measures", "task_models"
-)  # fmt: skip
+    *("common", "fetch_models", "learning", "learning_tasks", "literal_numbers", "provenance"),
+    *("render_results", "task_measures", "task_models"),
+)
 SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem not in TOOLS)
 
 # Results file, path inside it, and how RESULTS.md writes the number.

@@ -1,7 +1,11 @@
-"""What benchmarks share: the machine, and memory that does not come and go."""
+"""What benchmarks share: the machine, memory that does not come and go, the file of results."""
 
 import os
 import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent.parent))
+from provenance import write_result as write_result  # pyrefly: ignore
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

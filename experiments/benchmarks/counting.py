@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _machine import CORES  # pyrefly: ignore
+from _machine import CORES, write_result  # pyrefly: ignore
 
 from jaxpe._core.hashing import hash_of_file
 from jaxpe.analysis.counts import (
@@ -403,7 +403,7 @@ def main() -> None:
             found[name]["load_average"] = load
         print(name, json.dumps(found[name], indent=1), flush=True)
         if options.save:
-            OUT.write_text(json.dumps(found, indent=1) + "\n")
+            write_result(OUT, found)
 
 
 if __name__ == "__main__":

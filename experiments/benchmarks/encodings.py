@@ -9,7 +9,6 @@ the fastest rounds. It ends with an error where a claim is missed.
 import argparse
 import importlib
 import importlib.util
-import json
 import os
 import platform
 import sys
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, KEEP_FREED, keep_freed_memory  # pyrefly: ignore
+from _machine import CORES, KEEP_FREED, keep_freed_memory, write_result  # pyrefly: ignore
 from jax import Array
 
 import jaxpe
@@ -430,7 +429,7 @@ def main() -> None:
         verdict = "holds " if claim.holds else "MISSED"
         print(f"{verdict} {claim.what}: {claim.value:.2f} {sign} {claim.bound}")
     if options.save:
-        OUT.write_text(json.dumps(result, indent=1) + "\n")
+        write_result(OUT, result)
     if not options.quick and not all(claim.holds for claim in made):
         sys.exit("a claim is missed")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from _machine import write_result  # pyrefly: ignore
 from scipy.spatial.distance import pdist, squareform
 
 import jaxpe
@@ -105,7 +106,7 @@ def main() -> None:
     print(json.dumps(result, indent=2))
     assert max(stress.values()) < 1e-6, "a pipeline is wrong: full-width MDS must be an isometry"
     if "--save" in sys.argv:
-        OUT.write_text(json.dumps(result, indent=2) + "\n")
+        write_result(OUT, result)
 
 
 if __name__ == "__main__":

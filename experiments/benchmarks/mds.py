@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES  # pyrefly: ignore
+from _machine import CORES, write_result  # pyrefly: ignore
 
 import jaxpe
 
@@ -49,7 +49,7 @@ def main() -> None:
         results["corpora"][name] = compare(X, args.dim, args.rounds, whole_too=number == 0)
         print(name, json.dumps(results["corpora"][name], indent=2), flush=True)
     if args.save:
-        OUT.write_text(json.dumps(results, indent=2) + "\n")
+        write_result(OUT, results)
 
 
 def arguments() -> argparse.Namespace:

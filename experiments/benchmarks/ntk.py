@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, KEEP_FREED, keep_freed_memory  # pyrefly: ignore
+from _machine import CORES, KEEP_FREED, keep_freed_memory, write_result  # pyrefly: ignore
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "results" / "benchmark_ntk.json"
@@ -81,7 +81,7 @@ def main() -> None:
     results["positional_growth"] = positional_growth(args.rounds, quick=args.quick)
     print(json.dumps({name: results[name] for name in ("growth", "positional_growth")}, indent=2))
     if args.save:
-        OUT.write_text(json.dumps(results, indent=2) + "\n")
+        write_result(OUT, results)
 
 
 def arguments() -> argparse.Namespace:

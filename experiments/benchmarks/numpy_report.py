@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _machine import write_result  # pyrefly: ignore
 
 from jaxpe.analysis.corpus import analyse_tokens
 from jaxpe.analysis.corpus.noise import compacted
@@ -163,7 +164,7 @@ def main() -> None:
     }  # fmt: skip
     print(json.dumps(result, indent=1))
     if options.save:
-        OUT.write_text(json.dumps(result, indent=1) + "\n")
+        write_result(OUT, result)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import jax
+from _machine import write_result  # pyrefly: ignore
 
 from jaxpe.analysis.corpus import analyse_tokens
 from jaxpe.data import load_tokens
@@ -51,7 +52,7 @@ def main() -> None:
         }
     print(json.dumps(result, indent=2))
     if "--save" in sys.argv:
-        OUT.write_text(json.dumps(result, indent=2) + "\n")
+        write_result(OUT, result)
 
 
 if __name__ == "__main__":

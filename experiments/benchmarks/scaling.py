@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import KEEP_FREED, keep_freed_memory  # pyrefly: ignore
+from _machine import KEEP_FREED, keep_freed_memory, write_result  # pyrefly: ignore
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
@@ -440,7 +440,7 @@ def main() -> None:
     }
     print(json.dumps({name: result[name] for name in ("large", "against_dense")}, indent=1))
     if options.save:
-        (options.out / f"{NAME}.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_result(options.out / f"{NAME}.json", result)
         draw(Run(options.out, quick), result["rows"])
 
 

@@ -46,6 +46,8 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2], sys.argv[3:])
         return
+    from _machine import write_result  # pyrefly: ignore  # not in the process that is measured
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
@@ -65,7 +67,7 @@ def main() -> None:
     }
     print(json.dumps({name: row["ratio"] for name, row in result["commands"].items()}, indent=1))
     if options.save:
-        OUT.write_text(json.dumps(result, indent=1) + "\n")
+        write_result(OUT, result)
 
 
 def cold_and_warm(name: str, checkout: Path) -> dict[str, dict[str, float]]:

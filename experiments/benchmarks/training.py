@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, keep_freed_memory  # pyrefly: ignore
+from _machine import CORES, keep_freed_memory, write_result  # pyrefly: ignore
 from flax import nnx
 
 from jaxpe.nn import Bert, BertEncoder, Classifier, TransformerConfig
@@ -110,7 +110,7 @@ def main() -> None:
     results = summary(sizes, times, weights, peak) | {"peer": peer and peer.about}
     print(json.dumps(results, indent=2))
     if args.save:
-        OUT.write_text(json.dumps(results, indent=2) + "\n")
+        write_result(OUT, results)
 
 
 def arguments() -> argparse.Namespace:

@@ -1,0 +1,163 @@
+"""`make results`: RESULTS.md, from the templates in `sections/` and the numbers in `results/`.
+
+A template is Markdown with Jinja expressions. `r` is the file of the section, `results.NAME` any
+other, and `contents.txt` lists the sections in their order:
+
+    {{ r.sst2.uniform.rank }} of {{ r.sst2.uniform.trace | f(".1f") }}
+
+The pages of the site in which `results.` stands are rendered by the same functions.
+"""
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import provenance  # pyrefly: ignore
+
+EXPERIMENTS = Path(__file__).parent
+SECTIONS = EXPERIMENTS / "sections"
+RESULTS = EXPERIMENTS / "results"
+PAGE = EXPERIMENTS / "RESULTS.md"
+NONE = "–"
+
+
+class Results(dict):
+    """Results by the name of their file, read when they are asked for, without what made them."""
+
+    def __missing__(self, name: str) -> Any:
+        path = RESULTS / f"{name}.json"
+        if not path.is_file():
+            raise KeyError(f"there is no {path.name} in experiments/results")
+        self[name] = json.loads(path.read_text())
+        self[name].pop(provenance.KEY, None)
+        return self[name]
+
+
+class Environment(jinja2.Environment):
+    """Jinja in which `a.b` is a key of a result, and never a method of the dictionary."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        return self.getitem(obj, attribute) if isinstance(obj, dict) else getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        try:
+            return obj[argument]
+        except (KeyError, IndexError, TypeError) as error:
+            keys = ", ".join(map(repr, list(obj)[:12])) if isinstance(obj, Iterable) else repr(obj)
+            raise jinja2.UndefinedError(f"{argument!r} is not in {keys}") from error
+
+
+def f(value: float | None, spec: str = "") -> str:
+    """A number as RESULTS.md writes it, `–` for None.
+
+    `spec` is that of `format`, with these differences: `.1%` writes `79.6 %` and `.1p` the same
+    without its sign; `.1es` writes `7.1e-8` where `.1e` has `7.1e-08`; a minus sign is one.
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return NONE
+    if spec.endswith("p"):
+        value, spec = 100 * value, spec[:-1] + "f"
+    text = format(value, spec.removesuffix("s"))
+    if spec.endswith("s"):
+        text = re.sub(r"e([+-])0*(\d)", lambda at: f"e{at[1].strip('+')}{at[2]}", text)
+    return re.sub(r"^-", "−", text).replace("%", " %")
+
+
+def pm(value: Mapping[str, float], spec: str = "", spread: str | None = None) -> str:
+    """A mean and its `half` of an interval or its `sd`: `0.884 ± 0.360`."""
+    half = value["half"] if "half" in value else value["sd"]
+    return f"{f(value['mean'], spec)} ± {f(half, spread or spec)}"
+
+
+def each(values: Iterable[Any], spec: str = "", separator: str = ", ") -> str:
+    """Several numbers with commas between them."""
+    return separator.join(f(value, spec) for value in values)
+
+
+def to(value: Mapping[str, float], spec: str = "") -> str:
+    """An interval with `low` and `high`: `(0.729 to 0.983)`."""
+    return f"({f(value['low'], spec)} to {f(value['high'], spec)})"
+
+
+@cache
+def environment() -> jinja2.Environment:
+    made = Environment(
+        loader=jinja2.FileSystemLoader(SECTIONS),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {"f": f, "pm": pm, "each": each, "to": to}
+    return made
+
+
+def section_names() -> list[str]:
+    return (SECTIONS / "contents.txt").read_text().split()
+
+
+def render(text: str, results: Results, *, own: str | None = None) -> str:
+    """One template; `own` is the name of the file that it calls `r`."""
+    known: dict[str, Any] = {"results": results, "files": result_names(), "made_by": made_by}
+    if own in results or (RESULTS / f"{own}.json").is_file():
+        known["r"] = results[own]
+    return environment().from_string(text).render(known)
+
+
+def made_by(name: str) -> str:
+    """The commit that made a file, as the page has it."""
+    by = json.loads((RESULTS / f"{name}.json").read_text()).get(provenance.KEY)
+    if by is None:
+        return "not recorded"
+    if by.get("from") == "history":
+        return f"{by['commit']} or older"
+    changed = ", ".join(f"`{path}`" for path in by["changed"])
+    if len(by["changed"]) > 3:
+        changed = f"{len(by['changed'])} files"
+    return by["commit"] + (f" and changes in {changed}" if changed else "")
+
+
+def result_names() -> list[str]:
+    return sorted(path.stem for path in RESULTS.glob("*.json"))
+
+
+def results_page() -> str:
+    """The text of RESULTS.md."""
+    results, parts = Results(), []
+    for name in section_names():
+        try:
+            parts.append(render((SECTIONS / f"{name}.md").read_text(), results, own=name))
+        except jinja2.TemplateError as error:
+            raise SystemExit(f"sections/{name}.md{_line(error)}: {error}") from error
+    return "\n".join(parts)
+
+
+def _line(error: BaseException) -> str:
+    """The line of the template that an error comes from."""
+    lines, at = [], error.__traceback__
+    while at:
+        if at.tb_frame.f_code.co_filename == "<template>":
+            lines.append(at.tb_lineno)
+        at = at.tb_next
+    number = getattr(error, "lineno", None) or (lines[-1] if lines else None)
+    return f", line {number}" if number else ""
+
+
+def main() -> None:
+    for name in result_names():
+        if name != "costs":  # of many runs
+            provenance.complete(RESULTS / f"{name}.json")
+    text = results_page()
+    changed = not PAGE.is_file() or PAGE.read_text() != text
+    PAGE.write_text(text)
+    print(f"{PAGE.name}: {'written' if changed else 'as it was'}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
