@@ -22,9 +22,21 @@ from jaxpe.nn.bert import (
 from jaxpe.nn.blocks import Block, FeedForward
 from jaxpe.nn.config import LatentSizes, TransformerConfig
 from jaxpe.nn.constructions import content_logits, nope_decoder
+from jaxpe.nn.cross import Memory
+from jaxpe.nn.encoder_decoder import EncoderDecoder, EncoderDecoderOutput
 from jaxpe.nn.functionalize import functionalize, parameter_count
 from jaxpe.nn.generate import generate
-from jaxpe.nn.heads import CausalLM, Classifier, HeadOutput, MaskedLM, Regressor, pooled, trunk
+from jaxpe.nn.heads import (
+    CausalLM,
+    Classifier,
+    HeadOutput,
+    MaskedLM,
+    Regressor,
+    Seq2SeqLM,
+    Seq2SeqOutput,
+    pooled,
+    trunk,
+)
 from jaxpe.nn.lipschitz import LipschitzBounds, layer_maps, lipschitz_bounds
 from jaxpe.nn.llama import load_llama
 from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, segment_starts
@@ -41,10 +53,12 @@ from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, Transform
 
 __all__ = [
     "Attended", "Bert", "BertEncoder", "BertOutput", "Block", "BoundEncoding", "Cache",
-    "CausalLM", "Classifier", "Context", "Decoder", "Encoder", "FeedForward", "Gates",
+    "CausalLM", "Classifier", "Context", "Decoder", "Encoder", "EncoderDecoder",
+    "EncoderDecoderOutput", "FeedForward", "Gates",
     "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention", "LatentSizes",
-    "LipschitzBounds", "MPNet", "MPNetEncoder", "MaskedLM", "MultiHeadAttention",
-    "PositionFunctions", "Regressor", "Transformer", "TransformerConfig", "TransformerOutput",
+    "LipschitzBounds", "MPNet", "MPNetEncoder", "MaskedLM", "Memory", "MultiHeadAttention",
+    "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "Transformer",
+    "TransformerConfig", "TransformerOutput",
     "attention_mask", "content_logits", "functionalize", "functions_of_positions", "generate",
     "head_encoding", "layer_maps", "lipschitz_bounds", "load_classifier", "load_llama",
     "load_masked_lm", "nope_decoder", "packed_positions", "padded_positions", "parameter_count",

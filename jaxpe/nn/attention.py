@@ -60,6 +60,8 @@ class Context(NamedTuple):
         trace: whether to return logits, weights and the outputs of heads.
         embeddings: what entered the first layer; None unless keys and values are read from it.
         rows: padding and segments of the new tokens, for encodings that look at hidden states.
+        cross: of cross-attention: positions of queries and of the encoder's tokens, their mask, its
+            encoding, and as `embeddings` the encoder's hidden states, None where keys are cached.
     """
 
     q_positions: ArrayLike
@@ -70,6 +72,7 @@ class Context(NamedTuple):
     trace: bool = False
     embeddings: Float[Array, "... n_q dim"] | None = None
     rows: Rows = Rows()
+    cross: "Context | None" = None
 
 
 class Gates(NamedTuple):
@@ -94,6 +97,7 @@ class Attended(NamedTuple):
         weights: their softmax, 0 where masked.
         heads: what each head gives before its gate, `[..., n_q, heads, width]`.
         cache: the layer's cache with the new keys; None without one.
+        cross: what cross-attention gives; None of a layer of attention, or a block without it.
     """
 
     output: Float[Array, "... n_q dim"]
@@ -101,6 +105,7 @@ class Attended(NamedTuple):
     weights: Float[Array, "... heads n_q n_k"] | None = None
     heads: Float[Array, "... n_q heads width"] | None = None
     cache: LayerCache | None = None
+    cross: "Attended | None" = None
 
 
 class _Heads(NamedTuple):
@@ -125,12 +130,21 @@ class _Attention(nnx.Module):
         context: Context,
         *,
         source: Float[ArrayLike, "... n_k dim"] | None = None,
+        kept: LayerCache | None = None,
         cache: LayerCache | None = None,
         gates: Gates | None = None,
         dropout_key: Array | None = None,
     ) -> Attended:
-        """Attend from x to the source (x when None), or to the cache with it appended."""
+        """Attend from x to the source (x when None), or to the cache with it appended.
+
+        With what `remembered` made of a source, `kept`, attend to that.
+        """
         x = jnp.asarray(x)
+        if kept is not None:
+            bound = both(context.shared, self._own())
+            heads = _Heads(self._queries(x, bound, context.q_positions), *self._expanded(kept))
+            mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
+            return _finished(self.output, mixed, gates, None)
         source = x if source is None else jnp.asarray(source)
         bound = both(context.shared, self._own())
         new, carry = _context_of(bound, x, source, context, cache)
@@ -147,6 +161,22 @@ class _Attention(nnx.Module):
         heads = _Heads(self._queries(x, fresh, q_positions), *self._expanded(kept))
         mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
         return _finished(self.output, mixed, gates, cache)
+
+    def remembered(
+        self,
+        source: Float[ArrayLike, "... n_k dim"],
+        positions: ArrayLike,
+        *,
+        shared: BoundEncoding = _NOTHING,
+    ) -> LayerCache:
+        """Keys, encoded, and values of a source that does not change, as a cache has them.
+
+        Args:
+            source: hidden states of the encoder.
+            positions: theirs, `[..., n_k]`.
+            shared: encoding that all layers share.
+        """
+        return self._kept(jnp.asarray(source), both(shared, self._own()), positions)
 
     def empty_cache(
         self, shape: tuple[int, ...], *, shared: BoundEncoding = _NOTHING

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,8 +40,9 @@ class Block(nnx.Module):
     """Attention and feed-forward, each with a residual and a norm before or after.
 
     Before: x + f(norm(x)). After: norm(x + f(x)). Both: x + norm(f(norm(x))). In parallel:
-    x + attention(norm(x)) + mlp(norm(x)), with norms of their own or one. The block has parameters
-    of `encoding` for itself, beside those of the context's.
+    x + attention(norm(x)) + mlp(norm(x)), with norms of their own or one. With `cross`, attention
+    to an encoder's tokens stands between the two (Vaswani et al. 2017). The block has parameters of
+    `encoding` for itself, beside those of the context's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -50,7 +52,12 @@ class Block(nnx.Module):
     """
 
     def __init__(
-        self, config: TransformerConfig, *, encoding: Encoding = identity(), rngs: nnx.Rngs
+        self,
+        config: TransformerConfig,
+        *,
+        encoding: Encoding = identity(),
+        cross: bool = False,
+        rngs: nnx.Rngs,
     ):
         self.config = config
         self.attention = make_attention(config, encoding=encoding, rngs=rngs)
@@ -61,6 +68,16 @@ class Block(nnx.Module):
         both = config.norm_position == "both"
         self.attention_output_norm = norm(config, rngs=rngs) if both else None
         self.mlp_output_norm = norm(config, rngs=rngs) if both else None
+        if not cross:
+            return
+        if config.residual != "sequential":
+            raise ValueError(
+                f"cross-attention stands between attention and feed-forward layer, which are in "
+                f"parallel with residual={config.residual!r}: pass 'sequential'"
+            )
+        self.cross_attention = make_attention(config, encoding=identity(), rngs=rngs)
+        self.cross_norm = norm(config, rngs=rngs)
+        self.cross_output_norm = norm(config, rngs=rngs) if both else None
 
     def __call__(
         self,
@@ -68,6 +85,7 @@ class Block(nnx.Module):
         context: Context,
         *,
         cache: LayerCache | None = None,
+        kept: LayerCache | None = None,
         gates: Gates | None = None,
         dropout_key: Array | None = None,
         first: Bool[ArrayLike, ""] | bool = False,
@@ -76,14 +94,17 @@ class Block(nnx.Module):
 
         Args:
             x: hidden states.
-            context: positions, mask and encoding.
+            context: positions, mask and encoding, and those of cross-attention.
             cache: keys and values of earlier tokens.
+            kept: what `remembered` of the cross-attention made of the encoder's hidden states, in
+                place of those in the context.
             gates: factors of the heads.
             dropout_key: switches dropout on.
             first: whether this is the first layer, which may have no norm before attention.
         """
         x = jnp.asarray(x, self.config.dtype)
-        keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
+        count = 3 if context.cross is None else 5
+        keys = [None] * count if dropout_key is None else jax.random.split(dropout_key, count)
         rate, after = self.config.dropout, self.config.norm_position == "post"
 
         def entered(x: Array) -> Array:
@@ -104,12 +125,31 @@ class Block(nnx.Module):
         added = _normed(self.attention_output_norm, attended.output)
         y = x + dropout(added, rate=rate, key=keys[1])
         y = self.attention_norm(y) if after else y
+        if context.cross is not None:
+            y, crossed = self._crossed(y, context.cross, kept, keys[3:])
+            attended = attended._replace(cross=crossed)
         if self.mlp_norm is not None:
             source = y if self.config.residual == "sequential" else x
             here = y if after else self.mlp_norm(source)
         added = _normed(self.mlp_output_norm, self.mlp(here))
         y = y + dropout(added, rate=rate, key=keys[2])
         return attended._replace(output=self.mlp_norm(y) if after else y)
+
+    def _crossed(
+        self, x: Array, context: Context, kept: LayerCache | None, keys: Any
+    ) -> tuple[Array, Attended]:
+        """With what attention to the encoder adds."""
+        after = self.config.norm_position == "post"
+        crossed = self.cross_attention(
+            x if after else self.cross_norm(x),
+            context,
+            source=context.embeddings,
+            kept=kept,
+            dropout_key=keys[0],
+        )
+        added = _normed(self.cross_output_norm, crossed.output)
+        x = x + dropout(added, rate=self.config.dropout, key=keys[1])
+        return self.cross_norm(x) if after else x, crossed
 
 
 def _normed(layer: Callable[[Array], Array] | None, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Text from a decoder, one token after another through its cache."""
+"""Text from a language model, one token after another through its decoder's cache."""
 
 import functools
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ from jax import Array, lax
 from jaxtyping import Bool, Int, Int32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.nn.heads import CausalLM
+from jaxpe.nn.heads import CausalLM, Seq2SeqLM
 from jaxpe.nn.masks import checked_valid, padded_positions
-from jaxpe.nn.transformer import Cache
+from jaxpe.nn.transformer import Cache, Decoder, Transformer
 
 
 class _Sampling(NamedTuple):
@@ -32,10 +32,11 @@ class _Step(NamedTuple):
 
 
 def generate(
-    model: CausalLM,
+    model: CausalLM | Seq2SeqLM,
     prompt: Int[ArrayLike, "batch n"],
     *,
     steps: int,
+    start_id: int | None = None,
     mask: ArrayLike | None = None,
     key: Array | None = None,
     temperature: float = 0.0,
@@ -43,15 +44,16 @@ def generate(
     top_p: float | None = None,
     end_id: int | None = None,
 ) -> Int32[Array, "batch steps"]:
-    """Tokens that follow prompts, `[batch, steps]`.
+    """Tokens that follow prompts, or translate them, `[batch, steps]`.
 
     Compiled once for each model, shape and setting. Where logits are not finite (positions beyond a
     learned table, which raise when they are known), the token is −1.
 
     Args:
-        model: a language model.
+        model: a language model. One on an encoder–decoder reads the prompts with its encoder, once.
         prompt: token ids, one or more a row.
         steps: tokens to generate, at least 1.
+        start_id: first token of the decoder, for an encoder–decoder alone; it is not returned.
         mask: `[batch, n]`, false on padding, on whichever side; positions count valid tokens.
         key: for sampling; needed when the temperature is above 0.
         temperature: 0 takes the likeliest token, 1 samples as the model says.
@@ -70,15 +72,15 @@ def generate(
     (2, 4)
     """
     prompt, sampling = jnp.asarray(prompt), _Sampling(temperature, top_k, top_p)
-    _check(model, prompt, steps, key, sampling)
+    _check(model, prompt, steps, start_id, key, sampling)
     valid = checked_valid(mask, prompt.shape)
     valid = jnp.ones(prompt.shape, bool) if valid is None else valid
     _check_last_position(model, valid, steps)
     graphdef, params = nnx.split(model)
-    return _generate(graphdef, params, prompt, valid, key, steps, sampling, end_id)
+    return _generate(graphdef, params, prompt, valid, key, steps, start_id, sampling, end_id)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5, 6, 7))
+@functools.partial(jax.jit, static_argnums=(0, 5, 6, 7, 8))
 def _generate(
     graphdef: Any,
     params: Any,
@@ -86,14 +88,22 @@ def _generate(
     valid: Array,
     key: Array | None,
     steps: int,
+    start_id: int | None,
     sampling: _Sampling,
     end_id: int | None,
 ) -> Array:
     model = nnx.merge(graphdef, params)
-    batch, n = prompt.shape
-    positions = padded_positions(valid)
-    cache = model.decoder.empty_cache(batch=batch, slots=n + steps)
-    first = model(prompt, mask=valid, positions=positions, cache=cache)
+    batch, positions = len(prompt), padded_positions(valid)
+    if isinstance(model, Seq2SeqLM):
+        memory = model.transformer.encode(prompt, mask=valid, positions=positions)
+        prompt = jnp.full((batch, 1), start_id or 0, jnp.int32)  # which is known here
+        valid, positions = jnp.ones((batch, 1), bool), jnp.zeros((batch, 1), jnp.int32)
+        decoder, read = model.transformer.decoder, model.decode
+    else:
+        memory, decoder, read = None, model.decoder, model
+    n = prompt.shape[1]
+    cache = decoder.empty_cache(batch=batch, slots=n + steps, memory=memory)
+    first = read(prompt, mask=valid, positions=positions, cache=cache)
     # The last valid token of each row, also where padding follows it.
     last = n - 1 - jnp.argmax(valid[:, ::-1], axis=1)
     logits = jnp.take_along_axis(first.logits, last[:, None, None], axis=1)[:, 0]
@@ -103,7 +113,7 @@ def _generate(
         position = state.position + 1
         # A token of −1 has nothing to say; its row stays at −1, since NaN stays in the cache.
         ids = jnp.maximum(state.token, 0)[:, None]
-        out = model(ids, positions=position[:, None], cache=state.cache)
+        out = read(ids, positions=position[:, None], cache=state.cache)
         token = _chosen(out.logits[:, 0], key, sampling)
         token, ended = _held(token, state.ended, end_id)
         return _Step(out.transformer.cache, token, position, ended), token
@@ -150,11 +160,20 @@ def _held(token: Array, ended: Array, end_id: int | None) -> tuple[Array, Array]
 
 
 def _check(
-    model: CausalLM, prompt: Array, steps: int, key: Array | None, sampling: _Sampling
+    model: Any,
+    prompt: Array,
+    steps: int,
+    start_id: int | None,
+    key: Array | None,
+    sampling: _Sampling,
 ) -> None:
     temperature, top_k, top_p = sampling
-    if not isinstance(model, CausalLM):
-        raise ValueError(f"{type(model).__name__} makes no next tokens: pass a CausalLM")
+    if not isinstance(model, CausalLM | Seq2SeqLM):
+        raise ValueError(
+            f"{type(model).__name__} makes no next tokens: pass a CausalLM or a Seq2SeqLM"
+        )
+    vocab_size = _decoder(model).config.vocab_size
+    _check_start(model, start_id, vocab_size)
     if prompt.ndim != 2 or not prompt.shape[-1]:
         raise ValueError(f"prompts have shape {prompt.shape}: pass [batch, n], n at least 1")
     if steps < 1:
@@ -165,19 +184,44 @@ def _check(
         raise ValueError("sampling at a temperature above 0 needs a key: pass key=")
     if temperature == 0 and (top_k, top_p) != (None, None):
         raise ValueError("top_k and top_p are for sampling: pass temperature=1.0")
-    vocab_size = model.decoder.config.vocab_size
     if top_k is not None and not 1 <= top_k <= vocab_size:
         raise ValueError(f"top_k is {top_k}; pass 1 to {vocab_size}, the vocabulary")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p is {top_p}; pass a probability above 0")
 
 
-def _check_last_position(model: CausalLM, valid: Array, steps: int) -> None:
-    """Have the encoding raise before anything is generated, where it ends too early."""
+def _decoder(model: CausalLM | Seq2SeqLM) -> Decoder:
+    return (model.transformer if isinstance(model, Seq2SeqLM) else model).decoder
+
+
+def _check_start(model: Any, start_id: int | None, vocab_size: int) -> None:
+    """The decoder of an encoder–decoder begins with a token; that of others with the prompt."""
+    if not isinstance(model, Seq2SeqLM):
+        if start_id is not None:
+            raise ValueError(
+                "start_id is for a Seq2SeqLM: leave it out, since this model continues the prompt"
+            )
+        return
+    if start_id is None:
+        raise ValueError(
+            "a Seq2SeqLM needs its decoder's first token: pass start_id, such as 0 for T5"
+        )
+    if not 0 <= start_id < vocab_size:
+        raise ValueError(f"start_id is {start_id}; pass 0 to {vocab_size - 1}, of the vocabulary")
+
+
+def _check_last_position(model: CausalLM | Seq2SeqLM, valid: Array, steps: int) -> None:
+    """Have the encodings raise before anything is generated, where one ends too early."""
     if is_traced(valid):
         return
-    decoder = model.decoder
-    last = int(np.max(np.sum(np.asarray(valid), axis=-1), initial=1)) + steps - 2
-    nothing = jax.ShapeDtypeStruct((1, decoder.config.dim), decoder.config.dtype)
-    params = decoder.encoding_params.get_value()
-    jax.eval_shape(lambda x: decoder.encoding.embed(params, x, np.array([last])), nothing)
+    longest = int(np.max(np.sum(np.asarray(valid), axis=-1), initial=1))
+    if isinstance(model, Seq2SeqLM):
+        _embed_at(model.transformer.encoder, longest - 1)
+        longest = 1
+    _embed_at(_decoder(model), longest + steps - 2)
+
+
+def _embed_at(transformer: Transformer, position: int) -> None:
+    nothing = jax.ShapeDtypeStruct((1, transformer.config.dim), transformer.config.dtype)
+    params = transformer.encoding_params.get_value()
+    jax.eval_shape(lambda x: transformer.encoding.embed(params, x, np.array([position])), nothing)

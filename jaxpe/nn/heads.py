@@ -1,4 +1,4 @@
-"""What stands on a transformer: a classifier, two language models, a regression of numbers."""
+"""What stands on a transformer: a classifier, language models, a regression of numbers."""
 
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
 from jaxpe.encodings.base import compute_dtype
+from jaxpe.nn.encoder_decoder import EncoderDecoder
 from jaxpe.nn.layers import activation, capped, dense, dropout, norm, read_out
 from jaxpe.nn.masks import checked_valid
 from jaxpe.nn.transformer import Decoder, Encoder, Transformer, TransformerOutput
@@ -31,6 +32,20 @@ class HeadOutput(NamedTuple):
 
     logits: Float[Array, "... classes"]
     transformer: TransformerOutput
+
+
+class Seq2SeqOutput(NamedTuple):
+    """What a language model on an encoder–decoder gives.
+
+    Attributes:
+        logits: of the token after each of the decoder's, `[..., n, vocab]`, float32 or wider.
+        encoder: output of the encoder.
+        decoder: output of the decoder.
+    """
+
+    logits: Float[Array, "... n vocab"]
+    encoder: TransformerOutput
+    decoder: TransformerOutput
 
 
 class Classifier(nnx.Module):
@@ -152,6 +167,52 @@ class CausalLM(nnx.Module):
         return HeadOutput(capped(logits, self.decoder.config.logit_cap), below)
 
 
+class Seq2SeqLM(nnx.Module):
+    """Logits of the next token of the decoder, given all tokens of the encoder.
+
+    Args:
+        transformer: the encoder–decoder; the decoder's configuration says whether the output layer
+            is tied to the embeddings it reads.
+        rngs: for an output layer that is not tied.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.rope(head_dim=8), rngs=nnx.Rngs(0))
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=8),
+    ...                            cross_encoding=jaxpe.identity(), rngs=nnx.Rngs(1))
+    >>> model = jaxpe.nn.Seq2SeqLM(jaxpe.nn.EncoderDecoder(encoder, decoder), rngs=nnx.Rngs(2))
+    >>> model(jnp.zeros((4, 7), int), jnp.zeros((4, 3), int)).logits.shape
+    (4, 3, 50)
+    """
+
+    def __init__(self, transformer: EncoderDecoder, *, rngs: nnx.Rngs):
+        config = transformer.decoder.config
+        self.transformer = transformer
+        tied, sizes = config.tie_embeddings, (config.dim, config.vocab_size)
+        self.output = None if tied else dense(config, *sizes, rngs=rngs)
+
+    def __call__(
+        self,
+        ids: Int[ArrayLike, "... m"],
+        decoder_ids: Int[ArrayLike, "... n"],
+        **options: Any,
+    ) -> Seq2SeqOutput:
+        """Logits `[..., n, vocab]`; options are those of the `EncoderDecoder`."""
+        below = self.transformer(ids, decoder_ids, **options)
+        return Seq2SeqOutput(self._logits(below.decoder.hidden), *below)
+
+    def decode(self, ids: Int[ArrayLike, "... n"], **options: Any) -> HeadOutput:
+        """Logits from the memory of a cache, as `EncoderDecoder.decode`."""
+        below = self.transformer.decode(ids, **options)
+        return HeadOutput(self._logits(below.hidden), below)
+
+    def _logits(self, hidden: Array) -> Array:
+        encoder, decoder = self.transformer.encoder, self.transformer.decoder
+        tokens = encoder.tokens if decoder.tokens is None else decoder.tokens
+        layer = tokens if self.output is None else self.output
+        return capped(read_out(layer, _scaled(decoder, hidden)), decoder.config.logit_cap)
+
+
 class Regressor(nnx.Module):
     """Numbers of every token out of numbers of every token, by dense layers before and behind.
 
@@ -193,7 +254,7 @@ def trunk(model: Any) -> Transformer:
     """The transformer of a model: what is below its head, or the model itself.
 
     Raises:
-        InputError: a model without a transformer of `jaxpe.nn`.
+        InputError: a model without a transformer of `jaxpe.nn`, or with two, an encoder–decoder.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -202,6 +263,12 @@ def trunk(model: Any) -> Transformer:
     True
     """
     below = model
+    if isinstance(getattr(model, "transformer", model), EncoderDecoder):
+        whole = "model" if isinstance(model, EncoderDecoder) else "model.transformer"
+        raise InputError(
+            f"{type(model).__name__} has two transformers: pass `{whole}.encoder` or "
+            f"`{whole}.decoder`"
+        )
     for name in ("encoder", "decoder", "transformer"):
         below = getattr(below, name, below)
     if not isinstance(below, Transformer):

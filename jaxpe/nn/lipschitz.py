@@ -226,6 +226,8 @@ def _norm(x: ArrayLike | float, dtype: jnp.dtype, name: str) -> Array:
 def _check_plain(transformer: Transformer) -> None:
     check_one_encoding(transformer, "functions of one layer")
     config = transformer.config
+    if transformer.cross_encoding is not None:
+        raise ValueError("the decoder looks at an encoder too: pass one without cross-attention")
     if config.norm != "none":
         raise ValueError(
             f"the model has norm={config.norm!r}, whose derivative grows without limit where a "

@@ -21,12 +21,13 @@ from jaxpe._core.trees import tree_add
 from jaxpe.encodings import Encoding, Rows, chain
 from jaxpe.encodings.base import Params, compute_dtype, repeat_heads, with_axes
 from jaxpe.nn.attention import LatentAttention, MultiHeadAttention
+from jaxpe.nn.cross import Memory
 from jaxpe.nn.heads import trunk
 from jaxpe.nn.layers import NoNorm
 from jaxpe.nn.masks import checked_valid, segment_starts
 from jaxpe.nn.transformer import check_one_encoding, has_one_encoding
 
-_OPTIONS = ("mask", "positions", "segments", "token_types")
+_OPTIONS = ("mask", "positions", "segments", "token_types", "memory")
 
 
 class Split(NamedTuple):
@@ -101,6 +102,7 @@ def split_heads(
     positions: ArrayLike | None = None,
     segments: Int[ArrayLike, "... n"] | None = None,
     token_types: Int[ArrayLike, "... n"] | None = None,
+    memory: Memory | None = None,
 ) -> HeadParts:
     """Queries and keys of a model's heads as content plus position.
 
@@ -117,7 +119,8 @@ def split_heads(
             layers are split. When None it is what the encoding adds to the embeddings (0 where it
             adds nothing), through the norm behind them, and the first layer alone is split; token
             types are content.
-        ids, mask, positions, segments, token_types: as of a `Transformer`.
+        ids, mask, positions, segments, token_types, memory: as of a `Transformer`. Of a decoder
+            with cross-attention the heads of self-attention are split.
 
     Raises:
         ValueError: for what is no model with attention, or means of another shape.
@@ -134,7 +137,8 @@ def split_heads(
     True
     """
     below = _transformer(model)
-    options = {"positions": positions, "segments": segments, "token_types": token_types}
+    options: Any = {"positions": positions, "segments": segments, "token_types": token_types}
+    options["memory"] = memory
     trace, tokens, positions = _traced(below, jnp.asarray(ids), mask=mask, **options)
     if means is None:
         entered = _embedded(below, tokens, positions)
@@ -274,8 +278,8 @@ def position_means(
         model: as for `sum_hidden`; or a function `(ids, **options) -> HiddenSums`, such as
             `functools.partial(jax.jit(apply), params)` of
             `apply, params = jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
-        batches: one at least, each with "ids" `[..., n]`, and "mask", "positions", "segments" or
-            "token_types" where there are some. A new shape compiles anew.
+        batches: one at least, each with "ids" `[..., n]`, and "mask", "positions", "segments",
+            "token_types" or "memory" where there are some. A new shape compiles anew.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)

@@ -25,6 +25,7 @@ from jaxpe.nn.attention import (
 )
 from jaxpe.nn.blocks import Block
 from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.cross import Memory, checked_cross, checked_memory, cross_mask
 from jaxpe.nn.layers import dropout, embedding, norm
 from jaxpe.nn.masks import attention_mask, checked_valid, segment_starts
 
@@ -40,12 +41,14 @@ class Cache(NamedTuple):
         positions: of the token in each slot; far beyond all where there is none, or padding.
         valid: slots that hold a token that may be looked at.
         length: slots filled. More tokens than slots raise; inside jit they make hidden states NaN.
+        memory: what cross-attention looks at; None of a decoder without it.
     """
 
     layers: LayerCache | tuple[LayerCache, ...]
     positions: Int32[Array, "batch slots"]
     valid: Bool[Array, "batch slots"]
     length: Int32[Array, ""]
+    memory: Memory | None = None
 
 
 class TransformerOutput(NamedTuple):
@@ -57,6 +60,7 @@ class TransformerOutput(NamedTuple):
         logits, weights: of attention, `[layers, ..., heads, n_q, n_k]`.
         heads: what each head gives before its gate.
         cache: with the tokens just seen; None without one.
+        cross_logits, cross_weights: of cross-attention, `[layers, ..., heads, n_q, m]`.
     """
 
     hidden: Float[Array, "... n dim"]
@@ -65,6 +69,8 @@ class TransformerOutput(NamedTuple):
     weights: Float[Array, "layers ... heads n_q n_k"] | None = None
     heads: Float[Array, "layers ... n heads width"] | None = None
     cache: Cache | None = None
+    cross_logits: Float[Array, "layers ... heads n_q m"] | None = None
+    cross_weights: Float[Array, "layers ... heads n_q m"] | None = None
 
 
 class Transformer(nnx.Module):
@@ -80,6 +86,9 @@ class Transformer(nnx.Module):
         layer_encoding: another one, with parameters of its own in every layer (as the terms of
             Transformer-XL), or a `LayerPattern` of several; none may act on the embeddings, which
             exist once.
+        cross_encoding: that of attention to an encoder's tokens, from positions here to positions
+            there; all layers share its parameters. Such attention is there unless it is None;
+            `identity()` gives it no positions. It may neither embed nor look at hidden states.
         rngs: for the initialisation.
     """
 
@@ -91,25 +100,32 @@ class Transformer(nnx.Module):
         *,
         encoding: Encoding | LayerPattern = identity(),
         layer_encoding: Encoding | LayerPattern = identity(),
+        cross_encoding: Encoding | LayerPattern | None = None,
         rngs: nnx.Rngs,
     ):
+        between = checked_cross(cross_encoding)
         encoding, layer_encoding = _shared_and_own(encoding, layer_encoding)
         if layer_encoding.defines("embed"):
             raise ValueError("layer_encoding embeds; embeddings exist once: pass it as encoding")
         in_blocks, pattern = _divided(layer_encoding, config.num_layers)
         self.config = config
         self.encoding = nnx.static(encoding)
-        self.tokens = embedding(config, config.vocab_size, rngs=rngs)
+        # An `nnx.Embed`; None where an `EncoderDecoder` has the table.
+        self.tokens: Any = embedding(config, config.vocab_size, rngs=rngs)
         kinds = config.token_types
         self.token_types = embedding(config, kinds, rngs=rngs) if kinds else None
         self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
         self.embedding_norm = norm(config, rngs=rngs) if config.normalises_embeddings else None
         keys = jax.random.split(rngs.params(), config.num_layers)
-        make = lambda key: Block(config, encoding=in_blocks, rngs=nnx.Rngs(key))  # noqa: E731
+        options: Any = {"encoding": in_blocks, "cross": between is not None}
+        make = lambda key: Block(config, **options, rngs=nnx.Rngs(key))  # noqa: E731
         self.layers = jax.vmap(make)(keys)  # all blocks in one
         self.pattern = nnx.static(pattern)
         self.pattern_params = _pattern_parameters(config, pattern, rngs=rngs)
         self.final_norm = norm(config, rngs=rngs) if config.norm_position != "post" else None
+        self.cross_encoding = nnx.static(between)
+        if between is not None:
+            self.cross_encoding_params = encoding_parameters(config, between, rngs=rngs)
 
     def __call__(
         self,
@@ -120,6 +136,7 @@ class Transformer(nnx.Module):
         positions: ArrayLike | None = None,
         segments: Int[ArrayLike, "... n"] | None = None,
         token_types: Int[ArrayLike, "... n"] | None = None,
+        memory: Memory | None = None,
         cache: Cache | None = None,
         gates: Float[ArrayLike, "layers *heads"] | None = None,
         gate_fill: Float[ArrayLike, "layers *filled width"] | None = None,
@@ -138,6 +155,8 @@ class Transformer(nnx.Module):
                 `packed_positions` make others).
             segments: of packed documents, which do not look at each other.
             token_types: kinds of token, all 0 when None.
+            memory: tokens of an encoder, where the blocks have cross-attention; that of the cache
+                when None.
             cache: of earlier tokens, to which these are appended (decoders).
             gates: factors of each layer's heads before the output projection, `[layers, heads]`;
                 0 ablates a head, with what the encoding's `value` hook adds to it. They may have
@@ -156,15 +175,18 @@ class Transformer(nnx.Module):
             start = 0 if cache is None else cache.length
             positions = start + jnp.arange(ids.shape[-1], dtype=jnp.int32)
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
+        memory = cache.memory if memory is None and cache is not None else memory
+        cross = self._cross(ids, memory, positions, segments, trace)
         cache, context = self._context(ids, mask, positions, segments, cache, trace)
+        context = context._replace(cross=cross)
         x = self.embed(
             ids, vectors=vectors, positions=positions, token_types=token_types, dropout_key=keys[0]
         )
         if self.config.keys_from == "embeddings":
             context = context._replace(embeddings=x)
-        out = self._blocks(
-            x, context, cache, _checked_gates(gates, gate_fill, self.config, ids.shape), keys[1]
-        )
+        gated = _checked_gates(gates, gate_fill, self.config, ids.shape)
+        kept = None if memory is None else memory.layers
+        out = self._blocks(x, context, cache, kept, gated, keys[1])
         hidden = out.hidden if self.final_norm is None else self.final_norm(out.hidden)
         if cache is not None:  # inside jit nothing else can say that it is full
             full = cache.length > cache.valid.shape[-1]
@@ -181,7 +203,7 @@ class Transformer(nnx.Module):
         dropout_key: Array | None = None,
     ) -> Float[Array, "... n dim"]:
         """What enters the first block: embeddings, the encoding's share, the norm, dropout."""
-        x = self._tokens(jnp.asarray(ids)) if vectors is None else jnp.asarray(vectors)
+        x = self.token_embeddings(ids) if vectors is None else jnp.asarray(vectors)
         if x.shape != (*jnp.shape(ids), self.config.dim):
             raise ValueError(
                 f"vectors have shape {x.shape}: pass [..., n, dim] = "
@@ -197,9 +219,11 @@ class Transformer(nnx.Module):
         x = x if self.embedding_norm is None else self.embedding_norm(x)
         return dropout(x, rate=self.config.dropout, key=dropout_key)
 
-    def _tokens(self, ids: Array) -> Array:
+    def token_embeddings(self, ids: Int[ArrayLike, "... n"]) -> Float[Array, "... n dim"]:
         """Embeddings of tokens, times the configuration's factor."""
-        x, factor = self.tokens(ids), self.config.embedding_factor
+        if self.tokens is None:
+            raise ValueError("the token embeddings are those of the encoder: pass vectors=")
+        x, factor = self.tokens(jnp.asarray(ids)), self.config.embedding_factor
         return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
 
     def _context(
@@ -224,14 +248,42 @@ class Transformer(nnx.Module):
         rows = Rows(mask)
         return cache, Context(positions, cache.positions, allowed, shared, before, trace, rows=rows)
 
+    def _cross(
+        self, ids: Array, memory: Memory | None, positions, segments, trace: bool
+    ) -> Context | None:
+        """The context of cross-attention; None of a model without it."""
+        if self.cross_encoding is None:
+            if memory is None:
+                return None
+            raise ValueError(
+                "the model has no cross-attention: leave memory out, or build the model with "
+                "cross_encoding, such as jaxpe.identity()"
+            )
+        if memory is None:
+            raise ValueError(
+                "the model has cross-attention: pass memory=Memory(hidden states of an encoder)"
+            )
+        memory = checked_memory(memory, self.config, ids.shape, segments)
+        bound = BoundEncoding(self.cross_encoding, self.cross_encoding_params.get_value())
+        allowed = cross_mask(memory, segments)
+        hidden = None if memory.layers is not None else jnp.asarray(memory.hidden)
+        there = jnp.asarray(memory.positions)
+        return Context(positions, there, allowed, bound, trace=trace, embeddings=hidden)
+
     def _blocks(
-        self, x: Array, context: Context, cache: Cache | None, gates, key: Array | None
+        self,
+        x: Array,
+        context: Context,
+        cache: Cache | None,
+        kept: LayerCache | None,
+        gates: Gates | None,
+        key: Array | None,
     ) -> TransformerOutput:
         """Through all blocks; what is traced comes back stacked over layers."""
         graphdef, params = nnx.split(self.layers)
         keys = None if key is None else jax.random.split(key, self.config.num_layers)
         first = None if self.config.first_norm else np.arange(self.config.num_layers) == 0
-        layers = (params, gates, keys, first)
+        layers = (params, gates, keys, kept, first)
         period = len(self.pattern.encodings)
         own = ((),) if self.pattern_params is None else self.pattern_params.get_value()
         caches: Any = (None,) * period
@@ -252,19 +304,20 @@ class Transformer(nnx.Module):
             _arrays_of(context),
             # Blocks do not embed; another hook there would be another program.
             encoding=context.shared.encoding._replace(embed=Encoding().embed),
+            cross=None if context.cross is None else context.cross.shared.encoding,
             pattern=self.pattern.encodings,
             graphdef=graphdef,
             config=self.config,
             trace=context.trace,
         )
-        entered, logits, weights, heads = seen
+        entered, logits, weights, heads, *crossed = seen
         states = None if entered is None else jnp.concatenate([entered, x[None]])
         if cache is not None:
             cache = cache._replace(layers=caches[0] if period == 1 else caches)
-        return TransformerOutput(x, states, logits, weights, heads, cache)
+        return TransformerOutput(x, states, logits, weights, heads, cache, *crossed)
 
 
-@compiled("encoding", "pattern", static=("graphdef", "config", "trace"))
+@compiled("encoding", "cross", "pattern", static=("graphdef", "config", "trace"))
 def _through_blocks(
     x: Array,
     layers: tuple[Any, ...],
@@ -272,6 +325,7 @@ def _through_blocks(
     context: Any,
     *,
     encoding: Encoding,
+    cross: Encoding | None,
     pattern: tuple[Encoding, ...],
     graphdef: Any,
     config: TransformerConfig,
@@ -283,7 +337,7 @@ def _through_blocks(
     leaves of `layers` are `[layers, ...]`, those of a place have an axis of its own layers in
     front; the context has arrays alone.
     """
-    context = context._replace(shared=BoundEncoding(encoding, context.shared), trace=trace)
+    context = _with_encodings(context, (encoding, cross), trace)
     steps = [partial(_block, graphdef, own, context) for own in pattern]
     if config.remat:
         steps = [jax.checkpoint(step) for step in steps]
@@ -330,8 +384,17 @@ def _arrays_of(context: Context) -> Any:
         "shared": context.shared.params,
         "slot": jnp.asarray(context.slot, jnp.int32),
         "trace": None,
+        "cross": None if context.cross is None else _arrays_of(context.cross),
     }
     return Context(**fields)
+
+
+def _with_encodings(context: Any, encodings: tuple[Any, ...], trace: bool) -> Context:
+    """What `_arrays_of` made of a context, with the encodings of it and of cross-attention."""
+    first, *rest = encodings
+    cross = None if context.cross is None else _with_encodings(context.cross, tuple(rest), trace)
+    bound = BoundEncoding(first, context.shared)
+    return context._replace(shared=bound, trace=trace, cross=cross)
 
 
 def _block(
@@ -344,18 +407,21 @@ def _block(
 ) -> tuple[Array, tuple[Any, ...], LayerCache | None]:
     """Through one block: what leaves it, what is kept of it, and its cache.
 
-    The layer is its parameters, gates, key, and whether it is the first, where that matters; the
-    place is the parameters of the pattern's encoding, with the layer's cache.
+    The layer is its parameters, gates, key, what it keeps of an encoder's tokens, and whether it is
+    the first, where that matters; the place is the parameters of the pattern's encoding, with the
+    layer's cache.
     """
-    own, gates, key, first = layer
+    own, gates, key, kept, first = layer
     params, cache = place
     block = nnx.merge(graphdef, own)
     shared = both(context.shared, BoundEncoding(encoding, params))
-    options = {"cache": cache, "gates": gates, "dropout_key": key}
+    options = {"cache": cache, "kept": kept, "gates": gates, "dropout_key": key}
     options |= {} if first is None else {"first": first}
-    attended = block(x, context._replace(shared=shared), **options)
-    _, logits, weights, heads, cache = attended
-    return attended.output, (x if context.trace else None, logits, weights, heads), cache
+    found = block(x, context._replace(shared=shared), **options)
+    crossed = (None, None) if found.cross is None else (found.cross.logits, found.cross.weights)
+    entered = x if context.trace else None
+    seen = (entered, found.logits, found.weights, found.heads, *crossed)
+    return found.output, seen, found.cache
 
 
 def _shared_and_own(
@@ -443,8 +509,34 @@ class Decoder(Transformer):
 
     causal = True
 
-    def empty_cache(self, *, batch: int, slots: int) -> Cache:
-        """A cache for `slots` tokens in each of `batch` rows."""
+    def remember(self, memory: Memory) -> Memory:
+        """The memory with its keys and values in every layer, in place of hidden states.
+
+        They are computed once, where tokens come one after another.
+        """
+        if self.cross_encoding is None or memory.hidden is None:
+            raise ValueError("there is nothing to remember: pass hidden states of an encoder")
+        shape = jnp.shape(memory.hidden)[:-1]
+        memory = checked_memory(memory, self.config, shape, memory.segments)
+        hidden, places = jnp.asarray(memory.hidden), jnp.asarray(memory.positions)
+        graphdef, params = nnx.split(self.layers)
+        bound = BoundEncoding(self.cross_encoding, self.cross_encoding_params.get_value())
+
+        def of_layer(own: Any) -> LayerCache:
+            attention = nnx.merge(graphdef, own).cross_attention
+            return attention.remembered(hidden, places, shared=bound)
+
+        return memory._replace(hidden=None, layers=jax.vmap(of_layer)(params))
+
+    def empty_cache(self, *, batch: int, slots: int, memory: Memory | None = None) -> Cache:
+        """A cache for `slots` tokens in each of `batch` rows.
+
+        Args:
+            batch: rows.
+            slots: tokens of a row.
+            memory: tokens of an encoder, where the decoder has cross-attention; `remember` makes
+                its keys and values once.
+        """
         shape = (batch, slots)
         graphdef, params = nnx.split(self.layers)
         period = len(self.pattern.encodings)
@@ -466,7 +558,7 @@ class Decoder(Transformer):
         made = tuple(map(empty, range(period)))
         positions = jnp.full(shape, _NOWHERE, jnp.int32)
         unused = jnp.zeros(shape, bool), jnp.zeros((), jnp.int32)
-        return Cache(made[0] if period == 1 else made, positions, *unused)
+        return Cache(made[0] if period == 1 else made, positions, *unused, memory)
 
 
 def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:

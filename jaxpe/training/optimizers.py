@@ -67,7 +67,7 @@ def weight_decay_mask(params: Params) -> Params:
         names = [jax.tree_util.keystr((entry,), simple=True) for entry in path]
         names = names[:-1] if names[-1:] == ["value"] else names  # of an nnx.Variable
         matrix = bool(names) and any(word in names[-1] for word in DECAYED)
-        return matrix and "encoding_params" not in names
+        return matrix and not any(name.endswith("encoding_params") for name in names)
 
     return jax.tree_util.tree_map_with_path(decays, params)
 

@@ -102,6 +102,13 @@ def decoder(encoding=None, **changes):
     return _made(nn.Decoder, encoding, None, config(**changes))
 
 
+def encoder_decoder(sizes, encoding, decoder_encoding, cross_encoding, **options):
+    """An encoder–decoder of one configuration on both sides."""
+    below = nn.Encoder(sizes, encoding=encoding, rngs=nnx.Rngs(0))
+    options = {"encoding": decoder_encoding, "cross_encoding": cross_encoding, **options}
+    return nn.EncoderDecoder(below, nn.Decoder(sizes, **options, rngs=nnx.Rngs(1)))
+
+
 @functools.cache
 def _made(kind, encoding, layer_encoding, sizes):
     return filled(_shapes(kind, encoding, layer_encoding, sizes))

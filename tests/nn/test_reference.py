@@ -23,7 +23,9 @@ from tests.nn.models import (
     config,
     decoder,
     encoder,
+    encoder_decoder,
     encoding_for,
+    filled,
     some_ids,
     split,
 )
@@ -91,9 +93,10 @@ def heads_of(x, width):
     return [x[:, i : i + width] for i in range(0, x.shape[1], width)]
 
 
-def grouped_heads(config, p, x):
+def grouped_heads(config, p, x, source):
     """Query, key and value of every head (Ainslie et al. 2023, Figure 2)."""
-    q, k, v = (heads_of(dense(p[name], x), config.head_width) for name in ("query", "key", "value"))
+    from_each = {"query": x, "key": source, "value": source}
+    q, k, v = (heads_of(dense(p[name], y), config.head_width) for name, y in from_each.items())
     sharing = len(q) // len(k)
     if config.query_key_norm:
         q, k = (
@@ -102,11 +105,11 @@ def grouped_heads(config, p, x):
     return [(rotated(q[h]), rotated(k[h // sharing]), v[h // sharing]) for h in range(len(q))]
 
 
-def latent_heads(config, p, x):
+def latent_heads(config, p, x, source):
     """Query, key and value of every head, by Eq. (9) to (16) of DeepSeek-AI (2024)."""
     width, rotary = config.head_width, config.latent.rotary_dim
-    compressed = normed(config, p["key_value_norm"], dense(p["key_value_down"], x))
-    shared_key = rotated(dense(p["rotary_key"], x))
+    compressed = normed(config, p["key_value_norm"], dense(p["key_value_down"], source))
+    shared_key = rotated(dense(p["rotary_key"], source))
     if config.latent.query_rank is None:
         from_x = x
     else:
@@ -120,10 +123,10 @@ def latent_heads(config, p, x):
     return heads
 
 
-def attention(config, causal, p, x):
+def attention(config, causal, p, x, source=None):
     """Eq. (1) of Vaswani et al. (2017), head after head."""
-    mixed = []
-    for q, k, v in (latent_heads if config.latent else grouped_heads)(config, p, x):
+    mixed, source = [], x if source is None else source
+    for q, k, v in (latent_heads if config.latent else grouped_heads)(config, p, x, source):
         logits = q @ k.T * (config.attention_scale or q.shape[1] ** -0.5)
         if config.attention_cap:
             logits = config.attention_cap * np.tanh(logits / config.attention_cap)
@@ -134,30 +137,34 @@ def attention(config, causal, p, x):
     return dense(p["output"], np.hstack(mixed))
 
 
-def reference(config, p, ids, types, *, causal):
-    """Hidden states of one row."""
-    x = p["tokens"]["embedding"][ids] * config.embedding_factor
+def reference(config, p, ids, types=None, *, causal, memory=None, tokens=None):
+    """Hidden states of one row; with those of an encoder, attention to them in between."""
+    x = (p["tokens"] if tokens is None else tokens)["embedding"][ids] * config.embedding_factor
     x = x + p["token_types"]["embedding"][types] if config.token_types else x
     x = normed(config, p["embedding_norm"], x) if config.normalises_embeddings else x
     for i in range(config.num_layers):
         layer = jax.tree.map(lambda stacked, i=i: stacked[i], p["layers"])
-        x = block(config, causal, layer, x, first=i == 0)
+        x = block(config, causal, layer, x, first=i == 0, memory=memory)
     return x if config.norm_position == "post" else normed(config, p["final_norm"], x)
 
 
-def block(config, causal, p, x, *, first):
+def block(config, causal, p, x, *, first, memory=None):
     """Attention and feed-forward layer, one after the other or of the same x."""
     attend = partial(attention, config, causal, p["attention"])
     transform = partial(feed_forward, config, p["mlp"])
     norms = {k: partial(normed, config, v) for k, v in p.items() if "norm" in k}
+    if memory is not None:
+        cross = partial(attention, config, False, p["cross_attention"], source=memory)
     if config.norm_position == "post":
         x = norms["attention_norm"](x + attend(x))
+        x = x if memory is None else norms["cross_norm"](x + cross(x))
         return norms["mlp_norm"](x + transform(x))
-    behind = {k: norms.get(f"{k}_output_norm", lambda y: y) for k in ("attention", "mlp")}
+    behind = {k: norms.get(f"{k}_output_norm", lambda y: y) for k in ("attention", "cross", "mlp")}
     entered = x if first and not config.first_norm else norms["attention_norm"](x)
     added = behind["attention"](attend(entered))
     if config.residual == "sequential":
         x = x + added
+        x = x if memory is None else x + behind["cross"](cross(norms["cross_norm"](x)))
         return x + behind["mlp"](transform(norms["mlp_norm"](x)))
     shared = config.residual == "parallel_one_norm"
     return x + added + transform(entered if shared else norms["mlp_norm"](x))
@@ -177,6 +184,26 @@ def test_the_model_is_a_plain_transformer(kind):
         for row in ids
     ]
     np.testing.assert_allclose(found, np.stack(rows), rtol=1e-9, atol=1e-9)
+
+
+CROSSING = {"grouped_post": {**GROUPED, "norm_position": "post"}, "latent": KINDS["latent"]}
+
+
+@pytest.mark.parametrize("kind", CROSSING)
+def test_the_decoder_attends_to_the_encoder(kind):
+    """Both stacks and the attention between them, each with rotary positions of its own."""
+    own, ids, answers = config(**CROSSING[kind]), some_ids(2, N), some_ids(2, N - 2, seed=1)
+    model = jax.eval_shape(lambda: encoder_decoder(own, ROPE, ROPE, ROPE))
+    apply, params = filled(model)
+    found = jax.jit(apply)(params, ids, answers).hidden
+    plain = jax.tree.map(np.asarray, nnx.to_pure_dict(params))
+    tokens = plain["encoder"]["tokens"]
+    for row, answer, hidden in zip(ids, answers, found, strict=True):
+        memory = reference(own, plain["encoder"], row, causal=False)
+        expected = reference(
+            own, plain["decoder"], answer, causal=True, memory=memory, tokens=tokens
+        )
+        np.testing.assert_allclose(hidden, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_layers_follow_one_another_with_one_encoding_for_all():

@@ -1,0 +1,92 @@
+"""What cross-attention looks at: the tokens of an encoder, and which of them a query may see."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Int
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.encodings import Encoding, LayerPattern
+from jaxpe.nn.attention import LayerCache
+from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.masks import checked_valid
+
+
+class Memory(NamedTuple):
+    """The tokens of an encoder, as a decoder's cross-attention takes them.
+
+    Attributes:
+        hidden: their hidden states `[..., m, dim]`; None where `layers` has what is made of them.
+        positions: `[..., m]`; the index in the row when None.
+        mask: `[..., m]`, false on padding; None where every token counts.
+        segments: `[..., m]`, of packed documents: a token of the decoder looks at those of its own
+            number. None for rows of one document.
+        layers: keys and values in every layer, as `Decoder.remember` makes them once for all
+            tokens to come.
+    """
+
+    hidden: Float[ArrayLike, "... m dim"] | None = None
+    positions: ArrayLike | None = None
+    mask: ArrayLike | None = None
+    segments: Int[ArrayLike, "... m"] | None = None
+    layers: LayerCache | None = None
+
+
+def checked_cross(encoding: Encoding | LayerPattern | None) -> Encoding | None:
+    """An encoding of cross-attention; refused where it does what cross-attention has no place for.
+
+    What looks at the hidden states of one row (sums of gates, a recurrence over keys) means nothing
+    between two rows.
+    """
+    if encoding is None:
+        return None
+    if not isinstance(encoding, Encoding):
+        raise ValueError(
+            f"cross_encoding is a {type(encoding).__name__}: pass one encoding for all layers, as "
+            "jaxpe.rope(head_dim=4), or jaxpe.identity() for none"
+        )
+    for hook, why in (
+        ("embed", "acts on embeddings, which enter before the first layer: pass it as encoding"),
+        ("context", "looks at the hidden states of one row of tokens: pass another"),
+    ):
+        if encoding.defines(hook):
+            raise ValueError(f"cross_encoding {why}, or jaxpe.identity() for none")
+    return encoding
+
+
+def checked_memory(
+    memory: Memory, config: TransformerConfig, shape: tuple[int, ...], segments: Any
+) -> Memory:
+    """The memory with positions, where it fits the ids of the decoder."""
+    if memory.layers is None:
+        if memory.hidden is None:
+            raise ValueError("memory has neither hidden states nor what is made of them: pass one")
+        hidden = jnp.asarray(memory.hidden)
+        if hidden.shape[:-2] != shape[:-1] or hidden.shape[-1] != config.dim:
+            raise ValueError(
+                f"memory has hidden states of shape {hidden.shape}: pass [..., m, dim] = "
+                f"{(*shape[:-1], '_', config.dim)} for ids of shape {shape}"
+            )
+        memory = memory._replace(hidden=hidden.astype(config.dtype))
+        tokens = hidden.shape[:-1]
+        memory = memory._replace(mask=checked_valid(memory.mask, tokens))
+        if memory.positions is None:
+            memory = memory._replace(positions=jnp.arange(tokens[-1], dtype=jnp.int32))
+    if (segments is None) != (memory.segments is None):
+        lacks = "memory" if memory.segments is None else "decoder"
+        raise ValueError(
+            f"rows are packed on one side alone: pass segments of the {lacks} too, or none"
+        )
+    return memory
+
+
+def cross_mask(memory: Memory, segments: Any) -> Array | None:
+    """Where tokens of a decoder may look at those of an encoder; None where everywhere."""
+    parts = []
+    if memory.mask is not None:
+        parts.append(jnp.asarray(memory.mask)[..., None, None, :])
+    if segments is not None:
+        there = jnp.asarray(memory.segments)[..., None, None, :]
+        parts.append(jnp.asarray(segments)[..., None, :, None] == there)
+    return None if not parts else parts[0] if len(parts) == 1 else parts[0] & parts[1]

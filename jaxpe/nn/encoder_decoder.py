@@ -1,0 +1,153 @@
+"""Encoder–decoder: a decoder whose tokens also look at those of an encoder."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+from jaxtyping import Float, Int
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.nn.cross import Memory
+from jaxpe.nn.transformer import Cache, Decoder, Transformer, TransformerOutput
+
+
+class EncoderDecoderOutput(NamedTuple):
+    """What an encoder–decoder gives.
+
+    Attributes:
+        encoder: output of the encoder.
+        decoder: output of the decoder, with the attention between them where traced.
+    """
+
+    encoder: TransformerOutput
+    decoder: TransformerOutput
+
+    @property
+    def hidden(self) -> Float[Array, "... n dim"]:
+        """Hidden states of the decoder's last layer."""
+        return self.decoder.hidden
+
+
+class EncoderDecoder(nnx.Module):
+    """An encoder, and a decoder that attends to it (Vaswani et al. 2017, Section 3.1).
+
+    Each side has a configuration, an encoding and positions of its own; the decoder's
+    `cross_encoding` acts between them.
+
+    Args:
+        encoder: the encoder.
+        decoder: a decoder built with `cross_encoding`, of the encoder's width.
+        share_embeddings: the decoder reads its tokens as the encoder does, from one table, as in
+            T5. The model then has a copy of the decoder without its own.
+
+    Raises:
+        ValueError: a decoder without cross-attention, or sizes that do not go together.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.t5(num_heads=4), rngs=nnx.Rngs(0))
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4),
+    ...                            cross_encoding=jaxpe.identity(), rngs=nnx.Rngs(1))
+    >>> model = jaxpe.nn.EncoderDecoder(encoder, decoder)
+    >>> output = model(jnp.zeros((3, 7), int), jnp.zeros((3, 5), int), trace=True)
+    >>> output.hidden.shape, output.decoder.cross_weights.shape
+    ((3, 5, 16), (2, 3, 4, 5, 7))
+    """
+
+    def __init__(self, encoder: Transformer, decoder: Decoder, *, share_embeddings: bool = True):
+        _check_sides(encoder, decoder, share_embeddings)
+        if share_embeddings:
+            decoder = nnx.clone(decoder)
+            decoder.tokens = None
+        self.encoder = encoder
+        self.decoder = decoder
+
+    def __call__(
+        self,
+        ids: Int[ArrayLike, "... m"],
+        decoder_ids: Int[ArrayLike, "... n"],
+        *,
+        mask: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+        segments: Int[ArrayLike, "... m"] | None = None,
+        decoder_mask: ArrayLike | None = None,
+        decoder_positions: ArrayLike | None = None,
+        decoder_segments: Int[ArrayLike, "... n"] | None = None,
+        dropout_key: Array | None = None,
+        trace: bool = False,
+    ) -> EncoderDecoderOutput:
+        """Hidden states of both sides.
+
+        Args:
+            ids: token ids of the encoder.
+            decoder_ids: token ids of the decoder.
+            mask: `[..., m]`, false on padding of the encoder, at which neither side looks.
+            positions: `[..., m]`, of the encoder's tokens on its own side and in cross-attention;
+                the index in the row when None.
+            segments: of packed documents; a token of the decoder looks at the encoder's tokens of
+                its own number. Where rows are packed, both sides need them.
+            decoder_mask, decoder_positions, decoder_segments: the same of the decoder.
+            dropout_key: switches dropout on.
+            trace: also return hidden states, attention logits and weights.
+        """
+        keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
+        places: dict[str, Any] = {"mask": mask, "positions": positions, "segments": segments}
+        below = self.encoder(ids, **places, dropout_key=keys[0], trace=trace)
+        above = self.decode(
+            decoder_ids,
+            memory=Memory(below.hidden, positions, mask, segments),
+            mask=decoder_mask,
+            positions=decoder_positions,
+            segments=decoder_segments,
+            dropout_key=keys[1],
+            trace=trace,
+        )
+        return EncoderDecoderOutput(below, above)
+
+    def encode(
+        self,
+        ids: Int[ArrayLike, "... m"],
+        *,
+        mask: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+        **options: Any,
+    ) -> Memory:
+        """The encoder's tokens with their keys and values in every layer of the decoder.
+
+        They are made once; `decode` looks at them as often as tokens come. Options are the
+        transformer's.
+        """
+        hidden = self.encoder(ids, mask=mask, positions=positions, **options).hidden
+        segments = options.get("segments")
+        return self.decoder.remember(Memory(hidden, positions, mask, segments))
+
+    def decode(
+        self, ids: Int[ArrayLike, "... n"], *, cache: Cache | None = None, **options: Any
+    ) -> TransformerOutput:
+        """The decoder's output, from its memory or that of the cache; options as of a `Decoder`."""
+        if self.decoder.tokens is None:
+            ids = jnp.asarray(ids)
+            # What is under the mask may be any number, also none of the table.
+            kept = ids if options.get("mask") is None else jnp.where(options["mask"], ids, 0)
+            options = {"vectors": self.encoder.token_embeddings(kept), **options}
+        return self.decoder(ids, cache=cache, **options)
+
+
+def _check_sides(encoder: Transformer, decoder: Decoder, share_embeddings: bool) -> None:
+    if encoder.causal:
+        raise ValueError(f"the encoder is a {type(encoder).__name__}: pass an Encoder")
+    if decoder.cross_encoding is None:
+        raise ValueError(
+            "the decoder has no cross-attention: build it with cross_encoding, such as "
+            "jaxpe.identity() for none"
+        )
+    one, other = encoder.config, decoder.config
+    if one.dim != other.dim:
+        raise ValueError(f"the encoder has dim={one.dim} and the decoder {other.dim}: pass one")
+    if share_embeddings and one.vocab_size != other.vocab_size:
+        raise ValueError(
+            f"vocabularies of {one.vocab_size} and {other.vocab_size} share no embeddings: pass "
+            "share_embeddings=False"
+        )
