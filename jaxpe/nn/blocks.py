@@ -133,7 +133,7 @@ class Block(nnx.Module):
             here = y if after else self.mlp_norm(source)
         added = _normed(self.mlp_output_norm, self.mlp(here))
         y = y + dropout(added, rate=rate, key=keys[2])
-        return attended._replace(output=self.mlp_norm(y) if after else y)
+        return attended._replace(output=_normed(self.mlp_norm, y) if after else y)
 
     def _crossed(
         self, x: Array, context: Context, kept: LayerCache | None, keys: Any

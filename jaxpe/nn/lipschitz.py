@@ -235,8 +235,8 @@ def _check_plain(transformer: Transformer) -> None:
         )
     if config.residual != "sequential" or config.attention_cap is not None:
         raise ValueError(
-            f"residual is {config.residual!r} and attention_cap {config.attention_cap}: pass a model of "
-            "attention, then feed-forward layer, without a cap"
+            f"residual is {config.residual!r} and attention_cap {config.attention_cap}: pass a "
+            "model of attention, then feed-forward layer, without a cap"
         )
     if config.keys_from != "hidden":
         raise ValueError(

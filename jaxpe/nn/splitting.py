@@ -386,7 +386,7 @@ def _layers(below: Any, entered: Split) -> tuple[Split, Split]:
 def _multi_head(attention: MultiHeadAttention, x: Split, source: Split) -> tuple[Split, Split]:
     width = attention.config.head_width
     q, k = x.through(attention.query).heads(width), source.through(attention.key).heads(width)
-    if attention.query_norm is None:
+    if attention.query_norm is None or attention.key_norm is None:  # both or neither
         return q, k
     return q.through(attention.query_norm), k.through(attention.key_norm)
 
