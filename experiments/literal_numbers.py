@@ -8,6 +8,8 @@ a comment above its paragraph or row, which says what was set or published rathe
     {# given 20, 5,000: seeds and documents #}
 
 It holds up to the next blank line or the next such comment. A number of ours never stands there.
+One that is in no file, or was not found in one yet, is listed as `{# untraced 0.712 #}`; a test
+knows how many there are.
 """
 
 import re
@@ -27,7 +29,7 @@ LITERAL = (
     r"\b(?:19|20)\d\d\b",
 )
 FOUND = re.compile(r"(?<![\w.,^])(?:\d[\d,]*\d|\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
-GIVEN = re.compile(r"\{#-?\s*given\s([^:#]*)(?::[^#]*)?#\}")
+GIVEN = re.compile(r"\{#-?\s*(given|untraced)\s([^:#]*)(?::[^#]*)?#\}")
 TAGS = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", flags=re.DOTALL)
 COLUMNS = re.compile(r"theirs|published|\bclaim\b|command", flags=re.IGNORECASE)
 
@@ -57,6 +59,12 @@ def literal_numbers(template: str) -> tuple[list[tuple[int, str]], list[tuple[in
     return literal, unused
 
 
+def untraced(template: str) -> list[str]:
+    """Numbers of ours that are in no file."""
+    listed = [at[2] for at in GIVEN.finditer(template) if at[1] == "untraced"]
+    return [number for numbers in listed for number in re.split(r",\s+|\s+", numbers.strip())]
+
+
 class _Block:
     """Lines under one `given`."""
 
@@ -69,7 +77,7 @@ def _without_tags(template: str) -> str:
 
     def kept(tag: re.Match[str]) -> str:
         given = GIVEN.fullmatch(tag[0])
-        marked = f"\0{given[1].strip()}\0" if given and _begins_a_line(tag) else "~"
+        marked = f"\0{given[2].strip()}\0" if given and _begins_a_line(tag) else "~"
         return marked + "\n" * tag[0].count("\n")
 
     return TAGS.sub(kept, template)
@@ -84,9 +92,12 @@ def _blocks(text: str) -> Iterator[_Block]:
     for at, line in enumerate(text.splitlines(), 1):
         given = re.match(r"\s*\0(.*?)\0", line)
         if given or not line.strip():
-            yield block
             listed = re.split(r",\s+|\s+", given[1]) if given else []
-            block = _Block(at, listed)
+            if given and not block.lines:
+                block.given += listed
+            else:
+                yield block
+                block = _Block(at, listed)
         elif line.startswith("|"):
             cells = re.split(r"(?<!\\)\|", line)[1:-1]
             header = header or cells

@@ -66,18 +66,53 @@ def f(value: float | None, spec: str = "") -> str:
     text = format(value, spec.removesuffix("s"))
     if spec.endswith("s"):
         text = re.sub(r"e([+-])0*(\d)", lambda at: f"e{at[1].strip('+')}{at[2]}", text)
+    text = text.removeprefix("-") if not re.search(r"[1-9]", text) else text
     return re.sub(r"^-", "−", text).replace("%", " %")
 
 
 def pm(value: Mapping[str, float], spec: str = "", spread: str | None = None) -> str:
-    """A mean and its `half` of an interval or its `sd`: `0.884 ± 0.360`."""
-    half = value["half"] if "half" in value else value["sd"]
+    """A mean and its `half` of an interval, or `interval`, or `sd`: `0.884 ± 0.360`."""
+    half = next(value[name] for name in ("half", "interval", "sd") if name in value)
     return f"{f(value['mean'], spec)} ± {f(half, spread or spec)}"
 
 
 def each(values: Iterable[Any], spec: str = "", separator: str = ", ") -> str:
-    """Several numbers with commas between them."""
+    """Several numbers, of a list or a dictionary, with commas between them."""
+    values = values.values() if isinstance(values, Mapping) else values
     return separator.join(f(value, spec) for value in values)
+
+
+def span(values: Iterable[float], spec: str = "") -> str:
+    """The least and the largest: `0.22 to 0.25`."""
+    values = list(values.values() if isinstance(values, Mapping) else values)
+    return f"{f(min(values), spec)} to {f(max(values), spec)}"
+
+
+def si(value: float, spec: str = ".3g") -> str:
+    """A large number in thousands or millions: `16.9k`, `4.75M`."""
+    for size, sign in ((1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f(value / size, spec) + sign
+    return f(value, spec)
+
+
+def values(mapping: Mapping[str, Any]) -> list[Any]:
+    """Values of a dictionary, for other filters."""
+    return list(mapping.values())
+
+
+def mean(values: Iterable[float]) -> float:
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    return math.exp(mean(map(math.log, values)))
+
+
+def zero(value: float, spec: str, below: float = 5e-7) -> str:
+    """A number, as `0` where it is rounding."""
+    return "0" if abs(value) < below else f(value, spec)
 
 
 def to(value: Mapping[str, float], spec: str = "") -> str:
@@ -88,13 +123,13 @@ def to(value: Mapping[str, float], spec: str = "") -> str:
 @cache
 def environment() -> jinja2.Environment:
     made = Environment(
-        loader=jinja2.FileSystemLoader(SECTIONS),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters |= {"f": f, "pm": pm, "each": each, "to": to}
+    filters = (f, pm, each, span, to, zero, si, mean, geometric_mean, values)
+    made.filters |= {function.__name__: function for function in filters}
     return made
 
 
