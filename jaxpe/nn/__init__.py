@@ -49,6 +49,7 @@ from jaxpe.nn.splitting import (
     split_heads,
     sum_hidden,
 )
+from jaxpe.nn.t5 import load_seq2seq_lm
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 
 __all__ = [
@@ -61,7 +62,8 @@ __all__ = [
     "TransformerConfig", "TransformerOutput",
     "attention_mask", "content_logits", "functionalize", "functions_of_positions", "generate",
     "head_encoding", "layer_maps", "lipschitz_bounds", "load_classifier", "load_llama",
-    "load_masked_lm", "nope_decoder", "packed_positions", "padded_positions", "parameter_count",
+    "load_masked_lm", "load_seq2seq_lm", "nope_decoder", "packed_positions", "padded_positions",
+    "parameter_count",
     "pooled", "position_means", "position_table", "save_huggingface", "segment_starts",
     "split_heads", "sum_hidden", "trunk",
 ]  # fmt: skip

@@ -20,10 +20,11 @@ from jaxpe.encodings import Encoding, chain, identity, learned, t5
 from jaxpe.nn import huggingface
 from jaxpe.nn.attention import encoding_parameters
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.heads import Classifier, MaskedLM, pooled
+from jaxpe.nn.heads import Classifier, MaskedLM, Seq2SeqLM, pooled
 from jaxpe.nn.huggingface import Architecture, Fields, TensorName, Tensors
 from jaxpe.nn.layers import dense
 from jaxpe.nn.masks import padded_positions
+from jaxpe.nn.t5 import t5_tensors
 from jaxpe.nn.transformer import Encoder, TransformerOutput
 
 # Fields of a configuration that leave what the weights of a file compute as it is.
@@ -286,7 +287,7 @@ def load_classifier(
 
 
 def save_huggingface(
-    model: Bert | MaskedLM | Classifier,
+    model: Bert | MaskedLM | Classifier | Seq2SeqLM,
     directory: str | os.PathLike,
     *,
     source: str | os.PathLike | None = None,
@@ -297,7 +298,7 @@ def save_huggingface(
     about what is written.
 
     Args:
-        model: on a `BertEncoder` or an `MPNetEncoder`.
+        model: on a `BertEncoder` or an `MPNetEncoder`, or a T5 of `load_seq2seq_lm`.
         directory: made where it does not exist.
         source: a directory whose tokenizer files are copied.
 
@@ -311,6 +312,8 @@ def save_huggingface(
     Traceback (most recent call last):
     ValueError: Hugging Face has no class for a MaskedLM on Encoder: build it on a BertEncoder ...
     """
+    if isinstance(model, Seq2SeqLM):
+        return huggingface.write_directory(directory, *t5_tensors(model), source=source)
     encoder = model.encoder
     if not isinstance(encoder, BertEncoder):
         raise ValueError(

@@ -190,6 +190,7 @@ class Seq2SeqLM(nnx.Module):
         self.transformer = transformer
         tied, sizes = config.tie_embeddings, (config.dim, config.vocab_size)
         self.output = None if tied else dense(config, *sizes, rngs=rngs)
+        self.fields = ""  # of the config.json it was read from; a string is static and hashable
 
     def __call__(
         self,

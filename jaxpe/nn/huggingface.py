@@ -35,7 +35,7 @@ _POINTER = b"version https://git-lfs"  # what stands in a clone in place of a la
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 TOKENIZER_FILES = (
     *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    "added_tokens.json",
+    *("added_tokens.json", "spiece.model"),
 )
 
 
@@ -213,6 +213,88 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
 }
+
+
+# T5, which has names of its own for all fields. Here they are those of other families.
+T5_FIELDS = {
+    "vocab_size": "vocab_size",
+    "d_model": "dim",
+    "d_kv": "head_dim",
+    "d_ff": "hidden_dim",
+    "num_heads": "num_heads",
+    "num_layers": "num_layers",
+    "layer_norm_epsilon": "norm_epsilon",
+    "dropout_rate": "dropout",
+}
+_T5_DEFAULTS = {
+    "vocab_size": 32128,
+    "d_model": 512,
+    "d_kv": 64,
+    "d_ff": 2048,
+    "num_heads": 8,
+    "num_layers": 6,
+    "num_decoder_layers": None,
+    "relative_attention_num_buckets": 32,
+    "relative_attention_max_distance": 128,
+    "layer_norm_epsilon": 1e-6,
+    "dropout_rate": 0.1,
+    "feed_forward_proj": "relu",
+    "tie_word_embeddings": True,
+}
+T5_DEFAULTS = {
+    "t5": _T5_DEFAULTS,
+    "mt5": _T5_DEFAULTS
+    | {
+        **{"vocab_size": 250112, "d_ff": 1024, "num_heads": 6, "num_layers": 8},
+        **{"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    },
+}
+T5_ACTIVATIONS: dict[str, Activation] = {
+    **ACTIVATIONS,
+    "gated-gelu": "geglu_tanh",  # which transformers takes for gelu_new
+    "gated-gelu_new": "geglu_tanh",
+    "gated-silu": "swiglu",
+}
+RANGES |= dict.fromkeys(
+    (
+        *("d_model", "d_kv", "d_ff", "num_heads", "num_layers", "num_decoder_layers"),
+        *("relative_attention_num_buckets", "relative_attention_max_distance"),
+    ),
+    _SIZE,
+)
+RANGES |= {"layer_norm_epsilon": _POSITIVE, "dropout_rate": _RATE}
+
+
+def t5_names(*, gated: bool) -> tuple[TensorName, ...]:
+    """Tensors of T5: both stacks with their shared biases, and a head where it is not tied."""
+    feed_forward = {"wi_0": "gate", "wi_1": "up"} if gated else {"wi": "up"}
+    feed_forward |= {"wo": "down"}
+    attention = {"q": "query", "k": "key", "v": "value", "o": "output"}
+    names = [TensorName("shared.weight", "transformer.encoder.tokens.embedding")]
+    for side, sublayers in (
+        ("encoder", ("SelfAttention", "DenseReluDense")),
+        ("decoder", ("SelfAttention", "EncDecAttention", "DenseReluDense")),
+    ):
+        here = f"transformer.{side}."
+        for place, sublayer in enumerate(sublayers):
+            there = f"{side}.block.{{layer}}.layer.{place}."
+            own = {"SelfAttention": "attention", "EncDecAttention": "cross_attention"}
+            module = here + "layers." + own.get(sublayer, "mlp")
+            parts = feed_forward if sublayer == "DenseReluDense" else attention
+            names += [
+                TensorName(f"{there}{sublayer}.{theirs}.weight", f"{module}.{ours}.kernel", True)
+                for theirs, ours in parts.items()
+            ]
+            norm = f"{module}_norm.scale".replace("cross_attention", "cross")
+            names.append(TensorName(f"{there}layer_norm.weight", norm))
+        names += [
+            TensorName(f"{side}.final_layer_norm.weight", f"{here}final_norm.scale"),
+            TensorName(
+                f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+                f"{here}encoding_params.table",
+            ),
+        ]
+    return (*names, TensorName("lm_head.weight", "output.kernel", transposed=True))
 
 
 def read_fields(directory: str | os.PathLike) -> tuple[Architecture, Fields]:
