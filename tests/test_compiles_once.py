@@ -732,6 +732,7 @@ EXEMPT = {
     "nn": {
         "load_classifier": FILES,
         "load_llama": FILES,
+        "load_seq2seq_lm": FILES,
         "load_masked_lm": FILES,
         "parameter_count": HOST,
         "position_table": HOST,

@@ -74,9 +74,10 @@ def load_seq2seq_lm(
     with huggingface.open_tensors(directory, "") as tensors:
         _check_sizes(config, fields, tensors)
         tied = _is_tied(config, fields, tensors)
-        sides = _configs(config, fields, tied)
-        biases = _biases(config, fields)
-        made = _made(*(dataclasses.replace(side, **options) for side in sides), biases)
+        sides = tuple(
+            dataclasses.replace(side, **options) for side in _configs(config, fields, tied)
+        )
+        made = _made(sides, _biases(config, fields))
         names = huggingface.t5_names(gated=is_gated(sides[0].activation))
         files = _files(tensors, {n.theirs for n in names}, sides)
         model = huggingface.fill(nnx.eval_shape(made), names, tensors._replace(files=files))
@@ -195,8 +196,9 @@ def _biases(where: Path, fields: Fields) -> tuple[Encoding, Encoding]:
         raise InputError(f"{where}: relative_attention_num_buckets: {error}") from error
 
 
-def _made(encoder: TransformerConfig, decoder: TransformerConfig, biases: Any) -> Any:
+def _made(sides: tuple[TransformerConfig, ...], biases: tuple[Encoding, ...]) -> Any:
     """A function that makes the model."""
+    encoder, decoder = sides
 
     def make() -> Seq2SeqLM:
         one = Encoder(encoder, encoding=biases[0], rngs=nnx.Rngs(0))
