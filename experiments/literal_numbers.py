@@ -7,9 +7,9 @@ a comment above its paragraph or row, which says what was set or published rathe
 
     {# given 20, 5,000: seeds and documents #}
 
-It holds up to the next blank line or the next such comment. A number of ours never stands there.
-One that is in no file, or was not found in one yet, is listed as `{# untraced 0.712 #}`; a test
-knows how many there are.
+It holds up to the next blank line or the next such comment; between rows, for one row. A number of
+ours never stands there. One that is in no file, or was not found in one yet, is listed as
+`{# untraced 0.712 #}`; a test knows how many there are.
 """
 
 import re
@@ -88,7 +88,7 @@ def _begins_a_line(tag: re.Match[str]) -> bool:
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    block, header = _Block(1, []), None
+    block, header, of_a_row = _Block(1, []), None, False
     for at, line in enumerate(text.splitlines(), 1):
         given = re.match(r"\s*\0(.*?)\0", line)
         if given or not line.strip():
@@ -98,10 +98,14 @@ def _blocks(text: str) -> Iterator[_Block]:
             else:
                 yield block
                 block = _Block(at, listed)
+            of_a_row = given is not None and header is not None
         elif line.startswith("|"):
             cells = re.split(r"(?<!\\)\|", line)[1:-1]
             header = header or cells
             block.lines.append((at, " | ".join(_own_cells(cells, header))))
+            if of_a_row:
+                yield block
+                block, of_a_row = _Block(at, []), False
         elif not line.startswith("#"):
             block.lines.append((at, line))
         if not (line.startswith("|") or given or set(line) <= {"~", " "}):

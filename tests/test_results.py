@@ -15,9 +15,9 @@ finally:
     sys.path.remove(str(EXPERIMENTS))
 
 # Sections whose numbers are not taken from the files yet. This list only gets shorter.
-NOT_YET = {"introduction", "scoreboard", "changed", "costs"}
+NOT_YET: set[str] = set()
 # Numbers of ours that stand as text: in no file, or not found in one yet. It only gets smaller.
-UNTRACED = 88
+UNTRACED = 111
 
 
 def test_the_page_is_what_make_results_writes():
