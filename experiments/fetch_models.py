@@ -10,7 +10,7 @@ about 0.6 GB and makes
 the first two with `config.json`, `model.safetensors` and a vocabulary, the third with a `.gguf` and
 a `tokenizer.json` made of its metadata (Apache-2.0 all). A folder that is there already is left as
 it is. Any other BERT, MPNet or Llama of Hugging Face is its own folder: pass that to
-`jaxpe.nn.Bert.load`, `jaxpe.nn.MPNet.load` or `jaxpe.nn.load_llama`.
+`jaxpe.nn.Bert.load`, `jaxpe.nn.MPNet.load` or `jaxpe.nn.load_causal_lm`.
 
 It runs on any Python that has pip, with no package installed.
 """

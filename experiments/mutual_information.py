@@ -49,7 +49,9 @@ def experiment(run: Run) -> dict[str, Any]:
     documents = 128 if run.quick else 1200
     for name, folder in (("minilm", model_folder("minilm")), ("smollm2", smollm2_folder())):
         if folder is not None:
-            model = nn.load_llama(folder) if name == "smollm2" else pretrained(folder, name).encoder
+            model = (
+                nn.load_causal_lm(folder) if name == "smollm2" else pretrained(folder, name).encoder
+            )
             result["layers"][name] = of_layers(model, filled(folder, documents))
             print(name, result["layers"][name]["by_offset"]["1"], flush=True)
     draw(run, result)

@@ -30,7 +30,9 @@ def experiment(run: Run) -> dict[str, Any]:
     for name in TITLES:
         folder = smollm2_folder() if name == "smollm2" else model_folder(name)
         if folder is not None:
-            model = nn.load_llama(folder) if name == "smollm2" else pretrained(folder, name).encoder
+            model = (
+                nn.load_causal_lm(folder) if name == "smollm2" else pretrained(folder, name).encoder
+            )
             models[name] = measured(model, documents_of(folder, documents))
             print(name, models[name]["ratios"]["hooks"]["range_centred"], flush=True)
     result = {

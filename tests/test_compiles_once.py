@@ -731,9 +731,10 @@ EXEMPT = {
     },
     "nn": {
         "load_classifier": FILES,
-        "load_llama": FILES,
+        "load_causal_lm": FILES,
         "load_seq2seq_lm": FILES,
         "load_masked_lm": FILES,
+        "load_model": FILES,
         "parameter_count": HOST,
         "position_table": HOST,
         "save_huggingface": FILES,

@@ -9,7 +9,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.subject import Subject
 from jaxpe.data import LabelledTokens
 from jaxpe.data.named import check_data_dir
-from jaxpe.nn import Bert, MPNet, load_llama, trunk
+from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
 from jaxpe.nn.huggingface import read_config, read_fields
 from jaxpe.training import ModelConfig, TrainConfig, load_run
 from jaxpe.training.assemble import build_model
@@ -149,7 +149,7 @@ def _llama(options: SubjectOptions, path: Path) -> _Found:
             raise InputError(f"{folder} has no tokenizer.json: put it there, or pass `tokenizer`")
         tokenizer = str(folder / "tokenizer.json")
     config = _reading(dataclasses.replace(options, tokenizer=tokenizer, task="causal"))
-    return _Found(config, load_llama(path), path.stem if path.is_file() else path.name)
+    return _Found(config, load_causal_lm(path), path.stem if path.is_file() else path.name)
 
 
 def is_run(folder: Path) -> bool:

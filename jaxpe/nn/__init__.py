@@ -20,6 +20,8 @@ from jaxpe.nn.bert import (
     save_huggingface,
 )
 from jaxpe.nn.blocks import Block, FeedForward
+from jaxpe.nn.checkpoints.decoders import load_causal_lm
+from jaxpe.nn.checkpoints.loading import load_model
 from jaxpe.nn.config import LatentSizes, TransformerConfig
 from jaxpe.nn.constructions import content_logits, nope_decoder
 from jaxpe.nn.cross import Memory
@@ -38,7 +40,6 @@ from jaxpe.nn.heads import (
     trunk,
 )
 from jaxpe.nn.lipschitz import LipschitzBounds, layer_maps, lipschitz_bounds
-from jaxpe.nn.llama import load_llama
 from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, segment_starts
 from jaxpe.nn.positions import PositionFunctions, functions_of_positions, position_table
 from jaxpe.nn.splitting import (
@@ -61,11 +62,10 @@ __all__ = [
     "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "Transformer",
     "TransformerConfig", "TransformerOutput",
     "attention_mask", "content_logits", "functionalize", "functions_of_positions", "generate",
-    "head_encoding", "layer_maps", "lipschitz_bounds", "load_classifier", "load_llama",
-    "load_masked_lm", "load_seq2seq_lm", "nope_decoder", "packed_positions", "padded_positions",
-    "parameter_count",
-    "pooled", "position_means", "position_table", "save_huggingface", "segment_starts",
-    "split_heads", "sum_hidden", "trunk",
+    "head_encoding", "layer_maps", "lipschitz_bounds", "load_causal_lm", "load_classifier",
+    "load_masked_lm", "load_model", "load_seq2seq_lm", "nope_decoder", "packed_positions",
+    "padded_positions", "parameter_count", "pooled", "position_means", "position_table",
+    "save_huggingface", "segment_starts", "split_heads", "sum_hidden", "trunk",
 ]  # fmt: skip
 
 _show_as_written(__all__, globals())

@@ -19,8 +19,9 @@ from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, chain, identity, learned, t5
 from jaxpe.nn import huggingface
 from jaxpe.nn.attention import encoding_parameters
+from jaxpe.nn.checkpoints.decoders import causal_lm_tensors
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.heads import Classifier, MaskedLM, Seq2SeqLM, pooled
+from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Seq2SeqLM, pooled
 from jaxpe.nn.huggingface import Architecture, Fields, TensorName, Tensors
 from jaxpe.nn.layers import dense
 from jaxpe.nn.masks import padded_positions
@@ -287,7 +288,7 @@ def load_classifier(
 
 
 def save_huggingface(
-    model: Bert | MaskedLM | Classifier | Seq2SeqLM,
+    model: Bert | MaskedLM | Classifier | CausalLM | Seq2SeqLM,
     directory: str | os.PathLike,
     *,
     source: str | os.PathLike | None = None,
@@ -298,7 +299,8 @@ def save_huggingface(
     about what is written.
 
     Args:
-        model: on a `BertEncoder` or an `MPNetEncoder`, or a T5 of `load_seq2seq_lm`.
+        model: on a `BertEncoder` or an `MPNetEncoder`, what `load_causal_lm` read from a
+            directory of Hugging Face, or a T5 of `load_seq2seq_lm`.
         directory: made where it does not exist.
         source: a directory whose tokenizer files are copied.
 
@@ -314,6 +316,8 @@ def save_huggingface(
     """
     if isinstance(model, Seq2SeqLM):
         return huggingface.write_directory(directory, *t5_tensors(model), source=source)
+    if isinstance(model, CausalLM):
+        return huggingface.write_directory(directory, *causal_lm_tensors(model), source=source)
     encoder = model.encoder
     if not isinstance(encoder, BertEncoder):
         raise ValueError(
@@ -363,9 +367,7 @@ def _load(
             options = {"length": length, "encoding": filled, "fields": fields}
             return make(encoder_class(config, **options, rngs=nnx.Rngs(0)), tensors)
 
-        # Shapes alone: nothing is drawn that the file then replaces.
-        shapes = nnx.eval_shape(model)
-        loaded = huggingface.fill(shapes, _names(shapes, parts), tensors)
+        loaded = huggingface.fill(model, _names(nnx.eval_shape(model), parts), tensors)
         if isinstance(loaded, MaskedLM):
             names = (parts.decoder, parts.base[0].theirs)
             huggingface.check_tied(tensors, *names, remedy="only tied ones are supported")

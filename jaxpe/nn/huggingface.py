@@ -11,7 +11,7 @@ import os
 import re
 import reprlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,8 +35,39 @@ _POINTER = b"version https://git-lfs"  # what stands in a clone in place of a la
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 TOKENIZER_FILES = (
     *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("added_tokens.json", "spiece.model"),
+    *("added_tokens.json", "spiece.model", "tokenizer.model", "vocab.json", "merges.txt"),
 )
+
+
+class Part(NamedTuple):
+    """One of several dense layers whose features stand in one matrix there."""
+
+    index: int
+    count: int
+    heads: int | None  # where the features of all parts stand together for each of so many heads
+
+    def of(self, whole: np.ndarray, axis: int) -> np.ndarray:
+        """The features of this part, which are along an axis."""
+        split = np.moveaxis(whole, axis, 0)
+        shape = (self.count, -1) if self.heads is None else (self.heads, self.count, -1)
+        split = split.reshape(*shape, *split.shape[1:])
+        part = split[self.index] if self.heads is None else split[:, self.index]
+        return np.moveaxis(
+            part.reshape(-1, *part.shape[-(whole.ndim - 1) :])
+            if whole.ndim > 1
+            else part.reshape(-1),
+            0,
+            axis,
+        )
+
+    def joined(self, parts: Sequence[np.ndarray], axis: int) -> np.ndarray:
+        """The matrix of all parts, in order."""
+        moved = [np.moveaxis(part, axis, 0) for part in parts]
+        rest = moved[0].shape[1:]
+        if self.heads is None:
+            return np.moveaxis(np.concatenate(moved), 0, axis)
+        by_head = [part.reshape(self.heads, -1, *rest) for part in moved]
+        return np.moveaxis(np.stack(by_head, axis=1).reshape(-1, *rest), 0, axis)
 
 
 class TensorName(NamedTuple):
@@ -45,6 +76,13 @@ class TensorName(NamedTuple):
     theirs: str  # {layer} stands for the number of a layer, whose tensors we stack
     ours: str
     transposed: bool = False  # a matrix [out, in] there and [in, out] here
+    part: Part | None = None  # where it is a part of a matrix there
+    plus: float = 0.0  # added to the numbers there
+
+    @property
+    def axis(self) -> int:
+        """The axis of the features there, which parts share."""
+        return 0 if self.transposed else -1
 
 
 class Architecture(NamedTuple):
@@ -187,11 +225,19 @@ _FLOAT32 = np.finfo(np.float32)
 _LARGEST = 2**31 - 1  # ids and positions are int32
 _SIZE, _RATE = Range(int, 1, _LARGEST), Range(float, 0.0, 0.999)
 _POSITIVE = Range(float, float(_FLOAT32.tiny), float(_FLOAT32.max))  # and so in float32
+_LENGTHS = (  # of rows, which no tensor may have an axis for
+    *("max_position_embeddings", "sliding_window", "attention_chunk_size", "floor_scale"),
+    *("max_window_layers", "sliding_window_pattern", "no_rope_layer_interval"),
+    *("local_attention", "global_attn_every_n_layers"),
+)
 _SIZES = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "head_dim"),
-    *("num_key_value_heads", "intermediate_size", "max_position_embeddings"),
+    *("num_key_value_heads", "intermediate_size", "rotary_dim", *_LENGTHS),
 )
-_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout")
+_RATES = (
+    *("hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout"),
+    *("dropout", "hidden_dropout", "resid_pdrop"),
+)
 RANGES = {
     **dict.fromkeys(_SIZES, _SIZE),
     "type_vocab_size": Range(int, 0, _LARGEST),
@@ -199,8 +245,16 @@ RANGES = {
     "layer_norm_eps": _POSITIVE,
     "rms_norm_eps": _POSITIVE,
     "rope_theta": _POSITIVE._replace(low=1.0),  # below, the first pair would not turn fastest
+    "rope_local_base_freq": _POSITIVE._replace(low=1.0),
     "initializer_range": Range(float, 0.0, float(_FLOAT32.max)),
+    "attn_scale": Range(float, 0.0, float(_FLOAT32.max)),
+    **dict.fromkeys(("partial_rotary_factor", "rotary_pct"), Range(float, 2**-20, 1.0)),
+    **dict.fromkeys(
+        ("query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"), _POSITIVE
+    ),
 }
+# Fields that are off where they are null; a null of others is their default.
+NULLABLE = ("sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "rotary_dim")
 _LARGEST_CONFIG, _LARGEST_INDEX = 2**24, 2**26  # bytes, of JSON
 _FLOATS = ("F64", "F32", "F16", "BF16")  # as safetensors calls what can be read
 _MOST_NAMED = 40  # tensors in a message
@@ -344,7 +398,9 @@ def checked_numbers(path: Path, fields: Fields, defaults: Fields) -> Fields:
     return {
         name: _checked_number(f"{path}: {name}", fields[name], RANGES[name])
         for name, default in defaults.items()
-        if name in RANGES and (fields[name] is not None or default is not None)
+        if name in RANGES
+        and (fields[name] is not None or default is not None)
+        and not (fields[name] is None and name in NULLABLE)
     }
 
 
@@ -362,9 +418,9 @@ def check_sizes(path: Path, fields: Fields, defaults: Fields, tensors: "Tensors"
     longest, count = max(axes, default=0), len(tensors.files)
     bounds = {name: longest for name in defaults if RANGES.get(name, _RATE).kind is int}
     # A model may have no tensor of its positions, and one of each part a layer.
-    bounds |= {"num_hidden_layers": count, "max_position_embeddings": _LARGEST}
+    bounds |= {"num_hidden_layers": count} | dict.fromkeys(_LENGTHS, _LARGEST)
     for name, most in bounds.items():
-        if fields[name] is not None and fields[name] > most:
+        if fields.get(name) is not None and fields[name] > most:
             raise InputError(
                 f"{path}: {name} is {fields[name]}, which is more than {tensors.directory} has: "
                 f"{count} tensors, the longest axis {longest}"
@@ -470,35 +526,82 @@ class Tensors(NamedTuple):
         return None if dtype in _FLOATS else f"{name} is {dtype}, not floating-point numbers"
 
 
-def fill(model: Model, names: tuple[TensorName, ...], tensors: Tensors) -> Model:
-    """A model of shapes (`nnx.eval_shape`) with the tensors of a directory.
+def fill(
+    model: Callable[[], Model],
+    names: tuple[TensorName, ...],
+    tensors: Tensors,
+    *,
+    others: Callable[[str], bool] | None = None,
+) -> Model:
+    """A model with the tensors of a directory; parameters without a name are drawn as it has them.
 
-    `InputError` names those that are missing, of another shape, of no floating dtype, or part of
-    the encoder and unknown. Others (other heads, `position_ids`) are left alone.
+    `InputError` names tensors that are missing, of another shape, of no floating dtype, or part of
+    the model and unknown.
+
+    Args:
+        model: makes it. Nothing is drawn that the file then replaces.
+        names: of its parameters, and of others it may have.
+        tensors: of the directory.
+        others: whether a tensor that the model has no parameter for may be left alone; those
+            outside the encoder (other heads, `position_ids`) when None.
     """
-    graphdef, state = nnx.split(model)
+    graphdef, state = nnx.split(nnx.eval_shape(model))
     leaves, treedef = jax.tree.flatten_with_path(state)
     by_path = {name.ours: name for name in names}
-    wanted = [(by_path[path_name(path)], leaf) for path, leaf in leaves]
-    _check_tensors(wanted, tensors)
-    _check_memory([leaf for _, leaf in wanted], tensors)
-    return nnx.merge(graphdef, jax.tree.unflatten(treedef, [_read(*w, tensors) for w in wanted]))
+    wanted = {path: by_path[path] for path, _ in _by_path(leaves) if path in by_path}
+    pairs = [(wanted[path], leaf) for path, leaf in _by_path(leaves) if path in wanted]
+    _check_tensors(pairs, tensors, _beside_encoder if others is None else others)
+    _check_memory([leaf for _, leaf in leaves], tensors)
+    drawn = _drawn(model, wanted.keys()) if len(wanted) < len(leaves) else {}
+    read = [
+        drawn[path] if path in drawn else _read(wanted[path], leaf, tensors)
+        for path, leaf in _by_path(leaves)
+    ]
+    return nnx.merge(graphdef, jax.tree.unflatten(treedef, read))
+
+
+def _by_path(leaves: list[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
+    return ((path_name(path), leaf) for path, leaf in leaves)
+
+
+def _drawn(model: Callable[[], nnx.Module], named: Collection[str]) -> dict[str, jax.Array]:
+    """Parameters as a model draws them, but for those that have names."""
+
+    def others() -> dict[str, jax.Array]:
+        leaves, _ = jax.tree.flatten_with_path(nnx.state(model()))
+        return {path: leaf for path, leaf in _by_path(leaves) if path not in named}
+
+    return jax.jit(others)()
 
 
 def tensors_of(
-    model: nnx.Module, names: tuple[TensorName, ...], *, prefix: str = ""
+    model: nnx.Module,
+    names: tuple[TensorName, ...],
+    *,
+    prefix: str = "",
+    heads: tuple[str, ...] = ("cls.", "lm_head.", "classifier."),
 ) -> dict[str, np.ndarray]:
-    """Tensors of a model under their names there, float32; those of the base get the prefix."""
+    """Tensors of a model under their names there, float32.
+
+    Those whose names do not begin as one of `heads` get the prefix.
+    """
     leaves, _ = jax.tree.flatten_with_path(nnx.state(model, nnx.Param))
     by_path = {name.ours: name for name in names}
-    found = {}
+    found: dict[str, np.ndarray] = {}
+    parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in leaves:
         name, leaf = by_path[path_name(path)], np.asarray(leaf, np.float32)
         tensors = leaf if "{layer}" in name.theirs else [leaf]
         for theirs, tensor in zip(_their_names(name, leaf), tensors, strict=True):
-            of_base = theirs.startswith(("embeddings.", "encoder.", "pooler."))
-            key = prefix + theirs if of_base else theirs
-            found[key] = np.ascontiguousarray(tensor.T if name.transposed else tensor)
+            key = theirs if theirs.startswith(heads) else prefix + theirs
+            tensor = (tensor.T if name.transposed else tensor) - np.float32(name.plus)
+            if name.part is not None:
+                of = parts.setdefault(key, {})
+                of[name.part.index] = tensor
+                if len(of) < name.part.count:
+                    continue
+                tensor = name.part.joined([of[i] for i in range(name.part.count)], name.axis)
+            found[key] = np.ascontiguousarray(tensor)
     return found
 
 
@@ -621,18 +724,31 @@ def _their_names(name: TensorName, leaf: Any) -> dict[str, tuple[int, ...]]:
     stacked = "{layer}" in name.theirs
     shape = leaf.shape[1:] if stacked else leaf.shape
     count = leaf.shape[0] if stacked else 1
-    shape = shape[::-1] if name.transposed else shape
+    shape = list(shape[::-1] if name.transposed else shape)
+    if name.part is not None:
+        shape[name.axis] *= name.part.count
     return {name.theirs.format(layer=i): tuple(shape) for i in range(count)}
 
 
 def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
     parts = [tensors.read(theirs, leaf.dtype) for theirs in _their_names(name, leaf)]
+    if name.part is not None:
+        parts = [name.part.of(part, name.axis) for part in parts]
     parts = [part.T for part in parts] if name.transposed else parts
+    parts = [part + part.dtype.type(name.plus) for part in parts] if name.plus else parts
     # With its dtype, `jnp.asarray` copies once.
     return jnp.asarray(np.stack(parts) if "{layer}" in name.theirs else parts[0], leaf.dtype)
 
 
-def _check_tensors(wanted: list[tuple[TensorName, Any]], tensors: Tensors) -> None:
+def _beside_encoder(name: str) -> bool:
+    """Whether a tensor is of a head, or a buffer, which an encoder computes nothing from."""
+    buffer = name.endswith(("position_ids", "token_type_ids"))
+    return buffer or not name.startswith(("embeddings.", "encoder."))
+
+
+def _check_tensors(
+    wanted: list[tuple[TensorName, Any]], tensors: Tensors, others: Callable[[str], bool]
+) -> None:
     """Raise one error that names everything that is wrong with the tensors."""
     shapes = {k: v for name, leaf in wanted for k, v in _their_names(name, leaf).items()}
     problems = []
@@ -643,10 +759,9 @@ def _check_tensors(wanted: list[tuple[TensorName, Any]], tensors: Tensors) -> No
             problems.append(f"{name} has shape {tensors.shape(name)}, not {shapes[name]}")
         if problem := tensors.problem(name):
             problems.append(problem)
-    encoder = {n for n in tensors.files if n.startswith(("embeddings.", "encoder."))}
-    buffers = {n for n in encoder if n.endswith(("position_ids", "token_type_ids"))}
-    if unknown := encoder - buffers - shapes.keys():
-        problems.append(f"of its encoder nothing is known of {listed(sorted(unknown))}")
+    if unknown := [n for n in sorted(tensors.files.keys() - shapes.keys()) if not others(n)]:
+        stored = listed(tensors.files[name][1] for name in unknown)
+        problems.append(f"nothing is known of the tensors {stored}")
     if problems:
         few = "; ".join(problems[:_MOST_NAMED])
         raise InputError(f"{tensors.directory} does not fit its config.json: {few}")

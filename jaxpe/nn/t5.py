@@ -80,7 +80,7 @@ def load_seq2seq_lm(
         made = _made(sides, _biases(config, fields))
         names = huggingface.t5_names(gated=is_gated(sides[0].activation))
         files = _files(tensors, {n.theirs for n in names}, sides)
-        model = huggingface.fill(nnx.eval_shape(made), names, tensors._replace(files=files))
+        model = huggingface.fill(made, names, tensors._replace(files=files))
     model.fields = json.dumps(given)
     for side, other in (("encoder", encoding), ("decoder", decoder_encoding)):
         if other is not None:

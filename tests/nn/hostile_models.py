@@ -17,7 +17,7 @@ import numpy as np
 from flax import nnx
 
 from jaxpe._core.errors import InputError
-from jaxpe.nn import load_llama
+from jaxpe.nn import load_causal_lm
 from jaxpe.nn.bert import Bert, MPNet, load_classifier, load_masked_lm
 from tests.nn.stored import METADATA, PARITY, converted, tensors
 
@@ -81,8 +81,8 @@ _HEADS = (load_masked_lm, load_classifier)
 LOADS: dict[str, tuple[Callable[..., nnx.Module], ...]] = {
     "tiny_bert": (Bert.load, *_HEADS),
     "tiny_mpnet": (MPNet.load, *_HEADS),
-    "tiny_llama": (load_llama,),
-    "gguf": (load_llama,),
+    "tiny_llama": (load_causal_lm,),
+    "gguf": (load_causal_lm,),
 }
 
 

@@ -16,7 +16,7 @@ from flax import nnx
 import jaxpe
 from experiments.fetch_models import gguf_metadata, tokenizer_json
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe.nn import generate, load_llama
+from jaxpe.nn import generate, load_causal_lm
 from tests.nn.stored import HEAD_DIM, PARITY, change, converted, tensors, write, write_gguf
 from tests.parity.make_llama import CASES, IDS, REAL, SHOWN, TEXTS
 from tests.parity.test_transformers_models import real_directory
@@ -66,7 +66,7 @@ def smollm():
     """The folder of the real model, the model and its tokenizer."""
     folder = real_directory(REAL)
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return folder, load_llama(folder), tokenizer
+    return folder, load_causal_lm(folder), tokenizer
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -74,7 +74,9 @@ def test_a_directory_computes_as_in_transformers(tiny, case):
     change(tiny, **CASES[case])
     if case == "tied":
         write(tiny, {k: v for k, v in tensors(tiny).items() if k != "lm_head.weight"})
-    np.testing.assert_allclose(logits(load_llama(tiny)), STORED[f"tiny_{case}"], rtol=0, atol=2e-5)
+    np.testing.assert_allclose(
+        logits(load_causal_lm(tiny)), STORED[f"tiny_{case}"], rtol=0, atol=2e-5
+    )
     assert case == "own" or np.abs(STORED["tiny_own"] - STORED[f"tiny_{case}"]).max() > 1
 
 
@@ -82,39 +84,41 @@ def test_a_configuration_from_before_version_5(tiny):
     scaling = dict(CASES["llama3"]["rope_parameters"])
     theta = scaling.pop("rope_theta")
     change(tiny, rope_parameters=None, rope_scaling=scaling, rope_theta=theta)
-    ours = logits(load_llama(tiny))
+    ours = logits(load_causal_lm(tiny))
     np.testing.assert_allclose(ours, STORED["tiny_llama3"], rtol=0, atol=2e-5)
 
 
 def test_a_gguf_is_the_directory_it_was_made_from(tmp_path, known):
     _, theirs = known
     path = write_gguf(tmp_path / "tiny.gguf", theirs)
-    model, original = load_llama(path), load_llama(PARITY / "tiny_llama")
+    model, original = load_causal_lm(path), load_causal_lm(PARITY / "tiny_llama")
     assert same(model, original)
     np.testing.assert_allclose(logits(model), STORED["tiny_own"], rtol=0, atol=2e-5)
-    folder = load_llama(tmp_path)
+    folder = load_causal_lm(tmp_path)
     assert same(folder, model)
 
 
 def test_a_gguf_without_an_output_is_tied(tmp_path, known):
     theirs = {name: tensor for name, tensor in known[1].items() if name != "output.weight"}
-    model = load_llama(write_gguf(tmp_path / "tiny.gguf", theirs))
+    model = load_causal_lm(write_gguf(tmp_path / "tiny.gguf", theirs))
     np.testing.assert_allclose(logits(model), STORED["tiny_tied"], rtol=0, atol=2e-5)
 
 
 def test_a_gguf_with_linear_scaling(tmp_path, known):
     scaling = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
-    model = load_llama(write_gguf(tmp_path / "tiny.gguf", known[1], **scaling))
+    model = load_causal_lm(write_gguf(tmp_path / "tiny.gguf", known[1], **scaling))
     np.testing.assert_allclose(logits(model), STORED["tiny_linear"], rtol=0, atol=2e-5)
 
 
 def test_a_factor_alone_is_of_positions(tmp_path, known):
     """As llama.cpp takes it."""
     path = write_gguf(tmp_path / "tiny.gguf", known[1], **{"llama.rope.scaling.factor": 4.0})
-    np.testing.assert_allclose(logits(load_llama(path)), STORED["tiny_linear"], rtol=0, atol=2e-5)
+    np.testing.assert_allclose(
+        logits(load_causal_lm(path)), STORED["tiny_linear"], rtol=0, atol=2e-5
+    )
     unscaled = {"llama.rope.scaling.factor": 4.0, "llama.rope.scaling.type": "none"}
     path = write_gguf(tmp_path / "tiny.gguf", known[1], **unscaled)
-    np.testing.assert_allclose(logits(load_llama(path)), STORED["tiny_own"], rtol=0, atol=2e-5)
+    np.testing.assert_allclose(logits(load_causal_lm(path)), STORED["tiny_own"], rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_1", "F16", "BF16"])
@@ -126,40 +130,43 @@ def test_a_quantised_gguf_is_read_as_the_numbers_it_stands_for(tmp_path, known, 
 
     plain = write_gguf(tmp_path / "plain.gguf", {k: rounded(v) for k, v in known[1].items()})
     quantised = write_gguf(tmp_path / "quantised.gguf", known[1], kind=kind)
-    model = load_llama(quantised)
-    assert same(model, load_llama(plain))
+    model = load_causal_lm(quantised)
+    assert same(model, load_causal_lm(plain))
     # The tiny model's own numbers are bfloat16, none too small for float16.
-    assert same(model, load_llama(PARITY / "tiny_llama")) == (name in ("F16", "BF16"))
+    assert same(model, load_causal_lm(PARITY / "tiny_llama")) == (name in ("F16", "BF16"))
 
 
 def test_another_encoding_takes_the_place_of_the_rotation(tiny, tmp_path, known):
     scaled = jaxpe.rope(head_dim=HEAD_DIM, base=100.0, scaling=jaxpe.encodings.LinearScaling(4.0))
     for source in (tiny, write_gguf(tmp_path / "tiny.gguf", known[1])):
-        ours = logits(load_llama(source, encoding=scaled))
+        ours = logits(load_causal_lm(source, encoding=scaled))
         np.testing.assert_allclose(ours, STORED["tiny_linear"], rtol=0, atol=2e-5)
-    table = load_llama(tiny, encoding=jaxpe.learned(length=12, dim=32), param_dtype=jnp.float64)
+    table = load_causal_lm(tiny, encoding=jaxpe.learned(length=12, dim=32), param_dtype=jnp.float64)
     params = table.decoder.encoding_params.get_value()["table"]
     assert params.shape == (12, 32)
     assert params.dtype == jnp.float64
 
 
 def test_options_leave_what_is_computed(tiny):
-    wide = load_llama(tiny, dtype=jnp.float64, param_dtype=jnp.float64, scan=False)
+    wide = load_causal_lm(tiny, dtype=jnp.float64, param_dtype=jnp.float64, scan=False)
     assert logits(wide).dtype == np.float64
     np.testing.assert_allclose(logits(wide), STORED["tiny_own"], rtol=0, atol=2e-5)
-    narrow = load_llama(tiny, dtype=jnp.bfloat16, dropout=0.1)
+    narrow = load_causal_lm(tiny, dtype=jnp.bfloat16, dropout=0.1)
     np.testing.assert_allclose(logits(narrow), STORED["tiny_own"], rtol=0, atol=0.3)
     assert narrow.decoder.config.dropout == 0.1
     with pytest.raises(ValueError, match="dropout is 2"):
-        load_llama(tiny, dropout=2.0)
+        load_causal_lm(tiny, dropout=2.0)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "mistral"}, "model_type is 'mistral'; llama is what can be read"),
-        ({"hidden_act": "gelu"}, "hidden_act is 'gelu', which changes .* only 'silu', 'swish'"),
-        ({"attention_bias": True}, "attention_bias is True, which changes"),
+        ({"model_type": "new"}, "model_type is 'new'; llama, mistral.* are what can be read"),
+        ({"hidden_act": "tanh"}, "hidden_act is 'tanh', which changes .* only 'silu', 'swish'"),
+        ({"attention_bias": True}, "missing are layers.0.self_attn.k_proj.bias"),
+        ({"sliding_window": 8}, "sliding_window is 8, which changes the computation"),
+        ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, which changes"),
+        ({"num_local_experts": 8}, "num_local_experts is 8, which changes"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is {'bits': 4}"),
         ({"num_key_value_heads": "2"}, "num_key_value_heads is '2', not an integer"),
         ({"num_key_value_heads": 3}, "4 query heads cannot share 3 key heads"),
@@ -176,30 +183,33 @@ def test_options_leave_what_is_computed(tiny):
 def test_directories_that_are_refused(tiny, changes, message):
     change(tiny, **changes)
     with pytest.raises(InputError, match=message):
-        load_llama(tiny)
+        load_causal_lm(tiny)
 
 
-def test_another_family_is_told_with_what_it_has_beyond_a_llama(tiny, known):
-    change(tiny, model_type="mistral")
-    with pytest.raises(InputError, match="Its tensors are those of a llama"):
-        load_llama(tiny)
-    norm = {"model.layers.1.self_attn.q_norm.weight": np.ones(16, np.float32)}
-    write(tiny, known[0] | norm)
-    with pytest.raises(InputError, match=r"Beyond a llama it has layers\.\*\.self_attn\.q_norm"):
-        load_llama(tiny)
-    write(tiny, norm)
-    with pytest.raises(InputError, match=r"and there is no embed_tokens\.weight"):
-        load_llama(tiny)
+def test_an_unknown_architecture_is_told_the_nearest(tiny, known):
+    change(tiny, model_type="new")
+    with pytest.raises(InputError, match=r"llama is nearest, and has the same: .* 'llama' into"):
+        load_causal_lm(tiny)
+    write(tiny, known[0] | {"model.layers.1.self_attn.sinks.weight": np.ones(16, np.float32)})
+    with pytest.raises(InputError, match=r"Beyond it there is layers\.\*\.self_attn\.sinks"):
+        load_causal_lm(tiny)
+    norms = {f"model.layers.0.self_attn.{n}_norm.weight": np.ones(16, np.float32) for n in "qk"}
+    write(tiny, known[0] | norms)
+    with pytest.raises(InputError, match="By its tensors qwen3 is nearest, and has the same"):
+        load_causal_lm(tiny)
+    write(tiny, norms)
+    with pytest.raises(InputError, match=r"and there is no "):
+        load_causal_lm(tiny)
 
 
 def test_tensors_that_nothing_is_known_of(tiny, known):
     extra = {f"model.layers.0.self_attn.{n}_norm.weight": np.ones(16, np.float32) for n in "qk"}
     buffer = {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(8, np.float32)}
     write(tiny, known[0] | buffer)
-    assert same(load_llama(tiny), load_llama(PARITY / "tiny_llama"))
+    assert same(load_causal_lm(tiny), load_causal_lm(PARITY / "tiny_llama"))
     write(tiny, known[0] | extra)
     with pytest.raises(InputError, match=r"tensors model.layers.0.self_attn.k_norm.weight, model"):
-        load_llama(tiny)
+        load_causal_lm(tiny)
 
 
 @pytest.mark.parametrize(
@@ -213,53 +223,53 @@ def test_tensors_that_nothing_is_known_of(tiny, known):
         ({"llama.rope.scaling.type": "linear"}, "rope_type 'linear' needs factor"),
         ({"llama.expert_count": 8}, "llama.expert_count is 8; only 0 is supported"),
         ({"llama.logit_scale": 2.0}, "llama.logit_scale is 2.0, and its effect is not known"),
-        ({"llama.block_count": 3}, "missing are layers.2.self_attn.k_proj.weight, layers.2"),
-        ({"architecture": "qwen2"}, "general.architecture is 'qwen2'; llama is what can be read"),
+        ({"llama.block_count": 3}, "missing are blk.2.attn_k.weight, blk.2"),
+        ({"architecture": "t5"}, "general.architecture is 't5'; llama, .* are what can be read"),
     ],
 )
 def test_gguf_files_that_are_refused(tmp_path, known, changes, message):
     write_gguf(tmp_path / "tiny.gguf", known[1], **changes)
     with pytest.raises(InputError, match=message):
-        load_llama(tmp_path)
+        load_causal_lm(tmp_path)
 
 
 def test_tensors_of_a_gguf_that_are_refused(tmp_path, known):
     factors = {"rope_freqs.weight": np.ones(8, np.float32)}
     with pytest.raises(InputError, match=r"nothing is known of the tensors rope_freqs.weight"):
-        load_llama(write_gguf(tmp_path / "a.gguf", known[1] | factors))
+        load_causal_lm(write_gguf(tmp_path / "a.gguf", known[1] | factors))
     bias = {"blk.0.attn_q.bias": np.ones(64, np.float32)}
     with pytest.raises(InputError, match=r"nothing is known of the tensors blk.0.attn_q.bias"):
-        load_llama(write_gguf(tmp_path / "b.gguf", known[1] | bias))
+        load_causal_lm(write_gguf(tmp_path / "b.gguf", known[1] | bias))
     whole = {"output_norm.weight": np.ones(32, np.int32)}
     with pytest.raises(InputError, match=r"norm.weight is I32, not floating-point numbers"):
-        load_llama(write_gguf(tmp_path / "c.gguf", known[1] | whole))
+        load_causal_lm(write_gguf(tmp_path / "c.gguf", known[1] | whole))
     double = {"output_norm.weight": np.ones(32)}
     with pytest.raises(InputError, match=r"output_norm.weight is F64, which gguf cannot read"):
-        load_llama(write_gguf(tmp_path / "d.gguf", known[1] | double))
+        load_causal_lm(write_gguf(tmp_path / "d.gguf", known[1] | double))
 
 
 def test_paths_that_are_refused(tmp_path, known):
     with pytest.raises(InputError, match=r"nowhere is not there: pass a .gguf file, a folder"):
-        load_llama(tmp_path / "nowhere")
+        load_causal_lm(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"has neither a .gguf file nor config.json"):
-        load_llama(tmp_path)
+        load_causal_lm(tmp_path)
     path = write_gguf(tmp_path / "a.gguf", known[1])
     (tmp_path / "b.gguf").write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"holds a.gguf, b.gguf: pass the path of one of them"):
-        load_llama(tmp_path)
+        load_causal_lm(tmp_path)
     with pytest.raises(InputError, match=r"b.gguf is not a whole .gguf file \(.*fetch it again"):
-        load_llama(tmp_path / "b.gguf")
+        load_causal_lm(tmp_path / "b.gguf")
     (tmp_path / "c.gguf").write_text("no such thing")
     with pytest.raises(InputError, match=r"c.gguf is not a whole .gguf file"):
-        load_llama(tmp_path / "c.gguf")
+        load_causal_lm(tmp_path / "c.gguf")
 
 
 def test_without_the_package_gguf(tmp_path, known, monkeypatch):
     path = write_gguf(tmp_path / "tiny.gguf", known[1])
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'jaxpe\[gguf\]'"):
-        load_llama(path)
-    assert load_llama(PARITY / "tiny_llama").decoder.config.num_layers == 2
+        load_causal_lm(path)
+    assert load_causal_lm(PARITY / "tiny_llama").decoder.config.num_layers == 2
 
 
 def test_metadata_are_what_the_package_reads(tmp_path, known):

@@ -1,0 +1,1 @@
+"""Released models: a table of their architectures, and how their files are read and written."""

@@ -1,0 +1,103 @@
+"""What a row of the table of architectures is made of."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from jaxpe.encodings import Encoding, LayerPattern
+from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.huggingface import Fields, Part, TensorName
+
+# Modules by their paths here. A path of layers has {layer} there.
+Modules = dict[str, "str | Fused"]
+
+
+class Fused(NamedTuple):
+    """Several dense layers in one matrix there.
+
+    Attributes:
+        theirs: name of the matrix.
+        index, count: which of how many it is.
+        by_head: whether the parts of each head stand together, and not all heads of each part.
+    """
+
+    theirs: str
+    index: int
+    count: int
+    by_head: bool = False
+
+
+class Gguf(NamedTuple):
+    """How llama.cpp has a family.
+
+    Attributes:
+        name: its `general.architecture`.
+        interleaved: whether pairs of rotary entries stand side by side there.
+        fused: whether query, key and value are one matrix.
+        fixed: fields that its program has without an entry in the metadata.
+    """
+
+    name: str
+    interleaved: bool = False
+    fused: bool = False
+    fixed: Mapping[str, Any] = {}
+
+
+class Family(NamedTuple):
+    """A row of the table: how Hugging Face has an architecture, and what it is here.
+
+    Attributes:
+        model_type: its name in a config.json.
+        title: what the names of its classes begin with.
+        prefix: of the tensors below the head.
+        modules: names of dense layers, norms and tables.
+        defaults: fields that are looked at, and what those are that a config.json leaves out.
+        options: fields of `TransformerConfig` beyond those of every family, from the fields.
+        encoding: the encoding, from the fields, the width of a head and the configuration.
+        renamed: fields there by the names that are common.
+        allowed: values of fields that change the computation; fields that `options` and `encoding`
+            look at are not among them.
+        transposed: whether matrices are `[out, in]` there.
+        plus: number that norms there add to their scale.
+        gguf: how llama.cpp has it; without a name where it has not, or has it otherwise.
+    """
+
+    model_type: str
+    title: str
+    prefix: str
+    modules: Modules
+    defaults: Fields
+    options: Callable[[Fields], Fields]
+    encoding: Callable[[Fields, TransformerConfig], Encoding | LayerPattern]
+    renamed: Mapping[str, str] = {}
+    allowed: Mapping[str, tuple] = {}
+    transposed: bool = True
+    plus: float = 0.0
+    gguf: Gguf = Gguf("")
+
+
+def tensor_names(
+    modules: Modules, trunk: str, *, heads: int = 1, transposed: bool = True, plus: float = 0.0
+) -> tuple[TensorName, ...]:
+    """Names of all tensors that modules can have, here below `trunk`."""
+    found: list[TensorName] = []
+    for ours, theirs in modules.items():
+        part = None
+        if isinstance(theirs, Fused):
+            part = Part(theirs.index, theirs.count, heads if theirs.by_head else None)
+            theirs = theirs.theirs
+        path = ours if ours == "output" else f"{trunk}.{ours}"
+        if ours.endswith(_TABLES):
+            leaf = "" if "params" in ours else ".embedding"
+            found.append(TensorName(f"{theirs}.weight", f"{path}{leaf}"))
+            continue
+        is_norm = ours.endswith("norm")
+        scale = TensorName(f"{theirs}.weight", f"{path}.scale", plus=plus)
+        kernel = TensorName(f"{theirs}.weight", f"{path}.kernel", transposed, part)
+        found += [
+            scale if is_norm else kernel,
+            TensorName(f"{theirs}.bias", f"{path}.bias", part=part),
+        ]
+    return tuple(found)
+
+
+_TABLES = ("tokens", "token_types", "table")
