@@ -109,7 +109,7 @@ class Transformer(nnx.Module):
             raise ValueError("layer_encoding embeds; embeddings exist once: pass it as encoding")
         in_blocks, pattern = _divided(layer_encoding, config.num_layers)
         self.config = config
-        self.length: int | None = None  # positions, where a table of them ends
+        self.length: Any = None  # positions, where a table of them ends
         self.encoding = nnx.static(encoding)
         # An `nnx.Embed`; None where an `EncoderDecoder` has the table.
         self.tokens: Any = embedding(config, config.vocab_size, rngs=rngs)
