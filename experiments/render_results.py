@@ -5,7 +5,7 @@ other, and `contents.txt` lists the sections in their order:
 
     {{ r.sst2.uniform.rank }} of {{ r.sst2.uniform.trace | f(".1f") }}
 
-The pages of the site in which `results.` stands are rendered by the same functions.
+Pages of the site that quote numbers are written in the same way, from `sections/pages`.
 """
 
 import json
@@ -24,6 +24,7 @@ EXPERIMENTS = Path(__file__).parent
 SECTIONS = EXPERIMENTS / "sections"
 RESULTS = EXPERIMENTS / "results"
 PAGE = EXPERIMENTS / "RESULTS.md"
+DOCS = EXPERIMENTS.parent / "docs"
 NONE = "–"
 
 
@@ -162,15 +163,20 @@ def result_names() -> list[str]:
     return sorted(path.stem for path in RESULTS.glob("*.json"))
 
 
-def results_page() -> str:
-    """The text of RESULTS.md."""
-    results, parts = Results(), []
-    for name in section_names():
-        try:
-            parts.append(render((SECTIONS / f"{name}.md").read_text(), results, own=name))
-        except jinja2.TemplateError as error:
-            raise SystemExit(f"sections/{name}.md{_line(error)}: {error}") from error
-    return "\n".join(parts)
+def pages() -> dict[Path, str]:
+    """Files that `make results` writes, and their text."""
+    results = Results()
+    parts = [_rendered(SECTIONS / f"{name}.md", results, own=name) for name in section_names()]
+    templates = sorted((SECTIONS / "pages").glob("*.md"))
+    site = {DOCS / path.name: _rendered(path, results) for path in templates}
+    return {PAGE: "\n".join(parts)} | site
+
+
+def _rendered(path: Path, results: Results, *, own: str | None = None) -> str:
+    try:
+        return render(path.read_text(), results, own=own)
+    except jinja2.TemplateError as error:
+        raise SystemExit(f"{path.relative_to(SECTIONS)}{_line(error)}: {error}") from error
 
 
 def _line(error: BaseException) -> str:
@@ -188,10 +194,10 @@ def main() -> None:
     for name in result_names():
         if name != "costs":  # of many runs
             provenance.complete(RESULTS / f"{name}.json")
-    text = results_page()
-    changed = not PAGE.is_file() or PAGE.read_text() != text
-    PAGE.write_text(text)
-    print(f"{PAGE.name}: {'written' if changed else 'as it was'}", file=sys.stderr)
+    for path, text in pages().items():
+        changed = not path.is_file() or path.read_text() != text
+        path.write_text(text)
+        print(f"{path.name}: {'written' if changed else 'as it was'}", file=sys.stderr)
 
 
 if __name__ == "__main__":
