@@ -31,6 +31,7 @@ LITERAL = (
 FOUND = re.compile(r"(?<![\w.,^])(?:\d[\d,]*\d|\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
 GIVEN = re.compile(r"\{#-?\s*(given|untraced)\s([^:#]*)(?::[^#]*)?#\}")
 TAGS = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", flags=re.DOTALL)
+CODE = re.compile(r"^```.*?^```$", flags=re.DOTALL | re.MULTILINE)
 COLUMNS = re.compile(r"theirs|published|\bclaim\b|command", flags=re.IGNORECASE)
 
 
@@ -73,14 +74,14 @@ class _Block:
 
 
 def _without_tags(template: str) -> str:
-    """The text with every tag as one character, and as many lines as before."""
+    """The text without code, every tag as one character, and as many lines as before."""
 
     def kept(tag: re.Match[str]) -> str:
         given = GIVEN.fullmatch(tag[0])
         marked = f"\0{given[2].strip()}\0" if given and _begins_a_line(tag) else "~"
         return marked + "\n" * tag[0].count("\n")
 
-    return TAGS.sub(kept, template)
+    return TAGS.sub(kept, CODE.sub(lambda code: "\n" * code[0].count("\n"), template))
 
 
 def _begins_a_line(tag: re.Match[str]) -> bool:
