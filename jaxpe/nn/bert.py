@@ -20,6 +20,7 @@ from jaxpe.encodings import Encoding, chain, identity, learned, t5
 from jaxpe.nn import huggingface
 from jaxpe.nn.attention import encoding_parameters
 from jaxpe.nn.checkpoints.decoders import causal_lm_tensors
+from jaxpe.nn.checkpoints.encoders import encoder_tensors, family_of_encoder, read_encoder
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Seq2SeqLM, pooled
 from jaxpe.nn.huggingface import Architecture, Fields, TensorName, Tensors
@@ -244,7 +245,9 @@ class MPNet(Bert):
 def load_masked_lm(
     directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
 ) -> MaskedLM:
-    """A masked language model, BERT's or MPNet's, with its head; as `Bert.load`.
+    """A masked language model with its head; as `Bert.load`.
+
+    BERT, MPNet, RoBERTa, DeBERTa v2 and v3, ModernBERT.
 
     Raises:
         InputError: as `Bert.load`, and where the head is not there or its decoder is not tied to
@@ -254,6 +257,11 @@ def load_masked_lm(
     Traceback (most recent call last):
     jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
     """
+
+    if (family := family_of_encoder(directory)) is not None:
+        if encoding is not None:
+            raise InputError(f"{directory}: another encoding is for BERT and MPNet; leave it out")
+        return read_encoder(family, directory, head=True, **overrides)
 
     def make(encoder: BertEncoder, tensors: Tensors) -> MaskedLM:
         if encoder.architecture is huggingface.MPNET and encoder.config.activation != "gelu":
@@ -288,7 +296,7 @@ def load_classifier(
 
 
 def save_huggingface(
-    model: Bert | MaskedLM | Classifier | CausalLM | Seq2SeqLM,
+    model: Bert | Encoder | MaskedLM | Classifier | CausalLM | Seq2SeqLM,
     directory: str | os.PathLike,
     *,
     source: str | os.PathLike | None = None,
@@ -318,8 +326,11 @@ def save_huggingface(
         return huggingface.write_directory(directory, *t5_tensors(model), source=source)
     if isinstance(model, CausalLM):
         return huggingface.write_directory(directory, *causal_lm_tensors(model), source=source)
-    encoder = model.encoder
-    if not isinstance(encoder, BertEncoder):
+    encoder: Any = model if isinstance(model, Encoder) else model.encoder
+    read = encoder.fields and not isinstance(encoder, BertEncoder)
+    if read and isinstance(model, Encoder | MaskedLM):
+        return huggingface.write_directory(directory, *encoder_tensors(model), source=source)
+    if not isinstance(encoder, BertEncoder) or isinstance(model, Encoder):
         raise ValueError(
             f"Hugging Face has no class for a {type(model).__name__} on {type(encoder).__name__}: "
             "build it on a BertEncoder or an MPNetEncoder"

@@ -156,7 +156,6 @@ class CausalLM(nnx.Module):
     def __init__(self, decoder: Decoder, *, rngs: nnx.Rngs):
         config = decoder.config
         self.decoder = decoder
-        self.fields = ""  # of the config.json that the model was read from, as JSON
         tied, sizes = config.tie_embeddings, (config.dim, config.vocab_size)
         self.output = None if tied else dense(config, *sizes, rngs=rngs)
 

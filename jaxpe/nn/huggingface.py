@@ -78,6 +78,7 @@ class TensorName(NamedTuple):
     transposed: bool = False  # a matrix [out, in] there and [in, out] here
     part: Part | None = None  # where it is a part of a matrix there
     plus: float = 0.0  # added to the numbers there
+    first: int = 0  # the first layer that has it there; it is 1 here in those before
 
     @property
     def axis(self) -> int:
@@ -591,7 +592,7 @@ def tensors_of(
     parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in leaves:
         name, leaf = by_path[path_name(path)], np.asarray(leaf, np.float32)
-        tensors = leaf if "{layer}" in name.theirs else [leaf]
+        tensors = leaf[name.first :] if "{layer}" in name.theirs else [leaf]
         for theirs, tensor in zip(_their_names(name, leaf), tensors, strict=True):
             key = theirs if theirs.startswith(heads) else prefix + theirs
             tensor = (tensor.T if name.transposed else tensor) - np.float32(name.plus)
@@ -727,7 +728,7 @@ def _their_names(name: TensorName, leaf: Any) -> dict[str, tuple[int, ...]]:
     shape = list(shape[::-1] if name.transposed else shape)
     if name.part is not None:
         shape[name.axis] *= name.part.count
-    return {name.theirs.format(layer=i): tuple(shape) for i in range(count)}
+    return {name.theirs.format(layer=i): tuple(shape) for i in range(name.first, count)}
 
 
 def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
@@ -736,6 +737,7 @@ def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
         parts = [name.part.of(part, name.axis) for part in parts]
     parts = [part.T for part in parts] if name.transposed else parts
     parts = [part + part.dtype.type(name.plus) for part in parts] if name.plus else parts
+    parts = [np.ones_like(parts[0])] * name.first + parts
     # With its dtype, `jnp.asarray` copies once.
     return jnp.asarray(np.stack(parts) if "{layer}" in name.theirs else parts[0], leaf.dtype)
 

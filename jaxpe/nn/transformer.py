@@ -110,6 +110,7 @@ class Transformer(nnx.Module):
         in_blocks, pattern = _divided(layer_encoding, config.num_layers)
         self.config = config
         self.length: Any = None  # positions, where a table of them ends
+        self.fields = ""  # of the config.json that it was read from, as JSON
         self.encoding = nnx.static(encoding)
         # An `nnx.Embed`; None where an `EncoderDecoder` has the table.
         self.tokens: Any = embedding(config, config.vocab_size, rngs=rngs)

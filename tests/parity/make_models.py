@@ -99,6 +99,23 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "phi": ("Phi", SIZES | ROPE | {"num_key_value_heads": 1, "qk_layernorm": True}),
 }
+ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "roberta": ("Roberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
+    "deberta": (
+        "DebertaV2",
+        SIZES
+        | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 4}
+        | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False}
+        | {"max_position_embeddings": 12},
+    ),
+    "modernbert": (
+        "ModernBert",
+        SIZES
+        | {"num_hidden_layers": 3, "local_attention": 4, "cls_token_id": 1, "sep_token_id": 2}
+        | {"layer_types": [GLOBAL, LOCAL, GLOBAL]}
+        | {"rope_parameters": TWO_BASES},
+    ),
+}
 # Positions that these take from the mask themselves.
 BY_MASK = ("opt", "opt_post", "bloom")
 # Its factor of queries counts padding on the left, so that rows are run one by one.
@@ -174,6 +191,24 @@ def decoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndar
     return out
 
 
+def encoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndarray]:
+    import torch
+
+    model = made(name, title, changes, "MaskedLM")
+    ids, left = torch.tensor(IDS), torch.tensor(MASK).long()
+    out = {}
+    pad = changes["pad_token_id"]
+    for side, mask in (("", torch.flip(left, (1,))), ("left_", left)):
+        padded = torch.where(mask == 1, ids, pad)
+        found = model(padded, attention_mask=mask, output_hidden_states=True)
+        out |= {
+            f"{side}logits": found.logits.numpy(),
+            f"{side}state": found.hidden_states[1].numpy(),
+            f"{side}hidden": found.hidden_states[-1].numpy(),
+        }
+    return out
+
+
 def main() -> None:
     import safetensors
     import torch
@@ -184,6 +219,10 @@ def main() -> None:
     out: dict[str, np.ndarray] = {}
     for name, (title, changes) in DECODERS.items():
         found = decoder(name, title, changes)
+        out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
+        print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
+    for name, (title, changes) in ENCODERS.items():
+        found = encoder(name, title, changes)
         out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
         print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
     packages = (torch, transformers, safetensors)

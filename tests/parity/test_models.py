@@ -11,8 +11,14 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxpe.nn import load_causal_lm, load_model, padded_positions, save_huggingface
-from tests.parity.make_models import DECODERS, FOLDER, HERE, IDS, MASK, PADS, N
+from jaxpe.nn import (
+    load_causal_lm,
+    load_masked_lm,
+    load_model,
+    padded_positions,
+    save_huggingface,
+)
+from tests.parity.make_models import DECODERS, ENCODERS, FOLDER, HERE, IDS, MASK, PADS, N
 
 HF = dict(np.load(HERE / "models.npz"))
 TOLERANCE = 1e-5
@@ -81,3 +87,29 @@ def test_save_and_load_again(model, tmp_path):
     one, other = (nnx.state(m, nnx.Param) for m in (model, again))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-6), one, other)
     assert again.decoder.config == model.decoder.config
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders(name, tmp_path):
+    """Hidden states and logits with padding on each side; saved, and loaded again."""
+    model = load_masked_lm(FOLDER / name)
+    mask = np.concatenate([MASK[:, ::-1], MASK])
+    ids = np.where(mask, np.concatenate([ROWS, ROWS]), 0)
+    positions = np.asarray(padded_positions(mask))
+    logits, hidden, state, _ = run(*nnx.split(model), ids, mask, positions)
+    for key, ours in (("logits", logits), ("hidden", hidden), ("state", state)):
+        theirs = np.concatenate([HF[f"{name}_{key}"], HF[f"{name}_left_{key}"]])
+        close(np.asarray(ours)[mask], theirs[mask])
+    alone = load_model(FOLDER / name)
+    one, other = (jax.tree.leaves(nnx.state(m, nnx.Param)) for m in (alone, model.encoder))
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+    if name == "deberta":
+        with pytest.raises(ValueError, match="the tables of DeBERTa are read as projections"):
+            save_huggingface(model, tmp_path)
+        return
+    for part in (model, alone):
+        save_huggingface(part, tmp_path / name)
+        again = (load_masked_lm if part is model else load_model)(tmp_path / name)
+        one, other = (nnx.state(m, nnx.Param) for m in (part, again))
+        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), one, other)

@@ -14,6 +14,7 @@ from jaxpe.encodings import (
     alibi,
     attention_chunks,
     chain,
+    deberta,
     identity,
     learned,
     position_temperature,
@@ -391,7 +392,7 @@ def _llama_modules(mlp: str = "mlp.", **norms: str) -> Modules:
             },
         ),
         "final_norm": "norm",
-        "output": "lm_head",
+        "head.output": "lm_head",
     }
 
 
@@ -418,7 +419,7 @@ _NEOX_MODULES: Modules = {
         },
     ),
     "final_norm": "final_layer_norm",
-    "output": "embed_out",
+    "head.output": "embed_out",
 }
 _BLOOM_MODULES: Modules = {
     "tokens": "word_embeddings",
@@ -435,7 +436,7 @@ _BLOOM_MODULES: Modules = {
         },
     ),
     "final_norm": "ln_f",
-    "output": "lm_head",
+    "head.output": "lm_head",
 }
 _GPT2_MODULES: Modules = {
     "tokens": "wte",
@@ -452,7 +453,7 @@ _GPT2_MODULES: Modules = {
         },
     ),
     "final_norm": "ln_f",
-    "output": "lm_head",
+    "head.output": "lm_head",
 }
 _GPTJ_MODULES: Modules = {
     "tokens": "wte",
@@ -466,7 +467,7 @@ _GPTJ_MODULES: Modules = {
         },
     ),
     "final_norm": "ln_f",
-    "output": "lm_head",
+    "head.output": "lm_head",
 }
 _PHI_MODULES: Modules = {
     "tokens": "embed_tokens",
@@ -482,7 +483,7 @@ _PHI_MODULES: Modules = {
         },
     ),
     "final_norm": "final_layernorm",
-    "output": "lm_head",
+    "head.output": "lm_head",
 }
 _OPT_MODULES: Modules = {
     "tokens": "decoder.embed_tokens",
@@ -498,7 +499,7 @@ _OPT_MODULES: Modules = {
         },
     ),
     "final_norm": "decoder.final_layer_norm",
-    "output": "lm_head",
+    "head.output": "lm_head",
 }
 
 # Fields that a config.json may leave out.
@@ -865,10 +866,228 @@ PHI = Family(
     gguf=Gguf("phi2"),
 )
 
+_ENCODER: Fields = _COMMON | {
+    "vocab_size": 50265,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "max_position_embeddings": 512,
+    "layer_norm_eps": 1e-12,
+    "tie_word_embeddings": True,
+}
+_BERT_NAMES = {
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+}
+_NO_DECODER: dict[str, tuple] = {"is_decoder": (False,), "add_cross_attention": (False,)}
+
+
+def _post_norms(fields: Fields, **more: Any) -> Fields:
+    """Of encoders like BERT."""
+    return {
+        "activation": PLAIN[fields["hidden_act"]],
+        "norm_position": "post",
+        "norm_epsilon": fields["layer_norm_eps"],
+        "token_types": fields["type_vocab_size"],
+        "dropout": fields["dropout"],
+        **more,
+    }
+
+
+def _bert_modules(*attention: str) -> Modules:
+    names = ("query", "key", "value", "output")
+    return {
+        "tokens": "embeddings.word_embeddings",
+        "token_types": "embeddings.token_type_embeddings",
+        "embedding_norm": "embeddings.LayerNorm",
+        **_layers(
+            "encoder.layer.{layer}.",
+            {
+                **{f"attention.{o}": t for o, t in zip(names, attention, strict=True)},
+                "attention_norm": "attention.output.LayerNorm",
+                "mlp.up": "intermediate.dense",
+                "mlp.down": "output.dense",
+                "mlp_norm": "output.LayerNorm",
+            },
+        ),
+    }
+
+
+def _modern_bert(fields: Fields) -> Fields:
+    attention = fields["attention_bias"]
+    parts = _biases(
+        fields,
+        query_key_value=attention,
+        attention_output=attention,
+        feed_forward=fields["mlp_bias"],
+        norm=fields["norm_bias"],
+        head=fields["classifier_bias"],
+    )
+    return {
+        "activation": GATED[fields["hidden_act"]],
+        "norm_epsilon": fields["layer_norm_eps"],
+        "embedding_norm": True,
+        "first_norm": False,
+        "use_bias": parts,
+        "dropout": fields["dropout"],
+    }
+
+
+def _modern_bert_windows(fields: Fields, config: TransformerConfig) -> Encoding | LayerPattern:
+    period, kinds = fields["global_attn_every_n_layers"], fields["layer_types"]
+    if kinds is None:
+        kinds = [_LOCAL if i % period else _GLOBAL for i in range(config.num_layers)]
+    window = fields["local_attention"] // 2 + 1  # half of it on each side, and the token itself
+
+    def of_kind(kind: str) -> Encoding:
+        return _windowed(_rope(fields, config, kind), window if kind == _LOCAL else None)
+
+    return _by_layer(kinds, of_kind)
+
+
+def _disentangled(fields: Fields, config: TransformerConfig) -> Encoding:
+    most = fields["max_relative_positions"]
+    return deberta(
+        num_heads=config.num_heads,
+        head_dim=config.head_width,
+        num_buckets=fields["position_buckets"],
+        max_distance=fields["max_position_embeddings"] if most < 1 else most,
+    )
+
+
+def _roberta_table(fields: Fields, config: TransformerConfig) -> Encoding:
+    offset = fields["pad_token_id"] + 1
+    return shifted(learned(length=fields["max_position_embeddings"], dim=config.dim), offset)
+
+
+ROBERTA = Family(
+    model_type="roberta",
+    title="Roberta",
+    prefix="roberta.",
+    modules={
+        **_bert_modules(
+            *(f"attention.self.{name}" for name in ("query", "key", "value")),
+            "attention.output.dense",
+        ),
+        "encoding_params.table": "embeddings.position_embeddings",
+        "head.transform": "lm_head.dense",
+        "head.norm": "lm_head.layer_norm",
+        "head.bias": "lm_head.bias",
+    },
+    defaults=_ENCODER | {"type_vocab_size": 2, "pad_token_id": 1},
+    options=_post_norms,
+    encoding=_roberta_table,
+    renamed=_BERT_NAMES,
+    allowed={**_NO_DECODER, "position_embedding_type": ("absolute",), "hidden_act": ("gelu",)},
+)
+DEBERTA = Family(
+    model_type="deberta-v2",
+    title="DebertaV2",
+    prefix="deberta.",
+    modules={
+        **_bert_modules(
+            *(f"attention.self.{name}_proj" for name in ("query", "key", "value")),
+            "attention.output.dense",
+        ),
+        "head.transform": "cls.predictions.transform.dense",
+        "head.norm": "cls.predictions.transform.LayerNorm",
+        "head.bias": "cls.predictions.bias",
+    },
+    defaults=_ENCODER
+    | {
+        "vocab_size": 128100,
+        "layer_norm_eps": 1e-7,
+        "type_vocab_size": 0,
+        "position_buckets": 256,
+        "max_relative_positions": -1,
+        "relative_attention": False,
+        "share_att_key": False,
+        "position_biased_input": True,
+        "norm_rel_ebd": "none",
+        "pos_att_type": None,
+    },
+    options=_post_norms,
+    encoding=_disentangled,
+    renamed=_BERT_NAMES,
+    allowed={
+        "relative_attention": (True,),
+        "share_att_key": (True,),
+        "position_biased_input": (False,),
+        "pos_att_type": (["p2c", "c2p"], ["c2p", "p2c"], "p2c|c2p", "c2p|p2c"),
+        "norm_rel_ebd": ("layer_norm",),
+        "conv_kernel_size": (0,),
+        "z_steps": (0, 1),
+        "embedding_size": (),
+        "attention_head_size": (),
+    },
+)
+MODERNBERT = Family(
+    model_type="modernbert",
+    title="ModernBert",
+    prefix="model.",
+    modules={
+        "tokens": "embeddings.tok_embeddings",
+        "embedding_norm": "embeddings.norm",
+        **_layers(
+            "layers.{layer}.",
+            {
+                "attention_norm": "attn_norm",
+                **_fused("attn.Wqkv", by_head=False),
+                "attention.output": "attn.Wo",
+                "mlp_norm": "mlp_norm",
+                "mlp.gate": Fused("mlp.Wi", 0, 2),
+                "mlp.up": Fused("mlp.Wi", 1, 2),
+                "mlp.down": "mlp.Wo",
+            },
+        ),
+        "final_norm": "final_norm",
+        "head.transform": "head.dense",
+        "head.norm": "head.norm",
+        "head.bias": "decoder.bias",
+    },
+    defaults=_ENCODER
+    | _ATTENTION_BIAS
+    | {
+        "vocab_size": 50368,
+        "num_hidden_layers": 22,
+        "intermediate_size": 1152,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "max_position_embeddings": 8192,
+        "layer_norm_eps": 1e-5,
+        "norm_bias": False,
+        "mlp_bias": False,
+        "classifier_bias": False,
+        "layer_types": None,
+        "global_attn_every_n_layers": 3,
+        "local_attention": 128,
+        "rope_theta": 160_000.0,
+        "rope_local_base_freq": 10_000.0,
+    },
+    options=_modern_bert,
+    encoding=_modern_bert_windows,
+    renamed={
+        "norm_eps": "layer_norm_eps",
+        "hidden_activation": "hidden_act",
+        "mlp_dropout": "dropout",
+        "global_rope_theta": "rope_theta",
+        "local_rope_theta": "rope_local_base_freq",
+    },
+    allowed={"decoder_bias": (True,), "classifier_activation": ("gelu",), "hidden_act": ("gelu",)},
+)
+
 DECODERS: Mapping[str, Family] = {
     family.model_type: family
     for family in (
         *(LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3, SMOLLM3, LLAMA4),
         *(GPT_NEOX, GPTJ, GPT2, OPT, BLOOM, PHI),
     )
+}
+# BERT and MPNet, which also have poolers and classifiers, are rows of `jaxpe.nn.huggingface`.
+ENCODERS: Mapping[str, Family] = {
+    family.model_type: family for family in (ROBERTA, DEBERTA, MODERNBERT)
 }

@@ -101,24 +101,24 @@ def load_causal_lm(
         if family is None:
             raise InputError(_another_family(config, kind, tensors))
         model = _loaded(family, config, given, tensors, None, encoding, options)
-    model.fields = json.dumps(given) if encoding is None else ""
+    model.decoder.fields = json.dumps(given) if encoding is None else ""
     return model
 
 
 def causal_lm_tensors(model: CausalLM) -> tuple[Fields, dict[str, np.ndarray]]:
     """Fields of a config.json and tensors of a model that `load_causal_lm` read."""
-    if not model.fields:
+    if not model.decoder.fields:
         raise ValueError(
             "the model was not read from a config.json, or has another encoding: Hugging Face has "
             "no class for it; write a checkpoint"
         )
-    fields = json.loads(model.fields)
+    fields = json.loads(model.decoder.fields)
     family = DECODERS[fields["model_type"]]
     tensors = huggingface.tensors_of(
         model,
-        _names(family, model.decoder.config),
+        names_there(family, model.decoder.config),
         prefix=family.prefix,
-        heads=(f"{family.modules['output']}.",),
+        heads=(f"{family.modules['head.output']}.",),
     )
     fields |= {name: "float32" for name in ("dtype", "torch_dtype") if name in fields}
     return fields, tensors
@@ -136,9 +136,9 @@ def _loaded(
     """The model of fields and tensors, as a directory of Hugging Face has them."""
     fields = checked_fields(family, where, given)
     huggingface.check_sizes(where, fields, family.defaults, tensors)
-    config = dataclasses.replace(_config(family, where, fields), **options)
-    own = _own_encoding(family, where, fields, config)
-    named = _names(family, config) if names is None else names(config)
+    config = dataclasses.replace(config_of(family, where, fields), **options)
+    own = own_encoding(family, where, fields, config)
+    named = names_there(family, config) if names is None else names(config)
     head = next(name.theirs for name in named if name.ours == "output.kernel")
     unused = {head} if config.tie_embeddings else set()
     if encoding is not None:
@@ -163,10 +163,12 @@ def _loaded(
     return loaded
 
 
-def _names(family: Family, config: TransformerConfig) -> tuple[TensorName, ...]:
+def names_there(
+    family: Family, config: TransformerConfig, trunk: str = "decoder"
+) -> tuple[TensorName, ...]:
     """Names in a directory of Hugging Face."""
-    how = {"transposed": family.transposed, "plus": family.plus}
-    return tensor_names(family.modules, "decoder", heads=config.num_heads, **how)
+    how = {"transposed": family.transposed, "plus": family.plus, "first_norm": config.first_norm}
+    return tensor_names(family.modules, trunk, heads=config.num_heads, **how)
 
 
 def checked_fields(family: Family, where: Path, given: Fields) -> Fields:
@@ -210,7 +212,7 @@ def _check_layers(family: Family, where: Path, fields: Fields) -> None:
             )
 
 
-def _config(family: Family, where: Path, fields: Fields) -> TransformerConfig:
+def config_of(family: Family, where: Path, fields: Fields) -> TransformerConfig:
     """Our configuration of the fields of a config.json."""
     common = {ours: fields[theirs] for theirs, ours in _FIELDS.items()}
     try:
@@ -221,7 +223,7 @@ def _config(family: Family, where: Path, fields: Fields) -> TransformerConfig:
         raise InputError(f"{where}: {error}") from error
 
 
-def _own_encoding(
+def own_encoding(
     family: Family, where: Path, fields: Fields, config: TransformerConfig
 ) -> Encoding | LayerPattern:
     """The encoding of a config.json, of today or with a `rope_scaling`."""
@@ -291,7 +293,7 @@ def _another_family(where: Path, kind: Any, tensors: Tensors) -> str:
     own, said = names_of(nearest), f"{where}: model_type is {reprlib.repr(kind)}; "
     said += f"{', '.join(DECODERS)} are what can be read. By its tensors {nearest.model_type} is "
     said += "nearest"
-    if absent := sorted(own - there - {f"{nearest.modules['output']}.weight"}):
+    if absent := sorted(own - there - {f"{nearest.modules['head.output']}.weight"}):
         return f"{said}, and there is no {huggingface.listed(absent)}"
     if beyond := sorted(there - own):
         return f"{said}. Beyond it there is {huggingface.listed(beyond)}"

@@ -76,26 +76,45 @@ class Family(NamedTuple):
 
 
 def tensor_names(
-    modules: Modules, trunk: str, *, heads: int = 1, transposed: bool = True, plus: float = 0.0
+    modules: Modules,
+    trunk: str,
+    *,
+    heads: int = 1,
+    transposed: bool = True,
+    plus: float = 0.0,
+    first_norm: bool = True,
 ) -> tuple[TensorName, ...]:
-    """Names of all tensors that modules can have, here below `trunk`."""
+    """Names of all tensors that modules can have, here below `trunk`, or where "head." begins them.
+
+    Args:
+        modules: names here and there.
+        trunk: path of the transformer in the model.
+        heads: query heads.
+        transposed: whether matrices are `[out, in]` there.
+        plus: number that norms there add to their scale.
+        first_norm: whether the first layer has a norm before attention.
+    """
     found: list[TensorName] = []
     for ours, theirs in modules.items():
         part = None
         if isinstance(theirs, Fused):
             part = Part(theirs.index, theirs.count, heads if theirs.by_head else None)
             theirs = theirs.theirs
-        path = ours if ours == "output" else f"{trunk}.{ours}"
+        path = ours[5:] if ours.startswith("head.") else f"{trunk}.{ours}"
+        if path == "bias":
+            found.append(TensorName(theirs, path))
+            continue
         if ours.endswith(_TABLES):
             leaf = "" if "params" in ours else ".embedding"
             found.append(TensorName(f"{theirs}.weight", f"{path}{leaf}"))
             continue
         is_norm = ours.endswith("norm")
-        scale = TensorName(f"{theirs}.weight", f"{path}.scale", plus=plus)
+        first = int(ours == "layers.attention_norm" and not first_norm)
+        scale = TensorName(f"{theirs}.weight", f"{path}.scale", plus=plus, first=first)
         kernel = TensorName(f"{theirs}.weight", f"{path}.kernel", transposed, part)
         found += [
             scale if is_norm else kernel,
-            TensorName(f"{theirs}.bias", f"{path}.bias", part=part),
+            TensorName(f"{theirs}.bias", f"{path}.bias", part=part, first=first),
         ]
     return tuple(found)
 

@@ -39,7 +39,7 @@ _MODULES: Modules = {
     "layers.mlp.down": f"{_BLOCK}ffn_down",
     "layers.mlp_output_norm": f"{_BLOCK}post_ffw_norm",
     "final_norm": "output_norm",
-    "output": "output",
+    "head.output": "output",
 }
 _FUSED: Modules = {
     f"layers.attention.{name}": Fused(f"{_BLOCK}attn_qkv", i, 3)
