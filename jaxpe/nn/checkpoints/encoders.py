@@ -82,7 +82,8 @@ def read_encoder(
 
     with huggingface.open_tensors(directory, family.prefix) as tensors:
         huggingface.check_sizes(where, fields, family.defaults, tensors)
-        loaded = huggingface.fill(model if head else encoder, names, tensors, others=others)
+        made: Any = model if head else encoder
+        loaded = huggingface.fill(made, names, tensors, others=others)
         below = loaded.encoder if head else loaded
         if family is DEBERTA:
             _set_tables(below, fields, tensors)
@@ -142,7 +143,7 @@ def _set_tables(encoder: Encoder, fields: Fields, tensors: Tensors) -> None:
     attention = encoder.layers.attention
     params = attention.encoding_params.get_value()
 
-    def projected(layer: nnx.Linear, like: Any) -> Any:
+    def projected(layer: Any, like: Any) -> Any:
         kernel, offset = (np.asarray(x.get_value(), np.float64) for x in (layer.kernel, layer.bias))
         found = np.einsum("rc,lcd->lrd", table, kernel) + offset[:, None]
         return jnp.asarray(found.reshape(like.shape), like.dtype)

@@ -1,0 +1,42 @@
+"""Tiny checkpoints of every architecture: how far they are from transformers, in every use.
+
+For each architecture of `tests/parity/make_models.py`, the largest absolute difference between what
+jaxpe and transformers compute in float32: hidden states after the first and the last layer, logits
+at once, logits through a cache two tokens at a time, logits with padding on the right and on the
+left; and of parameters saved and loaded again. What transformers computes is stored in
+`tests/parity/models.npz`, so that neither it nor torch is needed here.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from common import Run, main  # pyrefly: ignore
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.parity.make_models import DECODERS, ENCODERS
+from tests.parity.tiny_models import HF, decoder_errors, encoder_errors
+
+KINDS = {
+    "decoder": (DECODERS, decoder_errors),
+    "encoder": (ENCODERS, encoder_errors),
+}
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    found: dict[str, Any] = {"models": {}, "versions": json.loads(str(HF["versions"]))}
+    with tempfile.TemporaryDirectory() as scratch:
+        for kind, (cases, errors) in KINDS.items():
+            for name in list(cases)[: 2 if run.quick else None]:
+                found["models"][name] = {"kind": kind, "errors": errors(name, Path(scratch))}
+                print(name, found["models"][name], flush=True)
+    every = [row["errors"] for row in found["models"].values()]
+    found["largest"] = max(error for errors in every for error in errors.values())
+    found["count"] = len(every)
+    return found
+
+
+if __name__ == "__main__":
+    main(experiment, "model_parity")

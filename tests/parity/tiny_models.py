@@ -1,0 +1,115 @@
+"""How far a tiny checkpoint of `make_models.py` is from what transformers computes of it."""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from jaxpe.nn import (
+    load_causal_lm,
+    load_masked_lm,
+    load_model,
+    padded_positions,
+    save_huggingface,
+)
+from tests.parity.make_models import FOLDER, HERE, IDS, MASK, N, PADS
+
+HF = dict(np.load(HERE / "models.npz"))
+ROWS = IDS.astype(np.int32)
+WIDTH = 2  # tokens that enter a cache at once
+Errors = dict[str, float]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _run(graphdef, params, ids, mask, positions, cache=None):
+    """Logits, the last hidden states, those after the first layer, and the cache."""
+    model = nnx.merge(graphdef, params)
+    options = {"mask": mask, "positions": positions}
+    if cache is not None:
+        out = model(ids, cache=cache, **options)
+        return out.logits, None, None, out.transformer.cache
+    out = model(ids, trace=True, **options)
+    return out.logits, out.transformer.hidden, out.transformer.hidden_states[1], None
+
+
+def _both_sides(model, first) -> tuple:
+    """Rows with a first mask, and the same with padding on the left."""
+    mask = np.concatenate([first, MASK])
+    ids = np.where(mask, np.concatenate([ROWS, ROWS]), 0)
+    return _run(*nnx.split(model), ids, mask, np.asarray(padded_positions(mask)))[:3]
+
+
+def _apart(ours: Any, theirs: np.ndarray) -> float:
+    """The largest difference; that of NaN is infinite."""
+    difference = np.abs(np.asarray(ours, np.float64) - theirs)
+    return float(np.nan_to_num(difference, nan=np.inf).max())
+
+
+def decoder_errors(name: str, scratch: Path) -> Errors:
+    """Largest differences of hidden states, logits, through a cache, with padding, saved again."""
+    model = load_causal_lm(FOLDER / name)
+    logits, hidden, state = _both_sides(model, np.ones_like(MASK))
+    layers = (_apart(hidden[:2], HF[f"{name}_hidden"]), _apart(state[:2], HF[f"{name}_state"]))
+    cached = _cached(model, HF[f"{name}_logits"])
+    return {
+        "hidden": max(layers),
+        "logits": _apart(logits[:2], HF[f"{name}_logits"]),
+        "cache": max(error for error, padded in cached if not padded),
+        "padding_right": max(error for error, padded in cached if padded),
+        "padding_left": _apart(logits[3, PADS:], HF[f"{name}_left"]),
+        "saved": _saved(name, model, load_model, scratch),
+    }
+
+
+def _cached(model: Any, wanted: np.ndarray) -> list[tuple[float, bool]]:
+    """Differences by row of each step; the second row is padded, and one token behind from there.
+
+    Padding is on the right of the tokens that enter first.
+    """
+    cache = model.decoder.empty_cache(batch=2, slots=N)
+    rows, behind = np.arange(2)[:, None], np.array([[0], [1]])
+    valid = np.array([[True, True], [True, False]])
+    found = []
+    for start in range(0, N, WIDTH):
+        at = start + np.arange(WIDTH) - (behind if start else 0)
+        ids = np.where(valid, ROWS[rows, at], 0)
+        inputs = (ids, valid, at.astype(np.int32), cache)
+        logits, _, _, cache = _run(*nnx.split(model), *inputs)
+        ours, theirs = np.asarray(logits), wanted[rows, at]
+        found += [(_apart(ours[i, valid[i]], theirs[i, valid[i]]), i == 1) for i in range(2)]
+        valid = np.ones_like(valid)
+    return found
+
+
+def encoder_errors(name: str, scratch: Path) -> Errors:
+    """The same of an encoder, which has no cache; DeBERTa is not saved."""
+    model = load_masked_lm(FOLDER / name)
+    found = dict(zip(("logits", "hidden", "state"), _both_sides(model, MASK[:, ::-1]), strict=True))
+    by_side: Errors = {}
+    for side, mask, rows in (("", MASK[:, ::-1], slice(2)), ("left_", MASK, slice(2, 4))):
+        for key, ours in found.items():
+            theirs = HF[f"{name}_{side}{key}"][mask]
+            by_side[side + key] = _apart(np.asarray(ours)[rows][mask], theirs)
+    errors = {
+        "hidden": max(by_side["hidden"], by_side["state"]),
+        "logits": by_side["logits"],
+        "padding_right": max(by_side[key] for key in ("hidden", "logits")),
+        "padding_left": max(by_side[f"left_{key}"] for key in ("hidden", "logits")),
+    }
+    if name == "deberta":
+        return errors
+    return errors | {"saved": _saved(name, model, load_masked_lm, scratch)}
+
+
+def _saved(name: str, model: Any, load: Any, scratch: Path) -> float:
+    """The largest difference of a parameter, saved and loaded again; infinite for other fields."""
+    save_huggingface(model, scratch / name)
+    written, given = (json.loads((f / name / "config.json").read_text()) for f in (scratch, FOLDER))
+    again = load(scratch / name)
+    same = written == given | {"dtype": "float32"}
+    leaves = [jax.tree.leaves(nnx.state(m, nnx.Param)) for m in (model, again)]
+    return max(_apart(a, np.asarray(b)) for a, b in zip(*leaves, strict=True)) if same else np.inf
