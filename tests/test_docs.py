@@ -94,6 +94,18 @@ def test_arguments_are_described_by_their_names():
     assert wrong == []
 
 
+def test_arguments_and_fields_begin_with_a_noun_phrase():
+    """No "length: of the text", "processes: how many", "options: what to count"."""
+    clause = re.compile(r"(of|that|as|likewise|what|which|whose|how|its|in|at|by|with|from)\b")
+    begun = []
+    for name in names.public_names():
+        if inspect.isfunction(name.value) or inspect.isclass(name.value):
+            entries = docstrings.parse(inspect.getdoc(name.value) or "").entries
+            said = [one for part in ("Args", "Attributes") for one in entries.get(part, ())]
+            begun += [f"{name.path} {key}: {text[:40]}" for key, text in said if clause.match(text)]
+    assert begun == []
+
+
 def test_every_encoding_has_a_page_in_the_gallery():
     pytest.importorskip("sphinx")
     from reference import gallery

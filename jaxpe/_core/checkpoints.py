@@ -45,8 +45,8 @@ class Checkpoints:
     Args:
         directory: made if absent.
         keep: newest checkpoints that stay; at least 2, or a damaged one has nothing behind it.
-        config: what else the run depends on, JSON values; a run of another configuration is
-            refused instead of continued.
+        config: further settings of the run, JSON values; a run of another configuration is refused
+            instead of continued.
         read_only: leave everything as it is, since a run may be writing there.
 
     >>> import tempfile

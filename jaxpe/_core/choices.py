@@ -7,10 +7,10 @@ class Choice(NamedTuple):
     """A setting that was not passed, as the function that chose it tells.
 
     Attributes:
-        setting: what was chosen.
+        setting: setting that was chosen.
         value: the choice.
         why: the rule behind it.
-        how: how to set it; arguments stand in backticks.
+        how: way to set it; arguments stand in backticks.
 
     >>> Choice("length", "64", "5 % of the documents are as long", "pass `length`").value
     '64'

@@ -72,7 +72,7 @@ def read_subject(
     r"""The documents and the model, at its start or as a run left it.
 
     Args:
-        options: what was asked for.
+        options: options of the analysis.
         new_head: whether a pretrained encoder gets a new head for the task. Else it has the head
             it was pretrained with where the task is mlm, and none without a task; and `model` may
             be a Llama: a .gguf, a folder with one and a tokenizer.json, or a Hugging Face

@@ -12,9 +12,9 @@ class Subject(NamedTuple):
     Attributes:
         module: a classifier or language model of `jaxpe.nn`, or a transformer without a head.
         documents: tokens `[documents, length]`, and their classes where the model tells classes.
-        vocabulary: what the model does, and the ids of [MASK] and of what is no text.
+        vocabulary: vocabulary of the model, and the ids of [MASK] and of what is no text.
         source: the corpus, in words.
-        model: what the model is, in words.
+        model: description of the model.
         trained: whether its weights are other than at initialisation.
     """
 

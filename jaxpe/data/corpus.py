@@ -19,7 +19,7 @@ class Corpus(NamedTuple):
 
     Attributes:
         null_texts: rows that were left out because their text is null or missing.
-        choices: what was not passed and was chosen.
+        choices: settings that were not passed and were chosen.
         name: built-in name, or path of the file.
         documents: texts, in the order of the file.
     """
@@ -93,7 +93,7 @@ class TokenBatch(NamedTuple):
     Attributes:
         ids, mask: fields of `TokenCorpus`.
         valid: false for rows that hold no document, at the end of the last batch.
-        place: what was read up to the end of this batch.
+        place: place in the shards at the end of this batch.
         groups: a hash of the group of each document, or of its text where it has none; None where
             no groups were asked for.
     """

@@ -135,7 +135,7 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
             directories that `export_corpus` wrote or Hugging Face datasets saved to disk; of token
             ids, .bin (with .idx beside it, or a stream), .npy, and lists of integers in .parquet
             and .arrow; `stdlib`, `sst2`, `imdb`.
-        data_dir: as in `load_corpus`.
+        data_dir: argument of `load_corpus`.
 
     Raises:
         InputError: nothing there, or of no such kind, or no regular file.

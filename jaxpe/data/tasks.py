@@ -25,7 +25,7 @@ class Examples(NamedTuple):
         ids: token ids; words are 1 to vocab_size − 1, padding is 0.
         mask: false on padding.
         labels: the right answers, below `num_classes`.
-        scored: which labels count, of the shape of the labels.
+        scored: mask of the labels that count, of the shape of the labels.
         ambiguous: rows that may be read in more than one way.
         vocab_size: ids are below it.
         num_classes: labels are below it.

@@ -202,7 +202,7 @@ def fourier(
         dim: even.
         sigma: standard deviation of the frequencies, in radians a position.
         learnable: whether params["frequencies"] `[dim/2]` receive a gradient.
-        scale, mode: as for `from_vectors`.
+        scale, mode: arguments of `from_vectors`.
 
     >>> features = fourier(dim=4)
     >>> v = features.vectors(features.init(jax.random.key(0)), jnp.arange(3))
@@ -242,7 +242,7 @@ def from_matrix(
         dim: width wanted; columns beyond k are 0, which leaves distances as they are. k when None.
         trainable: whether the table receives a gradient.
         interpolate: whether fractional positions are allowed.
-        scale, mode: as for `from_vectors`.
+        scale, mode: arguments of `from_vectors`.
 
     >>> square = from_matrix(np.array([[0, 0], [0, 1], [1, 1], [1, 0]]), dim=3)
     >>> square.vectors(square.init(jax.random.key(0)), jnp.asarray([2])).tolist()
@@ -292,13 +292,13 @@ def information_optimal(
     mostly sampling noise on small corpora: see `split_half_geometry` before trusting many columns.
 
     Args:
-        counts: of the corpus, `count_tokens`.
+        counts: counts of the corpus, from `count_tokens`.
         scale: a factor; 1 keeps the units of the metric, in which the stress at dim ≥ rank is 0.
             "rms" gives present rows a mean square entry of ½, as sinusoidal vectors have it.
         metric: "hellinger" (chords, an exact isometry) or "fisher_rao" (geodesics, negative
             eigenvalues cut off).
         empty: policy for positions without a token; under "drop" their rows are 0.
-        trainable, interpolate, mode: as for `from_matrix`.
+        trainable, interpolate, mode: arguments of `from_matrix`.
 
     >>> counts = count_tokens(np.array([[0, 1, 2], [0, 2, 1]]), vocab_size=3)
     >>> optimal = information_optimal(counts, dim=4)

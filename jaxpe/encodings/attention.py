@@ -58,13 +58,13 @@ def attention_logits(
     Where the encoding defines `products`, these stand in place of the inner products.
 
     Args:
-        encoding: whose hooks `query`, `key`, `products` and `bias` act.
-        params: what `encoding.init` gave, or training made of it.
+        encoding: encoding whose hooks `query`, `key`, `products` and `bias` act.
+        params: parameters from `encoding.init`, trained or not.
         q, k: queries and keys; query heads share keys evenly where there are fewer.
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
-        scale: of q·k, 1/√head_dim when None. Biases that look at the content (Shaw, Transformer-XL,
-            CoPE) keep the factor of their published form.
-        encoded_keys: whether k has been through `encoding.key` already, as cached keys have.
+        scale: factor of q·k, 1/√head_dim when None. Biases that look at the content (Shaw,
+            Transformer-XL, CoPE) keep the factor of their published form.
+        encoded_keys: whether `encoding.key` has been applied to k already, as to cached keys.
         q_context, k_context: contexts of the tokens of queries and of keys, where the encoding
             defines `context`.
 
@@ -235,11 +235,11 @@ def attend(
     It is written to be read, and keeps the n × n weights. Rows whose keys are all masked give 0.
 
     Args:
-        encoding: whose hooks act; `embed` is the caller's, on the embeddings.
+        encoding: encoding whose hooks act; `embed` is the caller's, on the embeddings.
         v: values, with the heads of the keys.
         mask: boolean, true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
-        params, q, k, q_positions, k_positions, scale, encoded_keys, q_context, k_context: as in
-            `attention_logits`.
+        params, q, k, q_positions, k_positions, scale, encoded_keys, q_context, k_context: arguments
+            of `attention_logits`.
 
     Raises:
         ValueError: for a mask, as `attention_weights`.

@@ -47,8 +47,8 @@ class Rows(NamedTuple):
             every token counts.
         starts: `[..., n]`, true where a segment of a packed row begins, at which sums start anew;
             None where a row is one segment.
-        carry: what `Encoding.context` returned for the tokens before; None, or zeros, where these
-            are the first.
+        carry: result of `Encoding.context` for the tokens before; None, or zeros, where these are
+            the first.
     """
 
     valid: ArrayLike | None = None

@@ -175,9 +175,9 @@ def t5(
 
     Args:
         num_heads: query heads.
-        num_buckets, max_distance: as for `t5_buckets`; from max_distance on the last bucket.
+        num_buckets, max_distance: arguments of `t5_buckets`; from max_distance on the last bucket.
         bidirectional: whether keys behind the query have buckets; False for decoders.
-        stddev: of the table at first.
+        stddev: standard deviation of the table at first.
 
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
     >>> t5(num_heads=2).bias({"table": jnp.ones((32, 2))}, q, q, i, i).shape

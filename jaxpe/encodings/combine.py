@@ -33,7 +33,7 @@ class LayerPattern(NamedTuple):
     Each layer has parameters of its own. Pass it as `layer_encoding` of an `Encoder` or `Decoder`.
 
     Attributes:
-        encodings: of the first layers; they repeat after these.
+        encodings: encodings of the first layers; they repeat after these.
     """
 
     encodings: tuple[Encoding, ...]
@@ -268,7 +268,7 @@ def rescaled(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
 
     Args:
         encoding: any; `identity()` for no positions.
-        factor: of q·k, which may be traced.
+        factor: factor of q·k, which may be traced.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -295,7 +295,7 @@ def every(period: int, encoding: Encoding, *, else_: Encoding) -> LayerPattern:
 
     Args:
         period: layers from one to the next of its kind, at least 1.
-        encoding: of each period-th layer.
+        encoding: encoding of each period-th layer.
         else_: encoding of the other layers.
 
     >>> pattern = every(4, jaxpe.identity(), else_=jaxpe.rope(head_dim=4))

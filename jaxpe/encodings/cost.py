@@ -32,8 +32,9 @@ class EncodingCost(NamedTuple):
     """What an encoding costs.
 
     Attributes:
-        flops: of all hooks, as in `TokenCost`, in a sequence of the training length.
-        looped: whether it loops.
+        flops: floating-point operations of all hooks, as in `TokenCost`, in a sequence of the
+            training length.
+        looped: whether the hooks have loops.
     """
 
     flops: PowerLaw

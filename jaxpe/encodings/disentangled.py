@@ -61,7 +61,7 @@ def deberta(
         num_buckets: buckets of one sign (`position_buckets`), even and at least 4.
         max_distance: distance from which one bucket is left (`max_relative_positions`), more than
             num_buckets/2 + 1; None for no geometric buckets.
-        stddev: of the tables at first.
+        stddev: standard deviation of the tables at first.
 
     >>> encoding = deberta(num_heads=2, head_dim=4)
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
@@ -137,10 +137,10 @@ def tupe(
         head_dim: width of a head.
         length: positions of the table.
         dim: width of the table, num_heads·head_dim when None.
-        num_buckets, max_distance, bidirectional: as for `t5`.
+        num_buckets, max_distance, bidirectional: arguments of `t5`.
         untie_first: whether position 0 is untied from the others; False where it is an ordinary
             token, as in a decoder.
-        stddev: of the tables at first.
+        stddev: standard deviation of the tables at first.
 
     >>> encoding = tupe(num_heads=2, head_dim=4, length=3)
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
@@ -320,7 +320,7 @@ def inkling(
         extent: distances that have a bias (`rel_extent`).
         log_floor: n₀ (`log_scaling_n_floor`), at least 1; no factor when None.
         alpha: strength of that factor (`log_scaling_alpha`).
-        stddev: of the profiles at first.
+        stddev: standard deviation of the profiles at first.
 
     >>> encoding = inkling(num_heads=2, dim=8, extent=4)
     >>> params = encoding.init(jax.random.key(0))

@@ -37,7 +37,7 @@ def encoding_distances(
 
     Args:
         encoding: any; what acts on embeddings needs `vectors`.
-        params: its parameters.
+        params: parameters of the encoding.
         positions: `[n]`.
         num_heads, head_dim: heads the encoding is used with and their width, needed for logits.
             One at a time saves memory: by logits it grows as n·head_dim² for each. Time grows as

@@ -14,7 +14,7 @@ class PowerLaw(NamedTuple):
     """A number and the exponents with which it grows, value ∝ dim^a · length^b.
 
     Attributes:
-        value: at the sizes asked for.
+        value: value at the sizes asked for.
         dim: exponent in the width, of embeddings and of heads alike, fitted at 1, 2 and 4 times
             it; NaN where a value is 0.
         length: exponent in the training length, fitted at a quarter, a half and all of it.

@@ -34,7 +34,7 @@ class EncodingProperties(NamedTuple):
     """An encoding of the catalogue, and what was computed about it.
 
     Attributes:
-        name, family, source, vectors: as in `CatalogueEntry`.
+        name, family, source, vectors: fields of `CatalogueEntry`.
         trainable: numbers in the parameters that receive a gradient.
         fixed: numbers in the parameters that do not.
         absolute: whether logits change when all positions move by the same amount (to the end of
@@ -43,13 +43,14 @@ class EncodingProperties(NamedTuple):
             j − i, and tells offsets apart.
         order: whether logits change when tokens trade places (no mask: under a causal one, even an
             identity knows something of order).
-        gradient: where the gradient of a loss goes because of the encoding: its parameters by
+        gradient: receivers of the gradient of a loss because of the encoding: its parameters by
             name, and "queries", "keys" or "weights" where it changes the gradient of these.
-        beyond: what becomes of positions of two to three times the training length: "yes"
-            (defined and told apart), "constant" (defined, all alike), "repeats" (as those inside)
-            or "no". Of offsets, where only these matter.
-        flops, bytes: of all hooks, as in `encodings.cost.TokenCost`, at the training length.
-        looped: whether they loop.
+        beyond: state of positions of two to three times the training length: "yes" (defined and
+            told apart), "constant" (defined, all alike), "repeats" (as those inside) or "no". Of
+            offsets, where only these matter.
+        flops, bytes: floating-point operations and bytes of all hooks, as in
+            `encodings.cost.TokenCost`, at the training length.
+        looped: whether the hooks have loops.
     """
 
     name: str

@@ -51,13 +51,14 @@ class CatalogueEntry(NamedTuple):
     """A row of the catalogue.
 
     Attributes:
-        name: as in reports and on the command line.
+        name: name in reports and on the command line.
         family: absolute, orthogonal, rotary, bias or relative: the file it is in. Of an encoding
             defined elsewhere the name of its module, unless another is given.
         make: builds the encoding for given sizes, with defaults otherwise.
         source: who proposed it.
-        vectors: what its position vectors are; empty where it has none.
-        coordinates: of a position; 1 unless positions are `[..., n, coordinates]`.
+        vectors: description of its position vectors; empty where it has none.
+        coordinates: number of coordinates of a position; 1 unless positions are `[..., n,
+            coordinates]`.
         fitted: whether it is made from a corpus.
         variant_of: name of the row that it is with other numbers (a scaling of `rope`); reports
             compare that one. Empty for others.
@@ -111,11 +112,11 @@ def register(
     module that is reloaded does, replaces the entry.
 
     Args:
-        name: in the catalogue.
+        name: name in the catalogue.
         make: builds the encoding for given sizes. When None it is the decorated function, given
             all sizes, or only those that are named as its required keyword-only parameters.
-        family: of encodings that are shown together; the file of the function when None.
-        source, vectors, coordinates, fitted, variant_of: as in `CatalogueEntry`.
+        family: family of encodings that are shown together; the file of the function when None.
+        source, vectors, coordinates, fitted, variant_of: fields of `CatalogueEntry`.
 
     Raises:
         ValueError: for a name that is taken, or has a character that separates names elsewhere.

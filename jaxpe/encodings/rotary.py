@@ -59,15 +59,16 @@ def rope(
     Args:
         head_dim: width of a head.
         base: θ of the frequencies.
-        layout: which entries make a pair: (k, k + d/2), as in Hugging Face's Llama, or
-            (2k, 2k + 1), as in the paper and GPT-J. Queries and keys must share it, and weights
-            carry it: see `convert_rotary_layout`.
-        fraction: of each head that turns, from the front (partial rotary; `partial_rotary_factor`).
-        scaling: of the frequencies, for contexts beyond the training length.
-        length: of the sequences, for the scalings that depend on it (dynamic, longrope). When
-            None it is the largest position given plus one, over the whole batch, as Hugging Face
-            has it: queries and keys of different reach then turn differently, so give the length
-            when decoding, and padding an ordinary position.
+        layout: pairing of the entries: (k, k + d/2), as in Hugging Face's Llama, or (2k, 2k + 1),
+            as in the paper and GPT-J. Queries and keys must share it, and weights carry it: see
+            `convert_rotary_layout`.
+        fraction: share of each head that is rotated, from the front (partial rotary;
+            `partial_rotary_factor`).
+        scaling: scaling of the frequencies, for contexts beyond the training length.
+        length: length of the sequences, for the scalings that depend on it (dynamic, longrope).
+            When None it is the largest position given plus one, over the whole batch, as Hugging
+            Face has it: queries and keys of different reach then turn differently, so give the
+            length when decoding, and padding an ordinary position.
 
     Raises:
         ValueError: where the entries that turn do not come in pairs, or a scaling makes no sense.
@@ -178,7 +179,7 @@ def axial_rope(
         head_dim: width of a head; a multiple of 2·axes.
         axes: coordinates of a position.
         base: θ of the frequencies base^(−2k·axes/head_dim).
-        layout: as for `rope`.
+        layout: argument of `rope`.
         frequencies: `[head_dim / (2·axes)]` in radians, instead of those of `base`.
 
     >>> grid = jnp.stack(jnp.meshgrid(jnp.arange(2), jnp.arange(3), indexing="ij"), -1)
@@ -230,7 +231,7 @@ def mrope(
         sections: frequencies each coordinate gets (`mrope_section`); they sum to half of the
             entries that turn.
         interleaved_sections: `mrope_interleaved`.
-        head_dim, base, layout, fraction, scaling, length: as for `rope`.
+        head_dim, base, layout, fraction, scaling, length: arguments of `rope`.
 
     >>> mrope(head_dim=8, sections=(2, 1, 1)).vectors((), jnp.zeros((5, 3), int)).shape
     (5, 8)
@@ -258,13 +259,13 @@ def rope_from_hf(
     """Rotary encoding as a Hugging Face configuration has it.
 
     Args:
-        parameters: its `rope_parameters`. Before version 5 it had a `rope_scaling` with
-            `rope_theta` and, for some models, `original_max_position_embeddings` and
+        parameters: `rope_parameters` of the configuration. Before version 5 it had a `rope_scaling`
+            with `rope_theta` and, for some models, `original_max_position_embeddings` and
             `partial_rotary_factor` beside it: put them in.
-        max_position_embeddings: of the configuration, which is L0 of "dynamic", and gives yarn and
-            longrope a factor where the entry has none.
-        head_dim, layout, length: as for `rope`; Hugging Face's models are half-split but for a few
-            (GPT-J, GLM).
+        max_position_embeddings: entry of the configuration, which is L0 of "dynamic", and gives
+            yarn and longrope a factor where the entry has none.
+        head_dim, layout, length: arguments of `rope`. Hugging Face's models are half-split but for
+            a few (GPT-J, GLM).
 
     Raises:
         ValueError: for an unknown type or parameter, or a missing one.
@@ -365,7 +366,8 @@ def convert_rotary_layout(
         weight: kernel or bias whose `axis` holds num_heads·head_dim features.
         num_heads: heads of the projection (those of the keys, for keys).
         source, target: layouts the weights were trained with and will be used with.
-        axis: of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight `[out, in]`.
+        axis: axis of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight `[out,
+            in]`.
         rotary_dim: leading entries of each head that turn; all when None.
 
     Raises:

@@ -74,10 +74,10 @@ def count_tokens(
         exclude: ids never counted, such as [CLS], [SEP] and [PAD].
         folds: keep counts apart in this many folds; each document falls into one by a hash of its
             content, so equal documents share a fold and the folds do not depend on order.
-        groups: with `folds`, documents of one group (the same author, the same source) share a
-            fold: use it where documents are not independent.
-        repeats: how often each document counts (a bootstrap resample), at least 0; once when
-            absent.
+        groups: group of each document, used with `folds`: documents of one group (the same author,
+            the same source) share a fold. Use it where documents are not independent.
+        repeats: number of times that each document counts (a bootstrap resample), at least 0; once
+            when absent.
 
     Eagerly, ids outside the vocabulary and negative repeats raise `ValueError`, more than 2³¹ − 1
     documents `OverflowError`. Under `jit` or `vmap`, where values cannot be looked at, such ids are

@@ -40,10 +40,10 @@ def positional_distributions(
 
     Args:
         counts: `PositionCounts` (folds are summed) or an array `[n, vocab]`.
-        empty: what a position without a single token becomes. "drop": absent, by a mask, so that
-            shapes stay static. "uniform": the uniform distribution (what Cirrincione 2026 does;
-            it counts as structure). "zero": a row of zeros that takes part. "error": refused;
-            not available under `jit`, where counts cannot be looked at.
+        empty: treatment of a position without a single token. "drop": absent, by a mask, so that
+            shapes stay static. "uniform": the uniform distribution (what Cirrincione 2026 does; it
+            counts as structure). "zero": a row of zeros that takes part. "error": refused; not
+            available under `jit`, where counts cannot be looked at.
         smoothing: α ≥ 0 added to every cell (Lidstone).
 
     >>> mu = positional_distributions(np.array([[3, 1], [0, 0]]))

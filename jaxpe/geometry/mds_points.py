@@ -98,12 +98,12 @@ def classical_mds_from_points(
     Args:
         points: `PointCloud` (`hellinger_points` makes one of distributions) or `[n, k]`.
         dim: columns wanted; more than the rank are padded with zeros.
-        method: how.
+        method: name of the method.
         tolerance: tolerance of residuals, relative to λ_1.
         max_products: columns after which "krylov" stops; 100·(dim + 16) by default.
         oversample: pairs sought beyond `dim`; max(dim/4, 16) by default.
-        landmarks: how many, evenly spaced over the positions present, or which; by default
-            4·dim, but not less than 1,024, nor more than there are positions.
+        landmarks: number of landmarks, evenly spaced over the positions present, or their indices;
+            by default 4·dim, but not less than 1,024, nor more than there are positions.
         key: PRNG key of the random directions of "krylov"; `jax.random.key(0)` by default.
 
     >>> found = classical_mds_from_points(np.array([[0.0, 0.0], [4.0, 3.0]]), dim=1)

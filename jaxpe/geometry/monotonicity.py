@@ -105,10 +105,11 @@ def sampled_violation_rate(
     interval is Wilson's (1927), of width about 2 · √(rate · (1 − rate) / triples) to either side.
 
     Args:
-        encoding, present: as there.
-        triples: how many to draw.
+        encoding, present: arguments of `monotonicity_violation_rate`.
+        triples: number of triples to draw.
         confidence: confidence of the interval.
-        tolerance: as there, but a share of the largest distance drawn.
+        tolerance: tolerance of `monotonicity_violation_rate`, but as a share of the largest
+            distance drawn.
 
     Returns:
         Without a comparable triple the rate is 0 in [0, 1]; with NaN or inf anywhere among the

@@ -98,7 +98,7 @@ def mutual_information(
     estimators take most of that away and may come out below 0.
 
     Args:
-        joint: how often the outcomes met; under plug-in probabilities do as well.
+        joint: number of times that the outcomes met; under plug-in probabilities do as well.
         estimator: estimator of the three entropies, see `entropy`.
 
     Raises:

@@ -139,7 +139,7 @@ def sparse_counts_from_cells(
         tokens: token ids in `[0, vocab_size)`.
         counts: counts at least 0.
         length, vocab_size, folds: sizes of the table, as in `empty_counts`.
-        documents: how many were counted.
+        documents: number of documents counted.
         fold: fold of each cell, in `[0, folds)`; with `folds` alone.
         block: argument of `sparse_counts`.
 

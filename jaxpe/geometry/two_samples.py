@@ -28,13 +28,13 @@ class GeometryComparison(NamedTuple):
             where they are equal, NaN where one is 0.
         p_value: share of permutations, the observed one included, whose difference is as large.
         null: float `[permutations]`, the same distance between folds dealt out at random.
-        residual: of Procrustes, in [0, 1]: share of the second configuration of `dim` dimensions
-            that the first, turned and scaled, does not explain.
+        residual: residual of Procrustes, in [0, 1]: share of the second configuration of `dim`
+            dimensions that the first, turned and scaled, does not explain.
         angles: float `[dim]`, principal angles between the two configurations, ascending, in
             [0, π/2].
         grams: float `[2, n, n]`, the Gram matrices, centred.
         present: bool `[n]`, positions with a token in every fold of both.
-        folds: of each corpus, after they were joined.
+        folds: number of folds of each corpus, after they were joined.
         size_ratio: documents of a fold of one corpus over those of the other, at least 1. Far from
             1 the folds are not alike without any difference, and the p-value is too small.
     """

@@ -24,7 +24,7 @@ class MsePrediction(NamedTuple):
         test: `[*times, *test outputs]`, None where nothing was asked of the test set.
         singular: whether eigenvalues of the kernel (with the ridge) are 0 to rounding, at most
             size · eps · max λ. Along these nothing moves, as the pseudo-inverse has it.
-        rank: how many are above.
+        rank: number of eigenvalues above that bound.
         condition: the largest over the smallest of these, 1 where there is none.
     """
 

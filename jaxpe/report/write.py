@@ -35,7 +35,7 @@ def write(
     earlier report left go. The same result gives the same bytes.
 
     Args:
-        result: of a job of `jaxpe.analysis`: `corpus`, `corpora`, `audit`, `attention`,
+        result: result of a job of `jaxpe.analysis`: `corpus`, `corpora`, `audit`, `attention`,
             `extrapolation`, `rope`, `trained` or `comparison`.
         directory: folder for the files.
         png: whether figures are written as PNG beside SVG, which takes as long again.

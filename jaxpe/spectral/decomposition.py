@@ -91,7 +91,7 @@ class PairLogits(NamedTuple):
     Attributes:
         logits: scale·(q_x k_x + q_y k_y) of each pair.
         rest: scale·⟨q, k⟩ over the entries that are in no pair.
-        bias: what the encoding adds.
+        bias: logits that the encoding adds.
     """
 
     logits: Float[Array, "... heads pairs n_q n_k"]
@@ -189,10 +189,10 @@ def logit_parts(
     are at the highest precision, in float32 or wider.
 
     Args:
-        encoding, params: whose hooks `query`, `key` and `bias` act.
+        encoding, params: encoding and parameters whose hooks `query`, `key` and `bias` act.
         q_content: queries `[..., n_q, heads, head_dim]` as far as content makes them, unencoded.
         k_content: keys; query heads share them evenly where there are fewer.
-        q_position, k_position: what position adds to them.
+        q_position, k_position: terms that position adds to them.
         q_positions, k_positions: `[..., n_q]`, or `[..., n_q, coordinates]`; the same for keys.
         scale: scale of the products, 1/√head_dim when None.
 
@@ -241,7 +241,7 @@ def rotary_parts(
             logits of the pairs twice, or an array. Two entries of a head for each turn, from the
             front.
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
-        layout: which entries make a pair, as for `rope`.
+        layout: pairing of the entries, as in `rope`.
         scale: 1/√head_dim when None.
 
     Raises:
@@ -286,11 +286,11 @@ def pair_logits(
     The sum is `attention_logits`. Queries and keys are encoded by the hooks and taken apart after.
 
     Args:
-        encoding, params: whose hooks act.
+        encoding, params: encoding and parameters whose hooks act.
         q: queries, unencoded.
         k: keys; query heads share them evenly where there are fewer.
         q_positions, k_positions: `[..., n_q]`, or `[..., n_q, coordinates]`; the same for keys.
-        layout: which entries make a pair, as the encoding has it.
+        layout: pairing of the entries, as in the encoding.
         rotary_dim: leading entries that are paired, even; all when None.
         scale: 1/√head_dim when None.
 

@@ -142,7 +142,7 @@ def operator_norm(
         x: point to differentiate at; float32 or float64.
         key: PRNG key of the start.
         tolerance: tolerance of the residual.
-        max_iterations: what is reached then is in the result.
+        max_iterations: largest number of iterations; the value reached is in the result.
 
     Raises:
         ValueError: for an x that is not float32 or wider, or a limit below 1.

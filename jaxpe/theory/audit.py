@@ -18,7 +18,7 @@ class Statement(NamedTuple):
 
     Attributes:
         name: name in its paper, such as "Lemma 16".
-        title: what it is about, in a few words.
+        title: subject, in a few words.
         source: paper and place.
         claim: the statement.
         status: whether it holds, in general, whatever a model or corpus says.
@@ -37,8 +37,8 @@ class Comparison(NamedTuple):
     """Two numbers that a hypothesis or conclusion puts in order.
 
     Attributes:
-        lhs: what should be at most rhs.
-        rhs: what it is compared with.
+        lhs: left side, to be at most rhs.
+        rhs: right side.
         slack: rhs − lhs; 0 between equal infinities.
         holds: lhs ≤ rhs, up to the tolerance it was made with; false where either is NaN.
     """
@@ -55,8 +55,8 @@ class Audit(NamedTuple):
     Attributes:
         hypotheses: hypotheses by name.
         conclusions: conclusions by name; of a statement for all pairs or triples, the worst one.
-        measured: what else belongs to the picture.
-        instead: what holds in place of the conclusions, or of a step to them, in the same form.
+        measured: further measured numbers.
+        instead: comparisons that hold in place of the conclusions, or of a step to them.
     """
 
     hypotheses: dict[str, Comparison]

@@ -82,7 +82,7 @@ def explained_by_chance(
     Args:
         x, y: symmetric, `[n, n]`.
         key: draws the orders.
-        orders: how many.
+        orders: number of random orders.
         level: level, in (0, 1).
 
     Raises:

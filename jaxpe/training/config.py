@@ -41,8 +41,8 @@ class ModelConfig:
         norm_position: norms before or after each sublayer.
         embedding_norm: normalise embeddings; where norms come after, when absent.
         embedding_scale: standard deviation of token embeddings at the start.
-        pooling: what of a sequence is classified: its first token or the mean; mean when absent,
-            first for a pretrained model.
+        pooling: vector that is classified: of the first token or the mean; mean when absent, first
+            for a pretrained model.
         dropout: rate, of embeddings and of what sublayers add.
         dtype: dtype of the computation; parameters are float32.
         scan: compile one block and loop: quicker to compile, slower to run.
@@ -96,7 +96,7 @@ class TrainConfig:
         accumulate: parts a batch is computed in, to save memory; the result is the same.
         epochs: times over the documents, in place of steps.
         steps: updates; 400 when there are no epochs either.
-        learning_rate: its peak; 0.001 when absent, 0.00003 for a pretrained model.
+        learning_rate: peak of the learning rate; 0.001 when absent, 0.00003 for a pretrained model.
         warmup: share of the steps in which the learning rate rises.
         decay: decay of the learning rate, to 0 at the last step unless constant.
         weight_decay: weight decay of AdamW, on matrices and embeddings, never on the encoding.
@@ -111,7 +111,7 @@ class TrainConfig:
         keep: newest checkpoints that stay.
         probe_at: steps at which the geometry of the encoding is compared with the corpus, beside
             the last; none for no probe.
-        devices: how many to spread batches over; all there are when absent.
+        devices: number of devices to spread batches over; all there are when absent.
         out: folder of the run.
         resume: go on with the run in that folder, as it was asked for; with more steps or epochs,
             also beyond its end.

@@ -84,7 +84,7 @@ def reference_geometry(
 
     Args:
         counts, key, splits: arguments of `split_half_geometry`.
-        empty: what a position without a token is in `plug_in`: "uniform" over the vocabulary of
+        empty: treatment of positions without a token in `plug_in`: "uniform" over the vocabulary of
             the counts (Cirrincione 2026), or "drop", "zero", "error" as in
             `positional_distributions`. It touches neither `split_half` nor `occupied`.
 

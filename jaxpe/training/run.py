@@ -73,7 +73,7 @@ class TrainSummary(NamedTuple):
     """A run in numbers.
 
     Attributes:
-        encoding: its names joined by +, or that of the pretrained model.
+        encoding: names of the encodings joined by +, or that of the pretrained model.
         documents: trained on; `held_out` are those to judge by.
         parameters: numbers in the model.
         seconds: duration of the whole run, since it was last resumed.
@@ -119,7 +119,7 @@ class TrainResult(NamedTuple):
         params: after the last step.
         history: a record a step, as in log.jsonl: metrics, "eval/..." and "probe/...".
         evaluation: after the last step, on the held-out documents; None for what was not finite.
-        summary: what summary.json holds.
+        summary: content of summary.json.
         out: the folder, with config.json, vocabulary.json, log.jsonl, summary.json, checkpoints/
             and, for BERT and MPNet, model/ as Hugging Face reads it.
     """
@@ -164,7 +164,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     once, bit for bit.
 
     Args:
-        config: what to train.
+        config: settings of the training.
         progress: receiver of progress in reading and training; is told a line at the start and at
             every evaluation.
 

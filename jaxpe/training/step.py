@@ -77,7 +77,7 @@ def step_function(
     does any step after it.
 
     Args:
-        loss, optimizer: what is minimised, and Optax's.
+        loss, optimizer: function to minimise, and optimizer of Optax.
         accumulate: microbatches, one after the other; they divide the batch.
         schedule: only to report the learning rate.
 

@@ -68,7 +68,7 @@ def analyse(
     encoder without a trained head by how its embeddings move.
 
     Args:
-        options: what to look at; accuracy is over eight times as many documents.
+        options: options of the analysis; accuracy is over eight times as many documents.
         subject: the model and documents; else those that the options name are read.
         progress: receiver of progress in reading, in the logits and in the heads.
 

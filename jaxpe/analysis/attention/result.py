@@ -21,7 +21,7 @@ class AttentionFacts(NamedTuple):
         head_width: width of queries and keys.
         positions: n of text that matrices are over.
         documents: number of documents averaged over.
-        score: what a head is worth something for: "accuracy", "masked", "causal" or "embedding".
+        score: score whose drop measures a head: "accuracy", "masked", "causal" or "embedding".
         trained: whether the weights are other than at initialisation.
         seed: random seed of what was drawn.
         jaxpe: version.
@@ -125,7 +125,7 @@ class PartShares(NamedTuple):
         share: mean square of each part over that of the logits, `[layers, heads, 5]`.
         mean_share: the same of the part's mean over documents.
         residual: share of that mean that no Toeplitz matrix explains.
-        cross: what the shares lack to 1: the products of different parts, `[layers, heads]`.
+        cross: difference of their sum from 1: products of different parts, `[layers, heads]`.
         names: names of the parts. All numbers are NaN where they would be 0/0.
     """
 
@@ -152,7 +152,7 @@ class HeadDrops(NamedTuple):
     """Loss of score without each head.
 
     Attributes:
-        kind: what stood in place of the head: "zero", or its "mean" over tokens.
+        kind: replacement of the ablated head: "zero", or its "mean" over tokens.
         documents: number of documents averaged over.
         score: score with all heads.
         drop: score less that without the head, `[layers, heads]`.
@@ -161,7 +161,8 @@ class HeadDrops(NamedTuple):
             score that falls whatever is changed.
         head: layer and head of the largest drop, from 0.
         largest_share: share of the sum of the drops that lies in it, and a 95 % interval.
-        share_by_chance: its 95 % quantile where each document's drops are dealt anew to heads.
+        share_by_chance: 95 % quantile of the share where each document's drops are dealt anew to
+            heads.
         entropy: entropy of the shares, over that of an even spread.
     """
 
@@ -193,7 +194,7 @@ class AttentionAnalysis(NamedTuple):
 
     Attributes:
         source: the corpus.
-        model: what was looked at, in words.
+        model: description of the model.
         facts: sizes and settings.
         causal: whether tokens look back only.
         means: logits averaged over documents.

@@ -42,7 +42,7 @@ def audit(
     """Evaluate every statement on a model and documents.
 
     Args:
-        options: what to audit.
+        options: options of the audit.
         subject: a classifier or language model with multi-head attention of one key a head, and
             documents; else those that the options name are read.
         progress: receiver of progress in reading and evaluating.

@@ -21,7 +21,7 @@ class AuditFacts(NamedTuple):
         positions_with_text: number of positions with text, which the statements are about.
         width: width of the position vectors.
         examples: number of documents to average over.
-        loss: its family, "classification" or "masked".
+        loss: family of the loss, "classification" or "masked".
         temperature: τ of its softmax.
         trained: whether the weights are other than at initialisation.
         seed: random seed of what was drawn.
@@ -60,7 +60,7 @@ class AuditedStatement(NamedTuple):
 
     Attributes:
         name, title, source, claim, status, finding: fields of `jaxpe.theory.Statement`.
-        verdict: what the evaluation says, in words.
+        verdict: verdict of the evaluation, in words.
         hypotheses, conclusions, instead, measured: fields of `jaxpe.theory.Audit`, as plain values.
     """
 
@@ -129,7 +129,7 @@ class AuditResult(NamedTuple):
 
     Attributes:
         source: the corpus, in words.
-        model: what was audited, in words.
+        model: description of the audited model.
         facts: sizes and settings.
         statements: results in the order of the paper.
         kernel: kernel of positions, pair by pair.

@@ -69,7 +69,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
 
     Args:
         options: options of the command.
-        progress: of reading and of what takes long.
+        progress: progress of reading and of long computations.
 
     Raises:
         InputError: options out of range, or a source that cannot be read.
@@ -176,7 +176,7 @@ def analyse_tokens(
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
         dim, empty, splits, bootstrap, seed, encodings: fields of `CorpusOptions`.
-        progress: of halvings, null corpora and resamples.
+        progress: progress of halvings, null corpora and resamples.
 
     Raises:
         InputError: options out of range, more counts than memory holds, or empty positions under

@@ -33,7 +33,7 @@ class CorpusOptions:
             words when absent.
         length: number of positions; from the corpus when absent (at most 128).
         dim: width at which encodings are compared; even, since frequencies come in pairs.
-        empty: what positions without tokens become; "drop" when absent. Needed when the length
+        empty: treatment of positions without tokens; "drop" when absent. Needed when the length
             exceeds every document.
         encodings: further encodings to compare, as module:function.
         model: folder of a BERT or MPNet, or of a training run, whose position vectors are compared

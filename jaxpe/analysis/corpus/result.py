@@ -13,7 +13,7 @@ class EmptyPositions(NamedTuple):
     """Positions without a token.
 
     Attributes:
-        policy: what they become in the plug-in geometry.
+        policy: treatment in the plug-in geometry.
         count: number of them.
     """
 
@@ -38,7 +38,7 @@ class TopTokens(NamedTuple):
 
     Attributes:
         position: position, from 0.
-        tokens: its tokens with their counts.
+        tokens: tokens of the position with their counts.
     """
 
     position: int
@@ -120,7 +120,7 @@ class EncodingScore(NamedTuple):
         dim: width.
         parameters: trainable or corpus-fitted numbers.
         stress: Eq. (4), raw scale.
-        scaled_stress: its minimum over one scale factor, in [0, 1].
+        scaled_stress: minimum of the stress over one scale factor, in [0, 1].
         kruskal_stress1: Kruskal's stress-1.
         split_half_scaled_stress: scaled stress against the noise-corrected distances.
         violation_rate: rate in [0, 1]; 0.5 is chance.
@@ -168,8 +168,8 @@ class HeldOutScores(NamedTuple):
         own: stress of MDS of the other half, by width from 1 on.
         widths: int `[widths]`, of the fixed encodings.
         fixed: stress of each fixed encoding, at those widths.
-        best: at each of those widths the fixed encoding of least stress, and then those whose
-            difference from it has an interval that contains 0.
+        best: per width, the fixed encoding of least stress, and then those whose difference from it
+            has an interval that contains 0.
         gain: stress of the best fixed encoding at the width of the report less that of the own
             one; None without an own one.
     """
@@ -205,7 +205,7 @@ class StressByDimension(NamedTuple):
     Attributes:
         dimensions: int `[widths]`.
         stress: Eq. (4), `[widths]`, by name of the encoding.
-        scaled_stress: its minimum over one scale factor.
+        scaled_stress: minimum of the stress over one scale factor.
     """
 
     dimensions: np.ndarray
@@ -229,7 +229,7 @@ class CorpusAnalysis(NamedTuple):
         splits: halvings averaged over.
         bootstrap: resamples behind the intervals; 0 where they come from folds, or there are none.
         folds: number of folds of the jackknife behind the intervals; 0 for a bootstrap.
-        group_field: whose values are kept together in the folds.
+        group_field: field whose values are kept together in the folds.
         edges: first position of each bin, and the length, where bins were counted.
         empty_positions: positions without a token.
         documents_per_position: int `[n]`.
@@ -245,7 +245,7 @@ class CorpusAnalysis(NamedTuple):
         held_out: stress against documents that were not fitted to; None where no position has
             tokens in all quarters of the documents.
         null_texts: rows that were left out because their text is null or missing.
-        choices: what was not passed and was chosen, and why.
+        choices: settings that were not passed and were chosen, with the reasons.
         seconds: duration of each stage.
     """
 

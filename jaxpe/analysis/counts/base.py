@@ -20,7 +20,7 @@ class CountedShard(NamedTuple):
         name, bytes: name and size of the file.
         digest: hash of its whole content, which is what makes it another shard or the same; empty
             where it was left out.
-        documents: how many were counted.
+        documents: number of documents counted.
         unreadable: why it was left out.
         null_texts: rows that were left out because their text is null or missing.
     """
@@ -44,10 +44,10 @@ class StoredCounts(NamedTuple):
     Attributes:
         table: `[folds, rows, vocab]`, int32, or int64 where so many documents may exceed it.
         nulls: `[nulls, null_folds, rows, vocab]`, likewise, positions shuffled inside documents.
-        documents: how many were counted.
-        settings: how it was counted.
+        documents: number of documents counted.
+        settings: settings of the count.
         tokens: the text of each id.
-        shards: what was read.
+        shards: shards that were read.
         text_field: the column or key that held the text, or the ids.
         separator: the id that ended documents in streams of ids.
     """

@@ -33,7 +33,7 @@ def count_by(
     killed starts anew.
 
     Args:
-        options: what to count, and how, by one process.
+        options: documents to count, and settings, of one process.
         out: folder for the folders.
         by: column or key with the language, the source or the like.
         progress: is told lines now and then.

@@ -46,7 +46,7 @@ class CountOptions:
             .parquet, .arrow, .array_record, of `jaxpe export` folders and of Hugging Face datasets
             saved to disk; of token ids, .bin with .idx or a stream, .npy, and lists of integers in
             .parquet and .arrow; stdlib, sst2, imdb.
-        tokenizer: as for `jaxpe report`; of token ids, the file that made them, or ids.
+        tokenizer: tokenizer of `jaxpe report`; for token ids, the file that made them, or "ids".
         vocab_size: number of ids, for the tokenizer ids.
         separator: id that ends a document in a stream of ids; every `length` ids are one when
             absent.
@@ -77,8 +77,8 @@ class CountOptions:
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
         distributed: one of several processes, which the cluster manager (SLURM, GKE) knows.
         coordinator: host and port of process 0, of several processes started by hand.
-        processes: how many.
-        process: which is this, from 0.
+        processes: number of processes.
+        process: number of this process, from 0.
         trace: folder for a profile of host and devices.
     """
 
@@ -123,7 +123,7 @@ def count(
     """Find the shards and the tokenizer, join the other processes, count, and write the counts.
 
     Args:
-        options: what to count, and how.
+        options: documents to count, and settings.
         out: folder for the counts, and for the state while counting.
         progress: is told lines now and then, of process 0 alone.
 
@@ -183,11 +183,12 @@ def merge(
     """Add counts of different documents, such as from several machines, and write the sum.
 
     Args:
-        folders: that `count` wrote, all with the same tokenizer and settings; vocabularies of words
-            and characters may differ. Any order of them gives the same bytes.
+        folders: folders that `count` wrote, all with the same tokenizer and settings; vocabularies
+            of words and characters may differ. Any order of them gives the same bytes.
         out: folder for their sum.
-        weights: how often the documents of each count, for a mixture; once when absent. A document
-            that counts several times stays in its fold, so halves stay independent.
+        weights: number of times that documents of each folder count, for a mixture; once when
+            absent. A document that counts several times stays in its fold, so halves stay
+            independent.
 
     Raises:
         InputError: no counts there, counts that do not add (as `merge_counts`), or a folder that

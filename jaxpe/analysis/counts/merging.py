@@ -49,8 +49,8 @@ def merge_counts(
 
     Args:
         parts: counts of like settings.
-        names: what error messages call them.
-        weights: how often the documents of each count, at least once; once when absent.
+        names: names of the counts in error messages.
+        weights: number of times that documents of each folder count, at least 1; once when absent.
 
     Raises:
         InputError: another tokenizer or setting, a shard that two of them counted, tokens that one

@@ -47,8 +47,8 @@ def start_processes(
 
     Args:
         coordinator: host and port of process 0.
-        processes: how many.
-        process: which is this, from 0.
+        processes: number of processes.
+        process: number of this process, from 0.
         waiting_s: seconds to wait for the others.
 
     Raises:

@@ -70,14 +70,14 @@ def count_shards(
     its part of the documents.
 
     Args:
-        shards: from `jaxpe.data.find_shards`.
-        directory: for the counts, and while counting for the state.
-        tokenizer, settings: from `open_tokenizer` and `count_settings`.
-        stream: of documents that are token ids; None for text.
-        text_field, batch_size, save_every, skip_unreadable, skip_nulls: as of `CountOptions`.
+        shards: result of `jaxpe.data.find_shards`.
+        directory: folder of the counts, and of the state while counting.
+        tokenizer, settings: results of `open_tokenizer` and `count_settings`.
+        stream: stream of documents that are token ids; None for text.
+        text_field, batch_size, save_every, skip_unreadable, skip_nulls: fields of `CountOptions`.
         memory: bytes that may be used; default: what is free.
         workers: processes that tokenize words, characters or bytes; 0 for a thread of this one.
-        mesh: from `count_mesh`; default: all devices.
+        mesh: device mesh from `count_mesh`; default: all devices.
         progress: is told lines now and then.
 
     Raises:

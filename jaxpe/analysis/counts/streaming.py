@@ -18,8 +18,8 @@ class DocumentCounter:
     """Counts of the documents that it is given, on the devices of this process.
 
     Args:
-        options: how to count; words and characters need a `vocab`. What is about sources, saving
-            and several processes is not looked at.
+        options: options of the count; words and characters need a `vocab`. What is about sources,
+            saving and several processes is not looked at.
         opened: the tokenizer and the settings, where these are known already.
 
     Raises:

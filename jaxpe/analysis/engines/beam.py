@@ -32,8 +32,8 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
     Args:
         texts: a `PCollection` of texts, or of dictionaries with `text_field` and `group_field`, as
             the examples of TFDS are.
-        options: how to count, with `sources=()`; words and characters need a `vocab`. `batch_size`
-            is the most documents of a batch.
+        options: options of the count, with `sources=()`; words and characters need a `vocab`.
+            `batch_size` is the most documents of a batch.
         out: folder for the counts, which the workers see.
 
     Returns:

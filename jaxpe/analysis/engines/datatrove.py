@@ -16,7 +16,7 @@ class CountPositions:
     bytes. The documents go on to the next step as they are.
 
     Args:
-        options: how to count, with `sources=()`; words and characters need a `vocab`, and
+        options: options of the count, with `sources=()`; words and characters need a `vocab`, and
             `group_field` names a key of the metadata.
         out: folder for the folders of the tasks, which all of them see.
 

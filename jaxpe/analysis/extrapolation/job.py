@@ -56,7 +56,7 @@ def extrapolate(
     """Train and test what options ask for: a preset, with what they replace of it.
 
     Args:
-        options: what to compare.
+        options: options of the comparison.
         out: folder for what is trained and tested.
         progress: is told of every cell that was run.
 

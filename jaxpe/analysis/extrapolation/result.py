@@ -42,14 +42,14 @@ class Comparison(NamedTuple):
 
     Attributes:
         suite: the comparison it belongs to.
-        task: its name.
+        task: name of the task.
         best: encoding of the best mean score.
         encoding: the other one.
         lead: lead of the best over the other, seed by seed; scalars. A difference of accuracies, in
             [−1, 1], or the logarithm of the ratio of errors.
         decided: whether the interval of the lead lies above 0.
-        seeds: that decide if mean and spread stay as they are; 0 where it is decided, cannot be
-            told, or would take more than `MOST_SEEDS`.
+        seeds: number of seeds that would decide if mean and spread stay as they are; 0 where it is
+            decided, cannot be told, or would take more than `MOST_SEEDS`.
     """
 
     suite: str
@@ -66,8 +66,8 @@ class ExtrapolationCell(NamedTuple):
 
     Attributes:
         suite: the comparison it belongs to.
-        task: its name.
-        encoding: its name.
+        task: name of the task.
+        encoding: name of the encoding.
         metric: score that ranks.
         lengths: lengths of inputs tested; the first is that of the training.
         scores: metrics by name, `[seeds, lengths]`; NaN where not defined, or where training came

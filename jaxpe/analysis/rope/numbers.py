@@ -54,7 +54,7 @@ def phase_errors(inverse: np.ndarray, length: int) -> tuple[PhaseError, ...]:
 
     Args:
         inverse: frequencies in radians a position, float64, `[half]`.
-        length: of the text, in positions.
+        length: length of the text, in positions.
 
     >>> [error.lost for error in phase_errors(np.array([1.0, 0.001]), 4096)]
     [0, 1, 1, 0, 0]

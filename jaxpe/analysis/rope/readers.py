@@ -35,7 +35,7 @@ class QueryScaling(NamedTuple):
     """Queries times a number that grows with their position i.
 
     Attributes:
-        beta: its slope β.
+        beta: slope β of the scaling.
         period: positions until it first grows.
         offset: 1 for 1 + β·ln(1 + ⌊(i + 1)/period⌋), as Llama 4; 0 for ⌊i/period⌋, as Ministral 3.
         layers: those that have it: "all" or "without RoPE".

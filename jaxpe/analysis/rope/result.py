@@ -15,7 +15,7 @@ class Reading(NamedTuple):
     Attributes:
         reader: name and version.
         layers: kind of layer; "all" where there is one.
-        rope_type: of the scaling; "default" for none.
+        rope_type: type of the scaling; "default" for none.
         base: θ.
         rotated: entries of a head that turn.
         factor: s of the scaling; NaN where it has none.
@@ -56,7 +56,8 @@ class LayerRotation(NamedTuple):
         inverse: ω_k after scaling, at the longest text.
         never_round: frequencies that make less than a turn in `trained` positions, before scaling.
         never_round_at_reach: those that make less than a turn within `reach`, after it.
-        unseen: of `never_round`, those whose phase at `reach` exceeds every phase of training.
+        unseen: number of those of `never_round` whose phase at `reach` exceeds every phase of
+            training.
         kept: frequencies that the scaling leaves alone.
         divided: those that it divides by the whole of s.
     """
@@ -78,8 +79,8 @@ class PhaseError(NamedTuple):
     """Error of phases in a floating-point type, near the end of a text.
 
     Attributes:
-        length: of the text.
-        dtype: of the numbers.
+        length: length of the text.
+        dtype: dtype of the numbers.
         rounded: "all" where frequency, position and product are; "frequencies" where only these are
             and the rest is float32.
         largest: error in radians, at most π, over the last 256 positions and all frequencies; π
@@ -100,7 +101,7 @@ class Disagreement(NamedTuple):
     Attributes:
         layers: kind of layer.
         what: field of `Reading`.
-        values: what each reader has, as text.
+        values: value of each reader, as text.
     """
 
     layers: str
@@ -115,8 +116,8 @@ class RopeWarning(NamedTuple):
         code: short name, the same for the same cause.
         severity: "wrong" where a reader computes something else than the configuration says,
             "risk" where it depends on the reader or on how it is used, "note" otherwise.
-        text: what was found, with the numbers.
-        remedy: what to do.
+        text: finding, with the numbers.
+        remedy: change that removes the cause.
         reports: threads in which users met it.
     """
 
@@ -133,7 +134,7 @@ class RopeAnalysis(NamedTuple):
     Attributes:
         source: file, or "options".
         form: kind of the source.
-        model_type: as the configuration says.
+        model_type: model type of the configuration.
         head_dim: width of the part of a head that positions reach.
         context: `max_position_embeddings`.
         length: longest text that was judged.
@@ -142,7 +143,7 @@ class RopeAnalysis(NamedTuple):
         precision: errors of phases, of the kind of layer that reaches furthest, at lengths that
             double up to the longest.
         ignored: keys of the entry that the first reader does not look at.
-        readings: by reader and kind of layer.
+        readings: readings by reader and kind of layer.
         disagreements: quantities that readers compute differently.
         warnings: the worst first.
     """

@@ -72,7 +72,7 @@ def remark_7(
         squared_distances: plug-in `D.values**2`, or those of `split_half_geometry` (negative ones
             are 0 for the stress); cut to positions that are present.
         dim: leading eigenvectors, and width of the encoding; even.
-        tolerance: what counts as approximately, in (0, 1).
+        tolerance: deviation that counts as approximate, in (0, 1).
 
     >>> audit = remark_7(stationary_squared_distances(32, scale=32.0), dim=4)
     >>> audit.hypotheses["stationary"].holds.item(), audit.conclusions["B circulant"].holds.item()

@@ -50,7 +50,7 @@ def theorem_1(
             function.
         ids: rows of tokens.
         permutations: permutations of 0 … n − 1.
-        tolerance: what rounding may do; 100 eps of the outputs when None.
+        tolerance: deviation allowed for rounding; 100 eps of the outputs when None.
 
     Raises:
         ValueError: where f gives no output for each position.

@@ -52,7 +52,7 @@ def nope_theorem_1(
     a share; `first told wrong`, the smallest such t, n + 1 where all are right.
 
     Args:
-        hidden: what leaves the first layer.
+        hidden: output of the first layer.
         weights: weights of attention in its head that looks everywhere alike.
         ids: ids of the tokens.
         bos: id of <bos>.

@@ -52,7 +52,7 @@ def nope_theorem_2(
         logits: ⟨q_t, k_i⟩ of queries t and keys i, before the mask.
         content: f_cnt, what the other entries of queries and keys add to them
             (`jaxpe.nn.content_logits`).
-        hidden: what enters the layer.
+        hidden: input of the layer.
         row: row of the hidden state that holds the position, from 0.
         tolerance: tolerance of differences.
 
