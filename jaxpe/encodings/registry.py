@@ -57,8 +57,8 @@ class CatalogueEntry(NamedTuple):
         make: builds the encoding for given sizes, with defaults otherwise.
         source: who proposed it.
         vectors: description of its position vectors; empty where it has none.
-        coordinates: number of coordinates of a position; 1 unless positions are `[..., n,
-            coordinates]`.
+        coordinates: number of coordinates of a position; 1 unless positions are
+            `[..., n, coordinates]`.
         fitted: whether it is made from a corpus.
         variant_of: name of the row that it is with other numbers (a scaling of `rope`); reports
             compare that one. Empty for others.

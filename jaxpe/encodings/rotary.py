@@ -366,8 +366,8 @@ def convert_rotary_layout(
         weight: kernel or bias whose `axis` holds num_heads·head_dim features.
         num_heads: heads of the projection (those of the keys, for keys).
         source, target: layouts the weights were trained with and will be used with.
-        axis: axis of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight `[out,
-            in]`.
+        axis: axis of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight
+            `[out, in]`.
         rotary_dim: leading entries of each head that turn; all when None.
 
     Raises:

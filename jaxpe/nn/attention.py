@@ -39,7 +39,7 @@ class BoundEncoding(NamedTuple):
 
     Attributes:
         encoding: the encoding.
-        params: its parameters.
+        params: parameters of the encoding.
     """
 
     encoding: Encoding = identity()
@@ -56,12 +56,13 @@ class Context(NamedTuple):
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
         mask: true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
         shared: the encoding all layers share.
-        slot: where in a cache the first of the new keys goes.
+        slot: slot of a cache for the first of the new keys.
         trace: whether to return logits, weights and the outputs of heads.
-        embeddings: what entered the first layer; None unless keys and values are read from it.
+        embeddings: input of the first layer; None unless keys and values are read from it.
         rows: padding and segments of the new tokens, for encodings that look at hidden states.
-        cross: of cross-attention: positions of queries and of the encoder's tokens, their mask, its
-            encoding, and as `embeddings` the encoder's hidden states, None where keys are cached.
+        cross: context of cross-attention: positions of queries and of the encoder's tokens, their
+            mask, its encoding, and as `embeddings` the encoder's hidden states, None where keys are
+            cached.
     """
 
     q_positions: ArrayLike
@@ -95,9 +96,9 @@ class Attended(NamedTuple):
         logits: `[..., heads, n_q, n_k]`, of Eq. (1) with everything the encoding adds, capped where
             the configuration has a cap, before the mask.
         weights: their softmax, 0 where masked.
-        heads: what each head gives before its gate, `[..., n_q, heads, width]`.
+        heads: output of each head before its gate, `[..., n_q, heads, width]`.
         cache: the layer's cache with the new keys; None without one.
-        cross: what cross-attention gives; None of a layer of attention, or a block without it.
+        cross: output of cross-attention; None for a layer of attention, or a block without it.
     """
 
     output: Float[Array, "... n_q dim"]

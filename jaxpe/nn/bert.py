@@ -37,7 +37,7 @@ class BertOutput(NamedTuple):
     """What BERT gives.
 
     Attributes:
-        pooled: of the first token, through a dense layer and tanh; None without one.
+        pooled: vector of the first token, through a dense layer and tanh; None without one.
         transformer: hidden states, and attention where traced.
     """
 
@@ -54,11 +54,12 @@ class BertEncoder(Encoder):
     """BERT without its head: norms behind, token types, learned positions (Devlin et al. 2019).
 
     Args:
-        config: with norm_position="post"; BERT's own also have token_types=2, norm_epsilon=1e-12.
+        config: configuration with norm_position="post"; BERT's own also have token_types=2,
+            norm_epsilon=1e-12.
         length: positions of the table.
-        encoding: in place of the table; rows may then be as long as the encoding allows, and
-            Hugging Face has no class for the model.
-        fields: of a config.json, kept for writing one.
+        encoding: encoding in place of the table; rows may then be as long as the encoding allows,
+            and Hugging Face has no class for the model.
+        fields: fields of a config.json, kept for writing one.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(
@@ -119,10 +120,11 @@ class MPNetEncoder(BertEncoder):
     padding from the ids; its hidden states of padding differ, on which nothing depends).
 
     Args:
-        config: with norm_position="post" and no token types; MPNet has norm_epsilon=1e-12.
+        config: configuration with norm_position="post" and no token types; MPNet has
+            norm_epsilon=1e-12.
         length: positions; the table has two rows more.
-        encoding: in place of the table and the bias, as for `BertEncoder`.
-        fields: of a config.json, kept for writing one.
+        encoding: encoding in place of the table and the bias, as in `BertEncoder`.
+        fields: fields of a config.json, kept for writing one.
         rngs: for the initialisation.
 
     >>> from flax import nnx

@@ -55,7 +55,8 @@ class TransformerConfig:
         attention_scale: factor of q·k in the logits of attention; 1/√(width of a head) when None.
         latent: sizes of latent attention, in place of plain keys and values.
         hidden_dim: width inside the feed-forward layer; 4·dim when None.
-        activation: of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are gated.
+        activation: activation of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
+            gated.
         norm: LayerNorm, RMSNorm, or none at all, as proofs on transformers like to have it.
         norm_position: "pre", x + f(norm(x)) with a last norm; "post", norm(x + f(x)); or "both",
             x + norm(f(norm(x))) with a last norm, as in Gemma 2.
@@ -81,16 +82,15 @@ class TransformerConfig:
         attention_dropout: rate, of attention weights.
         init_scale: standard deviation of dense kernels.
         embedding_scale: standard deviation of token embeddings.
-        attention: how it is computed when neither weights nor logits are asked for, nothing drops
-            weights, the encoding has no value term and the dtype is not float64 (otherwise
-            "transparent"). "cudnn" needs an NVIDIA GPU and a 16-bit dtype.
-        dtype: of the computation; parameters, positions, logits and softmax stay wider.
-        param_dtype: of the parameters.
+        attention: implementation of attention when neither weights nor logits are asked for,
+            nothing drops weights, the encoding has no value term and the dtype is not float64
+            (otherwise "transparent"). "cudnn" needs an NVIDIA GPU and a 16-bit dtype.
+        dtype: dtype of the computation; parameters, positions, logits and softmax stay wider.
+        param_dtype: dtype of the parameters.
         scan: compile one block and loop, in place of one after another: quicker to compile.
         remat: compute blocks again in the backward pass, in place of keeping them.
-        keys_from: what keys and values are projections of: "hidden", the layer's input, or
-            "embeddings", what entered the first layer, in every layer (as in the published code
-            of arXiv:2505.13027).
+        keys_from: source of keys and values: "hidden", the layer's input, or "embeddings", what
+            entered the first layer, in every layer (as in the published code of arXiv:2505.13027).
 
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=100, dim=32, num_layers=2, num_heads=4)
     >>> config.head_width, config.hidden_width

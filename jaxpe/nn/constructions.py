@@ -45,11 +45,11 @@ def nope_decoder(
     content rows alone. No norms, no biases, ReLU. Later positions come out too small.
 
     Args:
-        vocab_size, num_layers, num_heads, dtype, param_dtype: as in `TransformerConfig`; the second
-            theorem is about the second layer on.
+        vocab_size, num_layers, num_heads, dtype, param_dtype: fields of `TransformerConfig`; the
+            second theorem is about the second layer on.
         dim: width of the residual stream, at least 3.
         length: positions that come out exactly; the feed-forward layers are length − 1 wide.
-        key: of the random weights.
+        key: random key of the weights.
         bos: id of <bos>.
         head_dim: width of a head, at least 2; dim / num_heads when None.
         scale: factor on the random weights, which have variance 1/dim; with 0 the logits of later

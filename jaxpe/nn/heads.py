@@ -38,7 +38,8 @@ class Seq2SeqOutput(NamedTuple):
     """What a language model on an encoder–decoder gives.
 
     Attributes:
-        logits: of the token after each of the decoder's, `[..., n, vocab]`, float32 or wider.
+        logits: logits of the token after each of the decoder's, `[..., n, vocab]`, float32 or
+            wider.
         encoder: output of the encoder.
         decoder: output of the decoder.
     """
@@ -53,7 +54,7 @@ class Classifier(nnx.Module):
 
     Args:
         encoder: the transformer below.
-        num_classes: of the logits.
+        num_classes: number of classes, the width of the logits.
         pooling: "first" as BERT does with [CLS], "last" of the tokens that are not masked (for
             decoders), their "mean", or "mean_padded", the mean over all, padding among them.
         pooler: a dense layer with tanh between, as BERT has: one already trained, or True for a
@@ -221,7 +222,7 @@ class Regressor(nnx.Module):
         transformer: between; its token embeddings are not read, so that vocab_size=1 will do.
         inputs: numbers a token has.
         outputs: numbers a token gets.
-        rngs: of another seed than the transformer's.
+        rngs: random state, of another seed than the transformer's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(

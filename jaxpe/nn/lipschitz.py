@@ -31,11 +31,11 @@ class LipschitzBounds(NamedTuple):
     """Upper bounds of Lipschitz constants, layer by layer.
 
     Attributes:
-        attention: of X → X + attention(X), where its tokens have norms up to `radii[:, 0]`.
-        feed_forward: of X → X + mlp(X); it holds everywhere.
+        attention: bound of X → X + attention(X), where its tokens have norms up to `radii[:, 0]`.
+        feed_forward: bound of X → X + mlp(X); it holds everywhere.
         radii: the most that norms of tokens are that enter attention, and the feed-forward layer.
-        last_radius: of those that leave the last layer.
-        whole: of all layers together, the product.
+        last_radius: largest norm of tokens that leave the last layer.
+        whole: bound of all layers together, the product.
     """
 
     attention: Float[Array, " layers"]

@@ -22,7 +22,7 @@ def attention_mask(
     Args:
         length: tokens n of a row.
         valid: false on padding, which nobody looks at.
-        segments: of packed documents; nobody looks into another one.
+        segments: segments of packed documents; no token attends to another segment.
         causal: nobody looks ahead, by the order in the row (positions may restart or jump).
 
     >>> jaxpe.nn.attention_mask(3, causal=True)[0].astype(int).tolist()

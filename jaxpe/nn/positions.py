@@ -66,10 +66,10 @@ class PositionFunctions(NamedTuple):
             of its own, shift `[heads, n, n]` added to the attention logits of its first layer, and
             `added` `[n, dim]` to what that attention gives.
         no_shift: zeros like a shift.
-        embeddings: of the tokens, `[vocab, dim]`.
-        tokens: what the first attention reads of each token at P = 0, `[vocab, dim]`: embeddings
+        embeddings: embeddings of the tokens, `[vocab, dim]`.
+        tokens: input of the first attention for each token at P = 0, `[vocab, dim]`: embeddings
             after the norms that stand before it. Eq. (1) has none, and reads E(t) + p.
-        projections: of the first layer.
+        projections: projections of the first layer.
         no_other_order: whether nothing but P tells the order of tokens: no causal mask, and an
             encoding that acts on embeddings alone.
     """

@@ -71,13 +71,14 @@ class HeadParts(NamedTuple):
         q_content: share of content, biases among it. With latent attention queries and keys are
             head_dim + rotary_dim wide, and the rotary part of keys is repeated for the heads.
         q_position: share of position.
-        k_content: of keys; fewer heads where queries share them.
-        k_position: of keys.
-        logits: of attention in the model, with everything the encoding adds, before the mask.
-        scale: of q·k in the logits.
-        positions: of the tokens, as the encoding takes them; the same in all layers.
-        params: of `head_encoding(model)`, with an axis of layers in front of each leaf; () where
-            `by_layer` is given.
+        k_content: content part of keys; fewer heads where queries share them.
+        k_position: position part of keys.
+        logits: logits of attention in the model, with everything the encoding adds, before the
+            mask.
+        scale: factor of q·k in the logits.
+        positions: positions of the tokens, as the encoding takes them; the same in all layers.
+        params: parameters of `head_encoding(model)`, with an axis of layers in front of each leaf;
+            () where `by_layer` is given.
         by_layer: for each layer, parameters and context of `head_encoding(model, layer=...)`, where
             encodings differ by layer or look at the hidden states; None otherwise.
     """
@@ -119,8 +120,8 @@ def split_heads(
             layers are split. When None it is what the encoding adds to the embeddings (0 where it
             adds nothing), through the norm behind them, and the first layer alone is split; token
             types are content.
-        ids, mask, positions, segments, token_types, memory: as of a `Transformer`. Of a decoder
-            with cross-attention the heads of self-attention are split.
+        ids, mask, positions, segments, token_types, memory: arguments of a `Transformer`. Of a
+            decoder with cross-attention the heads of self-attention are split.
 
     Raises:
         ValueError: for what is no model with attention, or means of another shape.
@@ -275,9 +276,9 @@ def position_means(
     summed in float32 or wider, and added in float64.
 
     Args:
-        model: as for `sum_hidden`; or a function `(ids, **options) -> HiddenSums`, such as
-            `functools.partial(jax.jit(apply), params)` of
-            `apply, params = jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
+        model: model of `sum_hidden`; or a function `(ids, **options) -> HiddenSums`, such as
+            `functools.partial(jax.jit(apply), params)` of `apply, params =
+            jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
         batches: one at least, each with "ids" `[..., n]`, and "mask", "positions", "segments",
             "token_types" or "memory" where there are some. A new shape compiles anew.
 

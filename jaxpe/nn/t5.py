@@ -51,9 +51,10 @@ def load_seq2seq_lm(
 
     Args:
         directory: Hugging Face directory: config.json, and model.safetensors or its shards.
-        encoding: in place of the encoder's bias; its parameters begin as `nnx.Rngs(0)` draws them.
-        decoder_encoding: in place of that of the decoder's attention to itself.
-        dtype, param_dtype, attention, dropout, scan, remat: as in `TransformerConfig`, but one
+        encoding: encoding in place of the encoder's bias; its parameters begin as `nnx.Rngs(0)`
+            draws them.
+        decoder_encoding: encoding in place of that of the decoder's self-attention.
+        dtype, param_dtype, attention, dropout, scan, remat: fields of `TransformerConfig`, but one
             block is compiled for all layers unless scan is False.
 
     Raises:

@@ -36,12 +36,14 @@ class Cache(NamedTuple):
     """What a decoder keeps of the tokens so far.
 
     Attributes:
-        layers: of every layer, stacked `[layers, batch, slots, ...]`; keys are encoded already.
-            With a `LayerPattern` one for each place in it, with an axis of its own layers.
-        positions: of the token in each slot; far beyond all where there is none, or padding.
+        layers: keys and values of every layer, stacked `[layers, batch, slots, ...]`; keys are
+            encoded already. With a `LayerPattern` one for each place in it, with an axis of its own
+            layers.
+        positions: position of the token in each slot; far beyond all others where there is none, or
+            padding.
         valid: slots that hold a token that may be looked at.
         length: slots filled. More tokens than slots raise; inside jit they make hidden states NaN.
-        memory: what cross-attention looks at; None of a decoder without it.
+        memory: keys and values of cross-attention; None for a decoder without it.
     """
 
     layers: LayerCache | tuple[LayerCache, ...]
@@ -55,12 +57,13 @@ class TransformerOutput(NamedTuple):
     """What a transformer gives; all but hidden and cache are None unless traced.
 
     Attributes:
-        hidden: of the last layer (after the last norm).
-        hidden_states: what entered each block and what left the last, `[layers + 1, ..., n, dim]`.
-        logits, weights: of attention, `[layers, ..., heads, n_q, n_k]`.
-        heads: what each head gives before its gate.
-        cache: with the tokens just seen; None without one.
-        cross_logits, cross_weights: of cross-attention, `[layers, ..., heads, n_q, m]`.
+        hidden: hidden states of the last layer (after the last norm).
+        hidden_states: inputs of each block and output of the last, `[layers + 1, ..., n, dim]`.
+        logits, weights: logits and weights of attention, `[layers, ..., heads, n_q, n_k]`.
+        heads: output of each head before its gate.
+        cache: cache with the new tokens; None without one.
+        cross_logits, cross_weights: logits and weights of cross-attention,
+            `[layers, ..., heads, n_q, m]`.
     """
 
     hidden: Float[Array, "... n dim"]
@@ -86,9 +89,10 @@ class Transformer(nnx.Module):
         layer_encoding: another one, with parameters of its own in every layer (as the terms of
             Transformer-XL), or a `LayerPattern` of several; none may act on the embeddings, which
             exist once.
-        cross_encoding: that of attention to an encoder's tokens, from positions here to positions
-            there; all layers share its parameters. Such attention is there unless it is None;
-            `identity()` gives it no positions. It may neither embed nor look at hidden states.
+        cross_encoding: encoding of attention to an encoder's tokens, from positions here to
+            positions there; all layers share its parameters. Such attention is there unless it is
+            None; `identity()` gives it no positions. It may neither embed nor look at hidden
+            states.
         rngs: for the initialisation.
     """
 

@@ -71,8 +71,9 @@ def load_causal_lm(
     Args:
         path: a .gguf file, a folder with one, or a Hugging Face directory (config.json, and
             model.safetensors or its shards).
-        encoding: in place of the model's own; its parameters begin as `nnx.Rngs(0)` draws them.
-        dtype, param_dtype, attention, dropout, scan, remat: as in `TransformerConfig`, but one
+        encoding: encoding in place of the model's own; its parameters begin as `nnx.Rngs(0)` draws
+            them.
+        dtype, param_dtype, attention, dropout, scan, remat: fields of `TransformerConfig`, but one
             block is compiled for all layers unless scan is False.
 
     Raises:
