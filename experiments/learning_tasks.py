@@ -72,8 +72,8 @@ def tasks(*, quick: bool = False) -> dict[str, Callable[[], Task]]:
     }
 
 
-def next_words(rows: int | None = None) -> Task:
-    ids, mask = _reviews()
+def next_words(rows: int | None = None, *, length: int = LENGTH) -> Task:
+    ids, mask = _reviews(length)
     following = np.zeros_like(mask)
     following[:, :-1] = mask[:, 1:]
     labels = np.roll(ids, -1, axis=1)
@@ -123,10 +123,10 @@ def _divided(
 
 
 @cache
-def _reviews() -> tuple[np.ndarray, np.ndarray]:
+def _reviews(length: int = LENGTH) -> tuple[np.ndarray, np.ndarray]:
     """Ids `[reviews, n]`: 0 padding, 1 a rare word, then the most frequent ones."""
     try:
-        corpus = load_tokens("imdb", length=LENGTH)
+        corpus = load_tokens("imdb", length=length)
     except InputError as error:
         raise DataMissingError(str(error)) from error
     words, counts = np.unique(corpus.ids[corpus.mask], return_counts=True)
@@ -199,7 +199,7 @@ def _kind(token: tokenize.TokenInfo, before: tokenize.TokenInfo, after: tokenize
 class Tagger(nnx.Module):
     """Classes of every token."""
 
-    def __init__(self, task: Task, encoding: jaxpe.Encoding, key: jax.Array, sizes: Any = SIZES):
+    def __init__(self, task: Task, encoding: Any, key: jax.Array, sizes: Any = SIZES):
         config = TransformerConfig(
             vocab_size=task.vocab_size,
             dim=sizes.dim,
@@ -232,7 +232,7 @@ class Trained(NamedTuple):
 
 def train(
     task: Task,
-    encoding: jaxpe.Encoding,
+    encoding: jaxpe.Encoding | jaxpe.encodings.LayerPattern,
     *,
     rate: float,
     seeds: int,

@@ -1,4 +1,4 @@
-"""What encodings cost: RoPE against its peers and its limit, each encoding on a layer.
+"""What RoPE costs: against its peers and the limit of its memory traffic.
 
 Run `python experiments/benchmarks/encodings.py [--rounds N] [--quick] [--save]`; with torch and
 transformers installed, Hugging Face's Llama runs beside it. Contestants take turns in one process,
@@ -12,8 +12,7 @@ import importlib.util
 import os
 import platform
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -22,12 +21,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _contest import Contestants, finished, measure, ratios, show  # pyrefly: ignore
 from _machine import CORES, KEEP_FREED, keep_freed_memory, write_result  # pyrefly: ignore
 from jax import Array
 
 import jaxpe
-from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, catalogue
-from jaxpe.encodings.base import encoding_at
 from jaxpe.encodings.rotary import Layout
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_encodings.json"
@@ -36,11 +34,6 @@ LIMIT = "multiply"
 LAYOUTS: tuple[Layout, ...] = ("half_split", "interleaved")
 SMALL, LARGE = (4, 1024, 12, 64), (4, 2048, 32, 64)  # batch, n, heads, head_dim; LARGE is in memory
 QUICK = (2, 256, 4, 64)
-BATCH, SIZES = 2, EncodingSizes(dim=512, num_heads=8, head_dim=64, length=512)  # of the layer
-REFERENCE = "identity"
-
-Run = Callable[[], Any]
-Contestants = dict[str, Run]
 
 
 class Claim(NamedTuple):
@@ -112,10 +105,6 @@ def rope_contestants(
         else:
             runs[name] = finished(jax.jit(turn), q, k, positions)
     return runs | hugging_face_contestants(arrays, jnp.dtype(dtype).name, backward=backward)
-
-
-def finished(compiled: Callable, *args: Any) -> Run:
-    return lambda: jax.block_until_ready(compiled(*args))
 
 
 def has_peer() -> bool:
@@ -219,110 +208,7 @@ def saved_by_torch(arrays: list[np.ndarray]) -> int:
     return sum(saved.values())
 
 
-# Every encoding on a layer of attention.
-
-
-def encodings() -> list[CatalogueEntry]:
-    """The catalogue, and three ways to build one of it; its first, none, is the reference again."""
-
-    def yarn(sizes: EncodingSizes) -> Encoding:
-        scaling = jaxpe.YarnScaling(factor=4.0, original_max_position_embeddings=sizes.length)
-        return jaxpe.rope(head_dim=sizes.head_dim, scaling=scaling)
-
-    def chained(sizes: EncodingSizes) -> Encoding:
-        alibi = jaxpe.alibi(num_heads=sizes.num_heads)
-        return jaxpe.chain(jaxpe.rope(head_dim=sizes.head_dim), alibi)
-
-    def interleaved(sizes: EncodingSizes) -> Encoding:
-        return jaxpe.rope(head_dim=sizes.head_dim, layout="interleaved")
-
-    ways = {"rope_interleaved": interleaved, "rope_yarn": yarn, "rope, alibi": chained}
-    return [
-        *catalogue(),
-        *(CatalogueEntry(name, "rotary", make, "") for name, make in ways.items()),
-    ]
-
-
-def attention(
-    encoding: Encoding,
-    params,
-    weights: dict[str, Array],
-    x: Array,
-    positions: Array,
-    cotangent: Array,
-):
-    """A layer of causal self-attention, paired with a cotangent."""
-    x = encoding.embed(params, x, positions)
-    q, k, v = (jnp.einsum("bnd,dhe->bnhe", x, weights[name]) for name in "qkv")
-    mask = jnp.tril(jnp.ones((x.shape[1], x.shape[1]), bool))
-    encoding = encoding_at(encoding, params, x, positions)
-    y = jaxpe.attend(
-        encoding, params, q, k, v, q_positions=positions, k_positions=positions, mask=mask
-    )
-    return jnp.vdot(jnp.einsum("bnhe,hed->bnd", y, weights["o"]), cotangent)
-
-
-def layer_contestants(*, only: int | None = None) -> Contestants:
-    """Forward and backward of the layer: gradients of the parameters, projections and x."""
-    rng = np.random.default_rng(2)
-    shape = (BATCH, SIZES.length, SIZES.dim)
-    x, cotangent = (jnp.asarray(rng.standard_normal(shape), jnp.float32) for _ in range(2))
-    reference = CatalogueEntry(REFERENCE, "", lambda sizes: jaxpe.identity(), "")
-    runs = {}
-    for entry in [reference, *encodings()[:only]]:
-        encoding = entry.in_one_layer(SIZES)
-        params = encoding.init(jax.random.key(0))
-        positions = jnp.arange(SIZES.length)
-        if entry.coordinates > 1:
-            scales = 2 ** np.arange(entry.coordinates, dtype=np.int32)
-            positions = positions[:, None] // jnp.asarray(scales)[None, :]
-        width = jax.eval_shape(encoding.embed, params, x, positions).shape[-1]  # concat widens
-        step = jax.jit(jax.value_and_grad(partial(attention, encoding), argnums=(0, 1, 2)))
-        runs[entry.name] = finished(step, params, weights(width), x, positions, cotangent)
-    return runs
-
-
-def weights(width: int) -> dict[str, Array]:
-    """Projections of the layer, from embeddings of a width."""
-    rng = np.random.default_rng(3)
-    heads = (SIZES.num_heads, SIZES.head_dim)
-    shapes = dict.fromkeys("qkv", (width, *heads)) | {"o": (*heads, SIZES.dim)}
-    return {
-        name: jnp.asarray(rng.standard_normal(shape) / np.sqrt(SIZES.dim), jnp.float32)
-        for name, shape in shapes.items()
-    }
-
-
 # Measuring, and what is claimed.
-
-
-def measure(contestants: Contestants, rounds: int) -> dict[str, np.ndarray]:
-    """Seconds `[rounds]` of each, in a new order every round; two rounds before warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    rng = np.random.default_rng(0)
-    for number in range(rounds + 2):
-        for name in rng.permutation(list(contestants)).tolist():
-            time.sleep(0.01)  # threads of the one before go to sleep
-            start = time.perf_counter()
-            result = contestants[name]()
-            elapsed = time.perf_counter() - start
-            del result
-            if number > 1:
-                seconds[name].append(elapsed)
-    return {name: np.asarray(times) for name, times in seconds.items()}
-
-
-def ratios(seconds: Mapping[str, np.ndarray], reference: str) -> dict[str, dict[str, float]]:
-    """Time over that of a reference: medians, and the fastest rounds."""
-    base = seconds[reference]
-    return {
-        name: {
-            "median": float(np.median(times) / np.median(base)),
-            "fastest": float(times.min() / base.min()),
-        }
-        for name, times in seconds.items()
-        if name != reference
-    }
 
 
 def rope_result(shape: tuple[int, ...], dtype, rounds: int, *, backward: bool) -> dict[str, Any]:
@@ -390,12 +276,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def show(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
-    print(f"\n{title}")
-    for name, ratio in rows.items():
-        print(f"  {name:32} {ratio['median']:7.2f}  ({ratio['fastest']:.2f})")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip())
     parser.add_argument("--rounds", type=int, default=25)
@@ -415,12 +295,9 @@ def main() -> None:
     print("\nkept for backward, in bytes of q")
     for name, sizes in kept.items():
         print(f"  {name:32} " + ", ".join(f"{what} {size:.3f}" for what, size in sizes.items()))
-    layer = measure(layer_contestants(only=4 if options.quick else None), options.rounds)
-    overhead = ratios(layer, REFERENCE)
-    show(f"layer of attention, batch {BATCH}, {SIZES}: over {REFERENCE}", overhead)
 
     made = claims(rope)
-    result |= {"rope": rope, "kept_for_backward": kept, "layer_over_identity": overhead}
+    result |= {"rope": rope, "kept_for_backward": kept}
     result["claims"] = [claim._asdict() | {"holds": claim.holds} for claim in made]
     result["machine"]["load_after"] = os.getloadavg()[0]
     print()

@@ -1,5 +1,7 @@
 """Encodings that look at the hidden states: gates, paths of reflections, selected angles."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -265,9 +267,8 @@ def path_products(
         )
         seen = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
         seen = jnp.where(place[..., None, None, :] <= asked, seen, 0)
-        # seen·T with T = lower⁻¹ B: the solution of a triangular system from the right.
-        lower = jnp.broadcast_to(lower, (*seen.shape[:-2], chunk, chunk))
-        solved = lax.linalg.triangular_solve(lower, seen, lower=True, unit_diagonal=True)
+        # seen·T with T = lower⁻¹ B.
+        solved = jnp.matmul(seen, inverse_of_unit_lower(lower), precision="highest")
         mixed = solved * jnp.swapaxes(beta, -1, -2)
         across = jnp.einsum("...bd,...kd->...bk", w, keys, precision="highest")
         plain = jnp.einsum("...qd,...kd->...qk", turned, keys, precision="highest")
@@ -278,6 +279,34 @@ def path_products(
     _, blocks = lax.scan(step, start, pieces, reverse=True)
     blocks = jnp.moveaxis(blocks, 0, -2)  # [..., heads, n_q, chunks, chunk]
     return blocks.reshape(*blocks.shape[:-2], count * chunk)[..., :n]
+
+
+def inverse_of_unit_lower(lower: Array) -> Array:
+    """The inverse of lower triangular matrices `[..., n, n]` with a diagonal of ones.
+
+    By halves, from single entries up: [[A, 0], [C, B]]⁻¹ = [[A⁻¹, 0], [−B⁻¹ C A⁻¹, B⁻¹]], all
+    blocks of a size at once. Products alone: a triangular solver is a call to LAPACK on CPUs, whose
+    threads wait for one another, and is slow on accelerators for matrices as small as these.
+
+    >>> inverse_of_unit_lower(jnp.asarray([[1.0, 0.0], [0.5, 1.0]])).tolist()
+    [[1.0, 0.0], [-0.5, 1.0]]
+    """
+    n = lower.shape[-1]
+    size, lead = 1 << (n - 1).bit_length(), lower.shape[:-2]
+    missing = size - n
+    padded = jnp.pad(lower, [(0, 0)] * len(lead) + [(0, missing)] * 2)
+    product = partial(jnp.matmul, precision="highest")
+    inverse, half = jnp.ones((*lead, size, 1, 1), lower.dtype), 1
+    while half < size:
+        count = size // (2 * half)
+        below = padded.reshape(*lead, count, 2, half, count, 2, half)[..., 1, :, :, 0, :]
+        below = jnp.einsum("...iaib->...iab", below)
+        A, B = inverse[..., ::2, :, :], inverse[..., 1::2, :, :]
+        corner = -product(B, product(below, A))
+        upper = jnp.concatenate([A, jnp.zeros_like(A)], axis=-1)
+        inverse = jnp.concatenate([upper, jnp.concatenate([corner, B], axis=-1)], axis=-2)
+        half *= 2
+    return inverse[..., 0, :n, :n]
 
 
 @register("selective_rope", source="Movahedi et al. (2025)")

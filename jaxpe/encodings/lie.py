@@ -270,15 +270,20 @@ def _exponential(A: Array) -> Array:
     def add_term(R: Array, k: Array) -> tuple[Array, None]:
         return unit + product(A, R) / k, None
 
-    def square(R: Array, k: Array) -> tuple[Array, None]:
+    def square(R: Array) -> Array:
         squared = product(R, R)
         # A step of Newton's iteration for the polar factor: what rounding takes from orthogonality
         # would double with each squaring.
-        squared = 1.5 * squared - 0.5 * product(squared, product(squared.mT, squared))
+        return 1.5 * squared - 0.5 * product(squared, product(squared.mT, squared))
+
+    @jax.checkpoint  # keeps one matrix a step for the derivative, not all that a squaring makes
+    def square_where_needed(R: Array, k: Array) -> tuple[Array, None]:
+        # Most matrices need few squarings; the rest of the loop does nothing.
+        squared = lax.cond(jnp.any(k < times), square, lambda R: R, R)
         return jnp.where((k < times)[..., None, None], squared, R), None
 
     R, _ = lax.scan(add_term, unit, jnp.arange(_TERMS, 0, -1, dtype=A.dtype))
-    return lax.scan(square, R, jnp.arange(_SQUARINGS, dtype=A.dtype))[0]
+    return lax.scan(square_where_needed, R, jnp.arange(_SQUARINGS, dtype=A.dtype))[0]
 
 
 def _coordinates(positions: ArrayLike, x: Array, axes: int) -> Array:

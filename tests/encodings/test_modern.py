@@ -13,7 +13,7 @@ from jaxpe import encodings
 from jaxpe.encodings import EncodingSizes, Rows, catalogue, chain, every, identity, per_head
 from jaxpe.encodings.base import encoding_at, with_context
 from jaxpe.encodings.context import causal_convolution, preceding, running_sum
-from jaxpe.encodings.hidden import path_products
+from jaxpe.encodings.hidden import inverse_of_unit_lower, path_products
 from jaxpe.encodings.rope_scaling import ResonanceScaling, YarnScaling
 from jaxpe.nn import (
     Decoder,
@@ -233,6 +233,15 @@ def test_limits():
     assert not np.any(logits(whole, whole.init(jax.random.key(0))))
     flat = encodings.position_temperature(scale=0.0)
     np.testing.assert_allclose(logits(flat, ()), PLAIN, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 5, 8])
+def test_unit_lower_matrices_are_inverted(n):
+    rng = np.random.default_rng(0)
+    lower = np.tril(rng.standard_normal((2, n, n)), -1) + np.eye(n)
+    np.testing.assert_allclose(
+        inverse_of_unit_lower(jnp.asarray(lower)), np.linalg.inv(lower), atol=1e-12
+    )
 
 
 def test_path_is_the_same_in_chunks():

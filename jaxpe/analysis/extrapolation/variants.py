@@ -62,6 +62,49 @@ def _scaled(scaling: Scale) -> Variant:
     return Variant(_rope, tested)
 
 
+def _offsets_mapped(change: Callable[[Encoding, int, int], Encoding]) -> Variant:
+    """RoPE whose far offsets are mapped to trained ones when tested longer, without more training.
+
+    `change` takes the encoding, the training length and the length tested.
+    """
+
+    def tested(sizes: EncodingSizes, length: int) -> Encoding:
+        return change(jaxpe.rope(head_dim=sizes.head_dim), sizes.length, length)
+
+    return Variant(_rope, tested)
+
+
+def _rerope(rope: Encoding, trained: int, tested: int) -> Encoding:
+    """The window is half of the training length."""
+    return jaxpe.encodings.rerope(rope, window=max(1, trained // 2))
+
+
+def _rerope_leaky(rope: Encoding, trained: int, tested: int) -> Encoding:
+    """Far offsets grow so that the largest one is trained."""
+    window = max(1, trained // 2)
+    leak = max(trained - 1 - window, 0) / max(tested - 1 - window, 1)
+    return jaxpe.encodings.rerope(rope, window=window, leak=leak)
+
+
+def _self_extend(rope: Encoding, trained: int, tested: int) -> Encoding:
+    """The smallest groups for which the largest offset is trained, if any are."""
+
+    def window(group: int) -> int:
+        return group * max(1, trained // 2 // group)
+
+    groups = range(2, max(3, trained))
+    reach = {group: group * (trained - window(group)) + window(group) for group in groups}
+    enough = [group for group in groups if reach[group] >= tested]
+    group = enough[0] if enough else max(groups, key=reach.__getitem__)
+    return jaxpe.encodings.self_extend(rope, window=window(group), group=group)
+
+
+def _dual_chunk(rope: Encoding, trained: int, tested: int) -> Encoding:
+    """No offset reaches the training length."""
+    chunk = max(2, trained - 1)
+    return jaxpe.encodings.dual_chunk(rope, chunk=chunk, local=max(1, chunk // 4))
+
+
 # In place of what the catalogue makes, or beside it. Those that are trained alike come after the
 # one whose models they have.
 _OWN: dict[str, Variant] = {
@@ -76,6 +119,10 @@ _OWN: dict[str, Variant] = {
     # With factor 1 the base is that of NTK at the length reached; 2, as in use, stretches more.
     "rope_dynamic": _scaled(lambda factor, length: jaxpe.encodings.DynamicScaling(2.0, length)),
     "rope_yarn": _scaled(lambda factor, length: jaxpe.YarnScaling(factor, length)),
+    "rerope": _offsets_mapped(_rerope),
+    "rerope_leaky": _offsets_mapped(_rerope_leaky),
+    "self_extend": _offsets_mapped(_self_extend),
+    "dual_chunk": _offsets_mapped(_dual_chunk),
 }
 
 

@@ -128,6 +128,23 @@ def test_scaled_rope_is_rope_until_it_is_stretched(name):
     np.testing.assert_array_equal(longer.query((), q[:2], place[:2]), beyond[:2])  # of a prefix
 
 
+@pytest.mark.parametrize("name", ["rerope", "rerope_leaky", "self_extend", "dual_chunk"])
+def test_mapped_offsets_are_those_of_training(name):
+    """One of two frequencies is 1/100: offsets are a hundred times the angle of a product."""
+    assert trained_as(name) == "rope"
+    sizes = SIZES._replace(head_dim=4, length=9)
+    assert not variant(name).at(sizes, 9, causal=True).defines("products")
+    encoding = variant(name).at(sizes, 24, causal=True)
+    q = np.broadcast_to(np.float64([0, 1, 0, 0]), (24, sizes.num_heads, 4))
+    i = np.arange(24, dtype=np.int32)
+    products = np.asarray(encoding.products((), q, q, i, i))[0]
+    found = 100 * np.arccos(np.clip(products, -1, 1))
+    near = np.abs(i[:, None] - i) <= 1
+    np.testing.assert_allclose(found[near], np.abs(i[:, None] - i)[near], atol=1e-5)
+    assert 3.99 < found[23, 0] < 8.01  # the farthest; of RoPE, 23
+    assert found[np.tril_indices(24)].max() < 8.01
+
+
 def test_alibi_over_length_falls_by_one_over_the_training_length():
     encoding = variant("alibi_over_length").trained(SIZES, True)
     q = np.zeros((1, 2, 4), np.float32)
