@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import (
+from common import (  # pyrefly: ignore
     BLUE,
     GREEN,
     GREY,

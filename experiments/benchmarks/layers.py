@@ -131,7 +131,7 @@ def path_by_token(q: Array, k: Array, w: Array, beta: Array) -> Array:
 
 
 def path_by_chunk(chunk: int, q: Array, k: Array, w: Array, beta: Array) -> Array:
-    own = {"w": w, "beta": beta, "place": jnp.arange(len(k), dtype=q.dtype)}
+    own: Any = {"w": w, "beta": beta, "place": jnp.arange(len(k), dtype=q.dtype)}
     return path_products(q, k, own, own, chunk=chunk)
 
 
@@ -150,7 +150,7 @@ def sticks_by_token(z: Array) -> Array:
 
 def sticks(z: Array) -> Array:
     i = jnp.arange(z.shape[-1])
-    return jaxpe.encodings.stick_breaking().weights((), z, None, i, i)
+    return jnp.asarray(jaxpe.encodings.stick_breaking().weights((), z, None, i, i))
 
 
 def naive_forms(sizes: EncodingSizes, rounds: int) -> dict[str, Any]:
