@@ -53,8 +53,8 @@ def experiment(run: Run) -> dict[str, Any]:
         )
         for about in ABOUT
     }
-    for about in ABOUT:
-        print(property_markdown(tables[about]), end="\n\n")
+    printed = {about: property_markdown(tables[about]) for about in ABOUT}
+    print(*printed.values(), sep="\n\n")
     known: dict[str, dict[str, Any]] = {}
     for about in ABOUT:
         for row in tables[about].encodings:
@@ -67,6 +67,7 @@ def experiment(run: Run) -> dict[str, Any]:
             about: {row.pop("name"): row for row in to_json(tables[about])["encodings"]}
             for about in ABOUT
         },
+        "printed": printed,
         "claims": claims,
         "reproduced": sum(claim["verdict"] == "reproduced" for claim in claims),
         "not_reproduced": sum(claim["verdict"] != "reproduced" for claim in claims),

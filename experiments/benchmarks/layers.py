@@ -9,7 +9,6 @@ stick-breaking run beside their naive forms, too: one token after the other.
 """
 
 import argparse
-import json
 import os
 import platform
 from collections.abc import Callable
@@ -22,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from _contest import Contestants, finished, measure, ratios, show  # pyrefly: ignore
-from _machine import CORES, KEEP_FREED, keep_freed_memory  # pyrefly: ignore
+from _machine import CORES, KEEP_FREED, keep_freed_memory, write_result  # pyrefly: ignore
 from jax import Array
 
 import jaxpe
@@ -225,7 +224,7 @@ def main() -> None:
     result["naive_forms"] = naive_forms(sizes, options.rounds)
     result["machine"]["load_after"] = os.getloadavg()[0]
     if options.save:
-        OUT.write_text(json.dumps(result, indent=1) + "\n")
+        write_result(OUT, result)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Engines of others make the counts that one process makes, to the byte."""
 
+import os
 import pickle
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -137,70 +139,108 @@ def test_words_need_a_vocabulary_beforehand():
         DocumentCounter(wanted)
 
 
+def pull_the_plug(how):
+    """The end of a task: an error, or a signal that nothing can catch."""
+    if how == "killed":
+        os.killpg(0, signal.SIGKILL)  # what the task has started, too
+    raise RuntimeError("the plug is pulled")
+
+
 class FailsOnce:
     """A step at which one task fails, where it has not failed before."""
 
-    def __init__(self, mark):
-        self.mark = str(mark)
+    def __init__(self, mark, how):
+        self.mark, self.how = str(mark), how
 
     def __call__(self, data, rank=0, world_size=1):
         for number, document in enumerate(data):
             if rank == 2 and number == 9 and not Path(self.mark).exists():
                 Path(self.mark).touch()
-                raise RuntimeError("the plug is pulled")
+                pull_the_plug(self.how)
             yield document
 
 
-def run_datatrove(files, out):
-    """Four tasks on two workers; a second run starts what failed in the first."""
+def run_datatrove(how, files, out, rank=None):
+    """Four tasks on two workers, or one of them in this process, as Slurm has it."""
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.readers import JsonlReader
 
+    files, out = Path(files), Path(out)
     options = CountOptions(sources=(), vocab=files / "vocab", **OPTIONS)
     step = CountPositions(options, out / "parts")
-    pipeline = [JsonlReader(str(out / "rows")), step, FailsOnce(out / "failed")]
-    logs = str(out / "logs")
-    LocalPipelineExecutor(pipeline=pipeline, tasks=4, workers=2, logging_dir=logs).run()
+    pipeline = [JsonlReader(str(out / "rows")), step, FailsOnce(out / "failed", how)]
+    chosen = {} if rank is None else {"local_tasks": 1, "local_rank_offset": int(rank)}
+    LocalPipelineExecutor(
+        pipeline=pipeline,
+        tasks=4,
+        workers=2 if rank is None else 1,
+        logging_dir=str(out / "logs"),
+        **chosen,
+    ).run()
 
 
-def test_local_executor_of_datatrove(files, tmp_path):
+def run_beam(how, files, out):
+    """Four workers of the DirectRunner."""
+    import apache_beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    files, out = Path(files), Path(out)
+    options = CountOptions(sources=(), vocab=files / "vocab", **OPTIONS)
+    mark = out / "failed"
+
+    def fails_once(row):
+        if row.startswith("or") and not mark.exists():
+            mark.touch()
+            pull_the_plug(how)
+        return row
+
+    arguments = ["--direct_num_workers=4", "--direct_running_mode=multi_threading"]
+    with apache_beam.Pipeline("DirectRunner", options=PipelineOptions(arguments)) as pipeline:
+        rows = pipeline | apache_beam.Create(texts()) | apache_beam.Reshuffle()
+        count_positions(rows | apache_beam.Map(fails_once), options, out / "counts")
+
+
+def ended(function, *arguments):
+    """The exit status of a function of this module in a process of its own."""
+    script = "import sys; from tests.analysis import test_engines as t; "
+    script += "getattr(t, sys.argv[1])(*sys.argv[2:])"
+    words = [sys.executable, "-c", script, function, *map(str, arguments)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, start_new_session=True).returncode
+
+
+@pytest.fixture
+def datatrove_rows(tmp_path):
     pytest.importorskip("datatrove", reason="datatrove is no part of the extra test: it is large")
     pytest.importorskip("orjson", reason="a reader of datatrove needs it")
     (tmp_path / "rows").mkdir()
     for number in range(4):
         rows = (f'{{"text": "{text}"}}\n' for text in texts()[number::4])
         (tmp_path / "rows" / f"{number}.jsonl").write_text("".join(rows))
-    script = "import sys; from pathlib import Path; from tests.analysis import test_engines as t; "
-    script += "t.run_datatrove(*map(Path, sys.argv[1:]))"
-    words = [sys.executable, "-c", script, files, tmp_path]
-    ends = [subprocess.run(words, cwd=ROOT, capture_output=True).returncode for _ in range(2)]
-    assert ends == [1, 0]
-    merge(sorted((tmp_path / "parts").iterdir()), tmp_path / "all")
-    assert tables(tmp_path / "all") == tables(files / "counts")
+    return tmp_path
 
 
-def test_direct_runner_of_beam(files, options, tmp_path):
-    apache = pytest.importorskip(
+def test_local_executor_of_datatrove(files, datatrove_rows):
+    out = datatrove_rows
+    assert [ended("run_datatrove", "failed", files, out) for _ in range(2)] == [1, 0]
+    merge(sorted((out / "parts").iterdir()), out / "all")
+    assert tables(out / "all") == tables(files / "counts")
+
+
+def test_a_killed_task_of_datatrove_is_run_again(files, datatrove_rows):
+    out = datatrove_rows
+    ends = [ended("run_datatrove", "killed", files, out, rank) for rank in (3, 2, 0, 2, 1)]
+    assert ends == [0, -signal.SIGKILL, 0, 0, 0]
+    merge(sorted((out / "parts").iterdir()), out / "all")
+    assert tables(out / "all") == tables(files / "counts")
+
+
+@pytest.mark.parametrize(("how", "status"), [("failed", 1), ("killed", -signal.SIGKILL)])
+def test_direct_runner_of_beam(files, tmp_path, how, status):
+    """A pipeline that failed or was killed leaves nothing, and is run again."""
+    pytest.importorskip(
         "apache_beam", reason="apache-beam is no part of the extra test: it is large"
     )
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    mark = tmp_path / "failed"
-
-    def fails_once(row):
-        if row.startswith("or") and not mark.exists():
-            mark.touch()
-            raise RuntimeError("the plug is pulled")
-        return row
-
-    def run():
-        arguments = ["--direct_num_workers=4", "--direct_running_mode=multi_threading"]
-        with apache.Pipeline("DirectRunner", options=PipelineOptions(arguments)) as pipeline:
-            rows = pipeline | apache.Create(texts()) | apache.Reshuffle() | apache.Map(fails_once)
-            count_positions(rows, options, tmp_path / "counts")
-
-    with pytest.raises(RuntimeError, match="the plug is pulled"):
-        run()
+    assert ended("run_beam", how, files, tmp_path) == status
     assert not (tmp_path / "counts").exists()
-    run()
+    assert ended("run_beam", how, files, tmp_path) == 0
     assert tables(tmp_path / "counts") == tables(files / "counts")
