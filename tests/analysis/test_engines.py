@@ -205,7 +205,9 @@ def ended(function, *arguments):
     script = "import sys; from tests.analysis import test_engines as t; "
     script += "getattr(t, sys.argv[1])(*sys.argv[2:])"
     words = [sys.executable, "-c", script, function, *map(str, arguments)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, start_new_session=True).returncode
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, start_new_session=True)
+    print(done.stderr[-2000:])  # shown where the status is not the expected one
+    return done.returncode
 
 
 @pytest.fixture
