@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxpe._core.errors import InputError
-from jaxpe.nn import load_causal_lm, load_masked_lm, load_model, save_huggingface
-from tests.nn.stored import change, write
+from jaxpe.nn import load_masked_lm, load_model, save_huggingface
 from tests.parity.make_models import DECODERS, ENCODERS, FOLDER, HERE
 from tests.parity.tiny_models import decoder_errors, encoder_errors
 

@@ -16,7 +16,7 @@ from jaxpe.nn import (
     padded_positions,
     save_huggingface,
 )
-from tests.parity.make_models import FOLDER, HERE, IDS, MASK, N, PADS
+from tests.parity.make_models import FOLDER, HERE, IDS, MASK, PADS, N
 
 HF = dict(np.load(HERE / "models.npz"))
 ROWS = IDS.astype(np.int32)
