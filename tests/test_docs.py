@@ -94,15 +94,30 @@ def test_arguments_are_described_by_their_names():
     assert wrong == []
 
 
+CLAUSE = re.compile(
+    r"(of|that|as|likewise|what|which|where|whose|how|its|in|at|by|with|from)\b", re.I
+)
+
+
 def test_arguments_and_fields_begin_with_a_noun_phrase():
     """No "length: of the text", "processes: how many", "options: what to count"."""
-    clause = re.compile(r"(of|that|as|likewise|what|which|whose|how|its|in|at|by|with|from)\b")
     begun = []
     for name in names.public_names():
         if inspect.isfunction(name.value) or inspect.isclass(name.value):
             entries = docstrings.parse(inspect.getdoc(name.value) or "").entries
             said = [one for part in ("Args", "Attributes") for one in entries.get(part, ())]
-            begun += [f"{name.path} {key}: {text[:40]}" for key, text in said if clause.match(text)]
+            begun += [f"{name.path} {key}: {text[:40]}" for key, text in said if CLAUSE.match(text)]
+    assert begun == []
+
+
+def test_first_lines_say_what_a_thing_is():
+    """No "What an encoding costs", "Which coordinate each frequency follows"."""
+    begun = [
+        f"{name.path}: {inspect.getdoc(name.value).splitlines()[0]}"
+        for name in names.public_names()
+        if inspect.isfunction(name.value) or inspect.isclass(name.value)
+        if CLAUSE.match(inspect.getdoc(name.value) or "")
+    ]
     assert begun == []
 
 

@@ -1,4 +1,4 @@
-"""Where jaxpe keeps what it can make again: `JAXPE_CACHE_DIR`, else the user's cache folder."""
+"""Folder of caches: `JAXPE_CACHE_DIR`, else the user's cache folder."""
 
 import importlib
 import os

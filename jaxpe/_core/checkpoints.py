@@ -278,7 +278,7 @@ def _together(what: str) -> None:
 
 
 def fingerprint(data: Any) -> dict[str, Any]:
-    """What the batches of a Grain iterator are made from, JSON values; {} where that is unknown.
+    """Sources of the batches of a Grain iterator, JSON values; {} where they are unknown.
 
     Of `batches`: seed, batch size, rows, buckets, and a checksum of every array. The place in the
     data means the same batch only where these are the same.

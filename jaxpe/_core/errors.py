@@ -30,7 +30,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> str:
-    """What to say of a name that is not known: the nearest one, and all.
+    """Message about an unknown name: the nearest one, and all.
 
     >>> unknown("task", "cpoy", ("copy", "scan"))
     "unknown task 'cpoy': did you mean 'copy'? There are copy, scan"

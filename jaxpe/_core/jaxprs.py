@@ -23,7 +23,7 @@ def inner_jaxprs(equation: JaxprEqn) -> Iterator[Jaxpr]:
 
 
 def used_arguments(f: Callable[..., Any], *args: Any) -> list[bool]:
-    """Which arrays of the arguments, in the order of their leaves, any output is computed from.
+    """Arrays of the arguments that any output depends on, in the order of their leaves.
 
     By what is left of the computation without dead code: x·0 is computed from x. Calls, scans and
     conditionals are looked into; from any other loop everything comes that enters it.

@@ -1,4 +1,4 @@
-"""What long functions tell of how far they are, and where their time goes."""
+"""Progress of long functions, and the time of their stages."""
 
 import contextlib
 import time

@@ -70,7 +70,7 @@ class ComparedPair(NamedTuple):
 
 
 class CorporaComparison(NamedTuple):
-    """What `compare_counts` found.
+    """Result of `compare_counts`.
 
     Attributes:
         tokenizer: of all corpora.

@@ -1,4 +1,4 @@
-"""What is looked at, from what a person types: a corpus by name or file, a folder with a model."""
+"""Inputs as they are named on the command line: a corpus by name or file, a folder with a model."""
 
 import dataclasses
 from pathlib import Path

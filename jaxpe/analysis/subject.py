@@ -1,4 +1,4 @@
-"""What is looked at: a model and documents."""
+"""Subjects of an analysis: a model and documents."""
 
 from typing import Any, NamedTuple
 

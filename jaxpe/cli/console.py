@@ -1,4 +1,4 @@
-"""What all commands share of the terminal: progress on standard error, and a cache of programs."""
+"""Terminal of all commands: progress on standard error, and a cache of programs."""
 
 import contextlib
 import importlib

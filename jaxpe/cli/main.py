@@ -111,7 +111,7 @@ def _check_command(words: list[str]) -> None:
 
 
 def _of_machine(error: RuntimeError) -> str:
-    """What to say where XLA found no memory or no device; raises the error where it is another."""
+    """Message where XLA found no memory or no device; other errors are raised."""
     text = str(error)
     if any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory")):
         return _OUT_OF_MEMORY.format(text.splitlines()[0])

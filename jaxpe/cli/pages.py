@@ -1,4 +1,4 @@
-"""What the commands share that end in a page."""
+"""Shared parts of the commands that write a page."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -147,7 +147,7 @@ def remembered_interrupts() -> Iterator[Callable[[str], None]]:
 
 
 def _how_to_go_on(config: TrainConfig | None, words: Sequence[str]) -> str:
-    """What to say of a run that was interrupted: the command that goes on, or starts again."""
+    """Message about an interrupted run: the command that resumes it, or starts again."""
     same = shlex.join(["jaxpe", "train", *words])
     if config is None:  # options were being read
         return f"To start again: {same}"

@@ -1,4 +1,4 @@
-"""What a corpus is: documents of text, or rows of token ids."""
+"""Types of corpora: documents of text, or rows of token ids."""
 
 import os
 from typing import Any, NamedTuple

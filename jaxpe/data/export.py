@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 class _TextAbout(NamedTuple):
-    """What `metadata.json` says of a corpus of text."""
+    """Content of `metadata.json` for a corpus of text."""
 
     kind: Literal["text"]
     name: str
@@ -49,7 +49,7 @@ class _TextAbout(NamedTuple):
 
 
 class _TokensAbout(NamedTuple):
-    """What `metadata.json` says of a corpus of tokens."""
+    """Content of `metadata.json` for a corpus of tokens."""
 
     kind: Literal["tokens"]
     name: str

@@ -74,7 +74,7 @@ def _read(content: np.ndarray) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
 
 
 class _Header:
-    """What a file begins with, read from front to back."""
+    """Header of a file, read from front to back."""
 
     def __init__(self, content: np.ndarray):
         self.content = content.data[:_LARGEST_HEADER]

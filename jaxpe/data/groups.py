@@ -1,4 +1,4 @@
-"""Which documents are pieces of one another, so that they are not independent evidence."""
+"""Groups of documents that contain one another, and so are not independent evidence."""
 
 import numpy as np
 from jaxtyping import Bool, Int

@@ -55,7 +55,7 @@ class Shard(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Which shard this seems to be before it is read, wherever its copies lie."""
+        """Identity of the shard before it is read, the same for copies in other folders."""
         return f"{self.name}, {self.bytes:,} bytes, CRC-32 {self.checksum}"
 
     def digest(self) -> str:

@@ -26,7 +26,7 @@ _LLM_C_HEAD = 256 * 4
 
 
 class Stream(NamedTuple):
-    """How a stream of ids without documents of its own is cut into documents.
+    """Settings that cut a stream of ids without documents into documents.
 
     - `separator`: id between two documents, which is of neither; None cuts every `length` ids.
     - `length`: ids of a document where there is no separator.

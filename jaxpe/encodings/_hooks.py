@@ -1,4 +1,4 @@
-"""What several analyses of an encoding share: its positions, and its hooks as one program."""
+"""Shared parts of analyses of an encoding: its positions, and its hooks as one program."""
 
 from collections.abc import Callable
 from typing import Any

@@ -160,7 +160,7 @@ def encoded_mask(
     q_positions: ArrayLike,
     k_positions: ArrayLike,
 ) -> Bool[Array, "..."] | None:
-    """Where a query may look by a mask and by the encoding; None where it may look everywhere.
+    """Keys that a query may attend to, by a mask and by the encoding; None for all.
 
     Arguments as in `attend`.
 

@@ -1,4 +1,4 @@
-"""What an encoding is: a tuple of pure functions.
+"""The type of encodings: a tuple of pure functions.
 
 Shapes throughout: token embeddings x are `[..., n, d]`, queries, keys and values `[..., n, heads,
 head_dim]`, positions `[..., n]`, logits and weights `[..., heads, n_q, n_k]`.

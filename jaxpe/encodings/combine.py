@@ -1,4 +1,4 @@
-"""How encodings are put together: in a chain, by head, by layer, at other positions."""
+"""Combinations of encodings: in a chain, by head, by layer, at other positions."""
 
 import math
 from collections.abc import Callable, Sequence

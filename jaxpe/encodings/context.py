@@ -114,7 +114,7 @@ def _restarting(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[
 
 
 def _places(rows: Rows, shape: tuple[int, ...], count: int) -> tuple[Array, Array]:
-    """Where in `[carry, values]` the tokens of each window are, and those of the next carry.
+    """Indices in `[carry, values]` of the tokens of each window, and of those of the next carry.
 
     `[..., n, count]` and `[..., count − 1]`, with −1 where there is none.
     """

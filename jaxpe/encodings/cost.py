@@ -14,7 +14,7 @@ from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 
 class TokenCost(NamedTuple):
-    """What all hooks of an encoding cost together, forward, per token.
+    """Cost of all hooks of an encoding together, forward, per token.
 
     Attributes:
         flops: as the compiler counts them, the body of a loop as often as it runs; NaN from a
@@ -29,7 +29,7 @@ class TokenCost(NamedTuple):
 
 
 class EncodingCost(NamedTuple):
-    """What an encoding costs.
+    """Cost of an encoding.
 
     Attributes:
         flops: floating-point operations of all hooks, as in `TokenCost`, in a sequence of the

@@ -1,4 +1,4 @@
-"""What a transformer can tell of position by an encoding: sequences of one token, near and far."""
+"""Positions that a transformer can distinguish by an encoding: sequences of one token."""
 
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ class Spread(NamedTuple):
 
 
 class Expressiveness(NamedTuple):
-    """What a transformer with an encoding can make of position, computed.
+    """Positions that a transformer with an encoding can distinguish, computed.
 
     Attributes:
         bidirectional: states of the positions of a constant sequence after a layer of attention

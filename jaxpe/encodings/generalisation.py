@@ -1,4 +1,4 @@
-"""What generalisation bounds ask of an encoding: norms, biases and parameters, and their growth."""
+"""Terms of generalisation bounds: norms, biases and parameters of an encoding, and their growth."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ BIAS_SCALES = (1, 2, 4, 8)
 
 
 class GeneralisationTerms(NamedTuple):
-    """What bounds on the complexity of a transformer depend on, of its encoding as initialised.
+    """Terms of complexity bounds of a transformer that depend on its encoding, as initialised.
 
     Attributes:
         norm: the largest norm of a vector that is added to embeddings, inside the training length.

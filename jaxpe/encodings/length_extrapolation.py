@@ -1,4 +1,4 @@
-"""What becomes of positions beyond the training length: defined, told apart, and how well."""
+"""Positions beyond the training length: whether they are defined and distinguishable."""
 
 import itertools
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Stretch(NamedTuple):
 
 
 class LengthExtrapolation(NamedTuple):
-    """What becomes of positions beyond the training length T.
+    """State of positions beyond the training length T.
 
     Attributes:
         stretches: T to 2T, 2T to 4T, 4T to 8T.

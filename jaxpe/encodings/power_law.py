@@ -28,7 +28,7 @@ class PowerLaw(NamedTuple):
 def power_laws(
     measure: Callable[[EncodingSizes], Sequence[float | int]], sizes: EncodingSizes
 ) -> list[PowerLaw]:
-    """What is measured at some sizes, with its exponents in the width and in the length.
+    """Measured values at some sizes, with their exponents in the width and in the length.
 
     Raises:
         ValueError: for a length below 4, whose quarter is no length.

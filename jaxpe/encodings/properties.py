@@ -1,4 +1,4 @@
-"""What can be computed about an encoding: parameters, information, gradients, reach and cost."""
+"""Computed properties of encodings: parameters, information, gradients, reach and cost."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -72,7 +72,7 @@ class EncodingProperties(NamedTuple):
 def encoding_properties(
     entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
 ) -> EncodingProperties:
-    """What is computed about an encoding of the catalogue, at sizes or `EncodingSizes()`.
+    """Computed properties of an encoding of the catalogue, at sizes or `EncodingSizes()`.
 
     It is tried in one attention layer on random content, at its initial parameters with N(0, 0.1²)
     added (tables that start at 0 would hide what they do); costs are those the compiler reports.
@@ -113,7 +113,7 @@ def encoding_properties(
 
 
 class _Content(NamedTuple):
-    """What an encoding is tried on: embeddings, queries and keys without position, projections."""
+    """Random content: embeddings, queries and keys without position, projections."""
 
     x: np.ndarray
     q: np.ndarray
@@ -150,7 +150,7 @@ class _Layer(NamedTuple):
         return [q + content.q[:n], k + content.k[:n], v]
 
     def logits(self, params: Any, content: _Content, positions: np.ndarray | Array) -> Array:
-        """What `_seen` gives of random content, `[heads, n, n]`."""
+        """Result of `_seen` for random content, `[heads, n, n]`."""
         q, k, _ = self.projected(params, content, positions)
         return _seen(self.at(params, content.x, positions), params, q, k, positions)
 

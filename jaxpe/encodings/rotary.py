@@ -293,7 +293,7 @@ def rope_from_hf(
 def rope_arguments(
     parameters: Mapping[str, Any], *, max_position_embeddings: int | None = None
 ) -> dict[str, Any]:
-    """What a `rope_parameters` entry says: `base`, `fraction` and `scaling`, as `rope` takes them.
+    """Arguments of `rope` in a `rope_parameters` entry: `base`, `fraction` and `scaling`.
 
     Args:
         parameters, max_position_embeddings: as for `rope_from_hf`.
@@ -514,7 +514,7 @@ def _orbit(turn: Turn, head_dim: int, layout: Layout, rotary_dim: int):
 
 
 def _axes_of_sections(sections: Sequence[int], interleaved: bool) -> np.ndarray:
-    """Which coordinate each frequency follows."""
+    """Coordinate of each frequency."""
     axis_of = np.repeat(np.arange(len(sections)), sections)
     if interleaved:  # coordinate a at a, a + 3, ...; coordinate 0 fills what is left
         axis_of = np.zeros(sum(sections), int)
@@ -552,7 +552,7 @@ def _check_width(head_dim: int, rotary_dim: int) -> None:
 
 
 def _rows(positions: ArrayLike) -> int:
-    """How many positions an orbit is asked for."""
+    """Number of positions of an orbit."""
     if not np.ndim(positions):
         raise ValueError("positions is a single number: pass an array, [n]")
     return np.shape(positions)[0]

@@ -187,7 +187,7 @@ def counted_tokens(
     vocab_size: int,
     exclude: Sequence[int],
 ) -> Bool[Array, "documents n"]:
-    """Where a token is counted: of the vocabulary, and neither masked nor excluded."""
+    """Mask of the counted tokens: of the vocabulary, and neither masked nor excluded."""
     ids = jnp.asarray(ids)
     return jnp.asarray(mask) & (ids >= 0) & (ids < vocab_size) & ~_is_excluded(ids, exclude)
 

@@ -1,4 +1,4 @@
-"""How well a linear probe reads positions from hidden states."""
+"""Accuracy of a linear probe for positions in hidden states."""
 
 from typing import NamedTuple
 

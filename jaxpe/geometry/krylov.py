@@ -92,7 +92,7 @@ def _pairs_of(
 
 
 class _Search(NamedTuple):
-    """What goes round: basis V, W = B V, the next block, and what the last restart found."""
+    """State of an iteration: basis V, W = B V, the next block, the last restart's result."""
 
     V: Array
     W: Array

@@ -1,4 +1,4 @@
-"""What is done many times over: one program for each time, with progress, or one for all.
+"""Repeated computations: one program for each repetition, with progress, or one for all.
 
 Called eagerly, each item runs a compiled program, with progress; inside of `jax.jit` or `jax.vmap`
 the same is a loop of the program.

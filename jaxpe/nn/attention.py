@@ -50,7 +50,7 @@ _NOTHING = BoundEncoding()
 
 
 class Context(NamedTuple):
-    """What attention needs beside its input: the same for every layer.
+    """Arguments of attention beside its input, the same for every layer.
 
     Attributes:
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
@@ -77,7 +77,7 @@ class Context(NamedTuple):
 
 
 class Gates(NamedTuple):
-    """What becomes of each head before the output projection: open·x + (1 − open)·fill.
+    """Gates of heads before the output projection: open·x + (1 − open)·fill.
 
     Attributes:
         open: `[..., n, heads]`, or fewer axes in front; 0 ablates a head.
@@ -89,7 +89,7 @@ class Gates(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What attention gives; logits, weights and heads are None unless traced.
+    """Result of attention; logits, weights and heads are None unless traced.
 
     Attributes:
         output: `[..., n_q, dim]`.
@@ -118,7 +118,7 @@ class _Heads(NamedTuple):
 
 
 class _Attention(nnx.Module):
-    """What the kinds of attention share; each says what queries, keys and values are."""
+    """Base of the kinds of attention, which differ in queries, keys and values."""
 
     config: TransformerConfig
     output: nnx.Linear
@@ -210,11 +210,11 @@ class _Attention(nnx.Module):
         return self._width() ** -0.5 if own is None else own
 
     def _width(self) -> int:
-        """Of queries and keys before the encoding acts on them."""
+        """Width of queries and keys before the encoding acts on them."""
         raise NotImplementedError
 
     def _kept(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
-        """What a cache holds of these tokens."""
+        """Entries of a cache for these tokens."""
         raise NotImplementedError
 
     def _expanded(self, kept: LayerCache) -> tuple[Array, Array]:

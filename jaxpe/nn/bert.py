@@ -34,7 +34,7 @@ _OVERRIDES = ("dtype", "param_dtype", "dropout", "attention_dropout", "attention
 
 
 class BertOutput(NamedTuple):
-    """What BERT gives.
+    """Output of BERT.
 
     Attributes:
         pooled: vector of the first token, through a dense layer and tanh; None without one.

@@ -42,7 +42,7 @@ class LatentSizes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-    """What a transformer is made of; the positional encoding is an argument of the model.
+    """Configuration of a transformer; the positional encoding is an argument of the model.
 
     Attributes:
         vocab_size: token ids are below it.
@@ -142,7 +142,7 @@ class TransformerConfig:
         return self.dim // self.num_heads if self.head_dim is None else self.head_dim
 
     def encoding_sizes(self, length: int) -> EncodingSizes:
-        """What `CatalogueEntry.make` builds an encoding of this transformer from.
+        """Sizes from which `CatalogueEntry.make` builds an encoding of this transformer.
 
         >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=32, num_layers=1, num_heads=4)
         >>> config.encoding_sizes(16)

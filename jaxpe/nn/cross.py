@@ -1,4 +1,4 @@
-"""What cross-attention looks at: the tokens of an encoder, and which of them a query may see."""
+"""Cross-attention to the tokens of an encoder, and the mask of those that a query may see."""
 
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ def checked_memory(
 
 
 def cross_mask(memory: Memory, segments: Any) -> Array | None:
-    """Where tokens of a decoder may look at those of an encoder; None where everywhere."""
+    """Mask of the encoder's tokens that tokens of a decoder may attend to; None for all."""
     parts = []
     if memory.mask is not None:
         parts.append(jnp.asarray(memory.mask)[..., None, None, :])

@@ -14,7 +14,7 @@ from jaxpe.nn.transformer import Cache, Decoder, Transformer, TransformerOutput
 
 
 class EncoderDecoderOutput(NamedTuple):
-    """What an encoder–decoder gives.
+    """Output of an encoder–decoder.
 
     Attributes:
         encoder: output of the encoder.

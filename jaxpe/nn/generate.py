@@ -17,7 +17,7 @@ from jaxpe.nn.transformer import Cache, Decoder, Transformer
 
 
 class _Sampling(NamedTuple):
-    """How a token is chosen."""
+    """Settings of the choice of a token."""
 
     temperature: float
     top_k: int | None

@@ -1,4 +1,4 @@
-"""What stands on a transformer: a classifier, language models, a regression of numbers."""
+"""Models with a head: a classifier, language models, a regression of numbers."""
 
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -20,7 +20,7 @@ Pooling = Literal["first", "last", "mean", "mean_padded"]
 
 
 class HeadOutput(NamedTuple):
-    """What a model with a head gives, and what the transformer below it gave.
+    """Output of a model with a head, and of its transformer.
 
     Logits are of classes `[..., classes]`, or of tokens `[..., n, vocab]`, or a regression's
     numbers `[..., n, outputs]`; float32 or wider.
@@ -35,7 +35,7 @@ class HeadOutput(NamedTuple):
 
 
 class Seq2SeqOutput(NamedTuple):
-    """What a language model on an encoder–decoder gives.
+    """Output of a language model on an encoder–decoder.
 
     Attributes:
         logits: logits of the token after each of the decoder's, `[..., n, vocab]`, float32 or

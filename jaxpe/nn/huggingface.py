@@ -87,7 +87,7 @@ class TensorName(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """How Hugging Face names the parts of a family of models."""
+    """Names of the parts of a family of models in Hugging Face."""
 
     model_type: str  # in config.json; also the prefix of the base where there is a head
     title: str  # what its classes begin with
@@ -215,7 +215,7 @@ FIELDS = {
 
 
 class Range(NamedTuple):
-    """What a number of a configuration may be: its type, and bounds that it may reach."""
+    """Allowed values of a number of a configuration: its type, and bounds that it may reach."""
 
     kind: type
     low: float
@@ -521,7 +521,7 @@ class Tensors(NamedTuple):
         return tensor
 
     def problem(self, name: str) -> str | None:
-        """What is wrong with the dtype of a tensor; None where it can be read."""
+        """Problem with the dtype of a tensor; None where it can be read."""
         file, stored = self.files[name]
         dtype = file.get_slice(stored).get_dtype()
         return None if dtype in _FLOATS else f"{name} is {dtype}, not floating-point numbers"

@@ -58,7 +58,7 @@ def embedding(config: TransformerConfig, rows: int, *, rngs: nnx.Rngs) -> nnx.Em
 def norm(
     config: TransformerConfig, dim: int | None = None, *, rngs: nnx.Rngs
 ) -> "nnx.LayerNorm | nnx.RMSNorm | NoNorm":
-    """What the configuration norms the last axis by; statistics in float32 or wider."""
+    """Norm of the configuration over the last axis; statistics in float32 or wider."""
     if config.norm == "none":
         return NoNorm()
     shared: dict[str, Any] = {"epsilon": config.norm_epsilon, "dtype": config.dtype, "rngs": rngs}

@@ -58,7 +58,7 @@ def position_table(model: Any, *, length: int | None = None) -> Float[Array, "n 
 
 
 class PositionFunctions(NamedTuple):
-    """What a statement about positions in a transformer is evaluated with.
+    """Functions and arrays with which a statement about positions in a transformer is evaluated.
 
     Attributes:
         vectors: the position vectors P that the model adds, `[n, dim]`; 0 where it adds none.

@@ -33,7 +33,7 @@ _NOWHERE = 2**30
 
 
 class Cache(NamedTuple):
-    """What a decoder keeps of the tokens so far.
+    """Keys and values that a decoder keeps of the tokens so far.
 
     Attributes:
         layers: keys and values of every layer, stacked `[layers, batch, slots, ...]`; keys are
@@ -54,7 +54,7 @@ class Cache(NamedTuple):
 
 
 class TransformerOutput(NamedTuple):
-    """What a transformer gives; all but hidden and cache are None unless traced.
+    """Output of a transformer; all but hidden and cache are None unless traced.
 
     Attributes:
         hidden: hidden states of the last layer (after the last norm).
@@ -208,7 +208,7 @@ class Transformer(nnx.Module):
         token_types: Int[ArrayLike, "... n"] | None = None,
         dropout_key: Array | None = None,
     ) -> Float[Array, "... n dim"]:
-        """What enters the first block: embeddings, the encoding's share, the norm, dropout."""
+        """Input of the first block: embeddings, the encoding's share, the norm, dropout."""
         x = self.token_embeddings(ids) if vectors is None else jnp.asarray(vectors)
         if x.shape != (*jnp.shape(ids), self.config.dim):
             raise ValueError(

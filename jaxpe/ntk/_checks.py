@@ -1,4 +1,4 @@
-"""What every function here asks of parameters, inputs and outputs, with errors that say so."""
+"""Checks of parameters, inputs and outputs that all functions here share."""
 
 import math
 from collections.abc import Callable, Sequence

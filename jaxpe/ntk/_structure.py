@@ -1,4 +1,4 @@
-"""How f uses its parameters: weights that multiply or are looked up once have Jacobians of factors.
+"""Uses of parameters in f: weights that multiply or are looked up once have factored Jacobians.
 
 Where y = a·W and W is used nowhere else, ∂f/∂W = Σ_s a_s ⊗ δ_s, with δ = ∂f/∂y and s the places of
 one example (Novak et al. 2022, Section 3.4): f is traced, and evaluated with something to

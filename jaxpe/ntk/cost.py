@@ -1,4 +1,4 @@
-"""What each way to compute a kernel costs, from sizes alone."""
+"""Cost of each way to compute a kernel, from sizes alone."""
 
 import math
 from collections.abc import Sequence

@@ -165,7 +165,7 @@ def max_learning_rate(
 
 
 class _Layout(NamedTuple):
-    """How outputs become rows of a matrix."""
+    """Layout of outputs as rows of a matrix."""
 
     own: tuple[int, ...]  # axes that the kernel has, the batch first
     traced: tuple[int, ...]  # over which it was traced

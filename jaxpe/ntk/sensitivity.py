@@ -1,4 +1,4 @@
-"""How much each parameter moves the output, and a warning where almost none does."""
+"""Sensitivity of the output to each parameter, and a warning where almost none has an effect."""
 
 import warnings
 from typing import Any

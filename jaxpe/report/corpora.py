@@ -44,7 +44,7 @@ def corpora_table(result: CorporaComparison) -> "rich.console.Group":
 
 
 def corpora_summary(result: CorporaComparison) -> str:
-    """Which pairs are told from chance, as a paragraph.
+    """Paragraph on the pairs that differ significantly.
 
     >>> corpora_summary(found)  # doctest: +SKIP
     'The positional geometries of wikipedia and code differ by more than chance ...'

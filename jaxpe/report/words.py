@@ -1,4 +1,4 @@
-"""How page, table and findings write numbers, positions and text from a corpus."""
+"""Formats of numbers, positions and text in pages, tables and findings."""
 
 import math
 import unicodedata
@@ -71,7 +71,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def without_text(nulls: int) -> str:
-    """What follows a number of documents where rows without text were left out.
+    """Suffix of a number of documents where rows without text were left out.
 
     >>> without_text(0), without_text(3)
     ('', ', 3 rows without text left out')

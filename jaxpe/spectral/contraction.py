@@ -1,4 +1,4 @@
-r"""What multiplying logits by phases does to their spectrum, and what it does not.
+r"""Effect of phases on the spectrum of logits, and its limits.
 
 Rotary logits of one frequency θ are Re[W ∘ E], with W the Gram matrix of complex pairs and
 E_mn = e^{i(m−n)θ}, which is positive semidefinite, of rank one, with unit diagonal. Lemma B.1 of

@@ -1,4 +1,4 @@
-"""Where attention goes: how widely, how far, and how much of it to the near and to the first."""
+"""Profiles of attention: entropy, distance, and the share of near tokens and of the first."""
 
 from typing import NamedTuple
 

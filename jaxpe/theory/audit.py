@@ -1,4 +1,4 @@
-"""What an audit of a published statement gives: both sides of every inequality, as numbers."""
+"""Result of an audit of a published statement: both sides of every inequality, as numbers."""
 
 from typing import Literal, NamedTuple
 
@@ -123,7 +123,7 @@ def all_at_most(
 
 
 def verdict(audit: Audit) -> str:
-    """In words what an audit says of this model and corpus (not under `jit`).
+    """Verdict of an audit on this model and corpus, in words (not under `jit`).
 
     The statement is refuted where its hypotheses hold and a conclusion fails. What holds instead is
     named only where it does not.

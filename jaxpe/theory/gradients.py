@@ -1,4 +1,4 @@
-"""What Appendix A is about: gradients of the expected loss by positions and attention logits.
+"""Gradients of the expected loss by positions and attention logits, the subject of Appendix A.
 
 A model and its loss are two plain functions of one example, of which a Flax model has
 `jaxpe.nn.functions_of_positions`.

@@ -1,4 +1,4 @@
-"""How much of one quantity a monotone function of another explains."""
+"""Share of one quantity that a monotone function of another explains."""
 
 from typing import NamedTuple
 

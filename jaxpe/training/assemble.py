@@ -1,4 +1,4 @@
-"""What a run is put together from beside its documents: a model, a loss, an optimizer, a probe."""
+"""Parts of a run beside its documents: a model, a loss, an optimizer, a probe."""
 
 from collections.abc import Callable
 from typing import Any

@@ -84,7 +84,7 @@ def in_order(
 
 
 class _Cut(NamedTuple):
-    """How batches are cut: to the smallest bucket that holds the longest row."""
+    """Lengths of batches: the smallest bucket that holds the longest row."""
 
     lengths: np.ndarray
     buckets: np.ndarray

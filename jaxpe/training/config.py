@@ -1,4 +1,4 @@
-"""What a training run is asked for: a typed configuration, its file, and what may not be asked."""
+"""Configuration of a training run: its type, its file, and its checks."""
 
 import dataclasses
 import json
@@ -194,7 +194,7 @@ def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
     for entry in entries:
         if entry.coordinates != 1:
             raise InputError(
-                f"`encoding`: {entry.name} wants positions of {entry.coordinates} coordinates, and "
+                f"`encoding`: {entry.name} needs positions of {entry.coordinates} coordinates, and "
                 "those of text have one: pass another"
             )
     return entries

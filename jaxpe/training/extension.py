@@ -38,7 +38,7 @@ def as_long_as(config: TrainConfig, other: TrainConfig) -> TrainConfig:
 
 
 def extension_line(config: TrainConfig, saved: TrainConfig, *, rows: int) -> str:
-    """What is said of a run that is extended: from how many steps, and what becomes of the rate."""
+    """Message about an extended run: the steps it has, and its learning rate from there."""
     before, after = steps_of(saved, rows), steps_of(config, rows)
     said = f"extended from {before:,} to {after:,} steps; "
     old, new = rates_of(saved, before), rates_of(config, after)

@@ -1,4 +1,4 @@
-"""Where the records of a run go: a log of JSON lines, one object a step."""
+"""Log of a run: JSON lines, one object a step."""
 
 import contextlib
 import json

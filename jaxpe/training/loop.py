@@ -263,7 +263,7 @@ class _Run:
             self.log.write(record)
 
     def with_findings(self, record: Record) -> Record:
-        """What hooks find joins the record; those for the end too, where one makes it the end."""
+        """Record of a step with the findings of hooks, also of those at the end of a run."""
         number = record["step"]
         due = [hook.due(number, last=self.steps) for hook in self.hooks]
         for hook in itertools.compress(self.hooks, due):

@@ -1,4 +1,4 @@
-"""Which geometry an encoding has at this step of training, beside the geometry of its corpus."""
+"""Geometry of an encoding during training, compared with that of its corpus."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What models are trained for, as loss functions `(params, batch, key) -> (tally, tallies)`.
+"""Training tasks, as loss functions `(params, batch, key) -> (tally, tallies)`.
 
 Batches hold `ids` and `mask` `[batch, n]`, `labels` `[batch]` where a task has them, `valid`
 `[batch]`, false on rows that only fill a batch, and perhaps `segments`, `positions`, `token_types`

@@ -1,4 +1,4 @@
-"""What each head of a model is worth: its score on documents, less that without the head."""
+"""Value of each head of a model: its score on documents, less that without the head."""
 
 import functools
 import operator

@@ -1,4 +1,4 @@
-"""What an analysis of attention found."""
+"""Results of an analysis of attention."""
 
 from typing import Literal, NamedTuple
 

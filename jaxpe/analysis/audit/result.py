@@ -1,4 +1,4 @@
-"""What an audit of a model and a corpus found."""
+"""Results of an audit of a model and a corpus."""
 
 from typing import Literal, NamedTuple
 

@@ -135,7 +135,7 @@ def statements_on_model(
 
 
 def _other_hypotheses(model: PositionLoss) -> dict[str, dict[str, Comparison]]:
-    """What the statements take for granted of a model and its loss, in the words of the paper."""
+    """Assumptions of the statements about a model and its loss, in the words of the paper."""
     of = model.of
     size = jnp.max(jnp.abs(of.tokens))
     apart = jnp.max(jnp.abs(of.tokens - of.embeddings)) / jnp.where(size > 0, size, 1.0)

@@ -1,4 +1,4 @@
-"""What a corpus says about position: distances, noise, rank, and how each encoding fits."""
+"""Geometry of a corpus: distances, noise, rank, and the fit of each encoding."""
 
 from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.corpus.job import analyse, analyse_counts, analyse_tokens

@@ -1,4 +1,4 @@
-"""What of the geometry is signal: split halves, dimensions above the null, intervals."""
+"""Signal and noise of the geometry: split halves, dimensions above the null, intervals."""
 
 import math
 from functools import partial

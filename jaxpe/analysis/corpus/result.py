@@ -1,4 +1,4 @@
-"""What `analyse` found: the numbers behind the page, as `report.json` nests them."""
+"""Results of `analyse`: the numbers behind the page, as `report.json` nests them."""
 
 from typing import NamedTuple
 

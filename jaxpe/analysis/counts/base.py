@@ -1,4 +1,4 @@
-"""What a count is once it is done: the tables, and all that is needed to add to them."""
+"""Finished counts: the tables, and all that is needed to add to them."""
 
 from typing import NamedTuple
 

@@ -21,7 +21,7 @@ from jaxpe.data.vocabulary import UNKNOWN, in_order, vocabulary_occurs
 
 
 class MergePlan(NamedTuple):
-    """What a sum will be, known from all but the tables of its parts.
+    """Description of a sum, known before the tables of its parts are read.
 
     - `names`, `weights`: what error messages call the parts, and how often each counts.
     - `settings`, `tokens`, `documents`, `shards`, `text_field`, `separator`: of the sum, as of
@@ -65,7 +65,7 @@ def merge_counts(
 def plan_merge(
     parts: Iterable[StoredCounts], *, names: Sequence[str] = (), weights: Sequence[int] = ()
 ) -> MergePlan:
-    """What the sum of parts will be, from parts with or without their tables, one at a time.
+    """Description of the sum of parts, from parts with or without their tables, one at a time.
 
     Args:
         parts, names, weights: as of `merge_counts`.

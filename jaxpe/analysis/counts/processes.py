@@ -155,7 +155,7 @@ def _difference(name: str, process: int, first: Any, other: Any) -> str:
 
 @contextlib.contextmanager
 def ending_in_one_line() -> Iterator[None]:
-    """Where another process dies, hangs or never comes, this one says so and exits with 2.
+    """Exit with 2 and one line of message where another process dies, hangs or does not connect.
 
     To be entered before `start_processes`. JAX ends a process whose coordinator is gone, or whose
     service says that another has stopped, by `abort` and a page of log from a thread of its own,

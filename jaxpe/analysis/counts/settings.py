@@ -1,4 +1,4 @@
-"""What decides the counts of a corpus, so that counts of like settings add."""
+"""Settings that determine the counts of a corpus; counts of equal settings add."""
 
 import itertools
 import zlib
@@ -113,7 +113,7 @@ def count_settings(
 
 
 def dtype_of_counts(documents: int, settings: CountSettings) -> np.dtype:
-    """Of tables on the host: int32 where no count of so many documents can exceed it, else int64.
+    """Dtype of host tables: int32 where no count of so many documents exceeds it, else int64.
 
     >>> from jaxpe.data import open_tokenizer
     >>> dtype_of_counts(2**31, count_settings(open_tokenizer("bytes")))

@@ -1,4 +1,4 @@
-"""Which encodings a comparison tells apart, and how many seeds would tell the others."""
+"""Significant differences between encodings, and the number of seeds that others would need."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How long a comparison takes: by arithmetic before it, by what was measured while it runs."""
+"""Duration of a comparison: estimated by arithmetic before it, by measurements while it runs."""
 
 import contextlib
 import time

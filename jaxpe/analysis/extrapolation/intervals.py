@@ -75,7 +75,7 @@ def _wilson(share: Values, squared: Values) -> tuple[Values, Values]:
 
 
 def metric_interval(metric: str, values: np.ndarray) -> SeedInterval:
-    """Of a metric at each length, `[seeds, lengths]`; NaN where any seed has no finite score."""
+    """Interval of a metric, `[seeds, lengths]`, by length; NaN where a seed has no finite score."""
     known = np.isfinite(values).all(axis=0)
     within = (0.0, 1.0) if metric in _IN_0_1 else None
     found = seed_interval(np.where(known, values, 0.0), within=within)
@@ -83,5 +83,5 @@ def metric_interval(metric: str, values: np.ndarray) -> SeedInterval:
 
 
 def seed_means(scores: dict[str, np.ndarray]) -> dict[str, SeedInterval]:
-    """Of each metric at each length, as `metric_interval`."""
+    """Means over seeds of each metric at each length, as `metric_interval`."""
     return {metric: metric_interval(metric, values) for metric, values in scores.items()}

@@ -1,4 +1,4 @@
-"""What a comparison keeps in its folder, so that it can resume: cells and models."""
+"""Files of a comparison from which it can resume: cells and models."""
 
 import dataclasses
 import hashlib

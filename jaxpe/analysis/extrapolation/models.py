@@ -91,7 +91,7 @@ def with_shared(own: Params, plain: Params) -> Params:
 
 
 def loss_of(task: SequenceTask, apply: Callable[..., Array]) -> Callable[..., Any]:
-    """What is minimised, as `jaxpe.training` takes it: of the places that are scored."""
+    """Loss over the scored places, as `jaxpe.training` takes it."""
 
     def loss(params: Params, batch: Batch, key: Array) -> tuple[MeanMetric, dict[str, MeanMetric]]:
         out = apply(params, batch)

@@ -1,4 +1,4 @@
-"""What is compared with what: suites of tasks and encodings, and the presets made of them."""
+"""Suites of tasks and encodings, and the presets made of them."""
 
 import dataclasses
 import math

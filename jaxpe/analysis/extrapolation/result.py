@@ -1,4 +1,4 @@
-"""What a comparison beyond the training length found."""
+"""Results of a comparison beyond the training length."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What a seed means, whatever the encoding: rows to train and to test on, and initial weights."""
+"""Draws of a seed, the same for all encodings: training and test rows, and initial weights."""
 
 import zlib
 from collections.abc import Callable

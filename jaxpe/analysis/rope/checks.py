@@ -1,4 +1,4 @@
-"""What goes wrong with rotary configurations in practice: one function a cause.
+"""Known faults of rotary configurations: one function for each cause.
 
 Each looks at the facts, at what the readers compute and at the frequencies, and returns a warning
 or None. The threads are those in which users met the cause. What no configuration shows is not
@@ -25,7 +25,7 @@ _RADIANS = 0.01  # error of a float32 phase from which on it is told
 
 
 class Found(NamedTuple):
-    """What a check looks at.
+    """Input of a check.
 
     Attributes:
         facts: of the configuration.

@@ -1,4 +1,4 @@
-"""What configuration classes take where config.json is silent.
+"""Defaults of configuration classes for entries that config.json lacks.
 
 From transformers 4.57.6 and 5.23.0 (class attributes and arguments). A model type that is not here
 has a base of 10,000 in both, and turns whole heads.

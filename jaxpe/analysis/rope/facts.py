@@ -1,4 +1,4 @@
-"""What a file says of positions, before any reader gives it a meaning."""
+"""Entries of a file about positions, before any reader interprets them."""
 
 import os
 import reprlib

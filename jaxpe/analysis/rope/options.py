@@ -1,4 +1,4 @@
-"""What `jaxpe rope` is asked for."""
+"""Options of `jaxpe rope`."""
 
 import dataclasses
 

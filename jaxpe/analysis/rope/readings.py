@@ -39,7 +39,7 @@ _SAME = 1e-6  # relative; readers compute in float32
 
 
 def readings(facts: RopeFacts, length: int) -> tuple[Reading, ...]:
-    """What every reader computes with at a length, by kind of layer."""
+    """Numbers that every reader computes with at a length, by kind of layer."""
     entries = {reader: _entries(reader, facts) for reader in readers_of(facts)}
     kinds = dict.fromkeys(kind for found in entries.values() for kind in found)
     kinds = [kind for kind in kinds if kind != ALL] or [ALL]

@@ -1,4 +1,4 @@
-"""What `jaxpe rope` finds."""
+"""Results of `jaxpe rope`."""
 
 from typing import Literal, NamedTuple
 
@@ -10,7 +10,7 @@ Severity = Literal["wrong", "risk", "note"]
 
 
 class Reading(NamedTuple):
-    """What one reader computes with in one kind of layer.
+    """Numbers that one reader computes with in one kind of layer.
 
     Attributes:
         reader: name and version.

@@ -1,4 +1,4 @@
-"""What a row of the table of architectures is made of."""
+"""Fields of a row of the table of architectures."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class Fused(NamedTuple):
 
 
 class Gguf(NamedTuple):
-    """How llama.cpp has a family.
+    """Names and conventions of a family in llama.cpp.
 
     Attributes:
         name: its `general.architecture`.

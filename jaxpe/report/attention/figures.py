@@ -22,7 +22,7 @@ _LARGE = 0.4  # share that an axis from 0 to 1 shows well
 
 
 def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
-    """What explains the variance of the logits, layer by layer."""
+    """Shares of the variance of the logits, layer by layer."""
     variance = result.variance
     by_layer = positive(variance.position.mean(axis=1))
     top = int(by_layer.argmax())

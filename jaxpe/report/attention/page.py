@@ -1,4 +1,4 @@
-"""What attention logits are made of: a table and a page."""
+"""Parts of attention logits: a table and a page."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What an analysis of attention says in words: cards, sentences, and the cells of its tables."""
+"""Words of an analysis of attention: cards, sentences, and the cells of its tables."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What became of the published statements: a table, a page and figures."""
+"""Verdicts on the published statements: a table, a page and figures."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What each comparison of an audit says, in a sentence with both of its numbers.
+"""Sentences about each comparison of an audit, with both of its numbers.
 
 By statement and claim, which begins with "if" (a hypothesis), "then" (a conclusion) or "instead"
 (what holds in its place). The equations are in the docstrings of `jaxpe.theory`.

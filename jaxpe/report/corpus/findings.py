@@ -1,4 +1,4 @@
-"""What the numbers of a `CorpusAnalysis` mean, in plain words and with their doubts."""
+"""Meaning of the numbers of a `CorpusAnalysis`, in plain words and with their doubts."""
 
 import math
 

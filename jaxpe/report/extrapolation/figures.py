@@ -49,7 +49,7 @@ _BY_CHANCE = {"parity": 0.75, "summation": 0.55}
 
 
 class Look(NamedTuple):
-    """How an encoding is drawn."""
+    """Style of an encoding in figures."""
 
     color: str
     marker: str

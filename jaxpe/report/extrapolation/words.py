@@ -1,4 +1,4 @@
-"""What an extrapolation report says in words: sentences, and the cells of its tables."""
+"""Words of an extrapolation report: sentences, and the cells of its tables."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ METRIC_WORDS = {
 
 
 def title_of(encoding: str) -> str:
-    """What an encoding is called; that of no positional encoding is not just a "none".
+    """Title of an encoding; the one of no positional encoding says so.
 
     >>> title_of("none"), title_of("rope")
     ('NoPE (none)', 'rope')

@@ -1,4 +1,4 @@
-"""What a positional configuration means, in words and tables."""
+"""Meaning of a positional configuration, in words and tables."""
 
 import math
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ _QUANTITIES = {
 
 
 def rope_summary(result: RopeAnalysis) -> str:
-    """What was found and what to do, as a paragraph, for a reader who has read nothing else.
+    """Findings and remedies as a paragraph, for a reader who has read nothing else.
 
     >>> from jaxpe.analysis.rope import RopeOptions, explain_rope
     >>> rope_summary(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
