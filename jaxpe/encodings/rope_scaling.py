@@ -148,7 +148,7 @@ class YarnScaling(NamedTuple):
 
 
 class Llama3Scaling(NamedTuple):
-    """Scaling of Llama 3.1: ω/s where the wavelength λ > L0/low, ω where λ < L0/high, smooth between.
+    """Scaling of Llama 3.1: ω/s at wavelengths λ > L0/low, ω at λ < L0/high, smooth between.
 
     Where low and high are the same, as in Llama 4 Scout, there is a step and nothing between.
 
