@@ -650,6 +650,9 @@ def masked_lm():
 
 
 DATA: dict[str, Call] = {
+    "sequence_pairs": lambda rng: jaxpe.data.sequence_pairs(
+        np.array([[1, 5, 2, 4 + rng.integers(2), 3, 0]], np.int32)
+    ),
     "sequence_task": lambda rng: task_of_sequences().sample(
         jax.random.key(rng.integers(99)), rows=2, length=3
     ),

@@ -9,7 +9,14 @@ from jaxpe._core.json_values import seal
 from jaxpe.data.files import TABLES, text_ending
 from jaxpe.data.named import NAMED
 from jaxpe.training import TrainConfig, TrainSummary
-from jaxpe.training.config import CONFIG, flat_fields, peak_learning_rate, read_config, tokenizer_of
+from jaxpe.training.config import (
+    CONFIG,
+    DEFAULT_PAIRS,
+    flat_fields,
+    peak_learning_rate,
+    read_config,
+    tokenizer_of,
+)
 from jaxpe.training.documents import LABEL, MAX_VOCAB, Vocabulary
 from jaxpe.training.log import Record
 from jaxpe.training.run import LOG, finished_summary, read_records, read_vocabulary
@@ -181,11 +188,18 @@ def _decided(run: TrainedRun) -> dict[str, Choice]:
         found["text_field"] = Choice("text, sentence or the only text", "columns of the file")
     if run.summary is not None and config.epochs is None:
         found["steps"] = Choice(f"{run.summary.steps}", "default")
+    if task == "translate":
+        del found["tokenizer"]
+        found |= {
+            "decoder_encoding": Choice(config.encoding or "learned", "encoding"),
+            "cross_encoding": Choice("none", "default"),
+            "pairs": Choice(f"{DEFAULT_PAIRS}", "default"),
+        }
     if task == "classify":
         found["label_field"] = Choice(LABEL, "default")
         pooling = "mean" if config.pretrained is None else "first"
         found["model.pooling"] = Choice(pooling, "default")
-    if tokenizer_of(config) in ("words", "characters"):
+    if task != "translate" and tokenizer_of(config) in ("words", "characters"):
         found["max_vocab"] = Choice(f"{MAX_VOCAB}", "default")
     return found | _sizes(config)
 

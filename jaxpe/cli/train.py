@@ -65,7 +65,8 @@ def parsed(words: Sequence[str]) -> TrainConfig:
     config = plain(parse(Command, words), TrainConfig)
     if not config.resume:
         return config
-    encoding_entries(config)  # imports a module that a person names, which the file may not
+    for side in ("encoding", "decoder_encoding", "cross_encoding"):
+        encoding_entries(config, side)  # imports modules that a person names; a file may not
     saved = plain(load_config(config.out), Command)
     return plain(parse(Command, words, default=saved), TrainConfig)
 
@@ -73,7 +74,9 @@ def parsed(words: Sequence[str]) -> TrainConfig:
 def resuming(config: TrainConfig, **changes: Any) -> str:
     """The command that goes on with a run, with what its folder alone does not bring."""
     # A file does not have a module imported: its name must be on the command line.
-    own = {"encoding": config.encoding} if ":" in (config.encoding or "") else {}
+    sides = ("encoding", "decoder_encoding", "cross_encoding")
+    given = {side: getattr(config, side) for side in sides}
+    own = {side: name for side, name in given.items() if ":" in (name or "")}
     return command_line(Command(out=config.out, resume=True), **own, **changes)
 
 
@@ -96,7 +99,8 @@ def commands_after(config: TrainConfig) -> dict[str, str]:
         "seed": anew(other),
         "compare": command_line(compare.Command(runs=(config.out, other.out))),
     }
-    if ":" not in (config.encoding or ""):  # of a module that these would not import
+    # They read texts, and import no modules.
+    if config.task != "translate" and ":" not in (config.encoding or ""):
         about = {"source": config.source, "model": str(config.out)}
         found["spectral"] = command_line(spectral.Command(**about))
         found["audit"] = command_line(audit.Command(**about))

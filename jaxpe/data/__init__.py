@@ -10,7 +10,7 @@ from jaxpe.data.ids import tokens_from_ids
 from jaxpe.data.labelled import LabelledTokens, hold_out, load_labelled
 from jaxpe.data.load import BUILT_IN, load_corpus, load_tokens
 from jaxpe.data.named import check_data_dir
-from jaxpe.data.sequences import SEQUENCE_TASKS, SequenceTask, sequence_task
+from jaxpe.data.sequences import SEQUENCE_TASKS, SequenceTask, sequence_pairs, sequence_task
 from jaxpe.data.shards import Shard, find_shards
 from jaxpe.data.synthetic import SyntheticCorpus, three_regimes, zipf_drift, zipf_stationary
 from jaxpe.data.tasks import Examples, count_triggers, relative_distance
@@ -22,8 +22,9 @@ __all__ = [
     "SequenceTask", "Shard", "SyntheticCorpus", "TokenBatch", "TokenCorpus", "Tokenizer",
     "check_data_dir", "containment_groups", "count_triggers", "export_corpus", "find_shards",
     "hold_out", "load_corpus", "load_labelled", "load_tokens", "open_corpus", "open_tokenizer",
-    "relative_distance", "sequence_task", "synthetic", "three_regimes", "tokenize",
-    "tokenizer_of_ids", "tokens_from_ids", "vocabulary_of", "zipf_drift", "zipf_stationary",
+    "relative_distance", "sequence_pairs", "sequence_task", "synthetic", "three_regimes",
+    "tokenize", "tokenizer_of_ids", "tokens_from_ids", "vocabulary_of", "zipf_drift",
+    "zipf_stationary",
 ]  # fmt: skip
 
 _show_as_written(__all__, globals())

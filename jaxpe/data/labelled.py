@@ -38,13 +38,14 @@ class LabelledTokens(NamedTuple):
 
     Attributes:
         corpus: token ids and mask.
-        labels: int32 `[documents]`, indices into `names`.
+        labels: int32 `[documents]`, indices into `names`; in a task of translation the answers,
+            token ids `[documents, n]`.
         names: names of the classes.
         tokenizer: name or path of the tokenizer.
     """
 
     corpus: TokenCorpus
-    labels: Int32[np.ndarray, " documents"]
+    labels: Int32[np.ndarray, "documents *n"]
     names: tuple[str, ...]
     tokenizer: str
 

@@ -20,6 +20,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError, unknown
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
+from jaxpe._core.program import one_program
 from jaxpe.data.ids import LARGEST_VOCABULARY
 
 PADDING, BOS, SEP, EOS, FIRST_WORD = range(5)
@@ -104,6 +105,38 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
         raise InputError(unknown("task", name, _BUILDERS))
     _check_sizes(name, sizes)
     return _BUILDERS[name](**sizes)._replace(name=name)
+
+
+@one_program
+def sequence_pairs(ids: Int32[ArrayLike, "rows n"]) -> Row:
+    """Inputs and answers of rows `<bos> input <sep> answer <eos>`, for an encoder–decoder.
+
+    Returns:
+        `ids` `[rows, n − 1]`, the input with `<eos>` behind it, and `mask`, false on padding;
+        `labels` `[rows, n − 1]`, the answer with `<eos>` behind it, 0 on padding. A decoder reads
+        the labels moved by one, with `<bos>` (1) before them.
+
+    >>> found = sequence_pairs(jnp.array([[1, 8, 9, 2, 9, 8, 3, 0]], jnp.int32))
+    >>> found["ids"].tolist(), found["labels"].tolist()
+    ([[8, 9, 3, 0, 0, 0, 0]], [[9, 8, 3, 0, 0, 0, 0]])
+    """
+    ids = jnp.asarray(ids)
+    place = _places(ids.shape[-1])[None]
+    sep = jnp.argmax(ids == SEP, axis=-1).astype(jnp.int32)[:, None]
+    asked = jnp.where(place < sep, ids, jnp.where(place == sep, EOS, PADDING))[:, 1:]
+    behind = jnp.take_along_axis(ids, sep + 1 + place, axis=-1, mode="fill", fill_value=PADDING)
+    return {"ids": asked, "mask": asked != PADDING, "labels": behind[:, :-1]}
+
+
+def sequence_tokens(name: str) -> list[str]:
+    """Texts of the ids of a task of tokens with its default sizes.
+
+    >>> sequence_tokens("scan")[:6]
+    ['<pad>', '<bos>', '<sep>', '<eos>', 'walk', 'look']
+    """
+    words = sequence_task(name).vocab_size - FIRST_WORD
+    named = (*_COMMANDS, *_ACTIONS) if name == "scan" else [f"word{i}" for i in range(words)]
+    return ["<pad>", "<bos>", "<sep>", "<eos>", *named]
 
 
 def _sampler(

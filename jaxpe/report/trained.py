@@ -20,6 +20,7 @@ _TASKS = {
     "classify": "to tell {classes} apart",
     "mlm": "to guess masked tokens",
     "causal": "to predict the next token",
+    "translate": "to answer inputs",
 }
 # What commands do, in the order in which they are of use.
 _NEXT = {
@@ -87,7 +88,10 @@ def headlines(run: TrainedRun) -> list[Headline]:
         number(_known(last["loss"])),
         f"{number(_known(first['loss']))} before",
     )
-    if done.task == "classify":
+    if done.task == "translate":
+        share = percent(_known(last.get("exact")))
+        second = Headline("Answers wholly right", share, f"of {plural(done.held_out, 'input')}")
+    elif done.task == "classify":
         share = percent(_known(last.get("accuracy")))
         second = Headline("Held-out accuracy", share, f"of {plural(done.held_out, 'document')}")
     else:
@@ -110,9 +114,10 @@ def _what(run: TrainedRun, done: "TrainSummary") -> str:
             f"positional encoding {visible(done.encoding)}, was trained"
         )
     cut = ""
-    if done.longest is not None and done.longest > done.length:
+    if done.task != "translate" and (done.longest or 0) > done.length:
         cut = f", cut to {done.length:,} tokens (the longest has {done.longest:,})"
-    documents = plural(done.documents, "document")
+    noun = "pair" if done.task == "translate" else "document"
+    documents = plural(done.documents, noun)
     return f"{model} {task} on {documents} of {visible(done.source)}{cut}."
 
 
@@ -132,10 +137,27 @@ def _how_it_ended(run: TrainedRun, done: "TrainSummary") -> str:
         f"On {plural(done.held_out, 'document')} that it was not trained on, the loss went from "
         f"{losses[0]} to {losses[1]} nats"
     )
+    if done.task == "translate":
+        return f"{said} a token. {_how_long_inputs_went(done)}"
     if done.task != "classify":
         return f"{said} a token."
     shares = [percent(_known(found.get("accuracy"))) for found in (first, last)]
     return f"{said} and the accuracy from {shares[0]} to {shares[1]}."
+
+
+def _how_long_inputs_went(done: "TrainSummary") -> str:
+    """Share of answers that are right at the lengths trained on, and at longer ones."""
+    last = done.evaluation.last
+    longer = [
+        f"{percent(_known(value))} at length {name.removeprefix('exact_')}"
+        for name, value in last.items()
+        if name.startswith("exact_")
+    ]
+    beyond = f", {', '.join(longer)}" if longer else ""
+    return (
+        f"Of the answers {percent(_known(last.get('exact')))} are right at every token at lengths "
+        f"up to {done.length:,}{beyond}."
+    )
 
 
 def _where_to(run: TrainedRun, trend: Trend) -> str:

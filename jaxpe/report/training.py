@@ -167,13 +167,24 @@ def perplexity_of(loss: float) -> float:
 def _evaluation_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
     """Each number on the held-out documents: at the start, at the best step, at the end."""
     records = list(summary.evaluation)
-    rows = [("held-out step", *(f"{record['step']:,}" for record in records))]
+    rows: list[tuple[str, ...]] = [
+        ("held-out step", *(f"{record['step']:,}" for record in records))
+    ]
     losses = [_value(record["loss"]) for record in records]
     rows.append(("loss, nats", *map(number, losses)))
     if summary.task != "classify":
         rows.append(("perplexity", *(number(perplexity_of(loss)) for loss in losses)))
-    shares = [_value(record.get("accuracy")) for record in records]
-    return [*rows, ("accuracy", *map(percent, shares))]
+    rows.append(_shares("accuracy", records, "accuracy"))
+    for name in records[-1]:
+        if name.startswith("exact"):  # of an encoder-decoder, at the trained lengths and beyond
+            _, _, length = name.partition("_")
+            label = f"right answers, length {length}" if length else "right answers"
+            rows.append(_shares(label, records, name))
+    return rows
+
+
+def _shares(label: str, records: Sequence[Record], name: str) -> tuple[str, ...]:
+    return (label, *(percent(_value(record.get(name))) for record in records))
 
 
 def _probe_rows(probe: Mapping[str, Record]) -> list[tuple[str, ...]]:

@@ -34,7 +34,14 @@ from jaxpe.training.step import (
     step_function,
     train_step,
 )
-from jaxpe.training.tasks import causal_lm, classification, logits_at, masked_lm, regression
+from jaxpe.training.tasks import (
+    causal_lm,
+    classification,
+    logits_at,
+    masked_lm,
+    regression,
+    translation,
+)
 
 __all__ = [
     "Checkpoints", "Evaluations", "FitResult", "GeometryProbe", "GeometryScores", "Hook",
@@ -45,7 +52,7 @@ __all__ = [
     "every_n_steps", "fit", "in_order", "init_state", "learning_rate_schedule", "load_config",
     "load_run", "logits_at", "mask_tokens", "masked_lm", "mean_squared_error", "perplexity",
     "probe_geometry", "read_log", "reference_geometry", "regression", "step_function", "train",
-    "train_step", "weight_decay_mask",
+    "train_step", "translation", "weight_decay_mask",
 ]  # fmt: skip
 
 _show_as_written(__all__, globals())

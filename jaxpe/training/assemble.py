@@ -1,7 +1,8 @@
 """Parts of a run beside its documents: a model, a loss, an optimizer, a probe."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import optax
 from flax import nnx
 
 from jaxpe._core.errors import InputError
+from jaxpe.data.sequences import BOS
 from jaxpe.encodings import Encoding, LayerPattern, chain, identity, information_optimal
 from jaxpe.geometry import PositionCounts
 from jaxpe.nn import (
@@ -17,8 +19,10 @@ from jaxpe.nn import (
     Classifier,
     Decoder,
     Encoder,
+    EncoderDecoder,
     MaskedLM,
     MPNet,
+    Seq2SeqLM,
     TransformerConfig,
     functionalize,
     load_masked_lm,
@@ -29,6 +33,7 @@ from jaxpe.training.config import (
     DEFAULT_STEPS,
     TrainConfig,
     encoding_entries,
+    longest_row,
     peak_learning_rate,
 )
 from jaxpe.training.documents import Vocabulary
@@ -40,7 +45,13 @@ from jaxpe.training.probe import (
     reference_geometry,
 )
 from jaxpe.training.step import LossFunction
-from jaxpe.training.tasks import causal_lm, classification, logits_at, masked_lm
+from jaxpe.training.tasks import (
+    causal_lm,
+    classification,
+    logits_at,
+    masked_lm,
+    translation,
+)
 
 Params = Any
 
@@ -62,6 +73,8 @@ def build_model(
             return _pretrained(config, config.pretrained, vocabulary, rngs)
         sizes = _transformer_config(config, len(vocabulary.tokens))
         encoding, own = _encodings(config, sizes, counts)
+        if vocabulary.task == "translate":
+            return _translator(config, sizes, encoding, own, rngs)
         if vocabulary.task == "causal":
             decoder = Decoder(sizes, encoding=encoding, layer_encoding=own, rngs=rngs)
             return CausalLM(decoder, rngs=rngs)
@@ -83,6 +96,8 @@ def build_loss(
         return classification(functionalize(model)[0], train=train)
     if vocabulary.task == "causal":
         return causal_lm(functionalize(model)[0], train=train)
+    if vocabulary.task == "translate":
+        return translation(functionalize(model)[0], bos_id=BOS, train=train)
     return masked_lm(
         functionalize(model, logits_at)[0],
         vocab_size=len(vocabulary.tokens),
@@ -134,7 +149,7 @@ def build_probe(
     positions = jnp.arange(reference.occupied.shape[0], dtype=jnp.int32)
 
     def probe(model: Any, reference: ReferenceGeometry) -> GeometryProbe:
-        below = trunk(model)
+        below = trunk(model.transformer.encoder if isinstance(model, Seq2SeqLM) else model)
         heads = {"num_heads": below.config.num_heads, "head_dim": below.config.head_width}
         params = below.encoding_params.get_value()
         return encoding_probe(below.encoding, params, positions, reference, **heads)
@@ -165,17 +180,43 @@ def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConf
     )
 
 
+def _translator(
+    config: TrainConfig,
+    sizes: TransformerConfig,
+    encoding: Encoding,
+    own: Encoding | LayerPattern,
+    rngs: nnx.Rngs,
+) -> Seq2SeqLM:
+    """An encoder–decoder of one width, with the encodings of its sides."""
+    encoder = Encoder(sizes, encoding=encoding, layer_encoding=own, rngs=rngs)
+    layers = config.model.decoder_layers or config.model.layers
+    sizes = dataclasses.replace(sizes, num_layers=layers)
+    encoding, own = _encodings(config, sizes, None, "decoder_encoding")
+    cross, by_layer = _encodings(config, sizes, None, "cross_encoding")
+    if by_layer != identity():
+        raise InputError(
+            f"`cross_encoding={config.cross_encoding}` differs by layer, or looks at the hidden "
+            "states of one row of tokens: pass another, or none"
+        )
+    options: dict[str, Any] = {"layer_encoding": own, "cross_encoding": cross}
+    decoder = Decoder(sizes, encoding=encoding, **options, rngs=rngs)
+    return Seq2SeqLM(EncoderDecoder(encoder, decoder), rngs=rngs)
+
+
 def _encodings(
-    config: TrainConfig, sizes: TransformerConfig, counts: PositionCounts | None
+    config: TrainConfig,
+    sizes: TransformerConfig,
+    counts: PositionCounts | None,
+    side: Literal["encoding", "decoder_encoding", "cross_encoding"] = "encoding",
 ) -> tuple[Encoding, Encoding | LayerPattern]:
     """The chain of a configuration, and that of its parts with parameters in every layer."""
 
     def made(entry) -> Encoding | LayerPattern:
         if entry.name == "information_optimal" and counts is not None:
             return information_optimal(counts.merged(), dim=sizes.dim)
-        return entry.make(sizes.encoding_sizes(config.length))
+        return entry.make(sizes.encoding_sizes(longest_row(config)))
 
-    parts = [made(entry) for entry in encoding_entries(config)]
+    parts = [made(entry) for entry in encoding_entries(config, side)]
     own = [p for p in parts if isinstance(p, LayerPattern) or p.defines("context")]
     shared: list[Any] = [p for p in parts if not any(p is other for other in own)]
     return _with_vectors(shared) if shared else identity(), chain(*own) if own else identity()

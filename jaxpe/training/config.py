@@ -10,19 +10,27 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.options import LARGEST_SIZE, MOST_STEPS, check_range, check_seed
+from jaxpe.data import sequence_task
 from jaxpe.data.files import STANDARD_INPUT
 from jaxpe.data.named import check_data_dir
 from jaxpe.data.vocabulary import vocabulary_occurs
 from jaxpe.encodings import CatalogueEntry, resolve
 
-Task = Literal["classify", "mlm", "causal"]
+Task = Literal["classify", "mlm", "causal", "translate"]
 
 DEFAULT_STEPS = 400
+DEFAULT_PAIRS = 10_000
+TRANSLATED = ("copy", "reverse", "sort", "scan")  # tasks of `sequence_task`
 CONFIG = "config.json"
 _LARGEST_FILE = 2**20  # bytes of it
 _LARGEST_FLOAT = 1e30  # beyond it float32 ends
 _MOST_LAYERS = 10_000  # each is a part of the program that is compiled
 _MOST_DROPOUT = 0.999  # as of a `TransformerConfig`
+# Options of an encoder–decoder, and of documents that are read.
+_OF_PAIRS = ("longer", "pairs", "decoder_encoding", "cross_encoding")
+_OF_TEXTS = (
+    *("text_field", "skip_nulls", "data_dir", "tokenizer", "special", "max_vocab", "pretrained"),
+)
 _NOT_SAVED = ("out", "resume")  # where a run lies and how it was called are not what it is
 
 
@@ -33,6 +41,7 @@ class ModelConfig:
     Attributes:
         dim: width of the embeddings.
         layers: blocks.
+        decoder_layers: blocks of the decoder, for translate; as many as layers when absent.
         heads: query heads.
         hidden: width inside the feed-forward layer; 4·dim when absent.
         kv_heads: key and value heads; as many as query heads when absent.
@@ -51,6 +60,7 @@ class ModelConfig:
 
     dim: int = 128
     layers: int = 2
+    decoder_layers: int | None = None
     heads: int = 4
     hidden: int | None = None
     kv_heads: int | None = None
@@ -74,9 +84,11 @@ class TrainConfig:
 
     Attributes:
         source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
-            .gz), .parquet, .arrow or .npy file.
-        task: classify, mlm (masked language model) or causal (next token); classify where the
-            source has labels when absent, otherwise causal.
+            .gz), .parquet, .arrow or .npy file. For translate copy, reverse, sort or scan, the
+            tasks of `sequence_task`, whose rows are drawn by the seed.
+        task: classify, mlm (masked language model), causal (next token) or translate (an answer
+            for an input, by an encoder-decoder); classify where the source has labels when absent,
+            otherwise causal.
         text_field: column or key with the text, in files with columns.
         skip_nulls: leave out rows whose text is null or missing, and say how many.
         label_field: column or key with the class; label when absent.
@@ -86,10 +98,16 @@ class TrainConfig:
         tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json;
             words when absent, or the one of the pretrained model.
         special: add [CLS] and [SEP]; a pretrained model always has them.
-        length: positions; longer documents are cut.
+        length: positions; longer documents are cut. For translate the longest input, in words
+            (clauses of scan); inputs have every length up to it.
+        longer: lengths of inputs beyond that to evaluate on too, for translate.
+        pairs: inputs and answers drawn for translate, held-out ones among them; 10000 when absent.
         max_vocab: largest vocabulary of words or characters; 4000 when absent.
         encoding: names from `jaxpe encodings`, several joined by + (learned+t5); learned when
-            absent. A pretrained model has its own.
+            absent. A pretrained model has its own. For translate that of the encoder.
+        decoder_encoding: encoding of the decoder, for translate; as encoding when absent.
+        cross_encoding: encoding of the attention from decoder to encoder, for translate; none when
+            absent.
         pretrained: Hugging Face directory of a BERT or MPNet to start from.
         model: sizes and choices of the model.
         batch_size: documents of a step.
@@ -127,8 +145,12 @@ class TrainConfig:
     tokenizer: str | None = None
     special: bool = False
     length: int = 64
+    longer: tuple[int, ...] = ()
+    pairs: int | None = None
     max_vocab: int | None = None
     encoding: str | None = None
+    decoder_encoding: str | None = None
+    cross_encoding: str | None = None
     pretrained: str | None = None
     model: ModelConfig = ModelConfig()
     batch_size: int = 32
@@ -163,7 +185,8 @@ def check_config(config: TrainConfig) -> None:
     Traceback (most recent call last):
     jaxpe.InputError: `encoding`: no encoding 'rop'; did you mean 'rope'? ...
     """
-    encoding_entries(config)
+    for side in ("encoding", "decoder_encoding", "cross_encoding"):
+        encoding_entries(config, side)
     _check_numbers(config)
     _check_model(config.model)
     _check_ignored(config)
@@ -173,28 +196,37 @@ def check_config(config: TrainConfig) -> None:
         raise InputError("`epochs` and `steps` both say how long to train: pass one of them")
     if config.pretrained is not None:
         _check_pretrained(config)
+    if config.task == "translate":
+        _check_translation(config)
 
 
-def encoding_entries(config: TrainConfig) -> tuple[CatalogueEntry, ...]:
-    """The encodings that a configuration chains.
+def encoding_entries(
+    config: TrainConfig,
+    side: Literal["encoding", "decoder_encoding", "cross_encoding"] = "encoding",
+) -> tuple[CatalogueEntry, ...]:
+    """The encodings that a configuration chains, on one side of an encoder–decoder.
 
     Raises:
         InputError: for one that is unknown, with the nearest known name, or not for text.
     """
-    if not isinstance(config.encoding, str | None):
+    given = getattr(config, side)
+    if not isinstance(given, str | None):
         raise InputError(
-            f"`encoding` is {type(config.encoding).__name__}: pass a name of the catalogue, "
+            f"`{side}` is {type(given).__name__}: pass a name of the catalogue, "
             "my_module:my_encoding of one's own, or a file of vectors"
         )
-    names = ["learned"] if config.encoding is None else config.encoding.split("+")
+    if given is None and side == "decoder_encoding":
+        return encoding_entries(config)
+    absent = "none" if side == "cross_encoding" else "learned"
+    names = [absent] if given is None else given.split("+")
     try:
         entries = tuple(map(resolve, names))
     except InputError as error:
-        raise InputError(f"`encoding`: {error}") from error
+        raise InputError(f"`{side}`: {error}") from error
     for entry in entries:
         if entry.coordinates != 1:
             raise InputError(
-                f"`encoding`: {entry.name} needs positions of {entry.coordinates} coordinates, and "
+                f"`{side}`: {entry.name} needs positions of {entry.coordinates} coordinates, and "
                 "those of text have one: pass another"
             )
     return entries
@@ -242,12 +274,14 @@ def read_config(directory: str | Path) -> TrainConfig:
 
 def _refuse_imports(config: TrainConfig, path: Path) -> None:
     """A file does not decide what is imported: modules of encodings must be imported already."""
-    for name in (config.encoding or "").split("+"):
+    sides = ("encoding", "decoder_encoding", "cross_encoding")
+    named = [(side, name) for side in sides for name in (getattr(config, side) or "").split("+")]
+    for side, name in named:
         module, of_module, _ = name.partition(":")
         if of_module and module not in sys.modules:
             raise InputError(
                 f"{path}: the encoding {name!r} is of a module that a file may not have imported: "
-                f"import {module} first, or pass `encoding={name}`"
+                f"import {module} first, or pass `{side}={name}`"
             )
 
 
@@ -297,6 +331,9 @@ def _check_numbers(config: TrainConfig) -> None:
     least |= {"length": 2, "keep": 2, "max_vocab": 2}
     for name, low in least.items():
         check_range(name, getattr(config, name), least=low, most=LARGEST_SIZE)
+    check_range("pairs", config.pairs, least=2, most=LARGEST_SIZE)
+    for length in config.longer:
+        check_range("longer", length, least=1, most=LARGEST_SIZE)
     for step in config.probe_at:
         check_range("probe_at", step, least=0, most=MOST_STEPS)
     for name in ("seed", "init_seed"):
@@ -319,7 +356,8 @@ def _check_numbers(config: TrainConfig) -> None:
 def _check_model(model: ModelConfig) -> None:
     for name in ("dim", "heads", "hidden", "kv_heads"):
         check_range(f"model.{name}", getattr(model, name), least=1, most=LARGEST_SIZE)
-    check_range("model.layers", model.layers, least=1, most=_MOST_LAYERS)
+    for name in ("layers", "decoder_layers"):
+        check_range(f"model.{name}", getattr(model, name), least=1, most=_MOST_LAYERS)
     check_range("model.embedding_scale", model.embedding_scale, least=0, most=_LARGEST_FLOAT)
     check_range("model.dropout", model.dropout, least=0, most=_MOST_DROPOUT)
 
@@ -332,13 +370,57 @@ def _check_ignored(config: TrainConfig) -> None:
         raise InputError(f"`mask_rate={config.mask_rate}` is for `task` mlm: leave it out")
     of_classes = {"model.pooling": config.model.pooling, "label_field": config.label_field}
     for name, value in of_classes.items():
-        if value is not None and task in ("mlm", "causal"):
+        if value is not None and task in ("mlm", "causal", "translate"):
             raise InputError(f"`{name}` is for `task` classify, not {task}: leave it out")
+    _check_sides(config)
     if config.max_vocab is not None and not vocabulary_occurs(tokenizer_of(config)):
         raise InputError(
             f"`max_vocab={config.max_vocab}`: {tokenizer_of(config)} has a vocabulary of its own; "
             "leave it out"
         )
+
+
+def _check_sides(config: TrainConfig) -> None:
+    """Refuse options of an encoder–decoder for other models, and of texts where there are none."""
+    translates = config.task == "translate"
+    of_pairs = {name: getattr(config, name) for name in _OF_PAIRS}
+    of_pairs["model.decoder_layers"] = config.model.decoder_layers
+    of_texts = {name: getattr(config, name) for name in _OF_TEXTS}
+    for name, value in (of_texts if translates else of_pairs).items():
+        if value not in (None, (), False):
+            verb = "is for texts, not" if translates else "is for"
+            raise InputError(f"`{name}` {verb} `task` translate: leave it out")
+
+
+def _check_translation(config: TrainConfig) -> None:
+    """A task of sequences that an encoder–decoder can learn."""
+    if config.source not in TRANSLATED:
+        raise InputError(
+            f"`source={config.source}` has no inputs with answers: for `task` translate pass one "
+            f"of {', '.join(TRANSLATED)}"
+        )
+    for side in ("encoding", "decoder_encoding", "cross_encoding"):
+        if fitted := [e.name for e in encoding_entries(config, side) if e.fitted]:
+            raise InputError(
+                f"`{side}`: {fitted[0]} is made from a corpus, and inputs longer than those of the "
+                "corpus have no vectors: pass another"
+            )
+    if short := [length for length in config.longer if length <= config.length]:
+        raise InputError(
+            f"`longer` has {short[0]}, which is not beyond `length={config.length}`: inputs of "
+            "that length are trained on"
+        )
+
+
+def longest_row(config: TrainConfig) -> int:
+    """Positions that a model needs: of the longest documents, or inputs and answers.
+
+    >>> longest_row(TrainConfig(task="translate", source="copy", length=4, longer=(6,)))
+    15
+    """
+    if config.task != "translate":
+        return config.length
+    return sequence_task(config.source).tokens(max(config.length, *config.longer))
 
 
 def peak_learning_rate(config: TrainConfig) -> float:

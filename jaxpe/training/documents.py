@@ -5,19 +5,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.data import LabelledTokens, containment_groups, hold_out, load_labelled, load_tokens
+from jaxpe.data import (
+    LabelledTokens,
+    TokenCorpus,
+    containment_groups,
+    hold_out,
+    load_labelled,
+    load_tokens,
+    sequence_pairs,
+    sequence_task,
+)
 from jaxpe.data.files import TABLES, listed, text_ending
 from jaxpe.data.labelled import own_vocabulary
 from jaxpe.data.named import NAMED
 from jaxpe.data.rows import column_names
+from jaxpe.data.sequences import BOS, EOS, PADDING, sequence_tokens
 from jaxpe.data.vocabulary import vocabulary_occurs
 from jaxpe.geometry import PositionCounts, count_tokens
 from jaxpe.training.batches import Batch, batches, in_order
-from jaxpe.training.config import Task, TrainConfig, tokenizer_of
+from jaxpe.training.config import DEFAULT_PAIRS, Task, TrainConfig, tokenizer_of
 from jaxpe.training.memory import FOLDS
 
 MAX_VOCAB = 4000
@@ -41,6 +52,7 @@ class Data(NamedTuple):
     train: LabelledTokens
     held_out: LabelledTokens
     vocabulary: Vocabulary
+    longer: Mapping[int, LabelledTokens] = {}  # by the length of their inputs, for translate
 
 
 def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
@@ -49,6 +61,8 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     Raises:
         InputError: as `load_labelled`, `load_tokens` and `hold_out`.
     """
+    if config.task == "translate":
+        return _drawn_pairs(config)
     task = config.task or ("classify" if has_labels(config) else "causal")
     labelled = task == "classify" or config.source in NAMED
     train = _read(config, labelled, progress)
@@ -68,6 +82,50 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
         task, corpus.tokens, train.names if task == "classify" else (), mask_id, corpus.exclude
     )
     return Data(train, held_out, vocabulary)
+
+
+def _drawn_pairs(config: TrainConfig) -> Data:
+    """Inputs and answers of a task of sequences; the answers stand in place of labels.
+
+    None of the held-out inputs is trained on, as some short ones would be.
+    """
+    task, key = sequence_task(config.source), jax.random.key(config.seed)
+    tokens = sequence_tokens(config.source)
+    rows = DEFAULT_PAIRS if config.pairs is None else config.pairs
+
+    def drawn(rows: int, length: int, *, exact: bool) -> LabelledTokens:
+        ids = task.sample(jax.random.fold_in(key, length), rows=rows, length=length, exact=exact)
+        pairs = {k: np.asarray(v) for k, v in sequence_pairs(ids["ids"]).items()}
+        width = {name: (array != PADDING).any(axis=0).sum() for name, array in pairs.items()}
+        found = {name: array[:, : width[name]] for name, array in pairs.items()}
+        special = (PADDING, BOS, EOS)
+        longest = int(found["mask"].sum(axis=1).max())
+        corpus = TokenCorpus(
+            f"{config.source} of sequences", "ids", found["ids"], found["mask"],
+            len(tokens), special, tokens, longest,
+        )  # fmt: skip
+        return LabelledTokens(corpus, found["labels"], (), "ids")
+
+    whole = drawn(rows, config.length, exact=False)
+    share = 0.1 if config.held_out is None else config.held_out
+    kept = rows - round(share * rows)
+    known = {row.tobytes() for row in whole.corpus.ids[:kept]}
+    fresh = [i for i in range(kept, rows) if whole.corpus.ids[i].tobytes() not in known]
+    if not kept or not fresh:
+        raise InputError(
+            f"`pairs={rows}` with `held_out={share}` leave none to train on, or none held out that "
+            "is not trained on too: pass more, or a larger `length`"
+        )
+    longer = {n: drawn(config.evaluate_rows, n, exact=True) for n in config.longer}
+    vocabulary = Vocabulary("translate", tokens, special_ids=(PADDING, BOS, EOS))
+    train, held_out = _rows_of(whole, np.arange(kept)), _rows_of(whole, np.array(fresh))
+    return Data(train, held_out, vocabulary, longer)
+
+
+def _rows_of(labelled: LabelledTokens, rows: np.ndarray) -> LabelledTokens:
+    corpus = labelled.corpus
+    corpus = corpus._replace(ids=corpus.ids[rows], mask=corpus.mask[rows])
+    return labelled._replace(corpus=corpus, labels=labelled.labels[rows])
 
 
 def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
@@ -104,7 +162,7 @@ def count_documents(labelled: LabelledTokens) -> PositionCounts:
 def fingerprint(data: Data) -> dict[str, int]:
     """A checksum of the documents: a run is not resumed on others that lie in their place."""
     total = 0
-    for part in (data.train, data.held_out):
+    for part in (data.train, data.held_out, *data.longer.values()):
         for array in (part.corpus.ids, part.labels):
             total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
     return {"documents": total}

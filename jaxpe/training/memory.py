@@ -54,7 +54,10 @@ def parameters(config: TrainConfig, vocab_size: int) -> int:
     keys = model.heads if model.kv_heads is None else model.kv_heads
     attention = 2 * model.dim * (model.dim + max(1, model.dim // model.heads) * keys)
     block = attention + (3 if gated else 2) * model.dim * hidden
-    return vocab_size * model.dim + model.layers * block
+    decoder = 0
+    if config.task == "translate":  # whose blocks attend twice
+        decoder = (model.decoder_layers or model.layers) * (block + attention)
+    return vocab_size * model.dim + model.layers * block + decoder
 
 
 def activation_bytes(config: TrainConfig) -> int:

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 from jax.sharding import AxisType, Mesh
@@ -73,7 +73,9 @@ class TrainSummary(NamedTuple):
     """A run in numbers.
 
     Attributes:
-        encoding: names of the encodings joined by +, or that of the pretrained model.
+        encoding: names of the encodings joined by +, or that of the pretrained model. Of an
+            encoder–decoder those of the encoder, of the decoder and of the attention between them,
+            joined by " / ".
         documents: trained on; `held_out` are those to judge by.
         parameters: numbers in the model.
         seconds: duration of the whole run, since it was last resumed.
@@ -85,7 +87,7 @@ class TrainSummary(NamedTuple):
         extended_after: last step with the learning rate of fewer steps in all, as before the run
             was extended; 0 for none.
         source: name or path of the corpus.
-        task: classify, mlm or causal.
+        task: classify, mlm, causal or translate.
         held_out: number of held-out documents.
         vocab_size: number of tokens in the vocabulary.
         length: number of positions.
@@ -359,10 +361,13 @@ def _hooks(
     """Evaluation on the held-out documents, and the probe of the encoding."""
     loss = build_loss(config, model, data.vocabulary, train=False)
     held_out = evaluation_batches(config, data.held_out)
+    longer = {n: evaluation_batches(config, part) for n, part in data.longer.items()}
 
     def evaluation(step: int, state: TrainState) -> Record:
         clock.pause()
         found = evaluate(loss, state.params, held_out)
+        for length, batches in longer.items():
+            found[f"exact_{length}"] = evaluate(loss, state.params, batches)["exact"]
         shown = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
         progress.say(f"step {step:>6,}   held out: {shown}")
         return {f"eval/{name}": value for name, value in found.items()}
@@ -454,7 +459,7 @@ def _save_model(model: Any, config: TrainConfig) -> None:
 
 def _begun(config: TrainConfig, data: Data, model: Any) -> TrainSummary:
     """What is known before the first step; the rest is empty."""
-    names = "+".join(entry.name for entry in encoding_entries(config))
+    names = _encoding_names(config)
     rows = len(data.train.labels)
     return TrainSummary(
         source=data.train.corpus.name,
@@ -472,6 +477,17 @@ def _begun(config: TrainConfig, data: Data, model: Any) -> TrainSummary:
         evaluation=Evaluations({}, {}, {}),
         probe={},
     )
+
+
+def _encoding_names(config: TrainConfig) -> str:
+    """Encodings joined by +; of an encoder–decoder those of the encoder, decoder and between."""
+
+    def joined(side: Literal["encoding", "decoder_encoding", "cross_encoding"]) -> str:
+        return "+".join(entry.name for entry in encoding_entries(config, side))
+
+    if config.task != "translate":
+        return joined("encoding")
+    return f"{joined('encoding')} / {joined('decoder_encoding')} / {joined('cross_encoding')}"
 
 
 def _ended(

@@ -14,6 +14,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe.training.losses import (
+    MeanMetric,
     accuracy,
     causal_lm_loss,
     cross_entropy,
@@ -85,6 +86,47 @@ def causal_lm(apply: Apply, *, train: bool = True) -> LossFunction:
         following = next_in_document(mask, segments)
         right = accuracy(logits[..., :-1, :], ids[..., 1:], mask=following)
         return causal_lm_loss(logits, ids, mask=mask, segments=segments), {"accuracy": right}
+
+    return loss
+
+
+def translation(
+    apply: Apply, *, bos_id: int, padding_id: int = 0, train: bool = True
+) -> LossFunction:
+    """Cross-entropy of the tokens of an answer, given those of an input and those before.
+
+    Tallies: accuracy, of the likeliest token; exact, the share of rows right at every token, which
+    are those that greedy decoding answers.
+
+    Args:
+        apply: `(params, ids, decoder_ids, *, mask, dropout_key)` to something with `logits`, as of
+            a `Seq2SeqLM`. Batches have as `labels` the answers `[batch, n]`.
+        bos_id: token before the answer.
+        padding_id: token behind the answers, which does not count.
+        train: whether units drop.
+
+    >>> apply = lambda params, ids, answer, **options: jaxpe.nn.HeadOutput(params[answer], None)
+    >>> batch = {"ids": jnp.array([[2, 3]]), "mask": jnp.ones((1, 2), bool),
+    ...          "labels": jnp.array([[2, 3, 0]])}
+    >>> following = 9.0 * jnp.roll(jnp.eye(4), 1, axis=1)
+    >>> tally, tallies = translation(apply, bos_id=1)(following, batch, jax.random.key(0))
+    >>> tally.weight.item(), tallies["exact"].mean.item()
+    (2.0, 1.0)
+    """
+
+    def loss(params, batch, key):
+        labels = jnp.asarray(batch["labels"])
+        first = jnp.full_like(labels[:, :1], bos_id)
+        read = jnp.concatenate([first, labels[:, :-1]], axis=1)
+        logits = apply(params, batch["ids"], read, **_options(batch, key if train else None)).logits
+        rows = jnp.asarray(batch.get("valid", jnp.ones(len(labels), bool)))
+        there = (labels != padding_id) & rows[:, None]
+        likeliest = jnp.argmax(logits, axis=-1).astype(labels.dtype)
+        right = (likeliest == labels) | ~there
+        share = jnp.all(right, axis=-1).astype(logits.dtype)
+        exact = MeanMetric(jnp.where(rows, share, 0).sum(), rows.sum(dtype=logits.dtype))
+        tallies = {"accuracy": accuracy(logits, labels, mask=there), "exact": exact}
+        return cross_entropy(logits, labels, mask=there), tallies
 
     return loss
 
