@@ -216,6 +216,10 @@ def of_each_token(params, ids, **options):
     return Logits(params[ids])
 
 
+def of_each_answer(params, ids, answer, **options):
+    return Logits(params[answer])
+
+
 def at_places(params, ids, places, **options):
     return jnp.take_along_axis(params[ids], places[..., None], axis=1)
 
@@ -225,6 +229,7 @@ LOSSES = {
     "classification": training.classification(of_first_token),
     "masked_lm": training.masked_lm(at_places, vocab_size=VOCAB, mask_id=1),
     "regression": training.regression(lambda params, ids, **options: Logits(params[ids[:, :1], 0])),
+    "translation": training.translation(of_each_answer, bos_id=1),
 }
 
 
@@ -234,6 +239,8 @@ def task(name):
         rows = {"ids": ids, "mask": np.ones_like(ids, bool), "labels": ids[:, 1]}
         if name == "regression":
             rows["labels"] = normal(rng, 6)
+        if name == "translation":
+            rows["labels"] = ids
         return LOSSES[name](jnp.asarray(normal(rng, VOCAB, VOCAB)), rows, KEY)
 
     return call
@@ -636,6 +643,7 @@ TRAINING: dict[str, Call] = {
     "probe_geometry": lambda rng: training.probe_geometry(normal(rng, N, 3), reference(rng)),
     "reference_geometry": reference,
     "regression": task("regression"),
+    "translation": task("translation"),
     "step_function": lambda rng: PLAIN_STEP(state(rng), batch(rng)),
     "train_step": lambda rng: STEP(state(rng), batch(rng)),
 }
