@@ -19,10 +19,15 @@ class PositionDecodability(NamedTuple):
         r2: 1 − Σ(t − t̂)²/Σ(t − t̄)², at most 1; 0 for a probe that says the mean everywhere, below
             0 for one that does worse, and 0 where positions do not differ.
         error: mean |t − t̂|, in positions.
+        missed: Σ(t − t̂)² of each row that is judged, so that r2 = 1 − Σ missed/Σ spread; intervals
+            over rows are made of these two.
+        spread: Σ(t − t̄)² of each row that is judged, t̄ being the mean over all of them.
     """
 
     r2: Float[Array, ""]
     error: Float[Array, ""]
+    missed: Float[Array, " judged"]
+    spread: Float[Array, " judged"]
 
 
 @one_program
@@ -79,7 +84,7 @@ def position_decodability(
     places = jnp.broadcast_to(jnp.arange(n, dtype=hidden.dtype)[None, :], (rows, n))
     whole = hidden, places, counts
     fitted, judged = ([x[k::2].reshape(-1, *x.shape[2:]) for x in whole] for k in (0, 1))
-    return _judge(_fit(*fitted, ridge=ridge), *judged)
+    return _judge(_fit(*fitted, ridge=ridge), *judged, n=n)
 
 
 class _Units(NamedTuple):
@@ -138,13 +143,14 @@ def _whitening(x: Array, counts: Array) -> Array:
     return jax.scipy.linalg.solve_triangular(lower, identity, lower=True)
 
 
-def _judge(probe: _Probe, x: Array, t: Array, counts: Array) -> PositionDecodability:
+def _judge(probe: _Probe, x: Array, t: Array, counts: Array, *, n: int) -> PositionDecodability:
     x = probe.units.of(x, counts)
-    said = dot(x, probe.slopes) + probe.mean
-    missed = jnp.where(counts, t - said, 0.0)
-    spread = jnp.sum(jnp.where(counts, t - _mean(t, counts), 0.0) ** 2)
-    r2 = 1 - jnp.sum(missed**2) / jnp.where(spread > 0, spread, 1.0)
-    return PositionDecodability(jnp.where(spread > 0, r2, 0.0), _mean(jnp.abs(missed), counts))
+    away = jnp.where(counts, t - (dot(x, probe.slopes) + probe.mean), 0.0)
+    apart = jnp.where(counts, t - _mean(t, counts), 0.0)
+    missed, spread = (jnp.sum(y.reshape(-1, n) ** 2, axis=1) for y in (away, apart))
+    whole = jnp.sum(spread)
+    r2 = jnp.where(whole > 0, 1 - jnp.sum(missed) / jnp.where(whole > 0, whole, 1.0), 0.0)
+    return PositionDecodability(r2, _mean(jnp.abs(away), counts), missed, spread)
 
 
 def _moment(x: Array, y: Array, counts: Array) -> Array:

@@ -1,5 +1,7 @@
 """The linear probe for positions: least squares, what leaves it alone, degenerate hidden states."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,13 @@ HIDDEN = NOISE + 0.3 * np.arange(N)[None, :, None] * np.array([1.0, -1.0, 0.0, 2
 MASK = RNG.random((ROWS, N)) < 0.7
 ROTATION = np.linalg.qr(RNG.standard_normal((D, D)))[0]
 
-probe = jax.jit(lambda x, mask: position_decodability(x, mask=mask))
+
+class Scores(NamedTuple):
+    r2: jax.Array
+    error: jax.Array
+
+
+probe = jax.jit(lambda x, mask: Scores(*position_decodability(x, mask=mask)[:2]))
 everywhere = np.ones((ROWS, N), bool)
 
 
@@ -35,8 +43,13 @@ def by_lstsq(hidden, mask, *, ridge=0.0):
 @pytest.mark.parametrize("ridge", [1e-12, 0.5])
 def test_it_is_ridge_regression(mask, ridge):
     found = jax.jit(lambda x: position_decodability(x, mask=mask, ridge=ridge))(HIDDEN)
-    np.testing.assert_allclose(found, by_lstsq(HIDDEN, mask, ridge=ridge), rtol=1e-9)
+    np.testing.assert_allclose(found[:2], by_lstsq(HIDDEN, mask, ridge=ridge), rtol=1e-9)
     assert 0.3 < found.r2 < 0.99
+
+    missed, spread = np.asarray(found.missed), np.asarray(found.spread)
+    np.testing.assert_allclose(1 - missed.sum() / spread.sum(), found.r2, rtol=1e-12)
+    places = np.arange(N)[None] - np.nonzero(mask[1::2])[1].mean()
+    np.testing.assert_allclose(spread, (places**2 * mask[1::2]).sum(axis=1))
 
 
 def test_shifts_and_scales_of_entries_leave_it_alone():
@@ -129,7 +142,7 @@ def test_layers_by_vmap_and_half_precision():
     layers = np.stack([HIDDEN, NOISE])
     found = jax.jit(jax.vmap(position_decodability))(layers)
     for k, layer in enumerate(layers):
-        np.testing.assert_allclose([x[k] for x in found], probe(layer, everywhere), rtol=1e-9)
+        np.testing.assert_allclose([x[k] for x in found[:2]], probe(layer, everywhere), rtol=1e-9)
     rough = probe(HIDDEN.astype(jnp.bfloat16), everywhere)
     assert rough.r2.dtype == jnp.float32
     np.testing.assert_allclose(rough.r2, found.r2[0], atol=0.01)

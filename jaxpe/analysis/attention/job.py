@@ -23,8 +23,8 @@ from jaxpe.analysis.attention.result import (
     PartShares,
     SingleDocuments,
     Variance,
-    residual,
 )
+from jaxpe.analysis.attention.variance import MeanAndSpread, ratio, variance_of
 from jaxpe.analysis.reading import LENGTH, SubjectOptions, read_subject
 from jaxpe.analysis.subject import Subject
 from jaxpe.nn import functionalize, trunk
@@ -35,9 +35,6 @@ _FREQUENCIES = 65
 
 # Here, so that nothing is compiled twice for one shape.
 _means = jax.jit(PartSums.means)
-_by_offset = jax.jit(
-    lambda mean, mask: spectral.toeplitz_matrix(spectral.diagonal_means(mean, mask=mask))
-)
 _layer_shares = jax.jit(jax.vmap(lambda sums: spectral.toeplitz_shares(sums.means())))
 
 
@@ -180,49 +177,14 @@ def _single(sample: Sample) -> SingleDocuments:
     return SingleDocuments(*means)
 
 
+def _mean_and_spread(sums: logit_sums.LogitSums) -> MeanAndSpread:
+    return MeanAndSpread(_wide(_means(sums.parts).parts.total), sums.spread)
+
+
 def _variance(sums: logit_sums.Halves, *, causal: bool) -> Variance:
-    """Analysis of variance: over documents and pairs i ≠ j, what j − i and i, j explain.
-
-    A token is like itself wherever it stands, so that i = j would tell of the tokens. The others
-    explain nothing where a model has no positions and tokens are in random order.
-
-    The mean logits of two halves of the documents have independent noise, whose product is 0 in the
-    mean; so shares may come out below 0.
-    """
-    spread = sums.halves[0].spread + sums.halves[1].spread
-    position, offset = _explained(sums.halves, causal=causal)
-    shuffled, _ = _explained(sums.shuffled, causal=causal)
-    place = position - offset
-    return Variance(
-        level=_wide(spread.mean),
-        total=_wide(spread.variance),
-        offset=offset,
-        place=place,
-        shuffled=shuffled,
-        residual=residual(offset, place),
-    )
-
-
-def _explained(
-    halves: tuple[logit_sums.LogitSums, logit_sums.LogitSums], *, causal: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the variance that places i, j explain, and the offset alone, `[layers, heads]`."""
-    one, other = halves
-    total = _wide((one.spread + other.spread).variance)
-    (a, a_offset), (b, b_offset) = (_centred(half, causal=causal) for half in halves)
-    count = logit_sums.different_places(a.shape[-1], causal=causal).sum()
-    position = _ratio((a * b).sum((-2, -1)) / count, total)
-    return position, _ratio((a_offset * b_offset).sum((-2, -1)) / count, total)
-
-
-def _centred(sums: logit_sums.LogitSums, *, causal: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Mean logits less their level, and the same by offset; 0 at pairs that are left out."""
-    mean = _wide(_means(sums.parts).parts.total)
-    n = mean.shape[-1]
-    seen = np.broadcast_to(logit_sums.different_places(n, causal=causal), mean.shape)
-    level = mean.mean(axis=(-2, -1), where=seen, keepdims=True)
-    mean = np.where(seen, mean - level, 0)
-    return mean, np.where(seen, _wide(_by_offset(mean, seen)), 0)
+    """Of the documents as they are, and with their tokens in random order."""
+    (a, b), (c, d) = (map(_mean_and_spread, pair) for pair in (sums.halves, sums.shuffled))
+    return variance_of((a, b), (c, d), causal=causal)
 
 
 def _shares(sums: PartSums) -> PartShares:
@@ -247,7 +209,7 @@ def _pairs(
         return None
     documents = np.asarray(whole.counts).max()
     squares = _wide(whole.total_squares).sum((-2, -1))[..., None] * documents
-    return Pairs(turning.angles, _ratio(_wide(sums.pairs), squares))
+    return Pairs(turning.angles, ratio(_wide(sums.pairs), squares))
 
 
 def _unexplained(mean: Array, diagonals: Array, seen: np.ndarray) -> Array:
@@ -268,11 +230,6 @@ def _wide(x: Any) -> np.ndarray:
     """As NumPy's array of float64 or complex128."""
     x = np.asarray(x)
     return x.astype(np.result_type(x.dtype, np.float64))
-
-
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Their quotient; 0 where there is nothing to have a share in."""
-    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
 def _facts(sample: Sample, *, trained: bool) -> AttentionFacts:
