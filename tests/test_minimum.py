@@ -22,6 +22,7 @@ import jaxpe
 from jaxpe.analysis.counts import read_counts
 from jaxpe.cli import main
 from jaxpe.training import load_run
+from tests.analysis.inspect.folders import text, with_tokenizer
 
 ROOT = Path(__file__).parents[1]
 COUNT = "--length 8 --folds 4 --nulls 2 --batch-size 64"
@@ -38,7 +39,7 @@ COMMANDS = {
         "extrapolation.json",
     ),
 }
-ELSEWHERE = {"encodings", "export", "count", "merge", "train", "compare"}
+ELSEWHERE = {"encodings", "export", "count", "inspect", "merge", "train", "compare"}
 
 
 @pytest.fixture
@@ -128,6 +129,12 @@ def test_train_and_load(run, tmp_path):
     found = load_run(tmp_path / "run")
     assert found.step == 2
     assert all(bool(np.isfinite(x).all()) for x in jax.tree.leaves(found.params))
+
+
+def test_inspect(run, tmp_path):
+    model, source = with_tokenizer("tiny_llama", tmp_path / "model"), text(tmp_path / "text.txt")
+    run("inspect", f"{model} {source} --quick --length 16 --examples 8 --out {{out}}/page")
+    assert (tmp_path / "page" / "inspect.html").stat().st_size > 1000
 
 
 def test_no_command_is_missing():

@@ -14,6 +14,7 @@ from jaxpe.cli.parsing import in_flags
 COMMANDS = {
     "report": "measure what position means in a corpus, and write a report on it",
     "encodings": "print what is computed about each positional encoding",
+    "inspect": "say what position does in a model: attention, hidden states, loss and reach",
     "rope": "say what a model's rotary positions mean, and where their readers disagree",
     "export": "write a corpus as a TFDS dataset",
     "count": "count which token stands where, in any number of documents",
@@ -25,7 +26,7 @@ COMMANDS = {
     "compare": "hold runs of `jaxpe train`, or counts, against each other",
 }
 _TRAINING = dict.fromkeys(
-    ("audit", "spectral", "extrapolate", "train", "compare"), ("train", "report")
+    ("audit", "inspect", "spectral", "extrapolate", "train", "compare"), ("train", "report")
 )
 # Commands that list what they take, and the modules with the text, which import nothing large.
 _LISTS = {"extrapolate": "extrapolate_names"}

@@ -163,9 +163,13 @@ class CausalLM(nnx.Module):
     def __call__(self, ids: Int[ArrayLike, "... n"], **options: Any) -> HeadOutput:
         """Logits `[..., n, vocab]`; options are the transformer's."""
         below = self.decoder(ids, **options)
+        return HeadOutput(self.head(below.hidden), below)
+
+    def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
+        """Logits of hidden states: of the few that count, where those are chosen before."""
         layer = self.decoder.tokens if self.output is None else self.output
-        logits = read_out(layer, _scaled(self.decoder, below.hidden))
-        return HeadOutput(capped(logits, self.decoder.config.logit_cap), below)
+        logits = read_out(layer, _scaled(self.decoder, jnp.asarray(hidden)))
+        return capped(logits, self.decoder.config.logit_cap)
 
 
 class Seq2SeqLM(nnx.Module):

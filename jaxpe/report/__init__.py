@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from jaxpe.report.comparison import comparison_summary, comparison_table
     from jaxpe.report.corpora import corpora_summary, corpora_table
     from jaxpe.report.extrapolation.page import extrapolation_table
+    from jaxpe.report.inspect.page import inspect_markdown, inspect_table
+    from jaxpe.report.inspect.words import inspect_summary
     from jaxpe.report.rope.words import rope_summary, rope_table
     from jaxpe.report.trained import trained_summary
 
 __all__ = [
     "audit_summary", "audit_table", "comparison_summary", "comparison_table", "corpora_summary",
     "corpora_table", "counts_table", "encoding_table", "extrapolation_table", "findings",
-    "pace", "property_markdown", "property_table", "rope_summary", "rope_table",
+    "inspect_markdown", "inspect_summary", "inspect_table", "pace", "property_markdown",
+    "property_table", "rope_summary", "rope_table",
     "spectral_summary", "spectral_table", "summary", "summary_table", "trained_summary",
     "training_table", "write", "write_training_figures",
 ]  # fmt: skip
@@ -41,6 +44,9 @@ _ON_DEMAND = {
     "corpora_summary": "corpora",
     "corpora_table": "corpora",
     "extrapolation_table": "extrapolation.page",
+    "inspect_markdown": "inspect.page",
+    "inspect_summary": "inspect.words",
+    "inspect_table": "inspect.page",
     "rope_summary": "rope.words",
     "rope_table": "rope.words",
     "spectral_summary": "attention.words",

@@ -16,6 +16,7 @@ _VIEWS = {
     "corpora": ("corpora", "write_corpora"),
     "corpus": ("corpus.page", "write_corpus"),
     "extrapolation": ("extrapolation.page", "write_extrapolation"),
+    "inspect": ("inspect.page", "write_inspect"),
     "rope": ("rope.page", "write_rope"),
     "trained": ("trained", "write_trained"),
 }
@@ -36,7 +37,7 @@ def write(
 
     Args:
         result: result of a job of `jaxpe.analysis`: `corpus`, `corpora`, `audit`, `attention`,
-            `extrapolation`, `rope`, `trained` or `comparison`.
+            `extrapolation`, `inspect`, `rope`, `trained` or `comparison`.
         directory: folder for the files.
         png: whether figures are written as PNG beside SVG, which takes as long again.
         commands: command lines to go on with, by what they do, on the page of a run or of several.

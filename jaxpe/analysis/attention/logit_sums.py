@@ -30,9 +30,9 @@ class Spread(NamedTuple):
         squares: sum of squared deviations from it.
     """
 
-    count: Array
-    mean: Array
-    squares: Array
+    count: Array | np.ndarray
+    mean: Array | np.ndarray
+    squares: Array | np.ndarray
 
     def __add__(self, other: "Spread") -> "Spread":  # pyrefly: ignore
         """As Chan, Golub & LeVeque (1983) merge samples."""
@@ -44,7 +44,7 @@ class Spread(NamedTuple):
         )
 
     @property
-    def variance(self) -> Array:
+    def variance(self) -> Array | np.ndarray:
         """The mean squared deviation."""
         return self.squares / self.count
 

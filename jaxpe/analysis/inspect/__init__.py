@@ -1,0 +1,45 @@
+"""What position does in a model: its weights, attention, hidden states, loss and reach.
+
+    result = inspect_model(InspectOptions(model="all-MiniLM-L6-v2", source="reviews.csv"))
+    rich.print(jaxpe.report.inspect_table(result))
+
+It brings Flax and Optax, and is imported when it is asked for.
+"""
+
+from jaxpe._core.signatures import show_as_written as _show_as_written
+from jaxpe.analysis.inspect.attending import inspect_attention
+from jaxpe.analysis.inspect.job import inspect_model
+from jaxpe.analysis.inspect.losing import loss_by_position, token_losses
+from jaxpe.analysis.inspect.moving import ablate_positions, moved_positions
+from jaxpe.analysis.inspect.needles import needle_retrieval
+from jaxpe.analysis.inspect.options import STAGES, InspectOptions
+from jaxpe.analysis.inspect.probing import hidden_states, probe_layers, probed_layers
+from jaxpe.analysis.inspect.reading import Inspected, read_inspected
+from jaxpe.analysis.inspect.result import (
+    AblationFound,
+    AttentionFound,
+    EncodingFound,
+    FarLoss,
+    GeometryFound,
+    InspectFacts,
+    InspectResult,
+    LearnedTable,
+    LossFound,
+    Means,
+    Moved,
+    NeedlesFound,
+    ProbeFound,
+    ScaledLoss,
+)
+from jaxpe.analysis.inspect.weights import describe_encoding, describe_table, table_geometry
+
+__all__ = [
+    "STAGES", "AblationFound", "AttentionFound", "EncodingFound", "FarLoss", "GeometryFound",
+    "InspectFacts", "InspectOptions", "InspectResult", "Inspected", "LearnedTable", "LossFound",
+    "Means", "Moved", "NeedlesFound", "ProbeFound", "ScaledLoss", "ablate_positions",
+    "describe_encoding", "describe_table", "hidden_states", "inspect_attention", "inspect_model",
+    "loss_by_position", "moved_positions", "needle_retrieval", "probe_layers", "probed_layers",
+    "read_inspected", "table_geometry", "token_losses",
+]  # fmt: skip
+
+_show_as_written(__all__, globals())

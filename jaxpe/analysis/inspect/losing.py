@@ -1,0 +1,288 @@
+"""Loss of single tokens, by position and under other rotary frequencies; what far context is worth.
+
+Rotations are tables of cosines and sines that one program takes as arguments, so that scalings and
+distances compile nothing anew.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import Array, lax
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.inspect.averages import mean_of, means_of
+from jaxpe.analysis.inspect.result import FarLoss, LossFound, ScaledLoss
+from jaxpe.analysis.rope import RopeAnalysis
+from jaxpe.encodings import (
+    Encoding,
+    LinearScaling,
+    NtkScaling,
+    YarnScaling,
+    rope_frequencies,
+)
+from jaxpe.encodings.rope_scaling import RopeFrequencies, RopeScaling
+from jaxpe.nn import CausalLM, functionalize, trunk
+from jaxpe.nn.transformer import has_one_encoding
+
+OWN = "as it is"
+FACTOR = 4.0  # of scalings, where no text is longer than the context
+_ROWS = 256  # tokens whose logits are held at once
+_FIRST_BIN = 16  # positions
+_PASSAGE = 64  # tokens
+_FAR_TEXTS = 6
+_REACH = (0.0, 0.125, 1.0, 2.0, 4.0)  # distances, in contexts
+
+Rotation = dict[str, Array]
+
+
+class Frequencies(NamedTuple):
+    """Rotary frequencies of a model under one scaling.
+
+    Attributes:
+        name: "as it is", or the scaling with its factor.
+        found: frequencies and attention factor.
+    """
+
+    name: str
+    found: RopeFrequencies
+
+    def tables(self, positions: np.ndarray) -> Rotation:
+        """Cosines and sines at these positions, float32 `[n, rotary_dim / 2]`.
+
+        Args:
+            positions: integers `[n]`.
+        """
+        angles = positions[:, None] * np.asarray(self.found.inverse, np.float64)
+        factor = self.found.attention_factor
+        dtype = jnp.result_type(float)
+        waves = {"cos": np.cos(angles), "sin": np.sin(angles)}
+        return {name: jnp.asarray(factor * wave, dtype) for name, wave in waves.items()}
+
+
+def token_losses(
+    model: CausalLM, ids: ArrayLike, *, rotation: Rotation | None = None, **options: Any
+) -> Array:
+    """−log p of each token but the first, given those before it, in nats, `[..., n − 1]`.
+
+    Logits of a few hundred tokens are held at once, whatever the length.
+
+    Args:
+        model: a causal language model.
+        ids: token ids `[..., n]`.
+        rotation: cosines and sines `[n, head_width / 2]` in place of the model's own positions, as
+            `Frequencies.tables` makes them.
+        **options: further arguments of the decoder, such as `positions`.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=8), rngs=nnx.Rngs(0))
+    >>> token_losses(jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1)), jnp.zeros((2, 7), int)).shape
+    (2, 6)
+    """
+    ids, below = jnp.asarray(ids), trunk(model)
+    if rotation is not None:
+        below.encoding = nnx.static(_BY_TABLES)
+        below.encoding_params = nnx.Param(rotation)
+    hidden = below(ids, **options).hidden[..., :-1, :]
+    targets, flat = ids[..., 1:], hidden.reshape(-1, hidden.shape[-1])
+    padding = -len(flat) % _ROWS
+    rows = jnp.pad(flat, ((0, padding), (0, 0))).reshape(-1, _ROWS, flat.shape[-1])
+    wanted = jnp.pad(targets.reshape(-1), (0, padding)).reshape(-1, _ROWS)
+
+    def losses(chunk: tuple[Array, Array]) -> Array:
+        likelihood = jax.nn.log_softmax(model.head(chunk[0]))
+        return -jnp.take_along_axis(likelihood, chunk[1][:, None], axis=-1)[:, 0]
+
+    found = lax.map(losses, (rows, wanted)).reshape(-1)
+    return found[: len(flat)].reshape(targets.shape)
+
+
+def loss_by_position(
+    model: CausalLM,
+    texts: np.ndarray,
+    *,
+    context: int = 0,
+    rope: RopeAnalysis | None = None,
+    far: bool = True,
+    progress: Progress = SILENT,
+) -> LossFound:
+    """Loss by position, under each scaling beyond the context, and what far context is worth.
+
+    Where texts are longer than the context, scalings by their quotient are tried: position
+    interpolation, NTK-aware, YaRN. What far context is worth is measured on short rows whose
+    second half is read at positions that begin a distance behind the first: offsets beyond the
+    context then occur in few tokens. It says which offsets attention can use, not how it copes
+    with many keys.
+
+    Args:
+        model: a causal language model.
+        texts: token ids `[texts, n]` without padding.
+        context: positions the model was configured for; 0 where unknown.
+        rope: its rotary configuration, without which no scaling is tried.
+        far: whether far context is measured.
+        progress: receiver of progress.
+
+    >>> loss_by_position(model, texts, context=8192).scaled[0].loss.mean  # doctest: +SKIP
+    array([4.9, 3.9, 3.6])
+    """
+    texts = np.asarray(texts, np.int32)
+    count, n = texts.shape
+    why = why_unscaled(model, context, rope)
+    run = _runner(model)
+    beyond = bool(context) and n > context and not why
+    scalings = _scalings(rope, context, n / context) if beyond else [None]
+    edges = _edges(n, context)
+    scaled = []
+    for own in scalings:
+        name = OWN if own is None else own.name
+        found = [
+            run(text[None], np.arange(n), own)[0]
+            for text in progress.track(texts, f"loss, {name}", total=count)
+        ]
+        scaled.append(ScaledLoss(name, means_of(_binned(np.stack(found), edges))))
+    result = LossFound(count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, why)
+    # Vectors beyond a learned table do not exist.
+    if not far or not context or trunk(model).encoding.defines("embed"):
+        return result
+    return _with_far(result, run, texts, [None] if why else _scalings(rope, context, FACTOR))
+
+
+def why_unscaled(model: Any, context: int, rope: RopeAnalysis | None) -> str:
+    """Why no scaling of rotary frequencies is tried; empty where some are.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.nope(), rngs=nnx.Rngs(0))
+    >>> why_unscaled(decoder, 8, None)
+    'the model has no rotary positions'
+    """
+    below = trunk(model)
+    encoding = below.encoding
+    if rope is None or not encoding.defines("query"):
+        if encoding.defines("embed"):
+            return f"the model has {context:,} learned position vectors and none beyond"
+        return "the model has no rotary positions"
+    if not context:
+        return "the configuration says no context"
+    if not has_one_encoding(below) or len(rope.layers) > 1 or rope.without_rope:
+        return "layers differ in their positions"
+    reading = next(one for one in rope.readings if one.problem is None)
+    if any(encoding.defines(hook) for hook in ("embed", "bias", "products", "value", "weights")):
+        return "positions enter in other ways, too"
+    if reading.rope_type != "default":
+        return f"the model comes with a scaling of its own ({reading.rope_type})"
+    if reading.rotated != below.config.head_width:
+        return "only a part of each head turns"
+    return ""
+
+
+def cut_texts(stream: np.ndarray, *, count: int, length: int) -> np.ndarray:
+    """At most so many texts of one length, spread evenly over a stream of ids.
+
+    >>> cut_texts(np.arange(10), count=2, length=3).tolist()
+    [[0, 1, 2], [7, 8, 9]]
+    """
+    count = min(count, len(stream) // length)
+    starts = np.linspace(0, len(stream) - length, max(count, 1)).astype(int)[:count]
+    return (
+        np.stack([stream[start : start + length] for start in starts])
+        if count
+        else (np.zeros((0, length), np.int32))
+    )
+
+
+_Run = Callable[[np.ndarray, np.ndarray, Frequencies | None], np.ndarray]
+
+
+def _runner(model: CausalLM) -> _Run:
+    """Losses of rows at positions `[n]`, under frequencies where some are given."""
+    apply, params = functionalize(model, method=token_losses)
+    run = jax.jit(apply)
+
+    def losses(ids: np.ndarray, positions: np.ndarray, own: Frequencies | None) -> np.ndarray:
+        if own is None:
+            found = run(params, ids, positions=jnp.asarray(positions, jnp.int32))
+        else:
+            found = run(params, ids, rotation=own.tables(positions))
+        return np.asarray(found, np.float64)
+
+    return losses
+
+
+def _turned(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
+    """Halves of each head turned by the rows of the tables at these places."""
+    x = jnp.asarray(x)
+    cos, sin = (params[name][jnp.asarray(positions)][..., None, :] for name in ("cos", "sin"))
+    cos, sin = (jnp.broadcast_to(wave, (*x.shape[:-2], *wave.shape[-2:])) for wave in (cos, sin))
+    first, second = jnp.split(x.astype(cos.dtype), 2, axis=-1)
+    turned = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return turned.astype(x.dtype)
+
+
+_BY_TABLES = Encoding(query=_turned, key=_turned)
+
+
+def _scalings(rope: RopeAnalysis | None, context: int, factor: float) -> list[Frequencies]:
+    """The model's own frequencies, and those of each scaling by a factor."""
+    assert rope is not None  # or nothing is scaled
+    reading = next(one for one in rope.readings if one.problem is None)
+    tried: dict[str, RopeScaling] = {
+        "linear": LinearScaling(factor),
+        "NTK": NtkScaling(factor),
+        "YaRN": YarnScaling(factor, context),
+    }
+    own = Frequencies(OWN, RopeFrequencies(reading.inverse, reading.attention_factor))
+    return [
+        own,
+        *(
+            Frequencies(
+                f"{name} ×{factor:g}",
+                rope_frequencies(head_dim=reading.rotated, base=reading.base, scaling=scaling),
+            )
+            for name, scaling in tried.items()
+        ),
+    ]
+
+
+def _edges(n: int, context: int) -> np.ndarray:
+    """First positions of bins that double, with one that begins at the context."""
+    doubling = [_FIRST_BIN << k for k in range(32) if _FIRST_BIN << k < n]
+    return np.array(sorted({1, *doubling, *([context] if 1 < context < n else []), n}))
+
+
+def _binned(losses: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Mean of each text and bin; the loss at index i is of the token at position i + 1."""
+    bins = itertools.pairwise(edges)
+    return np.stack([losses[:, a - 1 : b - 1].mean(axis=1) for a, b in bins], axis=1)
+
+
+def _with_far(result: LossFound, run: _Run, texts: np.ndarray, scalings: list[Any]) -> LossFound:
+    """The loss on a passage behind a context at each distance, less that without context."""
+    m = min(_PASSAGE, texts.shape[1] // 2)
+    rows, first, second = texts[:_FAR_TEXTS, : 2 * m], np.arange(m), np.arange(m, 2 * m)
+    distances = np.array([round(share * result.context) for share in _REACH])
+    # The queries of these losses are in the passage.
+    floor = run(rows[:, m:], first, None).mean(axis=1)
+
+    def at(distance: int, own: Frequencies | None) -> np.ndarray:
+        positions = np.concatenate([first, second + distance])
+        return run(rows, positions, own)[:, m:].mean(axis=1)
+
+    losses = [np.stack([at(int(d), own) for d in distances], axis=1) for own in scalings]
+    names = [OWN if own is None else own.name for own in scalings]
+    return result._replace(
+        passage=m,
+        distances=distances,
+        far=[
+            FarLoss(name, means_of(floor[:, None] - of))
+            for name, of in zip(names, losses, strict=True)
+        ],
+        floor=mean_of(floor),
+        near=mean_of(losses[0][:, 0]),
+    )

@@ -1,0 +1,168 @@
+"""Retrieval of facts from a text: their depth in it, and its length."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.inspect.averages import means_of
+from jaxpe.analysis.inspect.result import NeedlesFound
+from jaxpe.data.tokenizers import Tokenizer
+from jaxpe.nn import CausalLM, functionalize
+
+DEPTHS = 5
+SHORTEST = 128  # tokens
+_NEEDLE = " The favourite colour of {} is {}."
+_QUESTION = " The favourite colour of {} is"
+_NAMES = (
+    *("Anna", "Bruno", "Clara", "David", "Emma", "Felix", "Grace", "Henry", "Irene", "James"),
+    *("Karen", "Louis", "Maria", "Nina", "Oscar", "Paul", "Rosa", "Simon", "Tom", "Vera"),
+)
+_COLOURS = (
+    *("red", "blue", "green", "black", "white", "yellow", "orange", "purple", "pink", "brown"),
+    *("grey", "gold", "silver"),
+)
+
+
+class _Words(NamedTuple):
+    """Names whose sentences are equally long, and colours told apart by their first token."""
+
+    questions: dict[str, list[int]]
+    needles: dict[tuple[str, str], list[int]]
+    first: dict[str, int]
+
+
+def needle_retrieval(
+    model: CausalLM,
+    tokenizer: Tokenizer,
+    stream: np.ndarray,
+    *,
+    lengths: tuple[int, ...] = (128, 256, 512),
+    texts: int = 8,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> NeedlesFound:
+    """Share of facts that a model retrieves from a text, by their depth and its length.
+
+    A text has five sentences "The favourite colour of NAME is COLOUR." at depths 0.1, 0.3, ...,
+    0.9. It is followed by "The favourite colour of NAME is", for each of the names in turn; the
+    answer is right where the first token of its colour is the likeliest of the five. A model that
+    ignores the name is right in one of five.
+
+    Args:
+        model: a causal language model.
+        tokenizer: its tokenizer.
+        stream: token ids of text that needles are put into.
+        lengths: tokens of the texts.
+        texts: number of texts of each length.
+        seed: random seed of names, colours and places in the stream.
+        progress: receiver of progress.
+
+    Raises:
+        InputError: a tokenizer that does not tell five names and colours apart, or a length that
+            has no room for the needles.
+
+    >>> needle_retrieval(model, tokenizer, stream).by_length.mean  # doctest: +SKIP
+    array([0.72, 0.9, 0.88])
+    """
+    words, rng = _words(tokenizer), np.random.default_rng([seed, 8])
+    apply, params = functionalize(model, method=_answers)
+    run, found = jax.jit(apply), []
+    for length in lengths:
+        tried = progress.track(range(texts), f"needles, {length} tokens", total=texts)
+        right = [_tried(run, params, words, tokenizer, stream, length, rng) for _ in tried]
+        found.append(np.stack(right))
+    hits = np.stack(found, axis=1).astype(float)  # [texts, lengths, depths]
+    return NeedlesFound(
+        lengths=np.array(lengths),
+        depths=(np.arange(DEPTHS) + 0.5) / DEPTHS,
+        texts=texts,
+        accuracy=means_of(hits, within=(0.0, 1.0)),
+        by_length=means_of(hits.mean(axis=2), within=(0.0, 1.0)),
+        chance=1 / DEPTHS,
+        needle=_NEEDLE.format("NAME", "COLOUR").strip(),
+        question=_QUESTION.format("NAME").strip(),
+    )
+
+
+def _words(tokenizer: Tokenizer) -> _Words:
+    """Names with sentences of the commonest length, and colours with first tokens of their own."""
+
+    def ids(texts: list[str]) -> list[list[int]]:
+        return [list(map(int, row)) for row in tokenizer.rows(texts, None)]
+
+    # Words that a small vocabulary does not have are all the same token.
+    asked = _alone(_NAMES, ids([_QUESTION.format(name) for name in _NAMES]))
+    sizes = [len(row) for row in asked.values()]
+    questions = {
+        n: list(row) for n, row in asked.items() if len(row) == max(sizes, key=sizes.count)
+    }
+    said = [row[:1] for row in ids([f" {colour}" for colour in _COLOURS])]
+    first = {colour: row[0] for colour, row in _alone(_COLOURS, said).items() if row}
+    if len(questions) < DEPTHS or len(first) < DEPTHS:
+        raise InputError(
+            f"the tokenizer tells {len(questions)} names and {len(first)} colours apart, and "
+            f"{DEPTHS} of each are needed"
+        )
+    pairs = [(name, colour) for name in questions for colour in first]
+    rows = ids([_NEEDLE.format(*pair) for pair in pairs])
+    return _Words(questions, dict(zip(pairs, rows, strict=True)), first)
+
+
+def _alone(words: tuple[str, ...], rows: list[list[int]]) -> dict[str, tuple[int, ...]]:
+    """Ids of the words that no other word shares."""
+    found = [tuple(row) for row in rows]
+    return {word: row for word, row in zip(words, found, strict=True) if found.count(row) == 1}
+
+
+def _tried(
+    run: Any,
+    params: Any,
+    words: _Words,
+    tokenizer: Tokenizer,
+    stream: np.ndarray,
+    length: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Whether each needle of one text is found, `[depths]`."""
+    names = rng.permutation(list(words.questions))[:DEPTHS]
+    colours = rng.permutation(list(words.first))[:DEPTHS]
+    needles = [words.needles[str(n), str(c)] for n, c in zip(names, colours, strict=True)]
+    questions = np.array([words.questions[str(name)] for name in names], np.int32)
+    before = list(tokenizer.prefix)
+    left = length - questions.shape[1] - sum(map(len, needles)) - len(before)
+    if left < 2 * DEPTHS or len(stream) < left:
+        raise InputError(
+            f"`longest={length}` leaves {left} tokens of text beside the needles, and the corpus "
+            f"has {len(stream):,}; pass a larger one, or a larger corpus"
+        )
+    start = int(rng.integers(0, len(stream) - left + 1))
+    parts = np.array_split(stream[start : start + left], 2 * DEPTHS)
+    row = list(before)
+    for k, needle in enumerate(needles):
+        row += [*parts[2 * k], *needle, *parts[2 * k + 1]]
+    said = np.asarray(run(params, np.array(row, np.int32), questions))
+    candidates = np.array([words.first[str(colour)] for colour in colours])
+    return said[:, candidates].argmax(axis=1) == np.arange(DEPTHS)
+
+
+def _answers(model: CausalLM, text: Array, questions: Array) -> Array:
+    """Logits of what follows each question behind the text, which is read once."""
+    count, asked = questions.shape
+    cache = model.decoder.empty_cache(batch=1, slots=len(text) + asked)
+    cache = model.decoder(text[None], cache=cache).cache
+    assert cache is not None  # one was given
+
+    def repeated(leaf: Array, axis: int) -> Array:
+        return jnp.repeat(leaf, count, axis=axis)
+
+    cache = cache._replace(
+        layers=jax.tree.map(lambda leaf: repeated(leaf, 1), cache.layers),
+        positions=repeated(cache.positions, 0),
+        valid=repeated(cache.valid, 0),
+    )
+    return model.head(model.decoder(questions, cache=cache).hidden[:, -1])

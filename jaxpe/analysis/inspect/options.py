@@ -1,0 +1,71 @@
+"""What `jaxpe inspect` is asked for."""
+
+import dataclasses
+from typing import Literal
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
+
+Stage = Literal["encoding", "geometry", "attention", "probe", "ablation", "loss", "needles"]
+STAGES: tuple[Stage, ...] = (
+    *("encoding", "geometry", "attention", "probe"),
+    *("ablation", "loss", "needles"),
+)
+LEAST_LENGTH = 16  # positions
+_LEAST_LONGEST = 64  # a haystack has room for needles
+_LEAST_EXAMPLES = 8  # documents
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InspectOptions:
+    """Say what position does in a model: in its weights, its attention, its loss and its reach.
+
+    Attributes:
+        model: Hugging Face directory (config.json, safetensors, tokenizer.json), a .gguf file, or a
+            folder with one and a tokenizer.json.
+        source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
+            .gz), .parquet or .arrow file.
+        stages: encoding, geometry, attention, probe, ablation, loss, needles; all when absent.
+        quick: whether fewer documents and shorter texts are looked at, for a first look.
+        length: positions of a document in attention, probe and ablation; 128 when absent.
+        examples: number of documents there; chosen by the size of the model when absent.
+        longest: tokens of the longest text in loss and needles; chosen by the size of the model
+            when absent.
+        documents: number of documents of the corpus that are read, drawn by the seed.
+        task: mlm for a masked language model with its head; ablation then measures its loss.
+        tokenizer: path of a tokenizer.json or vocab.txt; that of the model when absent.
+        seed: random seed.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+
+    model: str
+    source: str = "stdlib"
+    stages: tuple[Stage, ...] = ()
+    quick: bool = False
+    length: int | None = None
+    examples: int | None = None
+    longest: int | None = None
+    documents: int = 4000
+    task: Literal["mlm"] | None = None
+    tokenizer: str | None = None
+    seed: int = 0
+    text_field: str | None = None
+    skip_nulls: bool = False
+    data_dir: str | None = None
+
+    def check(self) -> None:
+        """Raise `InputError` for numbers out of range or stages that are not known."""
+        check_range("length", self.length, least=LEAST_LENGTH, most=4096)
+        check_range("examples", self.examples, least=_LEAST_EXAMPLES, most=LARGEST_SIZE)
+        check_range("longest", self.longest, least=_LEAST_LONGEST, most=LARGEST_SIZE)
+        check_range("documents", self.documents, least=2 * _LEAST_EXAMPLES, most=LARGEST_SIZE)
+        check_seed("seed", self.seed)
+        if others := sorted(set(self.stages) - set(STAGES)):
+            raise InputError(f"`stages` has {', '.join(others)}; pass some of {', '.join(STAGES)}")
+
+    @property
+    def chosen(self) -> tuple[Stage, ...]:
+        """The stages that are asked for, in order."""
+        return tuple(stage for stage in STAGES if not self.stages or stage in self.stages)

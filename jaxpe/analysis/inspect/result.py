@@ -1,0 +1,364 @@
+"""What `jaxpe inspect` finds, stage by stage."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from jaxpe._core.results import LargeArray, Seconds
+from jaxpe.analysis.attention.result import Variance
+from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.rope.result import RopeAnalysis
+
+Kind = Literal["encoder", "masked", "causal"]
+
+
+class Means(NamedTuple):
+    """Means over documents with 95 % intervals, arrays of one shape.
+
+    Attributes:
+        mean: mean over documents.
+        low: lower end of Student's interval; NaN of one document.
+        high: upper end.
+    """
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class InspectFacts(NamedTuple):
+    """The model, the corpus, and how much of it was looked at.
+
+    Attributes:
+        model: name of the folder or file.
+        source: corpus.
+        kind: "causal" for a decoder with its head, "masked" for an encoder with its head, "encoder"
+            for one without.
+        encoding: how positions enter: "learned vectors", "rotary", "bias", joined by " and ".
+        layers: blocks.
+        heads: heads of a layer.
+        head_width: width of a head.
+        width: width of hidden states.
+        vocabulary: number of tokens.
+        parameters: number of parameters.
+        context: positions the model was configured for; 0 where unknown.
+        positions: places of text in a row that attention, probe and ablation look at.
+        examples: documents that they look at.
+        documents: documents of the corpus that were read.
+        longest: tokens of the longest text in loss and needles.
+        seed: random seed.
+        jaxpe: version.
+    """
+
+    model: str
+    source: str
+    kind: Kind
+    encoding: str
+    layers: int
+    heads: int
+    head_width: int
+    width: int
+    vocabulary: int
+    parameters: int
+    context: int
+    positions: int
+    examples: int
+    documents: int
+    longest: int
+    seed: int
+    jaxpe: str
+
+
+class LearnedTable(NamedTuple):
+    """Learned position vectors, by themselves.
+
+    Attributes:
+        positions: rows of the table.
+        width: entries of a row.
+        norms: Euclidean norm of each row, `[positions]`.
+        token_norm: mean norm of the token embeddings, in the same units.
+        rank: effective rank of the centred rows (`entropy_rank`).
+        cosine: mean cosine of centred rows at offsets 0, 1, 2, ..., `[offsets]`.
+        widest: offset at which the mean cosine first falls below one half.
+    """
+
+    positions: int
+    width: int
+    norms: np.ndarray
+    token_norm: float
+    rank: float
+    cosine: np.ndarray
+    widest: int
+
+
+class EncodingFound(NamedTuple):
+    """How positions enter the model.
+
+    Attributes:
+        table: learned vectors; None without.
+        bias: what is added to attention logits by head and offset j − i = −(n − 1) … n − 1,
+            `[heads, 2n − 1]`; None without. NaN where a decoder does not look.
+        rope: the rotary configuration as `jaxpe rope` reads it; None without.
+    """
+
+    table: LearnedTable | None
+    bias: np.ndarray | None
+    rope: RopeAnalysis | None
+
+
+class GeometryFound(NamedTuple):
+    """Learned positions against the geometry of the corpus.
+
+    Attributes:
+        positions: positions with tokens in both halves of every split.
+        documents: documents counted.
+        stress: Eq. (4) of Cirrincione (2026) at the model's own scale, plug-in distances.
+        scaled_stress: its minimum over one scale factor, in [0, 1].
+        corrected: the same against the noise-corrected distances.
+        held_out: the same against halves of the documents, with its interval; None where no
+            position has tokens in all quarters.
+        sinusoidal: `held_out` of sinusoidal vectors, 128 wide.
+        own: `held_out` of the corpus' own MDS coordinates.
+        correlation: Pearson's, of distances.
+        violation_rate: share of triples whose distances do not grow with the offset.
+        corpus_violation_rate: the same of the corpus.
+        shuffled: `corrected` of the table with its rows in random order: mean, and the interval
+            that 95 % of the orders lie in.
+        noise_share: share of sampling noise in the plug-in geometry.
+        significant: significant dimensions of the corpus; None where not judged.
+    """
+
+    positions: int
+    documents: int
+    stress: float
+    scaled_stress: float
+    corrected: float
+    held_out: Interval | None
+    sinusoidal: Interval | None
+    own: Interval | None
+    correlation: float
+    violation_rate: float
+    corpus_violation_rate: float
+    shuffled: Interval
+    noise_share: Interval | None
+    significant: int | None
+
+
+class AttentionFound(NamedTuple):
+    """Where logits and attention weights come from, and where these go, `[layers, heads]`.
+
+    Weights are over all keys of a row, special tokens too; averages are over queries at places of
+    text but the first.
+
+    Attributes:
+        variance: decomposition of the variance of the logits.
+        share: share of that variance that places explain, mean over heads, by layer, with intervals
+            by a jackknife over groups of documents.
+        overall: the same, mean over all heads.
+        shuffled: the mean over all heads with the tokens of each document in random order.
+        offsets: mean weight at offset j − i = −(n − 1) … n − 1 over places of text,
+            `[layers, heads, 2n − 1]`.
+        entropy: entropy of the weights in nats.
+        evenness: entropy over the largest it can be, in [0, 1].
+        distance: mean |i − j| in positions.
+        first: weight on the first token of the row.
+        first_by_chance: the same if weights were even.
+        sink: `first`, mean over all heads, with an interval over documents.
+        special: weight on special tokens; 0 where the rows have none.
+        special_overall: `special`, mean over all heads, with an interval over documents.
+        dummy: Σ_j min(a_ij, d_ij), a being attention to a document and d to a dummy document of one
+            repeated token, mean over queries and documents.
+        other: the same with another real document in place of the dummy one.
+        dummy_overall, other_overall: their means over all heads, with intervals over documents.
+        dummies: the tokens that dummy documents repeat.
+    """
+
+    variance: Variance
+    share: Means
+    overall: Interval
+    shuffled: float
+    offsets: LargeArray
+    entropy: np.ndarray
+    evenness: np.ndarray
+    distance: np.ndarray
+    first: np.ndarray
+    first_by_chance: float
+    sink: Interval
+    special: np.ndarray
+    special_overall: Interval
+    dummy: np.ndarray
+    other: np.ndarray
+    dummy_overall: Interval
+    other_overall: Interval
+    dummies: list[str]
+
+    def at_offset(self, offset: int) -> np.ndarray:
+        """Mean weight at an offset j − i, `[layers, heads]`.
+
+        Args:
+            offset: −1 for the token before, 0 for the token itself, 1 for the next.
+        """
+        return self.offsets[..., self.offsets.shape[-1] // 2 + offset]
+
+
+class ProbeFound(NamedTuple):
+    """A linear probe of the position, on what enters layers and on what leaves the last.
+
+    Attributes:
+        documents: documents that the probe is judged on; as many others it is fitted to.
+        layers: layers whose input is probed, `[layers]`; the number of all of them stands for what
+            leaves the last.
+        r2: share of the variance of the position explained, `[layers]`, with intervals over
+            documents by resampling; below 0 for a probe that is worse than the mean.
+        error: mean absolute error in positions, `[layers]`.
+        by_chance: error of a probe that always says the middle.
+    """
+
+    documents: int
+    layers: np.ndarray
+    r2: Means
+    error: np.ndarray
+    by_chance: float
+
+
+class Moved(NamedTuple):
+    """What becomes of a model's output where its tokens get other positions.
+
+    Attributes:
+        name: "own", "shifted", "doubled", "reversed", "shuffled" or "same".
+        value: loss in nats a token, or the cosine of the mean hidden state with its own.
+        change: value less that of "own", paired by document.
+        tokens: mean cosine of each token's last hidden state with its own; None of a loss.
+    """
+
+    name: str
+    value: Interval
+    change: Interval
+    tokens: Interval | None
+
+
+class AblationFound(NamedTuple):
+    """Ablation of positions.
+
+    Attributes:
+        measure: "causal" and "masked" are losses in nats a token, "embedding" a cosine.
+        documents: documents averaged over.
+        shift: positions by which "shifted" moves all tokens.
+        moved: one entry for each way to move, "own" first.
+        reference: cosine of the mean hidden states of two different documents; of a loss ln(V),
+            that of an even guess.
+    """
+
+    measure: Literal["causal", "masked", "embedding"]
+    documents: int
+    shift: int
+    moved: list[Moved]
+    reference: float
+
+
+class ScaledLoss(NamedTuple):
+    """Loss by position under one scaling of the rotary frequencies.
+
+    Attributes:
+        name: "as it is", or the scaling with its factor.
+        loss: nats a token, `[bins]`, with intervals over texts.
+    """
+
+    name: str
+    loss: Means
+
+
+class FarLoss(NamedTuple):
+    """Loss on a passage whose context is moved away, under one scaling.
+
+    Attributes:
+        name: "as it is", or the scaling with its factor.
+        gain: loss without the context less that with it, by distance, `[distances]`; what the
+            context is worth, in nats a token.
+    """
+
+    name: str
+    gain: Means
+
+
+class LossFound(NamedTuple):
+    """Loss by position, in texts of one length, and what far context is worth.
+
+    Attributes:
+        texts: number of texts; each is of documents put end to end.
+        length: tokens of a text.
+        context: positions the model was configured for; 0 where unknown.
+        edges: first position of each bin, and the length, `[bins + 1]`.
+        scaled: loss under each scaling, that of the model as it is first.
+        passage: tokens of the passage, and of its context, where the context is moved away.
+        distances: distances by which the context is moved, in positions, `[distances]`; empty where
+            this is not measured.
+        far: what the context is worth there, under each scaling.
+        floor: loss on the passage without context.
+        near: loss on the passage right behind its context.
+        unscaled: why no scaling is tried; empty where some are.
+    """
+
+    texts: int
+    length: int
+    context: int
+    edges: np.ndarray
+    scaled: list[ScaledLoss]
+    passage: int
+    distances: np.ndarray
+    far: list[FarLoss]
+    floor: Interval | None
+    near: Interval | None
+    unscaled: str
+
+
+class NeedlesFound(NamedTuple):
+    """Retrieval of facts from a text, by their depth in it and its length.
+
+    Attributes:
+        lengths: tokens of the texts, `[lengths]`.
+        depths: depth of each needle, 0 at the start of the text and 1 at its end, `[depths]`.
+        texts: number of texts of each length.
+        accuracy: share of needles found, `[lengths, depths]`, with intervals over texts.
+        by_length: the same over all depths, `[lengths]`.
+        chance: accuracy of a guess.
+        needle: a needle, as the text has it.
+        question: its question.
+    """
+
+    lengths: np.ndarray
+    depths: np.ndarray
+    texts: int
+    accuracy: Means
+    by_length: Means
+    chance: float
+    needle: str
+    question: str
+
+
+class InspectResult(NamedTuple):
+    """What position does in a model.
+
+    Attributes:
+        facts: the model, the corpus, and how much of it was looked at.
+        absent: why a stage has no result, by stage: it was not asked for, or does not apply.
+        encoding: how positions enter.
+        geometry: learned positions against the corpus.
+        attention: logits and attention weights.
+        probe: linear probe of the position.
+        ablation: ablation of positions.
+        loss: loss by position.
+        needles: retrieval.
+        seconds: duration of each stage.
+    """
+
+    facts: InspectFacts
+    absent: dict[str, str]
+    encoding: EncodingFound | None = None
+    geometry: GeometryFound | None = None
+    attention: AttentionFound | None = None
+    probe: ProbeFound | None = None
+    ablation: AblationFound | None = None
+    loss: LossFound | None = None
+    needles: NeedlesFound | None = None
+    seconds: Seconds = {}  # noqa: RUF012  # nobody adds to it

@@ -1,0 +1,185 @@
+"""Positions in the weights: learned tables, biases, rotary configurations, a table's geometry."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxpe
+from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens
+from jaxpe.analysis.corpus.held_out import widths_of
+from jaxpe.analysis.corpus.model import entry_of_table
+from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.inspect.result import EncodingFound, GeometryFound, LearnedTable
+from jaxpe.analysis.rope import RopeAnalysis, RopeOptions, explain_rope
+from jaxpe.data import TokenCorpus
+from jaxpe.nn import position_table, trunk
+
+_NAME = "model"
+_WIDTH = 128  # of sinusoidal vectors; the widest at which fixed encodings are held out
+_ORDERS = 200  # random orders of the rows of a table
+_CORPUS_WIDTH = 64
+
+
+def describe_encoding(module: Any, *, path: Path | None = None, length: int) -> EncodingFound:
+    """How positions enter a model: tables, biases and rotary configuration.
+
+    Args:
+        module: a model on a transformer of `jaxpe.nn`.
+        path: file or folder with its configuration; without one no rotary configuration is read.
+        length: positions between which biases are shown, n.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
+    >>> describe_encoding(encoder, length=3).bias[0].tolist()
+    [-0.125, -0.0625, 0.0, -0.0625, -0.125]
+    """
+    below = trunk(module)
+    table = None
+    if below.encoding.defines("embed") and getattr(below, "length", None) is not None:
+        tokens = np.asarray(below.tokens.embedding.get_value(), np.float64)
+        table = describe_table(
+            np.asarray(position_table(module), np.float64),
+            token_norm=float(np.linalg.norm(tokens, axis=1).mean()),
+        )
+    return EncodingFound(table, _bias(below, length), _rope(below, path))
+
+
+def describe_table(table: np.ndarray, *, token_norm: float = math.nan) -> LearnedTable:
+    """Norms, effective rank and correlation of neighbours of learned position vectors.
+
+    Args:
+        table: vectors `[positions, width]`.
+        token_norm: mean norm of the token embeddings, to hold their norms against.
+
+    >>> angles = np.arange(40) / 10
+    >>> found = describe_table(np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    >>> round(found.rank, 1), found.widest
+    (2.0, 11)
+    """
+    table = np.asarray(table, np.float64)
+    centred = table - table.mean(axis=0)
+    norms = np.linalg.norm(centred, axis=1, keepdims=True)
+    unit = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
+    gram = unit @ unit.T
+    cosine = np.array([np.diagonal(gram, k).mean() for k in range(len(gram))])
+    below = np.flatnonzero(cosine < 0.5)
+    return LearnedTable(
+        positions=len(table),
+        width=table.shape[1],
+        norms=np.linalg.norm(table, axis=1),
+        token_norm=token_norm,
+        rank=float(jaxpe.entropy_rank(table.astype(np.float32))),
+        cosine=cosine,
+        widest=int(below[0]) if len(below) else len(cosine),
+    )
+
+
+def table_geometry(
+    table: np.ndarray, corpus: TokenCorpus, *, seed: int = 0, progress: Progress = SILENT
+) -> GeometryFound:
+    """Position vectors against the geometry of a corpus, as `jaxpe report` has them.
+
+    Everything but `shuffled` is of `jaxpe.analysis.corpus.analyse_tokens` with the table among the
+    encodings.
+
+    Args:
+        table: vectors `[positions, width]` of at least as many positions as the corpus has.
+        corpus: documents with special tokens as the model reads them.
+        seed: random seed of halvings and orders.
+        progress: receiver of progress.
+
+    Raises:
+        InputError: a table with fewer rows than the corpus has positions.
+
+    >>> table_geometry(table, corpus).scaled_stress  # doctest: +SKIP
+    0.61
+    """
+    n = corpus.ids.shape[1]
+    if len(table) < n:
+        raise InputError(f"the table has {len(table)} positions and the corpus {n}: pass fewer")
+    entry = entry_of_table(np.asarray(table[:n], np.float32), _NAME)
+    found = analyse_tokens(
+        corpus,
+        dim=_CORPUS_WIDTH,
+        bootstrap=20,
+        seed=seed,
+        encodings=(entry,),  # pyrefly: ignore
+        progress=progress,
+    )
+    own = next(score for score in found.encodings if score.name == _NAME)
+    return GeometryFound(
+        positions=found.split_half.positions,
+        documents=found.documents,
+        stress=own.stress,
+        scaled_stress=own.scaled_stress,
+        corrected=own.split_half_scaled_stress,
+        held_out=_held_out(found, _NAME),
+        sinusoidal=_held_out(found, "sinusoidal"),
+        own=_own(found),
+        correlation=own.pearson_r,
+        violation_rate=own.violation_rate,
+        corpus_violation_rate=found.split_half.violation_rate,
+        shuffled=_shuffled(table[:n], found, seed=seed),
+        noise_share=found.intervals.get("noise_share"),
+        significant=found.split_half.significant_rank,
+    )
+
+
+def _held_out(found: CorpusAnalysis, name: str) -> Interval | None:
+    if found.held_out is None or name not in found.held_out.fixed:
+        return None
+    return found.held_out.fixed[name][widths_of(_CORPUS_WIDTH).index(_WIDTH)]
+
+
+def _own(found: CorpusAnalysis) -> Interval | None:
+    held_out = found.held_out
+    return None if held_out is None or not held_out.dim else held_out.own[held_out.dim - 1]
+
+
+def _shuffled(table: np.ndarray, found: CorpusAnalysis, *, seed: int) -> Interval:
+    """Noise-corrected scaled stress with the rows that take part in random order."""
+    present = np.flatnonzero(found.split_half.present)
+    squares = found.split_half.squared_distances[np.ix_(present, present)]
+    D = jnp.sqrt(jnp.maximum(jnp.asarray(squares), 0))
+    rows, rng = jnp.asarray(table[present], D.dtype), np.random.default_rng([seed, 5])
+    orders = np.stack([rng.permutation(len(present)) for _ in range(_ORDERS)]).astype(np.int32)
+
+    def stresses(rows: jax.Array, D: jax.Array) -> jax.Array:
+        return jax.lax.map(lambda order: jaxpe.scaled_stress(rows[order], D).stress, orders)
+
+    drawn = np.asarray(jax.jit(stresses)(rows, D), np.float64)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return Interval(float(drawn.mean()), float(low), float(high))
+
+
+def _bias(below: Any, length: int) -> np.ndarray | None:
+    """What the encoding adds to logits whatever queries and keys are, by head and offset."""
+    shared, own = below.encoding, below.layers.attention.encoding
+    if not shared.defines("bias") or own.defines("bias") or len(below.pattern.encodings) > 1:
+        return None
+    config, positions = below.config, jnp.arange(length, dtype=jnp.int32)
+    nothing = jnp.zeros((length, config.num_heads, config.head_width))
+    params = below.encoding_params.get_value()
+    added = jax.jit(lambda params: shared.bias(params, nothing, nothing, positions, positions))
+    shape = (config.num_heads, length, length)
+    matrix = np.broadcast_to(np.asarray(added(params), np.float64), shape)
+    by_offset = [np.diagonal(matrix, k, 1, 2).mean(axis=-1) for k in range(1 - length, length)]
+    bias = np.stack(by_offset, axis=-1)
+    if below.causal:
+        bias[:, length:] = np.nan
+    return bias
+
+
+def _rope(below: Any, path: Path | None) -> RopeAnalysis | None:
+    if path is None or not any(
+        part.defines("query") for part in (below.encoding, *below.pattern.encodings)
+    ):
+        return None
+    return explain_rope(RopeOptions(config=str(path)))

@@ -1,0 +1,41 @@
+"""`jaxpe inspect`."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.text import Text
+from tyro.conf import Positional
+
+from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
+from jaxpe.cli.console import Bars
+from jaxpe.cli.pages import run_to_page
+from jaxpe.cli.parsing import described, plain
+from jaxpe.report import inspect_summary, inspect_table
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command(InspectOptions):
+    __doc__ = described(
+        InspectOptions,
+        out="folder for inspect.html, inspect.md, inspect.json, figures and what is kept of each "
+        "stage: the same command resumes.",
+        png="whether figures are written as PNG beside SVG.",
+    )
+    model: Positional[str]
+    source: Positional[str] = InspectOptions.source
+    out: Path = Path("inspect")
+    png: bool = False
+
+
+def run(words: Sequence[str]) -> None:
+    """Inspect the model, write the page, and print what it says."""
+
+    def job(options: Command, *, progress: Bars) -> InspectResult:
+        return inspect_model(plain(options, InspectOptions), options.out, progress=progress)
+
+    run_to_page(Command, words, job, "Page", inspect_table, _summary)
+
+
+def _summary(found: InspectResult) -> Text:
+    return Text(f"\n{inspect_summary(found)}\n")

@@ -1,0 +1,316 @@
+"""An inspection of tiny models: laws of each stage, what does not apply, resuming, refusals."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn
+from jaxpe._core import memory
+from jaxpe._core.errors import InputError
+from jaxpe._core.results import load_result, result_files
+from jaxpe.analysis.attention.documents import Sample
+from jaxpe.analysis.inspect import (
+    STAGES,
+    InspectOptions,
+    InspectResult,
+    ablate_positions,
+    describe_table,
+    inspect_attention,
+    inspect_model,
+    job,
+    loss_by_position,
+    moved_positions,
+    needle_retrieval,
+    needles,
+    probe_layers,
+    token_losses,
+)
+from jaxpe.analysis.inspect.losing import FACTOR, OWN, cut_texts
+from jaxpe.data import open_tokenizer, tokens_from_ids
+from jaxpe.report.inspect.figures import inspect_figures
+from jaxpe.report.inspect.page import inspect_markdown
+from jaxpe.report.inspect.sections import sections_of
+from tests.analysis.inspect.folders import text, with_tokenizer
+
+LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
+
+
+def inspected(name, folder, *, special=True, **options):
+    model = with_tokenizer(name, folder / name, special=special)
+    source = text(folder / f"{name}.txt")
+    sizes = {"length": LENGTH, "examples": EXAMPLES, "quick": True}
+    return InspectOptions(model=str(model), source=str(source), **sizes | options)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("llama")
+    options = inspected("tiny_llama", folder, special=False, quick=False)
+    return options, folder / "out", inspect_model(options, folder / "out")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert")
+    return inspect_model(inspected("tiny_bert", folder, length=None))
+
+
+@pytest.fixture(scope="module")
+def mpnet(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mpnet")
+    stages = ("encoding", "ablation")
+    return inspect_model(inspected("tiny_mpnet", folder, task="mlm", stages=stages))
+
+
+def config(**options):
+    sizes = {"vocab_size": 12, "dim": 8, "num_layers": 2, "num_heads": HEADS, "head_dim": WIDTH}
+    return nn.TransformerConfig(**sizes | {"init_scale": 0.3, "embedding_scale": 1.0} | options)
+
+
+def sample(module, *, rows=EXAMPLES, n=LENGTH):
+    ids = np.random.default_rng(0).integers(0, 12, (rows, n)).astype(np.int32)
+    return Sample(module, "causal", ids, slice(0, n), {}, 0), tokens_from_ids(ids)
+
+
+@pytest.fixture(scope="module")
+def rotary():
+    decoder = nn.Decoder(config(), encoding=jaxpe.rope(head_dim=WIDTH, base=50.0), rngs=nnx.Rngs(1))
+    return nn.CausalLM(decoder, rngs=nnx.Rngs(2))
+
+
+def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama):
+    _, _, found = llama
+    assert set(found.absent) == {"geometry"}
+    assert (found.facts.kind, found.facts.context, found.facts.longest) == ("causal", 64, 128)
+    assert found.encoding.rope.context == 64
+    assert found.encoding.table is None
+
+
+def test_an_encoder_has_a_table_and_no_loss(bert):
+    assert set(bert.absent) == {"loss", "needles"}
+    assert (bert.facts.kind, bert.facts.context) == ("encoder", 40)
+    assert bert.encoding.table.positions == 40
+    geometry = bert.geometry
+    assert geometry.shuffled.low < geometry.shuffled.estimate < geometry.shuffled.high
+    # Words are drawn evenly and the table is random: neither has an order.
+    assert geometry.shuffled.low - 0.1 < geometry.corrected < geometry.shuffled.high + 0.1
+    assert bert.ablation.measure == "embedding"
+    assert bert.ablation.moved[0].value.estimate == pytest.approx(1, abs=1e-5)
+    assert 0 < bert.attention.special_overall.estimate < 1
+
+
+def test_a_masked_model_is_judged_by_its_loss_and_has_a_bias(mpnet):
+    assert mpnet.facts.encoding == "learned vectors and bias"
+    assert mpnet.encoding.bias.shape == (4, 2 * LENGTH - 1)
+    assert set(mpnet.absent) == set(STAGES) - {"encoding", "ablation"}
+    found = mpnet.ablation
+    assert (found.measure, found.reference) == ("masked", pytest.approx(np.log(60)))
+    assert all(abs(one.change.estimate) < 1 for one in found.moved)
+
+
+@pytest.mark.parametrize("name", ["llama", "bert", "mpnet"])
+def test_results_come_back_from_disk_and_are_shown(name, request, tmp_path):
+    found = request.getfixturevalue(name)
+    found = found if isinstance(found, InspectResult) else found[-1]
+    for file, content in result_files(found, "inspect").items():
+        (tmp_path / file).write_bytes(content)
+    again = load_result(InspectResult, tmp_path / "inspect.json")
+    assert inspect_markdown(again) == inspect_markdown(found)
+    sections = sections_of(found)
+    for section in sections:
+        assert section.finding.endswith(".")
+        assert all(len(row) == len(t.header) for t in section.tables for row in t.rows)
+    assert {section.name for section in sections if section.tables} >= set(inspect_figures(found))
+
+
+def test_a_run_resumes_where_it_was_stopped(llama, monkeypatch):
+    options, folder, found = llama
+
+    def never(*_):
+        raise AssertionError("a stage that is done was run again")
+
+    monkeypatch.setattr(job, "_RUN", {})
+    again = inspect_model(options, folder)
+    assert json.dumps(jaxpe.analysis.to_json(again._replace(seconds={}))) == json.dumps(
+        jaxpe.analysis.to_json(found._replace(seconds={}))
+    )
+    (folder / "stages" / "encoding.stamp").write_text("of other options")
+    with pytest.raises(KeyError, match="encoding"):
+        inspect_model(options, folder)
+
+
+def test_moved_tokens_of_a_rotary_model(llama):
+    moved = {one.name: one for one in llama[-1].ablation.moved}
+    assert abs(moved["shifted"].change.estimate) < 1e-5  # offsets alone matter
+    assert moved["shuffled"].value.estimate == pytest.approx(
+        moved["own"].value.estimate + moved["shuffled"].change.estimate
+    )
+    kept = moved_positions(6, text=slice(1, 5), most=7)
+    assert "doubled" not in kept
+    for positions in kept.values():
+        assert positions.max() < 7
+    assert sorted(kept["shuffled"]) == list(range(6))
+    assert (kept["same"][[0, 5]] == [0, 5]).all()
+
+
+def test_without_positions_an_encoder_does_not_change():
+    encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
+    found = ablate_positions(sample(encoder)[0])
+    for one in found.moved:
+        assert one.value.estimate == pytest.approx(1, abs=1e-6)
+
+
+def test_logits_that_are_a_bias_are_positional_and_alike_in_all_documents():
+    encoder = nn.Encoder(config(), encoding=jaxpe.alibi(num_heads=HEADS), rngs=nnx.Rngs(0))
+    query = encoder.layers.attention.query
+    query.kernel[...] = jnp.zeros_like(query.kernel[...])
+    of, corpus = sample(encoder)
+    found = inspect_attention(of, corpus=corpus)
+    assert found.overall.estimate == pytest.approx(1, abs=1e-5)
+    assert found.shuffled == pytest.approx(1, abs=1e-5)
+    assert found.dummy_overall.estimate == pytest.approx(1, abs=1e-5)
+    assert found.other_overall.estimate == pytest.approx(1, abs=1e-5)
+    # The steepest head looks at neighbours most; rows of weights sum to 1.
+    assert found.at_offset(-1)[0, 0] > found.at_offset(-1)[0, -1]
+    assert found.special.max() == 0
+    assert found.first_by_chance == 1 / LENGTH
+
+
+def test_losses_of_tokens_are_those_of_the_logits(rotary):
+    ids = np.random.default_rng(3).integers(0, 12, (2, LENGTH)).astype(np.int32)
+    logits = np.asarray(rotary(ids).logits)
+    shifted = logits[:, :-1] - jax.nn.logsumexp(logits[:, :-1], axis=-1, keepdims=True)
+    expected = -np.take_along_axis(np.asarray(shifted), ids[:, 1:, None], axis=-1)[..., 0]
+    apply, params = nn.functionalize(rotary, token_losses)
+    np.testing.assert_allclose(jax.jit(apply)(params, ids), expected, atol=1e-5)
+
+
+def test_scalings_are_tried_beyond_the_context_alone(llama):
+    loss = llama[-1].loss
+    names = [one.name for one in loss.scaled]
+    assert names == [OWN, "linear ×2", "NTK ×2", "YaRN ×2"]
+    assert 64 in loss.edges
+    inside = np.stack([one.loss.mean[0] for one in loss.scaled])
+    assert np.ptp(inside[1:]) > 0  # other frequencies, other losses
+    assert loss.distances[0] == 0
+    assert [one.name.split("×")[-1] for one in loss.far[1:]] == [f"{FACTOR:g}"] * 3
+    near = loss.floor.estimate - loss.near.estimate
+    assert loss.far[0].gain.mean[0] == pytest.approx(near, abs=1e-6)
+
+
+def test_tables_turn_as_the_model_does(llama, rotary):
+    """The model's own frequencies as tables, against its positions."""
+    rope = llama[-1].encoding.rope
+    texts = cut_texts(np.arange(400) % 12, count=2, length=24)
+    plain = loss_by_position(rotary, texts, context=64, rope=None, far=False)
+    # base 100 in the configuration, 50 in the model: the tables are those of the configuration.
+    other = nn.CausalLM(
+        nn.Decoder(config(), encoding=jaxpe.rope(head_dim=WIDTH, base=50.0), rngs=nnx.Rngs(1)),
+        rngs=nnx.Rngs(2),
+    )
+    reading = rope.readings[0]._replace(
+        inverse=jaxpe.encodings.rope_frequencies(head_dim=WIDTH, base=50.0).inverse,
+        rotated=WIDTH,
+        base=50.0,
+    )
+    own = rope._replace(readings=(reading,))
+    tabled = loss_by_position(other, texts, context=20, rope=own, far=False)
+    whole = plain.scaled[0].loss.mean
+    np.testing.assert_allclose(tabled.scaled[0].loss.mean[0], whole[0], atol=1e-5)
+    assert plain.unscaled
+    assert not tabled.unscaled
+
+
+class _Oracle:
+    """Stands for a model: reads the colour of the name asked for, or that of another."""
+
+    def __init__(self, shift=0):
+        self.shift = shift
+
+    def __call__(self, params, row, questions):
+        row, said = list(row), np.zeros((len(questions), 60))
+        for k in range(len(questions)):
+            name = questions[(k + self.shift) % len(questions)][-2]
+            said[k, row[row.index(name) + 2]] = 1.0
+        return said
+
+
+@pytest.mark.parametrize(("shift", "accuracy"), [(0, 1.0), (1, 0.0)])
+def test_needles_are_where_they_should_be(llama, rotary, monkeypatch, shift, accuracy):
+    monkeypatch.setattr(jax, "jit", lambda apply: _Oracle(shift))
+    tokenizer = open_tokenizer(llama[0].model + "/tokenizer.json")
+    stream = np.arange(20, 500, dtype=np.int32) % 20 + 20
+    found = needle_retrieval(rotary, tokenizer, stream, lengths=(64, 80), texts=2)
+    assert (found.accuracy.mean == accuracy).all()
+    assert found.chance == 0.2
+    with pytest.raises(InputError, match="`longest=20`"):
+        needle_retrieval(rotary, tokenizer, stream, lengths=(20,), texts=2)
+
+
+def test_a_random_model_finds_no_needles_and_reads_its_text_once(llama):
+    found = llama[-1].needles
+    assert found.lengths.tolist() == [64]
+    assert found.accuracy.mean.shape == (1, needles.DEPTHS)
+    assert 0 <= found.by_length.mean[0] <= 0.6
+
+
+def test_answers_behind_a_cache_are_those_of_the_whole_row(rotary):
+    row = np.arange(10, dtype=np.int32)
+    questions = np.array([[3, 4], [5, 6]], np.int32)
+    apply, params = nn.functionalize(rotary, needles._answers)
+    found = np.asarray(jax.jit(apply)(params, row, questions))
+    for question, logits in zip(questions, found, strict=True):
+        whole = np.asarray(rotary(np.concatenate([row, question])).logits)[-1]
+        np.testing.assert_allclose(logits, whole, atol=1e-5)
+
+
+def test_the_probe_chooses_its_ridge_where_it_is_fitted():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(2, EXAMPLES, LENGTH, 40)).astype(np.float32)
+    noise[1, ..., 0] += 3 * np.arange(LENGTH)
+    found = probe_layers(noise)
+    assert found.r2.mean[0] > -0.5  # with as many entries as tokens
+    assert found.r2.mean[1] > 0.9
+    assert (found.r2.low <= found.r2.high).all()
+    assert found.by_chance == 4.0
+
+
+def test_a_table_of_equal_rows_has_no_directions():
+    found = describe_table(np.ones((5, 3)))
+    assert (found.rank, found.widest) == (0.0, 0)
+    assert found.norms.tolist() == pytest.approx([3**0.5] * 5)
+
+
+def test_what_cannot_be_inspected_is_refused(tmp_path, monkeypatch):
+    options = inspected("tiny_bert", tmp_path)
+    for changed, message in (
+        ({"model": str(tmp_path / "nowhere")}, "is not there"),
+        ({"length": 3}, "`length` is 3"),
+        ({"source": str(text(tmp_path / "short.txt", documents=3))}, "too short"),
+        ({"tokenizer": str(tmp_path / "no.json")}, "no such file"),
+    ):
+        with pytest.raises(InputError, match=message):
+            inspect_model(InspectOptions(**(vars(options) | changed)))
+    monkeypatch.setattr(memory, "available_bytes", lambda: 100_000)
+    with pytest.raises(InputError, match=r"million parameters.*0\.0 GB"):
+        inspect_model(options)
+
+
+def test_a_model_without_a_tokenizer_or_of_another_kind_is_refused(tmp_path):
+    options = inspected("tiny_llama", tmp_path, special=False)
+    config_file = tmp_path / "tiny_llama" / "config.json"
+    fields = json.loads(config_file.read_text())
+    config_file.write_text(json.dumps(fields | {"model_type": "resnet"}))
+    with pytest.raises(InputError, match="resnet"):
+        inspect_model(options)
+    (tmp_path / "tiny_llama" / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"no tokenizer\.json"):
+        inspect_model(options)
+    (tmp_path / "tiny_llama" / "checkpoints").mkdir()
+    with pytest.raises(InputError, match="jaxpe spectral"):
+        inspect_model(options)

@@ -1,0 +1,42 @@
+"""`jaxpe inspect` as a person types it: its page and files; what it refuses."""
+
+import json
+import re
+
+from tests.analysis.inspect.folders import PARITY, text, with_tokenizer
+
+
+def test_page_table_and_numbers(command, tmp_path):
+    model = with_tokenizer("tiny_bert", tmp_path / "model")
+    source, out = text(tmp_path / "text.txt"), tmp_path / "out"
+    words = ("--quick", "--length", 16, "--examples", 8, "--stages", "encoding", "ablation")
+    code, printed, err = command("inspect", model, source, "--out", out, *words)
+    assert code == 0, err
+    assert "ablation: done" in err
+    page = (out / "inspect.html").read_text()
+    assert page.count("<figure") == page.count("data:image/svg+xml") == 2
+    assert page.count("<section") == 9
+    assert not re.search(r"src=\"http", page)
+    found = json.loads((out / "inspect.json").read_text())
+    assert found["facts"]["layers"] == 2
+    assert set(found["absent"]) == {"geometry", "attention", "probe", "loss", "needles"}
+    assert (out / "inspect.md").read_text().startswith("# ")
+    assert str(out / "inspect.html") in printed.replace("\n", "")
+    code, _, err = command("inspect", model, source, "--out", out, *words)
+    assert code == 0
+    assert "encoding, ablation" in err  # kept
+    assert "done" not in err
+
+
+def test_bad_input_is_one_line(command, tmp_path):
+    source = text(tmp_path / "text.txt")
+    for words, said in (
+        ((PARITY / "tiny_llama", source), "no tokenizer.json"),
+        (("nowhere", source), "nowhere is not there"),
+        ((with_tokenizer("tiny_bert", tmp_path / "m"), source, "--length", 3), "--length is 3"),
+    ):
+        code, _, err = command("inspect", *words, "--out", tmp_path / "out")
+        assert code == 2
+        assert err.startswith("jaxpe: ")
+        assert said in err
+        assert err.count("\n") == 1
