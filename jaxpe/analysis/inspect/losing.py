@@ -158,7 +158,7 @@ def why_unscaled(model: Any, context: int, rope: RopeAnalysis | None) -> str:
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.nope(), rngs=nnx.Rngs(0))
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.identity(), rngs=nnx.Rngs(0))
     >>> why_unscaled(decoder, 8, None)
     'the model has no rotary positions'
     """

@@ -7,6 +7,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 
 Stage = Literal["encoding", "geometry", "attention", "probe", "ablation", "loss", "needles"]
+# Names of all stages, in the order they run in.
 STAGES: tuple[Stage, ...] = (
     *("encoding", "geometry", "attention", "probe"),
     *("ablation", "loss", "needles"),

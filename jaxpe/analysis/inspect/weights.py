@@ -58,7 +58,7 @@ def describe_table(table: np.ndarray, *, token_norm: float = math.nan) -> Learne
         table: vectors `[positions, width]`.
         token_norm: mean norm of the token embeddings, to hold their norms against.
 
-    >>> angles = np.arange(40) / 10
+    >>> angles = np.arange(63) / 10
     >>> found = describe_table(np.stack([np.cos(angles), np.sin(angles)], axis=1))
     >>> round(found.rank, 1), found.widest
     (2.0, 11)

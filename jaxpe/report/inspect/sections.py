@@ -1,6 +1,6 @@
 """The sections of the page on a model: a finding, what was measured, tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from jaxpe.report.inspect import words
 from jaxpe.report.inspect.words import at, between, percent_between
 from jaxpe.report.words import number, percent, plural, visible
 
-Rows = list[tuple[str, ...]]
+Rows = Sequence[tuple[str, ...]]
 
 
 class Table(NamedTuple):
