@@ -107,11 +107,14 @@ def why_absent(found: Inspected, stage: Stage) -> str:
     >>> why_absent(found, "needles")  # doctest: +SKIP
     'An encoder generates no answer: there is nothing to retrieve.'
     """
-    below = trunk(found.module)
-    table = below.encoding.defines("embed") and getattr(below, "length", None) is not None
-    if stage == "geometry" and not table:
+    if stage == "geometry" and found.most is None:
         return _NO_TABLE
     if found.kind == "causal":
+        if found.most is not None and found.longest > found.most and stage in ("loss", "needles"):
+            return (
+                f"Texts of {found.longest:,} tokens are longer than the {found.most:,} learned "
+                "positions, beyond which the model has none: pass a smaller longest text."
+            )
         if stage == "loss" and len(found.stream) < 2 * found.longest:
             return (
                 f"The corpus has {len(found.stream):,} tokens, and two texts of {found.longest:,} "
@@ -122,12 +125,13 @@ def why_absent(found: Inspected, stage: Stage) -> str:
 
 
 def _encoding(found: Inspected, progress: Progress) -> EncodingFound:
-    return describe_encoding(found.module, path=found.path, length=found.corpus.ids.shape[1])
+    n = found.corpus.ids.shape[1]
+    return describe_encoding(found.module, path=found.path, length=n, most=found.most)
 
 
 def _geometry(found: Inspected, progress: Progress) -> GeometryFound:
-    table, n = np.asarray(position_table(found.module)), found.corpus.ids.shape[1]
-    return table_geometry(table[:n], found.corpus, seed=found.sample.seed, progress=progress)
+    table = np.asarray(position_table(found.module, length=found.corpus.ids.shape[1]))
+    return table_geometry(table, found.corpus, seed=found.sample.seed, progress=progress)
 
 
 def _attention(found: Inspected, progress: Progress) -> AttentionFound:
@@ -147,7 +151,7 @@ def _ablation(found: Inspected, progress: Progress) -> AblationFound:
     if not found.quick and len(sample.rows) > _ABLATED:
         sample = sample._replace(rows=sample.rows[:_ABLATED])
     mask_id = found.subject.vocabulary.mask_id
-    return ablate_positions(sample, mask_id=mask_id, progress=progress)
+    return ablate_positions(sample, most=found.most, mask_id=mask_id, progress=progress)
 
 
 def _loss(found: Inspected, progress: Progress) -> LossFound:

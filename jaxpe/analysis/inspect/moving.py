@@ -64,7 +64,11 @@ def moved_positions(
 
 
 def ablate_positions(
-    sample: Sample, *, mask_id: int | None = None, progress: Progress = SILENT
+    sample: Sample,
+    *,
+    most: int | None = None,
+    mask_id: int | None = None,
+    progress: Progress = SILENT,
 ) -> AblationFound:
     """Loss of a language model, or shift of an encoder's output, under moved positions.
 
@@ -74,6 +78,7 @@ def ablate_positions(
 
     Args:
         sample: the model and rows of tokens without padding.
+        most: positions that the model has; any when None.
         mask_id: id of [MASK], for a masked language model.
         progress: receiver of progress.
 
@@ -87,7 +92,7 @@ def ablate_positions(
     moved = moved_positions(
         rows.shape[1],
         text=sample.text,
-        most=getattr(sample.transformer, "length", None),
+        most=most,
         seed=sample.seed,
     )
     if isinstance(module, CausalLM | MaskedLM):

@@ -13,7 +13,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample, draw_sample
 from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
-from jaxpe.analysis.reading import is_run, load_encoder
+from jaxpe.analysis.reading import is_run
 from jaxpe.analysis.rope import RopeOptions
 from jaxpe.analysis.rope.facts import read_facts
 from jaxpe.analysis.subject import Subject
@@ -21,12 +21,20 @@ from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer,
 from jaxpe.data.gguf_file import read_gguf
 from jaxpe.data.pretrained import open_pretrained
 from jaxpe.data.tokenizers import Tokenizer
-from jaxpe.nn import CausalLM, MaskedLM, load_llama, load_masked_lm, parameter_count, trunk
+from jaxpe.nn import (
+    Bert,
+    CausalLM,
+    Encoder,
+    MaskedLM,
+    load_masked_lm,
+    load_model,
+    parameter_count,
+    trunk,
+)
 from jaxpe.nn.huggingface import open_tensors, read_config
 from jaxpe.training.documents import Vocabulary
 
 LENGTH = 128  # positions, where none are asked for
-_ENCODERS = ("bert", "mpnet")
 _QUICK_LENGTH = 64
 # Floating-point operations of one pass over the documents, and of one over the texts.
 _BUDGET = 1e12
@@ -36,6 +44,8 @@ _LONGEST = (512, 1024)  # tokens of a text, for large and for small models
 _QUICK_LONGEST = 256
 _LEAST_TEXTS = 4
 _MASK = ("[MASK]", "<mask>")
+_LENGTHS = ("max_position_embeddings", "n_positions")
+_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")
 
 
 class Inspected(NamedTuple):
@@ -74,6 +84,11 @@ class Inspected(NamedTuple):
         return self.subject.documents.corpus
 
     @property
+    def most(self) -> int | None:
+        """Positions that the model has; None where these have no end."""
+        return self.context if has_table(self.module) and self.context else None
+
+    @property
     def special_ids(self) -> tuple[int, ...]:
         """Ids of special tokens before and after a document."""
         return tuple(sorted({*self.tokenizer.prefix, *self.tokenizer.suffix}))
@@ -102,8 +117,8 @@ def read_inspected(options: InspectOptions, *, progress: Progress = SILENT) -> I
     texts = _texts(options, progress)
     context = _context(path, module)
     length = options.length or (_QUICK_LENGTH if options.quick else LENGTH)
-    most = getattr(trunk(module), "length", None)
-    length = length if most is None else min(length, most)
+    if has_table(module) and context:
+        length = min(length, context)
     rows = tokenize(
         texts, tokenizer=tokenizer.path, length=length, special=tokenizer.special, progress=progress
     )
@@ -152,6 +167,19 @@ def facts_of(found: Inspected, *, seed: int) -> InspectFacts:
         seed=seed,
         jaxpe=jaxpe.__version__,
     )
+
+
+def has_table(module: Any) -> bool:
+    """Whether a model adds vectors to its embeddings by position, as many as it has.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> table = jaxpe.learned(length=7, dim=8)
+    >>> has_table(jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0)))
+    True
+    """
+    encoding = trunk(module).encoding
+    return encoding.defines("embed") and encoding.defines("vectors")
 
 
 def ways_of(module: Any) -> list[str]:
@@ -229,12 +257,14 @@ def _check_memory(path: Path) -> None:
 
 
 def _load(options: InspectOptions, path: Path) -> Any:
-    kind = None if _gguf(path) else read_config(path / "config.json").get("model_type")
-    if kind in _ENCODERS:
-        return load_masked_lm(path, scan=True) if options.task == "mlm" else load_encoder(path)
-    if options.task is not None:
-        raise InputError(f"`task={options.task}`: {path} is no encoder; leave `task` out")
-    return load_llama(path)
+    """The model, with its head where it is a decoder or asked for."""
+    if options.task == "mlm":
+        return load_masked_lm(path, scan=True)
+    model = load_model(path, scan=True)
+    model = model.encoder if isinstance(model, Bert) else model
+    if not isinstance(model, CausalLM | Encoder):
+        raise InputError(f"{path} has an encoder and a decoder: pass a model that is one of them")
+    return model
 
 
 def _kind(module: Any) -> Kind:
@@ -244,13 +274,16 @@ def _kind(module: Any) -> Kind:
 
 
 def _context(path: Path, module: Any) -> int:
-    """Positions of the table, or of the configuration."""
+    """Positions of the table, or of the configuration; 0 where it does not say."""
     if (length := getattr(trunk(module), "length", None)) is not None:
         return int(length)
     try:
         return read_facts(RopeOptions(config=str(path))).context
-    except InputError:
-        return 0
+    except InputError:  # positions that are not rotary
+        fields = {} if _gguf(path) else read_config(path / "config.json")
+    found = next((fields[name] for name in _LENGTHS if isinstance(fields.get(name), int)), 0)
+    # Their tables begin with rows that no token has.
+    return found - 2 if fields.get("model_type") in _WITH_OFFSET else found
 
 
 def _texts(options: InspectOptions, progress: Progress) -> Any:
@@ -301,6 +334,8 @@ def _longest(options: InspectOptions, module: Any, context: int) -> int:
     if options.longest is not None:
         return options.longest
     least, most = _LONGEST
+    if has_table(module) and context:  # nothing is beyond it
+        return min(context, _QUICK_LONGEST if options.quick else least)
     if 0 < 2 * context <= most:
         return 2 * context
     if options.quick:

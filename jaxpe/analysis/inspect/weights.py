@@ -26,13 +26,16 @@ _ORDERS = 200  # random orders of the rows of a table
 _CORPUS_WIDTH = 64
 
 
-def describe_encoding(module: Any, *, path: Path | None = None, length: int) -> EncodingFound:
+def describe_encoding(
+    module: Any, *, path: Path | None = None, length: int, most: int | None = None
+) -> EncodingFound:
     """How positions enter a model: tables, biases and rotary configuration.
 
     Args:
         module: a model on a transformer of `jaxpe.nn`.
         path: file or folder with its configuration; without one no rotary configuration is read.
         length: positions between which biases are shown, n.
+        most: positions that the model has; a table is described where they are known.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -42,10 +45,10 @@ def describe_encoding(module: Any, *, path: Path | None = None, length: int) -> 
     """
     below = trunk(module)
     table = None
-    if below.encoding.defines("embed") and getattr(below, "length", None) is not None:
+    if most is not None:
         tokens = np.asarray(below.tokens.embedding.get_value(), np.float64)
         table = describe_table(
-            np.asarray(position_table(module), np.float64),
+            np.asarray(position_table(module, length=most), np.float64),
             token_norm=float(np.linalg.norm(tokens, axis=1).mean()),
         )
     return EncodingFound(table, _bias(below, length), _rope(below, path))

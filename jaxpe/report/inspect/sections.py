@@ -131,7 +131,7 @@ def _section(result: InspectResult, name: str) -> Section:
 
 def _encoding(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
     facts, rows, said = result.facts, [], []
-    rows.append(("encoding", facts.encoding))
+    rows.append(("encoding", words.ways(facts.encoding)))
     rows.append(("context, positions", f"{facts.context:,}" if facts.context else "not said"))
     if (table := found.table) is not None:
         said.append(
@@ -168,7 +168,7 @@ def _encoding(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
         ]
         told = (one.text.replace("`", "") for one in rope.warnings)
         rows += [("warning", visible(text, limit=2000)) for text in told]
-    finding = " ".join(said) or f"Positions enter as {facts.encoding}."
+    finding = " ".join(said) or f"Positions enter as {words.ways(facts.encoding)}."
     return finding, [Table("Encoding", ["", "value"], rows)]
 
 

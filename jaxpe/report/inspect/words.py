@@ -16,6 +16,7 @@ from jaxpe.analysis.inspect import (
 from jaxpe.report.words import Headline, number, percent, plural, visible
 
 MOST = 0.5  # share of a head's weight from which it is counted as a head of one kind
+_SAME = 5e-4  # change of a loss in nats below which it shows as none
 _ROBUST = 0.1  # loss in nats up to which a change counts as small
 
 KINDS = {
@@ -66,13 +67,23 @@ def inspect_summary(result: InspectResult) -> str:
 
 def _entering(result: InspectResult) -> str:
     facts = result.facts
-    text = f"Positions enter {visible(facts.model)} as {facts.encoding}"
+    text = f"Positions enter {visible(facts.model)} as {ways(facts.encoding)}"
     if result.attention is None:
         return f"{text}."
     return (
         f"{text} and explain {percent_between(result.attention.overall)} of the variance of its "
         "attention logits."
     )
+
+
+def ways(encoding: str) -> str:
+    """How positions enter, in words.
+
+    >>> ways("learned vectors and bias")
+    'learned vectors and biases of the logits'
+    """
+    named = {"rotary": "rotations of queries and keys", "bias": "biases of the logits"}
+    return " and ".join(named.get(one, one) for one in encoding.split(" and "))
 
 
 def _using(result: InspectResult) -> str:
@@ -128,8 +139,9 @@ def _needing(result: InspectResult) -> str:
         f"{between(shuffled.change)} nats a token"
     )
     if shifted is not None:
-        text += f"; with all positions {found.shift:,} further on it rises by "
-        text += f"{abs(shifted.change.estimate):.4f}"
+        rise = shifted.change.estimate
+        text += f"; with all positions {found.shift:,} further on it "
+        text += "does not change" if abs(rise) < _SAME else f"rises by {between(shifted.change)}"
     return f"{text}."
 
 
@@ -157,7 +169,7 @@ def _far(loss: LossFound) -> str:
     )
     if len(loss.far) > 1:
         best = max(loss.far[1:], key=lambda one: float(one.gain.mean[-1]))
-        text += f" ({between(at(best.gain, -1))} under {best.name})"
+        text += f", or {between(at(best.gain, -1))} under {best.name}"
     return text
 
 
