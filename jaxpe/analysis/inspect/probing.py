@@ -12,7 +12,7 @@ from jaxpe.geometry import PositionDecodability, position_decodability
 from jaxpe.nn import functionalize, trunk
 
 _RESAMPLES = 1000
-_RIDGES = (1e-2, 0.1, 1.0)
+_RIDGES = (1e-4, 1e-2, 0.1, 1.0)
 _MOST_LAYERS = 13
 
 
@@ -26,7 +26,7 @@ def probe_layers(
     """Linear probe of the position on hidden states of every layer, `position_decodability`.
 
     Fitted to every other document and judged on the rest; intervals are of resamples of the
-    documents it is judged on. The ridge is chosen for each layer among 0.01, 0.1 and 1, in
+    documents it is judged on. The ridge is chosen for each layer among 1e-4, 0.01, 0.1 and 1, in
     the documents it is fitted to: half of them are predicted from the other half.
 
     Args:

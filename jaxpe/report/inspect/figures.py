@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Figure = "matplotlib.figure.Figure"
 _COLOURS = (style.INDIGO, style.VERMILION, style.GREEN, style.ORANGE, style.SKY, style.PINK)
+_NEAR = 8  # offsets by which heads are chosen
 _CAPTIONS = {
     "table": (
         "Left: Euclidean norm of each position vector; the line is the mean norm of token "
@@ -38,7 +39,7 @@ _CAPTIONS = {
     ),
     "offsets": (
         "Mean attention weight by the offset j − i: all heads (band: from the 5th to the 95th "
-        "percentile), and the three heads with most weight at one offset."
+        "percentile), and the three heads with most weight at one offset of at most 8."
     ),
     "heads": "Weight on the first token, and evenness of attention, head by head.",
     "prior": (
@@ -215,7 +216,8 @@ def offsets_figure(result: InspectResult) -> "matplotlib.figure.Figure":
     causal = result.facts.kind == "causal"
     offsets = np.arange(-reach, 1 if causal else reach + 1)
     weights = weights[:, : len(offsets)]
-    top = np.argsort(-weights.max(axis=1))[:3]
+    near = weights[:, np.abs(offsets) <= _NEAR]
+    top = np.argsort(-near.max(axis=1))[:3]
     heads = found.first.shape[1]
     figure, (axis,) = new_figure("Attention by offset", height=3.6)
     low, middle, high = np.quantile(weights, (0.05, 0.5, 0.95), axis=0)

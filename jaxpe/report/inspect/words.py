@@ -187,9 +187,11 @@ def _sentence(text: str) -> str:
 
 def head_kinds(found: AttentionFound) -> dict[str, np.ndarray]:
     """Weight that heads have on one kind of key, `[layers, heads]`, by its name."""
+    looks_ahead = bool(found.at_offset(1).any())
     return {
         name: found.first if kind == "first" else found.at_offset(int(kind))
         for name, kind in KINDS.items()
+        if kind != 1 or looks_ahead
     }
 
 
