@@ -58,8 +58,8 @@ def inspect_model(
 
     Args:
         options: model, text and how much of it is looked at.
-        folder: where each stage is kept once it is done; the same options then resume. Nothing is
-            kept when None.
+        folder: folder in which each stage is kept once it is done; the same options then resume.
+            Nothing is kept when None.
         progress: receiver of progress of each stage.
 
     Raises:

@@ -124,7 +124,7 @@ def loss_by_position(
         model: a causal language model.
         texts: token ids `[texts, n]` without padding.
         context: positions the model was configured for; 0 where unknown.
-        rope: its rotary configuration, without which no scaling is tried.
+        rope: rotary configuration of the model, without which no scaling is tried.
         far: whether far context is measured.
         progress: receiver of progress.
 

@@ -55,7 +55,7 @@ def needle_retrieval(
 
     Args:
         model: a causal language model.
-        tokenizer: its tokenizer.
+        tokenizer: tokenizer of the model.
         stream: token ids of text that needles are put into.
         lengths: tokens of the texts.
         texts: number of texts of each length.

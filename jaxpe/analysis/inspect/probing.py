@@ -78,7 +78,7 @@ def probed_layers(count: int) -> np.ndarray:
 
 
 def hidden_states(sample: Sample, layers: np.ndarray, *, progress: Progress = SILENT) -> np.ndarray:
-    """What enters layers, at places of text; behind the last one for the number of layers.
+    """Hidden states that enter layers, at places of text; those of the end for the last number.
 
     Args:
         sample: the model and rows of tokens.

@@ -98,7 +98,7 @@ def read_inspected(options: InspectOptions, *, progress: Progress = SILENT) -> I
     """Read a model and the text it is inspected by.
 
     Args:
-        options: what to read.
+        options: model and text to read.
         progress: receiver of progress in reading the documents.
 
     Raises:

@@ -34,7 +34,8 @@ class InspectFacts(NamedTuple):
         source: corpus.
         kind: "causal" for a decoder with its head, "masked" for an encoder with its head, "encoder"
             for one without.
-        encoding: how positions enter: "learned vectors", "rotary", "bias", joined by " and ".
+        encoding: ways in which positions enter, "learned vectors", "rotary" or "bias", joined by
+            " and ".
         layers: blocks.
         heads: heads of a layer.
         head_width: width of a head.
@@ -92,11 +93,11 @@ class LearnedTable(NamedTuple):
 
 
 class EncodingFound(NamedTuple):
-    """How positions enter the model.
+    """Ways in which positions enter the model.
 
     Attributes:
         table: learned vectors; None without.
-        bias: what is added to attention logits by head and offset j − i = −(n − 1) … n − 1,
+        bias: numbers added to attention logits by head and offset j − i = −(n − 1) … n − 1,
             `[heads, 2n − 1]`; None without. NaN where a decoder does not look.
         rope: the rotary configuration as `jaxpe rope` reads it; None without.
     """
@@ -113,7 +114,7 @@ class GeometryFound(NamedTuple):
         positions: positions with tokens in both halves of every split.
         documents: documents counted.
         stress: Eq. (4) of Cirrincione (2026) at the model's own scale, plug-in distances.
-        scaled_stress: its minimum over one scale factor, in [0, 1].
+        scaled_stress: minimum of the stress over one scale factor, in [0, 1].
         corrected: the same against the noise-corrected distances.
         held_out: the same against halves of the documents, with its interval; None where no
             position has tokens in all quarters.
@@ -145,7 +146,7 @@ class GeometryFound(NamedTuple):
 
 
 class AttentionFound(NamedTuple):
-    """Where logits and attention weights come from, and where these go, `[layers, heads]`.
+    """Origin of attention logits and targets of attention weights, `[layers, heads]`.
 
     Weights are over all keys of a row, special tokens too; averages are over queries at places of
     text but the first.
@@ -222,7 +223,7 @@ class ProbeFound(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What becomes of a model's output where its tokens get other positions.
+    """Output of a model whose tokens get other positions.
 
     Attributes:
         name: "own", "shifted", "doubled", "reversed", "shuffled" or "same".
@@ -293,7 +294,7 @@ class LossFound(NamedTuple):
         passage: tokens of the passage, and of its context, where the context is moved away.
         distances: distances by which the context is moved, in positions, `[distances]`; empty where
             this is not measured.
-        far: what the context is worth there, under each scaling.
+        far: gain from the context there, under each scaling.
         floor: loss on the passage without context.
         near: loss on the passage right behind its context.
         unscaled: why no scaling is tried; empty where some are.
@@ -323,7 +324,7 @@ class NeedlesFound(NamedTuple):
         by_length: the same over all depths, `[lengths]`.
         chance: accuracy of a guess.
         needle: a needle, as the text has it.
-        question: its question.
+        question: question for a needle.
     """
 
     lengths: np.ndarray
@@ -337,12 +338,12 @@ class NeedlesFound(NamedTuple):
 
 
 class InspectResult(NamedTuple):
-    """What position does in a model.
+    """Findings on what position does in a model.
 
     Attributes:
         facts: the model, the corpus, and how much of it was looked at.
         absent: why a stage has no result, by stage: it was not asked for, or does not apply.
-        encoding: how positions enter.
+        encoding: ways in which positions enter.
         geometry: learned positions against the corpus.
         attention: logits and attention weights.
         probe: linear probe of the position.

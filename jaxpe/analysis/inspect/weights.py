@@ -29,7 +29,7 @@ _CORPUS_WIDTH = 64
 def describe_encoding(
     module: Any, *, path: Path | None = None, length: int, most: int | None = None
 ) -> EncodingFound:
-    """How positions enter a model: tables, biases and rotary configuration.
+    """Ways in which positions enter a model: tables, biases and rotary configuration.
 
     Args:
         module: a model on a transformer of `jaxpe.nn`.

@@ -60,7 +60,7 @@ def inspect_markdown(result: InspectResult) -> str:
 
 
 def inspect_table(result: InspectResult) -> "rich.console.Group":
-    """What was found, section by section, on a console: `rich.print(...)` shows it.
+    """Findings, section by section, on a console: `rich.print(...)` shows it.
 
     Raises `MissingExtraError` without the extra `report`.
 

@@ -56,7 +56,7 @@ def at(found: Means, *place: int) -> Interval:
 
 
 def inspect_summary(result: InspectResult) -> str:
-    """What position does in the model, as a paragraph of a few sentences.
+    """Summary of what position does in the model, a paragraph of a few sentences.
 
     >>> inspect_summary(inspect_model(options))  # doctest: +SKIP
     'Positions enter all-MiniLM-L6-v2 as learned vectors ...'
