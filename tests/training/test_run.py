@@ -219,7 +219,7 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
     [
         ({"encoding": "sinusodal"}, "no encoding 'sinusodal'; did you mean 'sinusoidal'"),
         ({"encoding": "learned+"}, "no encoding ''; the encodings are"),
-        ({"encoding": "mrope"}, "mrope wants positions of 3 coordinates"),
+        ({"encoding": "mrope"}, "mrope needs positions of 3 coordinates"),
         ({"steps": 3, "epochs": 1.0}, "`epochs` and `steps` both"),
         ({"source": "-"}, "standard input cannot be read again"),
         ({"batch_size": 0}, "`batch_size` is 0; pass at least 1"),
