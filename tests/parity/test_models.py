@@ -1,11 +1,18 @@
 """Tiny checkpoints of every architecture against what transformers computes of them."""
 
+import json
+import shutil
+
 import jax
 import numpy as np
 import pytest
+import safetensors.numpy
 from flax import nnx
 
-from jaxpe.nn import load_masked_lm, load_model, save_huggingface
+import jaxpe
+from jaxpe._core.errors import InputError
+from jaxpe.nn import load_causal_lm, load_masked_lm, load_model, save_huggingface
+from tests.nn.stored import change, tensors
 from tests.parity.make_models import DECODERS, ENCODERS, FOLDER, HERE
 from tests.parity.tiny_models import decoder_errors, encoder_errors
 
@@ -47,3 +54,75 @@ def test_the_stored_cases_can_tell():
         assert np.abs(stored[f"{name}_logits"]).max() > 1
         assert np.abs(stored[f"{name}_left"] - stored[f"{name}_logits"][1, 3:]).max() > 0.05
         assert (FOLDER / name / "model.safetensors").stat().st_size < 60_000
+
+
+EXPERTS = "moe_layers is .*, layers of experts"
+KINDS = "one a layer, of 'full_attention' and 'sliding_attention'"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("llama4", {"moe_layers": None}, EXPERTS),
+        ("llama4", {"moe_layers": [1, 3]}, "moe_layers is .* only .. is supported"),
+        ("gemma2", {"layer_types": ["full_attention"]}, KINDS),
+        ("gemma3", {"layer_types": ["full_attention", "local"] * 2}, KINDS),
+        ("smollm3", {"no_rope_layers": [1, 0, 2, 0]}, "no_rope_layers is .* of 0 and 1"),
+        ("gemma2", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0; pass 1"),
+        ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+        ("mistral", {"sliding_window": 0}, "sliding_window is 0; pass 1 to"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is"),
+        ("gptj", {"rotary_dim": 9}, "rope_parameters None: .*9"),
+        ("bloom", {"apply_residual_connection_post_layernorm": True}, "which changes"),
+        ("opt", {"_remove_final_layer_norm": True}, "_remove_final_layer_norm is True, which"),
+        (
+            "gpt_neox",
+            {"attention_bias": False},
+            "nothing is known of the tensors gpt_neox.layers.0",
+        ),
+        ("phi", {"partial_rotary_factor": 2.0}, "partial_rotary_factor is 2.0; pass"),
+        ("qwen3", {"head_dim": 4}, r"q_norm.weight has shape \(8,\), not \(4,\)"),
+        ("roberta", {"hidden_act": "relu"}, "hidden_act is 'relu', which changes"),
+        ("deberta", {"share_att_key": False}, "share_att_key is False, which changes"),
+        ("deberta", {"conv_kernel_size": 3}, "conv_kernel_size is 3, which changes"),
+        ("modernbert", {"decoder_bias": False}, "decoder_bias is False, which changes"),
+    ],
+)
+def test_configurations_that_are_refused(name, changes, message, tmp_path):
+    shutil.copytree(FOLDER / name, tmp_path / name)
+    change(tmp_path / name, **changes)
+    with pytest.raises(InputError, match=message):
+        load_model(tmp_path / name)
+
+
+def test_shards_are_one_model_unless_one_is_cut_off(tmp_path):
+    shutil.copytree(FOLDER / "gpt2", tmp_path / "gpt2")
+    folder, found = tmp_path / "gpt2", tensors(FOLDER / "gpt2")
+    (folder / "model.safetensors").unlink()
+    places = {name: f"part-{i % 2}.safetensors" for i, name in enumerate(sorted(found))}
+    for file in set(places.values()):
+        part = {name: tensor for name, tensor in found.items() if places[name] == file}
+        safetensors.numpy.save_file(part, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    whole, sharded = (nnx.state(load_causal_lm(f), nnx.Param) for f in (FOLDER / "gpt2", folder))
+    jax.tree.map(np.testing.assert_array_equal, whole, sharded)
+    cut = folder / "part-1.safetensors"
+    cut.write_bytes(cut.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"part-1.safetensors is not a whole safetensors file"):
+        load_causal_lm(folder)
+
+
+def test_another_encoding_in_place_of_a_table_or_of_rope(tmp_path):
+    """A pattern of layers too; parameters of the rest stay those of the file."""
+    own, rope = load_causal_lm(FOLDER / "gpt2"), jaxpe.rope(head_dim=8)
+    turned = load_causal_lm(FOLDER / "gpt2", encoding=rope)
+    assert own.decoder.length == 32
+    assert turned.decoder.length is None
+    assert turned.decoder.encoding_params.get_value() == ()
+    one, other = (np.asarray(m.decoder.tokens.embedding.get_value()) for m in (own, turned))
+    np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="has another encoding"):
+        save_huggingface(turned, tmp_path)
+    pattern = jaxpe.encodings.every(2, jaxpe.t5(num_heads=4), else_=rope)
+    model = load_causal_lm(FOLDER / "llama", encoding=pattern)
+    assert jax.tree.leaves(model.decoder.pattern_params)[0].shape == (1, 32, 4)
