@@ -179,7 +179,7 @@ def words_of(name: str, kept: Path, *, quick: bool) -> dict[str, Any]:
     by_place = losses_by_place(task, tested, params, rows)  # [seeds, places]
     undefined = np.full((len(by_place), LONG - by_place.shape[1]), np.nan)
     by_place = np.concatenate([by_place, undefined], axis=1)
-    by_part = {part: by_place[:, a:b].mean(axis=1).tolist() for part, (a, b) in PARTS.items()}
+    by_part = {part: _mean(by_place[:, a:b]).tolist() for part, (a, b) in PARTS.items()}
     return found | {
         "by_part": by_part,
         "by_place": by_place.mean(axis=0).round(4).tolist(),
@@ -270,7 +270,14 @@ def losses_by_place(task: Task, encoding: Any, params: Any, rows: Rows) -> np.nd
     whole = len(rows.ids) // size * size
     parts = [sums(params, rows.take(slice(k, k + size))) for k in range(0, whole, size)]
     total = sum(np.asarray(part[0], float) for part in parts)
-    return total / np.maximum(sum(np.asarray(part[1]) for part in parts), 1)
+    scored = sum(np.asarray(part[1]) for part in parts)
+    return np.where(scored > 0, total / np.maximum(scored, 1), np.nan)  # no word follows the last
+
+
+def _mean(by_place: np.ndarray) -> np.ndarray:
+    """Over the places where words follow, of each seed; NaN where there is none."""
+    some = np.isfinite(by_place).any(axis=0)
+    return by_place[:, some].mean(axis=1) if some.any() else np.full(len(by_place), np.nan)
 
 
 def _summary(values: list[float]) -> dict[str, float]:
@@ -362,7 +369,9 @@ def draw_words(run: Run, result: dict[str, Any]) -> None:
 def _smooth(values: list[float], width: int = 9) -> np.ndarray:
     """Means of neighbours, less of them at both ends."""
     x = np.asarray(values, float)
-    return np.array([x[max(0, k - width // 2) : k + width // 2 + 1].mean() for k in range(len(x))])
+    near = [x[max(0, k - width // 2) : k + width // 2 + 1] for k in range(len(x))]
+    return np.array([part[np.isfinite(part)].mean() if np.isfinite(at) else np.nan
+                     for part, at in zip(near, x, strict=True)])  # fmt: skip
 
 
 def draw_strings(run: Run, result: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
@@ -26,6 +26,7 @@ from jaxpe.encodings.base import (
     vector_dtype,
     with_axes,
 )
+from jaxpe.encodings.context import sums_to_the_end
 from jaxpe.encodings.registry import register
 
 
@@ -353,7 +354,7 @@ def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
         logits = jnp.einsum("...qhd,...khd->...hqk", q, k, preferred_element_type=dtype)
         past = position_offsets(q, k, q_positions, k_positions) <= 0
         gates = jnp.where(past, jax.nn.sigmoid(logits * head_dim**-0.5), 0.0)
-        count = lax.cumsum(gates, axis=gates.ndim - 1, reverse=True)
+        count = sums_to_the_end(gates)
         table = params["table"].astype(dtype)
         scores = jnp.einsum("...qhd,pd->...hqp", q.astype(dtype), table)
         return jnp.where(past, interpolate(scores, count), 0.0)

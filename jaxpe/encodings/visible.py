@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jaxpe.encodings.base import Encoding, check_sizes, position_offsets, weight_offsets
+from jaxpe.encodings.context import sums_to_the_end
 from jaxpe.encodings.registry import register, short
 
 
@@ -82,7 +82,7 @@ def stick_breaking() -> Encoding:
         # Masked logits may be anything, infinite too: they take no part, nor do their derivatives.
         z = jnp.where(seen, logits, 0.0)
         left = jnp.where(seen, -jax.nn.softplus(z), 0.0)
-        behind = lax.cumsum(left, axis=left.ndim - 1, reverse=True) - left
+        behind = sums_to_the_end(left) - left
         return jnp.where(seen, jnp.exp(jax.nn.log_sigmoid(z) + behind), 0.0)
 
     return Encoding(weights=weights)

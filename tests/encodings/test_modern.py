@@ -12,7 +12,7 @@ import jaxpe
 from jaxpe import encodings
 from jaxpe.encodings import EncodingSizes, Rows, catalogue, chain, every, identity, per_head
 from jaxpe.encodings.base import encoding_at, with_context
-from jaxpe.encodings.context import causal_convolution, preceding, running_sum
+from jaxpe.encodings.context import causal_convolution, preceding, running_sum, sums_to_the_end
 from jaxpe.encodings.hidden import inverse_of_unit_lower, path_products
 from jaxpe.encodings.rope_scaling import ResonanceScaling, YarnScaling
 from jaxpe.nn import (
@@ -242,6 +242,13 @@ def test_unit_lower_matrices_are_inverted(n):
     np.testing.assert_allclose(
         inverse_of_unit_lower(jnp.asarray(lower)), np.linalg.inv(lower), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("block", [1, 3, 8])
+def test_sums_to_the_end_in_blocks(block):
+    x = np.random.default_rng(0).standard_normal((2, 8))
+    found = sums_to_the_end(jnp.asarray(x), block=block)
+    np.testing.assert_allclose(found, np.cumsum(x[:, ::-1], axis=1)[:, ::-1], atol=1e-14)
 
 
 def test_path_is_the_same_in_chunks():
