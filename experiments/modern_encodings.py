@@ -339,7 +339,11 @@ def strings_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, A
 def draw_words(run: Run, result: dict[str, Any]) -> None:
     of = result["words"]["encodings"]
     figure, axes = new_figure(
-        "Next words of IMDB reviews, trained on the first 48", columns=4, rows=2, width=13, height=6
+        "Next words of IMDB reviews, trained on the first 48",
+        columns=4,
+        rows=2,
+        width=9.8,
+        height=5,
     )
     places = np.arange(1, LONG + 1)
     groups = [(title, [n for n in names if n in of]) for title, names in GROUPS.items()]
