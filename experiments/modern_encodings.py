@@ -342,8 +342,8 @@ def draw_words(run: Run, result: dict[str, Any]) -> None:
         "Next words of IMDB reviews, trained on the first 48",
         columns=4,
         rows=2,
-        width=9.8,
-        height=5,
+        width=9.4,
+        height=4.8,
     )
     places = np.arange(1, LONG + 1)
     groups = [(title, [n for n in names if n in of]) for title, names in GROUPS.items()]
