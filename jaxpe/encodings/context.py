@@ -53,7 +53,7 @@ def sums_to_the_end(values: Array, *, block: int = 64) -> Array:
     [7.0, 6.0, 4.0]
     """
     n = values.shape[-1]
-    block = min(block, n)
+    block = max(1, min(block, n))
     count = -(-n // block)
     padded = jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, count * block - n)])
     blocks = padded.reshape(*values.shape[:-1], count, block)
