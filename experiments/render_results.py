@@ -111,6 +111,21 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(mean(map(math.log, values)))
 
 
+def column_means(rows: Iterable[Iterable[float]]) -> list[float]:
+    """Mean of each column of a table, given by its rows."""
+    return [mean(column) for column in zip(*rows, strict=True)]
+
+
+def apart(values: Iterable[float], others: Iterable[float]) -> float:
+    """Largest difference of two lists, relative to the second."""
+    return max(abs(a - b) / abs(b) for a, b in zip(values, others, strict=True))
+
+
+def first_above(values: Iterable[float], least: float, places: Iterable[Any]) -> Any:
+    """Place of the first value that is larger than `least`."""
+    return next(place for value, place in zip(values, places, strict=True) if value > least)
+
+
 def zero(value: float, spec: str, below: float = 5e-7) -> str:
     """A number, as `0` where it is rounding."""
     return "0" if abs(value) < below else f(value, spec)
@@ -130,6 +145,7 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     filters = (f, pm, each, span, to, zero, si, mean, geometric_mean, values)
+    filters += (column_means, apart, first_above)
     made.filters |= {function.__name__: function for function in filters}
     return made
 
@@ -141,6 +157,7 @@ def section_names() -> list[str]:
 def render(text: str, results: Results, *, own: str | None = None) -> str:
     """One template; `own` is the name of the file that it calls `r`."""
     known: dict[str, Any] = {"results": results, "files": result_names(), "made_by": made_by}
+    known["pi"] = math.pi
     if own in results or (RESULTS / f"{own}.json").is_file():
         known["r"] = results[own]
     return environment().from_string(text).render(known)

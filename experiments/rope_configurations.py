@@ -58,9 +58,21 @@ def row(found: RopeAnalysis) -> dict[str, Any]:
         "error": {f"{e.dtype}, {e.rounded}": e.largest for e in errors},
         "lost": {f"{e.dtype}, {e.rounded}": e.lost for e in errors},
         "apart": sorted(apart),
+        "differing_frequencies": differing_frequencies(readings),
         "refused": sorted(refused),
         "warnings": [one.code for one in found.warnings if one.severity != "note"],
         "notes": [one.code for one in found.warnings if one.severity == "note"],
+    }
+
+
+def differing_frequencies(readings: list[Any]) -> dict[str, Any]:
+    """By reader: number of frequencies unlike those of the first one, and the largest ratio − 1."""
+    first = readings[0].inverse
+    differences = {one.reader: np.abs(one.inverse / first - 1) for one in readings[1:]}
+    return {
+        reader: {"number": int(np.sum(of > 1e-6)), "largest": float(of.max())}
+        for reader, of in differences.items()
+        if of.max() > 1e-6
     }
 
 

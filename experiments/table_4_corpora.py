@@ -53,8 +53,20 @@ def experiment(run: Run) -> dict[str, Any]:
             "as_printed": as_printed(counts),
             "ties": ties(counts),
         }
+    result["random_table"] = random_table(plug_in(real_counts("sst2"), empty="uniform").D)
     draw(run, result)
     return result
+
+
+def random_table(D: jaxpe.Distances) -> dict[str, Any]:
+    """Position embeddings of BERT before any training, N(0, 0.02²), beside distances of SST-2."""
+    rows: dict[str, list[float]] = {"min_separation": [], "violation_rate": [], "correlation": []}
+    for key in jax.random.split(jax.random.key(1), DRAWS):
+        P = 0.02 * jax.random.normal(key, (len(D.present), DIM))
+        rows["min_separation"].append(float(jaxpe.min_separation(P)))
+        rows["violation_rate"].append(float(jaxpe.monotonicity_violation_rate(P)))
+        rows["correlation"].append(float(jaxpe.mantel_correlation(P, D)))
+    return {"draws": DRAWS} | {name: mean_sd(values) for name, values in rows.items()}
 
 
 def scores(geometry: PlugIn) -> dict[str, Any]:
