@@ -68,7 +68,11 @@ def row(found: RopeAnalysis) -> dict[str, Any]:
 def differing_frequencies(readings: list[Any]) -> dict[str, Any]:
     """By reader: number of frequencies unlike those of the first one, and the largest ratio − 1."""
     first = readings[0].inverse
-    differences = {one.reader: np.abs(one.inverse / first - 1) for one in readings[1:]}
+    differences = {
+        one.reader: np.abs(one.inverse / first - 1)
+        for one in readings[1:]
+        if len(one.inverse) == len(first)
+    }
     return {
         reader: {"number": int(np.sum(of > 1e-6)), "largest": float(of.max())}
         for reader, of in differences.items()
