@@ -17,7 +17,7 @@ finally:
 # Sections whose numbers are not taken from the files yet. This list only gets shorter.
 NOT_YET: set[str] = set()
 # Numbers of ours that stand as text: in no file, or not found in one yet. It only gets smaller.
-UNTRACED = 108
+UNTRACED = 1
 
 
 def test_pages_are_what_make_results_writes():
