@@ -1,5 +1,6 @@
 """The site: every public name has a page with text, shapes are as written, pages are found."""
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -118,6 +119,17 @@ def test_first_lines_say_what_a_thing_is():
         if inspect.isfunction(name.value) or inspect.isclass(name.value)
         if CLAUSE.match(inspect.getdoc(name.value) or "")
     ]
+    assert begun == []
+
+
+def test_docstrings_of_all_code_begin_with_what_a_thing_is():
+    """Private functions and modules too: `help` does not show them, readers of the code do."""
+    begun = []
+    for path in sorted((ROOT / "jaxpe").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                said = ast.get_docstring(node) or ""
+                begun += [f"{path.name}: {said.splitlines()[0]}"] if CLAUSE.match(said) else []
     assert begun == []
 
 

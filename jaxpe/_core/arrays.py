@@ -8,7 +8,7 @@ ArrayLike = jax.Array | np.ndarray
 
 
 def is_traced(*arrays: object) -> bool:
-    """Whether any value is abstract, so that it cannot be looked at (inside jit, vmap or grad)."""
+    """Whether any value is abstract, as inside jit, vmap or grad: its numbers are unknown."""
     return any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 

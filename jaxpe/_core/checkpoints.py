@@ -260,7 +260,7 @@ def _check_files(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _read_by_orbax(what: str) -> Iterator[None]:
-    """One error for the many kinds that Orbax and Grain raise of files that they did not write."""
+    """Context in which the many errors of Orbax and Grain, on files of others, become one."""
     try:
         yield
     except Exception as error:
@@ -322,7 +322,7 @@ def _leaves(state: Any) -> dict[str, str]:
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    """With a sharding, which Orbax would else guess from the file, and warn."""
+    """Shape, dtype and sharding of a leaf; without a sharding Orbax guesses one and warns."""
     sharding = getattr(leaf, "sharding", None)
     sharding = sharding or jax.sharding.SingleDeviceSharding(jax.devices()[0])
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)

@@ -143,7 +143,7 @@ _PLAIN = bool | int | float | str | None
 
 
 def _identity(value: Any) -> Any:
-    """What tells functions apart: a method is made anew by each look at it, its parts are not."""
+    """Key of a function. A bound method is a new object at each access, its parts are not."""
     if isinstance(value, _PLAIN):
         return type(value), value
     if _is_plain_tuple(value):
@@ -154,7 +154,7 @@ def _identity(value: Any) -> Any:
 
 
 def _is_plain_tuple(value: Any) -> bool:
-    """Whether a tuple, or a named one, that can be made anew of its parts."""
+    """Whether a value is a tuple or named tuple that can be rebuilt from its parts."""
     return type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_make"))
 
 

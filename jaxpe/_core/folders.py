@@ -82,7 +82,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """One line for whatever the operating system says of a path that cannot be written."""
+    """Context in which errors of writing to a path become an `InputError` of one line."""
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:

@@ -36,7 +36,7 @@ def used_arguments(f: Callable[..., Any], *args: Any) -> list[bool]:
 
 
 def _used_inputs(jaxpr: Jaxpr, wanted: Sequence[bool]) -> list[bool]:
-    """Which inputs the wanted outputs are computed from."""
+    """Mask of the inputs that the wanted outputs are computed from."""
     live = _variables(jaxpr.outvars, wanted)
     for equation in reversed(jaxpr.eqns):
         outputs = [v in live for v in equation.outvars]
@@ -52,7 +52,7 @@ def _variables(atoms: Sequence[Any], chosen: Sequence[bool]) -> set[Var]:
 
 
 def _used_operands(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
-    """Which operands of an equation its wanted outputs are computed from."""
+    """Mask of the operands of an equation that its wanted outputs are computed from."""
     kind, inner = equation.primitive.name, list(inner_jaxprs(equation))
     if kind in _CALLS and len(inner) == 1:
         return _used_inputs(inner[0], wanted)
@@ -64,7 +64,7 @@ def _used_operands(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
 
 
 def _used_by_scan(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
-    """Which constants, first carries and rows: what is carried is wanted of the step before."""
+    """Mask of the constants, first carries and rows used; a wanted carry is wanted at each step."""
     (body,) = inner_jaxprs(equation)
     # Rows have an axis more outside of the body. The names of the parameters that say how many
     # there are differ between versions of JAX.

@@ -41,7 +41,7 @@ def available_bytes() -> int | None:
 
 
 def _left_by_limit() -> int:
-    """What the limit on this process's addresses leaves; addresses in use count, as there."""
+    """Bytes left by the limit on the addresses of this process; addresses in use count."""
     try:
         import resource
 
@@ -55,7 +55,7 @@ def _left_by_limit() -> int:
 
 
 def _left_by_groups() -> list[int]:
-    """What the limits of a container (control groups, version 2) leave."""
+    """Bytes left by the limits of a container (control groups, version 2)."""
     left = []
     for folder in _GROUPS:
         try:

@@ -102,7 +102,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _fits(leaf: Any) -> bool:
-    """Whether a program may have it, as an argument or as a constant."""
+    """Whether a value can be an argument or a constant of a program."""
     if isinstance(leaf, jax.core.Tracer):
         return True
     if isinstance(leaf, jax.Array | np.ndarray):

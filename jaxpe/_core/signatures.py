@@ -84,7 +84,7 @@ def _show(function: Any) -> None:
 
 
 def _shown(annotation: Any) -> Any:
-    """Its text, where the annotation itself would not print as it is written."""
+    """Annotation as it is written, where printing it would show something else."""
     plain = annotation is inspect.Parameter.empty or get_origin(annotation) is None
     if plain and annotation is not jax.Array and not _is_shaped(annotation):
         return annotation

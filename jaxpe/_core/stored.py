@@ -80,7 +80,7 @@ def without_arrays(value: Any) -> tuple[Any, list[Any]]:
 
 
 def with_arrays(value: Any, arrays: Any) -> Any:
-    """What `without_arrays` took apart, of these arrays."""
+    """Inverse of `without_arrays`: the value with these arrays in its places."""
     if isinstance(value, Hole):
         return arrays[value.number]
     return _mapped(lambda part: with_arrays(part, arrays), value)
@@ -205,7 +205,7 @@ def _read(path: Path) -> Callable[..., Any] | None:
 
 @functools.cache
 def _find_lapack() -> None:
-    """On a CPU jaxlib finds LAPACK while the first program that needs it is lowered, not before."""
+    """Make jaxlib find LAPACK, as it does on a CPU when the first program with it is lowered."""
     jax.jit(jnp.linalg.eigvalsh).lower(jax.ShapeDtypeStruct((1, 1), jnp.float32))
 
 
@@ -233,7 +233,7 @@ def _forget(folder: Path) -> None:
 
 
 def _ordinary(arguments: Any) -> bool:
-    """Whether a call runs as it is on the default device."""
+    """Whether a call runs unchanged on the default device."""
     if jax.config.jax_disable_jit or jax.config.jax_debug_nans:  # pyrefly: ignore
         return False
     default = jax.config.jax_default_device or jax.local_devices()[0]  # pyrefly: ignore
@@ -269,7 +269,7 @@ def _installation() -> tuple[Any, ...]:
 
 
 def _processor() -> str:
-    """What the processor can do: a program for another may not run on it."""
+    """Features of the processor: a program compiled for another one may not run on it."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return repr(sorted({line for line in lines if line.startswith(("flags", "model name"))}))
@@ -328,7 +328,7 @@ def describe(value: Any) -> Any:
 
 
 def _is_defined(value: Any) -> bool:
-    """Whether its name in its module is this very function."""
+    """Whether the function is the one that its module has under its name."""
     found: Any = sys.modules.get(getattr(value, "__module__", None) or "")
     for name in getattr(value, "__qualname__", "").split("."):
         found = getattr(found, name, None)

@@ -22,7 +22,7 @@ _OF_DOCUMENTS = ("held_out", "length", "special", "seed", "text_field", "label_f
 
 
 class ComparedRun(NamedTuple):
-    """One of the runs.
+    """Run in a comparison.
 
     Attributes:
         name: its folder, without what all folders begin with.
@@ -225,7 +225,7 @@ def _other_documents(first: TrainedRun, other: TrainedRun, pair: str) -> str:
 
 
 def _evaluated_on(run: TrainedRun) -> tuple[int, ...] | None:
-    """How many documents are drawn to be evaluated on, and by which seed; None for all of them."""
+    """Number of documents drawn for evaluation and the seed of the draw; None for all of them."""
     rows = run.config.evaluate_rows
     held_out = None if run.summary is None else run.summary.held_out
     return None if held_out is None or rows >= held_out else (rows, run.config.seed)
@@ -293,7 +293,7 @@ def _one(
 
 
 def _configuration(run: TrainedRun) -> str:
-    """What runs have in common that differ in their seeds alone."""
+    """Text that is equal for runs that differ in their seeds alone."""
     found = {name: own.value for name, own in choices(run).items() if name not in NOT_TRAINED}
     found["extended"] = str(0 if run.summary is None else run.summary.extended_after)
     return repr(sorted(found.items()))
@@ -345,12 +345,12 @@ def _group(name: str, own: list[ComparedRun], first: list[ComparedRun]) -> Group
 
 
 def _by_seeds(runs: list[ComparedRun]) -> dict[tuple[int, int], Evaluation]:
-    """What runs are compared by; one that was made twice counts once."""
+    """Compared evaluation of each run, by its seeds; a run made twice counts once."""
     return {(run.seed, run.init_seed): _at(run) for run in runs}
 
 
 def _at(run: ComparedRun) -> Evaluation:
-    """What a run is compared by."""
+    """Evaluation by which a run is compared."""
     return run.last if run.common is None else run.common
 
 

@@ -25,7 +25,7 @@ _FAR_FROM_ALIKE = 1.5  # ratio of the sizes of folds from which a p-value is not
 
 
 class ComparedCorpus(NamedTuple):
-    """One of the corpora.
+    """Corpus in a comparison.
 
     Attributes:
         name: the folder of its counts, without what all folders begin with.

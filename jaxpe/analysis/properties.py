@@ -143,7 +143,7 @@ def _expressiveness(entry: CatalogueEntry, sizes: EncodingSizes) -> Expressivene
 
 
 def _named(row: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
-    """What is computed of an encoding, behind its name."""
+    """Function that computes properties of an encoding and puts its name before them."""
     return lambda entry, sizes: row(entry.name, **compute(entry, sizes=sizes)._asdict())
 
 

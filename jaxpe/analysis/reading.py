@@ -158,7 +158,7 @@ def is_run(folder: Path) -> bool:
 
 
 def _is_llama(path: Path) -> bool:
-    """Whether there is a .gguf, or a config.json that says so."""
+    """Whether there is a .gguf file, or a config.json of a Llama model."""
     if path.suffix == ".gguf" or any(path.glob("*.gguf")):
         return True
     try:
@@ -168,7 +168,7 @@ def _is_llama(path: Path) -> bool:
 
 
 def _beside_small(options: SubjectOptions) -> TrainConfig:
-    """How to read documents for a small model as initialised, or a pretrained encoder."""
+    """Configuration for reading documents: of a small initialised model, or a pretrained one."""
     # Eq. (1) as it is: the first attention reads E(t) + p, without a norm before it.
     small = ModelConfig(
         dim=64, layers=2, heads=4, norm_position="post", embedding_norm=False, dropout=0.0
@@ -187,7 +187,7 @@ def _reading(options: SubjectOptions, **fields: Any) -> TrainConfig:
 
 
 def _asked(options: SubjectOptions) -> dict[str, Any]:
-    """What was passed of how documents are read."""
+    """Options of reading documents that differ from their defaults."""
     values = {name: getattr(options, name) for name in _READING}
     return {name: v for name, v in values.items() if v != getattr(SubjectOptions, name)}
 

@@ -171,7 +171,7 @@ def choices(run: TrainedRun) -> dict[str, Choice]:
 
 
 def _decided(run: TrainedRun) -> dict[str, Choice]:
-    """What was chosen where nothing was asked for; of options that matter to the run."""
+    """Choices made for options that were not set and matter to the run."""
     config, task = run.config, run.vocabulary.task
     own_split = config.source in NAMED
     labels = "classes in the source" if task == "classify" else "no classes in the source"

@@ -122,7 +122,7 @@ def _of_machine(error: RuntimeError) -> str:
 
 
 def _fail(message: str, *, code: int) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     with _dropped_if_closed():
         sys.stdout.flush()
     with contextlib.suppress(OSError):

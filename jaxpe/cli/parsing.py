@@ -1,4 +1,4 @@
-"""From the words of a command line to the options of a job, and from its messages to flags."""
+"""Command line: its words as options of a job, and messages with flags for arguments."""
 
 import dataclasses
 import re

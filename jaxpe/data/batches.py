@@ -261,7 +261,7 @@ class _DocumentIterator(grain.DatasetIterator):
     def _own(
         self, number: int, content: Content | None = None, found: Found | None = None
     ) -> Iterator[Document]:
-        """This part's documents of a shard."""
+        """Documents of a shard that this part reads."""
         reading = self.reading
         if not self._is_own(number):
             return iter(())
@@ -279,7 +279,7 @@ class _DocumentIterator(grain.DatasetIterator):
 
     @property
     def _by_shard(self) -> bool:
-        """Whether parts read shards of their own, not every so many documents of each."""
+        """Whether each part reads whole shards, not every so many documents of each."""
         return len(self.reading.shards) >= self.reading.parts
 
     def _is_own(self, number: int) -> bool:

@@ -218,7 +218,7 @@ def _parquet(module: Any, file: io.FileIO) -> _Table:
 
 
 def _rows_at_once(metadata: Any) -> int:
-    """How many rows may be read at once, by the group with the largest ones.
+    """Number of rows to read at once, by the group with the largest ones.
 
     Of all columns: that of one is read in a way that ends the process where it is damaged.
     """

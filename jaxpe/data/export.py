@@ -280,7 +280,7 @@ def rows_of(corpus: Corpus | TokenCorpus) -> Iterable[Row]:
 
 
 def _metadata(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
-    """What `metadata.json` is to say."""
+    """Content of `metadata.json`, to be written."""
     content, documents = content_hash(), 0
     try:
         for row in rows_of(corpus):
@@ -306,7 +306,7 @@ def _metadata(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
 
 
 def _about(directory: str) -> Any:
-    """What `metadata.json` says, where it is what we write."""
+    """Content of `metadata.json`, if it is one that we write."""
     if not is_exported(directory):
         raise InputError(f"{directory} holds no corpus; pass a directory that export_corpus wrote")
     path = Path(directory) / _METADATA

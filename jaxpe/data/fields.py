@@ -69,7 +69,7 @@ def with_text(rows: Iterator[Row | NullRow], fields: Fields, found: Found) -> It
 
 
 def _refused(row: NullRow, read: int, rows: Iterator[Row | NullRow]) -> InputError:
-    """What to say of the first null row, which is number `read`, once more rows were looked at."""
+    """Error about the first null row, number `read`, after a look at more rows."""
     nulls = 1
     with contextlib.suppress(InputError):  # of a later row
         for other in itertools.islice(rows, _LOOKED_AT):

@@ -23,7 +23,7 @@ _STRING, _ARRAY = 8, 9
 
 
 class GgufTensor(NamedTuple):
-    """One tensor, in the file until it is read."""
+    """Tensor of a GGUF file, read when asked for."""
 
     kind: Any  # how its numbers are stored, a `gguf.GGMLQuantizationType`
     shape: tuple[int, ...]  # the slowest axis first
@@ -116,7 +116,7 @@ class _Header:
 
 
 class _Info(NamedTuple):
-    """What the header says of a tensor: its kind, axes (fastest first) and place."""
+    """Entry of the header about a tensor: its kind, axes (fastest first) and place."""
 
     kind: Any
     axes: tuple[int, ...]

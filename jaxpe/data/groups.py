@@ -82,7 +82,7 @@ def _prefix_hashes(words) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first_holder(hashes, windows, holders, pieces) -> np.ndarray:
-    """For each piece the first longer document with its hash, else the first equal piece."""
+    """First longer document with the hash of each piece, or the first equal piece."""
     values, first, which = np.unique(hashes, return_index=True, return_inverse=True)
     owner = pieces[first].astype(np.int32)
     # Most windows share no upper bits with any piece, which one look-up tells.

@@ -63,7 +63,7 @@ def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -
 
 
 def _default_length(n: int) -> tuple[int, Choice]:
-    """All positions of the rows, or the first of many."""
+    """Default length: all positions of the rows, up to a maximum."""
     length = min(DEFAULT_LENGTH, n)
     why = "all that the rows have" if length == n else f"the most that is chosen; rows have {n:,}"
     return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")

@@ -1,4 +1,4 @@
-"""One way in: a corpus by name or path."""
+"""Loading of a corpus by name or path."""
 
 import contextlib
 import os
@@ -194,7 +194,7 @@ def _holds_ids(source: str, text_field: str | None) -> bool:
 
 
 def _holds_documents(source: str) -> bool:
-    """Whether ids are of documents of different lengths, or a stream that is cut into documents."""
+    """Whether ids are of documents of different lengths, and not a stream to be cut."""
     if source == "synthetic" or not (os.path.isfile(source) or is_saved(source)):
         return False
     if not source.lower().endswith(".npy"):

@@ -165,7 +165,7 @@ def _padding_ids(model: Any, padding: dict[str, Any] | None) -> set[int]:
 
 @contextlib.contextmanager
 def _errors_of(what: str, remedy: str = "pass a Hugging Face tokenizer") -> Iterator[None]:
-    """What the library raises, as an `InputError`."""
+    """Context in which errors of the library become an `InputError`."""
     try:
         yield
     except BaseException as error:
@@ -176,7 +176,7 @@ def _errors_of(what: str, remedy: str = "pass a Hugging Face tokenizer") -> Iter
 
 
 def _of_library(error: BaseException) -> bool:
-    """Whether the library may have raised it: bare Exceptions, and panics of Rust that are none."""
+    """Whether the library may have raised it: exceptions, and panics of Rust, which are none."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 

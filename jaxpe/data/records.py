@@ -63,7 +63,7 @@ class Records:
 
 
 def _looked_at(path: str) -> int:
-    """How many records may be read at once; refused where a chunk is larger than memory."""
+    """Number of records to read at once; refuses a chunk that is larger than memory."""
     largest, number = 0, _AT_ONCE
     for chunk in _chunks(path):
         if chunk.unpacked > LARGEST_TEXT * max(1, chunk.records):
@@ -82,7 +82,7 @@ def _looked_at(path: str) -> int:
 
 
 class _Chunk(NamedTuple):
-    """What the header of a chunk says."""
+    """Header of a chunk."""
 
     packed: int  # bytes of its content
     kind: int

@@ -333,7 +333,7 @@ def _composition(*, vocabulary: int = 32, depth: int = 3) -> SequenceTask:
 
 
 def _source(function: Array, place: Array, size: Array, cut: Array) -> Array:
-    """Where the words at these places stood before the function: so outer functions come first."""
+    """Places of the words before the function; so the outer functions come first."""
     last = size - 1
     swapped = jnp.where(place == 0, last, jnp.where(place == last, 0, place))
     moves = [place, last - place, (place + 1) % size, swapped, place, (place + cut) % size]

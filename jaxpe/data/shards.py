@@ -78,7 +78,7 @@ class Shard(NamedTuple):
         found: Found | None = None,
         content: Content | None = None,
     ) -> Iterator[Document]:
-        """Its texts, or with `stream` its token ids, one by one, without the blank ones.
+        """Texts of the shard, or with `stream` its token ids, without the blank ones.
 
         Args:
             text_field: column or key with the text.
@@ -105,7 +105,7 @@ class Shard(NamedTuple):
         return _rows(self.path, fields, found, content)
 
     def holds_ids(self, text_field: str | None = None) -> bool:
-        """Whether it holds token ids: `jaxpe.data.token_files.holds_ids`.
+        """Whether the shard holds token ids: `jaxpe.data.token_files.holds_ids`.
 
         Raises:
             InputError: a table that cannot be read.

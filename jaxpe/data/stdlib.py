@@ -25,7 +25,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class _Cache(NamedTuple):
-    """What the file in the cache holds."""
+    """Content of the file in the cache."""
 
     documents: list[str]
     checksum: str
@@ -103,7 +103,7 @@ def _cache_file() -> Path | None:
 
 
 def _read_cache(path: Path | None) -> list[str] | None:
-    """What is there, where it is whole."""
+    """Content of the cache, if it is complete."""
     if path is None:
         return None
     try:

@@ -40,7 +40,7 @@ class Examples(NamedTuple):
     num_classes: int
 
     def take(self, rows: np.ndarray) -> "Examples":
-        """These rows, by number or by a boolean mask."""
+        """Rows selected by number or by a boolean mask."""
         arrays = ("ids", "mask", "labels", "scored", "ambiguous")
         return self._replace(**{name: getattr(self, name)[rows] for name in arrays})
 

@@ -165,7 +165,7 @@ class _Fixed(dict[str, int]):
 
 
 class _CodePoints(Sequence[str]):
-    """All characters, by code point."""
+    """Vocabulary of all characters, by code point."""
 
     def __len__(self) -> int:
         return sys.maxunicode + 1

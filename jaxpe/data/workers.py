@@ -27,7 +27,7 @@ Encoded = tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"
 
 
 class _Work(NamedTuple):
-    """What a worker is asked first: the tokenizer, by name and vocabulary."""
+    """First message to a worker: the tokenizer, by name and vocabulary."""
 
     name: str
     tokens: list[str] | None
@@ -35,7 +35,7 @@ class _Work(NamedTuple):
 
 
 def in_python(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer runs in Python, so that processes help; the others use all cores."""
+    """Whether a tokenizer runs in Python, so that processes help; others use all cores."""
     return tokenizer.name == "bytes" or vocabulary_occurs(tokenizer.name)
 
 
@@ -127,7 +127,7 @@ class Workers:
 
 
 def serve() -> None:
-    """What a worker does: encode what comes on standard input, until that ends."""
+    """Run a worker: encode texts from standard input until it ends."""
     into, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever is printed is no answer
     work = _received(into)

@@ -20,7 +20,7 @@ def line_of_positions(line: np.ndarray, coordinates: int) -> np.ndarray:
 def hooks_program(
     encoding: Encoding, coordinates: int, sizes: EncodingSizes
 ) -> tuple[Callable[..., list[Any]], tuple[Any, ...]]:
-    """All hooks an encoding defines as one program, and the shapes of its arguments."""
+    """Program of all hooks that an encoding defines, and the shapes of its arguments."""
     n, heads, dtype = sizes.length, (sizes.num_heads, sizes.head_dim), jnp.result_type(float)
     shapes = ((n, sizes.dim), (n, *heads), (n, *heads), (sizes.num_heads, n, n))
     x, q, k, weights = (jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)

@@ -119,7 +119,7 @@ class Encoding(NamedTuple):
     from_middle: bool = False
 
     def defines(self, hook: str) -> bool:
-        """Whether the encoding does anything at `hook`."""
+        """Whether the encoding defines `hook`."""
         return getattr(self, hook) is not self._field_defaults[hook]
 
 

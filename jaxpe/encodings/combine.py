@@ -47,7 +47,7 @@ class LayerPattern(NamedTuple):
         return self.encodings[layer % len(self.encodings)]
 
     def defines(self, hook: str) -> bool:
-        """Whether some layer's encoding does anything at `hook`."""
+        """Whether the encoding of some layer defines `hook`."""
         return any(part.defines(hook) for part in self.encodings)
 
 
@@ -288,7 +288,7 @@ def rescaled(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
 
 
 def every(period: int, encoding: Encoding, *, else_: Encoding) -> LayerPattern:
-    """One encoding in each period-th layer, another in the layers between.
+    """Pattern with one encoding in each period-th layer and another in the layers between.
 
     Layers period − 1, 2·period − 1, ... (from 0) have the first. SmolLM3 is
     `every(4, identity(), else_=rope(...))`: no positions in every fourth layer.
@@ -366,7 +366,7 @@ def _all(masks: list[Array | None]) -> Array | None:
 
 
 def _boundaries(heads: list[int], available: int) -> list[int]:
-    """Where to split an axis of `available` heads; fewer than sum(heads) when keys are grouped."""
+    """Places at which to split an axis of `available` heads; grouped keys have fewer."""
     share, rest = divmod(sum(heads), available)
     if rest or any(h % share for h in heads):
         raise ValueError(

@@ -68,7 +68,7 @@ class Expressiveness(NamedTuple):
 def encoding_expressiveness(
     entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
 ) -> Expressiveness:
-    """Whether the tokens of a constant sequence are told apart, which universality needs.
+    """Whether tokens of a constant sequence get different states, which universality needs.
 
     Softmax weights sum to one: where values are equal, so are outputs, whatever the weights are. So
     an encoding that acts on queries, keys and logits alone maps constant sequences to constant

@@ -105,7 +105,7 @@ def _check(length: int) -> None:
 def _stretch(
     rows: np.ndarray, steps: np.ndarray, places: slice, length: int, alike: float
 ) -> Stretch:
-    """What becomes of the positions at these places; rows up to `alike` apart are the same."""
+    """State of the positions at these places; rows up to `alike` apart count as equal."""
     own = steps[places.start : places.stop - 1]
     inside = steps[: length - 1]
     if not np.isfinite(rows[places]).all():

@@ -186,7 +186,7 @@ def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[
 
 
 def _changed(layer: _Layer, params: Any, content: _Content) -> list[str]:
-    """Which of queries, keys and weights have their gradient changed by the encoding."""
+    """Names of those of queries, keys and weights whose gradient the encoding changes."""
     n = min(layer.sizes.length, TRIED)
     positions = layer.positions(0, n)
 
@@ -219,7 +219,7 @@ def _changed(layer: _Layer, params: Any, content: _Content) -> list[str]:
 
 
 def _through(hook: Callable[[Array], Array], x: Array, cotangent: Array) -> Array:
-    """How a cotangent changes that passes a hook; 1 where the hook changes the width."""
+    """Change of a cotangent that passes a hook; 1 where the hook changes the width."""
     out, pull = jax.vjp(hook, x)
     return pull(cotangent)[0] - cotangent if out.shape == x.shape else jnp.ones_like(x)
 

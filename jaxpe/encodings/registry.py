@@ -306,7 +306,7 @@ def _imported(place: str, name: str) -> ModuleType:
 
 
 def _is_of(place: str, error: ModuleNotFoundError) -> bool:
-    """Whether the module of this name is what was not found, or a package that it is in."""
+    """Whether the name of a missing module is this one or a package that it is in."""
     return error.name is not None and f"{place}.".startswith(f"{error.name}.")
 
 
@@ -336,7 +336,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _module(function: Callable[..., Any]) -> str:
-    """Its name; none where code is executed without one."""
+    """Name of a function's module, `__main__` for code that is executed without one."""
     return getattr(function, "__module__", None) or "__main__"
 
 

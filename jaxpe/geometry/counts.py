@@ -193,7 +193,7 @@ def counted_tokens(
 
 
 def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"]:
-    """How often each document counts, as far as there is room beside those counted already."""
+    """Weight of each document, checked against what the dtype of the counts can still hold."""
     most = int(jnp.iinfo(counted.dtype).max)
     total = 0 if is_traced(counted) else int(counted)
     if repeats is None:
@@ -504,7 +504,7 @@ def _widened(ids: ArrayLike) -> ArrayLike:
 
 
 def _is_excluded(ids: Array, exclude: Sequence[int]) -> Array:
-    """Whether each id is one of a few excluded ones."""
+    """Mask of the ids that are among a few excluded ones."""
     ids, excluded = jnp.asarray(_widened(ids)), jnp.zeros(ids.shape, bool)
     limits = jnp.iinfo(ids.dtype)
     for token in exclude:

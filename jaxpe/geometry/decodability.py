@@ -88,7 +88,7 @@ def position_decodability(
 
 
 class _Units(NamedTuple):
-    """Of entries: x becomes ((x − origin)/largest − centre)/deviation."""
+    """Standardisation of entries: x becomes ((x − origin)/largest − centre)/deviation."""
 
     origin: Array
     largest: Array
@@ -96,7 +96,7 @@ class _Units(NamedTuple):
     deviation: Array
 
     def of(self, x: Array, counts: Array) -> Array:
-        """In these units, 0 where it does not count."""
+        """Entries in these units, 0 where they do not count."""
         x = (x - self.origin[None, :]) / self.largest[None, :]
         x = (x - self.centre[None, :]) / self.deviation[None, :]
         return jnp.where(counts[:, None], x, 0.0)
@@ -111,7 +111,7 @@ class _Probe(NamedTuple):
 
 
 def _units(x: Array, counts: Array) -> _Units:
-    """Those in which entries that differ have mean 0 and variance 1, and the others are 0."""
+    """Units in which entries that vary have mean 0 and variance 1, and the others are 0."""
     # From one of them on: hidden states that are all alike then lie at 0 exactly, not near it.
     origin = x[jnp.argmax(counts)]
     x = jnp.where(counts[:, None], x - origin[None, :], 0.0)

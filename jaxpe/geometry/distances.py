@@ -322,7 +322,7 @@ def centre_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Floa
 def _constant_columns(
     points: Float[Array, "n d"], present: Bool[Array, " n"], *, tolerance: float = 0.0
 ) -> tuple[Bool[Array, "1 d"], Float[Array, "1 d"]]:
-    """Which columns are constant over the rows present, to a share of themselves, and at what."""
+    """Mask of columns constant over the rows present, to a relative tolerance, and their values."""
     if not len(points):
         return jnp.ones((1, points.shape[1]), bool), jnp.zeros((1, points.shape[1]), points.dtype)
     points = jax.lax.stop_gradient(points)

@@ -16,7 +16,7 @@ EmptyPolicy = Literal["drop", "uniform", "zero", "error"]
 
 
 class PositionalDistributions(NamedTuple):
-    """One distribution over the vocabulary for each position, and which positions take part.
+    """Distributions over the vocabulary, one for each position, with a mask of positions present.
 
     Rows are on the simplex, or zeros where not present or under the policy "zero". A position that
     is not present takes no part in any mean, centring, rank, stress or rate downstream.

@@ -286,7 +286,7 @@ def _deviation(draws: Float[Array, "samples ..."]) -> Float[Array, "..."]:
 
 
 def _around(estimate: PyTree, error: PyTree, width: float) -> tuple[PyTree, PyTree]:
-    """So many standard errors to either side of an estimate."""
+    """Interval of a number of standard errors to either side of an estimate."""
     low = jax.tree.map(lambda theta, e: theta - width * e, estimate, error)
     high = jax.tree.map(lambda theta, e: theta + width * e, estimate, error)
     return low, high

@@ -168,7 +168,7 @@ def _by_krylov(centred: Array, present: Array, key: Array | None, **options: Any
 
 @partial(jax.jit, static_argnames=("dim", "tolerance"))
 def _dense(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
-    """All eigenpairs, from the smaller of the two Gram matrices."""
+    """Eigenpairs from the smaller of the two Gram matrices."""
     n, k = centred.shape
     small = inner_products(centred if n <= k else centred.T)
     eigenvalues, vectors = jnp.linalg.eigh(small)

@@ -177,7 +177,7 @@ def _taking_part(
 def _rows_of(
     encoding: Configuration, present: Bool[ArrayLike, " n"] | None
 ) -> Distances | PointCloud:
-    """What rows of distances are read off: of few points the matrix of all."""
+    """Source of rows of distances: for few points the matrix of all."""
     plain = not isinstance(encoding, Distances | PointCloud)
     encoding = _taking_part(encoding, present)
     if not len(encoding.present):  # one that is absent, so that there is a row

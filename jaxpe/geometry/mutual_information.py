@@ -220,7 +220,7 @@ def _of_columns(x: Array, y: Array, both: Array, estimator: EntropyEstimator) ->
 
 
 def _run_lengths(columns: tuple[Array, ...], kept: Array) -> Array:
-    """How often each different row of the columns is met, `[documents]` with zeros behind."""
+    """Number of occurrences of each different row of the columns, `[documents]`, then zeros."""
     absent, *ordered = jax.lax.sort((~kept, *columns), num_keys=1 + len(columns))
     changed = [x[1:] != x[:-1] for x in (absent, *ordered)]
     number = jnp.cumsum(jnp.any(jnp.stack(changed), axis=0))

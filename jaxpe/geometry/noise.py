@@ -164,7 +164,7 @@ Products = tuple[Float[Array, "pairs n n"], Bool[Array, "pairs n"]]
 
 
 def no_products(pairs: int, n: int) -> Products:
-    """Where `add_products` starts from."""
+    """Initial value for `add_products`."""
     return jnp.zeros((pairs, n, n)), jnp.ones((pairs, n), bool)
 
 

@@ -97,7 +97,7 @@ def _of_positions(rows: PyTree[Array], n: int) -> PyTree[Array]:
 
 @one_program
 def _total(rows: PyTree[Array]) -> PyTree[Array]:
-    """In stages, so that float32 keeps its digits."""
+    """Sum in stages, so that float32 keeps its digits."""
     return jax.tree.map(lambda x: jnp.sum(jnp.sum(x, axis=1)), rows)
 
 

@@ -20,7 +20,7 @@ TOGETHER = 2**20
 def draw_in_parts(
     key: Array, *sources: Any, draw: Callable[..., PyTree[Array]], number: int, width: int
 ) -> PyTree[Array]:
-    """So many draws of `draw(key, part, *sources)`, in parts of about `TOGETHER / width` draws."""
+    """Draws of `draw(key, part, *sources)`, in parts of about `TOGETHER / width`."""
     part = min(number, max(1, TOGETHER // width))
     keys = jax.random.split(key, -(-number // part))
     drawn = jax.lax.map(lambda key: draw(key, part, *sources), keys)

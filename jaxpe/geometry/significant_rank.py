@@ -120,7 +120,7 @@ def significant_rank(
 
 @compiled(static=("nulls",))
 def _keys(key: Array, *, nulls: int) -> tuple[Array, Array]:
-    """Of the halvings, which every corpus shares, and of the null corpora."""
+    """Keys of the halvings, which every corpus shares, and of the null corpora."""
     keys = jax.random.split(key, nulls + 1)
     return keys[0], keys[1:]
 

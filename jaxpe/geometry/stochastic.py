@@ -146,7 +146,7 @@ def _draw_terms(
 
 
 def _source(D: Targets | Configuration, otherwise) -> Distances | PointCloud:
-    """What distances are read off: a matrix or points. A plain array is what `otherwise` takes."""
+    """Source of distances: a matrix or points. A plain array is converted by `otherwise`."""
     if isinstance(D, Distances):
         return as_distances(D)
     return as_points(D) if isinstance(D, PointCloud) else otherwise(D)
@@ -165,7 +165,7 @@ def _random_start(D: Distances | PointCloud, key: Array, dim: int) -> Array:
 
 @compiled()
 def _moved(X: Array, D: Distances | PointCloud, keys: Array, rates: Array) -> Array:
-    """Where all steps lead."""
+    """Points after all steps."""
     return jax.lax.scan(lambda X, now: (_move_pairs(X, D, *now), None), X, (keys, rates))[0]
 
 

@@ -136,7 +136,7 @@ def compare_geometries(
 
 
 def _joining(documents: list[int], folds: list[int]) -> tuple[tuple[int, int], float]:
-    """How many folds each corpus is left with, and how many times as large those of one are."""
+    """Number of folds to join each corpus into, and the ratio of their sizes."""
     divisors = [[k for k in range(2, of + 1) if of % k == 0] for of in folds]
     if not all(divisors):
         raise ValueError(f"counts have {folds} folds: pass at least 2 of each")

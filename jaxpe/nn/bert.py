@@ -413,7 +413,7 @@ def _without_positions(tensors: Tensors, parts: Architecture) -> Tensors:
 
 
 def _their_class(model: Bert | MaskedLM | Classifier) -> str:
-    """How the name of Hugging Face's class ends."""
+    """Ending of the name of Hugging Face's class."""
     if isinstance(model, Bert):
         return "Model"
     if isinstance(model, MaskedLM):

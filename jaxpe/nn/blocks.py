@@ -138,7 +138,7 @@ class Block(nnx.Module):
     def _crossed(
         self, x: Array, context: Context, kept: LayerCache | None, keys: Any
     ) -> tuple[Array, Attended]:
-        """With what attention to the encoder adds."""
+        """States after cross-attention, with its residual."""
         after = self.config.norm_position == "post"
         crossed = self.cross_attention(
             x if after else self.cross_norm(x),

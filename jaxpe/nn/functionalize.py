@@ -1,4 +1,4 @@
-"""From a module to a pure function of its parameters, once, at the boundary."""
+"""Conversion of a module to a pure function of its parameters, once, at the boundary."""
 
 from collections.abc import Callable
 from typing import Any

@@ -291,7 +291,7 @@ def pooled(
     *,
     pooling: Pooling = "mean",
 ) -> Float[Array, "... dim"]:
-    """One vector a sequence: its first token's, the last or mean of those not masked, or of all.
+    """Vector of each sequence: its first or last token's, or the mean of those not masked.
 
     The mean of no token is 0; the last of none is the last of all. Sums are float32 or wider.
 

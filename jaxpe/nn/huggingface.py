@@ -40,7 +40,7 @@ TOKENIZER_FILES = (
 
 
 class Part(NamedTuple):
-    """One of several dense layers whose features stand in one matrix there."""
+    """Dense layer that is one of several in a matrix of the checkpoint."""
 
     index: int
     count: int
@@ -71,7 +71,7 @@ class Part(NamedTuple):
 
 
 class TensorName(NamedTuple):
-    """One tensor there and the path of the parameter here."""
+    """Name of a tensor in the checkpoint and path of the parameter here."""
 
     theirs: str  # {layer} stands for the number of a layer, whose tensors we stack
     ours: str
@@ -671,7 +671,7 @@ def _weight_files(directory: Path) -> list[Path]:
 
 
 def _damaged(path: Path, error: Exception) -> str:
-    """What to say of a file of weights that cannot be opened."""
+    """Message about a file of weights that cannot be opened."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
             return (
@@ -743,7 +743,7 @@ def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
 
 
 def _beside_encoder(name: str) -> bool:
-    """Whether a tensor is of a head, or a buffer, which an encoder computes nothing from."""
+    """Whether a tensor is of a head or a buffer, which an encoder does not use."""
     buffer = name.endswith(("position_ids", "token_type_ids"))
     return buffer or not name.startswith(("embeddings.", "encoder."))
 

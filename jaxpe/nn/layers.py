@@ -71,7 +71,7 @@ def norm(
 
 
 class NoNorm(nnx.Module):
-    """In the place of a norm where there is none."""
+    """Identity in the place of a norm."""
 
     def __call__(self, x: Array) -> Array:
         """The same."""

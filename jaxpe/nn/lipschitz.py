@@ -288,7 +288,7 @@ def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) 
 
 
 def _looks_at_content(bound: BoundEncoding, transformer: Transformer, n: int) -> tuple[bool, bool]:
-    """Whether a bias is computed from queries, and whether otherwise than linearly from them."""
+    """Whether a bias depends on queries, and whether otherwise than linearly."""
     # By what is left of its computation, and of its derivative's, without dead code: a function is
     # linear in q, but for a constant, where its derivative does not look at q.
     config = transformer.config

@@ -165,7 +165,7 @@ class _WithMore(nnx.Module):
 
 
 def _as_read(below: Any) -> Array:
-    """What the first attention reads of every token, each at the first place."""
+    """Input of the first attention for every token of the vocabulary, at the first place."""
     ids = jnp.arange(below.config.vocab_size, dtype=jnp.int32)
     entered = below.embed(ids, positions=jnp.zeros_like(ids))
     if below.config.norm_position == "post" or not below.config.first_norm:
@@ -175,7 +175,7 @@ def _as_read(below: Any) -> Array:
 
 
 def _own_vectors(own: BoundEncoding, length: int, dim: int) -> Array:
-    """What the model adds to its first positions; nothing where it only turns or biases."""
+    """Vectors that the model adds at its first positions; zeros where it only rotates or biases."""
     if not own.encoding.defines("embed"):
         return jnp.zeros((length, dim))
     positions = jnp.arange(length, dtype=jnp.int32)

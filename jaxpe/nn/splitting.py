@@ -40,7 +40,7 @@ class Split(NamedTuple):
     position: Float[Array, "..."]
 
     def through(self, layer: nnx.Linear | nnx.LayerNorm | nnx.RMSNorm | NoNorm) -> "Split":
-        """What becomes of both shares in a dense layer or a norm; their sum is what it gives.
+        """Both shares after a dense layer or a norm; their sum is the output of the layer.
 
         The bias goes to content. A norm divides both by the deviation of their sum.
         """
@@ -343,7 +343,7 @@ def _traced(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLi
 
 
 def _embedded(below: Any, tokens: Array, positions: ArrayLike) -> Split:
-    """What enters the first layer, `[1, ..., n, dim]`: tokens and what the encoding adds."""
+    """Input of the first layer, `[1, ..., n, dim]`: tokens, and the addition of the encoding."""
     tokens = tokens.astype(compute_dtype(tokens))
     whole = below.encoding.embed(below.encoding_params.get_value(), tokens, positions)
     split = Split(tokens, whole - tokens)
@@ -353,7 +353,7 @@ def _embedded(below: Any, tokens: Array, positions: ArrayLike) -> Split:
 
 
 def _less(states: Array, means: ArrayLike) -> Split:
-    """What enters each layer, `[layers, ..., n, dim]`, with the means as share of position."""
+    """Input of each layer, `[layers, ..., n, dim]`, with the means as share of position."""
     states = states.astype(compute_dtype(states))
     means = jnp.asarray(means, states.dtype)
     layers, *between, n, dim = states.shape
@@ -406,7 +406,7 @@ def _latent(attention: LatentAttention, x: Split, source: Split) -> tuple[Split,
 
 
 def _parameters(below: Any, count: int) -> Params:
-    """Of `head_encoding`, for the first layers: shared ones repeated, and those of each layer."""
+    """Parameters of `head_encoding` for the first layers: shared ones repeated, and own ones."""
     shared = below.encoding_params.get_value()
     own = below.layers.attention.encoding_params.get_value()
     return (

@@ -145,7 +145,7 @@ def _check_sizes(where: Path, fields: Fields, tensors: Tensors) -> None:
 
 
 def _is_tied(where: Path, fields: Fields, tensors: Tensors) -> bool:
-    """Whether the head is the table of embeddings, as the file and its configuration agree on."""
+    """Whether the head is the table of embeddings; the file and its configuration must agree."""
     for copy in _COPIES:
         remedy = "the sides have one table of embeddings in T5; fetch the file again"
         huggingface.check_tied(tensors, copy, _SHARED, remedy=remedy)

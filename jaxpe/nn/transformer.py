@@ -337,7 +337,7 @@ def _through_blocks(
     config: TransformerConfig,
     trace: bool,
 ) -> tuple[Array, Any, tuple[Any, ...]]:
-    """What leaves the last block, what is kept of each, and caches by place in the pattern.
+    """Output of the last block, kept values of each block, and caches by place in the pattern.
 
     A scan over groups of as many layers as the pattern has, and the layers left over after it. The
     leaves of `layers` are `[layers, ...]`, those of a place have an axis of its own layers in
@@ -396,7 +396,7 @@ def _arrays_of(context: Context) -> Any:
 
 
 def _with_encodings(context: Any, encodings: tuple[Any, ...], trace: bool) -> Context:
-    """What `_arrays_of` made of a context, with the encodings of it and of cross-attention."""
+    """Inverse of `_arrays_of`: the context with its encoding and that of cross-attention."""
     first, *rest = encodings
     cross = None if context.cross is None else _with_encodings(context.cross, tuple(rest), trace)
     bound = BoundEncoding(first, context.shared)
@@ -433,7 +433,7 @@ def _block(
 def _shared_and_own(
     encoding: Encoding | LayerPattern, layer_encoding: Encoding | LayerPattern
 ) -> tuple[Encoding, Encoding | LayerPattern]:
-    """What all layers share, and what has parameters in each: hidden states differ by layer."""
+    """Encoding that all layers share, and the one with parameters in each layer."""
     if isinstance(encoding, Encoding):
         shared = encoding.defines("embed") or not encoding.defines("context")
         if shared:

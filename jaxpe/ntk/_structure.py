@@ -26,7 +26,7 @@ CALLS = ("jit", "pjit")
 
 
 class Use(NamedTuple):
-    """One product of a weight with an input, in one example."""
+    """Product of a weight with an input, in one example."""
 
     output: jax.ShapeDtypeStruct
     free: tuple[int, ...]  # axes of the output that come from the weight
@@ -190,7 +190,7 @@ def _plain(value: Any) -> Any:
 
 
 def _bind(eqn: JaxprEqn, values: Sequence[Any], inside: Jaxpr) -> list[Any]:
-    """What an equation of a jaxpr makes of values, by a jaxpr of nothing else."""
+    """Outputs of an equation of a jaxpr for given values, by a jaxpr of this equation alone."""
     given = [(v, value) for v, value in zip(eqn.invars, values, strict=True) if isinstance(v, Var)]
     operands = dict(given)  # an operand may come twice
     own = {"invars": list(operands), "outvars": eqn.outvars, "effects": eqn.effects}
@@ -203,7 +203,7 @@ def _shape(v: Var | Literal) -> tuple[int, ...]:
 
 
 def _use(eqn: JaxprEqn, position: int) -> Use | None:
-    """How an equation uses the operand at that position, if its Jacobian factors."""
+    """Use of the operand at that position by an equation, if its Jacobian factors."""
     out, weight = _shape(eqn.outvars[0]), _shape(eqn.invars[position])
     lookup = position == 0 and _is_lookup(eqn)
     numbers: Any = eqn.params.get("dimension_numbers")
@@ -246,7 +246,7 @@ def _is_plain_convolution(eqn: JaxprEqn) -> bool:
 
 
 def _input_rows(eqn: JaxprEqn, values: Sequence[Array], position: int) -> Array:
-    """What multiplied the weight, `[places, inputs]`, or the rows looked up, `[places]`."""
+    """Factor of the weight, `[places, inputs]`, or the rows looked up, `[places]`."""
     if eqn.primitive.name == "gather":
         return _looked_up(eqn, *values)
     if eqn.primitive.name == "conv_general_dilated":

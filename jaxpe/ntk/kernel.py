@@ -176,7 +176,7 @@ def _sides(
     n2: int,
     piece: int,
 ) -> tuple[_blocks.Prepare, _blocks.Prepare, _blocks.Meet]:
-    """What to prepare of a block of x1, of a block of x2, and how to make the kernel of both."""
+    """Functions that prepare a block of x1, a block of x2, and that compute the kernel of both."""
     double = example.jaxpr.out_avals[0].dtype == jnp.float64
     dtype = jnp.dtype(jnp.float64 if double else jnp.float32)
     if implementation == "ntk_vector_products":
@@ -216,7 +216,7 @@ def _on_mesh(kernel, mesh, params, x1, x2, axes) -> Array:
 
 
 def _in_order(values: Array, axes: OutputAxes) -> Array:
-    """From `[n1, n2, diagonal, free, free]` to the axes of the output, each twice or once."""
+    """Axes `[n1, n2, diagonal, free, free]` as those of the output, each twice or once."""
     if axes.paired:
         values = values.mean(0, keepdims=True) if 0 in axes.trace else values
     lead = values.ndim - 3

@@ -213,7 +213,7 @@ class _Layout(NamedTuple):
 
 
 def _conditioning(eigenvalues: Array) -> tuple[Array, Array, Array]:
-    """How many eigenvalues are above rounding, which, and the ratio of their extremes."""
+    """Number and mask of eigenvalues above rounding, and the ratio of their extremes."""
     eps = jnp.finfo(eigenvalues.dtype).eps
     kept = eigenvalues > len(eigenvalues) * eps * jnp.max(jnp.abs(eigenvalues))
     least = jnp.min(jnp.where(kept, eigenvalues, jnp.inf))

@@ -134,7 +134,7 @@ def _largest(
     shape: tuple[int, ...],
     num: int,
 ) -> Lanczos:
-    """Those of T, A Q = Q T + β q eᵀ; row j of `starts` is taken where no q is left at j."""
+    """Eigenpairs of T in A Q = Q T + β q eᵀ; where no q is left at j, row j of `starts` is used."""
     steps, dtype = len(starts), starts.dtype
     eps = jnp.finfo(dtype).eps
 
@@ -166,7 +166,7 @@ def _largest(
 
 
 def _orthogonal(Q: Array, w: Array) -> Array:
-    """What of w is orthogonal to the rows of Q: twice is enough."""
+    """Part of w orthogonal to the rows of Q: two passes are enough."""
     for _ in range(2):
         w = w - dot(dot(Q, w), Q)
     return w

@@ -1,4 +1,4 @@
-"""One function for each kind of plot: data first, the axes last."""
+"""Functions for each kind of plot: data first, the axes last."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -188,7 +188,7 @@ def _shown(group: Group) -> str:
 
 
 def _certainty(result: RunComparison, first: Group, second: Group) -> str:
-    """What is known of the difference between the first and the next."""
+    """Significance of the difference between the first group and the next."""
     mean, half, _ = second.behind
     if math.isnan(half):
         return (

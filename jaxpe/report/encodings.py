@@ -25,7 +25,7 @@ class _Columns(NamedTuple):
 
 
 def property_table(found: properties.PropertyTable) -> "rich.table.Table":
-    """One row an encoding, for a console.
+    """Table with one row an encoding, for a console.
 
     Args:
         found: the result of the properties job.
@@ -181,7 +181,7 @@ def _grown(law: PowerLaw, *, whole: bool = False) -> str:
 
 
 def _powers(**exponents: float) -> str:
-    """As d^0.5 n^1; what does not grow is left out."""
+    """Text such as d^0.5 n^1; exponents of 0 are left out."""
     shown = {name: round(e, 2) for name, e in exponents.items() if math.isfinite(e)}
     return " ".join(f"{name}^{e:g}" for name, e in shown.items() if e)
 

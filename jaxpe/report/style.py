@@ -51,7 +51,7 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Rendered(NamedTuple):
-    """One figure: its title says the finding, its caption how to read it."""
+    """Figure with a title that says the finding and a caption that says how to read it."""
 
     name: str
     title: str
@@ -124,7 +124,7 @@ def say_why_empty(figure, axis, text: str) -> "matplotlib.figure.Figure":
 
 
 def add_legend(figure, axis, *, columns: int) -> None:
-    """One legend below all panels, of the labels of one of them."""
+    """Add a legend below all panels, with the labels of one of them."""
     handles, labels = axis.get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9.5)

@@ -1,4 +1,4 @@
-"""One way to a page: `write(result, directory)`, whatever job the result is of."""
+"""Writing of a page: `write(result, directory)`, for the result of any job."""
 
 import importlib
 import os

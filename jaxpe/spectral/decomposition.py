@@ -367,7 +367,7 @@ def sum_parts(
 
 @one_program
 def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
-    """For each part and head, its share of the mean squared logits, and its Toeplitz residual.
+    """Share of each part in the mean squared logits of each head, and its Toeplitz residual.
 
     Pairs that no document has are left out. For softmax a number added to a whole row of logits is
     nothing, but here it counts.

@@ -177,7 +177,7 @@ def _by_power_method(
         return (count < max_iterations) & ((count < _LEAST) | (residual > tolerance))
 
     def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
-        """From any vector w, v = w/‖w‖: JᵀJ v / ‖J v‖, ‖J v‖ and the residual."""
+        """Power step from w, with v = w/‖w‖: JᵀJ v / ‖J v‖, ‖J v‖ and the residual."""
         w, *_, count = carry
         v, *_ = _unit(w)
         pushed = push(v)

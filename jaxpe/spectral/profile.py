@@ -41,7 +41,7 @@ def attention_profile(
     q_positions: ArrayLike | None = None,
     k_positions: ArrayLike | None = None,
 ) -> AttentionProfile:
-    """All measures of this module at once, `[..., heads, n_q]`.
+    """Statistics of this module together, `[..., heads, n_q]`.
 
     Args:
         weights: attention weights, rows of which sum to 1, or to 0 where all keys are masked; such

@@ -105,7 +105,7 @@ def explained_by_chance(
 
 @compiled()
 def _shares(distances: Array, y: Array, keys: Array) -> Float[Array, "orders 2"]:
-    """What monotone functions of distances explain of y in random orders."""
+    """Share of y that monotone functions of distances explain, in random orders."""
 
     def one(key: Array) -> Array:
         order = jax.random.permutation(key, y.shape[0])

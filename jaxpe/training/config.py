@@ -312,7 +312,7 @@ def flat_fields(config: TrainConfig) -> dict[str, Any]:
 
 
 def is_longer(ours: TrainConfig, saved: TrainConfig) -> bool:
-    """Whether a configuration is that of a run with more steps or epochs, and the same otherwise.
+    """Whether a configuration is that of a run with more steps or epochs and otherwise equal.
 
     >>> is_longer(TrainConfig(steps=500), TrainConfig()), is_longer(TrainConfig(), TrainConfig())
     (True, False)

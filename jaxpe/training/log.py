@@ -66,7 +66,7 @@ class Log:
             ) from error
 
     def _reopened(self) -> TextIO:
-        """With what is kept, which is in the one file or the other at every moment."""
+        """Log file rewritten with the kept lines; at every moment one of the two files has them."""
         write_whole(self.path, "".join(map(_line, self.kept)))
         return self.path.open("a", encoding="utf-8")
 

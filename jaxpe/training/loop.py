@@ -209,7 +209,7 @@ class _Run:
                 self.write(record)
 
     def advance(self, number: int) -> None:
-        """One update; the metrics of the one before it, or its own where something is due."""
+        """Make one update; records the metrics of the last one, or its own if something is due."""
         self.places.append((number, self.place()))
         try:
             state, metrics = self.step(self.state, next(self.data))

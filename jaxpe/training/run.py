@@ -1,4 +1,4 @@
-"""From a configuration to a trained model, and back from the folder of a run."""
+"""Training run: from a configuration to a trained model, and back from the folder of the run."""
 
 import json
 import math
@@ -293,7 +293,7 @@ class _Clock:
         return self.step(state, batch)
 
     def pause(self) -> None:
-        """What follows is not training."""
+        """Stop the clock: the time that follows is not of training."""
         self.running = None
 
     @property
@@ -303,7 +303,7 @@ class _Clock:
 
 
 class _Fitting(NamedTuple):
-    """All that training takes, made before a file is."""
+    """Parts of a training run, made before any file is written."""
 
     state: TrainState
     step: _Clock
@@ -452,13 +452,13 @@ def _with_params(model: Any, params: Params) -> Any:
 
 
 def _save_model(model: Any, config: TrainConfig) -> None:
-    """As Hugging Face reads it, where Hugging Face has such a model."""
+    """Save the model for Hugging Face, where Hugging Face has such a model."""
     if config.pretrained is not None and getattr(model, "pooling", "first") == "first":
         save_huggingface(model, config.out / MODEL, source=config.pretrained)
 
 
 def _begun(config: TrainConfig, data: Data, model: Any) -> TrainSummary:
-    """What is known before the first step; the rest is empty."""
+    """Summary before the first step, with its later fields empty."""
     names = _encoding_names(config)
     rows = len(data.train.labels)
     return TrainSummary(
@@ -493,7 +493,7 @@ def _encoding_names(config: TrainConfig) -> str:
 def _ended(
     begun: TrainSummary, config: TrainConfig, data: Data, fitting: _Fitting, result: FitResult
 ) -> TrainSummary:
-    """What is known after the last step but for the times."""
+    """Summary after the last step, without the times."""
     return begun._replace(
         evaluation=_evaluations(result.history, data.vocabulary, config.out),
         probe=_probes(result.history),
@@ -536,13 +536,13 @@ def _evaluations(history: list[Record], vocabulary: Vocabulary, out: Path) -> Ev
 
 
 def _probes(history: list[Record]) -> dict[str, Found]:
-    """What the probe found before and after training."""
+    """Records of the probe before and after training."""
     found = _records(history, "probe/")
     return {"first": found[0], "last": found[-1]} if found else {}
 
 
 def _records(history: list[Record], prefix: str) -> list[Found]:
-    """What a hook found, with its steps and without its prefix."""
+    """Records of a hook, with their steps and without its prefix."""
     found = (
         {"step": record["step"]}
         | {k.removeprefix(prefix): v for k, v in record.items() if k.startswith(prefix)}

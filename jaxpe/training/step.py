@@ -1,4 +1,4 @@
-"""One training step, as a pure function and as a compiled one; evaluation.
+"""Training step, as a pure function and as a compiled one; evaluation.
 
 A batch is a dict of arrays `[batch, ...]`. A loss is `(params, batch, key) -> (tally, tallies)`:
 the tally whose mean is minimised, and others to report by name.

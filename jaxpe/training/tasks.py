@@ -197,7 +197,7 @@ def _read(apply: Apply, params: Any, batch: Batch, key: Array | None) -> Any:
 
 
 def _options(batch: Batch, key: Array | None) -> dict[str, Any]:
-    """What a model is told about the tokens beside their ids."""
+    """Arguments of a model about its tokens, other than their ids."""
     others = {name: batch[name] for name in _OF_TOKENS if name in batch}
     return {"mask": batch["mask"], "dropout_key": key} | others
 

@@ -63,7 +63,7 @@ def ablations_of(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDro
 
 
 def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Kind, ...]]:
-    """As many documents, in chunks, and kinds of ablation as there is time for."""
+    """Documents, in chunks, and kinds of ablation that the time allows."""
     config = sample.transformer.config
     budget, speed = _BUDGET.get(jax.default_backend(), _ELSEWHERE)
     used = parameter_count(sample.module)
@@ -163,7 +163,7 @@ def _drops(
 
 
 def _p_values(drop: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """How often chance alone has a head stand out as much among all, `[layers, heads]`.
+    """P-value of each head, corrected for the choice among all heads, `[layers, heads]`.
 
     Each head is compared with the largest of all (Westfall & Young 1993, single step), so that one
     is taken for a loss by chance in about 5 % of corpora, however many there are. Of two tests the
@@ -231,7 +231,7 @@ def _causal(model: Any, documents: Any, **gating: Any) -> Array:
 
 
 def _mean_log_likelihood(logits: Array, targets: Array, counted: Array) -> Array:
-    """In nats a token, of each document; 0 where nothing counts."""
+    """Mean log-likelihood of each document, in nats a token; 0 without scored tokens."""
     likelihood = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], axis=-1)
     kept = jnp.where(counted, likelihood[..., 0], 0)
     return jnp.sum(kept, axis=-1) / jnp.maximum(jnp.sum(counted, axis=-1), 1).astype(kept.dtype)

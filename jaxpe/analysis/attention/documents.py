@@ -84,7 +84,7 @@ def score_of(subject: Subject) -> Score:
 
 
 def _text_places(rows: np.ndarray, corpus: TokenCorpus, source: str) -> slice:
-    """Where some row has more than a special token."""
+    """Mask of the places at which some row has a token that is not special."""
     places = np.flatnonzero(~np.isin(rows, corpus.exclude).all(axis=0))
     if len(places) < LEAST:
         raise InputError(

@@ -182,7 +182,7 @@ def _mean_and_spread(sums: logit_sums.LogitSums) -> MeanAndSpread:
 
 
 def _variance(sums: logit_sums.Halves, *, causal: bool) -> Variance:
-    """Of the documents as they are, and with their tokens in random order."""
+    """Decomposition of variance for the documents, and for their tokens in random order."""
     (a, b), (c, d) = (map(_mean_and_spread, pair) for pair in (sums.halves, sums.shuffled))
     return variance_of((a, b), (c, d), causal=causal)
 
@@ -227,7 +227,7 @@ def _seen(matrices: Array | np.ndarray, *, causal: bool) -> np.ndarray:
 
 
 def _wide(x: Any) -> np.ndarray:
-    """As NumPy's array of float64 or complex128."""
+    """NumPy array of float64 or complex128."""
     x = np.asarray(x)
     return x.astype(np.result_type(x.dtype, np.float64))
 

@@ -35,7 +35,7 @@ class Spread(NamedTuple):
     squares: Array | np.ndarray
 
     def __add__(self, other: "Spread") -> "Spread":  # pyrefly: ignore
-        """As Chan, Golub & LeVeque (1983) merge samples."""
+        """Merge two samples, after Chan, Golub & LeVeque (1983)."""
         count, apart = self.count + other.count, other.mean - self.mean
         return Spread(
             count,
@@ -211,7 +211,7 @@ def find_turning(module: Any) -> Turning | None:
 
 
 def _turned(model: Any) -> Array:
-    """What the first layer's encoding makes of queries that are unit vectors, at position 1."""
+    """Unit vectors at position 1, after the query hook of the first layer's encoding."""
     below, encoding = nn.trunk(model), nn.head_encoding(model)
     width, heads = below.config.head_width, below.config.num_heads
     if below.config.latent is not None:

@@ -190,7 +190,7 @@ class HeadDrops(NamedTuple):
 
 
 class AttentionAnalysis(NamedTuple):
-    """All that an analysis of attention found.
+    """Result of an analysis of attention.
 
     Attributes:
         source: the corpus.

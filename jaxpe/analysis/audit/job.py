@@ -1,4 +1,4 @@
-"""All statements, the kernel and the training of one subject."""
+"""Audit of one subject: all statements, the kernel and the training."""
 
 import dataclasses
 

@@ -125,7 +125,7 @@ class Training(NamedTuple):
 
 
 class AuditResult(NamedTuple):
-    """All that an audit found.
+    """Result of an audit.
 
     Attributes:
         source: the corpus, in words.

@@ -50,7 +50,7 @@ def _evaluated(
 
 
 def _conjecture_5(D: Distances, P: Array, counts: PositionCounts) -> Audit:
-    """With the shares of triples that violate its hypothesis, and uphold it, beyond noise.
+    """Conjecture 5, with shares of triples that violate or uphold its hypothesis beyond noise.
 
     Each triple is tested at 5 %. The shares are measured and not judged: triples hang together, so
     that among ties more than 5 % of them come out significant in more than 5 % of corpora.
@@ -152,7 +152,7 @@ def _other_hypotheses(model: PositionLoss) -> dict[str, dict[str, Comparison]]:
 
 
 def _compiled(function: Callable[..., Any], *arrays: Any, **choices: Any) -> Any:
-    """One program in place of hundreds of small ones."""
+    """Result of a function as one program, in place of hundreds of small ones."""
     return jax.jit(partial(function, **choices))(*arrays)
 
 

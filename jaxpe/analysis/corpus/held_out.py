@@ -180,7 +180,7 @@ def _ends(found: HeldOut) -> tuple[np.ndarray, ...]:
 
 
 def _intervals(ends: Iterable[np.ndarray]) -> list[Interval]:
-    """One for each of the values, whose means, lower and upper ends are given."""
+    """Intervals from arrays of means, lower ends and upper ends."""
     return [Interval(*map(float, of)) for of in zip(*ends, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""From a corpus, or from its counts, to a `CorpusAnalysis`."""
+"""Analysis of a corpus, or of its counts: `CorpusAnalysis`."""
 
 import dataclasses
 import math
@@ -311,7 +311,7 @@ def _keys(seed: int) -> tuple[jax.Array, ...]:
 
 
 def _side_by_side(*jobs: Callable[[], Any]) -> list[Any]:
-    """What the jobs give: while one compiles or waits for a result, the others go on."""
+    """Results of the jobs, run in threads: one compiles while another computes."""
     return list(in_threads(lambda job: job(), jobs))
 
 
@@ -392,7 +392,7 @@ class _Geometries(NamedTuple):
 def _geometries(
     counts: PositionCounts, split_half: SplitHalfGeometry, empty: EmptyPolicy, used: np.ndarray
 ) -> _Geometries:
-    """Of counts of the words used, bool `[vocab]`, or a few more."""
+    """Geometries of counts of the words used, bool `[vocab]`, which may have a few more."""
     whole = counts
     if empty == "uniform":  # over all words
         tokens = np.zeros((counts.tokens.shape[0], len(used)), np.int32)
@@ -428,7 +428,7 @@ def _geometries_of(
 
 
 def _counts(corpus: TokenCorpus) -> PositionCounts:
-    """In one fold, counted on the host."""
+    """Counts of a corpus in one fold, counted on the host."""
     n, vocab_size = corpus.ids.shape[1], corpus.vocab_size
     document, position = np.nonzero(corpus.mask)
     cell = position * vocab_size + corpus.ids[document, position]
@@ -446,7 +446,7 @@ def _analysis(
     splits: int,
     clock: Clock,
 ) -> CorpusAnalysis:
-    """All of it together."""
+    """The result, from its parts."""
     found = fitted.geometries
     D, mds, geometry = found.D, found.mds, found.split_half
     per_position = _per_position(counts)
@@ -522,7 +522,7 @@ def _empty_positions(counts: PositionCounts, policy: EmptyPolicy) -> EmptyPositi
 
 
 def _top_tokens(counts: PositionCounts, tokens: list[str]) -> list[TopTokens]:
-    """Of some occupied positions: the first four, then ever later ones, and the last."""
+    """Most frequent tokens at the first four occupied positions, at wider steps, and the last."""
     occupied = np.flatnonzero(_per_position(counts))
     ranks = [0, 1, 2, *(2**k - 1 for k in range(2, 12)), len(occupied) - 1]
     shown = sorted({int(occupied[rank]) for rank in ranks if 0 <= rank < len(occupied)})

@@ -159,7 +159,7 @@ def _regrouped(counts: PositionCounts, folds: int) -> PositionCounts:
 
 
 def _intervals(found: Bootstrap | Jackknife) -> dict[str, Interval]:
-    """Those that are defined, rates within their range."""
+    """Intervals with finite ends; those of rates are cut to [0, 1]."""
     intervals = {}
     for name, value in found.estimate.items():
         low, high = float(found.low[name]), float(found.high[name])

@@ -118,7 +118,7 @@ def _known(
     width: int,
     slope: float,
 ) -> dict[str, Any]:
-    """What is told of an entry beside its scores."""
+    """Fields of an entry other than its scores."""
     note = entry.vectors
     if entry.name == "alibi":
         note = f"{note}, at slope {slope:.3g}, its best standard one"
@@ -144,7 +144,7 @@ def _scored(
     entries: tuple[jaxpe.encodings.CatalogueEntry, ...],
     sizes: jaxpe.EncodingSizes,
 ) -> _Scored:
-    """All encodings, by one program."""
+    """Scores of all encodings, computed by one program."""
     positions, dim, corrected = jnp.arange(sizes.length), sizes.dim, geometry.distances
     lines = jnp.stack([jaxpe.encodings.alibi_line(positions, slope=slope) for slope in SLOPES])
     stress_of_lines = jax.lax.map(lambda line: jaxpe.stress(line, D), lines)

@@ -277,7 +277,7 @@ def _profile(folder: Path) -> contextlib.AbstractContextManager[None]:
 
 
 def _wanted(options: CountOptions) -> dict[str, Any]:
-    """What `count_settings` is asked for."""
+    """Arguments of `count_settings`, from the options."""
     names = ("length", "folds", "nulls", "seed", "group_field")
     edges = None
     if options.bins is not None:

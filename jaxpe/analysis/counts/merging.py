@@ -189,7 +189,7 @@ def _add(
 
 
 def _by_token(settings: CountSettings) -> bool:
-    """Whether tables are aligned by the text of their tokens, which then are all there is to them.
+    """Whether tables are aligned by the text of their tokens, which is then all that they have.
 
     Folds and shuffles of such counts come from the text too (`jaxpe.analysis.counts.state`).
     """

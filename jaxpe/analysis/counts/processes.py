@@ -113,7 +113,7 @@ def _meet(name: str) -> None:
 
 
 def agreed(work: Callable[[], Result]) -> Result:
-    """What `work` returns here; where it fails in any of the processes, it fails in all."""
+    """Result of `work` in this process; an error in any process is raised in all of them."""
     if jax.process_count() == 1:
         return work()
     result, problem = None, ""
@@ -199,7 +199,7 @@ def ending_in_one_line() -> Iterator[None]:
 
 
 def _on_abort(handler: Callable[[int], None] | None) -> None:
-    """What `abort` does first. Handlers of Python's own run too late, and in the main thread."""
+    """Set the C handler of SIGABRT. Python's own handlers run too late, in the main thread."""
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
     _HANDLERS.append(kind(handler) if handler else kind())  # the default is at address 0
     ctypes.CDLL(None).signal(signal.SIGABRT, _HANDLERS[-1])

@@ -1,4 +1,4 @@
-"""From shards to counts: read, tokenize, count on the devices, save, go on after a kill."""
+"""Counting of shards: read, tokenize, count on the devices, save, resume after an interruption."""
 
 import contextlib
 import secrets
@@ -182,7 +182,7 @@ def _refuse_differences(settings: CountSettings, reading: Any, mesh: Mesh, save_
 
 
 def _versions() -> dict[str, Any]:
-    """Of what decides which tokens a text has and how they are counted."""
+    """Versions of all that decides on the tokens of a text and on their counts."""
     tokenizers = sys.modules.get("tokenizers")  # where it was needed
     return {
         "jaxpe": jaxpe.__version__,
@@ -193,7 +193,7 @@ def _versions() -> dict[str, Any]:
 
 
 def _refuse_other_folders(directory: Path) -> None:
-    """All processes must see the folder that the first one writes into."""
+    """Raise where a process does not see the folder that the first one writes into."""
     if jax.process_count() == 1:
         return
     mark = directory / f".seen-{from_all(secrets.token_hex(8))[0]}"
@@ -284,7 +284,7 @@ def _met(feed: _Feed, since: int, progress: Progress) -> int | None:
 
 
 def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
-    """What a state depends on, beyond the documents, whose content is checked where it is read."""
+    """Settings that a state depends on, without the documents, which are checked when read."""
     names = {f"shard {number}": shard.name for number, shard in enumerate(reading.shards)}
     return {**_options(settings, reading, mesh), "shards": len(reading.shards), **names}
 
@@ -342,7 +342,7 @@ def _other_shards(stored: Sequence[CountedShard], shards: Sequence[Shard]) -> li
 def _shards_read(
     shards: Sequence[Shard], places: Sequence[dict[str, Any]]
 ) -> tuple[CountedShard, ...]:
-    """What became of each shard, from what the processes read."""
+    """Record of each shard, from the records of the processes that read it."""
     unreadable: dict[str, str] = {}
     for place in places:
         unreadable |= place["unreadable"]
@@ -365,7 +365,7 @@ def _shards_read(
 
 
 class _Place(NamedTuple):
-    """Where a process is in the documents; one item of a list for every shard."""
+    """Place of a process in the documents; lists have an item for each shard."""
 
     shard: int
     checksum: int

@@ -47,7 +47,7 @@ class CountState(NamedTuple):
 
 
 def count_mesh(*, parts: int | None = None) -> Mesh:
-    """All devices: documents are dealt out along one axis, the vocabulary along the other.
+    """Mesh of all devices: one axis divides the documents, the other the vocabulary.
 
     Args:
         parts: number of parts of the documents; default: one for each process, so that its devices
@@ -129,7 +129,7 @@ def batch_adder(
 def _labels_of_tokens(
     settings: CountSettings, mesh: Mesh, tokens: Sequence[str]
 ) -> UInt32[Array, " vocab"] | None:
-    """What stands for each token where documents are hashed; None where its id does.
+    """Hash of each token, for the hashes of documents; None where its id serves as one.
 
     A vocabulary that is made of a corpus numbers the same words otherwise than that of another,
     whose equal documents have to share folds and shuffles all the same.
@@ -150,7 +150,7 @@ def _add_local(
     *,
     settings: CountSettings,
 ) -> tuple[CountState, Int[Array, " 1"]]:
-    """What one device does: all documents of its part, the words of its share."""
+    """Counts of one device: its part of the documents and its share of the vocabulary."""
     words = state.tokens.shape[-1]
     first = jax.lax.axis_index(VOCABULARY) * words
     row = jnp.asarray(_row_of_position(settings))

@@ -130,7 +130,7 @@ def read_about(directory: str | os.PathLike[str]) -> StoredCounts:
 
 
 def _about(directory: Path) -> _About:
-    """What stands beside the tables, once it is known not to contradict itself."""
+    """Values stored beside the tables, once they are known to be consistent."""
     values = read_json(directory / _ABOUT, remedy=_REMEDY)
     if values.get("format") != _FORMAT:
         raise InputError(

@@ -52,7 +52,7 @@ class DocumentCounter:
         return counter
 
     def _begin(self) -> None:
-        """Nothing is counted yet."""
+        """State before anything is counted."""
         self._state = zero_state(self.settings, self._mesh)
         self._aside: list[tuple[Any, Any, int]] = []
         self._since = self._bytes = 0

@@ -34,7 +34,7 @@ class Vocabulary(NamedTuple):
     seal: str = ""
 
     def sealed(self) -> "Vocabulary":
-        """With a checksum of all the rest."""
+        """The same vocabulary with a checksum of all other fields."""
         return self._replace(seal=seal(self._replace(seal="")._asdict()))
 
 
@@ -111,7 +111,7 @@ def _make_vocabulary(
     digests: list[str] = []
 
     def texts(shard: Shard) -> Iterator[str]:
-        """Of a shard; up to where it breaks, where it will be left out."""
+        """Texts of a shard; where unreadable shards are left out, up to the damage."""
         content = content_hash()
         try:
             for document in shard.documents(**fields, content=content):

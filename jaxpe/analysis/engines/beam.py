@@ -58,7 +58,7 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
 
 
 class CellsOfTexts:
-    """From a batch of documents to the cells that they add to, by key.
+    """Function of a batch of documents that yields the cells they add to, by key.
 
     It can be pickled: workers open the tokenizer themselves, once.
 

@@ -56,12 +56,12 @@ class _Kept(NamedTuple):
 
 
 def path_of(folder: Path, suite: Suite, task: str, name: str) -> Path:
-    """Where the cell of a task under an encoding is kept, `.json`; its models are beside it."""
+    """Path of the `.json` file of a cell, a task under an encoding; its models are beside it."""
     return folder / f"{suite.name.replace(' ', '_')}-{task}-{name.replace(':', '.')}.json"
 
 
 def stamp_of(suite: Suite, task: str, name: str, *, but_for: tuple[str, ...] = ()) -> str:
-    """What a cell depends on: settings, but for which other cells there are, and how JAX is set."""
+    """Hash of the settings that a cell depends on, those of JAX included and other cells not."""
     settings = {
         name: value
         for name, value in dataclasses.asdict(suite).items()

@@ -21,7 +21,7 @@ METRICS = {"tokens": ("accuracy", "exact"), "numbers": ("mse", "relative_mse")}
 
 
 def encoding_sizes(suite: Suite, task: SequenceTask) -> EncodingSizes:
-    """What encodings are built for; their length is the places that inputs of length T take."""
+    """Sizes that encodings are built for; the length is that of inputs of length T in tokens."""
     return _config(suite, task).encoding_sizes(task.tokens(suite.length))
 
 

@@ -253,5 +253,5 @@ def _homes(suites: tuple[Suite, ...], task: str) -> list[Suite]:
 
 
 def _kind(suite: Suite) -> str:
-    """That of all its tasks: numbers or tokens."""
+    """Kind of the tasks of a suite: numbers or tokens."""
     return sequence_task(suite.tasks[0]).kind

@@ -173,7 +173,7 @@ def trained_as(name: str) -> str:
 
 
 def defined_at(encoding: Encoding | LayerPattern, sizes: EncodingSizes, length: int) -> bool:
-    """Whether the encoding says anything about the last of `length` places, beside the first.
+    """Whether the encoding is defined at the last of `length` places, as seen from the first.
 
     A learned table ends at its length; for a place that is traced, what it gives beyond is NaN.
     """

@@ -1,4 +1,4 @@
-"""What position does in a model: its weights, attention, hidden states, loss and reach.
+"""Inspection of a model: position in its weights, attention, hidden states, loss and reach.
 
     result = inspect_model(InspectOptions(model="all-MiniLM-L6-v2", source="reviews.csv"))
     rich.print(jaxpe.report.inspect_table(result))

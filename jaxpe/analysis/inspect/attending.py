@@ -1,4 +1,4 @@
-"""Where attention logits come from and where attention goes, in one pass over documents."""
+"""Sources of attention logits and targets of attention, in one pass over documents."""
 
 import functools
 from collections.abc import Sequence

@@ -62,7 +62,7 @@ class KeptStages(NamedTuple):
 
 
 def kept_stages(options: InspectOptions, folder: Path | None) -> KeptStages:
-    """Where the stages of these options are kept, below the folder of the page.
+    """Folder of the stages of these options, below the folder of the page.
 
     They depend on the options but for `stages`, on the files of model and corpus by their sizes and
     times, and on the version of jaxpe.

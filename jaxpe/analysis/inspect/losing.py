@@ -183,7 +183,7 @@ def why_unscaled(model: Any, context: int, rope: RopeAnalysis | None) -> str:
 
 
 def cut_texts(stream: np.ndarray, *, count: int, length: int) -> np.ndarray:
-    """At most so many texts of one length, spread evenly over a stream of ids.
+    """Texts of one length, spread evenly over a stream of ids, up to a number.
 
     >>> cut_texts(np.arange(10), count=2, length=3).tolist()
     [[0, 1, 2], [7, 8, 9]]

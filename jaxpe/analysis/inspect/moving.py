@@ -162,7 +162,7 @@ def _by_kind(
     moved: dict[str, np.ndarray],
     progress: Progress,
 ) -> dict[str, np.ndarray]:
-    """What a program gives for each document, by the way its tokens are moved."""
+    """Output of a program for each document, by the kind of move of its tokens."""
     found: dict[str, list[np.ndarray]] = {name: [] for name in moved}
     pairs = [(name, batch) for name in moved for batch in batches]
     for name, batch in progress.track(pairs, "moving positions", total=len(pairs)):
@@ -203,7 +203,7 @@ def _hidden(model: Any, ids: Array, positions: Array) -> Array:
 
 
 def _cosines(model: Any, batch: dict[str, Array], positions: Array) -> Array:
-    """Of the means of hidden states and, in the mean, of single tokens, `[documents, 2]`."""
+    """Cosines of mean hidden states and mean cosines of single tokens, `[documents, 2]`."""
     hidden, own = _hidden(model, batch["ids"], positions), batch["own"]
     of_means = _cosine(pooled(hidden), pooled(own))
     return jnp.stack([of_means, jnp.mean(_cosine(hidden, own), axis=-1)], axis=-1)

@@ -1,4 +1,4 @@
-"""What `jaxpe inspect` is asked for."""
+"""Options of `jaxpe inspect`."""
 
 import dataclasses
 from typing import Literal

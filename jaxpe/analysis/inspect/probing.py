@@ -62,7 +62,7 @@ def probe_layers(
 
 
 def _probed(layer: np.ndarray) -> PositionDecodability:
-    """With the ridge that is best within the documents that the probe is fitted to."""
+    """Decodability under the ridge that is best within the documents of the fit."""
     within = [float(position_decodability(layer[::2], ridge=ridge).r2) for ridge in _RIDGES]
     best = _RIDGES[int(np.argmax(within))]
     return jax.device_get(position_decodability(layer, ridge=best))

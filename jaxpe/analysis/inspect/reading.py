@@ -183,7 +183,7 @@ def has_table(module: Any) -> bool:
 
 
 def ways_of(module: Any) -> list[str]:
-    """How positions enter a model: through its embeddings, queries and keys, or logits.
+    """Ways in which positions enter a model: through embeddings, queries and keys, or logits.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -207,7 +207,7 @@ def ways_of(module: Any) -> list[str]:
 
 
 class _Tokenizer(NamedTuple):
-    """Where a tokenizer is, and whether it adds special tokens to a document."""
+    """Path of a tokenizer, and whether it adds special tokens to a document."""
 
     path: str
     special: bool

@@ -1,4 +1,4 @@
-"""What `jaxpe inspect` finds, stage by stage."""
+"""Result of `jaxpe inspect`, stage by stage."""
 
 from typing import Literal, NamedTuple
 

@@ -163,7 +163,7 @@ def _shuffled(table: np.ndarray, found: CorpusAnalysis, *, seed: int) -> Interva
 
 
 def _bias(below: Any, length: int) -> np.ndarray | None:
-    """What the encoding adds to logits whatever queries and keys are, by head and offset."""
+    """Bias of the encoding that no query or key changes, by head and offset."""
     shared, own = below.encoding, below.layers.attention.encoding
     if not shared.defines("bias") or own.defines("bias") or len(below.pattern.encodings) > 1:
         return None

@@ -172,7 +172,7 @@ def _check_entry(entry: Mapping[str, Any], place: str) -> None:
 
 
 def _moved(fields: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What an entry that is replaced said beside its scaling, as fields of their own."""
+    """Fields of a replaced entry that are not of its scaling."""
     replaced = fields.get("rope_parameters") or {}
     names = ("rope_theta", "partial_rotary_factor")
     return {n: replaced[n] for n in names if replaced.get(n) is not None and n not in entry}

@@ -79,7 +79,7 @@ def transformers_4(facts: RopeFacts) -> Entries:
 
 
 def transformers_4_55(facts: RopeFacts) -> Entries:
-    """As 4.57, but YaRN's `factor` gives way to max_position_embeddings / L0 where L0 is given."""
+    """Reading of 4.57, with max_position_embeddings / L0 as YaRN's `factor` where L0 is given."""
     entries = transformers_4(facts)
     given = (facts.fields.get("rope_scaling") or {}).get(_ORIGINAL)
     for entry in entries.values():
@@ -116,7 +116,7 @@ def _entries_5(facts: RopeFacts) -> Entries:
 
 
 def vllm(facts: RopeFacts) -> Entries:
-    """As transformers 5, with a YaRN of its own, and one list of longrope for every text.
+    """Reading of transformers 5, with a YaRN of its own, and one list of longrope for every text.
 
     Raises:
         UnreadableError: as `transformers_5`, whose configuration classes it uses.
@@ -133,7 +133,7 @@ def vllm(facts: RopeFacts) -> Entries:
 
 
 def llama_cpp(facts: RopeFacts) -> Entries:
-    """What conversion to GGUF keeps, and what llama.cpp makes of it."""
+    """Entries that conversion to GGUF keeps, as llama.cpp computes them."""
     entries = _entries_5(facts)
     for entry in entries.values():
         kind = entry["rope_type"]
@@ -147,7 +147,7 @@ def llama_cpp(facts: RopeFacts) -> Entries:
 
 
 def _llama_cpp_factor(facts: RopeFacts, entry: Entry) -> float:
-    """Of cos and sin: a ratio for models whose converter writes `mscale_all_dim`, else YaRN's."""
+    """Factor of cos and sin: a ratio where the converter writes `mscale_all_dim`, else YaRN's."""
     multiplier = facts.gguf.get("rope.scaling.yarn_log_multiplier")
     all_dim = entry.get("mscale_all_dim") if multiplier is None else multiplier
     ratio = facts.model_type in ("ministral3", "mistral3", "mistral4") and all_dim
@@ -168,7 +168,7 @@ READERS: dict[ReaderName, Callable[[RopeFacts], Entries]] = {
 
 
 def readers_of(facts: RopeFacts) -> tuple[ReaderName, ...]:
-    """Those that read files of this form; the first is the one that others are held against."""
+    """Readers of files of this form; the others are compared with the first."""
     return ("llama.cpp",) if facts.form == "gguf" else tuple(READERS)
 
 

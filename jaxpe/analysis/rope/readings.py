@@ -156,7 +156,7 @@ def _alike_frequencies(own: list[Reading]) -> bool:
 
 
 def _apart_from_first(own: list[Reading]) -> dict[str, str]:
-    """By how much frequencies differ from those of the first reader, at most."""
+    """Largest difference of the frequencies from those of the first reader, by reader."""
     first = own[0].inverse
     return {reading.reader: _difference(reading.inverse, first) for reading in own}
 

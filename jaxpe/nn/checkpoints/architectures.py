@@ -184,7 +184,7 @@ def _some_without_rope(fields: Fields, config: TransformerConfig) -> Encoding | 
 
 
 def _turning_layers(fields: Fields, config: TransformerConfig) -> list[bool]:
-    """Whether each layer has RoPE: 1 in `no_rope_layers`, whatever its name says."""
+    """Whether each layer has RoPE: 1 in `no_rope_layers`, in spite of its name."""
     period = fields["no_rope_layer_interval"]
     given = fields["no_rope_layers"] or [(i + 1) % period for i in range(config.num_layers)]
     return [bool(turn) for turn in given]
@@ -304,7 +304,7 @@ def _gemma3(fields: Fields) -> Fields:
 
 
 def _layer_norms(fields: Fields, **more: Any) -> Fields:
-    """Of families with LayerNorms and a feed-forward layer without a gate."""
+    """Fields of families with LayerNorms and a feed-forward layer without a gate."""
     return {
         "activation": PLAIN[fields["hidden_act"]],
         "norm_epsilon": fields["layer_norm_eps"],
@@ -887,7 +887,7 @@ _NO_DECODER: dict[str, tuple] = {"is_decoder": (False,), "add_cross_attention": 
 
 
 def _post_norms(fields: Fields, **more: Any) -> Fields:
-    """Of encoders like BERT."""
+    """Fields of encoders like BERT."""
     return {
         "activation": PLAIN[fields["hidden_act"]],
         "norm_position": "post",

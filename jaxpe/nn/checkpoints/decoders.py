@@ -278,7 +278,7 @@ def _check_phases(entry: Fields, fields: Fields, head_dim: int) -> None:
 
 
 def _another_family(where: Path, kind: Any, tensors: Tensors) -> str:
-    """What to say of a model that is in no row: the nearest one, and how it differs."""
+    """Message about a model of an unknown family: the nearest known one, and the differences."""
     there = {re.sub(r"(^|\.)\d+\.", r"\1*.", name) for name in tensors.files}
     there = {name for name in there if not _BUFFERS.search(name)}
 

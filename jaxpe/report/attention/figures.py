@@ -219,7 +219,7 @@ FIGURES: tuple[_Figure, ...] = (
 
 
 def shown_figures(result: "AttentionAnalysis") -> list[_Figure]:
-    """Those of `FIGURES` that there is something to draw for."""
+    """Entries of `FIGURES` for which the result has data."""
     absent = {"frequencies": result.pairs is None, "ablation": not result.ablations}
     return [figure for figure in FIGURES if not absent.get(figure[0], False)]
 

@@ -37,7 +37,7 @@ _TERMS = {
 
 
 def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
-    """One row a layer: `rich.print(spectral_table(result))`.
+    """Table with one row a layer: `rich.print(spectral_table(result))`.
 
     Raises `MissingExtraError` without the extra `report`.
 

@@ -85,7 +85,7 @@ def _of_variance(result: "AttentionAnalysis") -> str:
 
 
 def _of_origin(result: "AttentionAnalysis") -> str:
-    """Whether the encoding or the words explain what positions do."""
+    """Sentences on the origin of the dependence on position: the encoding or the words."""
     variance = result.variance
     mean, shuffled = positive(variance.position.mean()), positive(variance.shuffled.mean())
     if mean < JUDGED:
@@ -122,7 +122,7 @@ def _of_what(result: "AttentionAnalysis") -> str:
 
 
 def _advice(result: "AttentionAnalysis") -> str:
-    """Which kind of encoding can express what positions do here."""
+    """Kinds of encoding that can express the dependence on position seen here."""
     if not result.facts.trained:
         return ""
     variance = result.variance
@@ -345,12 +345,12 @@ def _signed(share: float) -> str:
 
 
 def _signed_number(whole: int) -> str:
-    """With a plus or a minus."""
+    """Whole number with a plus or minus sign."""
     return f"{whole:+,d}".replace("-", "\N{MINUS SIGN}") if whole else "0"
 
 
 def drop_words(result: "AttentionAnalysis", drop: float) -> str:
-    """With its unit."""
+    """Drop of the score with its unit."""
     return f"{_bare_drop(result, drop)} {UNITS[result.facts.score]}".strip()
 
 
@@ -377,6 +377,6 @@ def near(result: "AttentionAnalysis") -> tuple[np.ndarray, np.ndarray]:
 
 
 def peak(result: "AttentionAnalysis", layer: int, head: int) -> int:
-    """Of the offsets up to half the length, that which a head looks hardest at in the mean."""
+    """Offset, up to half the length, with the largest mean logit of a head."""
     offsets, diagonals = near(result)
     return int(offsets[np.nanargmax(diagonals[layer, head])])

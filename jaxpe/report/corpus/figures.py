@@ -369,7 +369,7 @@ FIGURES: tuple[tuple[str, Callable[[CorpusAnalysis], Any], str], ...] = (
 
 
 def _colours(analysis: CorpusAnalysis) -> dict[str, str]:
-    """One colour for an encoding in all figures, those that fit best first."""
+    """Colour of each encoding in all figures, those that fit best first."""
     ranked = sorted(analysis.encodings, key=_corrected_fit)
     names = [score.name for score in ranked]
     return style.encoding_colours([*names, *analysis.stress_by_dimension.scaled_stress])

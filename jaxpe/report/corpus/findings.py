@@ -88,7 +88,7 @@ def summary(analysis: CorpusAnalysis) -> str:
 
 
 def _of_random(analysis: CorpusAnalysis) -> str:
-    """What is no better than chance: most distances are alike, so that it is well below 1."""
+    """Stress of random vectors: well below 1, since most distances are alike."""
     scores = {score.name: score.split_half_scaled_stress for score in analysis.encodings}
     stress = scores.get("random", math.nan)
     return f"; random vectors have {number(stress)}" if math.isfinite(stress) else ""
@@ -361,7 +361,7 @@ def _held_out_fit(analysis: CorpusAnalysis) -> str:
 
 
 def _model_fit(analysis: CorpusAnalysis) -> str:
-    """Of the table of a pretrained model, where one was read."""
+    """Sentences on the table of a pretrained model, where one was read."""
     tested = held_out_stress(analysis)
     names = [s.name for s in analysis.encodings if s.family == "model" and s.name in tested]
     return " ".join(
@@ -489,7 +489,7 @@ def _assumed(analysis: CorpusAnalysis) -> str:
 
 
 def _kept_together(analysis: CorpusAnalysis) -> str:
-    """What the folds of a count know of documents that are not independent."""
+    """Sentence on documents that are not independent and share a fold."""
     if analysis.group_field is not None:
         return f"Documents of the same {analysis.group_field!r} share a fold."
     return (

@@ -73,7 +73,7 @@ def _own_encoding(analysis: CorpusAnalysis) -> dict[str, bytes]:
 
 
 def _settings(analysis: CorpusAnalysis) -> dict[str, str]:
-    """What a reader needs to compute the same report again."""
+    """Settings that a reader needs to compute the same report again."""
     return {
         "source": visible(analysis.source, limit=200),
         "tokenizer": visible(analysis.tokenizer, limit=200),

@@ -167,7 +167,7 @@ def looks_of(names: list[str]) -> dict[str, Look]:
 
 
 def _family(name: str) -> str:
-    """That of the catalogue's entry which the name is or begins with: rope_yarn is rotary."""
+    """Family of the catalogue's entry that a name begins with: rope_yarn is rotary."""
     if name == "none":
         return name
     of = [entry for entry in catalogue() if f"{name}_".startswith(f"{entry.name}_")]

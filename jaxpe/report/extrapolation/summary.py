@@ -39,7 +39,7 @@ def summary(result: ExtrapolationResult) -> str:
 
 
 def _of_suite(result: ExtrapolationResult, suite: Suite, *, defined: bool) -> str:
-    """What was done, and the best of each task; what words mean, where they are to be defined."""
+    """Setting of a suite and its best encodings by task, with definitions where wanted."""
     cells = result.cells_of(suite)
     first, *longer = (f"{length:,}" for length in suite.lengths)
     reach = "of length" if suite.exact else "up to length"
@@ -89,7 +89,7 @@ def _of_best(task: str, cells: Cells, found: list[Comparison]) -> str:
 
 
 def beyond_interval(cell: ExtrapolationCell) -> SeedInterval:
-    """Of the mean score beyond T."""
+    """Interval of the mean score beyond T."""
     within = (0.0, 1.0) if cell.metric in IN_PERCENT else None
     return seed_interval(beyond(cell), within=within)
 

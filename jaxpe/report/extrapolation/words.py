@@ -135,7 +135,7 @@ def _of_ranks(cells: Cells) -> list[str]:
 
 
 def _told(ahead: Lead, seeds: int) -> str:
-    """What an interval of the lead says; seeds that all agree have none of use."""
+    """Statement on an interval of the lead; seeds that all agree have none of use."""
     if seeds < 2:
         return "; one seed gives no interval"
     if ahead.lead.low == ahead.lead.high and seeds < _AGREEING:
@@ -182,7 +182,7 @@ def _of_answers(cells: Cells) -> list[str]:
 
 
 def _of_zero(cells: Cells) -> list[str]:
-    """Which encodings do better than a model that always says 0, length by length."""
+    """Sentences on encodings that do better than a model that always says 0, by length."""
     if "relative_mse" not in cells[0].scores:
         return []
     sentences = []
@@ -273,7 +273,7 @@ def where(cells: Cells) -> str:
 
 
 def _some(names: Sequence[str], count: int) -> str:
-    """Which of `count` encodings, in few words."""
+    """Names of some of `count` encodings, in few words."""
     if not names:
         return "not one"
     if len(names) == count:
@@ -287,5 +287,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def joined(words: Sequence[str]) -> str:
-    """With commas, and "and" before the last."""
+    """Words joined with commas, and "and" before the last."""
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

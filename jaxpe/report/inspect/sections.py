@@ -116,7 +116,7 @@ _METHODS = {
 
 
 def sections_of(result: InspectResult) -> list[Section]:
-    """All sections, those without a result with the reason."""
+    """Sections of the page, those without a result with the reason."""
     return [_section(result, name) for name in _TITLES]
 
 

@@ -1,4 +1,4 @@
-"""What position does in a model, in sentences and numbers."""
+"""Findings of an inspection in sentences and numbers."""
 
 import math
 
@@ -77,7 +77,7 @@ def _entering(result: InspectResult) -> str:
 
 
 def ways(encoding: str) -> str:
-    """How positions enter, in words.
+    """Ways in which positions enter, in words.
 
     >>> ways("learned vectors and bias")
     'learned vectors and biases of the logits'
@@ -107,7 +107,7 @@ def _using(result: InspectResult) -> str:
 
 
 def behind(result: InspectResult, place: int) -> str:
-    """Where a probe was applied, in words."""
+    """Place at which a probe was applied, in words."""
     assert result.probe is not None
     layer = int(result.probe.layers[place])
     if layer == 0:

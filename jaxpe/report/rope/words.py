@@ -53,7 +53,7 @@ def at_longest(result: RopeAnalysis) -> list[PhaseError]:
 
 
 def first_readings(result: RopeAnalysis) -> list[Reading]:
-    """Those of the first reader that takes the configuration."""
+    """Readings of the first reader that accepts the configuration."""
     known = [reading for reading in result.readings if reading.problem is None]
     return [reading for reading in known if reading.reader == known[0].reader]
 

@@ -139,7 +139,7 @@ def _insufficiency(weights: Array, mu: PositionalDistributions, there: Array) ->
 
 @compiled()
 def _likeness(delta: Array, kl: Array, where: Array) -> dict[str, Array]:
-    """How δ of each head goes with D_KL over some pairs."""
+    """Correlations of δ of each head with D_KL over some pairs."""
     ranks = rankdata(jnp.where(where, kl, jnp.inf), axis=None).reshape(kl.shape)
 
     def of(head: Array) -> dict[str, Array]:

@@ -109,7 +109,7 @@ def lemma_14(
 
 
 def _shares(gradients: PositionGradients, D: Distances) -> dict[str, Array]:
-    """What makes up differences of b: over all pairs, they are n times centred inner products."""
+    """Parts of the differences of b: over all pairs, they are n times centred inner products."""
     b, logits, by_means = (
         centre_rows(x, D.present)
         for x in (gradients.forcing, gradients.through_logits, gradients.by_means)

@@ -105,7 +105,7 @@ def _unevenness(weights: Array) -> Array:
 
 
 def _share_without(ids: Array, bos: int) -> Array:
-    """Of documents without a <bos> in front and nowhere else."""
+    """Share of documents that do not have a <bos> in front and nowhere else."""
     right = (ids == bos).sum(axis=1) == 1
     return jnp.mean(~(right & (ids[:, 0] == bos)), dtype=jnp.result_type(float))
 

@@ -123,7 +123,7 @@ def _sum(x: Array) -> Array:
 
 
 def _moved(weights: Array, down: Array) -> Array:
-    """What becomes of each weight when its logit alone falls by this much."""
+    """Value of each weight after its logit alone falls by this much."""
     kept = weights * jnp.exp(-down)
     return kept / (1 - weights + kept)
 
