@@ -7,7 +7,7 @@ extrapolation". Task 1 with distances of 2 to 13 in rows of at most 22 tokens, 4
 solved or settled (`task_models.settled`), at most 2,400 updates; then every head is ablated, and
 the same distances are asked in rows with 2 and 4 times the filler.
 
-Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and goes on from
+Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and resumes from
 them (an hour on one core without), `--only NAME`, again and again, takes some arms alone.
 """
 

@@ -9,7 +9,7 @@ which is what a CPU allows; `bert` where `--bert FOLDER` or JAXPE_MODELS_DIR has
 positions, over the 64 that hold text, and against split halves.
 
 No training row is longer than 66 tokens, so rows 66 to 127 never receive a gradient. Checkpoints
-lie in `runs/` under the folder of results (`--runs FOLDER` elsewhere); a second call goes on there.
+lie in `runs/` under the folder of results (`--runs FOLDER` elsewhere); a second call resumes there.
 `--arms` can be given once for each arm to run, all by default: `--arms mini --arms minilm`.
 """
 
@@ -169,7 +169,7 @@ def folder_of(run: Run, name: str) -> Path:
 
 
 def trained(run: Run, name: str) -> tuple[Classifier, FitResult] | None:
-    """An arm, trained or gone on with from its last checkpoint; None without its files."""
+    """An arm, trained or resumed from its last checkpoint; None without its files."""
     arm, steps, folder = ARMS[name], steps_of(run, name), folder_of(run, name)
     source = None
     if arm.pretrained is not None:

@@ -1,7 +1,7 @@
 """Table 5 of Li (2025) and the tasks of Kazemnejad et al. (2023), beyond the training length.
 
 The preset `paper` of `jaxpe extrapolate`, and what decides the order in Table 5: errors by place.
-Options beside `--out` and `--quick`: `--runs FOLDER` keeps models and cells there, and goes on from
+Options beside `--out` and `--quick`: `--runs FOLDER` keeps models and cells there, and resumes from
 them.
 """
 

@@ -7,7 +7,7 @@ tasks of Kazemnejad et al. (2023) under `jaxpe.analysis.extrapolation`, tested u
 training length. Data, seeds and the weights that shapes allow are the same for all; differences
 from RoPE are taken seed by seed.
 
-Every cell is kept under `runs/` of the folder of results; a second call goes on with those that are
+Every cell is kept under `runs/` of the folder of results; a second call makes those that are
 missing. `--part words` or `--part strings` does one half, without writing results.
 """
 

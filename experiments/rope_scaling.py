@@ -2,7 +2,7 @@
 
 RoPE is trained at T = 64 and given each published scaling of its frequencies at 64 to 512 words
 without any training there, and after a short one; ALiBi and no encoding stand beside it. Options
-beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and goes on from them.
+beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and resumes from them.
 """
 
 import dataclasses
@@ -227,7 +227,7 @@ def trained(name: str, data: Data, sizes: Sizes, folder: Path | None) -> Trained
 def fine_tuned(
     name: str, *, before: Trained, data: Data, sizes: Sizes, folder: Path | None
 ) -> Trained:
-    """The RoPE models trained on at a longer length under a scaling; "short" goes on at T."""
+    """The RoPE models trained on at a longer length under a scaling; "short" continues at T."""
     short = name == "short"
     length = sizes.length if short else sizes.tune_length
     apply = model("rope", sizes) if short else model(name, sizes, length=length)

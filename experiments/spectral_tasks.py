@@ -1,6 +1,6 @@
 """Tasks 1 and 2 of arXiv:2505.13027 under every encoding: accuracy, convergence, deposits, spectra.
 
-Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and goes on from
+Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and resumes from
 them (two hours on two cores without), `--only NAME`, again and again, takes some variants alone,
 `--task distance` or `count` one of the tasks, `--curves` accuracies alone.
 Sizes, each with a results file of its own (`spectral_tasks_small.json`, ...) and no figures:

@@ -12,7 +12,7 @@ Pre-norm encoder of 2 layers, 64 wide, 4 heads of 16, mean over tokens; the 4,00
 words, rows cut at 48. What is added to the embeddings is rescaled to rows of root mean square norm
 1 at the start, which is the norm of a token's embedding, so that size decides nothing. AdamW at
 1e-3 with linear decay, batches of 64. Each encoding's result is kept in `runs/` under the folder of
-results; a second call goes on with those that are missing.
+results; a second call makes those that are missing.
 """
 
 import time

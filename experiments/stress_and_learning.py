@@ -9,7 +9,7 @@ against split halves of the corpus that is learned from, for three tasks. Interv
 at 1 − 0.05/6. Then the choice itself: what one loses by taking the encoding of least stress,
 against the best one and one drawn at random.
 
-Each cell is kept in `runs/` under the folder of results; a second call goes on with those that are
+Each cell is kept in `runs/` under the folder of results; a second call makes those that are
 missing (four hours on one core in all).
 """
 

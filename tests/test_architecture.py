@@ -28,7 +28,7 @@ FLOORS = (
     ("cli",),
 )
 PURE = ("geometry", "encodings", "ntk", "spectral", "theory")
-# Subpackages that are rooms of their own.
+# Subpackages whose private names stay inside them.
 DIVIDED = ("analysis", "report", "theory")
 
 
@@ -89,7 +89,7 @@ def test_the_view_is_imported_by_the_command_line_alone():
     assert importers <= {"report", "cli"}
 
 
-def room(parts: tuple[str, ...]) -> tuple[str, ...]:
+def private_to(parts: tuple[str, ...]) -> tuple[str, ...]:
     """The package that a module is of; of divided ones, its folder in it."""
     divided = len(parts) > 1 and parts[0] in DIVIDED and (ROOT / parts[0] / parts[1]).is_dir()
     return parts[: 2 if divided else 1]
@@ -101,7 +101,7 @@ def test_nothing_private_is_imported_across_packages():
         parts = tuple(found.module.split(".")[1:])
         private = [name for name in (*parts, *found.names) if re.match(r"_[a-z]", name)]
         private = [name for name in private if name != "_core"]
-        if private and room(parts) != room(found.importer):
+        if private and private_to(parts) != private_to(found.importer):
             crossing.append((found.file.relative_to(ROOT).as_posix(), found.module, private))
     assert crossing == []
 

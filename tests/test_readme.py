@@ -131,10 +131,10 @@ def _offered(package):
     return [(name, getattr(package, name)) for name in getattr(package, "__all__", ())]
 
 
-def test_pure_rooms_import_neither_flax_nor_optax_nor_files():
+def test_pure_packages_import_neither_flax_nor_optax_nor_files():
     reads_vectors = ROOT / "jaxpe" / "encodings" / "stored.py"  # the one that is about a file
-    for room in ("geometry", "encodings", "spectral"):
-        for path in {*(ROOT / "jaxpe" / room).glob("*.py")} - {reads_vectors}:
+    for package in ("geometry", "encodings", "spectral"):
+        for path in {*(ROOT / "jaxpe" / package).glob("*.py")} - {reads_vectors}:
             text = path.read_text()
             assert not re.search(r"^\s*(import|from) (flax|optax|pathlib|os|io)\b", text, re.M), (
                 path

@@ -20,7 +20,7 @@ from jaxpe.geometry.mds import principal_coordinates
 from jaxpe.geometry.two_samples import DEFAULT_PERMUTATIONS
 
 DEFAULT_DIM = 8
-LEVEL = 0.05  # below which a difference is told from chance
+LEVEL = 0.05  # p-value below which a difference is significant
 _FAR_FROM_ALIKE = 1.5  # ratio of the sizes of folds from which a p-value is not to be believed
 
 

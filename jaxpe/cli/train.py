@@ -72,7 +72,7 @@ def parsed(words: Sequence[str]) -> TrainConfig:
 
 
 def resuming(config: TrainConfig, **changes: Any) -> str:
-    """The command that goes on with a run, with what its folder alone does not bring."""
+    """Command that resumes a run, with the options that its folder does not hold."""
     # A file does not have a module imported: its name must be on the command line.
     sides = ("encoding", "decoder_encoding", "cross_encoding")
     given = {side: getattr(config, side) for side in sides}

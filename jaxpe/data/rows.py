@@ -172,7 +172,7 @@ def _cells_of(lines: Iterable[str], path: str) -> Iterator[tuple[int, list[str]]
             taken += len(line)
             if taken > LARGEST_TEXT:
                 raise InputError(
-                    f"{where(path, reader.line_num)}: a row goes on for more than "
+                    f"{where(path, reader.line_num)}: a row is longer than "
                     f"{LARGEST_TEXT:,} characters; close the quotation mark that is open, or cut "
                     "longer documents"
                 )

@@ -202,8 +202,8 @@ def _certainty(result: RunComparison, first: Group, second: Group) -> str:
     text = f"The difference {how} is {nats(mean, half)} (95 % interval): it {told}."
     if len(result.groups) > 2:
         text += (
-            " The first of several configurations is chosen by these very losses, so the interval "
-            "is a little too hopeful."
+            " The best of several configurations is chosen by the same losses, so its lead is "
+            "slightly overestimated."
         )
     if mean - half > 0:
         return f"{text} Next, see whether it holds on other documents or at another size."

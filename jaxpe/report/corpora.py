@@ -122,4 +122,7 @@ def _of_pair(pair: ComparedPair) -> str:
     )
     if pair.p_value <= LEVEL:
         return f"{names} differ by more than chance: {found}."
-    return f"{names} are not told apart: {found}. They may be alike, or the documents too few."
+    return (
+        f"{names} do not differ significantly: {found}. "
+        "They may be alike, or the documents too few."
+    )

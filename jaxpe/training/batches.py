@@ -39,7 +39,7 @@ def batches(
 
     Args:
         arrays: name to array `[rows, ...]`.
-        epochs: None goes on for ever.
+        epochs: None repeats without end.
         lengths: tokens of each row, `[rows]`, padding behind them.
         buckets: ascending lengths to cut to; the last holds the longest row.
         trim: the arrays to cut; names that `arrays` does not have are passed over.

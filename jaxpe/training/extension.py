@@ -45,7 +45,7 @@ def extension_line(config: TrainConfig, saved: TrainConfig, *, rows: int) -> str
     if np.allclose(old, new[:before], rtol=_SAME, atol=0):
         return said + f"the learning rate of the first {before:,} is that of {after:,} at once"
     return said + (
-        f"the learning rate goes on as that of a run of {after:,}: {new[before]:.2g} at step "
+        f"the learning rate continues as that of a run of {after:,}: {new[before]:.2g} at step "
         f"{before + 1:,}, after {old[-1]:.2g} at step {before:,} as it was"
     )
 

@@ -20,7 +20,7 @@ Record = dict[str, Any]
 class Log:
     """A JSON-lines file that is appended to, one record a step, each written through at once.
 
-    Opened for a run that goes on after `step` (−1 from the start), it drops the lines of later
+    Opened for a run that resumes after `step` (−1 from the start), it drops the lines of later
     steps, which will be written again, and a last line cut short by a kill: no step is there twice.
     The folder is made if absent.
 

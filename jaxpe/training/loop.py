@@ -101,7 +101,7 @@ def fit(
     hooks: Sequence[Hook] = (),
     progress: Progress = SILENT,
 ) -> FitResult:
-    """Train until `steps` updates were made, going on from the newest checkpoint if there is one.
+    """Train up to `steps` updates, resuming from the newest checkpoint if there is one.
 
     A record `{"step": s, "loss": ..., ...}` holds the metrics of the s-th update and what hooks
     found after it; record 0 is what they found before the first. Metrics are read one step late, so
@@ -301,7 +301,7 @@ class _Run:
         self.save(number)
         saved = "nothing is saved: pass checkpoints to be able to resume"
         if self.checkpoints is not None:
-            saved = f"saved in {self.checkpoints.directory}, where the same call goes on"
+            saved = f"saved in {self.checkpoints.directory}, where the same call resumes"
         message = f"Stopped after step {number} of {self.steps}; {saved}."
         print(message, file=sys.stderr)
         raise KeyboardInterrupt(message)

@@ -158,12 +158,11 @@ class LoadedRun(NamedTuple):
 def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     """Train what a configuration asks for, and write the run into `config.out`.
 
-    A run that was stopped, even killed, goes on with `load_config(out)`, which is what it was asked
-    for and resumes; it ends with the same parameters and log as if it had never stopped. With more
-    `steps` or `epochs` it goes on beyond its end: state and place in the data stay, and from there
-    the learning rate is that of the longer run. Where the rate of the first steps does not depend
-    on their total (`decay="constant"`, `warmup=0`), the parameters are those of the longer run at
-    once, bit for bit.
+    `train(load_config(out))` resumes an interrupted run. It ends with the same parameters and log
+    as a run without interruption. With more `steps` or `epochs` a finished run is extended: state
+    and place in the data stay, and from there the learning rate is that of the longer run. Where
+    the rate of the first steps does not depend on their total (`decay="constant"`, `warmup=0`),
+    the parameters equal those of the longer run, bit for bit.
 
     Args:
         config: settings of the training.

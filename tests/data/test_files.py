@@ -193,9 +193,9 @@ def test_a_quotation_mark_that_is_left_open_does_not_take_the_file(tmp_path, mon
     monkeypatch.setattr(rows, "LARGEST_TEXT", 10_000)
     path = tmp_path / "x.csv"
     path.write_text('text\nfine\n"open\n' + "a line\n" * 10_000)
-    fails(path, r"a row goes on for more than 10,000 characters; close the quotation mark")
+    fails(path, r"a row is longer than 10,000 characters; close the quotation mark")
     path.write_text('text\n"' + '\n","' * 10_000 + '"\n')
-    fails(path, r"a row goes on for more than 10,000 characters")
+    fails(path, r"a row is longer than 10,000 characters")
 
 
 def test_documents_that_outgrow_memory_are_refused(tmp_path, monkeypatch):

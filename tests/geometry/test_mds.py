@@ -96,8 +96,8 @@ GRAMS = {
         centred_gram(np.concatenate([polygon(6), 0.5 * polygon(6)[[0, 2, 4, 1, 3, 5]]], 1)), 2,
     ),
     "simplex, all kept": (np.eye(6) - 1 / 6, 5),
-    "twins above the cut": (with_eigenvalues([3, 3, 1, 0.5, 0.2, 0.1]), 2),
-    "twins below the cut": (with_eigenvalues([3, 2, 1, 1, 1, 0.1]), 2),
+    "equal ones above the cut": (with_eigenvalues([3, 3, 1, 0.5, 0.2, 0.1]), 2),
+    "equal ones below the cut": (with_eigenvalues([3, 2, 1, 1, 1, 0.1]), 2),
     "negative": (with_eigenvalues([3, 3, 1, -1, -1, -2]), 3),
     "negative inside the width": (with_eigenvalues([3, 3, -1, -1, -2, -4]), 4),
 }  # fmt: skip

@@ -149,7 +149,7 @@ def test_coincident_points_get_no_force_from_each_other():
     points = P.copy()
     points[1] = points[0]
     gradient = jax.jit(jax.grad(stress))(points, D)
-    # Lone forces between 0 and 1 are taken as 0, so the target of that pair has no say.
+    # Lone forces between 0 and 1 are taken as 0, so the target of that pair has no effect.
     other = D.copy()
     other[0, 1] = other[1, 0] = 0
     scale = (D**2).sum() / (other**2).sum()

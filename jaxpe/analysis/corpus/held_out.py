@@ -168,7 +168,7 @@ def held_out_scores(
 
 
 def _best(samples: np.ndarray, names: list[str]) -> list[str]:
-    """The encoding of least mean, then those not told apart from it; samples `[..., names]`."""
+    """The encoding of least mean, then those not significantly worse; samples `[..., names]`."""
     mean = samples.mean(axis=(0, 1))
     order = np.argsort(mean, kind="stable")
     apart = jaxpe.geometry.half_sample_interval(samples - samples[..., order[:1]])

@@ -24,7 +24,7 @@ HEARTBEAT_S = 30  # a process that is silent for so long is dead, and the others
 PATIENCE_S = 7200  # that one waits for others that live: a large shard may be read through first
 FAREWELL_S = 10  # that one waits for others at its end
 _LOST = "another process ended, hangs or cannot be reached"
-_GO_ON = "see what the others say, and start all processes again, which goes on from what was saved"
+_GO_ON = "see the messages of the others, and start all processes again to resume"
 # What errors of collectives and of the service that brings processes together name.
 _OF_OTHERS = re.compile("Gloo|NCCL|UNAVAILABLE|DEADLINE_EXCEEDED|oordination")
 _MEETINGS = itertools.count()
@@ -42,7 +42,7 @@ def start_processes(
     """Join the processes of one run; to be called before anything else of JAX.
 
     Under SLURM, GKE and Open MPI nothing needs to be passed: `jax.distributed.initialize` finds
-    out. Where a process dies or does not come, JAX ends the others within a minute, by `abort`,
+    out. Where a process ends or does not start, JAX ends the others within a minute, by `abort`,
     which `ending_in_one_line` makes one line and exit status 2.
 
     Args:
@@ -155,7 +155,7 @@ def _difference(name: str, process: int, first: Any, other: Any) -> str:
 
 @contextlib.contextmanager
 def ending_in_one_line() -> Iterator[None]:
-    """Exit with 2 and one line of message where another process dies, hangs or does not connect.
+    """Exit with 2 and one line of message where another process ends, hangs or does not connect.
 
     To be entered before `start_processes`. JAX ends a process whose coordinator is gone, or whose
     service says that another has stopped, by `abort` and a page of log from a thread of its own,

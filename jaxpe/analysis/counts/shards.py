@@ -65,9 +65,9 @@ def count_shards(
     `count_tokens` on all documents at once, to the bit, whatever the batches, shards, devices and
     processes; words and characters are dealt to folds by their text, not their ids, so that counts
     of other vocabularies add. Beyond 2³¹ − 1 they are int64. Every so often counts and place are
-    saved together: after a kill the same call goes on from there, without a document lost or
-    counted twice. Several processes call it alike, with a folder that all of them see; each reads
-    its part of the documents.
+    saved together: after an interruption the same call resumes from there, and no document is lost
+    or counted twice. Several processes call it alike, with a folder that all of them see; each
+    reads its part of the documents.
 
     Args:
         shards: result of `jaxpe.data.find_shards`.

@@ -45,7 +45,7 @@ class _About(NamedTuple):
 def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Path:
     """Write counts into a folder, whole or not at all; returns the folder.
 
-    Cells that hold nothing take no room: most are empty where positions and words are many.
+    Empty cells take no space: most are empty where positions and words are many.
 
     Raises:
         InputError: no room or no permission, and what was there before is still there; or numbers

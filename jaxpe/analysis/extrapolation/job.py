@@ -23,7 +23,7 @@ from jaxpe.data import sequence_task
 class ExtrapolationOptions:
     """Train on short inputs, test on longer ones, and rank encodings under equal budgets.
 
-    What is done is kept in the folder: the same command goes on where an earlier one stopped.
+    Finished cells are kept in the folder: the same command resumes an interrupted one.
 
     Attributes:
         preset: suites of tasks and encodings, whose settings the other options replace. On two
@@ -85,7 +85,7 @@ def extrapolate_suites(
 ) -> ExtrapolationResult:
     """Train and test every task of every suite under every encoding.
 
-    Results and models are written as soon as they are there: a run that was stopped goes on.
+    Results and models are written as soon as they are computed: an interrupted run resumes.
 
     Args:
         suites: such as `preset("smoke")`.

@@ -340,7 +340,7 @@ FIGURES: tuple[tuple[str, Callable[[CorpusAnalysis], Any], str], ...] = (
         "less. Right: fixed encodings against held-out halves of the documents, with 95 % "
         "intervals; the band is the encoding fitted to the other half; hollow marks are of "
         "encodings that were fitted or drawn, against all documents. Bold: the best fixed encoding "
-        "and those not told apart from it.",
+        "and those not significantly worse.",
     ),
     (
         "dimension",

@@ -18,7 +18,7 @@ TIE = 0.01
 SAME = 1e-3
 # A list longer than this names the first two.
 MOST_NAMES = 3
-# Without an interval, a violation rate within this of 0.5 is not told apart from chance.
+# Without an interval, a violation rate within this of 0.5 is not significant.
 NEAR_CHANCE = 0.05
 _NOTHING_TO_FIT = (
     "There is nothing to fit: no encoding of this corpus is written, and it gives no reason to "
@@ -177,7 +177,7 @@ def all_alike(analysis: CorpusAnalysis) -> bool:
 
 
 def nearness(analysis: CorpusAnalysis) -> int:
-    """+1 if nearer positions are more alike, −1 if less alike, 0 if not told apart from chance.
+    """+1 if nearer positions are more alike, −1 if less alike, 0 if neither is significant.
 
     The plug-in rate is not used: positions with fewer documents look farther from all others.
     """
@@ -203,7 +203,7 @@ def best(analysis: CorpusAnalysis, field: str) -> list[EncodingScore]:
 
 
 def corrected_best(analysis: CorpusAnalysis) -> list[EncodingScore]:
-    """The fixed encodings of least stress on held-out halves, and those not told apart from it.
+    """The fixed encodings of least stress on held-out halves, and those not significantly worse.
 
     Empty where there is no structure to fit.
     """
@@ -346,7 +346,7 @@ def _held_out_fit(analysis: CorpusAnalysis) -> str:
         f"halves, {with_interval(stress)}"
     )
     if tied:
-        text += f"; {_listed(tied)} {'is' if len(tied) == 1 else 'are'} not told apart from it"
+        text += f"; {_listed(tied)} {'is' if len(tied) == 1 else 'are'} not significantly worse"
     if " (= " in name:
         text += " (encodings joined by = have the same distances, but perhaps for their scale)"
     here = held_out.best[list(held_out.widths).index(analysis.dim)]

@@ -69,7 +69,7 @@ def theorem_4(
 
     Measured: `losses` of t·P, `changes` of each swap, `gradient`, the largest ‖∂loss/∂p_i‖ (0 at a
     minimiser), `H3 by head` and `H3 of rows by head` (of (ē_i − ē_j)M), `H3 of all heads` (of Σ_h
-    M_h, where heads are not told apart).
+    M_h, where heads are not distinguished).
 
     Args:
         loss: `(P, example) -> scalar`; compiled once for the same function.
