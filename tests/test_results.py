@@ -1,6 +1,7 @@
 """RESULTS.md is what its templates and the results make of it, and has no numbers of its own."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -48,6 +49,15 @@ def test_numbers_of_ours_come_from_files(path):
 def test_the_numbers_without_a_file_are_counted():
     texts = [path.read_text() for path in TEMPLATES]
     assert sum(len(literal_numbers.untraced(text)) for text in texts) == UNTRACED
+
+
+def test_the_report_in_the_readme_is_that_of_the_file():
+    text = (EXPERIMENTS.parent / "README.md").read_text()
+    (shown,) = re.findall(r"```\n( +stdlib:.*?)```", text, re.DOTALL)
+    printed = render_results.Results()["stdlib_report"]["summary"]
+    lines = {" ".join(line.split()) for line in shown.splitlines()}
+    assert lines <= {" ".join(line.split()) for line in printed}
+    assert len(lines) > 4
 
 
 @pytest.mark.parametrize("name", sorted({*render_results.result_names()} - {"costs"}))
