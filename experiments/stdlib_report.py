@@ -56,6 +56,8 @@ def experiment(run: Run) -> dict[str, Any]:
     options = CorpusOptions(length=32, bootstrap=0) if run.quick else CorpusOptions()
     found = analyse(options)
     held_out = found.held_out
+    if held_out is None:
+        raise RuntimeError("the corpus has no position with tokens in every quarter")
     at = list(held_out.widths).index(found.dim)
     fixed = {name: scores[at] for name, scores in held_out.fixed.items()}
     best = min(fixed, key=lambda name: fixed[name].estimate)
