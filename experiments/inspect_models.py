@@ -1,8 +1,8 @@
-"""What position does in three released models, as `jaxpe inspect` finds it on IMDB.
+"""What position does in four released models, as `jaxpe inspect` finds it on IMDB.
 
-MiniLM and MPNet (encoders without a head) and SmolLM2-135M-Instruct (a decoder), with the options
-of the command as they come. Models are looked for in the folder that JAXPE_MODELS_DIR names
-(`fetch_models.py` fills it), documents in JAXPE_DATA_DIR. Each stage is kept in the cache folder
+MiniLM and MPNet (encoders without a head), SmolLM2-135M-Instruct and Gemma 3 270M (decoders), with
+the options of the command as they come. Models are looked for in the folder that JAXPE_MODELS_DIR
+names (`fetch_models.py --gemma` fills it), documents in JAXPE_DATA_DIR. Each stage is kept in the cache folder
 once it is done (`JAXPE_CACHE_DIR`), so that a run that is stopped resumes.
 """
 
@@ -21,6 +21,7 @@ MODELS = {
     "MiniLM": "all-MiniLM-L6-v2",
     "MPNet": "all-mpnet-base-v2",
     "SmolLM2": "SmolLM2-135M-Instruct",
+    "Gemma3": "gemma-3-270m",
 }
 KINDS = {"first": "first", "before": -1, "itself": 0, "next": 1}
 FACTS = ("encoding", "kind", "layers", "heads", "context", "positions", "examples", "documents")

@@ -158,7 +158,7 @@ def known_tokenizers(texts: list[str]) -> dict[str, Any]:
 def tokenizer_files() -> dict[str, Path]:
     wordpiece = Path(os.environ["JAXPE_DATA_DIR"]) / "bert-base-uncased" / "vocab.txt"
     models = Path(os.environ.get("JAXPE_MODELS_DIR", "."))
-    bpe = models / "SmolLM2-135M-Instruct" / "tokenizer.json"
+    bpe = models / "SmolLM2-135M-Instruct"
     files = {"wordpiece": wordpiece, "bpe": bpe}
     return {name: path for name, path in files.items() if path.is_file()}
 

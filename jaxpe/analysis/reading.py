@@ -9,6 +9,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.subject import Subject
 from jaxpe.data import LabelledTokens
 from jaxpe.data.named import check_data_dir
+from jaxpe.data.pretrained import tokenizer_of_model
 from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
 from jaxpe.nn.huggingface import read_config, read_fields
 from jaxpe.training import ModelConfig, TrainConfig, load_run
@@ -143,11 +144,9 @@ def _llama(options: SubjectOptions, path: Path) -> _Found:
         raise InputError(
             f"`task={options.task}`: a Llama predicts the next token; leave `task` out"
         )
-    folder, tokenizer = path.parent if path.is_file() else path, options.tokenizer
+    tokenizer = options.tokenizer
     if tokenizer is None:
-        if not (folder / "tokenizer.json").is_file():
-            raise InputError(f"{folder} has no tokenizer.json: put it there, or pass `tokenizer`")
-        tokenizer = str(folder / "tokenizer.json")
+        tokenizer = str(tokenizer_of_model(path))
     config = _reading(dataclasses.replace(options, tokenizer=tokenizer, task="causal"))
     return _Found(config, load_causal_lm(path), path.stem if path.is_file() else path.name)
 

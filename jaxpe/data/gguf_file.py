@@ -16,7 +16,7 @@ from jaxpe._core.errors import InputError, require
 _VERSIONS = (2, 3)
 _LARGEST_HEADER = 2**26  # bytes; a vocabulary of 260,000 tokens takes a quarter of it
 _MOST_AXES = 4
-_MOST_ENTRIES = 8  # of an array that are kept: none is read, and messages show the first
+_MOST_ENTRIES = 8  # of an array that are kept, unless all are asked for: messages show the first
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
 _SCALARS[12] = "d"
 _STRING, _ARRAY = 8, 9
@@ -36,10 +36,12 @@ class GgufTensor(NamedTuple):
             return dequantize(self.data, self.kind).reshape(self.shape)
 
 
-def read_gguf(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
+def read_gguf(
+    path: str | os.PathLike[str], *, whole: str | None = None
+) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
     """Metadata (of arrays the first entries) and tensors of a little-endian .gguf, version 2 or 3.
 
-    `InputError` for what is no such file, or not whole: lengths beyond its end, names twice, text
+    Arrays of keys that begin with `whole` are read whole. `InputError` for what is no such file, or not whole: lengths beyond its end, names twice, text
     that is not UTF-8, tensors that overlap.
     """
     require("gguf", extra="gguf")
@@ -47,12 +49,12 @@ def read_gguf(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, G
         raise InputError(f"{path} is not a regular file; pass the path of a .gguf")
     try:
         # As a plain array: slices of a memmap cost as much as small blocks take to decode.
-        return _read(np.memmap(path, np.uint8, mode="r").view(np.ndarray))
+        return _read(np.memmap(path, np.uint8, mode="r").view(np.ndarray), whole)
     except (ValueError, KeyError, OSError) as error:
         raise InputError(f"{path} is not a whole .gguf file ({error}): fetch it again") from error
 
 
-def _read(content: np.ndarray) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
+def _read(content: np.ndarray, whole: str | None) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
     header = _Header(content)
     if bytes(header.take(4)) != b"GGUF":
         raise ValueError("it does not begin with GGUF")
@@ -61,7 +63,9 @@ def _read(content: np.ndarray) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
     tensors, entries = header.number("Q"), header.number("Q")
     metadata: dict[str, Any] = {}
     for _ in range(entries):
-        _put(metadata, header.text(), header.value(header.number("I")))
+        key = header.text()
+        most = None if whole is not None and key.startswith(whole) else _MOST_ENTRIES
+        _put(metadata, key, header.value(header.number("I"), most))
     infos: dict[str, _Info] = {}
     for _ in range(tensors):
         _put(infos, header.text(), _Info.read(header))
@@ -92,9 +96,10 @@ class _Header:
     def text(self) -> str:
         return bytes(self.take(self.number("Q"))).decode()
 
-    def value(self, kind: int) -> Any:
+    def value(self, kind: int, most: int | None) -> Any:
+        """A value, of an array at most so many entries."""
         if kind == _ARRAY:
-            return self._array(self.number("I"), self.number("Q"))
+            return self._array(self.number("I"), self.number("Q"), most)
         return self._single(kind)
 
     def _single(self, kind: int) -> Any:
@@ -104,8 +109,8 @@ class _Header:
             raise ValueError(f"at byte {self.at}, a value of kind {kind}, which is not known")
         return self.number(_SCALARS[kind])
 
-    def _array(self, kind: int, count: int) -> list[Any]:
-        first = [self._single(kind) for _ in range(min(count, _MOST_ENTRIES))]
+    def _array(self, kind: int, count: int, most: int | None) -> list[Any]:
+        first = [self._single(kind) for _ in range(count if most is None else min(count, most))]
         rest = count - len(first)
         if kind == _STRING:
             for _ in range(rest):

@@ -1,11 +1,10 @@
-"""Pretrained tokenizers from their files: BERT's `vocab.txt` and Hugging Face's `tokenizer.json`.
+"""Pretrained tokenizers from their files: `tokenizer.json`, BERT's `vocab.txt`, and .gguf.
 
 The library `tokenizers` does the work; here is what it does not do: limits for files from outside,
 and errors of one line.
 """
 
 import contextlib
-import functools
 import itertools
 import os
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from jaxpe._core.errors import InputError, require
 from jaxpe._core.json_values import read_small
 from jaxpe.data.corpus import Source
 from jaxpe.data.files import decoded
+from jaxpe.data.gguf_tokenizer import tokenizer_of_gguf
 from jaxpe.data.ids import LARGEST_VOCABULARY
 
 _PADDING = ("[PAD]", "<pad>")
@@ -39,8 +39,8 @@ class Pretrained(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The kind of the file: "tokenizer.json" or "wordpiece"."""
-        return "tokenizer.json" if self.path.suffix == ".json" else "wordpiece"
+        """The kind of the file: "tokenizer.json", "wordpiece" or "gguf"."""
+        return {".json": "tokenizer.json", ".gguf": "gguf"}.get(self.path.suffix, "wordpiece")
 
     def rows(self, texts: list[str], length: int | None) -> list[list[int]]:
         """Whole texts as ids, without special tokens, on every core."""
@@ -86,14 +86,12 @@ class Pretrained(NamedTuple):
 def open_pretrained(tokenizer: Source) -> Pretrained:
     """The tokenizer of a file or of a directory with one; `InputError` where it is unusable."""
     path = _file_of(tokenizer)
-    tokenizers = require("tokenizers", extra="data")
-    remedy = "pass a vocab.txt or tokenizer.json"
-    text = decoded(read_small(path, remedy=remedy, largest=_LARGEST_FILE), str(path))
-    is_json = path.suffix == ".json"
-    what = f"{path} is not a {'tokenizer.json' if is_json else 'vocab.txt'}"
-    with _errors_of(what), _silent_panics():
-        made = tokenizers.Tokenizer.from_str if is_json else functools.partial(_wordpiece, path)
-        model = made(text)
+    kind, made = {
+        ".json": ("tokenizer.json", _of_json),
+        ".gguf": (".gguf with a tokenizer", _of_gguf),
+    }.get(path.suffix, ("vocab.txt", _of_vocabulary))
+    with _errors_of(f"{path} is not a {kind}"), _silent_panics():
+        model, text = made(path)
         padding = _padding_ids(model, model.padding)
         model.no_padding()
         model.no_truncation()
@@ -104,6 +102,24 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
         )
     tokens = [model.id_to_token(number) or f"id {number}" for number in range(size)]
     return Pretrained(path, model, text, tokens, padding & {*range(size)})
+
+
+def tokenizer_of_model(path: Path) -> Path:
+    """The file with the tokenizer of a model in a folder or a .gguf.
+
+    A .gguf has its own, and a `tokenizer.json` or `vocab.txt` beside it comes first. `InputError`
+    where there is none.
+    """
+    folder = path.parent if path.is_file() else path
+    files = [folder / "tokenizer.json", folder / "vocab.txt"]
+    files += [path] if path.is_file() else sorted(folder.glob("*.gguf"))
+    found = next((file for file in files if file.is_file()), None)
+    if found is None:
+        raise InputError(
+            f"{folder} holds no tokenizer.json, vocab.txt or .gguf: put one there, or pass the path "
+            "of one as `tokenizer`"
+        )
+    return found
 
 
 def check_ids(ids: Any, size: int, name: str) -> None:
@@ -118,16 +134,34 @@ def check_ids(ids: Any, size: int, name: str) -> None:
 def _file_of(tokenizer: Source) -> Path:
     path = Path(tokenizer)
     if path.is_dir():
-        for name in ("tokenizer.json", "vocab.txt"):
-            if (path / name).is_file():
-                return path / name
-        raise InputError(f"{path} holds neither tokenizer.json nor vocab.txt")
+        return tokenizer_of_model(path)
     if not path.exists():
         raise InputError(
             f"unknown tokenizer {os.fspath(tokenizer)!r}: no such file; pass words, characters, "
-            "bytes, or the path of a vocab.txt or tokenizer.json"
+            "bytes, or the path of a tokenizer.json, a vocab.txt or a .gguf"
         )
     return path
+
+
+def _content(path: Path) -> str:
+    remedy = "pass a vocab.txt or tokenizer.json"
+    return decoded(read_small(path, remedy=remedy, largest=_LARGEST_FILE), str(path))
+
+
+def _of_json(path: Path) -> tuple[Any, str]:
+    tokenizers = require("tokenizers", extra="data")
+    text = _content(path)
+    return tokenizers.Tokenizer.from_str(text), text
+
+
+def _of_gguf(path: Path) -> tuple[Any, str]:
+    model = tokenizer_of_gguf(path)
+    return model, model.to_str()
+
+
+def _of_vocabulary(path: Path) -> tuple[Any, str]:
+    text = _content(path)
+    return _wordpiece(path, text), text
 
 
 def _wordpiece(path: Path, text: str) -> Any:

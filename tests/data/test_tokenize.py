@@ -184,7 +184,7 @@ def test_what_cannot_be_done(vocabulary, tmp_path):
     fails("x has no tokens", corpus=Corpus("x", []))
     folder = tmp_path / "empty"
     folder.mkdir()
-    fails("holds neither tokenizer.json nor vocab.txt", tokenizer=folder)
+    fails("holds no tokenizer.json, vocab.txt or .gguf", tokenizer=folder)
     (folder / "vocab.txt").write_text("[UNK]\na\n")
     fails("adds no special tokens", tokenizer=folder, special=True)
     (folder / "vocab.txt").write_text("a\n")

@@ -10,27 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tokenizers
 from flax import nnx
 
 import jaxpe
-from experiments.fetch_models import gguf_metadata, tokenizer_json
 from jaxpe._core.errors import InputError, MissingExtraError
+from jaxpe.data.pretrained import open_pretrained
 from jaxpe.nn import generate, load_causal_lm
 from tests.nn.stored import HEAD_DIM, PARITY, change, converted, tensors, write, write_gguf
 from tests.parity.make_llama import CASES, IDS, REAL, SHOWN, TEXTS
 from tests.parity.test_transformers_models import real_directory
 
 STORED = dict(np.load(PARITY / "llama.npz"))
-TOKENS = ["<|end|>", "a", "b", "1", "2", "Ġ", "Ġa", "ab", "12"]
-VOCABULARY = {
-    "tokenizer.ggml.model": "gpt2",
-    "tokenizer.ggml.pre": "smollm",
-    "tokenizer.ggml.tokens": TOKENS,
-    "tokenizer.ggml.token_type": [3] + [1] * (len(TOKENS) - 1),
-    "tokenizer.ggml.merges": ["Ġ a", "a b", "1 2"],
-    "tokenizer.ggml.add_bos_token": False,
-}
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -65,7 +55,7 @@ def known():
 def smollm():
     """The folder of the real model, the model and its tokenizer."""
     folder = real_directory(REAL)
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = open_pretrained(folder).model
     return folder, load_causal_lm(folder), tokenizer
 
 
@@ -270,28 +260,6 @@ def test_without_the_package_gguf(tmp_path, known, monkeypatch):
     with pytest.raises(MissingExtraError, match=r"pip install 'jaxpe\[gguf\]'"):
         load_causal_lm(path)
     assert load_causal_lm(PARITY / "tiny_llama").decoder.config.num_layers == 2
-
-
-def test_metadata_are_what_the_package_reads(tmp_path, known):
-    path = write_gguf(tmp_path / "tiny.gguf", known[1], **VOCABULARY)
-    with path.open("rb") as file:
-        found = gguf_metadata(file)
-    fields = gguf.GGUFReader(path).fields
-    theirs = {n: field.contents() for n, field in fields.items() if not n.startswith("GGUF.")}
-    assert found == theirs
-    assert found["tokenizer.ggml.tokens"] == TOKENS
-    (tmp_path / "other").write_bytes(b"PK")
-    with (tmp_path / "other").open("rb") as file, pytest.raises(SystemExit, match=r"not a .gguf"):
-        gguf_metadata(file)
-
-
-def test_the_tokenizer_of_metadata():
-    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(VOCABULARY)))
-    tokens = tokenizer.encode("ab a<|end|>12").tokens
-    assert tokens == ["ab", "Ġa", "<|end|>", "1", "2"]  # digits stand alone, whatever the merges
-    assert tokenizer.decode(tokenizer.encode("ab a12").ids) == "ab a12"
-    with pytest.raises(SystemExit, match="the tokenizer is 'gpt2' of 'qwen2', not 'gpt2' of"):
-        tokenizer_json(VOCABULARY | {"tokenizer.ggml.pre": "qwen2"})
 
 
 def test_real_text_becomes_the_tokens_of_llama_cpp(smollm):

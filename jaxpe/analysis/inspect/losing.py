@@ -164,6 +164,8 @@ def why_unscaled(model: Any, context: int, rope: RopeAnalysis | None) -> str:
     """
     below = trunk(model)
     encoding = below.encoding
+    if rope is not None and any(part.defines("query") for part in below.pattern.encodings):
+        return "layers differ in their positions"
     if rope is None or not encoding.defines("query"):
         if encoding.defines("embed"):
             return f"the model has {context:,} learned position vectors and none beyond"

@@ -19,7 +19,7 @@ from jaxpe.analysis.rope.facts import read_facts
 from jaxpe.analysis.subject import Subject
 from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
 from jaxpe.data.gguf_file import read_gguf
-from jaxpe.data.pretrained import open_pretrained
+from jaxpe.data.pretrained import open_pretrained, tokenizer_of_model
 from jaxpe.data.tokenizers import Tokenizer
 from jaxpe.nn import (
     Bert,
@@ -197,7 +197,8 @@ def ways_of(module: Any) -> list[str]:
         "learned vectors": ("embed",),
         "rotary": ("query",),
         "bias": ("bias",),
-        "other attention hooks": ("products", "weights", "value", "context", "mask"),
+        "windows of attention": ("mask",),
+        "other attention hooks": ("products", "weights", "value", "context"),
     }
     return [
         name
@@ -224,13 +225,9 @@ def _tokenizer(options: InspectOptions, path: Path) -> _Tokenizer:
             f"{path} is the folder of a `jaxpe train` run, which has no tokenizer.json: "
             "`jaxpe spectral` and `jaxpe audit` look at runs"
         )
-    folder = path.parent if path.is_file() else path
     given = options.tokenizer
     if given is None:
-        names = ("tokenizer.json", "vocab.txt")
-        given = next((str(folder / name) for name in names if (folder / name).is_file()), None)
-    if given is None:
-        raise InputError(f"{folder} has no tokenizer.json: put it there, or pass `tokenizer`")
+        given = str(tokenizer_of_model(path))
     special = open_pretrained(given).model.num_special_tokens_to_add(False) > 0
     return _Tokenizer(given, special)
 

@@ -1,0 +1,166 @@
+"""Tokenizers that files of llama.cpp (.gguf) carry, as models of the library `tokenizers`.
+
+Two kinds of byte-pair encoding occur in decoders: "gpt2" lists its merges and names the rule by
+which text is split into words before; "llama" (SentencePiece) has a score for each token, and two
+tokens are merged in the order of the score of what they make.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jaxpe._core.errors import InputError, require
+from jaxpe.data.gguf_file import read_gguf
+
+_PREFIX = "tokenizer.ggml."
+_CONTROL, _USER_DEFINED = 3, 4  # kinds of tokens that are found in the text as they are
+_SPACE = "\u2581"
+# The splitting rules of llama.cpp (`llama-vocab.cpp`) and the names that files have for them.
+_LLAMA3 = (
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_RULES = {
+    "llama-bpe": _LLAMA3,
+    "llama3": _LLAMA3,
+    "llama-v3": _LLAMA3,
+    "dbrx": _LLAMA3,
+    "smaug-bpe": _LLAMA3,
+    "qwen2": _LLAMA3.replace("{1,3}", ""),
+    "stablelm2": _LLAMA3.replace("{1,3}", ""),
+    "deepseek-r1-qwen": _LLAMA3.replace("{1,3}", ""),
+    # The rule of GPT-2, which `tokenizers` knows by itself, after single digits or at once.
+    "smollm": "digits",
+    "starcoder": "digits",
+    "refact": "digits",
+    "command-r": "digits",
+    "gpt-2": "",
+    "phi-2": "",
+    "olmo": "",
+    "mpt": "",
+}
+_WHOLE_FIRST = ("llama-bpe", "llama3", "llama-v3")  # words that are tokens are not merged
+
+
+def tokenizer_of_gguf(path: str | os.PathLike[str]) -> Any:
+    """The tokenizer in a .gguf file, as a `tokenizers.Tokenizer`.
+
+    `InputError` for a file without one, of another kind, or with a splitting rule that is not
+    known here.
+    """
+    metadata, _ = read_gguf(path, whole=_PREFIX)
+    own = {key.removeprefix(_PREFIX): value for key, value in metadata.items()}
+    kind = own.get("model")
+    make = {"gpt2": _of_merges, "llama": _of_scores}.get(kind) if isinstance(kind, str) else None
+    if make is None:
+        raise InputError(
+            f"{path} has a tokenizer of kind {kind!r}; gpt2 and llama can be read: pass the "
+            "tokenizer.json of the model as `tokenizer`"
+        )
+    tokens = own.get("tokens")
+    if not isinstance(tokens, list) or len(set(tokens)) != len(tokens):
+        raise InputError(f"{path}: {_PREFIX}tokens is not a list of different tokens")
+    model = make(path, own, {token: i for i, token in enumerate(tokens)})
+    _add_special(model, own, tokens)
+    return model
+
+
+def _of_merges(path: Any, own: Mapping[str, Any], vocabulary: dict[str, int]) -> Any:
+    """Byte pairs of a list of merges."""
+    tokenizers = require("tokenizers", extra="data")
+    name, merges = own.get("pre"), own.get("merges")
+    if name not in _RULES:
+        raise InputError(
+            f"{path}: its tokenizer splits words by the rule {name!r}; {', '.join(_RULES)} can be "
+            "read: pass the tokenizer.json of the model as `tokenizer`"
+        )
+    pairs = [tuple(pair.split(" ")) for pair in merges or ()]
+    made = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocabulary, pairs, ignore_merges=name in _WHOLE_FIRST)
+    )
+    first, of_gpt2 = _split(tokenizers.pre_tokenizers, _RULES[name])
+    by_bytes = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=of_gpt2)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([*first, by_bytes])
+    made.decoder = tokenizers.decoders.ByteLevel()
+    return made
+
+
+def _split(available: Any, rule: str) -> tuple[list[Any], bool]:
+    """What splits text before it is turned into bytes, and whether GPT-2's rule does so after."""
+    if rule == "digits":
+        return [available.Digits(individual_digits=True)], True
+    if rule:
+        return [available.Split(require("tokenizers", extra="data").Regex(rule), "isolated")], False
+    return [], True
+
+
+def _of_scores(path: Any, own: Mapping[str, Any], vocabulary: dict[str, int]) -> Any:
+    """SentencePiece's byte pairs: what no token stands for becomes bytes."""
+    tokenizers = require("tokenizers", extra="data")
+    scores = own.get("scores")
+    if not isinstance(scores, list) or len(scores) != len(vocabulary):
+        raise InputError(f"{path}: {_PREFIX}scores is not a list of a score for each token")
+    unknown = _token(own, "unknown", [*vocabulary])
+    made = tokenizers.Tokenizer(
+        tokenizers.models.BPE(
+            vocabulary,
+            _merges(vocabulary, scores),
+            unk_token=unknown,
+            fuse_unk=True,
+            byte_fallback="<0x00>" in vocabulary,
+        )
+    )
+    prefixed = own.get("add_space_prefix", True)
+    normalizers, decoders = tokenizers.normalizers, tokenizers.decoders
+    spaces = normalizers.Replace(" ", _SPACE)
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Prepend(_SPACE), spaces] if prefixed else [spaces]
+    )
+    made.decoder = decoders.Sequence(
+        [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+        + ([decoders.Strip(" ", 1, 0)] if prefixed else [])
+    )
+    return made
+
+
+def _merges(vocabulary: Mapping[str, int], scores: list[float]) -> list[tuple[str, str]]:
+    """All pairs of tokens that make a token, by its score, the best first."""
+
+    def ranked() -> Iterator[tuple[float, int, int, str, str]]:
+        for token, number in vocabulary.items():
+            for cut in range(1, len(token)):
+                left, right = token[:cut], token[cut:]
+                if left in vocabulary and right in vocabulary:
+                    yield -scores[number], vocabulary[left], vocabulary[right], left, right
+
+    return [(left, right) for *_, left, right in sorted(ranked())]
+
+
+def _add_special(model: Any, own: Mapping[str, Any], tokens: list[str]) -> None:
+    """Tokens that are not made of others, and those before and after a document."""
+    tokenizers = require("tokenizers", extra="data")
+    kinds = own.get("token_type", [])
+    for kind, special in ((_CONTROL, True), (_USER_DEFINED, False)):
+        found = [token for token, its in zip(tokens, kinds, strict=False) if its == kind]
+        added = [tokenizers.AddedToken(t, special=special, normalized=False) for t in found if t]
+        (model.add_special_tokens if special else model.add_tokens)(added)
+    # As llama.cpp does where the file does not say.
+    first = own.get("model") == "llama" or own.get("pre") in _WHOLE_FIRST
+    ends = [
+        _token(own, name, tokens) if own.get(f"add_{name}_token", default) else None
+        for name, default in (("bos", first), ("eos", False))
+    ]
+    if any(ends):
+        one = [ends[0], "$A", ends[1]]
+        template = " ".join(part for part in one if part)
+        ids = [(token, tokens.index(token)) for token in ends if token]
+        model.post_processor = tokenizers.processors.TemplateProcessing(
+            single=template, special_tokens=ids
+        )
+
+
+def _token(own: Mapping[str, Any], name: str, tokens: list[str]) -> str | None:
+    """The token that a file has for a use, such as the beginning of a document."""
+    number = own.get(f"{name}_token_id")
+    known = isinstance(number, int) and 0 <= number < len(tokens)
+    return tokens[number] if known else None
