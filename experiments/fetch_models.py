@@ -12,7 +12,8 @@ and with --gemma, which is under Gemma's terms of use (enclosed, as GEMMA_TERMS.
     FOLDER/gemma-3-270m             Gemma 3, 18 layers, 640 wide, in about 5 bits a weight; 250 MB
 
 the first two with `config.json`, `model.safetensors` and a vocabulary, the others as one `.gguf`
-(the first three under Apache-2.0). A folder that is there already is left as it is. Any other model is its own folder: pass that to `jaxpe.nn.load_model`.
+(the first three under Apache-2.0). A folder that is there already is left as it is. Any other model
+is its own folder: pass that to `jaxpe.nn.load_model`.
 
 It runs on any Python that has pip, with no package installed.
 """

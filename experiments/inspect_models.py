@@ -2,8 +2,8 @@
 
 MiniLM and MPNet (encoders without a head), SmolLM2-135M-Instruct and Gemma 3 270M (decoders), with
 the options of the command as they come. Models are looked for in the folder that JAXPE_MODELS_DIR
-names (`fetch_models.py --gemma` fills it), documents in JAXPE_DATA_DIR. Each stage is kept in the cache folder
-once it is done (`JAXPE_CACHE_DIR`), so that a run that is stopped resumes.
+names (`fetch_models.py --gemma` fills it), documents in JAXPE_DATA_DIR. Each stage is kept in the
+cache folder once it is done (`JAXPE_CACHE_DIR`), so that a run that is stopped resumes.
 """
 
 import os

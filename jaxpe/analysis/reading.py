@@ -11,6 +11,7 @@ from jaxpe.data import LabelledTokens
 from jaxpe.data.named import check_data_dir
 from jaxpe.data.pretrained import tokenizer_of_model
 from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
+from jaxpe.nn.checkpoints.architectures import DECODERS
 from jaxpe.nn.huggingface import read_config, read_fields
 from jaxpe.training import ModelConfig, TrainConfig, load_run
 from jaxpe.training.assemble import build_model
@@ -34,7 +35,7 @@ class SubjectOptions:
             small transformer as initialised when absent. A run brings its own documents, length
             and task.
         length: positions, special tokens among them; 64 when absent.
-        tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json;
+        tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or that of the model.
         task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
         seed: makes every number reproducible.
@@ -76,8 +77,7 @@ def read_subject(
         options: options of the analysis.
         new_head: whether a pretrained encoder gets a new head for the task. Else it has the head
             it was pretrained with where the task is mlm, and none without a task; and `model` may
-            be a Llama: a .gguf, a folder with one and a tokenizer.json, or a Hugging Face
-            directory.
+            be a decoder: a .gguf, a folder with one, or a Hugging Face directory.
         held_out: whether the documents of a run are those it was not trained on.
         progress: receiver of progress in reading the documents.
 
@@ -116,7 +116,7 @@ def _model_of(options: SubjectOptions, folder: Path | None, *, new_head: bool) -
         return _Found(config, run.model, words, trained=run.step > 0)
     if new_head:
         return _Found(_beside_small(options), None, f"{folder.name}, new head")
-    return _llama(options, folder) if _is_llama(folder) else _encoder(options, folder)
+    return _decoder(options, folder) if _is_decoder(folder) else _encoder(options, folder)
 
 
 def _encoder(options: SubjectOptions, folder: Path) -> _Found:
@@ -138,11 +138,11 @@ def load_encoder(folder: Path) -> Any:
     return family.load(folder, scan=True).encoder
 
 
-def _llama(options: SubjectOptions, path: Path) -> _Found:
-    """A Llama, and documents read by the tokenizer.json beside it."""
+def _decoder(options: SubjectOptions, path: Path) -> _Found:
+    """A decoder, and documents read by its own tokenizer."""
     if options.task not in (None, "causal"):
         raise InputError(
-            f"`task={options.task}`: a Llama predicts the next token; leave `task` out"
+            f"`task={options.task}`: a decoder predicts the next token; leave `task` out"
         )
     tokenizer = options.tokenizer
     if tokenizer is None:
@@ -156,12 +156,12 @@ def is_run(folder: Path) -> bool:
     return (folder / "checkpoints").is_dir()
 
 
-def _is_llama(path: Path) -> bool:
-    """Whether there is a .gguf file, or a config.json of a Llama model."""
+def _is_decoder(path: Path) -> bool:
+    """Whether there is a .gguf file, or a config.json of a decoder."""
     if path.suffix == ".gguf" or any(path.glob("*.gguf")):
         return True
     try:
-        return read_config(path / "config.json").get("model_type") == "llama"
+        return read_config(path / "config.json").get("model_type") in DECODERS
     except InputError:
         return False  # whoever reads it says what is wrong
 

@@ -50,7 +50,8 @@ class TokenCorpus(NamedTuple):
 
     Attributes:
         name: the corpus.
-        tokenizer: `"words"`, `"characters"`, `"bytes"`, `"wordpiece"`, `"tokenizer.json"`, `"ids"`.
+        tokenizer: `"words"`, `"characters"`, `"bytes"`, `"wordpiece"`, `"tokenizer.json"`,
+            `"gguf"`, `"ids"`.
         ids: the token at each position, 0 where `mask` is false.
         mask: false on padding.
         vocab_size: every id is below it.

@@ -41,8 +41,8 @@ def read_gguf(
 ) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
     """Metadata (of arrays the first entries) and tensors of a little-endian .gguf, version 2 or 3.
 
-    Arrays of keys that begin with `whole` are read whole. `InputError` for what is no such file, or not whole: lengths beyond its end, names twice, text
-    that is not UTF-8, tensors that overlap.
+    Arrays of keys that begin with `whole` are read whole. `InputError` for what is no such file, or
+    not whole: lengths beyond its end, names twice, text that is not UTF-8, tensors that overlap.
     """
     require("gguf", extra="gguf")
     if not os.path.isfile(path):

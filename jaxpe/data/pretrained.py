@@ -116,8 +116,8 @@ def tokenizer_of_model(path: Path) -> Path:
     found = next((file for file in files if file.is_file()), None)
     if found is None:
         raise InputError(
-            f"{folder} holds no tokenizer.json, vocab.txt or .gguf: put one there, or pass the path "
-            "of one as `tokenizer`"
+            f"{folder} holds no tokenizer.json, vocab.txt or .gguf: put one there, or pass one as "
+            "`tokenizer`"
         )
     return found
 

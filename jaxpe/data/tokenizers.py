@@ -1,4 +1,4 @@
-"""Tokenizers: words, characters, bytes, BERT's WordPiece, any `tokenizer.json`."""
+"""Tokenizers: words, characters, bytes, BERT's WordPiece, any `tokenizer.json` or .gguf."""
 
 import functools
 import itertools
@@ -83,7 +83,7 @@ def tokenize(
     - `"characters"`: code points. `"bytes"`: UTF-8, 256 ids.
     - the path of a BERT `vocab.txt`: WordPiece as bert-base-uncased does it (as the cased models
       do when the vocabulary has capitals).
-    - the path of a Hugging Face `tokenizer.json`, or of a directory with either file.
+    - the path of a Hugging Face `tokenizer.json`, of a .gguf, or of a directory with such a file.
 
     For words and characters the vocabulary is what occurs after truncation, most frequent first.
 

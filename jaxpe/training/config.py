@@ -95,7 +95,7 @@ class TrainConfig:
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
         held_out: share of the documents to evaluate on; when absent the source's own split (dev of
             sst2, test of imdb), otherwise 0.1.
-        tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json;
+        tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or the one of the pretrained model.
         special: add [CLS] and [SEP]; a pretrained model always has them.
         length: positions; longer documents are cut. For translate the longest input, in words

@@ -15,6 +15,7 @@ import pytest
 from jaxpe.analysis import load_result
 from jaxpe.analysis.attention import AttentionAnalysis
 from jaxpe.cli import main as cli
+from tests.analysis.inspect.folders import text, with_tokenizer
 
 PARITY = Path(__file__).parents[1] / "parity"
 
@@ -92,6 +93,14 @@ def test_bad_input_is_one_line(command, films, tmp_path, words, said):
     assert err.startswith("jaxpe: ")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_layers_that_differ_are_refused(command, tmp_path):
+    folder = with_tokenizer("models/gemma3", tmp_path / "gemma3")
+    lines = text(tmp_path / "text.txt")
+    code, _, err = command("spectral", lines, "--model", folder, "--out", tmp_path / "out")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "encodings that differ by layer" in err
 
 
 def test_what_is_no_model_or_too_short_is_said(command, tmp_path):

@@ -118,9 +118,7 @@ def test_pieces_are_merged_by_their_score(tmp_path):
 def test_bytes_stand_for_what_no_piece_does(tmp_path):
     values = [f"<0x{value:02X}>" for value in range(256)]
     kinds = [3, 3, 2, 4] + [1] * 6 + [6] * 256
-    path = pieces(
-        tmp_path / "x.gguf", tokens=PIECES + values, scores=[0.0] * 266, token_type=kinds
-    )
+    path = pieces(tmp_path / "x.gguf", tokens=PIECES + values, scores=[0.0] * 266, token_type=kinds)
     (row,) = open_pretrained(path).rows(["é"], None)
     assert row == [4, 10 + 0xC3, 10 + 0xA9]
 

@@ -1,7 +1,6 @@
 """Llamas of Hugging Face and of llama.cpp: read, replaced in part, and refused."""
 
 import functools
-import json
 import shutil
 import sys
 

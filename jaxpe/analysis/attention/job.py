@@ -11,6 +11,7 @@ from jax import Array
 
 import jaxpe
 from jaxpe import spectral
+from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe.analysis.attention import logit_sums
 from jaxpe.analysis.attention.ablating import ablations_of
@@ -28,6 +29,7 @@ from jaxpe.analysis.attention.variance import MeanAndSpread, ratio, variance_of
 from jaxpe.analysis.reading import LENGTH, SubjectOptions, read_subject
 from jaxpe.analysis.subject import Subject
 from jaxpe.nn import functionalize, trunk
+from jaxpe.nn.transformer import has_one_encoding
 from jaxpe.spectral import PartMeans, PartSums
 
 _SINGLE = 16  # documents whose own logits are taken apart
@@ -44,7 +46,7 @@ class AttentionOptions(SubjectOptions):
 
     Attributes:
         model: folder of a `jaxpe train` run, a Hugging Face directory of a BERT or MPNet, or a
-            Llama: its directory, a .gguf, or a folder with one and a tokenizer.json. A small
+            decoder: its directory, a .gguf, or a folder with one. A small
             transformer as initialised when absent. A run brings its own documents, length and task.
         task: classify, mlm (masked words) or causal (next word); that which the model was trained
             for when absent.
@@ -61,7 +63,7 @@ def analyse(
 ) -> AttentionAnalysis:
     """Mean logits of a model, their spectra and parts, and what each head is worth.
 
-    A run is scored at its task, on documents it was not trained on; a Llama at the next token; an
+    A run is scored at its task, on documents it was not trained on; a decoder at the next token; an
     encoder without a trained head by how its embeddings move.
 
     Args:
@@ -70,8 +72,9 @@ def analyse(
         progress: receiver of progress in reading, in the logits and in the heads.
 
     Raises:
-        InputError: options out of range, what cannot be read, a model without heads, documents that
-            fill fewer than 4 positions, or more than memory holds.
+        InputError: options out of range, what cannot be read, a model without heads or
+            with encodings that differ by layer or look at hidden states, documents that fill fewer
+            than 4 positions, or more than memory holds.
 
     Most of the time is compiling, and ablation:
 
@@ -84,6 +87,7 @@ def analyse(
         check_sample(length=LENGTH if options.length is None else options.length, **given)
         subject = read_subject(options, new_head=False, held_out=True, progress=progress)
         clock.lap("reading")
+    _check_one_encoding(subject)
     config, length = trunk(subject.module).config, subject.documents.corpus.ids.shape[1]
     check_sample(length=length, layers=config.num_layers, heads=config.num_heads, **given)
     sample = draw_sample(subject, **given)
@@ -136,6 +140,15 @@ def _spectra(mean: Array, *, causal: bool) -> dict[str, Array]:
         "condition": singular.condition_number,
         "range": symmetric.range,
     }
+
+
+def _check_one_encoding(subject: Subject) -> None:
+    if not has_one_encoding(trunk(subject.module)):
+        raise InputError(
+            f"{subject.model} has encodings that differ by layer or look at the hidden states: "
+            "mean logits need one encoding of positions in all layers; `jaxpe inspect` takes such "
+            "models"
+        )
 
 
 def _without_level(diagonals: Array, *, causal: bool) -> Array:

@@ -29,7 +29,7 @@ class CorpusOptions:
             .gz), .parquet, .arrow or .npy file, or - for lines on standard input.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length, and intervals come from its folds.
-        tokenizer: words, characters, bytes, or the path of a BERT vocab.txt or a tokenizer.json;
+        tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent.
         length: number of positions; from the corpus when absent (at most 128).
         dim: width at which encodings are compared; even, since frequencies come in pairs.

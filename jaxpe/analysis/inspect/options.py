@@ -23,7 +23,7 @@ class InspectOptions:
 
     Attributes:
         model: Hugging Face directory (config.json, safetensors, tokenizer.json), a .gguf file, or a
-            folder with one and a tokenizer.json.
+            folder with one.
         source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
             .gz), .parquet or .arrow file.
         stages: encoding, geometry, attention, probe, ablation, loss, needles; all when absent.
@@ -34,7 +34,7 @@ class InspectOptions:
             when absent.
         documents: number of documents of the corpus that are read, drawn by the seed.
         task: mlm for a masked language model with its head; ablation then measures its loss.
-        tokenizer: path of a tokenizer.json or vocab.txt; that of the model when absent.
+        tokenizer: path of a tokenizer.json, vocab.txt or .gguf; that of the model when absent.
         seed: random seed.
         text_field: column or key with the text, in files with columns.
         skip_nulls: leave out rows whose text is null or missing.

@@ -30,7 +30,8 @@ from jaxpe.analysis.inspect import (
     probe_layers,
     token_losses,
 )
-from jaxpe.analysis.inspect.losing import FACTOR, OWN, cut_texts
+from jaxpe.analysis.inspect.losing import FACTOR, OWN, cut_texts, why_unscaled
+from jaxpe.analysis.inspect.reading import ways_of
 from jaxpe.data import open_tokenizer, tokens_from_ids
 from jaxpe.report.inspect.figures import inspect_figures
 from jaxpe.report.inspect.page import inspect_markdown
@@ -224,6 +225,11 @@ def test_tables_turn_as_the_model_does(llama, rotary):
     np.testing.assert_allclose(tabled.scaled[0].loss.mean[0], whole[0], atol=1e-5)
     assert plain.unscaled
     assert not tabled.unscaled
+    rotary, window = jaxpe.rope(head_dim=WIDTH), jaxpe.encodings.sliding_window(size=4)
+    pattern = jaxpe.encodings.every(2, rotary, else_=window)
+    mixed = nn.Decoder(config(), layer_encoding=pattern, rngs=nnx.Rngs(1))
+    assert why_unscaled(mixed, 64, rope) == "layers differ in their positions"
+    assert ways_of(mixed) == ["rotary", "windows of attention"]
 
 
 class _Oracle:
