@@ -86,7 +86,7 @@ def _of_merges(path: Any, own: Mapping[str, Any], vocabulary: dict[str, int]) ->
 
 
 def _split(available: Any, rule: str) -> tuple[list[Any], bool]:
-    """What splits text before it is turned into bytes, and whether GPT-2's rule does so after."""
+    """Pre-tokenizers before the split into bytes, and whether GPT-2's rule is part of that."""
     if rule == "digits":
         return [available.Digits(individual_digits=True)], True
     if rule:
