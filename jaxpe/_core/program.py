@@ -20,11 +20,12 @@ _MOST_VALUES = 64
 def one_program(function: F) -> F:
     """Decorator: `jax.jit` with every argument static that is no array.
 
-    An eager operation of new shapes takes some 40 ms to lower and compile on a CPU, whatever it
-    does; a function of fifty, seconds. For functions of arrays and plain values that look at no
-    value of an array; `compiled` is for those of a caller's functions. Results may hold plain
-    values, too. Every other plain value among the arguments is another program. A call that does
-    not fit (a function among the arguments, integers that 32 bits do not hold) runs undecorated.
+    An eager operation of new shapes takes about 40 ms to lower and compile on a CPU; a function of
+    fifty takes seconds. The decorated function takes arrays and plain values, and never reads the
+    numbers of an array; `compiled` is for functions that take a caller's functions. Results may
+    hold plain values, too. Each new plain value among the arguments compiles another program. A
+    call that does not fit (a function among the arguments, integers that 32 bits do not hold) runs
+    undecorated.
 
     >>> @one_program
     ... def shifted(x, *, by: int = 1):

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 Item = TypeVar("Item")
 
 
-@runtime_checkable  # beartype looks at it in tests
+@runtime_checkable  # beartype checks it in tests
 class Progress(Protocol):
     """Receiver of progress, which every function that takes long accepts as `progress=`.
 

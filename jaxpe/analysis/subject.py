@@ -7,7 +7,7 @@ from jaxpe.training.documents import Vocabulary
 
 
 class Subject(NamedTuple):
-    """A model and documents to look at it by.
+    """A model and documents to analyse it.
 
     Attributes:
         module: a classifier or language model of `jaxpe.nn`, or a transformer without a head.

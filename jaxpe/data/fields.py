@@ -69,7 +69,7 @@ def with_text(rows: Iterator[Row | NullRow], fields: Fields, found: Found) -> It
 
 
 def _refused(row: NullRow, read: int, rows: Iterator[Row | NullRow]) -> InputError:
-    """Error about the first null row, number `read`, after a look at more rows."""
+    """Error about the first null row, number `read`, after more rows were read."""
     nulls = 1
     with contextlib.suppress(InputError):  # of a later row
         for other in itertools.islice(rows, _LOOKED_AT):

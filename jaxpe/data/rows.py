@@ -31,7 +31,7 @@ from jaxpe.data.files import (
 )
 from jaxpe.data.json_rows import array_rows, json_items, json_record, json_rows
 
-_STEP = 2**28  # bytes of documents that are taken into memory between looks at what is left
+_STEP = 2**28  # bytes of documents that are taken into memory between checks of what is left
 _ROW_BYTES = 200  # of a row beside its text
 _LIMIT = threading.RLock()  # on the size of fields, which is of the module csv
 

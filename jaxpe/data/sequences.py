@@ -1,4 +1,4 @@
-"""Sequence tasks of any length, drawn on the device: train on short rows, look at long ones.
+"""Sequence tasks of any length, drawn on the device: train on short rows, test on long ones.
 
 A row of token ids is `<bos> input <sep> answer <eos>`, right-padded. Padding is 0, `<bos>`, `<sep>`
 and `<eos>` are 1, 2 and 3, the words of a task follow. All that a row is drawn from is its key.
@@ -403,7 +403,7 @@ def _places(n: int) -> Int32[Array, " n"]:
 
 
 def _take(words: Array, index: Array) -> Array:
-    """Words at these places; those outside are some word, which nobody looks at."""
+    """Words at these places; those outside are some word, which nothing uses."""
     return jnp.take(words, index, mode="clip")
 
 

@@ -62,7 +62,7 @@ def attention_logits(
         params: parameters from `encoding.init`, trained or not.
         q, k: queries and keys; query heads share keys evenly where there are fewer.
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
-        scale: factor of q·k, 1/√head_dim when None. Biases that look at the content (Shaw,
+        scale: factor of q·k, 1/√head_dim when None. Biases that depend on the content (Shaw,
             Transformer-XL, CoPE) keep the factor of their published form.
         encoded_keys: whether `encoding.key` has been applied to k already, as to cached keys.
         q_context, k_context: contexts of the tokens of queries and of keys, where the encoding
@@ -93,7 +93,7 @@ def attention_logits(
 def attention_weights(
     logits: Float[ArrayLike, "... heads n_q n_k"], mask: ArrayLike | None = None
 ) -> Float[Array, "... heads n_q n_k"]:
-    """Softmax of logits over the keys that a query may look at; 0 for the others.
+    """Softmax of logits over the keys that a query may attend to; 0 for the others.
 
     Rows whose keys are all masked are 0. Gradients are finite everywhere.
 

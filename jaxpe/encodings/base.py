@@ -40,7 +40,7 @@ def _no_context(params: Params, x: ArrayLike, positions: ArrayLike, rows: "Rows"
 
 
 class Rows(NamedTuple):
-    """The rows that tokens stand in, for encodings that look at the hidden states.
+    """The rows that tokens stand in, for encodings that depend on the hidden states.
 
     Attributes:
         valid: `[..., n]`, false on padding, which adds nothing to sums over tokens; None where
@@ -68,8 +68,8 @@ class Encoding(NamedTuple):
     before that an encoding holds no arrays of its own. Build an encoding once and close over it, or
     pass it as a static argument of `jit`: two builds are two functions, and compile twice.
 
-    An encoding that looks at the hidden states defines `context`. Its hooks `query` and `key` then
-    take the context of their tokens as one more argument, `products` and `bias` those of the
+    An encoding that depends on the hidden states defines `context`. Its hooks `query` and `key`
+    then take the context of their tokens as one more argument, `products` and `bias` those of the
     queries and of the keys as two more.
 
     Attributes:
@@ -151,7 +151,7 @@ def with_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
         return encoding
     if q_context is None or k_context is None:
         raise ValueError(
-            "the encoding looks at the hidden states x that enter attention: pass q_context and "
+            "the encoding depends on the hidden states x that enter attention: pass q_context and "
             "k_context, the first result of encoding.context(params, x, positions, Rows())"
         )
     own: dict[str, Any] = {
@@ -171,7 +171,7 @@ def with_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
 
 
 def encoding_at(encoding: Encoding, params: Params, x: ArrayLike, positions: ArrayLike) -> Encoding:
-    """The encoding with the context of one row of hidden states, where it looks at them.
+    """The encoding with the context of one row of hidden states, where it depends on them.
 
     Args:
         encoding: any.

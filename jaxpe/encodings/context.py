@@ -1,4 +1,4 @@
-"""Sums and convolutions over the tokens of a row, for encodings that look at the hidden states.
+"""Sums and convolutions over the tokens of a row, for encodings that depend on the hidden states.
 
 Both skip padding, start anew with each segment of a packed row, and go on from a carry, so that a
 row in pieces gives what the whole row gives.

@@ -1,4 +1,4 @@
-"""Learned biases that look at content or mix heads: DeBERTa, TUPE, DAPE, Inkling."""
+"""Learned biases that depend on content or mix heads: DeBERTa, TUPE, DAPE, Inkling."""
 
 import jax
 import jax.numpy as jnp

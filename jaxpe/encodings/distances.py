@@ -47,7 +47,7 @@ def encoding_distances(
 
     Raises:
         ValueError: by logits, where the encoding acts on embeddings, which have no logits yet, or
-            looks at the hidden states.
+            depends on the hidden states.
 
     >>> kerple = jaxpe.kerple(num_heads=1)
     >>> params = {"log_r1": jnp.zeros(1), "log_r2": jnp.zeros(1)}

@@ -1,4 +1,4 @@
-"""Encodings that look at the hidden states: gates, paths of reflections, selected angles."""
+"""Encodings that depend on the hidden states: gates, paths of reflections, selected angles."""
 
 from functools import partial
 
@@ -91,7 +91,7 @@ def _gated(dim: int, num_heads: int, gate_bias: float, stddev: float, *, sign: i
 def grape_additive(*, num_heads: int, head_dim: int, stddev: float = 0.02) -> Encoding:
     """GRAPE-A, gated by keys: the bias −|i − j|·slope_h·softplus(ω_h)·softplus(u_h·k_j/√d).
 
-    Zhang et al. (2025), with the slopes of ALiBi. It looks at keys, not at hidden states; their
+    Zhang et al. (2025), with the slopes of ALiBi. It depends on keys, not on hidden states; their
     published form has i − j under a causal mask.
 
     Parameters: `rate` ω `[heads]`, 0 at first, and `gate` u `[heads, head_dim]`, N(0, stddev²).

@@ -155,7 +155,7 @@ class _Layer(NamedTuple):
         return _seen(self.at(params, content.x, positions), params, q, k, positions)
 
     def at(self, params: Any, x: Any, positions: np.ndarray | Array) -> Encoding:
-        """The encoding, with the context of hidden states `[>= n, d]` where it looks at them."""
+        """The encoding, with the context of hidden states `[>= n, d]` where it depends on them."""
         return encoding_at(self.encoding, params, x[: len(positions)], positions)
 
 

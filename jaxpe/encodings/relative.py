@@ -1,4 +1,4 @@
-"""Encodings by relative position that look at the content: Shaw et al. and Transformer-XL."""
+"""Encodings by relative position that depend on the content: Shaw et al. and Transformer-XL."""
 
 import jax
 import jax.numpy as jnp

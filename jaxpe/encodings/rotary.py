@@ -50,7 +50,7 @@ def rope(
 
     Pair k of a query or key at position i becomes R(ω_k i)(x, y), ω_k = base^(−2k/d), so q·k
     depends on j − i alone. Phases are right to 10⁻⁶ rad at any integer position in float32 (but to
-    10⁻² at 10⁵ where a scaling looks at a length that is traced; give it `length`). The
+    10⁻² at 10⁵ where a scaling depends on a traced length; pass `length`). The
     gradient of a query is that of its rotation, rotated back; no copy of the query is kept.
 
     `vectors`: the orbit R(i)·(1, 0, 1, 0, ...) of a vector with unit pairs, `[n, head_dim]`. Its
@@ -478,7 +478,7 @@ def _angles(
 def _frequencies(
     dim: int, base: float, scaling: RopeScaling | None, length: Length
 ) -> Callable[[Array], RopeFrequencies]:
-    """Frequencies as a function of the positions, which only some scalings look at."""
+    """Frequencies as a function of the positions, which only some scalings depend on."""
     if scaling is None:
         constant = RopeFrequencies(inverse_frequencies(dim, base=base))
         return lambda positions: constant

@@ -1,4 +1,4 @@
-"""Who may look at whom by position, and weights that are no softmax."""
+"""Visibility: which keys a query may attend to by position, and weights that are no softmax."""
 
 import jax
 import jax.numpy as jnp

@@ -124,7 +124,7 @@ def occurrences_of(
     order = np.lexsort((own[document], column, position, block))
     sizes = np.bincount(block, minlength=blocks)
     slots = np.arange(rounded_size(int(sizes.max(initial=0))))
-    # What fills a block up looks at its last token; in a block without any, at the first of all.
+    # Padding refers to the last token of its block; in a block without any, to the first of all.
     last = np.maximum(np.cumsum(sizes) - 1, 0)[:, None]
     source = np.minimum((np.cumsum(sizes) - sizes)[:, None] + slots, last)
     there = slots < sizes[:, None]

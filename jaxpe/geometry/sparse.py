@@ -278,7 +278,7 @@ def _laid_out(
 
 def _padded(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Slots [blocks, m] for so many cells: which of a list each holds, and whether it is its."""
-    # Padding looks at the last cell of the block; without any, past the end of the list.
+    # Padding refers to the last cell of the block; without any, past the end of the list.
     slots = np.arange(max(int(sizes.max()), 1))[None, :]
     last = np.maximum(sizes - 1, 0)[:, None]
     source = (np.cumsum(sizes) - sizes)[:, None] + np.minimum(slots, last)

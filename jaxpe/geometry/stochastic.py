@@ -62,7 +62,7 @@ def stochastic_mds(
 
     Zheng, Pawar and Goodman (2019), with weights of 1: a pair at distance δ moves by µ·(δ − d)/2
     at either end, µ ≤ 1. A step takes a random matching, n/2 disjoint pairs at once, in
-    O(n·(k + d)); over the steps t in [0, 1] the rate falls as µ = rate·(1 − t)². `smacof` looks at
+    O(n·(k + d)); over the steps t in [0, 1] the rate falls as µ = rate·(1 − t)². `smacof` uses
     all n² pairs for every transform and ends in a minimum; this ends within some per cent of one,
     after a number of steps that does not grow with n.
 

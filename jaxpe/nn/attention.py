@@ -30,7 +30,7 @@ from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import capped, dense, dropout, norm
 
 # What a layer keeps of the tokens so far: arrays `[..., n, heads, width]` by name; "context", a
-# pytree `[..., n, *]`, and "carry", one without n, where the encoding looks at the hidden states.
+# pytree `[..., n, *]`, and "carry", one without n, where the encoding depends on the hidden states.
 LayerCache = dict[str, Any]
 
 
@@ -59,7 +59,7 @@ class Context(NamedTuple):
         slot: slot of a cache for the first of the new keys.
         trace: whether to return logits, weights and the outputs of heads.
         embeddings: input of the first layer; None unless keys and values are read from it.
-        rows: padding and segments of the new tokens, for encodings that look at hidden states.
+        rows: padding and segments of the new tokens, for encodings that depend on hidden states.
         cross: context of cross-attention: positions of queries and of the encoder's tokens, their
             mask, its encoding, and as `embeddings` the encoder's hidden states, None where keys are
             cached.
@@ -397,7 +397,7 @@ def _context_of(
         return None, None
     if source.shape[:-1] != x.shape[:-1]:
         raise ValueError(
-            f"the encoding looks at the hidden states of one row of tokens, but queries are of "
+            f"the encoding depends on the hidden states of one row of tokens, but queries are of "
             f"{x.shape[:-1]} and keys of {source.shape[:-1]} tokens: give cross-attention another"
         )
     rows = context.rows if cache is None else context.rows._replace(carry=cache["carry"])
@@ -464,7 +464,7 @@ def _fused(
     options: Any = {"scale": scale, "implementation": config.attention}
     with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
         out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
-    if mask is not None:  # where there is nothing to look at, softmax looks everywhere
+    if mask is not None:  # where there is no key to attend to, softmax attends to all
         out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
     return Attended(out[..., :width].reshape(*lead, *out.shape[-3:-1], width))
 

@@ -20,8 +20,8 @@ class Memory(NamedTuple):
         hidden: their hidden states `[..., m, dim]`; None where `layers` has what is made of them.
         positions: `[..., m]`; the index in the row when None.
         mask: `[..., m]`, false on padding; None where every token counts.
-        segments: `[..., m]`, of packed documents: a token of the decoder looks at those of its own
-            number. None for rows of one document.
+        segments: `[..., m]`, of packed documents: a token of the decoder attends to those of its
+            own number. None for rows of one document.
         layers: keys and values in every layer, as `Decoder.remember` makes them once for all
             tokens to come.
     """
@@ -36,8 +36,8 @@ class Memory(NamedTuple):
 def checked_cross(encoding: Encoding | LayerPattern | None) -> Encoding | None:
     """An encoding of cross-attention; refused where it does what cross-attention has no place for.
 
-    What looks at the hidden states of one row (sums of gates, a recurrence over keys) means nothing
-    between two rows.
+    What depends on the hidden states of one row (sums of gates, a recurrence over keys) is not
+    defined between two rows.
     """
     if encoding is None:
         return None
@@ -48,7 +48,7 @@ def checked_cross(encoding: Encoding | LayerPattern | None) -> Encoding | None:
         )
     for hook, why in (
         ("embed", "acts on embeddings, which enter before the first layer: pass it as encoding"),
-        ("context", "looks at the hidden states of one row of tokens: pass another"),
+        ("context", "depends on the hidden states of one row of tokens: pass another"),
     ):
         if encoding.defines(hook):
             raise ValueError(f"cross_encoding {why}, or jaxpe.identity() for none")

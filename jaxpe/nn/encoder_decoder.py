@@ -1,4 +1,4 @@
-"""Encoder–decoder: a decoder whose tokens also look at those of an encoder."""
+"""Encoder–decoder: a decoder whose tokens also attend to those of an encoder."""
 
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ class EncoderDecoder(nnx.Module):
             mask: `[..., m]`, false on padding of the encoder, at which neither side looks.
             positions: `[..., m]`, of the encoder's tokens on its own side and in cross-attention;
                 the index in the row when None.
-            segments: of packed documents; a token of the decoder looks at the encoder's tokens of
+            segments: of packed documents; a token of the decoder attends to the encoder's tokens of
                 its own number. Where rows are packed, both sides need them.
             decoder_mask, decoder_positions, decoder_segments: the same of the decoder.
             dropout_key: switches dropout on.
@@ -116,7 +116,7 @@ class EncoderDecoder(nnx.Module):
     ) -> Memory:
         """The encoder's tokens with their keys and values in every layer of the decoder.
 
-        They are made once; `decode` looks at them as often as tokens come. Options are the
+        They are made once, and `decode` uses them for every new token. Options are the
         transformer's.
         """
         hidden = self.encoder(ids, mask=mask, positions=positions, **options).hidden

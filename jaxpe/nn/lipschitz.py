@@ -53,10 +53,10 @@ class LipschitzBounds(NamedTuple):
 # 2. ⟨x_j, M dx_i⟩ comes with O V Cov_i(x) M dx_i, and Cov ⪯ R²: ‖OV‖ R² ‖M‖.
 # 3. ⟨M x_i + c, dx_j⟩: by Cauchy and Schwarz under a_i, with Σ_j a_ij ‖x_j − x̄_i‖² ≤ R², row i has
 #    a square of at most (‖OV‖ R (‖M‖R + ‖c‖))² Σ_j a_ij ‖dx_j‖², and columns of a sum to n at most.
-# A bias that does not look at x has no part in it. Relative keys and values k_j + α_ij, v_j + β_ij
-# (Shaw) with norms up to α and β widen what varies: R‖OV‖ to R‖OV‖ + ‖O‖β in 2 and 3, and R‖M‖ to
-# R‖M‖ + s‖Q‖α in 2. The output of a query is Σ_heads (Σ_j a_ij O(V x_j + β_ij) + O b_V) + b_O, or
-# b_O where it may look at no key.
+# A bias that does not depend on x has no part in it. Relative keys and values k_j + α_ij and
+# v_j + β_ij (Shaw) with norms up to α and β widen what varies: R‖OV‖ to R‖OV‖ + ‖O‖β in 2 and 3,
+# and R‖M‖ to R‖M‖ + s‖Q‖α in 2. The output of a query is Σ_heads (Σ_j a_ij O(V x_j + β_ij) + O b_V)
+# + b_O, or b_O where it may attend to no key.
 def lipschitz_bounds(
     transformer: Transformer,
     *,
@@ -82,17 +82,17 @@ def lipschitz_bounds(
         transformer: without norms (`norm="none"`), with plain or grouped attention and no gate.
         n: tokens.
         radius: R, the largest norm of a token that enters the first block, `embed` included.
-        relative: for an encoding whose logits look at the content, or that has a value term, the
+        relative: for an encoding whose logits depend on the content, or that has a value term, the
             largest norms of what it adds to a key and to a value of one head, as the rows of Shaw's
             two tables. They must be added as there: ⟨q_i, k_j + α_ij⟩/√head_dim, which is checked
-            as far as that the bias is linear in the query and does not look at keys (that of
+            as far as that the bias is linear in the query and does not depend on keys (that of
             Transformer-XL does, and that of CoPE).
 
     Raises:
         ValueError: for what these bounds are not about: norms, gated activations, latent attention,
-            keys from the embeddings, encodings that act on queries or keys, that look at the
+            keys from the embeddings, encodings that act on queries or keys, that depend on the
             content without `relative`, or otherwise than by keys of their own; for a radius below
-            0 (one inside jit is not looked at).
+            0 (one inside jit is not checked).
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2,
@@ -227,7 +227,7 @@ def _check_plain(transformer: Transformer) -> None:
     check_one_encoding(transformer, "functions of one layer")
     config = transformer.config
     if transformer.cross_encoding is not None:
-        raise ValueError("the decoder looks at an encoder too: pass one without cross-attention")
+        raise ValueError("the decoder attends to an encoder too: pass one without cross-attention")
     if config.norm != "none":
         raise ValueError(
             f"the model has norm={config.norm!r}, whose derivative grows without limit where a "
@@ -290,7 +290,7 @@ def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) 
 def _looks_at_content(bound: BoundEncoding, transformer: Transformer, n: int) -> tuple[bool, bool]:
     """Whether a bias depends on queries, and whether otherwise than linearly."""
     # By what is left of its computation, and of its derivative's, without dead code: a function is
-    # linear in q, but for a constant, where its derivative does not look at q.
+    # linear in q, but for a constant, where its derivative does not depend on q.
     config = transformer.config
     heads = jax.ShapeDtypeStruct((n, config.num_heads, config.head_width), config.dtype)
     i = jnp.arange(n, dtype=jnp.int32)

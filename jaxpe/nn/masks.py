@@ -1,4 +1,4 @@
-"""Who may look at whom, and which position a token has."""
+"""Visibility: which keys a query may attend to, and which position a token has."""
 
 import functools
 
@@ -17,11 +17,11 @@ def attention_mask(
     segments: Int[ArrayLike, "... n"] | None = None,
     causal: bool = False,
 ) -> Bool[Array, "... 1 n n"] | None:
-    """True where a query (row) may look at a key (column); None where all may look at all.
+    """True where a query (row) may attend to a key (column); None where all may attend to all.
 
     Args:
         length: tokens n of a row.
-        valid: false on padding, which nobody looks at.
+        valid: false on padding, which nothing uses.
         segments: segments of packed documents; no token attends to another segment.
         causal: nobody looks ahead, by the order in the row (positions may restart or jump).
 

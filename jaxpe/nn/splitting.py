@@ -80,7 +80,7 @@ class HeadParts(NamedTuple):
         params: parameters of `head_encoding(model)`, with an axis of layers in front of each leaf;
             () where `by_layer` is given.
         by_layer: for each layer, parameters and context of `head_encoding(model, layer=...)`, where
-            encodings differ by layer or look at the hidden states; None otherwise.
+            encodings differ by layer or depend on the hidden states; None otherwise.
     """
 
     q_content: Float[Array, "layers ... n heads width"]
@@ -174,8 +174,8 @@ def head_encoding(model: Any, *, layer: int | None = None) -> Encoding:
 
     Args:
         model: a transformer, or a classifier or language model on one.
-        layer: the layer, from 0, where encodings differ by layer or look at the hidden states, with
-            `HeadParts.by_layer`; any when None.
+        layer: the layer, from 0, where encodings differ by layer or depend on the hidden states,
+            with `HeadParts.by_layer`; any when None.
 
     Raises:
         ValueError: no layer where the model needs one.

@@ -223,6 +223,6 @@ def _files(tensors: Tensors, known: set[str], sides: tuple[TransformerConfig, ..
 
 def _replace_encoding(side: Any, encoding: Encoding) -> None:
     if encoding.defines("context"):
-        raise ValueError("the encoding looks at the hidden states of its layer: pass another")
+        raise ValueError("the encoding depends on the hidden states of its layer: pass another")
     side.encoding = nnx.static(encoding)
     side.encoding_params = encoding_parameters(side.config, encoding, rngs=nnx.Rngs(0))

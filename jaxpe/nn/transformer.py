@@ -84,15 +84,15 @@ class Transformer(nnx.Module):
 
     Args:
         config: sizes and choices.
-        encoding: positional encoding; all layers share its parameters. One that looks at the
+        encoding: positional encoding; all layers share its parameters. One that depends on the
             hidden states, or a `LayerPattern`, is taken as `layer_encoding`, chained with it.
         layer_encoding: another one, with parameters of its own in every layer (as the terms of
             Transformer-XL), or a `LayerPattern` of several; none may act on the embeddings, which
             exist once.
         cross_encoding: encoding of attention to an encoder's tokens, from positions here to
             positions there; all layers share its parameters. Such attention is there unless it is
-            None; `identity()` gives it no positions. It may neither embed nor look at hidden
-            states.
+            None; `identity()` gives it no positions. It may neither embed nor depend on
+            hidden states.
         rngs: for the initialisation.
     """
 
@@ -156,10 +156,10 @@ class Transformer(nnx.Module):
                 not known, it makes NaN. Under the mask it may be anything.
             vectors: `[..., n, dim]`, in place of the embeddings of the ids, which then say no more
                 than how many tokens there are (`Regressor` reads numbers by it).
-            mask: `[..., n]`, false on padding, which no token looks at.
+            mask: `[..., n]`, false on padding, which no token attends to.
             positions: `[..., n]`; the index in the row when None (`padded_positions` and
                 `packed_positions` make others).
-            segments: of packed documents, which do not look at each other.
+            segments: of packed documents, which do not attend to each other.
             token_types: kinds of token, all 0 when None.
             memory: tokens of an encoder, where the blocks have cross-attention; that of the cache
                 when None.
@@ -480,16 +480,16 @@ def has_one_encoding(transformer: Transformer) -> bool:
 
 
 def check_one_encoding(transformer: Transformer, purpose: str) -> None:
-    """Raise where encodings differ by layer, or look at the hidden states of their layer."""
+    """Raise where encodings differ by layer, or depend on the hidden states of their layer."""
     if not has_one_encoding(transformer):
         raise ValueError(
             f"{purpose} need one encoding of positions in all layers, but this model has a pattern "
-            "of several, or one that looks at the hidden states: pass another model"
+            "of several, or one that depends on the hidden states: pass another model"
         )
 
 
 class Encoder(Transformer):
-    """A transformer whose tokens all look at each other.
+    """A transformer whose tokens all attend to each other.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)

@@ -93,7 +93,7 @@ def ranges(mask: np.ndarray, *, limit: int = 4) -> str:
 
 
 def visible(text: str, *, limit: int = 48) -> str:
-    """Text from a corpus made safe to look at: what is invisible is named, what is long is cut.
+    """Text from a corpus made safe to print: invisible characters are named, long texts are cut.
 
     Control, format and private characters (terminal escapes, bidirectional overrides, NUL), odd
     spaces and lone surrogates become ⟨U+....⟩. Escaping for HTML is left to the template.

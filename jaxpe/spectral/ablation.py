@@ -89,7 +89,7 @@ def ablate_heads(
         batch_size: heads at once, where all together do not fit memory.
 
     Raises:
-        ValueError: where the score does not look at its gates.
+        ValueError: where the score does not depend on its gates.
 
     >>> worth = jnp.array([[3.0, 1.0]])
     >>> found = ablate_heads(lambda gates: jnp.sum(gates * worth), layers=1, heads=2)
@@ -203,6 +203,6 @@ def _check_gated(score: Callable[[Array], Array], gates: Array) -> None:
     """A score that forgets its gates would find that no head matters."""
     if not any(used_arguments(score, gates)):
         raise ValueError(
-            "the score does not look at its gates: pass them to the model, as "
+            "the score does not depend on its gates: pass them to the model, as "
             "apply(params, ids, gates=gates); a model without gates cannot be ablated here"
         )

@@ -116,7 +116,7 @@ def spectrum(
     Args:
         L: logits, real or complex.
         kind: "eigenvalues" or "singular".
-        mask: entries that a query may look at; the others count as 0, be they −inf.
+        mask: entries that a query may attend to; the others count as 0, be they −inf.
 
     Raises:
         ValueError: for a matrix that is not square, an unknown kind, or a mask that is not boolean.

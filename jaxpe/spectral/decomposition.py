@@ -40,7 +40,7 @@ class LogitParts(NamedTuple):
 
     The first half of a name is of the query, the second of the key: content_position is
     scale·⟨content of the query, position of the key⟩. The bias is what the encoding adds to whole
-    queries and keys; it may look at content.
+    queries and keys; it may depend on content.
 
     Attributes:
         content_content: content of the query with content of the key.

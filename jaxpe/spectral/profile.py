@@ -71,9 +71,10 @@ def attention_profile(
 def attention_entropy(weights: Weights) -> PerQuery:
     """H_i = −Σ_j a_ij log a_ij in nats: from 0, one key, to log n_k, all alike.
 
-    exp(H_i) is how many keys the query in effect looks at. Weights of 0, and those below the
-    smallest normal number, count as 0 with derivative 0, so that masked keys do no harm; towards 0
-    the derivative by a weight grows as −log a (but not that by a logit). A weight of NaN gives NaN.
+    exp(H_i) is the effective number of keys that the query attends to. Weights of 0, and those
+    below the smallest normal number, count as 0 with derivative 0, so that masked keys have no
+    effect. Towards 0 the derivative by a weight grows as −log a (but not that by a logit). A weight
+    of NaN gives NaN.
 
     >>> jnp.exp(attention_entropy(jnp.asarray([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]])))[0].tolist()
     [2.0, 1.0]
@@ -86,7 +87,7 @@ def attention_entropy(weights: Weights) -> PerQuery:
 
 @one_program
 def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = None) -> PerQuery:
-    """H_i / log of the number of keys that the query may look at, in [0, 1] (Pielou 1966).
+    """H_i / log of the number of keys that the query may attend to, in [0, 1] (Pielou 1966).
 
     So queries with few keys before them compare with those that have many. 0 for a query with one
     key, or none, which has no choice.
@@ -189,7 +190,7 @@ def _distances(
     n_q, n_k = weights.shape[-2:]
     if n_q != n_k and (q_positions is None or k_positions is None):
         raise ValueError(
-            f"{n_q} queries look at {n_k} keys: pass q_positions and k_positions, which say where"
+            f"{n_q} queries attend to {n_k} keys: pass q_positions and k_positions, which say where"
         )
     i = _positions(q_positions, n_q, "q_positions", weights.ndim)
     j = _positions(k_positions, n_k, "k_positions", weights.ndim)

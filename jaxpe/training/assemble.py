@@ -195,7 +195,7 @@ def _translator(
     cross, by_layer = _encodings(config, sizes, None, "cross_encoding")
     if by_layer != identity():
         raise InputError(
-            f"`cross_encoding={config.cross_encoding}` differs by layer, or looks at the hidden "
+            f"`cross_encoding={config.cross_encoding}` differs by layer, or depends on the hidden "
             "states of one row of tokens: pass another, or none"
         )
     options: dict[str, Any] = {"layer_encoding": own, "cross_encoding": cross}

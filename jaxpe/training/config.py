@@ -257,7 +257,7 @@ def load_config(directory: str | Path) -> TrainConfig:
 
 
 def read_config(directory: str | Path) -> TrainConfig:
-    """The configuration of the run in a folder, to look at: it may be one that cannot be trained.
+    """Configuration of the run in a folder, for display: it may be one that cannot be trained.
 
     Raises:
         InputError: no run there, or a config.json that holds something else.

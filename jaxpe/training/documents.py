@@ -191,7 +191,7 @@ def has_labels(config: TrainConfig) -> bool:
 
 
 def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTokens:
-    """The documents; without labels they all have the same class, which nobody looks at."""
+    """The documents; without labels they all have the same class, which nothing uses."""
     tokenizer = tokenizer_of(config)
     options: dict[str, Any] = {
         "tokenizer": tokenizer,

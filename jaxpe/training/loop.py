@@ -45,7 +45,7 @@ class StopTraining(Exception):  # noqa: N818 (said as it is)
 
 
 class Hook(NamedTuple):
-    """Something to look at during training: evaluation, an audit of the parameters, a figure.
+    """Action during training: an evaluation, an audit of the parameters, a figure.
 
     Attributes:
         at: steps, or which steps: `every_n_steps(100)`, `{0, 10, 100}`, `lambda step: step < 5`.
@@ -252,7 +252,7 @@ class _Run:
             raise NonFiniteLoss(
                 f"not finite at step {number}: loss {loss}, gradient norm {norm}{update}. The "
                 "parameters are those before it; try a lower learning rate, a longer warm-up or a "
-                "smaller clip, and look at that step's batch",
+                "smaller clip, and inspect the batch of that step",
                 step=number,
             )
         return {"step": number} | numbers

@@ -162,7 +162,7 @@ def evaluate(
     """The means of a loss and its tallies over all batches, each compiled once a shape.
 
     Tallies are summed in float64 on the host. Rows that only fill the last batch count unless the
-    loss looks at `batch["valid"]`, which `in_order` gives.
+    loss uses `batch["valid"]`, which `in_order` gives.
 
     >>> loss = lambda params, batch, key: (MeanMetric(jnp.sum(batch["x"]), jnp.array(2.0)), {})
     >>> evaluate(loss, (), [{"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([3.0, 4.0])}])

@@ -153,9 +153,9 @@ def test_bad_input(model, batch):
         spectral.head_gates([(0, 3)], layers=LAYERS, heads=HEADS)
     with pytest.raises(ValueError, match="there is no head 0 in layer -1"):
         spectral.head_gates([(-1, 0)], layers=LAYERS, heads=HEADS)
-    with pytest.raises(ValueError, match="the score does not look at its gates"):
+    with pytest.raises(ValueError, match="the score does not depend on its gates"):
         spectral.ablate_heads(lambda gates: apply(params, **batch).logits, layers=2, heads=3)
-    with pytest.raises(ValueError, match="the score does not look at its gates"):
+    with pytest.raises(ValueError, match="the score does not depend on its gates"):
         spectral.ablate_heads(jax.jit(lambda gates: jnp.ones(3).sum()), layers=2, heads=3)
     with pytest.raises(ValueError, match=r"heads have shape \(3,\): pass \[layers, ..., n, "):
         spectral.sum_heads(jnp.ones(3))

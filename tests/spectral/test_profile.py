@@ -163,7 +163,7 @@ def test_what_is_refused():
         (attention_entropy, (np.eye(N),), {}, r"weights have shape \(6, 6\): pass \[..., heads"),
         (attention_evenness, (WEIGHTS, np.eye(N)), {}, "mask is float64, not boolean"),
         (attention_evenness, (WEIGHTS, CAUSAL[:2]), {}, r"mask has shape \(2, 6\), which does not"),
-        (attention_distance, (WEIGHTS[..., :1, :],), {}, "1 queries look at 6 keys: pass q_pos"),
+        (attention_distance, (WEIGHTS[..., :1, :],), {}, "1 queries attend to 6 keys: pass q_pos"),
         (attention_distance, (WEIGHTS,), one, r"q_positions have shape \(1,\): pass .* n = 6"),
         (near_share, (WEIGHTS,), {"window": -1}, "window is -1: pass 0"),
         (first_share, (WEIGHTS,), {"keys": 0}, "keys is 0, but the weights have 6: pass 1 to"),

@@ -26,7 +26,7 @@ _SCORES: dict[str, Score] = {"classify": "accuracy", "mlm": "masked", "causal": 
 
 
 class Sample(NamedTuple):
-    """A model, and the documents drawn to look at it by.
+    """A model, and the documents drawn to analyse it.
 
     Attributes:
         module: a transformer, or a classifier or language model on one.
@@ -51,7 +51,7 @@ class Sample(NamedTuple):
 
 
 def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
-    """A model with the documents to look at it by, drawn by the seed.
+    """A model with the documents to analyse it, drawn by the seed.
 
     The rows for the logits are from different documents that reach as far as `examples` of them, or
     half of all, do; longer ones are cut, and keep their last token where it is a special one. A

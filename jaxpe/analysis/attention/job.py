@@ -234,7 +234,7 @@ def _unexplained(mean: Array, diagonals: Array, seen: np.ndarray) -> Array:
 
 
 def _seen(matrices: Array | np.ndarray, *, causal: bool) -> np.ndarray:
-    """Pairs of positions of which the first looks at the second, in the shape of the matrices."""
+    """Pairs of positions of which the first attends to the second, in the shape of the matrices."""
     n = matrices.shape[-1]
     return np.broadcast_to(np.tri(n, dtype=bool) if causal else np.True_, matrices.shape)
 

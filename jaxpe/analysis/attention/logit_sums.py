@@ -181,7 +181,7 @@ def spread_of(logits: Array, *, causal: bool) -> Spread:
 
 
 def different_places(n: int, *, causal: bool) -> np.ndarray:
-    """Pairs i ≠ j of which the first looks at the second, `[1, 1, n, n]`."""
+    """Pairs i ≠ j of which the first attends to the second, `[1, 1, n, n]`."""
     seen = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
     return seen[None, None]
 

@@ -24,10 +24,10 @@ class PositionLoss(NamedTuple):
 
     Attributes:
         of: the model as functions of its position vectors.
-        outputs: `(P, shift, example, added=None) -> what the loss looks at`; shift and added as in
+        outputs: `(P, shift, example, added=None) -> inputs of the loss`; shift and added as in
             `PositionFunctions.apply`.
         loss: `(outputs, example) -> scalar`.
-        family: family of losses, as Corollary 15 tells them apart.
+        family: family of losses, as Corollary 15 distinguishes them.
         layers: blocks of the model.
         reads_first: whether it classifies by the first token, as BERT does by [CLS].
         examples: pytree of `[examples, ...]`.

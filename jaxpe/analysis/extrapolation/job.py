@@ -29,7 +29,7 @@ class ExtrapolationOptions:
         preset: suites of tasks and encodings, whose settings the other options replace. On two
             cores quick takes about three minutes and tells encodings apart, smoke as long and only
             tries what there is, paper takes hours, full days.
-        tasks: tasks to look at; the preset's when absent.
+        tasks: tasks to compare; the preset's when absent.
         encodings: encodings to compare; the preset's when absent.
         seeds: models of each task and encoding.
         steps: updates of each model.

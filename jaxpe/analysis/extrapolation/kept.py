@@ -142,7 +142,7 @@ def write_models(path: Path, stamp: str, trained: Trained) -> None:
 def read_models(path: Path, stamp: str, suite: Suite, like: Any) -> Trained:
     """Models of parameters `like` these shapes that `write_models` wrote; raises likewise."""
     try:
-        with zipfile.ZipFile(path) as whole:  # NumPy does not look at the checksums
+        with zipfile.ZipFile(path) as whole:  # NumPy does not check the checksums
             _check_sizes(whole, suite, like)
             if (part := whole.testzip()) is not None:
                 raise zipfile.BadZipFile(part)

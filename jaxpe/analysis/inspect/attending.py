@@ -237,7 +237,7 @@ def _overall(looks: list[_Looks], name: str) -> Interval:
 
 
 def _first_by_chance(sample: Sample) -> float:
-    """Weight on the first token where all keys that a query may look at have the same."""
+    """Weight on the first token where all keys that a query may attend to have the same."""
     queries = np.arange(sample.text.start + 1, sample.text.stop)
     if not sample.transformer.causal:
         return 1 / sample.rows.shape[1]

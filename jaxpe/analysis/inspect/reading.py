@@ -54,7 +54,7 @@ class Inspected(NamedTuple):
     Attributes:
         path: file or folder of the model.
         subject: the model, with documents of at most the length asked for.
-        sample: documents that attention, probe and ablation look at.
+        sample: documents that attention, probe and ablation use.
         tokenizer: tokenizer of the model.
         stream: ids of whole documents end to end, without special tokens.
         kind: kind of the model.
@@ -223,7 +223,7 @@ def _tokenizer(options: InspectOptions, path: Path) -> _Tokenizer:
     if path.is_dir() and is_run(path):
         raise InputError(
             f"{path} is the folder of a `jaxpe train` run, which has no tokenizer.json: "
-            "`jaxpe spectral` and `jaxpe audit` look at runs"
+            "`jaxpe spectral` and `jaxpe audit` analyse runs"
         )
     given = options.tokenizer
     if given is None:

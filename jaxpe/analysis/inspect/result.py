@@ -43,8 +43,8 @@ class InspectFacts(NamedTuple):
         vocabulary: number of tokens.
         parameters: number of parameters.
         context: positions the model was configured for; 0 where unknown.
-        positions: places of text in a row that attention, probe and ablation look at.
-        examples: documents that they look at.
+        positions: places of text in a row that attention, probe and ablation use.
+        examples: documents that they use.
         documents: documents of the corpus that were read.
         longest: tokens of the longest text in loss and needles.
         seed: random seed.

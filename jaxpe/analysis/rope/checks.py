@@ -1,7 +1,7 @@
 """Known faults of rotary configurations: one function for each cause.
 
-Each looks at the facts, at what the readers compute and at the frequencies, and returns a warning
-or None. The threads are those in which users met the cause. What no configuration shows is not
+Each takes the facts, the results of the readers and the frequencies, and returns a warning or None.
+The threads are those in which users reported the cause. Faults that no configuration shows are not
 here: positions of packed rows, and of padding on the left.
 """
 
@@ -33,7 +33,7 @@ class Found(NamedTuple):
         readings: of every reader.
         layers: frequencies by kind of layer.
         precision: errors of phases.
-        ignored: keys that the first reader does not look at.
+        ignored: keys that the first reader ignores.
     """
 
     facts: RopeFacts
@@ -206,7 +206,7 @@ def keys_ignored(found: Found) -> Text | None:
 
 
 def mscale_ignored(found: Found) -> Text | None:
-    """`mscale` that a reader does not look at, or that has no partner."""
+    """`mscale` that a reader ignores, or that has no partner."""
     given = [name for name in ("mscale", "mscale_all_dim") if found.entry.get(name)]
     if not given or found.kind not in YARNS or found.entry.get("attention_factor") is not None:
         return None

@@ -20,7 +20,7 @@ _LARGEST = 2**24  # bytes of a config.json
 # Where a configuration of several models has that of the text.
 _TEXT = ("text_config", "language_config", "llm_config", "thinker_config")
 _HEAD = ("qk_rope_head_dim", "head_dim", "attention_head_dim")
-# Types of the fields that readers look at beside the entry.
+# Types of the fields that readers use beside the entry.
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(
         (

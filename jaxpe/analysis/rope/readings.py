@@ -24,7 +24,7 @@ from jaxpe.encodings import rope_frequencies
 from jaxpe.encodings.rope_scaling import ROPE_TYPES
 from jaxpe.encodings.rotary import rope_arguments
 
-# Keys of an entry that some reader looks at, beside those of the scalings.
+# Keys of an entry that some reader uses, beside those of the scalings.
 _BESIDE = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 _SECTIONS = {"mrope_section", "mrope_interleaved"}
 _KNOWN_ELSEWHERE = {
@@ -112,7 +112,7 @@ def _taken(entry: Mapping[str, Any]) -> set[str]:
 
 
 def ignored_keys(facts: RopeFacts) -> tuple[str, ...]:
-    """Keys of the entries that the first reader looks at in no kind of layer."""
+    """Keys of the entries that the first reader ignores in every kind of layer."""
     found = _entries(readers_of(facts)[0], facts)
     entries = [entry for entry in found.values() if isinstance(entry, dict)]
     if not entries:

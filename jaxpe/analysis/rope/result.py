@@ -142,7 +142,7 @@ class RopeAnalysis(NamedTuple):
         layers: frequencies by kind of layer.
         precision: errors of phases, of the kind of layer that reaches furthest, at lengths that
             double up to the longest.
-        ignored: keys of the entry that the first reader does not look at.
+        ignored: keys of the entry that the first reader ignores.
         readings: readings by reader and kind of layer.
         disagreements: quantities that readers compute differently.
         warnings: the worst first.

@@ -27,7 +27,7 @@ from jaxpe.nn.checkpoints.families import Family, Fused, Gguf, Modules
 from jaxpe.nn.config import Activation, TransformerConfig
 from jaxpe.nn.huggingface import Fields
 
-# Fields that change the computation of some family; one that does not look at them refuses others.
+# Fields that change the computation of some family; one that ignores them refuses others.
 UNUSUAL: Mapping[str, tuple] = {
     "alibi": (False,),
     "attention_bias": (False,),

@@ -55,7 +55,7 @@ class Family(NamedTuple):
         encoding: the encoding, from the fields, the width of a head and the configuration.
         renamed: fields there by the names that are common.
         allowed: values of fields that change the computation; fields that `options` and `encoding`
-            look at are not among them.
+            use are not among them.
         transposed: whether matrices are `[out, in]` there.
         plus: number that norms there add to their scale.
         gguf: how llama.cpp has it; without a name where it has not, or has it otherwise.

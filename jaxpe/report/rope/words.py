@@ -107,8 +107,8 @@ def _todo(result: RopeAnalysis) -> str:
         return "Check which of them you use."
     if not first:
         return "Nothing needs to be done."
-    several = f"{len(first)} things to look at; the first"
-    said = f"{several if len(first) > 1 else 'To look at'}: {first[0].text} {first[0].remedy}"
+    several = f"{len(first)} points to check; the first"
+    said = f"{several if len(first) > 1 else 'To check'}: {first[0].text} {first[0].remedy}"
     return said.replace("`", "")
 
 
