@@ -20,13 +20,14 @@ About = Literal["names", "overview", "expressiveness", "generalisation", "extrap
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PropertyOptions:
-    """List the positional encodings, or print what is computed about each of them.
+    """List the positional encodings, or print computed properties of each.
 
     Attributes:
         names: encodings to show; all when none is named. One of your own is my_module:my_encoding.
-        about: what to say of them: names and sources alone, at once; computed, a minute for all:
-            parameters, information and cost at a glance; what transformers can express with them;
-            the terms of generalisation bounds; positions beyond the length; how cost grows.
+        about: table to print. names: names and sources, at once. The others are computed, which takes
+            a minute. overview: parameters, information and cost; expressiveness: sequences that
+            transformers can represent; generalisation: terms of bounds; extrapolation: positions
+            beyond the length; cost: growth of the cost.
         dim: width of the token embeddings.
         heads: attention heads.
         head_dim: width of a head.

@@ -30,15 +30,15 @@ class SubjectOptions:
 
     Attributes:
         source: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz), .parquet
-            or .arrow file; that of a run when it is the default.
-        model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet; a
-            small transformer as initialised when absent. A run brings its own documents, length
-            and task.
-        length: positions, special tokens among them; 64 when absent.
+            or .arrow file. For a run, its own source unless another one is given.
+        model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet; when
+            absent, a small transformer with its initial parameters. A run has its own documents,
+            length and task.
+        length: number of positions, special tokens included; 64 when absent.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or that of the model.
         task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
-        seed: makes every number reproducible.
+        seed: random seed of all draws.
         text_field: column or key with the text, in files with columns.
         skip_nulls: leave out rows whose text is null or missing, and say how many.
         label_field: column or key with the class; label when absent.

@@ -25,20 +25,20 @@ _SEEDS = 3  # of each configuration; of two, an interval by Student's t says nex
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command:
-    """Hold runs of `jaxpe train`, or counts of corpora, against each other.
+    """Compare runs of `jaxpe train`, or counts of corpora.
 
-    Runs: what was asked for, and what came out; those that differ in their seeds alone are one
-    configuration, whose mean has an interval. Counts: how far the positional geometries of the
-    corpora are apart, and whether by more than chance.
+    Runs: settings and results. Runs that differ only in their seeds are one configuration, whose
+    mean has an interval. Counts: distances between the positional geometries of the corpora, and
+    their significance.
 
     Attributes:
         runs: folders of two runs or more, on the same documents and of the same task, or of counts
             that `jaxpe count` wrote, with the same tokenizer and length.
         out: folder for the page, the numbers and the figure.
         png: whether figures are written as PNG beside SVG.
-        dim: of counts, dimensions that Procrustes and principal angles compare.
-        permutations: of counts, deals of folds at random.
-        seed: of counts, of the permutations.
+        dim: dimensions that Procrustes and principal angles compare, for counts.
+        permutations: number of random permutations of folds, for counts.
+        seed: random seed of the permutations, for counts.
     """
 
     runs: Positional[tuple[Path, ...]]

@@ -23,8 +23,8 @@ class Command(CountOptions):
     __doc__ = described(
         CountOptions,
         out="folder for the counts, and for the state while counting.",
-        by="column or key, such as a language, whose values are counted apart in one pass, each "
-        "into a folder of its own below that.",
+        by="column or key, such as a language, whose values are counted separately in one "
+        "pass, each in a folder of its own below `out`.",
     )
     sources: Positional[tuple[str, ...]]
     out: Path = Path("counts")

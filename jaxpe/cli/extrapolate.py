@@ -15,7 +15,7 @@ from jaxpe.report import extrapolation_table
 class Command(ExtrapolationOptions):
     __doc__ = described(
         ExtrapolationOptions,
-        out="folder for extrapolation.html, extrapolation.json, figures and what was trained.",
+        out="folder for extrapolation.html, extrapolation.json, figures and trained models.",
         png="whether figures are written as PNG beside SVG.",
         list="whether to print the names of presets, tasks and encodings, and end.",
     )

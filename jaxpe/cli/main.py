@@ -12,18 +12,18 @@ from jaxpe.cli.parsing import in_flags
 
 # Each is a module of this package, imported when it is run.
 COMMANDS = {
-    "report": "measure what position means in a corpus, and write a report on it",
-    "encodings": "print what is computed about each positional encoding",
-    "inspect": "say what position does in a model: attention, hidden states, loss and reach",
-    "rope": "say what a model's rotary positions mean, and where their readers disagree",
+    "report": "measure how tokens depend on position in a corpus, and write a report",
+    "encodings": "list the positional encodings, or print computed properties of them",
+    "inspect": "measure what position does in a model: attention, hidden states, loss and reach",
+    "rope": "explain a model's rotary configuration, and where its readers disagree",
     "export": "write a corpus as a TFDS dataset",
-    "count": "count which token stands where, in any number of documents",
+    "count": "count the tokens at each position of any number of documents",
     "merge": "add counts of different documents, such as from several machines",
     "audit": "evaluate every published statement on a corpus and a model",
-    "spectral": "take a model's attention logits apart into position and content",
+    "spectral": "decompose a model's attention logits into position and content",
     "extrapolate": "train on short inputs, test on longer ones, and rank encodings",
     "train": "train a transformer with a positional encoding",
-    "compare": "hold runs of `jaxpe train`, or counts, against each other",
+    "compare": "compare runs of `jaxpe train`, or counts of corpora",
 }
 _TRAINING = dict.fromkeys(
     ("audit", "inspect", "spectral", "extrapolate", "train", "compare"), ("train", "report")

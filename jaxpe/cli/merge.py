@@ -23,7 +23,8 @@ class Command:
     Attributes:
         folders: folders that `jaxpe count` wrote, all with the same tokenizer and settings.
         out: folder for their sum.
-        weights: how often the documents of each folder count, for a mixture; once when absent.
+        weights: number of times that the documents of each folder count, for a mixture; 1 when
+            absent.
     """
 
     folders: Positional[tuple[Path, ...]]

@@ -80,7 +80,7 @@ class ModelConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Train a transformer with a positional encoding, and watch the encoding's geometry.
+    """Train a transformer with a positional encoding, and record the geometry of the encoding.
 
     Attributes:
         source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
@@ -98,22 +98,22 @@ class TrainConfig:
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or the one of the pretrained model.
         special: add [CLS] and [SEP]; a pretrained model always has them.
-        length: positions; longer documents are cut. For translate the longest input, in words
-            (clauses of scan); inputs have every length up to it.
-        longer: lengths of inputs beyond that to evaluate on too, for translate.
+        length: number of positions; longer documents are cut. For translate, the largest number of
+            words of an input (clauses of scan); inputs have every length up to it.
+        longer: further, larger lengths of inputs to evaluate on, for translate.
         pairs: inputs and answers drawn for translate, held-out ones among them; 10000 when absent.
         max_vocab: largest vocabulary of words or characters; 4000 when absent.
         encoding: names from `jaxpe encodings`, several joined by + (learned+t5); learned when
-            absent. A pretrained model has its own. For translate that of the encoder.
-        decoder_encoding: encoding of the decoder, for translate; as encoding when absent.
+            absent. A pretrained model has its own. For translate, encoding of the encoder.
+        decoder_encoding: encoding of the decoder, for translate; `encoding` when absent.
         cross_encoding: encoding of the attention from decoder to encoder, for translate; none when
             absent.
         pretrained: Hugging Face directory of a BERT or MPNet to start from.
         model: sizes and choices of the model.
         batch_size: documents of a step.
-        accumulate: parts a batch is computed in, to save memory; the result is the same.
-        epochs: times over the documents, in place of steps.
-        steps: updates; 400 when there are no epochs either.
+        accumulate: number of parts in which a batch is computed, to save memory.
+        epochs: number of passes over the documents, in place of steps.
+        steps: number of updates; 400 when neither steps nor epochs are given.
         learning_rate: peak of the learning rate; 0.001 when absent, 0.00003 for a pretrained model.
         warmup: share of the steps in which the learning rate rises.
         decay: decay of the learning rate, to 0 at the last step unless constant.
@@ -126,13 +126,13 @@ class TrainConfig:
         evaluate_every: steps between evaluations.
         evaluate_rows: most documents to evaluate on, drawn by the seed.
         checkpoint_every: steps between checkpoints.
-        keep: newest checkpoints that stay.
-        probe_at: steps at which the geometry of the encoding is compared with the corpus, beside
-            the last; none for no probe.
-        devices: number of devices to spread batches over; all there are when absent.
+        keep: number of newest checkpoints to keep.
+        probe_at: steps at which the geometry of the encoding is compared with the corpus, in
+            addition to the last step; none for no probe.
+        devices: number of devices to spread batches over; all devices when absent.
         out: folder of the run.
-        resume: go on with the run in that folder, as it was asked for; with more steps or epochs,
-            also beyond its end.
+        resume: resume the run in that folder with its own settings; with more steps or epochs,
+            extend it beyond its end.
     """
 
     source: str = "stdlib"

@@ -224,7 +224,7 @@ def test_help_explains_every_option(run):
     code, out, _ = run("--help")
     assert code == 0
     text = " ".join(out.replace("│", " ").split())
-    for words in ("--encoding", "width of the embeddings", "go on with the run in that folder"):
+    for words in ("--encoding", "width of the embeddings", "--resume"):
         assert words in text
 
 

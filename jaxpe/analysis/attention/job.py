@@ -42,16 +42,16 @@ _layer_shares = jax.jit(jax.vmap(lambda sums: spectral.toeplitz_shares(sums.mean
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionOptions(SubjectOptions):
-    """Take a model's attention logits apart into position and content, and ablate its heads.
+    """Decompose a model's attention logits into position and content, and ablate its heads.
 
     Attributes:
         model: folder of a `jaxpe train` run, a Hugging Face directory of a BERT or MPNet, or a
-            decoder: its directory, a .gguf, or a folder with one. A small
-            transformer as initialised when absent. A run brings its own documents, length and task.
-        task: classify, mlm (masked words) or causal (next word); that which the model was trained
-            for when absent.
-        examples: documents, at most.
-        ablate: measure what each head is worth; takes most of the time.
+            decoder: its directory, a .gguf, or a folder with one. When absent, a small transformer
+            with its initial parameters. A run has its own documents, length and task.
+        task: classify, mlm (masked words) or causal (next word); when absent, the task that the
+            model was trained for.
+        examples: largest number of documents.
+        ablate: measure the score without each head; takes most of the time.
     """
 
     examples: int = 64
@@ -61,7 +61,7 @@ class AttentionOptions(SubjectOptions):
 def analyse(
     options: AttentionOptions, *, subject: Subject | None = None, progress: Progress = SILENT
 ) -> AttentionAnalysis:
-    """Mean logits of a model, their spectra and parts, and what each head is worth.
+    """Mean logits of a model, their spectra and parts, and the value of each head.
 
     A run is scored at its task, on documents it was not trained on; a decoder at the next token; an
     encoder without a trained head by how its embeddings move.

@@ -37,7 +37,7 @@ _MOST_MEMORY = 1e9  # gigabytes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CountOptions:
-    """Count which token stands where, in any number of documents, and write the counts.
+    """Count the tokens at each position of any number of documents, and write the counts.
 
     Re-run the same command to resume an interrupted count.
 
@@ -46,36 +46,36 @@ class CountOptions:
             .parquet, .arrow, .array_record, of `jaxpe export` folders and of Hugging Face datasets
             saved to disk; of token ids, .bin with .idx or a stream, .npy, and lists of integers in
             .parquet and .arrow; stdlib, sst2, imdb.
-        tokenizer: tokenizer of `jaxpe report`; for token ids, the file that made them, or "ids".
+        tokenizer: tokenizer as for `jaxpe report`; for token ids, the one that made them, or "ids".
         vocab_size: number of ids, for the tokenizer ids.
-        separator: id that ends a document in a stream of ids; every `length` ids are one when
-            absent.
+        separator: id that ends a document in a stream of ids; when absent, every `length` ids are
+            a document.
         vocab: file with the vocabulary of words or characters, such as the vocabulary.json
             that an earlier count wrote, or text with one a line; [UNK] in it stands for all others.
             Made in a first pass over the documents when absent.
-        max_vocab: the largest vocabulary made; rarer words become [UNK], and counts that are to be
-            merged then need the same `vocab`.
+        max_vocab: largest size of the vocabulary; rarer words become [UNK], and counts can then be
+            merged only if they have the same `vocab`.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
         length: positions read of each document.
-        bins: count positions in so many bins, for long contexts; each position when absent.
+        bins: number of bins of positions, for long contexts; when absent every position is counted.
         spacing: bins of equal widths, or of widths that grow with the position.
-        folds: documents are kept apart in so many, by a hash: for halves and intervals.
-        nulls: corpora with shuffled positions, to tell dimensions from noise; 0 for none.
+        folds: number of folds, in which a hash puts each document; for halves and intervals.
+        nulls: number of corpora with shuffled positions, for the test of dimensions; 0 for none.
         seed: random seed of the shuffles.
         batch_size: documents of a step, of each process.
         save_every: steps between saves.
-        workers: processes that tokenize words, characters or bytes, 0 for a thread of this one; for
-            large corpora as many as there are cores, when absent.
-        skip_unreadable: read each shard through first, and leave out and report those that cannot
-            be read, the first of which else stops the run.
-        memory: gigabytes that may be used; what is free when absent.
+        workers: number of processes that tokenize words, characters or bytes; 0 for a thread of
+            this one. When absent, one a core for large corpora.
+        skip_unreadable: leave out and report shards that cannot be read, after reading each one
+            through first; otherwise the first such shard stops the run.
+        memory: gigabytes that may be used; all free memory when absent.
         text_field: column or key with the text.
-        skip_nulls: leave out rows whose text is null or missing, and count them; the first of them
-            else stops the run.
-        group_field: column or key with the author or source: documents of one share a fold, where
-            they are not independent of each other.
+        skip_nulls: leave out rows whose text is null or missing, and count them; otherwise the
+            first such row stops the run.
+        group_field: column or key such as the author or source, for documents that are not
+            independent: those with the same value share a fold.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
-        distributed: one of several processes, which the cluster manager (SLURM, GKE) knows.
+        distributed: whether this is one of several processes of a cluster manager (SLURM, GKE).
         coordinator: host and port of process 0, of several processes started by hand.
         processes: number of processes.
         process: number of this process, from 0.

@@ -22,7 +22,7 @@ class CountSettings(NamedTuple):
         length: positions of a document that are read.
         edges: first position of each bin of positions, and the length; None counts every position.
         vocab_size, exclude: number of tokens of the tokenizer; ids that are never counted.
-        folds: documents are kept apart in so many, by a hash of their content.
+        folds: number of folds, in which a hash of the content puts each document.
         nulls, null_folds: corpora with positions shuffled inside documents, and their folds.
         seed: random seed of the shuffles.
         group_field: the column or key whose value decides the fold instead, where there is one.

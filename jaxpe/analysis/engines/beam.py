@@ -23,7 +23,7 @@ _LIMBS, _BITS = 8, 16  # of the digest, a sum over the documents modulo 2¹²⁸
 
 
 def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[str]) -> Any:
-    """Count which token stands where in a collection of documents, and write the counts.
+    """Count the tokens at each position of a collection of documents, and write the counts.
 
     Batches become cells of the tables, with their fold and row of positions as key; cells of one
     key are added, first where they are made, then by key. One worker gathers the sums, as large as

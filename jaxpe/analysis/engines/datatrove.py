@@ -9,7 +9,7 @@ from jaxpe.analysis.counts import CountOptions, DocumentCounter, write_counts
 
 
 class CountPositions:
-    """Count which token stands where in the documents that pass, and write the counts.
+    """Count the tokens at each position of the documents that pass, and write the counts.
 
     A task writes its folder whole or not at all, with its last document; a task that was killed and
     is started again writes the same. `jaxpe merge` adds the folders, in any order to the same

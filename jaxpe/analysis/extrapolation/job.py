@@ -27,16 +27,16 @@ class ExtrapolationOptions:
 
     Attributes:
         preset: suites of tasks and encodings, whose settings the other options replace. On two
-            cores quick takes about three minutes and tells encodings apart, smoke as long and only
-            tries what there is, paper takes hours, full days.
+            cores quick takes about three minutes and shows differences between encodings, smoke
+            takes as long and only tests that everything runs, paper takes hours, and full days.
         tasks: tasks to compare; the preset's when absent.
         encodings: encodings to compare; the preset's when absent.
-        seeds: models of each task and encoding.
-        steps: updates of each model.
-        length: T, of the training inputs.
+        seeds: number of models of each task and encoding.
+        steps: number of updates of each model.
+        length: length T of the training inputs.
         batch: rows of an update.
         factors: multiples of T at which models are tested, 1 and larger ones.
-        seed: makes every number reproducible.
+        seed: random seed of all draws.
     """
 
     preset: str = "quick"

@@ -19,7 +19,7 @@ _LEAST_EXAMPLES = 8  # documents
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InspectOptions:
-    """Say what position does in a model: in its weights, its attention, its loss and its reach.
+    """Measure what position does in a model: in its weights, attention, loss and reach.
 
     Attributes:
         model: Hugging Face directory (config.json, safetensors, tokenizer.json), a .gguf file, or a
@@ -27,7 +27,7 @@ class InspectOptions:
         source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
             .gz), .parquet or .arrow file.
         stages: encoding, geometry, attention, probe, ablation, loss, needles; all when absent.
-        quick: whether fewer documents and shorter texts are looked at, for a first look.
+        quick: whether fewer documents and shorter texts are used, for a first result.
         length: positions of a document in attention, probe and ablation; 128 when absent.
         examples: number of documents there; chosen by the size of the model when absent.
         longest: tokens of the longest text in loss and needles; chosen by the size of the model

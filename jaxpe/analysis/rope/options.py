@@ -10,10 +10,10 @@ LARGEST_HEAD = 2**16
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RopeOptions:
-    """Say what a model's rotary positions mean, and where the programs that read them disagree.
+    """Explain a model's rotary configuration, and where the programs that read it disagree.
 
     Attributes:
-        config: a config.json, a folder with one, or a .gguf file; none where the options say all.
+        config: a config.json, a folder with one, or a .gguf file; none if the options suffice.
         scaling: entry of the scaling as JSON, in place of the configuration's, such as
             {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}.
         base: θ of the frequencies, in place of the configuration's.
