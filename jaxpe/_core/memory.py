@@ -1,4 +1,4 @@
-"""Memory: how much there is, and a refusal of what does not fit before it is asked for."""
+"""Memory: its size, and an error before an allocation that does not fit."""
 
 import os
 import sys

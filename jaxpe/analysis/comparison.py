@@ -1,4 +1,4 @@
-"""Runs of `jaxpe train` side by side: what differs in what was asked for, and in what came out."""
+"""Comparison of runs of `jaxpe train`: differences in their settings and in their results."""
 
 import itertools
 import math

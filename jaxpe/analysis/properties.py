@@ -24,7 +24,7 @@ class PropertyOptions:
 
     Attributes:
         names: encodings to show; all when none is named. One of your own is my_module:my_encoding.
-        about: table to print. names: names and sources, at once. The others are computed, which takes
+        about: table to print. names: names and sources, at once. The others are computed, in about
             a minute. overview: parameters, information and cost; expressiveness: sequences that
             transformers can represent; generalisation: terms of bounds; extrapolation: positions
             beyond the length; cost: growth of the cost.

@@ -111,7 +111,7 @@ def load_labelled(
     if like is not None:
         if tokenizer not in ("words", like.tokenizer) or length or special or max_vocab:
             raise InputError(
-                "`like` brings the tokenizer, its length and its vocabulary; "
+                "`like` has the tokenizer, its length and its vocabulary; "
                 "leave `tokenizer`, `length`, `special` and `max_vocab` out"
             )
         tokenizer, length = like.tokenizer, like.corpus.ids.shape[1]

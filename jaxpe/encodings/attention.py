@@ -200,7 +200,7 @@ def attention_output(
     if not fits or any(1 != a != b != 1 for a, b in leading):
         raise ValueError(
             f"weights have shape {weights.shape} and v {v.shape}: pass [..., heads, n_q, n_k] and "
-            "[..., n_k, heads, head_dim], with as many axes"
+            "[..., n_k, heads, head_dim], with equal numbers of axes"
         )
     values = repeat_heads(v, weights.shape[-3]).astype(weights.dtype)
     out = jnp.einsum("...hqk,...khd->...qhd", weights, values)

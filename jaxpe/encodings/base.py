@@ -259,7 +259,7 @@ def _check_range(positions: ArrayLike) -> None:
 def align_positions(
     positions: ArrayLike, shape: tuple[int, ...], *, after: int, axes: int = 0
 ) -> Array:
-    """Positions with as many axes as those of `shape` up to n, so that they broadcast against it.
+    """Positions with as many axes as `shape` has up to n, so that they broadcast against it.
 
     Args:
         positions: `[..., n]`, with `axes` more axes behind.
@@ -407,7 +407,7 @@ def check_queries_and_keys(q: Array, k: Array) -> None:
     if not fits or any(1 != a != b != 1 for a, b in leading):
         raise ValueError(
             f"q has shape {q.shape} and k {k.shape}: pass [..., n_q, heads, head_dim] and "
-            "[..., n_k, heads, head_dim], of one width and with as many axes"
+            "[..., n_k, heads, head_dim], of one width and with equal numbers of axes"
         )
 
 

@@ -371,7 +371,7 @@ def _boundaries(heads: list[int], available: int) -> list[int]:
     if rest or any(h % share for h in heads):
         raise ValueError(
             f"the encodings cover {sum(heads)} heads as {heads}, but the array has {available}: "
-            "these do not divide alike"
+            "pass heads that divide in the same ratio"
         )
     ends = [sum(heads[: i + 1]) // share for i in range(len(heads))]
     return ends[:-1]

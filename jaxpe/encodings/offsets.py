@@ -149,7 +149,7 @@ def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = F
     if window % group:
         raise ValueError(
             f"window={window} is no multiple of group={group}: the offsets of groups would not "
-            f"go on where those of neighbours end; pass window={group * -(-window // group)}"
+            f"continue those of neighbours; pass window={group * -(-window // group)}"
         )
 
     def bands(i: Array, j: Array, behind: Array) -> list[_Band]:

@@ -247,7 +247,7 @@ def check_targets(D: Any) -> None:
     if difference > 1e-3 * values.max(initial=0):
         raise ValueError(
             f"distances are not symmetric: D[i, j] and D[j, i] differ by up to {difference:.3g}. "
-            "Pass (D + D.T) / 2 where that is what is meant"
+            "Pass (D + D.T) / 2 where this is intended"
         )
 
 

@@ -240,7 +240,7 @@ def _cut(
     n, dtype = len(points[0]), points[0].dtype
     for other in presences:
         if len(other) != n:
-            raise ValueError(f"clouds have {n} and {len(other)} positions: pass as many of each")
+            raise ValueError(f"clouds have {n} and {len(other)} positions: pass equal numbers")
     present = jnp.all(jnp.stack(presences), axis=0)
     sizes = None if weights is None else _relative(weights, present, dtype)
     block = block or (512 if jax.default_backend() == "cpu" else 4096)

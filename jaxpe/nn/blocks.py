@@ -72,7 +72,7 @@ class Block(nnx.Module):
             return
         if config.residual != "sequential":
             raise ValueError(
-                f"cross-attention stands between attention and feed-forward layer, which are in "
+                f"cross-attention is between attention and feed-forward layer, which are in "
                 f"parallel with residual={config.residual!r}: pass 'sequential'"
             )
         self.cross_attention = make_attention(config, encoding=identity(), rngs=rngs)

@@ -61,7 +61,7 @@ def checked_memory(
     """The memory with positions, where it fits the ids of the decoder."""
     if memory.layers is None:
         if memory.hidden is None:
-            raise ValueError("memory has neither hidden states nor what is made of them: pass one")
+            raise ValueError("memory has neither hidden states nor keys and values: pass one")
         hidden = jnp.asarray(memory.hidden)
         if hidden.shape[:-2] != shape[:-1] or hidden.shape[-1] != config.dim:
             raise ValueError(

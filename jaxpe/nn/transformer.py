@@ -243,7 +243,9 @@ class Transformer(nnx.Module):
             rows = Rows(mask, None if segments is None else segment_starts(segments))
             return None, Context(positions, positions, allowed, shared, trace=trace, rows=rows)
         if not self.causal:
-            raise ValueError("an encoder takes no cache: its tokens look ahead, use a Decoder")
+            raise ValueError(
+                "an encoder takes no cache, since tokens attend to later ones: pass a Decoder"
+            )
         if segments is not None:
             raise ValueError("a cache holds one document a row: leave segments out")
         before = cache.length

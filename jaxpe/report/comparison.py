@@ -124,7 +124,7 @@ def tables_of(result: RunComparison) -> list[tuple[str, list[str], Rows]]:
             for name, values in result.settings.items()
         ]
         header = ["setting", *(visible(run.name) for run in result.runs)]
-        tables.append(("What differs in what was asked for", header, rows))
+        tables.append(("Settings that differ", header, rows))
     return tables
 
 

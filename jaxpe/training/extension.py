@@ -15,20 +15,20 @@ _SAME = 1e-5  # relative difference of learning rates that rounding to float32 d
 
 
 def check_resumption(config: TrainConfig, saved: TrainConfig) -> None:
-    """Refuse to go on with a run as another one; more steps or epochs are the same run."""
+    """Raise where a run is resumed with other settings; more steps or epochs are the same run."""
     changed = differences(config, saved)
     if not changed or is_longer(config, saved):
         return
     if differences(as_long_as(config, saved), saved):
         raise InputError(
-            f"{config.out} resumes as it was asked for, with {', '.join(changed)}: leave "
+            f"{config.out} resumes with its own settings, {', '.join(changed)}: leave "
             "these options out, or pass another `out`"
         )
     unit = "steps" if saved.epochs is None else "epochs"
     asked = steps_of(saved, 0) if saved.epochs is None else saved.epochs
     raise InputError(
-        f"{config.out} was asked for `{unit}={asked:g}`: pass more `{unit}` to extend it, or leave "
-        "`steps` and `epochs` out to go on as it was asked for"
+        f"{config.out} has `{unit}={asked:g}`: pass more `{unit}` to extend it, or leave "
+        "`steps` and `epochs` out to resume it"
     )
 
 

@@ -140,7 +140,7 @@ def with_mask(
     [[5, 0, 7]]
     """
     if mask_id is None:
-        raise InputError("the vocabulary has no [MASK], which a masked language model guesses at")
+        raise InputError("the vocabulary has no [MASK], which a masked language model needs")
     masked = ids.copy()
     rows = np.broadcast_to(np.arange(len(ids))[:, None], places.shape)
     kept = np.ones(places.shape, bool) if counted is None else counted

@@ -227,7 +227,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
 
 
 def finished_summary(config: TrainConfig) -> TrainSummary | None:
-    """The summary of a run that has made all the steps that it is asked for; None of another.
+    """Summary of a run that has made all its steps; None of another.
 
     >>> finished_summary(TrainConfig(out=Path("nowhere"))) is None
     True
@@ -384,14 +384,14 @@ def _hooks(
 
 
 def _check_folder(config: TrainConfig) -> TrainConfig | None:
-    """A folder with a run is for resuming that run, and nothing else; returns what it asked for."""
+    """Configuration of the run in a folder, which can only be resumed."""
     if config.resume:
         saved = load_config(config.out)
         check_resumption(config, saved)
         return saved
     if any((config.out / name).exists() for name in ("config.json", LOG, CHECKPOINTS)):
         raise InputError(
-            f"{config.out} holds a run already: add `resume=True` to go on with it, or pass "
+            f"{config.out} holds a run already: add `resume=True` to resume it, or pass "
             "another `out`"
         )
     return None

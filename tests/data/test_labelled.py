@@ -197,7 +197,7 @@ def test_options_that_cannot_be(tmp_path):
     with pytest.raises(InputError, match=r"line 3: unknown label 'mixed'; .*'neg', 'pos'"):
         load_labelled(other, like=train)
     for option in ({"length": 4}, {"special": True}, {"max_vocab": 4}, {"tokenizer": "bytes"}):
-        with pytest.raises(InputError, match="`like` brings the tokenizer"):
+        with pytest.raises(InputError, match="`like` has the tokenizer"):
             load_labelled(path, like=train, **option)
     for source in ("stdlib", "synthetic", "-", "x.txt", "x.npy"):
         with pytest.raises(InputError, match=r"has no labels; pass a file .*sst2, imdb"):

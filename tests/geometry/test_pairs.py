@@ -318,7 +318,7 @@ def test_devices_share_the_tiles():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sum_over_pairs(term, P, X[:5]), "clouds have 13 and 5 positions: pass as many"),
+        (lambda: sum_over_pairs(term, P, X[:5]), "clouds have 13 and 5 positions: pass equal"),
         (
             lambda: sum_over_pairs(term, P, X, weights=np.ones((13, 13))),
             r"pass documents per position",

@@ -316,8 +316,8 @@ def test_a_finished_run_says_so_and_keeps_its_times(extended):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": 7}, "was asked for `steps=8`: pass more `steps`"),
-        ({"steps": None, "epochs": 9.0}, "was asked for `steps=8`: pass more `steps`"),
+        ({"steps": 7}, "has `steps=8`: pass more `steps`"),
+        ({"steps": None, "epochs": 9.0}, "has `steps=8`: pass more `steps`"),
         ({"steps": 9, "seed": 1}, "`seed` (0)"),
     ],
 )

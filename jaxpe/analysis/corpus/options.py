@@ -70,7 +70,7 @@ def check_options(options: CorpusOptions) -> None:
     check_numbers(**{name: getattr(options, name) for name in names})
     scored_entries(options.encodings)
     if options.model is not None and options.tokenizer is not None:
-        raise InputError("`model` brings its tokenizer; leave `tokenizer` out")
+        raise InputError("`model` has its own tokenizer; leave `tokenizer` out")
     if options.counts is None:
         check_data_dir(options.data_dir, options.source)
     else:
@@ -125,4 +125,4 @@ def _refuse_beside_counts(options: CorpusOptions) -> None:
     )
     for name in brought:
         if getattr(options, name) != getattr(CorpusOptions, name):
-            raise InputError(f"`counts` brings what was counted; leave `{name}` out")
+            raise InputError(f"`counts` fixes what was read; leave `{name}` out")

@@ -62,7 +62,7 @@ def start_processes(
     if any(value is None for value in given) and any(value is not None for value in given):
         raise InputError(
             "`coordinator`, `processes` and `process` go together; pass all three, such as "
-            "10.0.0.1:1234, 2 and 0, or none where a cluster manager knows"
+            "10.0.0.1:1234, 2 and 0, or none under a cluster manager"
         )
     port = re.fullmatch(r"[^\s]+:(\d{1,5})", coordinator or "a:1")
     if port is None or not 0 < int(port[1]) < 2**16:
@@ -107,8 +107,8 @@ def _meet(name: str) -> None:
         multihost.get_barrier_sync_fn()(key=name, timeout_ms=1000 * PATIENCE_S)
     except jax.errors.JaxRuntimeError as error:
         raise InputError(
-            f"process {jax.process_index()} waited for another, which ended or did not come within "
-            f"{PATIENCE_S:,} s; {_GO_ON}"
+            f"process {jax.process_index()} waited for another, which ended or did not start "
+            f"within {PATIENCE_S:,} s; {_GO_ON}"
         ) from error
 
 
@@ -136,7 +136,8 @@ def refuse_differences(facts: Mapping[str, Any]) -> None:
             first, *others = from_all(facts[name])
             process, other = next((k, o) for k, o in enumerate(others, 1) if o != first)
             raise InputError(
-                f"{_difference(name, process, first, other)}; start all processes alike"
+                f"{_difference(name, process, first, other)}; start all processes with the "
+                "same arguments"
             )
 
 

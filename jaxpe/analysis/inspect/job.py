@@ -78,7 +78,7 @@ def inspect_model(
         found = {stage: result for stage, result in known.items() if result is not None}
     if found:
         progress.say(f"Kept from an earlier run: {', '.join(found)}.")
-    absent: dict[str, str] = dict.fromkeys(STAGES, "This stage was not asked for.")
+    absent: dict[str, str] = dict.fromkeys(STAGES, "This stage was not selected.")
     inspected = None
     for stage in options.chosen:
         absent.pop(stage)

@@ -71,7 +71,7 @@ def test_it_is_held_against_halves_and_never_called_the_best_fixed_encoding(foun
 
 def test_what_contradicts_it_is_refused(folder, source):
     cases = [
-        ({"tokenizer": "bytes"}, "brings its tokenizer"),
+        ({"tokenizer": "bytes"}, "has its own tokenizer"),
         ({"length": LENGTH + 1}, "8 positions"),
     ]
     for options, words in cases:
