@@ -5,6 +5,10 @@ jaxpe and transformers compute in float32: hidden states after the first and the
 at once, logits through a cache two tokens at a time, logits with padding on the right and on the
 left; and of parameters saved and loaded again. What transformers computes is stored in
 `tests/parity/models.npz`, so that neither it nor torch is needed here.
+
+For each family of llama.cpp, of a GGUF file of such a checkpoint that
+`tests/parity/make_gguf_models.py` writes: logits against transformers, log-probabilities against
+llama.cpp.
 """
 
 import json
@@ -16,8 +20,9 @@ from typing import Any
 from common import Run, main  # pyrefly: ignore
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.parity.make_gguf_models import CASES
 from tests.parity.make_models import DECODERS, ENCODERS
-from tests.parity.tiny_models import HF, decoder_errors, encoder_errors
+from tests.parity.tiny_models import GGUF, HF, decoder_errors, encoder_errors, gguf_errors
 
 KINDS = {
     "decoder": (DECODERS, decoder_errors),
@@ -27,11 +32,15 @@ KINDS = {
 
 def experiment(run: Run) -> dict[str, Any]:
     found: dict[str, Any] = {"models": {}, "versions": json.loads(str(HF["versions"]))}
+    found |= {"gguf": {}, "gguf_versions": json.loads(str(GGUF["versions"]))}
     with tempfile.TemporaryDirectory() as scratch:
         for kind, (cases, errors) in KINDS.items():
             for name in list(cases)[: 2 if run.quick else None]:
                 found["models"][name] = {"kind": kind, "errors": errors(name, Path(scratch))}
                 print(name, found["models"][name], flush=True)
+        for name in list(CASES)[: 2 if run.quick else None]:
+            found["gguf"][name] = gguf_errors(name, Path(scratch))
+            print(f"{name}.gguf", found["gguf"][name], flush=True)
     every = [row["errors"] for row in found["models"].values()]
     found["largest"] = max(error for errors in every for error in errors.values())
     found["count"] = len(every)

@@ -33,7 +33,9 @@ class GgufTensor(NamedTuple):
         """The numbers, as float32; `NotImplementedError` for a kind that `gguf` cannot decode."""
         dequantize = require("gguf.quants", extra="gguf").dequantize
         with np.errstate(all="ignore"):  # what is not finite is found by whoever reads
-            return dequantize(self.data, self.kind).reshape(self.shape)
+            found = dequantize(self.data, self.kind).reshape(self.shape)
+        # JAX may keep a view of the file without a copy, and change where the file changes.
+        return found.copy() if np.may_share_memory(found, self.data) else found
 
 
 def read_gguf(

@@ -223,12 +223,21 @@ def test_gguf_files_that_are_refused(tmp_path, known, changes, message):
 
 
 def test_tensors_of_a_gguf_that_are_refused(tmp_path, known):
-    factors = {"rope_freqs.weight": np.ones(8, np.float32)}
-    with pytest.raises(InputError, match=r"nothing is known of the tensors rope_freqs.weight"):
+    factors = {"rope_freqs.weight": np.ones(9, np.float32)}
+    with pytest.raises(InputError, match="short_factor has 9 entries for 16 rotated dimensions"):
         load_causal_lm(write_gguf(tmp_path / "a.gguf", known[1] | factors))
+    factors = {"rope_freqs.weight": np.zeros(8, np.float32)}
+    with pytest.raises(InputError, match="short_factor must be positive"):
+        load_causal_lm(write_gguf(tmp_path / "a.gguf", known[1] | factors))
+    scaling = {"llama.rope.scaling.factor": 4.0}
+    with pytest.raises(InputError, match=r"linear scaling and rope_freqs.weight; only one is"):
+        load_causal_lm(write_gguf(tmp_path / "a.gguf", known[1] | factors, **scaling))
     bias = {"blk.0.attn_q.bias": np.ones(64, np.float32)}
-    with pytest.raises(InputError, match=r"nothing is known of the tensors blk.0.attn_q.bias"):
+    with pytest.raises(InputError, match=r"missing are blk.0.attn_k.bias, blk.1.attn_k.bias"):
         load_causal_lm(write_gguf(tmp_path / "b.gguf", known[1] | bias))
+    fused = {"blk.0.attn_qkv.weight": np.ones((128, 32), np.float32)}
+    with pytest.raises(InputError, match=r"nothing is known of the tensors blk.0.attn_qkv.weight"):
+        load_causal_lm(write_gguf(tmp_path / "b.gguf", known[1] | fused))
     whole = {"output_norm.weight": np.ones(32, np.int32)}
     with pytest.raises(InputError, match=r"norm.weight is I32, not floating-point numbers"):
         load_causal_lm(write_gguf(tmp_path / "c.gguf", known[1] | whole))

@@ -1,4 +1,4 @@
-"""How far a tiny checkpoint of `make_models.py` is from what transformers computes of it."""
+"""How far tiny checkpoints are from what transformers and llama.cpp compute of them."""
 
 import functools
 import json
@@ -16,9 +16,12 @@ from jaxpe.nn import (
     padded_positions,
     save_huggingface,
 )
+from tests.nn.stored import tensors
+from tests.parity.make_gguf_models import CASES, write_gguf_model
 from tests.parity.make_models import FOLDER, HERE, IDS, MASK, PADS, N
 
 HF = dict(np.load(HERE / "models.npz"))
+GGUF = dict(np.load(HERE / "gguf_models.npz"))
 ROWS = IDS.astype(np.int32)
 WIDTH = 2  # tokens that enter a cache at once
 Errors = dict[str, float]
@@ -83,6 +86,23 @@ def _cached(model: Any, wanted: np.ndarray) -> list[tuple[float, bool]]:
         found += [(_apart(ours[i, valid[i]], theirs[i, valid[i]]), i == 1) for i in range(2)]
         valid = np.ones_like(valid)
     return found
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _logits(graphdef, params, ids):
+    return nnx.merge(graphdef, params)(ids).logits
+
+
+def gguf_errors(name: str, scratch: Path) -> Errors:
+    """Largest differences of logits from transformers, of log-probabilities from llama.cpp."""
+    found = tensors(FOLDER / CASES[name][0])
+    model = load_causal_lm(write_gguf_model(scratch / f"{name}.gguf", name, found))
+    logits = np.asarray(_logits(*nnx.split(model), ROWS), np.float64)
+    logprobs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    return {
+        "transformers": _apart(logits, GGUF[f"{name}_transformers"]),
+        "llama_cpp": _apart(logprobs, GGUF[f"{name}_llama_cpp"]),
+    }
 
 
 def encoder_errors(name: str, scratch: Path) -> Errors:

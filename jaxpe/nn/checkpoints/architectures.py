@@ -592,7 +592,7 @@ LLAMA = Family(
     defaults=_LLAMA | _ATTENTION_BIAS | {"mlp_bias": False},
     options=_llama_like,
     encoding=_llama_rope,
-    gguf=Gguf("llama", interleaved=True),
+    gguf=Gguf("llama", interleaved=True, divided=True),
 )
 MISTRAL = Family(
     model_type="mistral",
@@ -729,7 +729,7 @@ GEMMA3 = Family(
     encoding=_gemma3_windows,
     renamed={"hidden_activation": "hidden_act"},
     plus=1.0,
-    gguf=Gguf("gemma3"),
+    gguf=Gguf("gemma3", required=("attention.sliding_window",)),  # no local layers without it
 )
 GPT_NEOX = Family(
     model_type="gpt_neox",
@@ -754,7 +754,7 @@ GPT_NEOX = Family(
     options=_neox,
     encoding=_llama_rope,
     renamed={"rotary_emb_base": "rope_theta", "rotary_pct": "partial_rotary_factor"},
-    gguf=Gguf("gptneox", fused=True),
+    gguf=Gguf("gptneox"),
 )
 GPTJ = Family(
     model_type="gptj",
@@ -791,7 +791,7 @@ GPT2 = Family(
         "add_cross_attention": (False,),
     },
     transposed=False,
-    gguf=Gguf("gpt2", fused=True),
+    gguf=Gguf("gpt2"),
 )
 OPT = Family(
     model_type="opt",
@@ -841,7 +841,7 @@ BLOOM = Family(
         "layer_norm_epsilon": "layer_norm_eps",
     },
     allowed={"apply_residual_connection_post_layernorm": (False,)},
-    gguf=Gguf("bloom", fused=True),
+    gguf=Gguf("bloom"),
 )
 PHI = Family(
     model_type="phi",

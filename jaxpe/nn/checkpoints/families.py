@@ -1,7 +1,7 @@
 """Fields of a row of the table of architectures."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxpe.encodings import Encoding, LayerPattern
 from jaxpe.nn.config import TransformerConfig
@@ -32,14 +32,14 @@ class Gguf(NamedTuple):
     Attributes:
         name: its `general.architecture`.
         interleaved: whether pairs of rotary entries stand side by side there.
-        fused: whether query, key and value are one matrix.
-        fixed: fields that its program has without an entry in the metadata.
+        required: entries that a file may leave out there, and may not here.
+        divided: whether frequencies of RoPE are divided by a tensor, where there is one.
     """
 
     name: str
     interleaved: bool = False
-    fused: bool = False
-    fixed: Mapping[str, Any] = {}
+    required: tuple[str, ...] = ()
+    divided: bool = False
 
 
 class Family(NamedTuple):

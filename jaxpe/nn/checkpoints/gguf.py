@@ -72,6 +72,10 @@ _REQUIRED = (
     *("embedding_length", "block_count", "feed_forward_length", "attention.head_count"),
     *("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"),
 )
+# Divisors of the frequencies, at every length: what the converter makes of the scaling of Llama 3.
+_DIVISORS = "rope_freqs.weight"
+# Fields of a config.json of which there is no entry, and tensors that are there if they are True.
+_BIASES = {"attention_bias": ("attn_q.bias", "attn_qkv.bias"), "mlp_bias": ("ffn_up.bias",)}
 FAMILIES = {family.gguf.name: family for family in DECODERS.values() if family.gguf.name}
 # Models of Gemma whose queries are scaled by dim / heads, by what llama.cpp knows them: layers.
 _SCALED_BY_DIM = {"gemma2": 46, "gemma3": 62}
@@ -100,20 +104,29 @@ def read_gguf_model(path: Path) -> tuple[Family, Fields, Tensors, Names]:
     """Family, fields and tensors of a .gguf file, and the names that its tensors have."""
     metadata, stored = read_gguf(path)
     family = _family(path, metadata)
-    fields = _fields_of_metadata(path, family, metadata)
+    divisors = None
+    if family.gguf.divided and _DIVISORS in stored:
+        divisors = _Stored(path, stored.pop(_DIVISORS), None).get_tensor(_DIVISORS)
+    fields = _fields_of_metadata(path, family, metadata, divisors)
     fields["tie_word_embeddings"] = "output.weight" not in stored
+    for field, endings in _BIASES.items():
+        if field in family.defaults:
+            fields[field] = any(name.endswith(endings) for name in stored)
     if (embeddings := stored.get("token_embd.weight")) is not None:
         fields["vocab_size"] = embeddings.shape[0] if embeddings.shape else 1
     heads: dict[str, int] = {}
     if family.gguf.interleaved:
         query_heads = fields["num_attention_heads"]
         key_heads = fields.get("num_key_value_heads", query_heads)
-        heads = {"attn_q.weight": query_heads, "attn_k.weight": key_heads}
+        for leaf in ("weight", "bias"):
+            heads |= {f"attn_q.{leaf}": query_heads, f"attn_k.{leaf}": key_heads}
     files = {
         name: (_Stored(path, tensor, heads.get(name.split(".", 2)[-1])), name)
         for name, tensor in stored.items()
     }
-    return family, fields, Tensors(path, files), partial(_names, family)
+    # Rows of a fused matrix are in the layout of the file.
+    fused = not family.gguf.interleaved and any(".attn_qkv." in name for name in stored)
+    return family, fields, Tensors(path, files), partial(_names, family, fused)
 
 
 def _family(path: Path, metadata: Mapping[str, Any]) -> Family:
@@ -126,40 +139,59 @@ def _family(path: Path, metadata: Mapping[str, Any]) -> Family:
     return FAMILIES[kind]
 
 
-def _names(family: Family, config: TransformerConfig) -> tuple[TensorName, ...]:
+def _names(family: Family, fused: bool, config: TransformerConfig) -> tuple[TensorName, ...]:
     """Names of the tensors; norms are stored as what they multiply by."""
     modules = {ours: theirs for ours, theirs in _MODULES.items() if ours in family.modules}
-    return tensor_names(modules | (_FUSED if family.gguf.fused else {}), "decoder")
+    return tensor_names(modules | (_FUSED if fused else {}), "decoder")
 
 
-def _fields_of_metadata(path: Path, family: Family, metadata: Mapping[str, Any]) -> Fields:
+def _fields_of_metadata(
+    path: Path, family: Family, metadata: Mapping[str, Any], divisors: np.ndarray | None
+) -> Fields:
     """The config.json that the metadata describe."""
     kind = family.gguf.name
     own = {k.removeprefix(f"{kind}."): v for k, v in metadata.items() if k.startswith(f"{kind}.")}
     wanted = {name for name, theirs in _KEYS.items() if theirs in family.defaults}
     for name in sorted(wanted):
-        if name not in own and name in _REQUIRED:
+        if name not in own and name in (*_REQUIRED, *family.gguf.required):
             raise InputError(f"{path}: {kind}.{name} is not there")
         if not isinstance(own.get(name, 0), int | float):
             found = reprlib.repr(own[name])
             raise InputError(f"{path}: {kind}.{name} is {found}, not one number for all layers")
-    fields = {theirs: own[name] for name, theirs in _KEYS.items() if name in wanted and name in own}
     heads = max(own["attention.head_count"], 1)
     narrow = own["embedding_length"] // heads
+    without = {"attention.head_count_kv": heads, "rope.freq_base": 10_000.0}
+    if family.defaults["head_dim"] is not None:
+        without["attention.key_length"] = narrow
+    stated = without | own
+    fields = {_KEYS[name]: stated[name] for name in wanted if name in stated}
     width = own.get("attention.key_length", narrow)
     turning = own.get("rope.dimension_count", width)
     if "partial_rotary_factor" in family.defaults:
         fields["partial_rotary_factor"] = turning / max(width, 1)
         turning = width
     _check_metadata(path, family, own, wanted, width, turning)
-    # As llama.cpp has it: a factor is one of positions unless it is said to be of nothing.
-    factor = own.get("rope.scaling.factor", 0)
-    if own.get("rope.scaling.type", "linear" if factor else "none") == "linear":
-        fields["rope_parameters"] = {"rope_type": "linear", "factor": factor or None}
+    if entry := _scaling(path, own, divisors):
+        # Not `rope_parameters`, which would be of local layers too.
+        fields["rope_scaling"] = entry
     if "query_pre_attn_scalar" in family.defaults:
         by_dim = own["block_count"] == _SCALED_BY_DIM[kind]
         fields["query_pre_attn_scalar"] = narrow if by_dim else width
     return fields | {"model_type": family.model_type}
+
+
+def _scaling(path: Path, own: Mapping[str, Any], divisors: np.ndarray | None) -> Fields:
+    """The entry of RoPE that the metadata or a tensor of divisors of the frequencies describe."""
+    # As llama.cpp has it: a factor is one of positions unless it is said to be of nothing.
+    factor = own.get("rope.scaling.factor", 0)
+    linear = own.get("rope.scaling.type", "linear" if factor else "none") == "linear"
+    if divisors is None:
+        return {"rope_type": "linear", "factor": factor or None} if linear else {}
+    if linear:
+        raise InputError(f"{path} has linear scaling and {_DIVISORS}; only one is supported")
+    both = dict.fromkeys(("short_factor", "long_factor"), divisors.ravel().tolist())
+    lengths = {"original_max_position_embeddings": own.get("context_length", 2)}
+    return {"rope_type": "longrope", "attention_factor": 1.0} | both | lengths
 
 
 def _check_metadata(

@@ -1,0 +1,67 @@
+"""Files of llama.cpp of every family against what transformers and llama.cpp compute of them."""
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxpe._core.errors import InputError
+from jaxpe.nn import load_causal_lm
+from jaxpe.nn.checkpoints.gguf import FAMILIES, read_gguf_model
+from tests.nn.stored import tensors
+from tests.parity.make_gguf_models import CASES, FOLDER, config_of, write_gguf_model
+from tests.parity.tiny_models import GGUF, HF, gguf_errors
+
+OWN = [name for name, (_, changes) in CASES.items() if not changes]
+SILU = ("llama", "llama3", "qwen2", "qwen3", "smollm3")
+
+
+def written(path, name, **options):
+    return write_gguf_model(path, name, tensors(FOLDER / CASES[name][0]), **options)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits(name, tmp_path):
+    """llama.cpp has GELU by tanh, in half precision: what that changes is 8e-4 to 1.8e-3."""
+    errors = gguf_errors(name, tmp_path)
+    assert errors["transformers"] < 1e-5
+    assert errors["llama_cpp"] < (1e-5 if name in SILU else 2.5e-3)
+
+
+def test_every_family_is_among_the_cases():
+    assert CASES.keys() - {"llama3"} == FAMILIES.keys()
+    assert tuple(name for name in CASES if "silu" in config_of(name).values()) == SILU
+    for name in OWN:
+        found = GGUF[f"{name}_transformers"]
+        np.testing.assert_allclose(found, HF[f"{CASES[name][0]}_logits"], rtol=0, atol=1e-5)
+
+
+def test_projections_that_are_fused(tmp_path):
+    """As the first files of Phi have them; llama.cpp computes the same of both."""
+    paths = [written(tmp_path / f"{fused}.gguf", "phi2", fused=fused) for fused in (False, True)]
+    one, other = (nnx.state(load_causal_lm(path), nnx.Param) for path in paths)
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_entries_that_are_left_out(tmp_path):
+    """What llama.cpp takes instead, not what transformers takes where a config.json has none."""
+    entries = ("rope.freq_base", "attention.head_count_kv", "attention.key_length")
+    entries += ("attention.value_length",)
+    _, fields, _, _ = read_gguf_model(written(tmp_path / "a.gguf", "gemma3", without=entries))
+    assert fields["rope_theta"] == 10_000
+    assert fields["num_key_value_heads"] == 4
+    assert fields["head_dim"] == 4
+    path = written(tmp_path / "b.gguf", "gemma3", without=("attention.sliding_window",))
+    with pytest.raises(InputError, match=r"gemma3.attention.sliding_window is not there"):
+        load_causal_lm(path)
+
+
+def test_a_model_does_not_change_with_its_file(tmp_path):
+    path = written(tmp_path / "tiny.gguf", "phi2")
+    model = load_causal_lm(path)
+    before = [np.array(leaf) for leaf in jax.tree.leaves(nnx.state(model, nnx.Param))]
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+    after = jax.tree.leaves(nnx.state(model, nnx.Param))
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
