@@ -86,7 +86,7 @@ def write_gguf_model(
 
     Projections that stand alone are fused if asked for; entries of the metadata are left out.
     """
-    kind, config = name.removesuffix("3") if name == "llama3" else name, config_of(name)
+    kind, config = "llama" if name == "llama3" else name, config_of(name)
     writer = gguf.GGUFWriter(path, kind)
     _add_sizes(writer, config)
     _add_rotation(writer, kind, config)
