@@ -45,6 +45,8 @@ def gguf_fields(path: Path) -> dict[str, Any]:
     fields |= {theirs: _one(own[name]) for name, theirs in _SIZES.items() if name in own}
     entry, base = _entry(path, own, tensors), _number(path, own, "rope.freq_base", None)
     fields |= {} if base is None else {"rope_theta": base}
+    local = _number(path, own, "rope.freq_base_swa", None)
+    fields |= {} if local is None else {"rope_local_base_freq": local}
     head, turned = _head_dim(fields), own.get("rope.dimension_count")
     if head and isinstance(turned, int) and 0 < turned < head:
         fields["partial_rotary_factor"] = turned / head

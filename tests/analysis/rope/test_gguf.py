@@ -81,6 +81,19 @@ def test_divisors_of_llama_3_are_a_tensor(written):
     assert found.readings[0].attention_factor == 1.0
 
 
+def test_local_layers_have_a_base_of_their_own(written):
+    """The scaling is of global layers only."""
+    entries = {"rope.freq_base": 1e6, "rope.freq_base_swa": 50.0, "rope.scaling.factor": 8.0}
+    entries |= {"block_count": 7, "attention.sliding_window": 512}
+    found = {r.layers: r for r in explain(written("gemma3", **entries)).readings}
+    np.testing.assert_allclose(
+        found["full_attention"].inverse, inverse_frequencies(16, base=1e6) / 8
+    )
+    np.testing.assert_allclose(
+        found["sliding_attention"].inverse, inverse_frequencies(16, base=50.0)
+    )
+
+
 def test_the_old_name_of_a_linear_factor_and_a_partial_rotation(written):
     found = explain(written(**{"rope.scale_linear": 2.0, "rope.dimension_count": 8}))
     reading = found.readings[0]
