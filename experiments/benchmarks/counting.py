@@ -3,10 +3,11 @@
 Run `python experiments/benchmarks/counting.py [--quick] [--only PART] [--save]`. Rates are tokens a
 CPU second of all processes and threads, so that other work on the machine changes them little:
 
-- `tokenizers`: `count_shards` of IMDB beside its tokenizer alone on the same texts; with datatrove
-  installed its own token counter beside them.
+- `tokenizers`: `count_shards` of IMDB beside its tokenizer alone on the same texts, and beside that
+  with `json.loads` of its lines, which any program that reads them does; with datatrove installed
+  its own token counter beside them.
 - `ids`: ready ids in a memory map beside `np.bincount` of the same cells, which is bound by memory.
-- `cores`: words by one process and by two, by the clock.
+- `cores`: words, their vocabulary and ready ids on one core and on two, by the clock.
 - `engines`: one process, two of JAX, four tasks of datatrove and four workers of Beam on IMDB and
   on generated documents: the hash of `counts.npz`. An engine that is not installed is left out.
 - `merge`: a thousand folders, the peak of what is allocated beside that of reading two of them.
@@ -20,11 +21,12 @@ import dataclasses
 import importlib.util
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +55,19 @@ from jaxpe.data import (
 from jaxpe.data.token_files import Stream
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_counting.json"
-LENGTH, FOLDS, BATCH = 256, 16, 4096
+LENGTH, FOLDS, BATCH, IDS = 256, 16, 4096, 8192
+PORT = 29517
+# The documents once, and so often: no more cells are in use then, as in a corpus that is large.
+SIZES = {"once": 1, "often": 4}
 PARTS = ("tokenizers", "ids", "cores", "engines", "merge")
-ROUNDS = 2
+ROUNDS = 3
 Found = dict[str, Any]
 
 
 def cpu_seconds() -> float:
     """Of this process and of those that it has waited for."""
-    return sum(os.times()[:4])
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def measured(work: Callable[[], Any]) -> tuple[float, float, Any]:
@@ -92,18 +98,18 @@ def written(folder: Path, texts: list[str], parts: int = 1) -> list[Path]:
 def tokenizers(folder: Path, quick: bool) -> Found:
     """Tokens a CPU second of each tokenizer alone and of the whole count."""
     texts = texts_of(quick)
-    few, many = written(folder / "few", texts[: len(texts) // 5]), written(folder / "many", texts)
+    own = [texts * times for times in SIZES.values()]
+    paths = [written(folder / name, part) for name, part in zip(SIZES, own, strict=True)]
     found: Found = {}
     for name, opened in known_tokenizers(texts).items():
 
-        def alone(paths: list[Path], opened: Any = opened) -> int:
-            own = texts if paths is many else texts[: len(texts) // 5]
-            batches = (own[start : start + BATCH] for start in range(0, len(own), BATCH))
-            return sum(
-                min(len(row), LENGTH) for batch in batches for row in opened.rows(batch, LENGTH)
-            )
+        def alone(which: int, opened: Any = opened) -> None:
+            for start in range(0, len(own[which]), BATCH):
+                opened.rows(own[which][start : start + BATCH], LENGTH)
 
-        found[name] = compared(folder / name, opened, alone, (few, many), quick)
+        references = {"alone": alone, "json": lambda which: parsed(*paths[which])}
+        found[name] = compared(folder / name, opened, references, paths, quick)
+        found[name]["ratio_with_json"] = found[name]["ratio"] + found[name].pop("json_ratio")
         if name == "bpe" and importlib.util.find_spec("datatrove"):
             seconds = datatrove_counter(name, texts)
             found[name]["datatrove_tokens_counter_cpu_seconds"] = seconds
@@ -111,39 +117,56 @@ def tokenizers(folder: Path, quick: bool) -> Found:
     return found
 
 
+def parsed(path: Path) -> None:
+    """Lines of JSON as any program reads them."""
+    with open(path, "rb") as lines:
+        for line in lines:
+            json.loads(line)
+
+
 def compared(
     folder: Path,
     opened: Any,
-    alone: Callable[[list[Path]], int],
-    sizes: tuple[list[Path], list[Path]],
+    references: dict[str, Callable[..., None]],
+    sizes: Sequence[list[Path]],
     quick: bool,
     **more: Any,
 ) -> Found:
-    """Tokens a CPU second alone and counted, each by what the larger files take beyond the few.
+    """Tokens a CPU second of references and of counting, of what documents take that come again.
 
-    What does not grow with the documents (compiling, writing the tables) is told apart.
+    What does not grow with them (compiling, cells that are met first, writing the tables) is told
+    apart. References are given the number of the size, 0 or 1.
     """
     settings = count_settings(opened, length=LENGTH, folds=FOLDS, nulls=0)
     options: Any = {"tokenizer": opened, "settings": settings, "batch_size": BATCH, **more}
-
-    def counted(paths: list[Path], place: Path) -> int:
-        stored = count_shards(find_shards(paths), place, **options)
-        return int(stored.table.sum(dtype=np.int64))
-
-    counted(sizes[0], folder / "warm")
-    seconds: dict[str, list[float]] = {name: [] for name in ("alone 0", "alone 1", "0", "1")}
     tokens = [0, 0]
-    for number in range(1 if quick else ROUNDS):
-        for which, paths in enumerate(sizes):
-            place = folder / f"{number} {which}"
-            seconds[f"alone {which}"].append(measured(lambda: alone(paths))[0])  # noqa: B023
-            used, _, tokens[which] = measured(lambda: counted(paths, place))  # noqa: B023
-            seconds[str(which)].append(used)
-    best = {name: min(found) for name, found in seconds.items()}
+
+    def counted(which: int) -> None:
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            stored = count_shards(find_shards(sizes[which]), place, **options)
+        tokens[which] = int(stored.table.sum(dtype=np.int64))
+
+    folder.mkdir(parents=True)
+    counted(0)
+    ways = {**references, "count": counted}
+    seconds: dict[str, list[list[float]]] = {name: [[], []] for name in ways}
+    for _ in range(1 if quick else ROUNDS):
+        for which in range(2):
+            for name, work in ways.items():
+                seconds[name][which].append(measured(lambda: work(which))[0])  # noqa: B023
+    best = {name: [min(found) for found in both] for name, both in seconds.items()}
+    growing = {name: many - few for name, (few, many) in best.items()}
     more_tokens = tokens[1] - tokens[0]
-    reference, whole = best["alone 1"] - best["alone 0"], best["1"] - best["0"]
-    fixed = best["0"] - whole * tokens[0] / more_tokens
-    return {**rates(more_tokens, reference, whole), "fixed_cpu_seconds": fixed, "cpu_seconds": best}
+    whole = growing["count"]
+    return {
+        "tokens": more_tokens,
+        "reference": more_tokens / growing["alone"],
+        "count": more_tokens / whole,
+        "ratio": growing["alone"] / whole,
+        **{f"{name}_ratio": growing[name] / whole for name in references if name != "alone"},
+        "fixed_cpu_seconds": best["count"][0] - whole * tokens[0] / more_tokens,
+        "cpu_seconds": best,
+    }
 
 
 def known_tokenizers(texts: list[str]) -> dict[str, Any]:
@@ -163,15 +186,6 @@ def tokenizer_files() -> dict[str, Path]:
     return {name: path for name, path in files.items() if path.is_file()}
 
 
-def rates(tokens: int, reference: float, whole: float) -> Found:
-    return {
-        "tokens": tokens,
-        "reference": tokens / reference,
-        "count": tokens / whole,
-        "ratio": reference / whole,
-    }
-
-
 def datatrove_counter(name: str, texts: list[str]) -> float:
     """CPU seconds of datatrove's TokensCounter on the same texts, whole."""
     data, tokens = (
@@ -187,52 +201,93 @@ def datatrove_counter(name: str, texts: list[str]) -> float:
 
 def ids(folder: Path, quick: bool) -> Found:
     """Tokens a CPU second of ready ids, and of `np.bincount` of their cells."""
+    words, paths = ready_ids(folder, quick)
+    fold = np.random.default_rng(1).integers(0, FOLDS, len(words))
+    cells = ((fold[:, None] * LENGTH + np.arange(LENGTH)) * IDS + words).reshape(-1)
+    cells = [np.tile(cells, times) for times in SIZES.values()]
+
+    def alone(which: int) -> None:
+        np.bincount(cells[which], minlength=FOLDS * LENGTH * IDS)
+
+    opened, stream = tokenizer_of_ids(vocab_size=IDS), Stream(None, LENGTH, IDS)
+    return compared(folder / "counts", opened, {"alone": alone}, paths, quick, stream=stream)
+
+
+def ready_ids(folder: Path, quick: bool) -> tuple[np.ndarray, Sequence[list[Path]]]:
+    """Rows of ids by Zipf's law, and files of them, two for each time that they come."""
     rng = np.random.default_rng(0)
-    documents, vocab = (2_000 if quick else 160_000), 8_192
-    words = np.minimum(rng.zipf(1.2, (documents, LENGTH)), vocab - 1).astype("<u2")
-    sizes = []
-    for name, rows in (("few", words[: documents // 5]), ("many", words)):
-        np.save(folder / f"{name}.npy", rows)
-        sizes.append([folder / f"{name}.npy"])
-    fold = rng.integers(0, FOLDS, documents)
-    cells = (fold[:, None] * LENGTH + np.arange(LENGTH)) * vocab + words
-
-    def alone(paths: list[Path]) -> int:
-        own = cells if paths is sizes[1] else cells[: documents // 5]
-        return int(np.bincount(own.reshape(-1), minlength=FOLDS * LENGTH * vocab).sum())
-
-    opened = tokenizer_of_ids(vocab_size=vocab)
-    stream = Stream(None, LENGTH, vocab)
-    return compared(folder / "counts", opened, alone, (sizes[0], sizes[1]), quick, stream=stream)
+    documents = 10_000 if quick else 160_000
+    words = np.minimum(rng.zipf(1.2, (documents, LENGTH)), IDS - 1).astype("<u2")
+    paths: list[list[Path]] = []
+    for name, times in SIZES.items():
+        paths.append([folder / f"{name} {part}.npy" for part in range(2 * times)])
+        for part, path in enumerate(paths[-1]):
+            np.save(path, words[part % 2 :: 2])
+    return words, paths
 
 
-# Two processes that tokenize.
+# One core and two.
 
 
 def cores(folder: Path, quick: bool) -> Found:
-    """Documents a second by the clock with one and with two processes that tokenize."""
+    """Seconds by the clock on one core and on two, of documents that come again.
+
+    Words and their vocabulary are counted in one process on one core, and with one that tokenizes
+    for each core on two; ready ids by one process of JAX for each core. Rounds take turns.
+    """
     texts = texts_of(quick)
-    (path,) = written(folder, texts)
-    opened = open_tokenizer(vocabulary=vocabulary_of(texts, length=LENGTH, max_vocab=30_000))
-    settings = count_settings(opened, length=LENGTH, folds=FOLDS, nulls=0)
-    seconds: dict[int, list[float]] = {1: [], 2: []}
-    cpu: dict[int, list[float]] = {1: [], 2: []}
-    for number in range(1 if quick else ROUNDS):
-        for workers in seconds:
-            out = folder / f"{workers} {number}"
-            options = {"settings": settings, "batch_size": 1024, "workers": workers}
-            used, clock, _ = measured(
-                lambda: count_shards(find_shards([path]), out, tokenizer=opened, **options)  # noqa: B023
-            )
-            seconds[workers].append(clock)
-            cpu[workers].append(used)
-    best = {workers: min(found) for workers, found in seconds.items()}
-    return {
-        "seconds": best,
-        "cpu_seconds": {workers: min(found) for workers, found in cpu.items()},
-        "ratio": best[1] / best[2],
-        "cores": CORES,
+    text = [written(folder / name, texts * times) for name, times in SIZES.items()]
+    vocab = folder / "vocabulary.json"
+    vocab.write_text(json.dumps(vocabulary_of(texts, length=LENGTH, max_vocab=30_000)))
+    _, matrices = ready_ids(folder, quick)
+    ways: dict[str, tuple[Sequence[list[Path]], list[str]]] = {
+        "words": (text, [f"--vocab={vocab}"]),
+        "vocabulary": (text, ["--max-vocab=30000"]),
+        "ready ids": (matrices, ["--tokenizer=ids", f"--vocab-size={IDS}"]),
     }
+    found: Found = {}
+    for name, (sizes, flags) in ways.items():
+        seconds: dict[int, list[list[float]]] = {number: [[], []] for number in (1, 2)}
+        for _ in range(1 if quick else ROUNDS):
+            for which, paths in enumerate(sizes):
+                for number, both in seconds.items():
+                    both[which].append(on_cores(number, name, [*map(str, paths), *flags]))
+        best = {number: [min(each) for each in both] for number, both in seconds.items()}
+        growing = {number: many - few for number, (few, many) in best.items()}
+        found[name] = {"seconds": best, "growing": growing, "ratio": growing[1] / growing[2]}
+        print(name, json.dumps(found[name]), flush=True)
+    # The second pass is in the seconds of the vocabulary, too: it is taken out.
+    growing = {
+        number: found["vocabulary"]["growing"][number] - found["words"]["growing"][number]
+        for number in (1, 2)
+    }
+    found["vocabulary"] |= {"first_pass": growing, "ratio": growing[1] / growing[2]}
+    return found | {"cores": CORES}
+
+
+def on_cores(number: int, what: str, words: list[str]) -> float:
+    """Seconds of `jaxpe count` on so many cores."""
+    own = sorted(os.sched_getaffinity(0))[:number]
+    script = "import os, sys; os.sched_setaffinity(0, eval(sys.argv.pop(1))); "
+    script += "from jaxpe.cli.main import main; main()"
+    flags = [f"--length={LENGTH}", f"--folds={FOLDS}", "--nulls=0", f"--batch-size={BATCH}"]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    with tempfile.TemporaryDirectory() as out:
+        command = ["count", *words, *flags, f"--out={out}/counts"]
+        if what == "ready ids":
+            together = [f"--processes={number}", f"--coordinator=localhost:{PORT}"]
+            each = [[*command, f"--process={k}", *together] for k in range(number)]
+            each = [command] if number == 1 else each
+        else:
+            each = [[*command, f"--workers={0 if number == 1 else number}"]]
+        start = time.perf_counter()
+        started = [
+            subprocess.Popen([sys.executable, "-c", script, repr(own), *one], env=environment)
+            for one in each
+        ]
+        if any(process.wait() for process in started):
+            raise SystemExit(f"{what} on {number} cores failed")
+        return time.perf_counter() - start
 
 
 # The same bytes.
@@ -278,7 +333,7 @@ def two_processes(options: CountOptions, out: Path) -> Path:
     """Two processes of JAX on this machine."""
     flags = {
         "vocab": options.vocab, "length": options.length, "folds": options.folds,
-        "nulls": options.nulls, "coordinator": "localhost:29517", "processes": 2, "out": out,
+        "nulls": options.nulls, "coordinator": f"localhost:{PORT}", "processes": 2, "out": out,
     }  # fmt: skip
     words = [sys.executable, "-m", "jaxpe.cli", "count", *options.sources]
     words = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", *words[3:]]

@@ -75,12 +75,12 @@ def points(n: int, vocab: int, *, tokens: int | None) -> np.ndarray:
     rng = np.random.default_rng(0)
     t = np.linspace(0, 1, n)[:, None]
     waves = [np.cos(np.pi * j * t) / j for j in range(1, 201)]
-    drift = np.concatenate([*waves, np.exp(-t * n / 3), np.exp(-t * n / 30)], axis=1)
-    drift = drift @ (0.7 * rng.standard_normal((drift.shape[1], vocab)))
+    shapes = np.concatenate([*waves, np.exp(-t * n / 3), np.exp(-t * n / 30)], axis=1)
+    sizes = 0.7 * rng.standard_normal((shapes.shape[1], vocab))
     X = np.empty((n, vocab), np.float32)
     for at in range(0, n, 512):
         rows = slice(at, at + 512)
-        mu = np.exp(drift[rows]) / (np.arange(vocab) + 2.7)
+        mu = np.exp(shapes[rows] @ sizes) / (np.arange(vocab) + 2.7)
         mu /= mu.sum(axis=1, keepdims=True)
         if tokens:
             mu = rng.poisson(tokens * mu).astype(float)

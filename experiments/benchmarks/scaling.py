@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import KEEP_FREED, keep_freed_memory, write_result  # pyrefly: ignore
+from _machine import KEEP_FREED, keep_freed_memory, peak_bytes, write_result  # pyrefly: ignore
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
@@ -335,12 +335,6 @@ def large(n: int) -> dict[str, Any]:
         "scaled_stress": float(value),
         "gradient_norm": float(jnp.linalg.norm(gradient)),
     }
-
-
-def peak_bytes() -> int:
-    """The most memory that this program has held, since it was started: Linux alone tells."""
-    with open("/proc/self/status", encoding="ascii") as lines:
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 def against_dense() -> dict[str, Any]:

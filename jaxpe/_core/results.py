@@ -92,12 +92,18 @@ def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
-            content = io.BytesIO()
-            np.lib.format.write_array(content, array, allow_pickle=False)
-            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, content.getvalue())
+            pack_array(archive, name, array)
     return buffer.getvalue()
+
+
+def pack_array(
+    archive: zipfile.ZipFile, name: str, array: np.ndarray, *, level: int | None = None
+) -> None:
+    """Write an array into an .npz, compressed at a level of zlib, without the time of writing."""
+    content = io.BytesIO()
+    np.lib.format.write_array(content, array, allow_pickle=False)
+    entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+    archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED, level)
 
 
 def _unpacked(path: Path) -> dict[str, np.ndarray]:

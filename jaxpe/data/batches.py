@@ -17,15 +17,17 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.hashing import Content, content_hash
 from jaxpe.data.corpus import Document, TokenBatch
 from jaxpe.data.fields import Found
+from jaxpe.data.ragged import Ragged, joined
 from jaxpe.data.shards import Shard
 from jaxpe.data.token_files import Stream
 from jaxpe.data.tokenizers import Tokenizer
 from jaxpe.data.workers import Encoded, Workers
 
 _LARGEST_BATCH = 2**28  # characters of the texts that are in memory at once
+_AT_ONCE = 256  # documents that are hashed or passed over at once
 
-
-Read = tuple[list[Any], list[str | None], dict[str, Any]]  # documents, groups, the place behind
+Texts = list[str] | Ragged  # documents; ids are of many in one array
+Read = tuple[Texts, list[str | None], dict[str, Any]]  # documents, groups, the place behind
 
 
 class Reading(NamedTuple):
@@ -85,10 +87,13 @@ def token_batches(
     return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=prefetch)
 
 
-def filled(read: Read, reading: Reading) -> list[Any]:
+def filled(read: Read, reading: Reading) -> Texts:
     """The texts of a batch, with empty ones where there are fewer than its rows."""
     texts = read[0]
-    return texts + [""] * (reading.batch_size - len(texts))
+    missing = reading.batch_size - len(texts)
+    if isinstance(texts, Ragged):
+        return Ragged(texts.values, np.pad(texts.lengths, (0, missing)))
+    return texts + [""] * missing
 
 
 def batch_of(read: Read, reading: Reading, encoded: Encoded) -> TokenBatch:
@@ -102,7 +107,7 @@ def batch_of(read: Read, reading: Reading, encoded: Encoded) -> TokenBatch:
         both = zip(names, texts, strict=True)
         shared = [text if name is None else name for name, text in both]
         missing = [""] * (reading.batch_size - len(texts))
-        groups = np.array([*map(_checksum, shared + missing)], np.uint32)
+        groups = np.array([*map(_hashed, shared + missing)], np.uint32)
     return TokenBatch(ids, mask, valid, place, groups)
 
 
@@ -130,7 +135,7 @@ class _TokenizedIterator(grain.DatasetIterator):
             except (InputError, StopIteration) as error:  # after what was read before it
                 self._problem = error
                 break
-            texts = filled(read, self._documents.reading)
+            texts: Any = filled(read, self._documents.reading)
             self._waiting.append((read, self._workers.submit(texts)))
         if not self._waiting:
             raise self._problem or StopIteration
@@ -167,10 +172,77 @@ def _beginning(reading: Reading) -> dict[str, Any]:
     return {"shard": 0, "checksum": 0, **nothing}
 
 
-def _checksum(text: str | Integer[np.ndarray, " n"], before: int = 0) -> int:
+def _hashed(text: str | Integer[np.ndarray, " n"]) -> int:
+    """CRC-32 of a document, or of the name of its group."""
     if isinstance(text, str):
-        return zlib.crc32(text.encode(errors="surrogatepass"), before)
-    return zlib.crc32(np.ascontiguousarray(text).data, before)
+        return zlib.crc32(text.encode(errors="surrogatepass"))
+    return zlib.crc32(np.ascontiguousarray(text).data)
+
+
+def _checksum(texts: Texts, before: int) -> int:
+    """CRC-32 of documents after others, however many of them come at once."""
+    if isinstance(texts, Ragged):
+        return zlib.crc32(np.ascontiguousarray(texts.values).data, before)
+    for start in range(0, len(texts), _AT_ONCE):
+        content = "".join(texts[start : start + _AT_ONCE]).encode(errors="surrogatepass")
+        before = zlib.crc32(content, before)
+    return before
+
+
+class _TextSource:
+    """Documents of a shard, so many at once as are asked for; none at its end."""
+
+    def __init__(self, documents: Iterator[Document], part: int, parts: int):
+        self._documents = itertools.islice(documents, part, None, parts)
+
+    def take(self, number: int) -> tuple[Texts, list[str | None]]:
+        # Lists of strings: of tuples that stay, Python's collector would look at every one.
+        texts: list[Any] = []
+        groups: list[str | None] = []
+        size = 0
+        for text, group in itertools.islice(self._documents, number):
+            texts.append(text)
+            groups.append(group)
+            size += len(text)
+            if size > _LARGEST_BATCH:
+                raise _too_large(number, len(texts))
+        return texts, groups
+
+
+class _IdSource:
+    """Documents that are ids, at least one at once and at most as many as are asked for."""
+
+    def __init__(
+        self,
+        blocks: Iterator[tuple[Ragged, list[str | None] | None]],
+        part: int,
+        parts: int,
+    ):
+        self._blocks, self._part, self._parts = blocks, part, parts
+        self._met = 0  # documents of all parts
+        self._rest, self._groups = joined([]), list[str | None]()
+
+    def take(self, number: int) -> tuple[Texts, list[str | None]]:
+        while not len(self._rest) and (block := next(self._blocks, None)) is not None:
+            ids, groups = block
+            own = (self._met + np.arange(len(ids))) % self._parts == self._part
+            self._met += len(ids)
+            self._rest = ids.chosen(own)
+            self._groups = [None] * len(self._rest)
+            if groups is not None:
+                self._groups = [*itertools.compress(groups, own.tolist())]
+        taken, self._rest = self._rest.split(number)
+        groups, self._groups = self._groups[:number], self._groups[number:]
+        if len(taken.values) > _LARGEST_BATCH:
+            raise _too_large(number, len(taken))
+        return taken, groups
+
+
+def _too_large(batch_size: int, documents: int) -> InputError:
+    return InputError(
+        f"`batch_size` is {batch_size:,}, and {documents:,} documents have more than "
+        f"{_LARGEST_BATCH:,} characters; pass a smaller `batch_size`, or cut the documents"
+    )
 
 
 class _Documents(grain.IterDataset):
@@ -194,31 +266,31 @@ class _DocumentIterator(grain.DatasetIterator):
         if self._finished:
             raise StopIteration
         with TraceAnnotation("read"):
-            # Lists of strings: of tuples that stay, Python's collector would look at every one.
-            texts, groups, size = [], [], 0
-            for document in itertools.islice(self._documents, self.reading.batch_size):
-                texts.append(document.text)
-                groups.append(document.group)
-                size += len(document.text)
-                if size > _LARGEST_BATCH:
-                    raise InputError(
-                        f"`batch_size` is {self.reading.batch_size:,}, and {len(texts):,} "
-                        f"documents have more than {_LARGEST_BATCH:,} characters; pass a smaller "
-                        "`batch_size`, or cut the documents"
-                    )
-        self._finished = len(texts) < self.reading.batch_size
-        return texts, groups, self.get_state()
+            parts, groups, self._room = [], [], self.reading.batch_size
+            for texts, their_groups in self._documents:
+                parts.append(texts)
+                groups += their_groups
+                self._room -= len(texts)
+                if not self._room:
+                    break
+        self._finished = self._room > 0
+        return self._together(parts), groups, self.get_state()
+
+    def _together(self, parts: list[Any]) -> Texts:
+        if self.reading.stream is not None:
+            return joined(parts)
+        return parts[0] if len(parts) == 1 else [*itertools.chain.from_iterable(parts)]
 
     def get_state(self) -> dict[str, Any]:
         return copy.deepcopy(self._state)
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._state = copy.deepcopy(state)
-        self._finished = False
+        self._finished, self._room = False, self.reading.batch_size
         self._documents = self._read()
 
-    def _read(self) -> Iterator[Document]:
-        """The documents from the place on; the place moves along."""
+    def _read(self) -> Iterator[tuple[Texts, list[str | None]]]:
+        """The documents from the place on, as far as there is room; the place moves along."""
         state, shards = self._state, self.reading.shards
         self._refuse_changed()
         for number in range(state["shard"], len(shards)):
@@ -229,10 +301,10 @@ class _DocumentIterator(grain.DatasetIterator):
             content, found = content_hash(), Found()
             documents = self._own(number, content, found)
             self._pass_over(documents, number)
-            for document in documents:
-                state["documents"][number] += 1
-                state["checksum"] = _checksum(document.text, state["checksum"])
-                yield document
+            while len((taken := documents.take(self._room))[0]):
+                state["documents"][number] += len(taken[0])
+                state["checksum"] = _checksum(taken[0], state["checksum"])
+                yield taken
             state["null_texts"][number] = found.null_texts
             if self._is_own(number):
                 state["digests"][number] = content.hexdigest()
@@ -247,11 +319,12 @@ class _DocumentIterator(grain.DatasetIterator):
                     f"is {found}); put back what it was, or start anew in another folder"
                 )
 
-    def _pass_over(self, documents: Iterator[Document], number: int) -> None:
+    def _pass_over(self, documents: _TextSource | _IdSource, number: int) -> None:
         """Skip what was counted of a shard, which is the beginning of a repaired one, too."""
         counted, checksum = self._state["documents"][number], 0
-        for document in itertools.islice(documents, counted):
-            checksum = _checksum(document.text, checksum)
+        left = counted
+        while left and len(texts := documents.take(min(left, _AT_ONCE))[0]):
+            checksum, left = _checksum(texts, checksum), left - len(texts)
         if counted and checksum != self._state["checksum"]:
             raise InputError(
                 f"{self.reading.shards[number].path}: its first {counted:,} documents are not "
@@ -260,22 +333,22 @@ class _DocumentIterator(grain.DatasetIterator):
 
     def _own(
         self, number: int, content: Content | None = None, found: Found | None = None
-    ) -> Iterator[Document]:
+    ) -> _TextSource | _IdSource:
         """Documents of a shard that this part reads."""
-        reading = self.reading
+        reading, shard = self.reading, self.reading.shards[number]
+        places = (0, 1) if self._by_shard else (reading.part, reading.parts)
         if not self._is_own(number):
-            return iter(())
-        documents = reading.shards[number].documents(
-            text_field=reading.text_field,
-            group_field=reading.group_field,
-            skip_nulls=reading.skip_nulls,
-            stream=reading.stream,
-            found=found,
-            content=content,
-        )
-        if self._by_shard:
-            return documents
-        return itertools.islice(documents, reading.part, None, reading.parts)
+            return _TextSource(iter(()), *places)
+        options: dict[str, Any] = {
+            "text_field": reading.text_field,
+            "group_field": reading.group_field,
+            "skip_nulls": reading.skip_nulls,
+            "found": found,
+            "content": content,
+        }
+        if reading.stream is not None:
+            return _IdSource(shard.id_blocks(stream=reading.stream, **options), *places)
+        return _TextSource(shard.documents(**options), *places)
 
     @property
     def _by_shard(self) -> bool:
@@ -292,7 +365,8 @@ class _DocumentIterator(grain.DatasetIterator):
         if not self.reading.skip_unreadable or state["documents"][number]:
             return False
         try:
-            for _ in self._own(number):
+            documents = self._own(number)
+            while len(documents.take(_AT_ONCE)[0]):
                 pass
         except InputError as error:
             state["unreadable"][str(number)] = str(error)

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from jaxpe.data.files import (
     readable,
     text_ending,
 )
+from jaxpe.data.ragged import Ragged
 
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 2**26  # rows, and bytes of them, that are read at once
 _BUFFER = 2**20
@@ -75,10 +75,10 @@ def id_columns(path: str) -> tuple[list[str], list[str]]:
         return lists, [field.name for field in table.schema if _is_text(field.type)]
 
 
-def columnar_id_rows(
+def columnar_id_blocks(
     path: str, fields: Fields, found: Found, *, content: Content | None
-) -> Iterator[tuple[Any, Any]]:
-    """The ids of each row as an array, and its label; raises as `columnar_rows`."""
+) -> Iterator[tuple[Ragged, list[Any] | None]]:
+    """The ids of rows, many at once, and their labels, if any; raises as `columnar_rows`."""
     with _opened(path) as table:
         if content is not None:  # the reader goes to and fro
             hash_file(path, content)
@@ -99,10 +99,8 @@ def columnar_id_rows(
                     f"{place}: {quoted(column)} is null in {ids.null_count:,} of them; pass "
                     "`skip_nulls=True` to leave them out"
                 )
-            labels = [None] * len(ids)
-            if fields.label is not None:
-                labels = batch.column(fields.label).to_pylist()
-            yield from zip(_arrays(ids, place), labels, strict=True)
+            labels = None if fields.label is None else batch.column(fields.label).to_pylist()
+            yield _ragged(ids, place), labels
         found.null_texts += nulls
 
 
@@ -127,15 +125,14 @@ def _ids_column(path: str, names: list[str], lists: list[str], wanted: str | Non
 _IDS = ("input_ids", "ids", "tokens", "token_ids")
 
 
-def _arrays(ids: Any, place: str) -> Iterator[Any]:
-    """The lists of a column as arrays, views of one; those of null rows are empty."""
+def _ragged(ids: Any, place: str) -> Ragged:
+    """The lists of a column; those of null rows are empty."""
     flat = ids.flatten()
     if flat.null_count:
         raise InputError(f"{place}: {flat.null_count:,} ids are null; write rows without them")
-    values = flat.to_numpy(zero_copy_only=False)
-    lengths = require("pyarrow.compute", extra="parquet").list_value_length(ids)
-    ends = np.cumsum(lengths.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64).tolist()
-    return (values[a:b] for a, b in itertools.pairwise([0, *ends]))
+    lengths = require("pyarrow.compute", extra="parquet").list_value_length(ids).fill_null(0)
+    values, sizes = (x.to_numpy(zero_copy_only=False) for x in (flat, lengths))
+    return Ragged(values, sizes.astype(np.int64))
 
 
 def _is_ids(kind: Any) -> bool:

@@ -42,6 +42,7 @@ class LabelledTokens(NamedTuple):
             token ids `[documents, n]`.
         names: names of the classes.
         tokenizer: name or path of the tokenizer.
+
     """
 
     corpus: TokenCorpus

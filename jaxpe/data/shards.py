@@ -28,10 +28,18 @@ from jaxpe.data.files import (
 from jaxpe.data.json_rows import json_rows
 from jaxpe.data.load import BUILT_IN, load_corpus
 from jaxpe.data.named import NAMED, named_file
+from jaxpe.data.ragged import Ragged
 from jaxpe.data.records import Records
 from jaxpe.data.rows import iter_rows
 from jaxpe.data.saved import is_saved, saved_files
-from jaxpe.data.token_files import MEMORY_MAPS, Stream, files_of_ids, holds_ids, id_documents
+from jaxpe.data.token_files import (
+    MEMORY_MAPS,
+    Stream,
+    files_of_ids,
+    holds_ids,
+    id_blocks,
+    id_documents,
+)
 
 _ARRAY_RECORD = (".array_record", ".arrayrecord")
 _SUPPORTED = f"{SUPPORTED}, .array_record, {', '.join(MEMORY_MAPS)}"
@@ -46,6 +54,7 @@ class Shard(NamedTuple):
         name: last part of the path.
         bytes: size of the file in bytes.
         checksum: CRC-32 of the first and last 64 kB.
+
     """
 
     path: str
@@ -95,7 +104,8 @@ class Shard(NamedTuple):
         fields = Fields(text_field, group_field, "group_field", skip_nulls)
         found = Found() if found is None else found
         if stream is not None:
-            return _ids(self.path, fields, stream, found, content)
+            rows = id_documents(self.path, fields, stream, found=found, content=content)
+            return (Document(ids, _group(label, self.path)) for ids, label in rows)
         if self.path in BUILT_IN:
             return _built_in(self.path, content)
         if _is_records(self.path):
@@ -103,6 +113,22 @@ class Shard(NamedTuple):
         if export.is_exported(self.path):
             return _exported(self.path, content)
         return _rows(self.path, fields, found, content)
+
+    def id_blocks(
+        self,
+        *,
+        text_field: str | None = None,
+        group_field: str | None = None,
+        skip_nulls: bool = False,
+        stream: Stream,
+        found: Found | None = None,
+        content: Content | None = None,
+    ) -> Iterator[tuple[Ragged, list[str | None] | None]]:
+        """The token ids of `documents`, and their groups, many documents at once."""
+        self.check_fields(text_field=text_field, group_field=group_field)
+        fields = Fields(text_field, group_field, "group_field", skip_nulls)
+        for ids, labels in id_blocks(self.path, fields, stream, found=found, content=content):
+            yield ids, None if labels is None else [_group(label, self.path) for label in labels]
 
     def holds_ids(self, text_field: str | None = None) -> bool:
         """Whether the shard holds token ids: `jaxpe.data.token_files.holds_ids`.
@@ -241,14 +267,6 @@ def _rows(path: str, fields: Fields, found: Found, content: Content | None) -> I
     if fields.label is None:  # what millions of documents go through
         return map(Document, map(operator.attrgetter("text"), rows))
     return (Document(row.text, _group(row.label, row.place)) for row in rows)
-
-
-def _ids(
-    path: str, fields: Fields, stream: Stream, found: Found, content: Content | None
-) -> Iterator[Document]:
-    """The documents of a token file."""
-    rows = id_documents(path, fields, stream, found=found, content=content)
-    return (Document(ids, _group(label, path)) for ids, label in rows)
 
 
 def _group(value: Any, place: str) -> str | None:

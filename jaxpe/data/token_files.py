@@ -1,8 +1,9 @@
 """Documents that are token ids already: memory maps of trainers, NumPy arrays, columns of lists."""
 
+import itertools
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +12,11 @@ from jaxtyping import Int, Integer
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.hashing import Content
-from jaxpe.data.columnar import columnar_id_rows, id_columns
+from jaxpe.data.columnar import columnar_id_blocks, id_columns
 from jaxpe.data.fields import Fields, Found
 from jaxpe.data.files import COLUMNAR, hash_file, open_regular, readable, text_ending
 from jaxpe.data.ids import npy_header
+from jaxpe.data.ragged import Ragged, equally_long
 
 MEMORY_MAPS = (".bin", ".npy")
 _AT_ONCE = 2**22  # ids that are read at once
@@ -63,6 +65,38 @@ def files_of_ids(path: str) -> list[str]:
     return [path] if index is None else [index, path]
 
 
+def id_blocks(
+    path: str,
+    fields: Fields,
+    stream: Stream,
+    *,
+    found: Found | None = None,
+    content: Content | None = None,
+) -> Iterator[tuple[Ragged, Sequence[Any] | None]]:
+    """The ids of the documents that have any, and their labels, many documents at once.
+
+    Args:
+        path: path of a file that `holds_ids`.
+        fields: column of ids and that of labels, of a table.
+        stream: how ids are cut into documents where the file does not say.
+        found: is told the column, and the rows without ids.
+        content: hash that is given the bytes of the files.
+
+    Raises:
+        InputError: a damaged file, no such column, or ids that are no integers.
+    """
+    if text_ending(path) in COLUMNAR:
+        found = Found() if found is None else found
+        blocks = columnar_id_blocks(path, fields, found, content=content)
+    else:
+        blocks = ((block, None) for block in _mapped(path, stream, content))
+    for block, labels in blocks:
+        there = block.lengths > 0
+        if labels is not None:
+            labels = [*itertools.compress(labels, there.tolist())]
+        yield block.chosen(there), labels
+
+
 def id_documents(
     path: str,
     fields: Fields,
@@ -71,27 +105,12 @@ def id_documents(
     found: Found | None = None,
     content: Content | None = None,
 ) -> Iterator[tuple[Int[np.ndarray, " n"], Any]]:
-    """The ids of each document that has any, and its label, one by one.
-
-    Args:
-        path: of a file that `holds_ids`.
-        fields: the column of ids and that of labels, of a table.
-        stream: how ids are cut into documents where the file does not say.
-        found: is told the column, and the rows without ids.
-        content: is given the bytes of the files.
-
-    Raises:
-        InputError: a damaged file, no such column, or ids that are no integers.
-    """
-    if text_ending(path) in COLUMNAR:
-        found = Found() if found is None else found
-        rows = columnar_id_rows(path, fields, found, content=content)
-    else:
-        rows = ((ids, None) for ids in _mapped(path, stream, content))
-    return ((ids, label) for ids, label in rows if len(ids))
+    """The documents of `id_blocks`, and their labels, one by one."""
+    for block, labels in id_blocks(path, fields, stream, found=found, content=content):
+        yield from zip(block, itertools.repeat(None) if labels is None else labels)  # noqa: B905
 
 
-def _mapped(path: str, stream: Stream, content: Content | None) -> Iterator[np.ndarray]:
+def _mapped(path: str, stream: Stream, content: Content | None) -> Iterator[Ragged]:
     with readable(path, Exception):  # of headers, of which NumPy's is Python
         if content is not None:
             for file in files_of_ids(path):
@@ -128,7 +147,7 @@ def _raw(path: str, stream: Stream) -> tuple[np.dtype, int]:
     return dtype, start
 
 
-def _numpy(path: str, stream: Stream) -> Iterator[np.ndarray]:
+def _numpy(path: str, stream: Stream) -> Iterator[Ragged]:
     """Rows of a matrix, or a stream."""
     with open_regular(path) as file:
         shape, by_columns, dtype = npy_header(file)
@@ -143,7 +162,7 @@ def _numpy(path: str, stream: Stream) -> Iterator[np.ndarray]:
         return
     n = max(1, shape[1])
     for part in _parts(path, dtype, start, multiple=n):
-        yield from part.reshape(-1, n)
+        yield equally_long(part, n)
 
 
 def _megatron(index: str, path: str) -> tuple[np.dtype, np.ndarray]:
@@ -177,20 +196,19 @@ def _megatron(index: str, path: str) -> tuple[np.dtype, np.ndarray]:
     return dtype, np.diff(np.concatenate([[0], ends])[bounds])
 
 
-def _of_lengths(path: str, dtype: np.dtype, lengths: np.ndarray) -> Iterator[np.ndarray]:
+def _of_lengths(
+    path: str, dtype: np.dtype, lengths: Int[np.ndarray, " documents"]
+) -> Iterator[Ragged]:
     """Documents of these lengths, one behind the other."""
-    rest, at = np.zeros(0, dtype), 0
-    parts = _parts(path, dtype, 0)
-    ends = np.cumsum(lengths)
-    for end in ends.tolist():
-        pieces = [rest]
-        have = at + len(rest)
-        while have < end:
-            pieces.append(next(parts))
-            have += len(pieces[-1])
-        whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        yield whole[: end - at]
-        rest, at = whole[end - at :], end
+    pieces: list[np.ndarray] = []
+    ends, first, before, there = np.cumsum(lengths), 0, 0, 0
+    for part in _parts(path, dtype, 0):
+        pieces, there = [*pieces, part], there + len(part)
+        last = int(np.searchsorted(ends, there, side="right"))
+        if last > first:
+            ids, whole = np.concatenate(pieces), int(ends[last - 1]) - before
+            yield Ragged(ids[:whole], lengths[first:last])
+            pieces, first, before = [ids[whole:]], last, before + whole
 
 
 def _parts(
@@ -204,19 +222,20 @@ def _parts(
             yield part
 
 
-def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[np.ndarray]:
+def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[Ragged]:
     """Documents of a stream."""
     rest: np.ndarray | None = None
     for part in parts:
-        part = part if rest is None else np.concatenate([rest, part])
+        part = part if rest is None or not len(rest) else np.concatenate([rest, part])
         if stream.separator is None:
-            first = range(0, len(part) - stream.length + 1, stream.length)
-            yield from (part[start : start + stream.length] for start in first)
-            rest = part[len(first) * stream.length :]
+            whole = len(part) // stream.length * stream.length
+            yield equally_long(part[:whole], stream.length)
+            rest = part[whole:]
             continue
-        places = np.flatnonzero(part == stream.separator).tolist()
-        starts = [0, *(place + 1 for place in places)]
-        yield from (part[start:end] for start, end in zip(starts, places, strict=False))
-        rest = part[starts[-1] :]
+        apart = part == stream.separator
+        places = np.flatnonzero(apart)
+        whole = int(places[-1]) + 1 if len(places) else 0
+        yield Ragged(part[:whole][~apart[:whole]], np.diff(places, prepend=-1) - 1)
+        rest = part[whole:]
     if rest is not None:
-        yield rest
+        yield Ragged(rest, np.array([len(rest)], np.int64))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int, Int32
+from jaxtyping import Bool, Int, Int32, Integer
 
 from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
@@ -19,6 +19,7 @@ from jaxpe._core.short import short_repr
 from jaxpe.data.corpus import Corpus, Source, TokenCorpus
 from jaxpe.data.ids import DEFAULT_LENGTH, LARGEST_VOCABULARY, check_length, check_table
 from jaxpe.data.pretrained import check_ids, open_pretrained
+from jaxpe.data.ragged import Ragged, joined, ragged
 from jaxpe.data.vocabulary import (
     Encode,
     all_that_occur,
@@ -37,7 +38,7 @@ class Tokenizer(NamedTuple):
     Attributes:
         name, exclude: fields `tokenizer` and `exclude` of `TokenCorpus`.
         rows: texts and a length (None: whole texts) to ids without special tokens, one sequence for
-            each text; what is beyond the length may be missing.
+            each text, in a list or as one `Ragged`; what is beyond the length may be missing.
         tokens: the text of each id.
         prefix, suffix: ids of special tokens before and after each document.
         checksum: hash of all that decides which ids a text becomes.
@@ -52,9 +53,13 @@ class Tokenizer(NamedTuple):
     checksum: str = ""
 
     def encode(
-        self, texts: list[Any], *, length: int
+        self, texts: Any, *, length: int
     ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
         """Ids and mask of texts, truncated and padded to `length`, special tokens included.
+
+        Args:
+            texts: list of texts; of `tokenizer_of_ids`, list of arrays or `Ragged`.
+            length: number of positions.
 
         Raises:
             InputError: a text that has no ids.
@@ -114,7 +119,7 @@ def tokenize(
         opened = open_tokenizer(tokenizer, special=special)
     rows = _all_rows(opened, corpus.documents, progress)
     added = len(opened.prefix) + len(opened.suffix)
-    lengths = added + np.fromiter(map(len, rows), np.int64, len(rows))
+    lengths = added + rows.lengths
     longest = int(lengths.max(initial=0))
     if longest <= added:
         raise InputError(f"{corpus.name} has no tokens; pass documents with text")
@@ -247,20 +252,24 @@ def is_of_ids(tokenizer: Tokenizer) -> bool:
     return isinstance(tokenizer.rows, functools.partial) and tokenizer.rows.func is _ready
 
 
-_NO_IDS = np.zeros(0, np.int32)
-
-
-def _ready(rows: list[Any], length: int | None, *, size: int, name: str) -> list[Any]:
-    """Ids as they are, once it is known that they are of the vocabulary; none for missing rows."""
-    cut = [_NO_IDS if isinstance(row, str) else row[:length] for row in rows]
-    whole = np.concatenate(cut) if cut else _NO_IDS
-    low, high = (whole.min(), whole.max()) if len(whole) else (0, 0)
-    if low < 0 or high >= size:
+def _ready(rows: Any, length: int | None, *, size: int, name: str) -> Ragged:
+    """Ids as they are, once it is known that they are of the vocabulary."""
+    whole = ragged(rows)
+    if _outside(whole.values, size) is None:
+        return whole
+    own = whole if length is None else whole.cut(length)  # what is beyond is not read
+    if (wrong := _outside(own.values, size)) is not None:
         raise InputError(
-            f"a document has id {low if low < 0 else high}, and {name} has {size:,}; pass the "
-            "tokenizer that made the ids, or a larger `vocab_size`"
+            f"a document has id {wrong}, and {name} has {size:,}; pass the tokenizer that made the "
+            "ids, or a larger `vocab_size`"
         )
-    return cut
+    return own
+
+
+def _outside(ids: Integer[np.ndarray, " ids"], size: int) -> int | None:
+    """An id that is not of the vocabulary; None where all are."""
+    low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
+    return low if low < 0 else high if high >= size else None
 
 
 def _of_file(tokenizer: Source, special: bool) -> Tokenizer:
@@ -290,21 +299,24 @@ def _refuse_special(tokenizer: Source, special: bool) -> None:
         )
 
 
-def _bytes(texts: list[str], length: int | None) -> list[Any]:
-    return [np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8) for text in texts]
+def _bytes(texts: list[str], length: int | None) -> Ragged:
+    # A character has at least one byte.
+    encoded = [text[:length].encode("utf-8", "surrogatepass") for text in texts]
+    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    return Ragged(np.frombuffer(b"".join(encoded), np.uint8), lengths)
 
 
 def _byte_text(byte: int) -> str:
     return chr(byte) if 0x20 < byte < 0x7F else f"0x{byte:02x}"
 
 
-def _all_rows(opened: Tokenizer, documents: list[str], progress: Progress) -> list[Any]:
+def _all_rows(opened: Tokenizer, documents: list[str], progress: Progress) -> Ragged:
     description = f"Tokenizing into {opened.name}"
     texts = iter(progress.track(documents, description, total=len(documents)))
-    rows = []
+    parts = []
     while batch := [*itertools.islice(texts, _AT_ONCE)]:
-        rows += opened.rows(batch, None)
-    return rows
+        parts.append(ragged(opened.rows(batch, None)))
+    return joined(parts)
 
 
 def _default_length(lengths: Int[np.ndarray, " documents"], *, least: int) -> tuple[int, Choice]:
@@ -322,28 +334,20 @@ def _default_length(lengths: Int[np.ndarray, " documents"], *, least: int) -> tu
 
 
 def _padded(
-    opened: Tokenizer, rows: Sequence[Any], length: int
+    opened: Tokenizer, rows: Sequence[Any] | Ragged, length: int
 ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
     """Ids and mask `[documents, length]` of rows without special tokens, which are added."""
     first, last = len(opened.prefix), len(opened.suffix)
-    rows = [row[: length - first - last] for row in rows]
-    ends = first + np.fromiter(map(len, rows), np.int64, len(rows))
-    if len(rows) and not first + last and ends.min() == length:  # nothing to pad
-        ids = _joined(rows).reshape(-1, length)
-        check_ids(ids, len(opened.tokens), opened.name)
-        return ids, np.ones(ids.shape, bool)
-    columns = np.arange(length)
-    ids = np.zeros((len(rows), length), np.int32)
-    ids[:, :first] = opened.prefix
-    ids[(columns >= first) & (columns < ends[:, None])] = _joined(rows)
-    for offset, token in enumerate(opened.suffix):
-        ids[np.arange(len(rows)), ends + offset] = token
+    room = length - first - last
+    if not isinstance(rows, Ragged):  # cut before they are put together, which costs more
+        rows = ragged([row[:room] for row in rows])
+    ids, mask = rows.padded(room)
     check_ids(ids, len(opened.tokens), opened.name)
-    return ids, columns < ends[:, None] + last
-
-
-def _joined(rows: Sequence[Any]) -> Int32[np.ndarray, " tokens"]:
-    """Sequences of ids end to end; an array for each list would cost more than the ids in it."""
-    if all(isinstance(row, np.ndarray) for row in rows):
-        return np.concatenate(rows).astype(np.int32)
-    return np.fromiter(itertools.chain.from_iterable(rows), np.int32)
+    if not first + last:
+        return ids, mask
+    ends = first + mask.sum(axis=1)
+    ids = np.pad(ids, ((0, 0), (first, last)))
+    ids[:, :first] = opened.prefix
+    for offset, token in enumerate(opened.suffix):
+        ids[np.arange(len(ids)), ends + offset] = token
+    return ids, np.arange(length) < ends[:, None] + last

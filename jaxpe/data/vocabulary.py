@@ -18,12 +18,13 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.options import check_range
 from jaxpe.data.corpus import Source
 from jaxpe.data.files import check_text, quoted
+from jaxpe.data.ragged import Ragged
 
 UNKNOWN = "[UNK]"
 VOCABULARY = "vocabulary"  # setting of a `Choice`
 _LONG = 2**20  # characters of a document whose words are not all listed at once
 
-Encode = Callable[[list[str], int | None], list[Any]]  # ids of texts, cut to a length if any
+Encode = Callable[[list[str], int | None], Any]  # ids of texts, cut to a length if any
 
 
 def vocabulary_of(
@@ -52,10 +53,22 @@ def vocabulary_of(
     if not vocabulary_occurs(os.fspath(tokenizer)):
         raise InputError(f"{tokenizer} has a vocabulary of its own; use it as it is")
     check_range("max_vocab", max_vocab, least=2)
-    cut = _CUTS[os.fspath(tokenizer)]
     counts: Counter[str] = Counter()
+    add_occurring(counts, documents, tokenizer=os.fspath(tokenizer), length=length)
+    return most_frequent(counts, max_vocab)
+
+
+def add_occurring(
+    counts: Counter[str], documents: Iterable[str], *, tokenizer: str, length: int | None
+) -> None:
+    """Add how often each word or character occurs in documents, in their first `length`."""
+    cut = _CUTS[tokenizer]
     for text in documents:
         counts.update(cut(text, length))
+
+
+def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]:
+    """The vocabulary that `vocabulary_of` makes of tokens that occur so often."""
     vocabulary = _most_frequent_first(counts)
     if max_vocab is None or len(vocabulary) <= max_vocab:
         return vocabulary
@@ -177,22 +190,27 @@ class _CodePoints(Sequence[str]):
 def _encoder(name: str, numbers: dict[str, int]) -> Encode:
     cut, number = _CUTS[name], numbers.__getitem__
 
-    def encode(texts: list[str], length: int | None) -> list[Any]:
-        return [np.fromiter(map(number, cut(text, length)), np.int32) for text in texts]
+    def encode(texts: list[str], length: int | None) -> Ragged:
+        found = [cut(text, length) for text in texts]
+        lengths = np.fromiter(map(len, found), np.int64, len(found))
+        tokens = itertools.chain.from_iterable(found)
+        return Ragged(np.fromiter(map(number, tokens), np.int32, int(lengths.sum())), lengths)
 
     return encode
 
 
-def _code_points(texts: list[str], length: int | None) -> list[Any]:
-    cut = texts if length is None else [text[:length] for text in texts]
-    return [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<i4") for text in cut]
+def _code_points(texts: list[str], length: int | None) -> Ragged:
+    cut = [text[:length] for text in texts]
+    lengths = np.fromiter(map(len, cut), np.int64, len(cut))
+    content = "".join(cut).encode("utf-32-le", "surrogatepass")
+    return Ragged(np.frombuffer(content, "<i4"), lengths)
 
 
-def _words(text: str, length: int | None) -> Iterable[str]:
+def _words(text: str, length: int | None) -> list[str]:
     """The words and single punctuation marks of a text in lower case, the first `length`."""
     pattern, text = _word_pattern(), text.lower()
     if len(text) > _LONG:
-        return itertools.islice((found[0] for found in pattern.finditer(text)), length)
+        return [*itertools.islice((found[0] for found in pattern.finditer(text)), length)]
     found = pattern.findall(text)
     return found if length is None else found[:length]
 
@@ -206,7 +224,7 @@ def _word_pattern() -> re.Pattern[str]:
     return re.compile(rf"\w+(?:(?![\x00-\x7f])[{marks}]+\w*)*|[^\w\s]")
 
 
-_CUTS: dict[str, Callable[[str, int | None], Iterable[str]]] = {
+_CUTS: dict[str, Callable[[str, int | None], Sequence[str]]] = {
     "words": _words,
     "characters": lambda text, length: text[:length],
 }

@@ -26,6 +26,7 @@ class RopeFrequencies(NamedTuple):
     Attributes:
         inverse: ω_k, float64 `[rotary_dim / 2]`.
         attention_factor: factor on cos and sin.
+
     """
 
     inverse: np.ndarray | Array
@@ -37,6 +38,7 @@ class LinearScaling(NamedTuple):
 
     Attributes:
         factor: s, the divisor of all frequencies.
+
     """
 
     factor: float
@@ -51,6 +53,7 @@ class NtkScaling(NamedTuple):
 
     Attributes:
         factor: s, the divisor of the slowest frequency.
+
     """
 
     factor: float
@@ -70,6 +73,7 @@ class DynamicScaling(NamedTuple):
     Attributes:
         factor: s of the formula.
         original_max_position_embeddings: L0, positions of the original context.
+
     """
 
     factor: float
@@ -93,6 +97,7 @@ class NtkByPartsScaling(NamedTuple):
         beta_fast: turns in the original context from which frequencies stay.
         beta_slow: turns up to which frequencies are divided by s.
         truncate: whether the ends of the ramp are rounded to whole pairs.
+
     """
 
     factor: float
@@ -122,6 +127,7 @@ class YarnScaling(NamedTuple):
         mscale: multiplier of 0.1·ln s in the numerator of the factor.
         mscale_all_dim: the same in its denominator.
         truncate: whether the ends of the ramp are rounded to whole pairs.
+
     """
 
     factor: float
@@ -157,6 +163,7 @@ class Llama3Scaling(NamedTuple):
         low_freq_factor: turns in the original context up to which ω is divided by s.
         high_freq_factor: turns from which ω stays.
         original_max_position_embeddings: L0, positions of the original context.
+
     """
 
     factor: float
@@ -186,6 +193,7 @@ class LongRopeScaling(NamedTuple):
         original_max_position_embeddings: L0, positions of the original context.
         factor: s of the attention factor.
         attention_factor: factor on cos and sin; computed when None.
+
     """
 
     short_factor: tuple[float, ...]
@@ -228,6 +236,7 @@ class ProportionalScaling(NamedTuple):
     Attributes:
         factor: s, the divisor of the frequencies that turn.
         fraction: share of the frequencies that turn, from the fastest.
+
     """
 
     factor: float = 1.0

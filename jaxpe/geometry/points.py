@@ -20,6 +20,7 @@ class PointCloud(NamedTuple):
     Attributes:
         points: float `[n, k]`, a row for each position.
         present: bool `[n]`, positions that take part.
+
     """
 
     points: Float[Array, "n k"]

@@ -40,6 +40,7 @@ class BoundEncoding(NamedTuple):
     Attributes:
         encoding: the encoding.
         params: parameters of the encoding.
+
     """
 
     encoding: Encoding = identity()

@@ -29,6 +29,7 @@ class Lanczos(NamedTuple):
     Attributes:
         eigenvalues: float `[num]`, descending.
         residuals: float `[num]`, ‖A v − λ v‖.
+
     """
 
     eigenvalues: Float[Array, " num"]

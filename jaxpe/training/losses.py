@@ -24,6 +24,7 @@ class MeanMetric(NamedTuple):
     >>> one, other = (MeanMetric(jnp.array(x), jnp.array(y)) for x, y in ((3.0, 1.0), (1.0, 3.0)))
     >>> (one + other).mean.item()
     1.0
+
     """
 
     total: Float[Array, ""]

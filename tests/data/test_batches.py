@@ -2,13 +2,25 @@
 
 import gzip
 import itertools
+import zlib
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import Corpus, find_shards, open_tokenizer, tokenize, vocabulary_of
+from jaxpe.data import (
+    Corpus,
+    find_shards,
+    open_tokenizer,
+    token_files,
+    tokenize,
+    tokenizer_of_ids,
+    vocabulary_of,
+)
 from jaxpe.data.batches import Reading, empty_batch, token_batches
+from jaxpe.data.token_files import Stream
 
 BYTES = open_tokenizer("bytes")
 SIZES = (5, 0, 1, 7)
@@ -85,6 +97,48 @@ def test_from_any_place_the_rest_follows(shards, part, parts):
         rest = read(reading, later)
         # At the end there is one more batch, which is empty.
         assert rest == (whole[done:] or [[]])
+
+
+IDS = tokenizer_of_ids("bytes")
+
+
+@pytest.fixture
+def id_shards(tmp_path, monkeypatch):
+    """The same documents as ids with 0 behind each, of which seven are read at once."""
+    monkeypatch.setattr(token_files, "_AT_ONCE", 7)
+    for number, texts in enumerate(TEXTS):
+        stream = "".join(f"{text}\0" for text in texts).encode()
+        np.frombuffer(stream, np.uint8).astype("<u2").tofile(tmp_path / f"{number}.bin")
+    return find_shards([tmp_path / "*.bin"])
+
+
+@pytest.mark.parametrize(("part", "parts"), [(0, 1), (1, 2), (2, 6)])
+def test_documents_of_ids_are_those_of_text_from_any_place(shards, id_shards, part, parts):
+    options = {"batch_size": 2, "part": part, "parts": parts}
+    expected = read(Reading(shards, **options))
+    reading = Reading(id_shards, stream=Stream(separator=0), **options)
+    stream = iter(token_batches(reading, IDS, length=6))
+    places, batches = [], []
+    for batch in stream:
+        batches.append(texts_of(batch))
+        places.append(stream.get_state())
+    assert batches == expected
+    for done, place in enumerate(places[:-1], start=1):
+        later = iter(token_batches(reading, IDS, length=6))
+        later.set_state(place)
+        assert read(reading, later) == expected[done:]
+
+
+def test_groups_of_ids_are_those_of_their_rows(tmp_path):
+    rows = pa.table({"ids": [[1, 2], [], [3], [1, 2]], "by": ["a", "b", None, "c"]})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    reading = Reading(
+        find_shards([tmp_path / "a.parquet"]), None, "by", batch_size=4, stream=Stream()
+    )
+    (batch,) = token_batches(reading, IDS, length=2)
+    assert batch.ids.tolist() == [[1, 2], [3, 0], [1, 2], [0, 0]]
+    known = [zlib.crc32(b"a"), zlib.crc32(np.array([3]).tobytes()), zlib.crc32(b"c")]
+    assert batch.groups.tolist() == [*known, zlib.crc32(b"")]
 
 
 def broken_shards(folder, *, at):

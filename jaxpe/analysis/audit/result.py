@@ -47,6 +47,7 @@ class Sides(NamedTuple):
         rhs: right side.
         slack: right side less the left.
         holds: whether the comparison holds.
+
     """
 
     lhs: float

@@ -27,6 +27,7 @@ class TokenCount(NamedTuple):
     Attributes:
         token: text of the token.
         count: number of times it occurs.
+
     """
 
     token: str
@@ -39,6 +40,7 @@ class TopTokens(NamedTuple):
     Attributes:
         position: position, from 0.
         tokens: tokens of the position with their counts.
+
     """
 
     position: int
@@ -104,6 +106,7 @@ class Interval(NamedTuple):
         estimate: point estimate.
         low: lower end.
         high: upper end.
+
     """
 
     estimate: float
@@ -193,6 +196,7 @@ class SlopeStress(NamedTuple):
     Attributes:
         slope: slope of the line.
         stress: Eq. (4) at that slope.
+
     """
 
     slope: float

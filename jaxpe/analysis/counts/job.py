@@ -64,8 +64,9 @@ class CountOptions:
         seed: random seed of the shuffles.
         batch_size: documents of a step, of each process.
         save_every: steps between saves.
-        workers: number of processes that tokenize words, characters or bytes; 0 for a thread of
-            this one. When absent, one a core for large corpora.
+        workers: number of processes that tokenize words, characters or bytes, and look for the
+            vocabulary of the first two; 0 for a thread of this one. When absent, one a core for
+            large corpora.
         skip_unreadable: leave out and report shards that cannot be read, after reading each one
             through first; otherwise the first such shard stops the run.
         memory: gigabytes that may be used; all free memory when absent.
@@ -344,6 +345,7 @@ def _tokenizer(
         group_field=options.group_field,
         skip_unreadable=options.skip_unreadable,
         skip_nulls=options.skip_nulls,
+        workers=_workers(options, shards),
         progress=progress,
     )
     # In one order, whatever that of the file: counts of the same tokens are the same bytes.

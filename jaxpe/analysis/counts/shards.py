@@ -165,7 +165,7 @@ def _counted(
     table, nulls, documents = aside.whole(state)
     del state
     read = _shards_read(reading.shards, from_all(feed.place))
-    if not table.any():
+    if not table.max(initial=0):  # which takes a third of the time of `any`
         what = "tokens" if documents else "documents"
         raise InputError(f"no {what} in {len(reading.shards)} shards; pass files with text")
     tokens, fields = list(tokenizer.tokens), (reading.text_field, _separator(reading))

@@ -161,8 +161,9 @@ def _add_local(
     def scattered(table: Array, ids: Array, block: Array) -> Array:
         own = counted & (ids >= first) & (ids < first + words)
         cell = block[:, None] * settings.rows + row[None, :]
-        weight = jnp.ones((1, 1), jnp.int32)
-        return scatter_add(table, cell, jnp.where(own, ids - first, words), weight)
+        token = jnp.where(own, ids - first, words)
+        # Position by position, so that the cells which follow each other are near in memory.
+        return scatter_add(table, cell.T, token.T, jnp.ones((1, 1), jnp.int32))
 
     def shuffled(number: Array, table: Array) -> Array:
         moved = _shuffled(ids, mask, copies, number, settings)

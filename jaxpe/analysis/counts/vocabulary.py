@@ -12,9 +12,12 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.folders import claimed, write_whole
 from jaxpe._core.hashing import content_hash
 from jaxpe._core.json_values import from_json, parse_json, read_json, read_small, seal
+from jaxpe._core.options import check_range
 from jaxpe._core.progress import Progress
 from jaxpe.analysis.counts.stored import is_counted
 from jaxpe.data import Shard, vocabulary_of
+from jaxpe.data.vocabulary import most_frequent
+from jaxpe.data.workers import occurring
 
 VOCABULARY = "vocabulary.json"
 
@@ -46,6 +49,7 @@ def own_vocabulary(
     group_field: str | None,
     skip_unreadable: bool,
     skip_nulls: bool,
+    workers: int,
     progress: Progress,
 ) -> list[str]:
     """The vocabulary that is in the folder already, or one that is made in a first pass.
@@ -68,7 +72,7 @@ def own_vocabulary(
         progress.say(f"first pass, for the vocabulary of {wanted.tokenizer}")
         fields = {"text_field": wanted.text_field, "group_field": group_field}
         fields |= {"skip_nulls": skip_nulls}
-        made = _make_vocabulary(shards, wanted, fields, skip_unreadable)
+        made = _make_vocabulary(shards, wanted, fields, skip_unreadable, workers)
         write_whole(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
     progress.say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
     return made.tokens
@@ -105,9 +109,13 @@ def _same_shards(made: Vocabulary, shards: Sequence[Shard]) -> bool:
 
 
 def _make_vocabulary(
-    shards: Sequence[Shard], wanted: Vocabulary, fields: dict[str, Any], skip_unreadable: bool
+    shards: Sequence[Shard],
+    wanted: Vocabulary,
+    fields: dict[str, Any],
+    skip_unreadable: bool,
+    workers: int,
 ) -> Vocabulary:
-    """A pass over the documents, for the words in them."""
+    """A pass over the documents, for the words in them, in this process or in so many others."""
     digests: list[str] = []
 
     def texts(shard: Shard) -> Iterator[str]:
@@ -122,12 +130,14 @@ def _make_vocabulary(
                 raise
             digests.append("")
 
-    found = vocabulary_of(
-        itertools.chain.from_iterable(map(texts, shards)),
-        tokenizer=wanted.tokenizer,
-        length=wanted.length,
-        max_vocab=wanted.max_vocab,
-    )
+    documents = itertools.chain.from_iterable(map(texts, shards))
+    options: dict[str, Any] = {"tokenizer": wanted.tokenizer, "length": wanted.length}
+    if workers:
+        check_range("max_vocab", wanted.max_vocab, least=2)
+        counts = occurring(documents, workers=workers, **options)
+        found = most_frequent(counts, wanted.max_vocab)
+    else:
+        found = vocabulary_of(documents, max_vocab=wanted.max_vocab, **options)
     if not found:
         raise InputError(f"no {wanted.tokenizer} in {len(shards)} shards; pass files with text")
     return wanted._replace(shards=digests, tokens=found)

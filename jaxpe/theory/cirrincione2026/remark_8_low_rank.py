@@ -53,6 +53,7 @@ class LowRankDescent(NamedTuple):
         A: float `[n, r]`.
         B: float `[d, r]`.
         losses: float `[steps]`, the criterion before each step.
+
     """
 
     A: Float[Array, "n r"]

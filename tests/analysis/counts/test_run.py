@@ -17,6 +17,7 @@ import jaxpe
 from jaxpe._core import checkpoints
 from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT
 from jaxpe.analysis.counts import aside as putting_aside
 from jaxpe.analysis.counts import (
     check_memory,
@@ -32,7 +33,9 @@ from jaxpe.analysis.counts import shards as counting
 from jaxpe.analysis.counts import state as counting_state
 from jaxpe.analysis.counts.state import CountState, abstract_state, batch_adder, zero_state
 from jaxpe.analysis.counts.tables import named_tables, write_tables
+from jaxpe.analysis.counts.vocabulary import VOCABULARY, Vocabulary, own_vocabulary
 from jaxpe.data import Shard, TokenBatch, find_shards, open_tokenizer
+from jaxpe.data import workers as processes
 from jaxpe.data.workers import Workers
 from tests.analysis.counts.test_stored import equal
 from tests.progress import Told
@@ -637,6 +640,21 @@ def test_processes_that_tokenize_change_nothing(
         monkeypatch.undo()
     count(shards, tmp_path, **options)
     assert same_files(tmp_path, counted)
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "characters"])
+def test_processes_that_look_for_words_find_the_same_vocabulary(
+    shards, tmp_path, monkeypatch, tokenizer
+):
+    monkeypatch.setattr(processes, "_SENT", 20)  # characters: many small messages
+    wanted = Vocabulary(tokenizer, 3, 5, None)
+    options = {"group_field": None, "skip_unreadable": False, "skip_nulls": False}
+    for number in (0, 2):
+        folder = tmp_path / f"{number}"
+        own_vocabulary(shards, folder, wanted, workers=number, progress=SILENT, **options)
+    first, second = ((tmp_path / name / VOCABULARY).read_bytes() for name in "02")
+    assert first == second
+    assert len(json.loads(first)["tokens"]) == 5
 
 
 def test_a_process_that_tokenizes_tells_what_is_wrong():

@@ -1,0 +1,52 @@
+"""Sequences in one array: every operation on a block is that on its sequences one by one."""
+
+import numpy as np
+import pytest
+
+from jaxpe.data.ragged import Ragged, equally_long, joined, ragged
+
+ROWS = ([3, 1, 2], [5], [], [7, 7, 7, 7], [9, 8])
+
+
+def lists(block):
+    return [row.tolist() for row in block]
+
+
+def test_lists_and_arrays_become_the_same_block():
+    arrays = [np.array(row, np.uint16) for row in ROWS]
+    assert lists(ragged(ROWS)) == lists(ragged(arrays)) == [*ROWS]
+    assert ragged(arrays).values.dtype == np.uint16
+    assert lists(ragged([])) == []
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 5, 9])
+def test_a_split_keeps_every_sequence(number):
+    first, rest = ragged(ROWS).split(number)
+    assert (lists(first), lists(rest)) == ([*ROWS[:number]], [*ROWS[number:]])
+    assert lists(joined([first, rest])) == [*ROWS]
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 6])
+@pytest.mark.parametrize("rows", [ROWS, ([1, 2, 3], [4, 5, 6]), ()], ids=["ragged", "equal", "no"])
+def test_cut_and_padded(rows, length):
+    block = ragged(rows)
+    assert lists(block.cut(length)) == [row[:length] for row in rows]
+    ids, mask = block.padded(length)
+    assert (ids.shape, ids.dtype) == ((len(rows), length), np.int32)
+    assert [own[there].tolist() for own, there in zip(ids, mask, strict=True)] == [
+        row[:length] for row in rows
+    ]
+    assert not ids[~mask].any()
+
+
+def test_sequences_are_chosen_by_a_mask():
+    keep = np.array([True, False, True, False, True])
+    assert lists(ragged(ROWS).chosen(keep)) == [ROWS[0], ROWS[2], ROWS[4]]
+
+
+def test_rows_of_one_length():
+    assert lists(equally_long(np.arange(6), 3)) == [[0, 1, 2], [3, 4, 5]]
+    assert ragged(ROWS).uniform is None
+    assert Ragged(np.arange(4), np.array([2, 2])).uniform == 2
+    with pytest.raises(ValueError, match="5 ids are no rows of 3"):
+        equally_long(np.arange(5), 3)
