@@ -129,7 +129,7 @@ class _Processes:
             yield waiting.popleft().result()
 
     def _asked(self, question: Any) -> Any:
-        """What a process that is idle answers."""
+        """Answer of a process that is idle."""
         process = self._idle.get()
         try:
             return _answer_of(process, question)
@@ -181,7 +181,7 @@ class _Counters(_Processes):
             pass
 
     def total(self) -> Counter[str]:
-        """What occurred in all batches."""
+        """Number of times that each occurred in all batches."""
         whole: Counter[str] = Counter()
         for process in self._processes:
             whole.update(_answer_of(process, None))
@@ -191,7 +191,7 @@ class _Counters(_Processes):
 def occurring(
     documents: Iterable[str], *, tokenizer: str, length: int | None, workers: int
 ) -> Counter[str]:
-    """How often each word or character occurs in documents, counted in so many processes.
+    """Number of times that each word or character occurs, counted in so many processes.
 
     >>> sorted(occurring(["to be", "or to"], tokenizer="words", length=None, workers=1).items())
     [('be', 1), ('or', 1), ('to', 2)]
@@ -215,7 +215,7 @@ def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
 
 
 def serve() -> None:
-    """What a worker does: answer what comes on standard input, until that ends."""
+    """Answer, as a worker, what comes on standard input, until that ends."""
     into, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever is printed is no answer
     answer = _received(into).begin()
