@@ -265,7 +265,7 @@ def test_a_run_is_not_overwritten_nor_resumed_as_another(finished, corpus):
         (name,) = differences(other, resumed)
         with pytest.raises(InputError) as caught:
             train(other)
-        assert f"with {name}: leave these options out" in str(caught.value)
+        assert f"{name}: leave these options out" in str(caught.value)
     assert name == "`model.dim` (8)"
 
 
