@@ -197,7 +197,7 @@ def test_a_finished_run_is_neither_overwritten_nor_changed(run, runs, films):
     # An option with its default value, too, is noticed where the run had another.
     code, _, err = run("--resume", "--out", runs.whole, "--model.dim", 128, "--steps", 60)
     assert code == 2
-    assert "with --model.dim (8): leave these options out" in err
+    assert "--model.dim (8): leave these options out" in err
     assert contents() == before
 
 
