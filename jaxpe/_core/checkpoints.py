@@ -84,7 +84,7 @@ class Checkpoints:
         return self
 
     def __exit__(self, kind, error, traceback) -> None:
-        # After a save that failed, closing fails too, and has less to say.
+        # After a save that failed, closing fails too, with a less useful error.
         with contextlib.suppress(Exception) if error else contextlib.nullcontext():
             self.close()
 

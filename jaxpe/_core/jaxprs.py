@@ -66,8 +66,8 @@ def _used_operands(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
 def _used_by_scan(equation: JaxprEqn, wanted: list[bool]) -> list[bool]:
     """Mask of the constants, first carries and rows used; a wanted carry is wanted at each step."""
     (body,) = inner_jaxprs(equation)
-    # Rows have an axis more outside of the body. The names of the parameters that say how many
-    # there are differ between versions of JAX.
+    # Rows have an axis more outside of the body. The names of the parameters for their number
+    # differ between versions of JAX.
     rows = _same_axes(equation.invars, body.invars).count(False)
     carries = _same_axes(equation.outvars, body.outvars).count(True)
     start = len(body.invars) - carries - rows

@@ -213,7 +213,7 @@ def _union(kinds: tuple[Any, ...], value: Any, place: str, finite: bool) -> Any:
             return from_json(kind, value, place=place, finite=finite)
         except InputError as error:
             problems.append(error)
-    # Of `X | None` the message on X says more.
+    # For `X | None` the message on X is the more useful one.
     raise problems[0]
 
 

@@ -108,7 +108,7 @@ def prepare(*extras: str) -> None:
     if "report" in extras:
         in_background(_import_drawing)  # a second, while the first numbers are computed
     _remember_compilations()
-    # Orbax logs a traceback for every thread of a save that fails; the error is told once.
+    # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 
@@ -131,7 +131,7 @@ def _remember_compilations() -> None:
     Where `JAX_COMPILATION_CACHE_DIR` says, else in the user's cache folder: `programs` of at most
     `jaxpe._core.stored.LIMIT` bytes, and JAX's own cache of the others.
     """
-    # A cache that cannot be written only costs time, and says nothing about the run.
+    # A cache that cannot be written costs time and does not affect the result.
     warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
     if given := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         if "://" not in given:

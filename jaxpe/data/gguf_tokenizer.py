@@ -29,7 +29,7 @@ _RULES = {
     "qwen2": _LLAMA3.replace("{1,3}", ""),
     "stablelm2": _LLAMA3.replace("{1,3}", ""),
     "deepseek-r1-qwen": _LLAMA3.replace("{1,3}", ""),
-    # The rule of GPT-2, which `tokenizers` knows by itself, after single digits or at once.
+    # The rule of GPT-2, which `tokenizers` implements, after single digits or at once.
     "smollm": "digits",
     "starcoder": "digits",
     "refact": "digits",
@@ -144,7 +144,7 @@ def _add_special(model: Any, own: Mapping[str, Any], tokens: list[str]) -> None:
         found = [token for token, its in zip(tokens, kinds, strict=False) if its == kind]
         added = [tokenizers.AddedToken(t, special=special, normalized=False) for t in found if t]
         (model.add_special_tokens if special else model.add_tokens)(added)
-    # As llama.cpp does where the file does not say.
+    # As in llama.cpp, where the file has no entry.
     first = own.get("model") == "llama" or own.get("pre") in _WHOLE_FIRST
     ends = [
         _token(own, name, tokens) if own.get(f"add_{name}_token", default) else None

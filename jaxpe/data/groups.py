@@ -85,7 +85,7 @@ def _first_holder(hashes, windows, holders, pieces) -> np.ndarray:
     """First longer document with the hash of each piece, or the first equal piece."""
     values, first, which = np.unique(hashes, return_index=True, return_inverse=True)
     owner = pieces[first].astype(np.int32)
-    # Most windows share no upper bits with any piece, which one look-up tells.
+    # Most windows share no upper bits with any piece, which one look-up shows.
     upper = np.zeros(1 << _UPPER_BITS, bool)
     upper[values >> _SHIFT] = True
     row, column = np.nonzero(upper[windows >> _SHIFT])

@@ -67,7 +67,7 @@ class Pretrained(NamedTuple):
     def _encoded_probe(self) -> Any:
         """Some text that becomes ids, encoded with special tokens; None where none does."""
         refused = None
-        # A tokenizer of another script may know no Latin letter, but it knows its own tokens.
+        # A tokenizer of another script may have no Latin letter, but it has its own tokens.
         for probe in itertools.chain("a1.", self.tokens[:_PROBES]):
             try:
                 encoding = self.model.encode(probe)

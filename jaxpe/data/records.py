@@ -11,7 +11,7 @@ from jaxpe._core.memory import check_bytes
 from jaxpe.data.files import LARGEST_TEXT, open_regular, readable
 
 # Riegeli's format: chunks, which a header in front of each block interrupts. The header of a chunk
-# says how large its content is once it is unpacked.
+# has the size of its content once it is unpacked.
 _BLOCK, _BLOCK_HEADER = 2**16, 24
 _CHUNK = struct.Struct("<8xQ8xQQ")  # bytes of the content; number of records and kind; unpacked
 _KINDS = b"smprt"  # signature, metadata, padding, records, records by column

@@ -105,7 +105,7 @@ def of_positions(
     return from_vectors(lambda _, i: function(i, **options), scale=scale, mode=mode)
 
 
-# Here and not where it is defined: the registry knows what an encoding is.
+# Here and not where it is defined, since the registry imports the type of an encoding.
 register("none", family="absolute", source="Haviv et al. (2022)")(identity)
 
 

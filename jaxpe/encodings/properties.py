@@ -26,7 +26,7 @@ TOLERANCE = 1e-4
 TRIED = 16
 # Tokens until a short convolution over constant hidden states is constant.
 _WARM_UP = 4
-# Training lengths by which positions are moved to see whether logits notice.
+# Training lengths by which positions are moved to see whether logits change.
 FAR = 8
 
 

@@ -185,8 +185,8 @@ def _fold(
     mesh: Mesh | None = None,
 ) -> PyTree[Array]:
     """Fold the weighted term over partners of each position: a pytree of `[blocks, block]`."""
-    # Strip by strip: block a meets itself, a + 1, a + 2, ... cyclically. Half a round is enough for
-    # all to meet once, in strips of equal length; for `ordered` pairs it takes the whole round.
+    # Strip by strip: block a is paired with itself, a + 1, a + 2, ... cyclically. Half a round is
+    # enough for all pairs, in strips of equal length; for `ordered` pairs it takes the whole round.
     count, size = blocks.present.shape
     i, j = jnp.arange(size)[:, None], jnp.arange(size)[None, :]
     off_diagonal = i != j if ordered else i < j
@@ -196,7 +196,7 @@ def _fold(
         rows = blocks.at(a)
 
         def tile(step: Array, columns: _Blocks) -> PyTree[Array]:
-            # With an even number of blocks, those opposite each other would meet twice.
+            # With an even number of blocks, those opposite each other would be paired twice.
             first = ordered | (2 * step < count) | (2 * a < count)
             apart = off_diagonal | (step > 0)
             both = rows.present[:, None] & columns.present[None, :]

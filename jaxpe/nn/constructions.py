@@ -135,7 +135,7 @@ def _keep_to_content(decoder: Decoder) -> None:
         _set(reads.kernel, lambda W: W.at[:, :_CONTENT].set(0))
     for writes in (attention.output, mlp.down):
         _set(writes.kernel, lambda W: W.at[..., :_CONTENT].set(0))
-    # As many terms as the layer is wide add up, of which initialisation knows nothing.
+    # The number of terms in the sum is the width, which initialisation does not account for.
     shrink = (decoder.config.dim / decoder.config.hidden_width) ** 0.5
     _set(mlp.down.kernel, lambda W: W * jnp.asarray(min(shrink, 1.0), W.dtype))
 

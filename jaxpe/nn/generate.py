@@ -111,7 +111,7 @@ def _generate(
 
     def step(state, key):
         position = state.position + 1
-        # A token of −1 has nothing to say; its row stays at −1, since NaN stays in the cache.
+        # After a token of −1 the row stays at −1, since NaN stays in the cache.
         ids = jnp.maximum(state.token, 0)[:, None]
         out = read(ids, positions=position[:, None], cache=state.cache)
         token = _chosen(out.logits[:, 0], key, sampling)

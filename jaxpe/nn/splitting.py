@@ -334,7 +334,7 @@ def _traced(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLi
         seen.append((x, positions))
         return encoding.embed(params, x, positions)
 
-    # This hook alone sees embeddings without positions, and positions that a model makes itself.
+    # Only this hook gets embeddings without positions, and positions that a model makes itself.
     tapped = nnx.clone(below)
     tapped.encoding = nnx.static(encoding._replace(embed=embed))
     trace = tapped(ids, trace=True, **options)

@@ -299,7 +299,7 @@ class Transformer(nnx.Module):
             caches = (cache.layers,) if isinstance(cache.layers, dict) else cache.layers
         places = tuple(zip(own, caches, strict=True))
         if not is_traced(x, context.q_positions) and not jax.config.jax_disable_jit:  # pyrefly: ignore
-            # The hooks of an encoding refuse positions that they know; the program knows none.
+            # The hooks of an encoding check concrete positions; in the program they are abstract.
             first = jax.tree.map(
                 lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (layers, places)
             )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
-# Okabe and Ito (2008), and two of Tol's (2021): told apart with every common form of colour
+# Okabe and Ito (2008), and two of Tol's (2021): distinguishable with every common form of colour
 # blindness.
 BLUE, SKY, VERMILION, ORANGE, GREEN = "#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73"
 PINK, INDIGO, WINE, OLIVE, GREY = "#CC79A7", "#332288", "#882255", "#B8A800", "#777777"

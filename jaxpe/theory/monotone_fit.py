@@ -148,7 +148,7 @@ def _pooled(y: Array) -> tuple[Array, Array, Array]:
     def violates(stack) -> Array:
         sums, sizes, top = stack
         last, before = (sums[k] / sizes[k].astype(y.dtype) for k in (top, top - jnp.int32(1)))
-        # Equal means are one block, also where rounding tells them apart.
+        # Equal means are one block, also where rounding separates them.
         return (top > 0) & (last <= before + eps * jnp.abs(before))
 
     def merge(stack):

@@ -336,7 +336,7 @@ def _tokenizer(
             raise InputError("`vocab` is there already; leave `max_vocab` out")
         vocabulary = in_order(read_vocabulary(options.vocab))
         return open_tokenizer(name, special=special, vocabulary=vocabulary)
-    # What is wrong with the options is told before the first pass.
+    # Errors in the options are raised before the first pass.
     count_settings(open_tokenizer(name, special=special, vocabulary=[UNKNOWN]), **settings)
     vocabulary = own_vocabulary(
         shards,

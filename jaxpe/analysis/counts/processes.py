@@ -25,7 +25,7 @@ PATIENCE_S = 7200  # that one waits for others that live: a large shard may be r
 FAREWELL_S = 10  # that one waits for others at its end
 _LOST = "another process ended, hangs or cannot be reached"
 _GO_ON = "see the messages of the others, and start all processes again to resume"
-# What errors of collectives and of the service that brings processes together name.
+# Names in the errors of collectives and of the service that connects processes.
 _OF_OTHERS = re.compile("Gloo|NCCL|UNAVAILABLE|DEADLINE_EXCEEDED|oordination")
 _MEETINGS = itertools.count()
 _HANDLERS: list[Any] = []  # functions that C has the addresses of

@@ -9,7 +9,7 @@ from jaxpe.analysis.extrapolation.intervals import seed_interval
 from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER
 from jaxpe.analysis.extrapolation.result import Comparison, ExtrapolationCell
 
-# The largest number of seeds that a comparison asks for; leads that need more are called too small.
+# Largest number of seeds that a comparison recommends; leads that need more are called too small.
 MOST_SEEDS = 100
 _LEVEL = 0.95
 _LEAST_ERROR = 1e-30  # whose logarithm is taken

@@ -23,7 +23,7 @@ ALL, FULL, SLIDING = "all", "full_attention", "sliding_attention"
 _ORIGINAL = "original_max_position_embeddings"
 _WITH_ORIGINAL = ("llama3", "longrope")
 _CONVERTED = ("default", "linear", "yarn", "llama3", "longrope")  # what the converter writes
-# Names of YaRN in checkpoints with code of their own; of those here, vLLM alone knows all.
+# Names of YaRN in checkpoints with code of their own; of the readers here, only vLLM has all.
 YARNS = ("yarn", "deepseek_yarn", "telechat3-yarn")
 
 

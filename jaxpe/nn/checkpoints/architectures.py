@@ -282,7 +282,7 @@ def _qwen3(fields: Fields) -> Fields:
 
 
 def _gemma(fields: Fields, **more: Any) -> Fields:
-    # The first configurations say "gelu" and mean its approximation.
+    # In the first configurations "gelu" means its approximation.
     act = "gelu_pytorch_tanh" if fields["hidden_act"] == "gelu" else fields["hidden_act"]
     factor = fields["hidden_size"] ** 0.5
     return _llama_like(fields | {"hidden_act": act}, embedding_factor=factor, **more)

@@ -77,7 +77,7 @@ _DIVISORS = "rope_freqs.weight"
 # Fields of a config.json of which there is no entry, and tensors that are there if they are True.
 _BIASES = {"attention_bias": ("attn_q.bias", "attn_qkv.bias"), "mlp_bias": ("ffn_up.bias",)}
 FAMILIES = {family.gguf.name: family for family in DECODERS.values() if family.gguf.name}
-# Models of Gemma whose queries are scaled by dim / heads, by what llama.cpp knows them: layers.
+# Models of Gemma whose queries are scaled by dim / heads, by the number of layers, as in llama.cpp.
 _SCALED_BY_DIM = {"gemma2": 46, "gemma3": 62}
 Names = Callable[[TransformerConfig], tuple[TensorName, ...]]
 

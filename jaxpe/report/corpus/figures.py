@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
-# Figures with a panel or line for each encoding show a few: more could not be told apart.
+# Figures with a panel or line for each encoding show a few, since more could not be distinguished.
 WELL_KNOWN = ("sinusoidal", "rope", "alibi")
 MOST_SHOWN = 6
 SELECTION = f"Shown: the fitted encodings, {', '.join(WELL_KNOWN)} and, of the others, the best"

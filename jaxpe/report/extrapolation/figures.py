@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NAMES = r"lengths_\d+|ranks"  # of the figures of any report
 
-# As elsewhere for the encodings that most reports have; markers tell the lines of a panel apart,
+# As elsewhere for the encodings that most reports have; markers distinguish the lines of a panel,
 # dashes those of a family.
 _FAMILY_COLOURS = {
     "none": "#000000",
@@ -44,7 +44,7 @@ _MARKERS, _DASHES = "osD^vPX*", ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), 
 _MOST_SHOWN = len(_MARKERS)  # lines of a panel
 _MOST_TICKS = 5  # labels below a panel that is half as wide as a phone
 
-# Accuracy of a model that ends the answer rightly and guesses its one word.
+# Accuracy of a model that ends the answer rightly and draws its one word at random.
 _BY_CHANCE = {"parity": 0.75, "summation": 0.55}
 
 
