@@ -57,10 +57,11 @@ from jaxpe.data.token_files import Stream
 OUT = Path(__file__).parent.parent / "results" / "benchmark_counting.json"
 LENGTH, FOLDS, BATCH, IDS = 256, 16, 4096, 8192
 PORT = 29517
-# The documents once, and so often: no more cells are in use then, as in a corpus that is large.
-SIZES = {"once": 1, "often": 4}
+# Documents come once, and so often: no more cells are in use then, as in a corpus that is large.
+SIZES = ("once", "often")
+TIMES = {"words": 12, "bytes": 20, "wordpiece": 3, "bpe": 3, "ids": 6, "cores": 16}
 PARTS = ("tokenizers", "ids", "cores", "engines", "merge")
-ROUNDS = 3
+ROUNDS = 2
 Found = dict[str, Any]
 
 
@@ -98,16 +99,16 @@ def written(folder: Path, texts: list[str], parts: int = 1) -> list[Path]:
 def tokenizers(folder: Path, quick: bool) -> Found:
     """Tokens a CPU second of each tokenizer alone and of the whole count."""
     texts = texts_of(quick)
-    own = [texts * times for times in SIZES.values()]
-    paths = [written(folder / name, part) for name, part in zip(SIZES, own, strict=True)]
     found: Found = {}
     for name, opened in known_tokenizers(texts).items():
+        own = texts, texts * TIMES[name]
+        paths = [written(folder / f"{name} {size}", own[k]) for k, size in enumerate(SIZES)]
 
-        def alone(which: int, opened: Any = opened) -> None:
+        def alone(which: int, opened: Any = opened, own: Any = own) -> None:
             for start in range(0, len(own[which]), BATCH):
                 opened.rows(own[which][start : start + BATCH], LENGTH)
 
-        references = {"alone": alone, "json": lambda which: parsed(*paths[which])}
+        references = {"alone": alone, "json": lambda which, paths=paths: parsed(*paths[which])}
         found[name] = compared(folder / name, opened, references, paths, quick)
         found[name]["ratio_with_json"] = found[name]["ratio"] + found[name].pop("json_ratio")
         if name == "bpe" and importlib.util.find_spec("datatrove"):
@@ -181,7 +182,7 @@ def known_tokenizers(texts: list[str]) -> dict[str, Any]:
 def tokenizer_files() -> dict[str, Path]:
     wordpiece = Path(os.environ["JAXPE_DATA_DIR"]) / "bert-base-uncased" / "vocab.txt"
     models = Path(os.environ.get("JAXPE_MODELS_DIR", "."))
-    bpe = models / "SmolLM2-135M-Instruct"
+    bpe = models / "SmolLM2-135M-Instruct" / "tokenizer.json"
     files = {"wordpiece": wordpiece, "bpe": bpe}
     return {name: path for name, path in files.items() if path.is_file()}
 
@@ -201,10 +202,10 @@ def datatrove_counter(name: str, texts: list[str]) -> float:
 
 def ids(folder: Path, quick: bool) -> Found:
     """Tokens a CPU second of ready ids, and of `np.bincount` of their cells."""
-    words, paths = ready_ids(folder, quick)
+    words, paths = ready_ids(folder, TIMES["ids"], quick)
     fold = np.random.default_rng(1).integers(0, FOLDS, len(words))
     cells = ((fold[:, None] * LENGTH + np.arange(LENGTH)) * IDS + words).reshape(-1)
-    cells = [np.tile(cells, times) for times in SIZES.values()]
+    cells = [cells, np.tile(cells, TIMES["ids"])]
 
     def alone(which: int) -> None:
         np.bincount(cells[which], minlength=FOLDS * LENGTH * IDS)
@@ -213,14 +214,14 @@ def ids(folder: Path, quick: bool) -> Found:
     return compared(folder / "counts", opened, {"alone": alone}, paths, quick, stream=stream)
 
 
-def ready_ids(folder: Path, quick: bool) -> tuple[np.ndarray, Sequence[list[Path]]]:
-    """Rows of ids by Zipf's law, and files of them, two for each time that they come."""
+def ready_ids(folder: Path, times: int, quick: bool) -> tuple[np.ndarray, Sequence[list[Path]]]:
+    """Rows of ids by Zipf's law, and files of them once and so often, two for each time."""
     rng = np.random.default_rng(0)
     documents = 10_000 if quick else 160_000
     words = np.minimum(rng.zipf(1.2, (documents, LENGTH)), IDS - 1).astype("<u2")
     paths: list[list[Path]] = []
-    for name, times in SIZES.items():
-        paths.append([folder / f"{name} {part}.npy" for part in range(2 * times)])
+    for name, number in zip(SIZES, (1, times), strict=True):
+        paths.append([folder / f"{name} {part}.npy" for part in range(2 * number)])
         for part, path in enumerate(paths[-1]):
             np.save(path, words[part % 2 :: 2])
     return words, paths
@@ -230,43 +231,47 @@ def ready_ids(folder: Path, quick: bool) -> tuple[np.ndarray, Sequence[list[Path
 
 
 def cores(folder: Path, quick: bool) -> Found:
-    """Seconds by the clock on one core and on two, of documents that come again.
+    """Seconds on one core and on two, of documents that come again.
 
     Words and their vocabulary are counted in one process on one core, and with one that tokenizes
-    for each core on two; ready ids by one process of JAX for each core. Rounds take turns.
+    for each core on two; ready ids by one process of JAX for each core. Rounds take turns. By the
+    clock other work on the machine counts; CPU seconds say how much more two cores have to do.
     """
     texts = texts_of(quick)
-    text = [written(folder / name, texts * times) for name, times in SIZES.items()]
+    text = [written(folder / "once", texts), written(folder / "often", texts * TIMES["cores"])]
     vocab = folder / "vocabulary.json"
     vocab.write_text(json.dumps(vocabulary_of(texts, length=LENGTH, max_vocab=30_000)))
-    _, matrices = ready_ids(folder, quick)
+    _, matrices = ready_ids(folder, TIMES["cores"], quick)
     ways: dict[str, tuple[Sequence[list[Path]], list[str]]] = {
         "words": (text, [f"--vocab={vocab}"]),
-        "vocabulary": (text, ["--max-vocab=30000"]),
+        "vocabulary and words": (text, ["--max-vocab=30000"]),
         "ready ids": (matrices, ["--tokenizer=ids", f"--vocab-size={IDS}"]),
     }
     found: Found = {}
     for name, (sizes, flags) in ways.items():
-        seconds: dict[int, list[list[float]]] = {number: [[], []] for number in (1, 2)}
+        # Of each number of cores, size and round: seconds by the clock, and of CPU.
+        taken: dict[int, list[list[tuple[float, float]]]] = {number: [[], []] for number in (1, 2)}
         for _ in range(1 if quick else ROUNDS):
             for which, paths in enumerate(sizes):
-                for number, both in seconds.items():
+                for number, both in taken.items():
                     both[which].append(on_cores(number, name, [*map(str, paths), *flags]))
-        best = {number: [min(each) for each in both] for number, both in seconds.items()}
-        growing = {number: many - few for number, (few, many) in best.items()}
-        found[name] = {"seconds": best, "growing": growing, "ratio": growing[1] / growing[2]}
+        least = {number: np.min(both, axis=1) for number, both in taken.items()}
+        growing = {number: (often - once).tolist() for number, (once, often) in least.items()}
+        (clock, cpu), (clock_of_two, cpu_of_two) = growing[1], growing[2]
+        found[name] = {
+            "seconds": {number: clock for number, (clock, _) in growing.items()},
+            "cpu_seconds": {number: cpu for number, (_, cpu) in growing.items()},
+            "ratio": clock / clock_of_two,
+            "ratio_with_start": least[1][1, 0] / least[2][1, 0],
+            "of_free_cores": 2 * cpu / cpu_of_two,
+            "whole": {number: both.tolist() for number, both in least.items()},
+        }
         print(name, json.dumps(found[name]), flush=True)
-    # The second pass is in the seconds of the vocabulary, too: it is taken out.
-    growing = {
-        number: found["vocabulary"]["growing"][number] - found["words"]["growing"][number]
-        for number in (1, 2)
-    }
-    found["vocabulary"] |= {"first_pass": growing, "ratio": growing[1] / growing[2]}
     return found | {"cores": CORES}
 
 
-def on_cores(number: int, what: str, words: list[str]) -> float:
-    """Seconds of `jaxpe count` on so many cores."""
+def on_cores(number: int, what: str, words: list[str]) -> tuple[float, float]:
+    """Seconds of `jaxpe count` on so many cores, by the clock and of CPU."""
     own = sorted(os.sched_getaffinity(0))[:number]
     script = "import os, sys; os.sched_setaffinity(0, eval(sys.argv.pop(1))); "
     script += "from jaxpe.cli.main import main; main()"
@@ -280,14 +285,19 @@ def on_cores(number: int, what: str, words: list[str]) -> float:
             each = [command] if number == 1 else each
         else:
             each = [[*command, f"--workers={0 if number == 1 else number}"]]
-        start = time.perf_counter()
-        started = [
-            subprocess.Popen([sys.executable, "-c", script, repr(own), *one], env=environment)
-            for one in each
-        ]
-        if any(process.wait() for process in started):
+
+        def run() -> bool:
+            started = [
+                subprocess.Popen([sys.executable, "-c", script, repr(own), *one], env=environment)
+                for one in each
+            ]
+            codes = [process.wait() for process in started]
+            return any(codes)
+
+        cpu, clock, failed = measured(run)
+        if failed:
             raise SystemExit(f"{what} on {number} cores failed")
-        return time.perf_counter() - start
+        return clock, cpu
 
 
 # The same bytes.

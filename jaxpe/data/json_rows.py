@@ -88,8 +88,10 @@ def _row(record: dict[str, Any], place: str, fields: Fields, found: Found) -> Ro
         column = text_column(place, list(record), strings, fields, found)
     if record.get(column) is None:
         return NullRow(column, place)
-    label_column(place, list(record), fields)
-    label = None if fields.label is None else record[fields.label]
+    label = None
+    if fields.label is not None:
+        label_column(place, list(record), fields)
+        label = record[fields.label]
     return Row(_text(record[column], column, place), label, place)
 
 

@@ -288,4 +288,5 @@ def _gathered(limbs: Array, settings: CountSettings) -> Int[np.ndarray, "blocks 
     """The pieces that the devices of this process hold, side by side."""
     pieces = {shard.index[-1].start or 0: shard.data for shard in limbs.addressable_shards}
     whole = [_whole(np.asarray(pieces[start])) for start in sorted(pieces)]
-    return np.concatenate(whole, axis=-1)[..., : settings.vocab_size]
+    together = whole[0] if len(whole) == 1 else np.concatenate(whole, axis=-1)
+    return together[..., : settings.vocab_size]
