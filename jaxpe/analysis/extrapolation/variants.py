@@ -1,5 +1,6 @@
 """Encodings by name: those of the catalogue, and some that are tested otherwise than trained."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -31,8 +32,18 @@ class Variant(NamedTuple):
     def at(self, sizes: EncodingSizes, length: int, *, causal: bool) -> Encoding | LayerPattern:
         """The encoding at inputs that take `length` places."""
         if self.tested is None or length <= sizes.length:
-            return self.trained(sizes, causal)
+            return _made(self.trained, sizes, causal)
         return self.tested(sizes, length)
+
+
+@functools.cache
+def _made(
+    make: Callable[[EncodingSizes, bool], Encoding | LayerPattern],
+    sizes: EncodingSizes,
+    causal: bool,
+) -> Encoding | LayerPattern:
+    """One encoding for all lengths, so that what is compiled of it is compiled once."""
+    return make(sizes, causal)
 
 
 def _rope(sizes: EncodingSizes, causal: bool) -> Encoding:
@@ -179,6 +190,12 @@ def defined_at(encoding: Encoding | LayerPattern, sizes: EncodingSizes, length: 
     """
     if isinstance(encoding, LayerPattern):
         return all(defined_at(part, sizes, length) for part in encoding.encodings)
+    return bool(_finite(encoding, sizes)(jnp.asarray([0, length - 1], jnp.int32)))
+
+
+@functools.lru_cache(maxsize=64)
+def _finite(encoding: Encoding, sizes: EncodingSizes) -> Callable[[Array], Array]:
+    """Whether all that the encoding gives at places is finite, as one program for all places."""
     x = jnp.ones((2, sizes.dim))
     heads = jnp.ones((2, sizes.num_heads, sizes.head_dim))
 
@@ -196,4 +213,4 @@ def defined_at(encoding: Encoding | LayerPattern, sizes: EncodingSizes, length: 
             values.append(jnp.asarray(bound.bias(params, heads, heads, places, places)))
         return jnp.all(jnp.stack([jnp.all(jnp.isfinite(y)) for y in values]))
 
-    return bool(seen(jnp.asarray([0, length - 1], jnp.int32)))
+    return seen
