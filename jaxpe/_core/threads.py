@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 
@@ -38,6 +38,15 @@ def in_threads(f: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[R
     with ThreadPoolExecutor(min(_AT_A_TIME, os.cpu_count() or 1)) as pool:
         alike = pool.submit(_settings).result() == _settings()
         yield from pool.map(f, items) if alike else map(f, items)
+
+
+def side_by_side(*jobs: Callable[[], Any]) -> list[Any]:
+    """Results of the jobs, run in threads: one compiles while another computes.
+
+    >>> side_by_side(lambda: 1, lambda: "two")
+    [1, 'two']
+    """
+    return list(in_threads(lambda job: job(), jobs))
 
 
 def in_background(f: Callable[[], object]) -> None:

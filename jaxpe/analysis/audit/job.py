@@ -1,6 +1,7 @@
 """Audit of one subject: all statements, the kernel and the training."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ import jaxpe
 from jaxpe import theory
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe._core.progress import SILENT, Clock, Progress
+from jaxpe._core.threads import side_by_side
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, inner, position_loss
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
 from jaxpe.analysis.audit.result import AuditFacts, AuditResult, Training, audited
@@ -68,17 +70,14 @@ def audit(
         subject, examples=options.examples, seed=seed, temperature=options.temperature
     )
     geometry = geometry_of(subject)
-    alpha, b = kernel_and_forcing(model, seed=seed)
-    clock.lap("kernel")
-    audits = statements_on_corpus(model, geometry, progress=progress)
-    audits |= statements_on_model(
-        model, geometry, seed=seed, temperature=options.temperature, progress=progress
+    (alpha, b), gap, audits = side_by_side(
+        partial(kernel_and_forcing, model, seed=seed),
+        partial(train_both, model, steps=options.steps, seed=seed),
+        partial(_statements, model, geometry, options, progress=progress),
     )
     audits["Lemma 18"] = jax.jit(theory.lemma_18)(alpha, b, geometry.D)
     audits["Remark 20"] = theory.remark_20(inner(alpha, geometry.mu.present))
-    clock.lap("statements")
-    gap = train_both(model, steps=options.steps, seed=seed)
-    clock.lap("training")
+    clock.lap("kernel, training and statements")
     return AuditResult(
         source=subject.source,
         model=subject.model,
@@ -87,6 +86,19 @@ def audit(
         kernel=kernel_pairs(alpha, b, geometry.D, lemma_18=audits["Lemma 18"]),
         training=Training(*(np.asarray(x) for x in gap[:3])),
         seconds=clock.laps,
+    )
+
+
+def _statements(
+    model: PositionLoss, geometry: Geometry, options: AuditOptions, *, progress: Progress
+) -> dict[str, theory.Audit]:
+    audits = statements_on_corpus(model, geometry, progress=progress)
+    return audits | statements_on_model(
+        model,
+        geometry,
+        seed=options.seed,
+        temperature=options.temperature,
+        progress=progress,
     )
 
 

@@ -12,6 +12,7 @@ from jax import Array
 import jaxpe
 from jaxpe import theory
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.threads import in_threads
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss, inner
 from jaxpe.geometry import Distances, PositionCounts
 from jaxpe.theory import Audit, Comparison, at_most, met
@@ -45,8 +46,9 @@ def statements_on_corpus(
 def _evaluated(
     statements: Mapping[str, Callable[[], Audit]], progress: Progress, description: str
 ) -> dict[str, Audit]:
-    named = progress.track(statements.items(), description, total=len(statements))
-    return {name: evaluate() for name, evaluate in named}
+    found = in_threads(lambda evaluate: evaluate(), statements.values())
+    shown = progress.track(found, description, total=len(statements))
+    return dict(zip(statements, shown, strict=True))
 
 
 def _conjecture_5(D: Distances, P: Array, counts: PositionCounts) -> Audit:

@@ -15,7 +15,7 @@ from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe._core.stored import keeping
-from jaxpe._core.threads import in_background, in_threads
+from jaxpe._core.threads import in_background, side_by_side
 from jaxpe.analysis.corpus.held_out import (
     held_out_halves,
     held_out_scores,
@@ -200,7 +200,7 @@ def analyse_tokens(
     clock.lap("counts")
     shown: dict[str, Any] = {"splits": splits, "progress": progress}
     halves = partial(_halves_of_documents, compact, groups, keys[0], splits=splits)
-    fitted, noise = _side_by_side(
+    fitted, noise = side_by_side(
         partial(_fitted, counts, halves, empty, used, keys, dim, encodings, progress=progress),
         partial(noise_of_documents, compact, groups, keys, samples=bootstrap, **shown),
     )
@@ -265,7 +265,7 @@ def analyse_counts(
     folded = stored._replace(table=stored.table[..., used]).counts
     counts = jax.tree.map(np.asarray, folded.merged())
     halves = partial(_halves_of_counts, folded, keys[0], splits=splits)
-    fitted, noise = _side_by_side(
+    fitted, noise = side_by_side(
         partial(_fitted, counts, halves, empty, used, keys, dim, encodings, progress=progress),
         partial(noise_of_counts, folded, stored.nulls, used, keys[0], **shown),
     )
@@ -308,11 +308,6 @@ def _five(key: jax.Array) -> tuple[jax.Array, ...]:
 def _keys(seed: int) -> tuple[jax.Array, ...]:
     """Keys of halvings, null corpora, resamples, encodings that are drawn, and held-out halves."""
     return _five(jax.random.key(seed))
-
-
-def _side_by_side(*jobs: Callable[[], Any]) -> list[Any]:
-    """Results of the jobs, run in threads: one compiles while another computes."""
-    return list(in_threads(lambda job: job(), jobs))
 
 
 class _Halves(NamedTuple):
