@@ -22,7 +22,6 @@ class Corpus(NamedTuple):
         choices: settings that were not passed and were chosen.
         name: built-in name, or path of the file.
         documents: texts, in the order of the file.
-
     """
 
     name: str
@@ -40,7 +39,6 @@ class Document(NamedTuple):
     Attributes:
         text: the text, or token ids int `[n]`.
         group: author or source, where one was asked for; None otherwise.
-
     """
 
     text: str | Integer[np.ndarray, " n"]

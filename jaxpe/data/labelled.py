@@ -42,7 +42,6 @@ class LabelledTokens(NamedTuple):
             token ids `[documents, n]`.
         names: names of the classes.
         tokenizer: name or path of the tokenizer.
-
     """
 
     corpus: TokenCorpus

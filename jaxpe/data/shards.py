@@ -54,7 +54,6 @@ class Shard(NamedTuple):
         name: last part of the path.
         bytes: size of the file in bytes.
         checksum: CRC-32 of the first and last 64 kB.
-
     """
 
     path: str

@@ -27,7 +27,6 @@ class SyntheticCorpus(NamedTuple):
         name: name of the generator.
         ids: int32 `[documents, n]`, token ids.
         distributions: float64 `[n, vocab]`, the true distributions.
-
     """
 
     name: str

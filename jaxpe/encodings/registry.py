@@ -30,7 +30,6 @@ class EncodingSizes(NamedTuple):
         num_heads: number of attention heads.
         head_dim: width of a head.
         length: number of positions of the training context.
-
     """
 
     dim: int = 512

@@ -26,7 +26,6 @@ class RopeFrequencies(NamedTuple):
     Attributes:
         inverse: ω_k, float64 `[rotary_dim / 2]`.
         attention_factor: factor on cos and sin.
-
     """
 
     inverse: np.ndarray | Array
@@ -38,7 +37,6 @@ class LinearScaling(NamedTuple):
 
     Attributes:
         factor: s, the divisor of all frequencies.
-
     """
 
     factor: float
@@ -53,7 +51,6 @@ class NtkScaling(NamedTuple):
 
     Attributes:
         factor: s, the divisor of the slowest frequency.
-
     """
 
     factor: float
@@ -73,7 +70,6 @@ class DynamicScaling(NamedTuple):
     Attributes:
         factor: s of the formula.
         original_max_position_embeddings: L0, positions of the original context.
-
     """
 
     factor: float
@@ -97,7 +93,6 @@ class NtkByPartsScaling(NamedTuple):
         beta_fast: turns in the original context from which frequencies stay.
         beta_slow: turns up to which frequencies are divided by s.
         truncate: whether the ends of the ramp are rounded to whole pairs.
-
     """
 
     factor: float
@@ -127,7 +122,6 @@ class YarnScaling(NamedTuple):
         mscale: multiplier of 0.1·ln s in the numerator of the factor.
         mscale_all_dim: the same in its denominator.
         truncate: whether the ends of the ramp are rounded to whole pairs.
-
     """
 
     factor: float
@@ -163,7 +157,6 @@ class Llama3Scaling(NamedTuple):
         low_freq_factor: turns in the original context up to which ω is divided by s.
         high_freq_factor: turns from which ω stays.
         original_max_position_embeddings: L0, positions of the original context.
-
     """
 
     factor: float
@@ -193,7 +186,6 @@ class LongRopeScaling(NamedTuple):
         original_max_position_embeddings: L0, positions of the original context.
         factor: s of the attention factor.
         attention_factor: factor on cos and sin; computed when None.
-
     """
 
     short_factor: tuple[float, ...]
@@ -236,7 +228,6 @@ class ProportionalScaling(NamedTuple):
     Attributes:
         factor: s, the divisor of the frequencies that turn.
         fraction: share of the frequencies that turn, from the fastest.
-
     """
 
     factor: float = 1.0

@@ -24,7 +24,6 @@ class PositionalDistributions(NamedTuple):
     Attributes:
         probabilities: float `[..., n, vocab]`, a distribution for each position.
         present: bool `[..., n]`, positions that take part.
-
     """
 
     probabilities: Float[Array, "*batch n vocab"]

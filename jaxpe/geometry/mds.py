@@ -40,7 +40,6 @@ class ClassicalMDS(NamedTuple):
         gap: λ_d − λ_{d+1}. Derivatives of the coordinates are defined where it is positive (or the
             cut is at or beyond the rank).
         present: bool `[n]`, positions that take part.
-
     """
 
     coordinates: Float[Array, "n dim"]
@@ -59,7 +58,6 @@ class InformationOptimalEncoding(NamedTuple):
         stress: Eq. (4) of the encoding.
         distances: Hellinger distances it was made from.
         mds: the full result of classical MDS.
-
     """
 
     coordinates: Float[Array, "n dim"]
@@ -76,7 +74,6 @@ class LowRankFactors(NamedTuple):
         B: float `[d, r]`.
         parameters: number of entries of both, r(n + d).
         relative_error: ‖P − A Bᵀ‖ / ‖P‖.
-
     """
 
     A: Float[Array, "n r"]

@@ -54,7 +54,6 @@ class PrincipalCoordinates(NamedTuple):
         method: "dense", "krylov" or "landmark".
         reason: why this method was chosen.
         present: bool `[n]`, positions that take part.
-
     """
 
     coordinates: Float[Array, "n dim"]

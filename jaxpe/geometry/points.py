@@ -20,7 +20,6 @@ class PointCloud(NamedTuple):
     Attributes:
         points: float `[n, k]`, a row for each position.
         present: bool `[n]`, positions that take part.
-
     """
 
     points: Float[Array, "n k"]

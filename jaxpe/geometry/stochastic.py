@@ -25,7 +25,6 @@ class SampledStress(NamedTuple):
         stress: estimate of Eq. (4).
         low: lower end of the interval.
         high: upper end of the interval.
-
     """
 
     stress: Float[Array, ""]

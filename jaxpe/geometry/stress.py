@@ -58,7 +58,6 @@ class ScaledStress(NamedTuple):
     Attributes:
         stress: stress at the best scale, in [0, 1].
         scale: the best scale, at least 0.
-
     """
 
     stress: Float[Array, ""]

@@ -40,7 +40,6 @@ class BoundEncoding(NamedTuple):
     Attributes:
         encoding: the encoding.
         params: parameters of the encoding.
-
     """
 
     encoding: Encoding = identity()

@@ -28,7 +28,6 @@ class HeadOutput(NamedTuple):
     Attributes:
         logits: output of the head.
         transformer: output of the transformer, with its trace where one was asked for.
-
     """
 
     logits: Float[Array, "... classes"]

@@ -29,7 +29,6 @@ class Lanczos(NamedTuple):
     Attributes:
         eigenvalues: float `[num]`, descending.
         residuals: float `[num]`, ‖A v − λ v‖.
-
     """
 
     eigenvalues: Float[Array, " num"]

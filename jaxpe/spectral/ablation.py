@@ -28,7 +28,6 @@ class Ablation(NamedTuple):
         score: score of the whole model.
         ablated: scores `[layers, heads]` without each head.
         drop: score less `ablated`.
-
     """
 
     score: Float[Array, "*outputs"]

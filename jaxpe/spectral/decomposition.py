@@ -48,7 +48,6 @@ class LogitParts(NamedTuple):
         position_content: position of the query with content of the key.
         position_position: position of the query with position of the key.
         bias: bias of the encoding.
-
     """
 
     content_content: Float[Array, "... heads n_q n_k"]

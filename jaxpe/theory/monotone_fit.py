@@ -22,7 +22,6 @@ class MonotoneFit(NamedTuple):
         decreasing: float `[m]`, the best decreasing function.
         explained_increasing: share of the variance that the increasing one explains.
         explained_decreasing: share of the variance that the decreasing one explains.
-
     """
 
     increasing: Float[Array, " m"]

@@ -27,7 +27,6 @@ class MaskedTokens(NamedTuple):
         ids: int `[..., n]`, tokens that the model reads.
         targets: int `[..., n]`, original tokens.
         selected: bool `[..., n]`, places that the loss covers.
-
     """
 
     ids: Int[Array, "*batch n"]

@@ -70,7 +70,6 @@ class GeometryProbe(NamedTuple):
         all_positions: scores over all positions.
         occupied: scores over positions with tokens.
         split_half: scores against the noise-corrected distances.
-
     """
 
     all_positions: GeometryScores

@@ -62,7 +62,6 @@ class Evaluations(NamedTuple):
         first: metrics before training.
         best: metrics at the best evaluation.
         last: metrics at the end.
-
     """
 
     first: Found
@@ -93,7 +92,6 @@ class TrainSummary(NamedTuple):
         vocab_size: number of tokens in the vocabulary.
         length: number of positions.
         steps: number of updates.
-
     """
 
     source: str

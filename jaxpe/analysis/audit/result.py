@@ -47,7 +47,6 @@ class Sides(NamedTuple):
         rhs: right side.
         slack: right side less the left.
         holds: whether the comparison holds.
-
     """
 
     lhs: float

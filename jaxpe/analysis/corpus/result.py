@@ -27,7 +27,6 @@ class TokenCount(NamedTuple):
     Attributes:
         token: text of the token.
         count: number of times it occurs.
-
     """
 
     token: str
@@ -40,7 +39,6 @@ class TopTokens(NamedTuple):
     Attributes:
         position: position, from 0.
         tokens: tokens of the position with their counts.
-
     """
 
     position: int
@@ -106,7 +104,6 @@ class Interval(NamedTuple):
         estimate: point estimate.
         low: lower end.
         high: upper end.
-
     """
 
     estimate: float
@@ -196,7 +193,6 @@ class SlopeStress(NamedTuple):
     Attributes:
         slope: slope of the line.
         stress: Eq. (4) at that slope.
-
     """
 
     slope: float

@@ -53,7 +53,6 @@ class LowRankDescent(NamedTuple):
         A: float `[n, r]`.
         B: float `[d, r]`.
         losses: float `[steps]`, the criterion before each step.
-
     """
 
     A: Float[Array, "n r"]
