@@ -5,6 +5,7 @@ which text is split into words before; "llama" (SentencePiece) has a score for e
 tokens are merged in the order of the score of what they make.
 """
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -48,6 +49,13 @@ def tokenizer_of_gguf(path: str | os.PathLike[str]) -> Any:
     `InputError` for a file without one, of another kind, or with a splitting rule that is not
     known here.
     """
+    found = os.stat(path)
+    return _opened(os.fspath(path), found.st_mtime_ns, found.st_size)
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(path: str, modified: int, size: int) -> Any:
+    """The tokenizer of a file as it is now: merges of 260,000 scores take seconds to find."""
     metadata, _ = read_gguf(path, whole=_PREFIX)
     own = {key.removeprefix(_PREFIX): value for key, value in metadata.items()}
     kind = own.get("model")
@@ -95,7 +103,7 @@ def _split(available: Any, rule: str) -> tuple[list[Any], bool]:
 
 
 def _of_scores(path: Any, own: Mapping[str, Any], vocabulary: dict[str, int]) -> Any:
-    """SentencePiece's byte pairs: what no token stands for becomes bytes."""
+    """Byte pairs in the order of scores; characters without a token are encoded as bytes."""
     tokenizers = require("tokenizers", extra="data")
     scores = own.get("scores")
     if not isinstance(scores, list) or len(scores) != len(vocabulary):
@@ -137,7 +145,7 @@ def _merges(vocabulary: Mapping[str, int], scores: list[float]) -> list[tuple[st
 
 
 def _add_special(model: Any, own: Mapping[str, Any], tokens: list[str]) -> None:
-    """Tokens that are not made of others, and those before and after a document."""
+    """Add tokens that are found as they are, and those before and after a document."""
     tokenizers = require("tokenizers", extra="data")
     kinds = own.get("token_type", [])
     for kind, special in ((_CONTROL, True), (_USER_DEFINED, False)):

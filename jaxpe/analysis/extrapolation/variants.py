@@ -36,7 +36,7 @@ class Variant(NamedTuple):
         return self.tested(sizes, length)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _made(
     make: Callable[[EncodingSizes, bool], Encoding | LayerPattern],
     sizes: EncodingSizes,
