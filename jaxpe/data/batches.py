@@ -190,7 +190,7 @@ def _checksum(texts: Texts, before: int) -> int:
 
 
 class _TextSource:
-    """Documents of a shard, so many at once as are asked for; none at its end."""
+    """Documents of a shard, at least one at once and at most as many as are asked for."""
 
     def __init__(self, documents: Iterator[Document], part: int, parts: int):
         self._documents = itertools.islice(documents, part, None, parts)
@@ -204,8 +204,8 @@ class _TextSource:
             texts.append(text)
             groups.append(group)
             size += len(text)
-            if size > _LARGEST_BATCH:
-                raise _too_large(number, len(texts))
+            if size > _LARGEST_BATCH:  # more than a batch may have, which refuses it
+                break
         return texts, groups
 
 
@@ -233,8 +233,6 @@ class _IdSource:
                 self._groups = [*itertools.compress(groups, own.tolist())]
         taken, self._rest = self._rest.split(number)
         groups, self._groups = self._groups[:number], self._groups[number:]
-        if len(taken.values) > _LARGEST_BATCH:
-            raise _too_large(number, len(taken))
         return taken, groups
 
 
@@ -266,11 +264,15 @@ class _DocumentIterator(grain.DatasetIterator):
         if self._finished:
             raise StopIteration
         with TraceAnnotation("read"):
-            parts, groups, self._room = [], [], self.reading.batch_size
+            parts, groups, size = [], [], 0
+            self._room = self.reading.batch_size
             for texts, their_groups in self._documents:
                 parts.append(texts)
                 groups += their_groups
                 self._room -= len(texts)
+                size += len(texts.values) if isinstance(texts, Ragged) else sum(map(len, texts))
+                if size > _LARGEST_BATCH:  # of shards that are each within it
+                    raise _too_large(self.reading.batch_size, len(groups))
                 if not self._room:
                     break
         self._finished = self._room > 0

@@ -370,3 +370,8 @@ def test_documents_that_are_too_long_for_a_batch(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"`batch_size` is 200, and .* documents have more than"):
         list(token_batches(Reading(shards, batch_size=200), BYTES, length=6))
     assert last_place(Reading(shards, batch_size=100))["documents"] == [3000] * 3
+    for number in range(2):  # each shard within the limit, and both together not
+        (tmp_path / f"part{number}.txt").write_text("\n".join(["x" * 100] * 60))
+    parts = find_shards([tmp_path / "part?.txt"])
+    with pytest.raises(InputError, match=r"`batch_size` is 200, and 120 documents have more than"):
+        list(token_batches(Reading(parts, batch_size=200), BYTES, length=6))
