@@ -1,21 +1,45 @@
 """A hostile configuration: float64, strict dtype promotion, no rank promotion, types checked."""
 
 import contextlib
+import ctypes
 import gc
 import os
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
-from jaxtyping import install_import_hook
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-install_import_hook("jaxpe", "beartype.beartype")
+
+def _checking_inner_functions_once(check):
+    """Check types as `jaxtyping.jaxtyped`, but of functions inside others in the first call only.
+
+    They are new in every call of the outer one, and making the checks takes a millisecond.
+    """
+    checked = set()
+
+    def decorator(*, typechecker):
+        def decorate(made):
+            if "<locals>" in getattr(made, "__qualname__", "") and hasattr(made, "__code__"):
+                if made.__code__ in checked:
+                    return made
+                checked.add(made.__code__)
+            return check(made, typechecker=typechecker)
+
+        return decorate
+
+    return decorator
+
+
+# The import hook writes `@jaxtyping.jaxtyped(typechecker=...)` at every function.
+jaxtyping.jaxtyped = _checking_inner_functions_once(jaxtyping.jaxtyped)
+jaxtyping.install_import_hook("jaxpe", "beartype.beartype")
 
 # Commands in processes of their own are compiled quickly; here `_compile_quickly` decides, also in
 # workers, which inherit the variable.
@@ -56,6 +80,13 @@ def _compile_quickly(request):
     if _resident() > MOST_RESIDENT:
         jax.clear_caches()
         gc.collect()
+        _return_memory()
+
+
+def _return_memory() -> None:
+    """Give the system what is freed; else the next module would begin with a clearing, too."""
+    with contextlib.suppress(OSError, AttributeError):  # glibc alone has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _resident() -> int:

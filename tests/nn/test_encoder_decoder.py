@@ -20,6 +20,7 @@ from tests.nn.models import (
     encoder_decoder,
     encoding_for,
     filled,
+    shapes_of,
     some_ids,
 )
 
@@ -46,7 +47,7 @@ class Made:
         def make():
             return nn.Seq2SeqLM(encoder_decoder(own, *sides), rngs=nnx.Rngs(2))
 
-        self.shapes = jax.eval_shape(make)
+        self.shapes = shapes_of(make)
         apply, self.params = filled(self.shapes)
         self.model = nnx.merge(nnx.split(self.shapes)[0], self.params)
         self.whole = partial(jax.jit(apply), self.params)

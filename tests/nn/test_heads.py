@@ -14,7 +14,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
-from tests.nn.models import DIM, VOCAB, config, encoding_for, some_ids, split
+from tests.nn.models import DIM, VOCAB, config, encoding_for, shapes_of, some_ids, split
 
 
 def classifier(pooling="mean", **changes):
@@ -31,7 +31,7 @@ def language_model(encoding="rope", **changes):
         return nn.CausalLM(decoder, rngs=nnx.Rngs(1))
 
     apply, params = split(make)
-    graphdef, _ = nnx.split(jax.eval_shape(make), nnx.Param)
+    graphdef, _ = nnx.split(shapes_of(make), nnx.Param)
     return apply, params, lambda params: nnx.merge(graphdef, params)
 
 

@@ -11,7 +11,7 @@ from flax import nnx
 import jaxpe
 from jaxpe import nn
 from jaxpe.spectral import largest_quotient
-from tests.nn.models import config
+from tests.nn.models import config, shapes_of
 
 N, DIM, WIDTH = 5, 8, 4
 RNG = np.random.default_rng(0)
@@ -32,7 +32,7 @@ def filled(kind, encoding, **changes):
     """A model without norms, with random parameters, biases among them."""
     sizes = config(**({"norm": "none", "activation": "relu"} | changes))
     make = lambda: kind(sizes, encoding=encoding, rngs=nnx.Rngs(0))  # noqa: E731
-    graphdef, shapes = nnx.split(jax.eval_shape(make), nnx.Param)
+    graphdef, shapes = nnx.split(shapes_of(make), nnx.Param)
     rng = np.random.default_rng(1)
     params = jax.tree.map(lambda x: jnp.asarray(0.4 * rng.standard_normal(x.shape)), shapes)
     return nnx.merge(graphdef, params)

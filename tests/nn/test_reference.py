@@ -26,6 +26,7 @@ from tests.nn.models import (
     encoder_decoder,
     encoding_for,
     filled,
+    shapes_of,
     some_ids,
     split,
 )
@@ -193,7 +194,7 @@ CROSSING = {"grouped_post": {**GROUPED, "norm_position": "post"}, "latent": KIND
 def test_the_decoder_attends_to_the_encoder(kind):
     """Both stacks and the attention between them, each with rotary positions of its own."""
     own, ids, answers = config(**CROSSING[kind]), some_ids(2, N), some_ids(2, N - 2, seed=1)
-    model = jax.eval_shape(lambda: encoder_decoder(own, ROPE, ROPE, ROPE))
+    model = shapes_of(lambda: encoder_decoder(own, ROPE, ROPE, ROPE))
     apply, params = filled(model)
     found = jax.jit(apply)(params, ids, answers).hidden
     plain = jax.tree.map(np.asarray, nnx.to_pure_dict(params))
@@ -214,7 +215,7 @@ def test_layers_follow_one_another_with_one_encoding_for_all():
         sizes = config(num_layers=3)
         return nn.Encoder(sizes, encoding=shared, layer_encoding=own, rngs=nnx.Rngs(0))
 
-    graphdef, _ = nnx.split(jax.eval_shape(make), nnx.Param)
+    graphdef, _ = nnx.split(shapes_of(make), nnx.Param)
     apply, params = split(make)
     rng = np.random.default_rng(1)
     ids, gates = some_ids(2, N), rng.standard_normal((3, HEADS))

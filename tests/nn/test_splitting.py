@@ -22,6 +22,7 @@ from tests.nn.models import (
     config,
     encoding_for,
     positions_for,
+    shapes_of,
     some_ids,
     split,
 )
@@ -57,7 +58,7 @@ def build(kind=nn.Encoder, encoding=BOTH, layer_encoding=None, **changes):
 
 def filled(make):
     _, params = split(make)
-    graphdef, _ = nnx.split(jax.eval_shape(make), nnx.Param)
+    graphdef, _ = nnx.split(shapes_of(make), nnx.Param)
     return nnx.merge(graphdef, params)
 
 
