@@ -19,6 +19,9 @@ unit docs notebooks distributed-test: export JAX_COMPILATION_CACHE_DIR ?= $(PROG
 unit docs notebooks distributed-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 unit docs notebooks distributed-test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
+# Tests start about a hundred processes, which would compile what they import each time.
+unit docs notebooks distributed-test: export PYTHONDONTWRITEBYTECODE =
+
 # Compiling is most of the work of the tests: pieces of a program that threads would share, and
 # threads that fight over the processors, cost more than they gain. XLA's older code generator takes
 # half the time again; what it makes is slower, so notebooks, which train, have the newer one, as
