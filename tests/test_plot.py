@@ -52,7 +52,7 @@ def test_a_spectrum_shows_the_level_of_chance(ax):
 
 def test_a_profile_of_split_halves_keeps_squares_below_zero(ax):
     squares = np.array([[0.0, -1.0, 4.0], [-1.0, 0.0, -3.0], [4.0, -3.0, 0.0]])
-    given = (jnp.asarray(squares), jnp.asarray(squares), jnp.zeros(3), jnp.ones(3, bool))
+    given = (jnp.asarray(squares), jnp.asarray(squares), jnp.ones(3, bool))
     halves = jaxpe.geometry.SplitHalfGeometry(*given)
     assert plot.profile(halves, ax=ax).get_ydata().tolist() == [-2, 4]
     assert plot.profile(halves, squared=False, ax=ax).get_ydata().tolist() == [0, 2]

@@ -34,14 +34,17 @@ class SplitHalfGeometry(NamedTuple):
         gram: float `[n, n]`, centred; not positive semidefinite: its negative eigenvalues show
             the size of the noise that is left.
         squared_distances: float `[n, n]`; may be negative.
-        eigenvalues: float `[n]` of the Gram matrix, descending (absent positions add zeros).
         present: bool `[n]`, positions with a token in both halves of every split.
     """
 
     gram: Float[Array, "n n"]
     squared_distances: Float[Array, "n n"]
-    eigenvalues: Float[Array, " n"]
     present: Bool[Array, " n"]
+
+    @property
+    def eigenvalues(self) -> Float[Array, " n"]:
+        """Eigenvalues of the Gram matrix, descending (absent positions add zeros)."""
+        return _eigenvalues(self.gram)
 
     @property
     def trace(self) -> Float[Array, ""]:
@@ -105,7 +108,7 @@ def split_half_geometry(
     folds = folds_of(counts)
     if splits < 1:
         raise ValueError(f"splits must be at least 1, not {splits}")
-    halves = _halves(key, folds=folds, splits=splits)
+    halves = random_halves(key, folds=folds, splits=splits)
     start = no_products(1, counts.per_position.shape[-1])
     shown = {"progress": progress, "description": "split halves"}
     products, present = fold_items(add_products, start, halves, counts, **shown)
@@ -154,7 +157,7 @@ def _floor(merged: PositionCounts | SparseCounts, per_position: Array) -> NoiseF
 
 
 @compiled(static=("folds", "splits"))
-def _halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
+def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
     """Random halves of the folds, 0 and 1."""
     order = jax.lax.map(lambda k: jax.random.permutation(k, folds), jax.random.split(key, splits))
     return (order < folds // 2).astype(jnp.int32)
@@ -233,7 +236,12 @@ def geometry_of_products(products: Array, present: Array, *, splits: int) -> Spl
     squared = own[:, None] + own[None, :] - 2.0 * products
     squared = jnp.where(pair_mask(present), squared, 0.0)
     gram = gram_from_squared(squared, present)
-    return SplitHalfGeometry(gram, squared, jnp.linalg.eigvalsh(gram)[::-1], present)
+    return SplitHalfGeometry(gram, squared, present)
+
+
+@compiled()
+def _eigenvalues(gram: Array) -> Array:
+    return jnp.linalg.eigvalsh(gram)[..., ::-1]
 
 
 def folds_of(counts: PositionCounts | SparseCounts) -> int:

@@ -102,27 +102,64 @@ def occurrences_of(
         numbers = jnp.arange(folds, dtype=jnp.int32)
         everywhere = jnp.asarray(counted)
         return Occurrences(column, document, position, there, columns, fold, everywhere, numbers)
-    own = np.asarray(fold)
-    position, document = np.nonzero(np.asarray(counted).T)  # the rows of a table in their order
-    word = np.asarray(ids)[document, position]
-    if only_shared:
-        seen = np.zeros((folds, vocab_size), bool)
-        seen[own[document], word] = True
-        shared = seen.sum(axis=0) > 1
-        kept = shared[word]
-        position, document, word = (
-            position[kept],
-            document[kept],
-            (np.cumsum(shared) - 1)[word[kept]],
+    listed = listed_tokens(ids, counted, fold, vocab_size=vocab_size, only_shared=only_shared)
+    return dealt_tokens(listed, fold, counted, folds=folds)
+
+
+class ListedTokens(NamedTuple):
+    """Counted tokens, in the order of their positions.
+
+    Attributes:
+        position, document, word: integers `[tokens]`; words are numbered from 0.
+        words: number of words.
+    """
+
+    position: np.ndarray
+    document: np.ndarray
+    word: np.ndarray
+    words: int
+
+    def of_words(self, kept: np.ndarray) -> "ListedTokens":
+        """The tokens of some words, bool `[words]`, which are numbered anew."""
+        own, number = kept[self.word], np.cumsum(kept) - 1
+        return ListedTokens(
+            self.position[own], self.document[own], number[self.word[own]], int(kept.sum())
         )
-        vocab_size = int(shared.sum())
+
+
+def listed_tokens(
+    ids: ArrayLike, counted: ArrayLike, fold: ArrayLike, *, vocab_size: int, only_shared: bool
+) -> ListedTokens:
+    """The counted tokens of documents; arguments are those of `occurrences_of`."""
+    position, document = np.nonzero(np.asarray(counted).T)  # the rows of a table in their order
+    listed = ListedTokens(position, document, np.asarray(ids)[document, position], vocab_size)
+    if not only_shared:
+        return listed
+    own = np.asarray(fold)[document].astype(np.int64)
+    seen = np.zeros((int(own.max(initial=0)) + 1, vocab_size), bool)
+    seen[own, listed.word] = True
+    return listed.of_words(seen.sum(axis=0) > 1)
+
+
+def dealt_tokens(
+    listed: ListedTokens,
+    fold: ArrayLike,
+    counted: ArrayLike,
+    *,
+    folds: int,
+    block: int = BLOCK,
+) -> Occurrences:
+    """Tokens in blocks of at most so many words, on the device."""
+    position, document, word, vocab_size = listed
+    own = np.asarray(fold)
     words = rounded_size(vocab_size)
-    blocks = blocks_of(folds * counted.shape[1], words, BLOCK)
+    blocks = blocks_of(folds * counted.shape[1], words, block)
     width = -(-words // blocks)
     columns = dealt(np.bincount(word, minlength=words), blocks, width)
-    block, column = np.divmod(columns[word], width)
-    order = np.lexsort((own[document], column, position, block))
-    sizes = np.bincount(block, minlength=blocks)
+    number, column = np.divmod(columns[word], width)
+    row = number * counted.shape[1] + position
+    order = np.argsort((row * width + column) * folds + own[document], kind="stable")
+    sizes = np.bincount(number, minlength=blocks)
     slots = np.arange(rounded_size(int(sizes.max(initial=0))))
     # Padding refers to the last token of its block; in a block without any, to the first of all.
     last = np.maximum(np.cumsum(sizes) - 1, 0)[:, None]

@@ -24,13 +24,21 @@ from jaxpe.geometry.counts import (
     counted_tokens,
 )
 from jaxpe.geometry.distances import floating, gram_from_squared, square_matrix
-from jaxpe.geometry.halving import split_halves
+from jaxpe.geometry.halving import (
+    HalvableTokens,
+    halvable_tokens,
+    places_of,
+    shuffled_places,
+    split_halves,
+)
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS, SplitHalfGeometry
-from jaxpe.geometry.occurrences import Occurrences, occurrences_of
+from jaxpe.geometry.occurrences import Occurrences
 from jaxpe.geometry.repeated import map_items
 from jaxpe.geometry.sparse import SparseCounts
 
 DEFAULT_NULLS = 20
+
+Tokens = HalvableTokens | Occurrences
 
 
 class SignificantRank(NamedTuple):
@@ -101,20 +109,19 @@ def significant_rank(
     groups = content_labels(ids, mask) if groups is None else groups
     counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
     sizes: dict[str, Any] = {"vocab_size": vocab_size, "folds": folds}
-    tokens = occurrences_of(ids, counted, groups, **sizes, only_shared=True)
+    tokens = halvable_tokens(ids, counted, groups, **sizes)
     halving, keys = _keys(key, nulls=nulls)
     once = np.ones(len(ids), np.int32)
 
-    def gram(key: Array, shuffled: bool, tokens: Occurrences, groups: ArrayLike) -> Array:
-        found = split_halves(tokens, groups, once, shuffled, key, halving, splits=splits)
-        return _weighted_gram(*found)
+    def gram(tokens: Tokens, places: Array) -> Array:
+        return _weighted_gram(*split_halves(tokens, once, places, halving, splits=splits))
 
-    def of_null(key: Array, tokens: Occurrences, groups: ArrayLike) -> Array:
-        return gram(key, True, tokens, groups)
+    def of_null(key: Array, tokens: Tokens, counted: ArrayLike, groups: ArrayLike) -> Array:
+        return gram(tokens, shuffled_places(key, counted, groups))
 
     shown = {"progress": progress, "description": "permutation null"}
-    null_grams = map_items(of_null, keys, tokens, groups, **shown)
-    own = gram(halving, False, tokens, groups)
+    null_grams = map_items(of_null, keys, tokens, counted, groups, **shown)
+    own = gram(tokens, places_of(counted))
     return rank_above_null(own, null_grams, level=level)
 
 

@@ -13,8 +13,9 @@ from jaxpe.geometry import (
     resample_documents,
     split_half_geometry,
 )
-from jaxpe.geometry.halving import split_halves
+from jaxpe.geometry.halving import halvable_tokens, places_of, shuffled_places, split_halves
 from jaxpe.geometry.occurrences import occurrences_of
+from jaxpe.geometry.rare_words import CLASSES
 
 KEY = jax.random.key(0)
 DOCUMENTS, N, VOCAB, FOLDS = 300, 7, 40, 8
@@ -94,19 +95,21 @@ def test_no_documents_and_no_tokens():
 def test_resampled_and_shuffled_halves_are_those_of_the_counts(corpus):
     ids, mask, groups = corpus
     sizes = {"vocab_size": VOCAB, "folds": FOLDS}
-    tokens = occurrences_of(*corpus, **sizes, only_shared=True)
+    tokens = halvable_tokens(*corpus, **sizes)
+    assert len(tokens.rare) == len(CLASSES)  # words of each class, and others in a table
+    assert np.any(tokens.frequent.there)
     repeats, shuffling = resample_documents(KEY, len(ids), groups=groups), jax.random.key(1)
-    halved = partial(split_halves, tokens, groups, splits=3)
+    halved = partial(split_halves, tokens, key=KEY, splits=3)
     resampled = count_tokens(ids, mask=mask, groups=groups, repeats=repeats, **sizes)
     own = permute_within_documents(shuffling, ids, mask, groups=groups)
     shuffled = count_tokens(own, mask=mask, groups=groups, **sizes)
     once = np.ones(len(ids), np.int32)
     for found, counts in (
-        (halved(repeats, False, shuffling, KEY), resampled),
-        (halved(once, True, shuffling, KEY), shuffled),
+        (halved(repeats, places_of(mask)), resampled),
+        (halved(once, shuffled_places(shuffling, mask, groups)), shuffled),
     ):
         expected = split_half_geometry(counts, key=KEY, splits=3)
-        close = partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-6)
+        close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
         jax.tree.map(close, found.geometry, expected)
         np.testing.assert_array_equal(found.per_position, counts.merged().per_position)
 

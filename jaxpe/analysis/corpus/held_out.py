@@ -51,8 +51,8 @@ def prepare_held_out(n: int, dim: int) -> None:
     """Compile what n positions will need, where programs are kept."""
     pair = (SPLITS, 2, n)
     square = jax.ShapeDtypeStruct((*pair, n), jnp.float32)
-    line, present = jax.ShapeDtypeStruct(pair, jnp.float32), jax.ShapeDtypeStruct(pair, bool)
-    halves = SplitHalfGeometry(square, square, line, present)  # pyrefly: ignore
+    present = jax.ShapeDtypeStruct(pair, bool)
+    halves = SplitHalfGeometry(square, square, present)  # pyrefly: ignore
     _scores.prepare(halves, **_static(n, dim, ()))  # pyrefly: ignore
 
 

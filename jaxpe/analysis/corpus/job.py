@@ -53,7 +53,7 @@ from jaxpe.analysis.corpus.scores import prepare_scores, score_encodings, stress
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import EmptyPolicy, PositionCounts, SparseCounts, SplitHalfGeometry
-from jaxpe.geometry.halving import split_halves
+from jaxpe.geometry.halving import halvable_tokens, places_of, split_halves
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
 from jaxpe.geometry.occurrences import Occurrences, occurrences_of
@@ -321,9 +321,11 @@ def _halves_of_documents(
     corpus: TokenCorpus, groups: np.ndarray, key: jax.Array, *, splits: int
 ) -> _Halves:
     sizes = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
-    tokens = occurrences_of(corpus.ids, corpus.mask, groups, **sizes, only_shared=True)
+    documents = corpus.ids, corpus.mask, groups
+    tokens = occurrences_of(*documents, **sizes, only_shared=True)
     once = np.ones(len(groups), np.int32)
-    found = split_halves(tokens, groups, once, False, key, key, splits=splits)
+    whole = halvable_tokens(*documents, **sizes)
+    found = split_halves(whole, once, places_of(corpus.mask), key, splits=splits)
     return _Halves(_in_folds(tokens), found.geometry)
 
 
@@ -381,7 +383,8 @@ class _Geometries(NamedTuple):
     violation_rate: jax.Array
     split_half: SplitHalfGeometry
     split_half_error: jax.Array
-    coordinates: jax.Array  # of split halves, [n, 3]
+    eigenvalues: jax.Array  # of split halves, as the next
+    coordinates: jax.Array  # [n, 3]
 
 
 def _geometries(
@@ -419,7 +422,8 @@ def _geometries_of(
         split_half.gram, dim=3, present=split_half.present
     ).coordinates
     rate = jaxpe.monotonicity_violation_rate(D)
-    return _Geometries(D, mds, rate, split_half, error, coordinates)
+    eigenvalues = split_half.eigenvalues
+    return _Geometries(D, mds, rate, split_half, error, eigenvalues, coordinates)
 
 
 def _counts(corpus: TokenCorpus) -> PositionCounts:
@@ -445,7 +449,7 @@ def _analysis(
     found = fitted.geometries
     D, mds, geometry = found.D, found.mds, found.split_half
     per_position = _per_position(counts)
-    split_half = _split_half(geometry, np.asarray(found.coordinates), noise)
+    split_half = _split_half(found, noise)
     return CorpusAnalysis(
         **known,
         splits=splits,
@@ -474,14 +478,15 @@ def _analysis(
     )
 
 
-def _split_half(geometry: SplitHalfGeometry, coordinates: np.ndarray, noise: Noise) -> SplitHalf:
-    present, rank = np.asarray(geometry.present), noise.rank
+def _split_half(found: _Geometries, noise: Noise) -> SplitHalf:
+    geometry, rank = found.split_half, noise.rank
+    present = np.asarray(geometry.present)
     unknown = rank is None or int(rank.rank) < 0
     nothing = np.full(len(present), np.nan, np.float32)
     tested = nothing if rank is None else np.asarray(rank.eigenvalues)
     return SplitHalf(
         trace=float(np.trace(np.asarray(geometry.gram))) if present.any() else math.nan,
-        eigenvalues=np.asarray(geometry.eigenvalues),
+        eigenvalues=np.asarray(found.eigenvalues),
         significant_rank=None if unknown else int(rank.rank),
         violation_rate=float(noise.estimate["split_half_violation_rate"]),
         positions=int(present.sum()),
@@ -489,7 +494,7 @@ def _split_half(geometry: SplitHalfGeometry, coordinates: np.ndarray, noise: Noi
         null_eigenvalue=math.nan if rank is None else float(rank.threshold) + 0.0,  # no −0
         present=present,
         squared_distances=np.asarray(geometry.squared_distances),
-        coordinates=coordinates,
+        coordinates=np.asarray(found.coordinates),
     )
 
 

@@ -24,11 +24,13 @@ from jaxpe.geometry import (
     rank_above_null,
     weighted_gram,
 )
-from jaxpe.geometry.halving import split_halves
+from jaxpe.geometry.distances import centre_rows, hellinger_roots
+from jaxpe.geometry.halving import halvable_tokens, places_of, split_halves
 from jaxpe.geometry.intervals import drawn_documents, normal_interval
 from jaxpe.geometry.noise import DEFAULT_FOLDS
 from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 from jaxpe.geometry.repeated import map_items, split_key
+from jaxpe.geometry.sparse import fold_tables, root_frequencies
 
 
 class Noise(NamedTuple):
@@ -60,11 +62,12 @@ def noise_of_documents(
         **known,
     )  # fmt: skip
     clock.lap("permutation null")
-    shared = occurrences_of(corpus.ids, corpus.mask, groups, **known, only_shared=True)
+    places = places_of(corpus.mask)
+    shared = halvable_tokens(corpus.ids, corpus.mask, groups, **known)
     every = occurrences_of(corpus.ids, corpus.mask, groups, **known)
 
     def statistics(repeats: ArrayLike) -> dict[str, jax.Array]:
-        found = split_halves(shared, groups, repeats, False, keys[0], keys[0], splits=splits)
+        found = split_halves(shared, repeats, places, keys[0], splits=splits)
         return _statistics_of(found.geometry, every, repeats)
 
     def resampled(key: jax.Array) -> dict[str, jax.Array]:
@@ -132,7 +135,7 @@ def noise_statistics(
 def _statistics(
     geometry: SplitHalfGeometry, counts: PositionCounts | SparseCounts
 ) -> dict[str, jax.Array]:
-    plug_in_trace = jnp.trace(_plug_in_gram(counts, geometry.present))
+    plug_in_trace = _plug_in_trace(counts, geometry.present)
     rate = jaxpe.monotonicity_violation_rate(geometry.distances)
     # A triple needs three positions, and an order distances that differ.
     comparable = (jnp.sum(geometry.present) > 2) & jnp.any(geometry.squared_distances > 0)
@@ -143,12 +146,20 @@ def _statistics(
     }
 
 
-def _plug_in_gram(counts: PositionCounts | SparseCounts, present: jax.Array) -> jax.Array:
-    """The plug-in Gram matrix of these positions alone."""
-    if isinstance(counts, SparseCounts):
-        kept = jnp.where(present, counts.per_position, 0)  # a position without tokens is absent
-        return jaxpe.hellinger_gram(counts._replace(per_position=kept))
-    return jaxpe.hellinger_gram(jaxpe.positional_distributions(counts)._replace(present=present))
+def _plug_in_trace(counts: PositionCounts | SparseCounts, present: jax.Array) -> jax.Array:
+    """Trace of the plug-in Gram matrix of these positions alone."""
+
+    def squares(roots: jax.Array) -> jax.Array:
+        return jnp.sum(centre_rows(roots, present) ** 2)
+
+    if not isinstance(counts, SparseCounts):
+        return squares(hellinger_roots(jaxpe.positional_distributions(counts))[0])
+    size = jnp.sum(jnp.atleast_2d(counts.per_position), axis=0)
+
+    def add(total: jax.Array, table: jax.Array) -> jax.Array:
+        return total + squares(root_frequencies(table[0], size))
+
+    return fold_tables(add, jnp.zeros(()), counts)
 
 
 def _regrouped(counts: PositionCounts, folds: int) -> PositionCounts:

@@ -81,9 +81,9 @@ def score_encodings(
 def prepare_scores(n: int, dim: int) -> None:
     """Compile what n positions will need, where programs are kept."""
     square = jax.ShapeDtypeStruct((n, n), jnp.float32)
-    line, present = jax.ShapeDtypeStruct((n,), jnp.float32), jax.ShapeDtypeStruct((n,), bool)
+    present = jax.ShapeDtypeStruct((n,), bool)
     D = jaxpe.Distances(square, present)  # pyrefly: ignore
-    geometry = SplitHalfGeometry(square, square, line, present)  # pyrefly: ignore
+    geometry = SplitHalfGeometry(square, square, present)  # pyrefly: ignore
     key = jax.eval_shape(lambda: jax.random.key(0))
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
     entries = tuple(scored_entries())
