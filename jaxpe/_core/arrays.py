@@ -23,14 +23,14 @@ def dot(*matrices: ArrayLike) -> jax.Array:
     return product
 
 
-def rounded_size(size: int) -> int:
+def rounded_size(size: int, *, steps: int = 8) -> int:
     """The next of the sizes 1 to 16, 18, 20, ..., 32, 36, ...: eight between powers of two.
 
     Arrays that are filled up to such sizes have few shapes, at most an eighth larger, so that
-    programs of one serve others.
+    programs of one serve others. With fewer steps, a power of two, there are fewer.
 
     >>> [rounded_size(size) for size in (0, 7, 17, 100, 1025)]
     [1, 7, 18, 104, 1152]
     """
-    step = 1 << max(0, (max(size, 1) - 1).bit_length() - 4)
+    step = 1 << max(0, (max(size, 1) - 1).bit_length() - steps.bit_length())
     return -(-max(size, 1) // step) * step

@@ -84,7 +84,7 @@ def places_of(counted: Bool[ArrayLike, "documents n"]) -> Int[Array, "documents 
 def shuffled_places(
     key: Array, counted: Bool[ArrayLike, "documents n"], groups: Integer[ArrayLike, " documents"]
 ) -> Int[Array, "documents n"]:
-    """Where `permute_within_documents` moves the token of each place to."""
+    """The place that `permute_within_documents` moves the token of each place to."""
     documents, n = counted.shape
     together = min(max(_CELLS // (4 * max(n, 1)), 1), max(documents, 1))
     missing = -documents % together

@@ -17,6 +17,9 @@ from jaxpe._core.arrays import ArrayLike, is_traced, rounded_size
 from jaxpe.geometry.counts import fold_of_documents
 from jaxpe.geometry.sparse import BLOCK, SparseCounts, blocks_of, dealt
 
+# Sizes of arrays at least, so that programs of one small corpus serve others.
+_FEW_WORDS, _FEW_TOKENS = 16, 256
+
 
 class Occurrences(NamedTuple):
     """The counted tokens of documents in folds; a pytree.
@@ -152,7 +155,7 @@ def dealt_tokens(
     """Tokens in blocks of at most so many words, on the device."""
     position, document, word, vocab_size = listed
     own = np.asarray(fold)
-    words = rounded_size(vocab_size)
+    words = rounded_size(max(vocab_size, _FEW_WORDS))
     blocks = blocks_of(folds * counted.shape[1], words, block)
     width = -(-words // blocks)
     columns = dealt(np.bincount(word, minlength=words), blocks, width)
@@ -160,7 +163,7 @@ def dealt_tokens(
     row = number * counted.shape[1] + position
     order = np.argsort((row * width + column) * folds + own[document], kind="stable")
     sizes = np.bincount(number, minlength=blocks)
-    slots = np.arange(rounded_size(int(sizes.max(initial=0))))
+    slots = np.arange(rounded_size(int(sizes.max(initial=_FEW_TOKENS))))
     # Padding refers to the last token of its block; in a block without any, to the first of all.
     last = np.maximum(np.cumsum(sizes) - 1, 0)[:, None]
     source = np.minimum((np.cumsum(sizes) - sizes)[:, None] + slots, last)

@@ -22,6 +22,7 @@ from jaxpe.geometry.occurrences import ListedTokens
 CLASSES = (3, 6, 10, 16)
 MOST_RARE = CLASSES[-1]
 _PAIRS = 2**17  # that are made at a time
+_FEW = 64  # words of a class at least, so that programs of one small corpus serve others
 
 
 class RareWords(NamedTuple):
@@ -39,15 +40,14 @@ class RareWords(NamedTuple):
 
 
 def rare_words(listed: ListedTokens) -> tuple[RareWords, ...]:
-    """Words of at most `MOST_RARE` tokens, by classes; eagerly, classes without words left out."""
+    """Words of at most `MOST_RARE` tokens, by classes; eagerly, the numbers rounded up."""
     tokens = np.bincount(listed.word, minlength=listed.words)
     order = np.argsort(listed.word, kind="stable")
     first = np.cumsum(tokens) - tokens
     classes = []
     for fewer, most in zip((0, *CLASSES), CLASSES, strict=False):
         own = np.flatnonzero((tokens > fewer) & (tokens <= most))
-        if len(own):
-            classes.append(_in_slots(listed, order, first[own], tokens[own], most))
+        classes.append(_in_slots(listed, order, first[own], tokens[own], most))
     return tuple(classes)
 
 
@@ -55,13 +55,14 @@ def _in_slots(
     listed: ListedTokens, order: np.ndarray, first: np.ndarray, tokens: np.ndarray, slots: int
 ) -> RareWords:
     """Words that begin at these places of the order, as many tokens each, in so many slots."""
-    words = rounded_size(len(first))
+    words = rounded_size(max(len(first), _FEW), steps=4)
     blocks = -(-words * slots**2 // _PAIRS)
     missing = blocks * -(-words // blocks) - len(first)
     first, tokens = (np.pad(x, (0, missing)) for x in (first, tokens))
     slot = np.arange(slots)[:, None]
-    source = order[first + np.minimum(slot, np.maximum(tokens - 1, 0))]
-    arrays = [listed.document[source], listed.position[source], slot < tokens]
+    source = np.append(order, 0)[first + np.minimum(slot, np.maximum(tokens - 1, 0))]
+    places = [np.append(x, 0)[source] for x in (listed.document, listed.position)]
+    arrays = [*places, slot < tokens]
     types = np.int32, np.int32, bool
     laid = [
         np.ascontiguousarray(x.reshape(slots, blocks, -1).swapaxes(0, 1), dtype)
