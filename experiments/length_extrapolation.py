@@ -147,7 +147,7 @@ def error_by_place(suite: Suite, task: str, folder: Path) -> dict[str, Any]:
     data = streams(suite, sequence_task(task))
     length = suite.lengths[min(2, len(suite.lengths) - 1)]
     seeds = np.arange(suite.seeds)
-    batches = data.tests(seeds, length)
+    batches = {name: rows[0] for name, rows in data.tests(seeds, (length,)).items()}
     sizes = encoding_sizes(suite, data.task)
     found: dict[str, Any] = {}
     for name in suite.encodings:

@@ -38,7 +38,10 @@ COMMANDS = {
                        "--length", "60", "--out", "{out}"),
     "encodings": ("encodings",),
     "count": ("count", "stdlib", "--out", "{out}"),
+    "audit": ("audit", "stdlib", "--out", "{out}"),
+    "spectral": ("spectral", "stdlib", "--examples", "64", "--out", "{out}"),
     "extrapolate": ("extrapolate", "--preset", "smoke", "--out", "{out}"),
+    "train": ("train", "stdlib", "--steps", "30", "--out", "{out}"),
 }  # fmt: skip
 
 

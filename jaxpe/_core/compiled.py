@@ -78,6 +78,22 @@ def compiled(*functions: str, static: Sequence[str] = ()) -> Callable[[F], F]:
     return decorate
 
 
+@compiled("function")
+def _result(*arrays: Any, function: Callable[..., Any]) -> Any:
+    return function(*arrays)
+
+
+def one_call(function: Callable[..., Any], *arrays: Any, **choices: Any) -> Any:
+    """`function(*arrays, **choices)` as one program, of which the choices are constants.
+
+    For functions of this package that are called once in a job, some hundred operations each.
+
+    >>> one_call(jnp.linalg.norm, np.array([3.0, 4.0])).item()
+    5.0
+    """
+    return _result(*arrays, function=functools.partial(function, **choices))
+
+
 def _of_arrays(core: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
     """`jax.jit`, of whose programs files may be kept."""
     program, kept = jax.jit(core, static_argnames=static), Programs(core)

@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
 
 
 def tree_add(a: Any, b: Any) -> Any:
@@ -59,12 +60,10 @@ def add_counts(a: ArrayLike, b: ArrayLike, what: str) -> Array:
     Raises `OverflowError` eagerly, for a sum beyond the integers. When traced it is their largest.
     """
     a, b = _integers(a, what), _integers(b, what)
-    total = a + b
-    if is_traced(total):
-        return _saturating_add(a, b)
-    if jnp.any(total < a):  # it wrapped around
-        at = np.unravel_index(np.argmax(total < a), total.shape)
-        _refuse(int(a[at]) + int(b[at]), what, total.dtype)
+    total, wrapped = _sum_of_two(a, b)
+    if not is_traced(total) and bool(wrapped):
+        exact = np.asarray(a).astype(object) + np.asarray(b).astype(object)
+        _refuse(int(np.max(exact)), what, total.dtype)
     return total
 
 
@@ -72,9 +71,9 @@ def sum_counts(counts: ArrayLike, axis: int | tuple[int, ...], what: str) -> Arr
     """The sum of counts that are not negative over some axes, as careful as `add_counts`."""
     counts = _integers(counts, what)
     axes = tuple(i % counts.ndim for i in ((axis,) if isinstance(axis, int) else axis))
-    total = lax.reduce(counts, np.zeros((), counts.dtype), _saturating_add, axes)
-    most = int(jnp.iinfo(counts.dtype).max)
-    if not is_traced(total) and jnp.any(total == jnp.asarray(most, counts.dtype)):
+    total, full = _sum_over(counts, axes)
+    if not is_traced(total) and bool(full):
+        most = int(jnp.iinfo(counts.dtype).max)
         largest = int(np.asarray(counts).sum(axis=axes, dtype=np.uint64).max())
         if largest > most:
             _refuse(largest, what, counts.dtype)
@@ -86,6 +85,20 @@ def _integers(counts: ArrayLike, what: str) -> Array:
     if not jnp.issubdtype(counts.dtype, jnp.integer):
         raise ValueError(f"{what} are counted in {counts.dtype}: pass integers")
     return counts
+
+
+@one_program
+def _sum_of_two(a: Array, b: Array) -> tuple[Array, Array]:
+    """a + b, at most what the integers hold, and whether anything is beyond that."""
+    return _saturating_add(a, b), jnp.any(a + b < a)
+
+
+@one_program
+def _sum_over(counts: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """The sum, at most what the integers hold, and whether anything comes to that."""
+    total = lax.reduce(counts, np.zeros((), counts.dtype), _saturating_add, axes)
+    most = jnp.asarray(jnp.iinfo(counts.dtype).max, counts.dtype)
+    return total, jnp.any(total == most)
 
 
 def _saturating_add(a: Array, b: Array) -> Array:

@@ -110,7 +110,8 @@ def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> P
         _check_folds(folds)
     shape = (length, vocab_size) if folds is None else (folds, length, vocab_size)
     # Three arrays: one that stood for two leaves could not be given away.
-    return PositionCounts(*(jnp.zeros(own, jnp.int32) for own in (shape, (), ())))
+    documents, dropped = (jnp.array(np.zeros((), np.int32)) for _ in range(2))
+    return PositionCounts(jnp.zeros(shape, jnp.int32), documents, dropped)
 
 
 def add_documents(
@@ -197,7 +198,7 @@ def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"
     most = int(jnp.iinfo(counted.dtype).max)
     total = 0 if is_traced(counted) else int(counted)
     if repeats is None:
-        total, weight = total + documents, jnp.ones(documents, counted.dtype)
+        total, weight = total + documents, jnp.asarray(np.ones(documents, counted.dtype))
     else:
         repeats = _checked_repeats(repeats, documents)
         total += 0 if is_traced(repeats) else _exact_sum(np.asarray(repeats))

@@ -56,7 +56,7 @@ def positional_distributions(
         raise ValueError(f"smoothing must be at least 0, not {smoothing}")
     cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
     found, occupied, least = _frequencies(cells, smoothing, empty)
-    if not is_traced(least) and least < 0:
+    if not is_traced(least) and float(least) < 0:
         raise ValueError(f"counts must be at least 0; one is {least}")
     if empty == "error":
         _refuse_empty(occupied)

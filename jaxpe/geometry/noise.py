@@ -168,7 +168,8 @@ Products = tuple[Float[Array, "pairs n n"], Bool[Array, "pairs n"]]
 
 def no_products(pairs: int, n: int) -> Products:
     """Initial value for `add_products`."""
-    return jnp.zeros((pairs, n, n)), jnp.ones((pairs, n), bool)
+    dtype = np.dtype(jnp.result_type(float))
+    return jnp.asarray(np.zeros((pairs, n, n), dtype)), jnp.asarray(np.ones((pairs, n), bool))
 
 
 @compiled()

@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 from jaxtyping import Float
 
+from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, chain, learned
 from jaxpe.nn.attention import BoundEncoding, MultiHeadAttention
@@ -112,19 +114,18 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
             "the first layer has no keys and values of its own for each head: pass a model with "
             "plain multi-head attention"
         )
-    own = BoundEncoding(below.encoding, below.encoding_params.get_value())
     no_other_order = not below.causal and not any(
         encoding.defines(hook)
         for encoding in (below.encoding, attention.encoding, *below.pattern.encodings)
         for hook in ("context", "query", "key", "products", "bias", "mask", "weights", "value")
     )
-    projections = _projections(attention)
-    vectors = _own_vectors(own, length, config.dim)
-    no_shift = jnp.zeros((config.num_heads, length, length), vectors.dtype)
-    _add(below, learned(length=length, dim=config.dim), {"table": jnp.zeros_like(vectors)})
-    layers = jnp.zeros((config.num_layers, *no_shift.shape), vectors.dtype)
+    vectors, embeddings, tokens, projections = _arrays(model, length)
+    dtype = np.dtype(vectors.dtype)
+    no_shift = np.zeros((config.num_heads, length, length), dtype)
+    _add(below, learned(length=length, dim=config.dim), {"table": np.zeros(vectors.shape, dtype)})
+    layers = np.zeros((config.num_layers, *no_shift.shape), dtype)
     _add(attention, Encoding(bias=_shift_of), {_SHIFT: layers})
-    nothing = jnp.zeros((config.num_layers, *vectors.shape), vectors.dtype)
+    nothing = np.zeros((config.num_layers, *vectors.shape), dtype)
     setattr(attention, "output", _WithMore(attention.output, nothing))  # noqa: B010
     graphdef, params = nnx.split(model, nnx.Param)
 
@@ -134,34 +135,44 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
         moved = nnx.merge(graphdef, params)
         below = trunk(moved)
         _set_last(below, {"table": jnp.asarray(P) - vectors})
-        _set_last(below.layers.attention, {_SHIFT: layers.at[0].set(shift)})
+        _set_last(below.layers.attention, {_SHIFT: jnp.asarray(layers).at[0].set(shift)})
         if added is not None:
             projection: Any = below.layers.attention.output
-            projection.more = nnx.Param(nothing.at[0].set(added))
+            projection.more = nnx.Param(jnp.asarray(nothing).at[0].set(added))
         return moved(*args, **options)
 
-    _set_last(below, {"table": -vectors})
+    no_shift = jnp.asarray(no_shift)
     return PositionFunctions(
-        vectors,
-        apply,
-        no_shift,
-        below.tokens.embedding.get_value(),
-        _as_read(below),
-        projections,
-        no_other_order,
+        vectors, apply, no_shift, embeddings, tokens, projections, no_other_order
     )
 
 
 class _WithMore(nnx.Module):
     """The output projection with `more` `[n, dim]` added to what it gives."""
 
-    def __init__(self, projection: nnx.Linear, more: Array):
+    def __init__(self, projection: nnx.Linear, more: ArrayLike):
         self.projection = projection
         self.more = nnx.Param(more)
 
     def __call__(self, x: Array) -> Array:
         out, more = self.projection(x), self.more.get_value()
         return out + more.reshape((1,) * (out.ndim - more.ndim) + more.shape).astype(out.dtype)
+
+
+def _arrays(model: Any, length: int) -> tuple[Array, Array, Array, Projections]:
+    """Position vectors, embeddings, what the first attention reads of them, and its projections."""
+    graphdef, params = nnx.split(model, nnx.Param)
+
+    @jax.jit
+    def arrays(params: Any) -> tuple[Array, Array, Array, Projections]:
+        below = trunk(nnx.merge(graphdef, params))
+        own = BoundEncoding(below.encoding, below.encoding_params.get_value())
+        vectors = _own_vectors(own, length, below.config.dim)
+        projections = _projections(below.layers.attention)
+        _add(below, learned(length=length, dim=below.config.dim), {"table": -vectors})
+        return vectors, below.tokens.embedding.get_value(), _as_read(below), projections
+
+    return arrays(params)
 
 
 def _as_read(below: Any) -> Array:
@@ -198,7 +209,7 @@ def _set_last(module: Any, params: Any) -> None:
     module.encoding_params = nnx.Param((own, params))
 
 
-def _projections(attention: MultiHeadAttention) -> Projections:
+def _projections(attention: Any) -> Projections:
     width = attention.config.head_width
 
     def heads(layer: nnx.Linear) -> Array:

@@ -221,7 +221,10 @@ class HiddenSums(NamedTuple):
 
     def __add__(self, other: "HiddenSums") -> "HiddenSums":  # pyrefly: ignore
         n = max(self.counts.shape[0], other.counts.shape[0])
-        return tree_add(self._padded(n), other._padded(n))
+        one, two = self._padded(n), other._padded(n)
+        if _library(self.sums) is np and one.sums.shape == two.sums.shape:  # counts have 64 bits
+            return HiddenSums(one.sums + two.sums, one.counts + two.counts)
+        return tree_add(one, two)
 
     __radd__ = tree_add  # of the 0 that `sum` starts from
 

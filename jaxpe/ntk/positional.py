@@ -107,11 +107,10 @@ def positional_ntk_product(
 @compiled("f", "loss", static=("batch_size",))
 def _product(P: Array, examples: Any, V: Array, *, f: Model, loss: Loss, batch_size: int) -> Array:
     def of(example: Any) -> Array:
-        outputs, back = jax.vjp(lambda P: f(P, example), P)
-        _, moved = jax.jvp(lambda P: f(P, example), (P,), (V,))
+        outputs, forward = jax.linearize(lambda P: f(P, example), P)
         gradient = jax.grad(lambda y: loss(y, example))
-        _, curved = jax.jvp(gradient, (outputs,), (moved,))
-        return back(curved)[0]
+        _, curved = jax.jvp(gradient, (outputs,), (forward(V),))
+        return jax.linear_transpose(forward, P)(curved)[0]
 
     return expectation(of, examples, batch_size)
 

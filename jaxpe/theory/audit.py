@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float
 
@@ -133,7 +134,7 @@ def verdict(audit: Audit) -> str:
     'not claimed: A1 fails; (13) fails'
     """
     failed, false, beside = (
-        [name for name, comparison in part.items() if not bool(jnp.all(comparison.holds))]
+        [name for name, comparison in part.items() if not np.all(comparison.holds)]
         for part in (audit.hypotheses, audit.conclusions, audit.instead)
     )
     outcome = _fail(false) if false else "holds"

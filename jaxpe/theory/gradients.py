@@ -132,6 +132,7 @@ def _expected_gradients(
     )
 
 
+@one_program
 def mean_embeddings(
     mu: Distributions, embeddings: Float[ArrayLike, "vocab dim"]
 ) -> Float[Array, "n dim"]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 
@@ -28,6 +29,7 @@ from jaxpe.nn import (
     load_masked_lm,
     trunk,
 )
+from jaxpe.nn.functionalize import initialised
 from jaxpe.nn.huggingface import read_fields
 from jaxpe.training.config import (
     DEFAULT_STEPS,
@@ -67,23 +69,17 @@ def build_model(
     Raises:
         InputError: sizes that do not fit each other or the pretrained model.
     """
-    rngs = nnx.Rngs(config.init_seed)
     try:
         if config.pretrained is not None:
+            rngs = nnx.Rngs(config.init_seed)
             return _pretrained(config, config.pretrained, vocabulary, rngs)
         sizes = _transformer_config(config, len(vocabulary.tokens))
         encoding, own = _encodings(config, sizes, counts)
         if vocabulary.task == "translate":
-            return _translator(config, sizes, encoding, own, rngs)
-        if vocabulary.task == "causal":
-            decoder = Decoder(sizes, encoding=encoding, layer_encoding=own, rngs=rngs)
-            return CausalLM(decoder, rngs=rngs)
-        encoder = Encoder(sizes, encoding=encoding, layer_encoding=own, rngs=rngs)
-        if vocabulary.task == "mlm":
-            return MaskedLM(encoder, rngs=rngs)
-        pooling = config.model.pooling or "mean"
-        classes = len(vocabulary.classes)
-        return Classifier(encoder, num_classes=classes, pooling=pooling, rngs=rngs)
+            make = _translator(config, sizes, encoding, own)
+        else:
+            make = _of_one_row(config, vocabulary, sizes, encoding=encoding, layer_encoding=own)
+        return initialised(make, seed=config.init_seed)
     except ValueError as error:
         raise InputError(str(error)) from error
 
@@ -146,7 +142,7 @@ def build_probe(
         reference = reference_geometry(counts, key=jax.random.key(seed))
     except ValueError as error:
         raise InputError(f"{error}; or leave the probe out: `probe_at=()`") from error
-    positions = jnp.arange(reference.occupied.shape[0], dtype=jnp.int32)
+    positions = np.arange(reference.occupied.shape[0], dtype=np.int32)
 
     def probe(model: Any, reference: ReferenceGeometry) -> GeometryProbe:
         below = trunk(model.transformer.encoder if isinstance(model, Seq2SeqLM) else model)
@@ -180,27 +176,47 @@ def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConf
     )
 
 
+def _of_one_row(
+    config: TrainConfig, vocabulary: Vocabulary, sizes: TransformerConfig, **encodings: Any
+) -> Callable[[nnx.Rngs], CausalLM | MaskedLM | Classifier]:
+    """The model of one row of tokens."""
+
+    def make(rngs: nnx.Rngs) -> CausalLM | MaskedLM | Classifier:
+        if vocabulary.task == "causal":
+            return CausalLM(Decoder(sizes, **encodings, rngs=rngs), rngs=rngs)
+        encoder = Encoder(sizes, **encodings, rngs=rngs)
+        if vocabulary.task == "mlm":
+            return MaskedLM(encoder, rngs=rngs)
+        pooling, classes = config.model.pooling or "mean", len(vocabulary.classes)
+        return Classifier(encoder, num_classes=classes, pooling=pooling, rngs=rngs)
+
+    return make
+
+
 def _translator(
     config: TrainConfig,
     sizes: TransformerConfig,
     encoding: Encoding,
     own: Encoding | LayerPattern,
-    rngs: nnx.Rngs,
-) -> Seq2SeqLM:
+) -> Callable[[nnx.Rngs], Seq2SeqLM]:
     """An encoder–decoder of one width, with the encodings of its sides."""
-    encoder = Encoder(sizes, encoding=encoding, layer_encoding=own, rngs=rngs)
     layers = config.model.decoder_layers or config.model.layers
-    sizes = dataclasses.replace(sizes, num_layers=layers)
-    encoding, own = _encodings(config, sizes, None, "decoder_encoding")
-    cross, by_layer = _encodings(config, sizes, None, "cross_encoding")
+    of_decoder = dataclasses.replace(sizes, num_layers=layers)
+    second, own_second = _encodings(config, of_decoder, None, "decoder_encoding")
+    cross, by_layer = _encodings(config, of_decoder, None, "cross_encoding")
     if by_layer != identity():
         raise InputError(
             f"`cross_encoding={config.cross_encoding}` differs by layer, or depends on the hidden "
             "states of one row of tokens: pass another, or none"
         )
-    options: dict[str, Any] = {"layer_encoding": own, "cross_encoding": cross}
-    decoder = Decoder(sizes, encoding=encoding, **options, rngs=rngs)
-    return Seq2SeqLM(EncoderDecoder(encoder, decoder), rngs=rngs)
+    options: dict[str, Any] = {"layer_encoding": own_second, "cross_encoding": cross}
+
+    def make(rngs: nnx.Rngs) -> Seq2SeqLM:
+        encoder = Encoder(sizes, encoding=encoding, layer_encoding=own, rngs=rngs)
+        decoder = Decoder(of_decoder, encoding=second, **options, rngs=rngs)
+        return Seq2SeqLM(EncoderDecoder(encoder, decoder), rngs=rngs)
+
+    return make
 
 
 def _encodings(

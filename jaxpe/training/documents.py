@@ -235,6 +235,12 @@ def _arrays(labelled: LabelledTokens) -> Mapping[str, np.ndarray]:
 
 
 def _buckets(labelled: LabelledTokens) -> list[int]:
-    """Lengths to cut batches to: the whole, its half and its quarter."""
+    """Lengths to cut batches to, each of which compiles a step: the whole and a shorter one.
+
+    The half or the quarter, whichever cuts off more padding.
+    """
     length = labelled.corpus.ids.shape[1]
-    return sorted({max(2, length // part) for part in (1, 2, 4)})
+    lengths = labelled.corpus.mask.sum(axis=1)
+    shorter = [max(2, length // part) for part in (2, 4)]
+    saved = [(length - cut) * np.count_nonzero(lengths <= cut) for cut in shorter]
+    return sorted({shorter[int(np.argmax(saved))], max(2, length)})

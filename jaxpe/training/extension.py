@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxpe._core.errors import InputError
@@ -53,7 +52,7 @@ def extension_line(config: TrainConfig, saved: TrainConfig, *, rows: int) -> str
 def rates_of(config: TrainConfig, steps: int) -> np.ndarray:
     """The learning rate of every step of a run of so many, the first first."""
     with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
-        rates = schedule_of(config, steps=steps)(jnp.arange(steps, dtype=jnp.int32))
+        rates = jax.jit(schedule_of(config, steps=steps))(np.arange(steps, dtype=np.int32))
     return np.broadcast_to(np.asarray(rates, np.float32), (steps,))
 
 

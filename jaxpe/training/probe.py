@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.compiled import compiled
 from jaxpe.encodings import encoding_distances
 from jaxpe.encodings.base import Encoding, Params
 from jaxpe.geometry.counts import PositionCounts
@@ -18,7 +20,11 @@ from jaxpe.geometry.distances import (
     floating,
     hellinger_distances,
 )
-from jaxpe.geometry.distributions import EmptyPolicy, positional_distributions
+from jaxpe.geometry.distributions import (
+    EmptyPolicy,
+    PositionalDistributions,
+    positional_distributions,
+)
 from jaxpe.geometry.entropy_rank import entropy_rank
 from jaxpe.geometry.monotonicity import monotonicity_violation_rate
 from jaxpe.geometry.noise import split_half_geometry
@@ -100,15 +106,24 @@ def reference_geometry(
     >>> reference.plug_in.present.tolist(), reference.split_half.present.tolist()
     ([True, True, True, True], [True, True, True, False])
     """
-    split_half = split_half_geometry(counts, key=key, splits=splits).distances
-    if not is_traced(split_half.present) and jnp.sum(split_half.present) < 2:
+    frequencies = positional_distributions(counts, empty=empty)
+    found = _reference(counts, frequencies, key, splits=splits)
+    present = found.split_half.present
+    if not is_traced(present) and np.asarray(present).sum() < 2:
         raise ValueError(
             "fewer than two positions hold tokens in both halves of every split: count more "
             "documents, or in more folds"
         )
+    return found
+
+
+@compiled(static=("splits",))
+def _reference(
+    counts: PositionCounts, frequencies: PositionalDistributions, key: Array, *, splits: int
+) -> ReferenceGeometry:
     return ReferenceGeometry(
-        plug_in=hellinger_distances(positional_distributions(counts, empty=empty)),
-        split_half=split_half,
+        plug_in=hellinger_distances(frequencies),
+        split_half=split_half_geometry(counts, key=key, splits=splits).distances,
         occupied=counts.merged().per_position > 0,
     )
 

@@ -15,6 +15,7 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Bool, Int
 
+from jaxpe._core.compiled import compiled
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.training.losses import MeanMetric
 from jaxpe.training.optimizers import Schedule
@@ -57,8 +58,13 @@ def init_state(
     """
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise ValueError(f"key has dtype {key.dtype}: pass a typed one, jax.random.key(seed)")
+    return _first_state(params, key, init=optimizer.init)
+
+
+@compiled("init")
+def _first_state(params: Params, key: Array, *, init: Callable[[Params], Any]) -> TrainState:
     params, key = jax.tree.map(jnp.copy, (params, key))
-    return TrainState(jnp.int32(0), params, optimizer.init(params), key, jnp.array(True))
+    return TrainState(jnp.int32(0), params, init(params), key, jnp.array(True))
 
 
 def step_function(

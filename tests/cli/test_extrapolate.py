@@ -17,6 +17,7 @@ from jaxpe.cli import extrapolate_names
 from jaxpe.cli import main as cli
 from jaxpe.data import SEQUENCE_TASKS
 from jaxpe.encodings import EncodingSizes
+from tests.compilation import compilations
 
 WORDS = (
     "--tasks", "parity", "running_sum_causal", "--encodings", "none", "learned", "--seeds", 2,
@@ -29,6 +30,7 @@ class Ran(NamedTuple):
     printed: str
     said: str
     found: dict
+    programs: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +44,15 @@ def ran(tmp_path_factory):
     ):
         patch.setenv("JAXPE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
         patch.setattr(sys, "argv", ["jaxpe", "extrapolate", *map(str, WORDS), "--out", str(out)])
-        cli.main()
+        with compilations() as programs:
+            cli.main()
     found = json.loads((out / "extrapolation.json").read_text())
-    return Ran(out, printed.getvalue(), said.getvalue(), found)
+    return Ran(out, printed.getvalue(), said.getvalue(), found, programs)
+
+
+def test_an_encoding_is_tested_at_all_lengths_by_one_program(ran):
+    assert len(ran.programs) <= 30
+    assert ran.programs.count("jit(at_lengths)") <= len(ran.found["cells"])
 
 
 def cells(folder):

@@ -16,6 +16,7 @@ from jaxpe.analysis import load_result
 from jaxpe.analysis.attention import AttentionAnalysis
 from jaxpe.cli import main as cli
 from tests.analysis.inspect.folders import text, with_tokenizer
+from tests.compilation import compilations
 
 PARITY = Path(__file__).parents[1] / "parity"
 
@@ -24,6 +25,7 @@ class Ran(NamedTuple):
     out: Path
     printed: str
     found: dict
+    programs: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +36,13 @@ def ran(films, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         patch.setenv("JAXPE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
         patch.setattr(sys, "argv", list(map(str, words)))
-        cli.main()
-    return Ran(out, printed.getvalue(), json.loads((out / "spectral.json").read_text()))
+        with compilations() as programs:
+            cli.main()
+    return Ran(out, printed.getvalue(), json.loads((out / "spectral.json").read_text()), programs)
+
+
+def test_a_stage_is_one_program(ran):
+    assert len(ran.programs) <= 27
 
 
 def test_the_table_has_a_row_for_each_layer(ran):

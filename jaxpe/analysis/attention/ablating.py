@@ -13,7 +13,7 @@ from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.attention.result import HeadDrops, Kind
 from jaxpe.nn import functionalize, parameter_count, pooled, trunk
-from jaxpe.spectral import ablate_heads, deposit, sum_heads
+from jaxpe.spectral import HeadSums, ablate_heads, deposit, sum_heads
 from jaxpe.training.tasks import logits_at
 
 _RESAMPLES = 400
@@ -45,7 +45,7 @@ def ablations_of(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDro
         return ablate_heads(score, **sizes, batch_size=at_once)
 
     mean = _mean_heads(sample, params, chunks)
-    fills = {"zero": jnp.zeros_like(mean), "mean": mean}
+    fills = {"zero": np.zeros_like(mean), "mean": mean}
     rng = np.random.default_rng([sample.seed, 2])
     widest = max(config.hidden_width, config.dim)
 
@@ -89,15 +89,20 @@ def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, 
     lengths = np.minimum(documents["mask"].sum(axis=1), most)
 
     def cut(count: int) -> list[tuple[np.ndarray, int]]:
-        """Rows, and how long they are with padding to a multiple of 8."""
+        """Rows, and how long they are with padding."""
         order = np.argsort(lengths[:count], kind="stable")
         parts = [order[start : start + _CHUNK] for start in range(0, count, _CHUNK)]
-        return [(rows, min(most, -8 * (-int(lengths[rows].max()) // 8))) for rows in parts]
+        return [(rows, min(most, _padded(int(lengths[rows].max())))) for rows in parts]
 
     count = len(lengths)
     while count > _LEAST and sum(len(rows) * width for rows, width in cut(count)) > tokens:
         count -= 1
     return [_rows_of(documents, *part) for part in cut(count)]
+
+
+def _padded(length: int) -> int:
+    """The next of the lengths 8, 16, 32, ..., since each compiles programs of its own."""
+    return max(8, 1 << (length - 1).bit_length())
 
 
 def _rows_of(
@@ -111,7 +116,7 @@ def _rows_of(
     return chunk
 
 
-def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> Array:
+def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> np.ndarray:
     """The mean of what each head gives over tokens of the documents, `[layers, heads, width]`."""
 
     def summed(model: Any, ids: Array, mask: Array) -> Any:
@@ -120,7 +125,12 @@ def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> Array:
         return sum_heads(heads, mask)
 
     run = jax.jit(functionalize(sample.module, method=summed)[0])
-    sums = (run(params, chunk["ids"], chunk["mask"]) for chunk in chunks)
+    sums = [run(params, chunk["ids"], chunk["mask"]) for chunk in chunks]
+    return np.asarray(_mean_of(sums))
+
+
+@jax.jit
+def _mean_of(sums: list[HeadSums]) -> Array:
     return functools.reduce(operator.add, sums).mean
 
 
@@ -143,10 +153,11 @@ def _drops(
         drop.reshape(1, layers * heads, count), (_RESAMPLES // 4, layers * heads, count)
     )
     shuffled = rng.permuted(dealt, axis=1).mean(axis=-1)
-    found = _deposit(drop.mean(axis=-1))
-    again, chance = _deposit(resampled), _deposit(shuffled[:, None])
+    drops = [drop.mean(axis=-1)[None], resampled, shuffled.reshape(-1, layers, heads)]
+    found = jax.device_get(_deposit(np.concatenate(drops)))
+    again, chance = np.split(found.largest_share[1:], [_RESAMPLES])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
-    share = np.quantile(np.asarray(again.largest_share), (0.025, 0.975))
+    share = np.quantile(again, (0.025, 0.975))
     return HeadDrops(
         kind=kind,
         documents=count,
@@ -155,10 +166,10 @@ def _drops(
         low=low,
         high=high,
         p_value=_p_values(drop, rng) if tested else np.full((layers, heads), np.nan),
-        head=(int(found.layer), int(found.head)),
-        largest_share=(float(found.largest_share), float(share[0]), float(share[1])),
-        share_by_chance=float(np.quantile(np.asarray(chance.largest_share), 0.95)),
-        entropy=float(found.entropy),
+        head=(int(found.layer[0]), int(found.head[0])),
+        largest_share=(float(found.largest_share[0]), float(share[0]), float(share[1])),
+        share_by_chance=float(np.quantile(chance, 0.95)),
+        entropy=float(found.entropy[0]),
     )
 
 

@@ -37,7 +37,7 @@ _FREQUENCIES = 65
 
 # Here, so that nothing is compiled twice for one shape.
 _means = jax.jit(PartSums.means)
-_layer_shares = jax.jit(jax.vmap(lambda sums: spectral.toeplitz_shares(sums.means())))
+_of_layer = jax.vmap(lambda sums: spectral.toeplitz_shares(sums.means()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,8 +93,8 @@ def analyse(
     sample = draw_sample(subject, **given)
     clock.lap("drawing")
     sums = logit_sums.sum_logits(sample, progress=progress)
-    both, causal = sums.halves[0] + sums.halves[1], sample.transformer.causal
-    whole = _means(both.parts)
+    both, causal = logit_sums.both(*sums.halves), sample.transformer.causal
+    whole, (parts, embedded) = _means(both.parts), _shares(both.parts, both.embedded)
     result = AttentionAnalysis(
         source=subject.source,
         model=subject.model,
@@ -103,8 +103,8 @@ def analyse(
         means=_described(whole.parts.total, causal=causal),
         single=_single(sample),
         variance=_variance(sums, causal=causal),
-        parts=_shares(both.parts),
-        embedded=_shares(both.embedded),
+        parts=parts,
+        embedded=embedded,
         pairs=_pairs(both, whole, sums.turning),
         ablations=[],
         seconds=clock.laps,
@@ -185,13 +185,15 @@ def _single(sample: Sample) -> SingleDocuments:
     run, size = jax.jit(apply), min(2, logit_sums.batch_size(sample))
     batches = logit_sums.cut(sample.rows[: _SINGLE // size * size], size)
     # One document at a time has the shape of the mean, for which this is compiled already.
-    found = [_spectra(one, causal=causal) for ids in batches for one in run(params, ids)]
+    logits = (one for ids in batches for one in np.asarray(run(params, ids)))
+    found = [_spectra(one, causal=causal) for one in logits]
     means = (np.mean([_wide(x[name]) for x in found], axis=0) for name in SingleDocuments._fields)
     return SingleDocuments(*means)
 
 
 def _mean_and_spread(sums: logit_sums.LogitSums) -> MeanAndSpread:
-    return MeanAndSpread(_wide(_means(sums.parts).parts.total), sums.spread)
+    spread = logit_sums.Spread(*map(_wide, sums.spread))
+    return MeanAndSpread(_wide(_means(sums.parts).parts.total), spread)
 
 
 def _variance(sums: logit_sums.Halves, *, causal: bool) -> Variance:
@@ -200,10 +202,20 @@ def _variance(sums: logit_sums.Halves, *, causal: bool) -> Variance:
     return variance_of((a, b), (c, d), causal=causal)
 
 
-def _shares(sums: PartSums) -> PartShares:
-    share, mean_share, residual = (
-        np.stack([_wide(x) for x in of], -1) for of in _layer_shares(sums)
-    )
+@jax.jit
+def _layer_shares(*sums: PartSums) -> spectral.ToeplitzShares:
+    """Shares of the layers of all sums, the first sums first."""
+    return _of_layer(jax.tree.map(lambda *layers: jnp.concatenate(layers), *sums))
+
+
+def _shares(parts: PartSums, embedded: PartSums) -> tuple[PartShares, PartShares]:
+    """Shares in the logits of each layer, and in those of the first with embeddings alone."""
+    found = [np.stack([_wide(x) for x in of], -1) for of in _layer_shares(parts, embedded)]
+    layers = len(parts.counts)
+    return _part_shares(*(x[:layers] for x in found)), _part_shares(*(x[layers:] for x in found))
+
+
+def _part_shares(share: np.ndarray, mean_share: np.ndarray, residual: np.ndarray) -> PartShares:
     some = np.broadcast_to(share.sum(axis=-1, keepdims=True) > 0, share.shape)
     cross = 1 - share.sum(axis=-1)
     return PartShares(

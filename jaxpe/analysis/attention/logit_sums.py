@@ -1,7 +1,6 @@
 """Sums over documents of attention logits, their parts of content and position, and their pairs."""
 
 import functools
-import operator
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -95,13 +94,19 @@ def sum_logits(sample: Sample, *, progress: Progress = SILENT) -> Halves:
 
     def total(half: np.ndarray) -> LogitSums:
         batches = progress.track(cut(half, size), "logits", total=-(-len(half) // size))
-        return functools.reduce(operator.add, (run(params, ids, means) for ids in batches))
+        return functools.reduce(both, (run(params, ids, means) for ids in batches))
 
     some = len(one) // 2  # will do
     rng = np.random.default_rng([sample.seed, 3])
     shuffled = (_in_random_order(half[:some], text, rng) for half in (one, other))
     first, second = map(total, shuffled)
     return Halves((total(one), total(other)), (first, second), turning)
+
+
+@jax.jit
+def both(one: LogitSums, other: LogitSums) -> LogitSums:
+    """Sums over the documents of both."""
+    return one + other
 
 
 def _in_random_order(rows: np.ndarray, text: slice, rng: np.random.Generator) -> np.ndarray:
@@ -119,9 +124,8 @@ def _means(sample: Sample, size: int) -> Array:
     places[sample.text] = True
 
     def summed(ids: np.ndarray) -> nn.HiddenSums:
-        sums, counts = run(params, ids)
-        sums = jnp.where(places[None, :, None], sums, 0)
-        return nn.HiddenSums(sums, jnp.where(places, counts, 0))
+        sums, counts = jax.device_get(run(params, ids))
+        return nn.HiddenSums(np.where(places[None, :, None], sums, 0), np.where(places, counts, 0))
 
     return nn.position_means(summed, [{"ids": ids} for ids in cut(sample.rows, size)])
 

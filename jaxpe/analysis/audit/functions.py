@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 import jaxpe
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.subject import Subject
 from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
@@ -138,18 +139,25 @@ def geometry_of(subject: Subject) -> Geometry:
     (16, 16)
     """
     counts = count_documents(subject.documents)
+    mu, D = _distances(counts)
+    reached = np.count_nonzero(mu.present)
+    if reached < _LEAST:
+        raise InputError(
+            f"{subject.source}: text reaches {reached} positions, and {_LEAST} at "
+            "least are needed: pass longer documents or a larger `length`"
+        )
+    return Geometry(counts, mu, D)
+
+
+@compiled()
+def _distances(counts: PositionCounts) -> tuple[PositionalDistributions, Distances]:
     merged = counts.merged()
     mu = jaxpe.positional_distributions(merged, empty="zero")
     mu = mu._replace(present=merged.per_position > 0)
-    if int(mu.present.sum()) < _LEAST:
-        raise InputError(
-            f"{subject.source}: text reaches {int(mu.present.sum())} positions, and {_LEAST} at "
-            "least are needed: pass longer documents or a larger `length`"
-        )
-    return Geometry(counts, mu, jaxpe.hellinger_distances(mu))
+    return mu, jaxpe.hellinger_distances(mu)
 
 
-def inner(matrix: Array, present: Array) -> Array:
+def inner(matrix: ArrayLike, present: ArrayLike) -> np.ndarray:
     """The rows and columns of positions with text."""
     kept = np.flatnonzero(present)
-    return jnp.asarray(matrix)[kept[:, None], kept]
+    return np.asarray(matrix)[kept[:, None], kept]

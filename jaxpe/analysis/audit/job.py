@@ -3,11 +3,11 @@
 import dataclasses
 from functools import partial
 
-import jax
 import numpy as np
 
 import jaxpe
 from jaxpe import theory
+from jaxpe._core.compiled import one_call
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe._core.threads import side_by_side
@@ -75,7 +75,7 @@ def audit(
         partial(train_both, model, steps=options.steps, seed=seed),
         partial(_statements, model, geometry, options, progress=progress),
     )
-    audits["Lemma 18"] = jax.jit(theory.lemma_18)(alpha, b, geometry.D)
+    audits["Lemma 18"] = one_call(theory.lemma_18, alpha, b, geometry.D)
     audits["Remark 20"] = theory.remark_20(inner(alpha, geometry.mu.present))
     clock.lap("kernel, training and statements")
     return AuditResult(
@@ -116,7 +116,7 @@ def _facts(
     n, dim = model.of.vectors.shape
     return AuditFacts(
         positions=n,
-        positions_with_text=int(geometry.D.present.sum()),
+        positions_with_text=int(np.count_nonzero(geometry.D.present)),
         width=dim,
         examples=len(model.examples["ids"]),
         loss=model.family,

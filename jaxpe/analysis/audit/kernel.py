@@ -8,11 +8,13 @@ from jax import Array
 
 import jaxpe
 from jaxpe import ntk
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
 from jaxpe.analysis.audit.functions import PositionLoss, inner
 from jaxpe.analysis.audit.result import KernelPairs
 from jaxpe.geometry import Distances
 from jaxpe.theory import Audit, explained_by_chance, monotone_fit
-from jaxpe.theory.monotone_fit import pairs
+from jaxpe.theory.monotone_fit import MonotoneFit, pairs
 
 _SAMPLES = 16
 
@@ -28,16 +30,18 @@ def kernel_and_forcing(
     (16, 16)
     """
     f, loss, examples = model.at_no_shift, model.loss, model.examples
-    at = jnp.zeros_like(model.of.vectors) if P is None else P
-    b = jax.jit(lambda P: ntk.positional_forcing(f, loss, P, examples))(at)
-    if model.family == "classification":
-        return jax.jit(lambda P: ntk.positional_ntk(f, loss, P, examples))(at), b
-    key = jax.random.key(seed)
+    vectors = model.of.vectors
+    at = np.zeros(vectors.shape, vectors.dtype) if P is None else P
 
-    def sampled(P: Array) -> Array:
-        return ntk.positional_fisher(f, P, examples, key=key, samples=_SAMPLES)
+    @jax.jit
+    def both(P: Array, seed: Array) -> tuple[Array, Array]:
+        forcing = ntk.positional_forcing(f, loss, P, examples)
+        if model.family == "classification":
+            return ntk.positional_ntk(f, loss, P, examples), forcing
+        key = jax.random.key(seed)
+        return ntk.positional_fisher(f, P, examples, key=key, samples=_SAMPLES), forcing
 
-    return jax.jit(sampled)(at), b
+    return both(at, np.uint32(seed))
 
 
 def kernel_pairs(
@@ -52,22 +56,34 @@ def kernel_pairs(
     """
     within = inner(alpha, D.present)
     apart = inner(D.values, D.present).astype(alpha.dtype)
-    distances, entries = pairs(apart), pairs(within)
-    chance = jax.jit(explained_by_chance)(apart, within, key=jax.random.key(seed))
-    fit = jax.jit(monotone_fit)(distances, entries)
-    flow = ntk.gradient_flow(within, b[np.flatnonzero(D.present)], jnp.zeros_like(b[D.present]))
-    reached = jaxpe.euclidean_distances(flow.fixed_point().positions).values
+    forcing = np.asarray(b)[np.asarray(D.present)]
+    chance, fit, eigenvalues, reached = jax.device_get(
+        _fit_and_flow(apart, within, forcing, np.array(seed, np.uint32))
+    )
+    above = np.triu_indices(len(apart), 1)
     return KernelPairs(
-        distances=np.asarray(distances),
-        alpha=np.asarray(entries),
-        increasing=np.asarray(fit.increasing),
-        decreasing=np.asarray(fit.decreasing),
+        distances=apart[above],
+        alpha=within[above],
+        increasing=fit.increasing,
+        decreasing=fit.decreasing,
         explained=(float(fit.explained_increasing), float(fit.explained_decreasing)),
         by_chance=(float(chance[0]), float(chance[1])),
-        eigenvalues=np.asarray(flow.eigenvalues[::-1]),
-        reached=np.asarray(pairs(reached)),
-        bound=np.asarray(lemma_18.measured["constant of (13)"] * distances),
+        eigenvalues=eigenvalues[::-1],
+        reached=reached[above],
+        bound=np.asarray(lemma_18.measured["constant of (13)"]) * apart[above],
     )
+
+
+@compiled()
+def _fit_and_flow(
+    distances: ArrayLike, alpha: ArrayLike, forcing: ArrayLike, seed: ArrayLike
+) -> tuple[tuple[Array, Array], MonotoneFit, Array, Array]:
+    """Shares explained by chance, the fit, eigenvalues of α, and ‖p*_i − p*_j‖ `[n, n]`."""
+    chance = explained_by_chance(distances, alpha, key=jax.random.key(seed))
+    fit = monotone_fit(pairs(distances), pairs(alpha))
+    flow = ntk.gradient_flow(alpha, forcing, jnp.zeros_like(forcing))
+    reached = jaxpe.euclidean_distances(flow.fixed_point().positions).values
+    return chance, fit, flow.eigenvalues, reached
 
 
 def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) -> ntk.TrainingGap:
@@ -79,11 +95,15 @@ def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) ->
     (6,)
     """
     f, loss, start = model.at_no_shift, model.loss, model.of.vectors
-    examples = {name: jnp.asarray(array[:rows]) for name, array in model.examples.items()}
-    product = ntk.positional_ntk_product(f, loss, start, examples)
-    key = jax.random.key(seed)
-    top = jax.jit(lambda: ntk.lanczos_eigenvalues(product, start, num=1, key=key, steps=12))()
-    rate = 1.0 / float(jnp.maximum(top.eigenvalues[0], 1e-12))
+    examples = {name: array[:rows] for name, array in model.examples.items()}
+
+    @jax.jit
+    def largest(P: Array, seed: Array) -> Array:
+        product = ntk.positional_ntk_product(f, loss, P, examples)
+        key = jax.random.key(seed)
+        return ntk.lanczos_eigenvalues(product, P, num=1, key=key, steps=12).eigenvalues[0]
+
+    rate = 1.0 / max(float(largest(start, np.uint32(seed))), 1e-12)
 
     def batch(P: Array, examples: dict[str, Array]) -> Array:
         return jax.vmap(lambda example: f(P, example))(examples)

@@ -11,10 +11,11 @@ from jax import Array
 
 import jaxpe
 from jaxpe import theory
+from jaxpe._core.compiled import one_call
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.threads import in_threads
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss, inner
-from jaxpe.geometry import Distances, PositionCounts
+from jaxpe.geometry import Distances, PositionCounts, as_distances
 from jaxpe.theory import Audit, Comparison, at_most, met
 from jaxpe.theory.gradients import mean_embeddings, position_gradients
 
@@ -30,15 +31,15 @@ def statements_on_corpus(
     ['Conjecture 5', 'Proposition 6', 'Remark 7', 'Remark 8']
     """
     D, P = geometry.D, model.of.vectors
-    within = Distances(inner(D.values, D.present), jnp.ones(int(D.present.sum()), bool))
+    within = as_distances(inner(D.values, D.present))
     n, dim = within.values.shape[0], P.shape[1]
     few = min(16, (n - 1) // 2 * 2)
     ranks = [r for r in (1, 2, 3, 7) if r < n]
     statements = {
         "Conjecture 5": partial(_conjecture_5, D, P, geometry.counts),
-        "Proposition 6": partial(_compiled, theory.proposition_6, within, dim=few),
-        "Remark 7": partial(_compiled, theory.remark_7, within.values**2, dim=few),
-        "Remark 8": partial(_compiled, theory.remark_8, within, width=dim, ranks=ranks),
+        "Proposition 6": partial(one_call, theory.proposition_6, within, dim=few),
+        "Remark 7": partial(one_call, theory.remark_7, within.values**2, dim=few),
+        "Remark 8": partial(one_call, theory.remark_8, within, width=dim, ranks=ranks),
     }
     return _evaluated(statements, progress, "statements on the corpus")
 
@@ -57,14 +58,21 @@ def _conjecture_5(D: Distances, P: Array, counts: PositionCounts) -> Audit:
     Each triple is tested at 5 %. The shares are measured and not judged: triples hang together, so
     that among ties more than 5 % of them come out significant in more than 5 % of corpora.
     """
-    found = _compiled(theory.conjecture_5, D, jaxpe.euclidean_distances(P, present=D.present))
-    test = _compiled(theory.monotonicity_test, counts)
-    judged = {
+    found = one_call(_conjecture_5_of_vectors, D, P)
+    return found._replace(measured=found.measured | one_call(_beyond_noise, counts))
+
+
+def _conjecture_5_of_vectors(D: Distances, P: Array) -> Audit:
+    return theory.conjecture_5(D, jaxpe.euclidean_distances(P, present=D.present))
+
+
+def _beyond_noise(counts: PositionCounts) -> dict[str, Array]:
+    test = theory.monotonicity_test(counts)
+    return {
         "positions judged": jnp.sum(test.present, dtype=jnp.int32),
         "triples violated beyond noise": test.significant,
         "triples upheld beyond noise": test.upheld,
     }
-    return found._replace(measured=found.measured | judged)
 
 
 def statements_on_model(
@@ -81,7 +89,7 @@ def statements_on_model(
     """
     of, mu, D = model.of, geometry.mu, geometry.D
     examples, W = model.examples, of.projections
-    start = jnp.zeros_like(of.vectors)
+    start = np.zeros(of.vectors.shape, of.vectors.dtype)
 
     def loss(P: Array, shift: Array, example: Any) -> Array:
         return model.loss(model.outputs(P, shift, example), example)
@@ -114,16 +122,15 @@ def statements_on_model(
             present=D.present,
         ),
         "Lemma 11": partial(
-            _compiled, theory.lemma_11, gradients, mu, temperature=temperature
+            one_call, theory.lemma_11, gradients, mu, temperature=temperature
         ),
-        "Lemma 12": partial(_compiled, theory.lemma_12, gradients, mu, means, W.query, W.key),
-        "Lemma 14": partial(_compiled, theory.lemma_14, gradients, D, means, W.query, W.key),
+        "Lemma 12": partial(one_call, theory.lemma_12, gradients, mu, means, W.query, W.key),
+        "Lemma 14": partial(one_call, theory.lemma_14, gradients, D, means, W.query, W.key),
         "Corollary 15": partial(
-            _compiled, theory.corollary_15, gradients, mu, family=model.family
+            one_call, theory.corollary_15, gradients, mu, family=model.family
         ),
         "Lemma 16": partial(
-            _compiled, theory.lemma_16, gradients, mu, of.tokens, *W,
-            gradient_bound=float(_gradient_bound(model)),
+            one_call, _lemma_16, _gradient_bound(model), gradients, mu, of.tokens, *W
         ),
     }  # fmt: skip
     found = _evaluated(statements, progress, "statements on the model")
@@ -138,24 +145,29 @@ def statements_on_model(
 
 def _other_hypotheses(model: PositionLoss) -> dict[str, dict[str, Comparison]]:
     """Assumptions of the statements about a model and its loss, in the words of the paper."""
-    of = model.of
-    size = jnp.max(jnp.abs(of.tokens))
-    apart = jnp.max(jnp.abs(of.tokens - of.embeddings)) / jnp.where(size > 0, size, 1.0)
-    sums = {"attention reads E + p": at_most(apart, 1e-5)}
-    masked = {"masked loss": met(model.family == "masked")}
+    conditions = (model.of.no_other_order, model.family == "masked", model.reads_first)
+    no_other_order, masked, reads_first, sums = one_call(
+        _assumptions, model.of.tokens, model.of.embeddings, np.array(conditions)
+    )
     return {
-        "Theorem 1": {"no other order": met(of.no_other_order)},
-        "Theorem 4": sums,
-        "Lemma 11": masked,
-        "Lemma 12": masked | sums,
-        "Lemma 14": sums,
-        "Lemma 16": {"reads [CLS]": met(model.reads_first)} | sums,
+        "Theorem 1": {"no other order": no_other_order},
+        "Theorem 4": {"attention reads E + p": sums},
+        "Lemma 11": {"masked loss": masked},
+        "Lemma 12": {"masked loss": masked, "attention reads E + p": sums},
+        "Lemma 14": {"attention reads E + p": sums},
+        "Lemma 16": {"reads [CLS]": reads_first, "attention reads E + p": sums},
     }
 
 
-def _compiled(function: Callable[..., Any], *arrays: Any, **choices: Any) -> Any:
-    """Result of a function as one program, in place of hundreds of small ones."""
-    return jax.jit(partial(function, **choices))(*arrays)
+def _assumptions(tokens: Array, embeddings: Array, conditions: Array) -> tuple[Comparison, ...]:
+    """The conditions, and that attention reads the sum of embedding and position."""
+    size = jnp.max(jnp.abs(tokens))
+    apart = jnp.max(jnp.abs(tokens - embeddings)) / jnp.where(size > 0, size, 1.0)
+    return *(met(condition) for condition in conditions), at_most(apart, 1e-5)
+
+
+def _lemma_16(bound: Array, *arrays: Any) -> Audit:
+    return theory.lemma_16(*arrays, gradient_bound=bound)
 
 
 def _without_positions(model: PositionLoss, *, seed: int) -> Audit:
@@ -165,12 +177,11 @@ def _without_positions(model: PositionLoss, *, seed: int) -> Audit:
     rng = np.random.default_rng(seed)
     ids = rng.integers(0, of.embeddings.shape[0], (4, n)).astype(np.int32)
     orders = np.stack([rng.permutation(n) for _ in range(4)]).astype(np.int32)
-    start = jnp.zeros_like(of.vectors)
 
     def hidden(row: Array) -> Array:
-        return of.apply(start, of.no_shift, row).transformer.hidden
+        return of.apply(jnp.zeros_like(of.vectors), of.no_shift, row).transformer.hidden
 
-    return theory.theorem_1(hidden, ids, orders)
+    return jax.jit(partial(theory.theorem_1, hidden))(ids, orders)
 
 
 def _reordered(example: Any, order: Array) -> Any:
@@ -187,13 +198,12 @@ def _swaps(present: np.ndarray, *, seed: int) -> np.ndarray:
 
 def _gradient_bound(model: PositionLoss) -> Array:
     """Largest ‖∂loss/∂a_i‖, a what the first attention adds to the residual stream."""
-    start = jnp.zeros_like(model.of.vectors)
 
     def norm(example: Any) -> Array:
         def loss(added: Array) -> Array:
             return model.loss(model.at_no_shift(start, example, added=added), example)
 
+        start = jnp.zeros_like(model.of.vectors)
         return jnp.max(jnp.linalg.norm(jax.grad(loss)(start), axis=1))
 
-    of_examples = jax.jit(lambda examples: jax.lax.map(norm, examples, batch_size=8))
-    return jnp.max(of_examples(model.examples))
+    return jax.jit(lambda rows: jnp.max(jax.lax.map(norm, rows, batch_size=8)))(model.examples)

@@ -1,7 +1,7 @@
 """A task under an encoding: choose a rate, train all seeds, test at every length, keep it all."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -17,6 +17,7 @@ from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as, variant
+from jaxpe.encodings import Encoding, LayerPattern
 
 _TUNING_SEED = 1_000_000  # of no model that is tested
 _LAST = 0.1  # share of the steps whose losses are averaged
@@ -81,25 +82,31 @@ def _last(losses: np.ndarray) -> np.ndarray:
     return losses[-steps:].mean(axis=0)
 
 
+def _alike(
+    encodings: list[Encoding | LayerPattern], places: np.ndarray
+) -> Iterator[tuple[Encoding | LayerPattern, list[int]]]:
+    """The encodings at these places, each once, and the places that have it."""
+    found: dict[int, list[int]] = {}
+    for place in places.tolist():
+        found.setdefault(id(encodings[place]), []).append(place)
+    return ((encodings[same[0]], same) for same in found.values())
+
+
 def _tested(suite: Suite, data: Streams, name: str, trained: kept.Trained) -> ExtrapolationCell:
     """Metrics at every length; NaN where the encoding is not defined there."""
     task, seeds = data.task, np.arange(suite.seeds)
     sizes, own = encoding_sizes(suite, task), variant(name)
-    nothing = np.full(suite.seeds, np.nan)
     failed = ~np.isfinite(trained.losses[-1])  # where the last finite parameters were kept
-    found: dict[str, list[np.ndarray]] = {metric: [] for metric in METRICS[task.kind]}
-    defined = []
-    for length in suite.lengths:
-        places = task.tokens(length)
-        encoding = own.at(sizes, places, causal=task.causal)
-        defined.append(defined_at(encoding, sizes, places))
-        judged = dict.fromkeys(found, nothing)
-        if defined[-1]:
-            judged = judge_lanes(suite, data, encoding, trained.params, seeds=seeds, length=length)
-        for metric, values in judged.items():
-            found[metric].append(np.where(failed, np.nan, values))
+    places = [task.tokens(length) for length in suite.lengths]
+    encodings = [own.at(sizes, n, causal=task.causal) for n in places]
+    defined = [defined_at(e, sizes, n) for e, n in zip(encodings, places, strict=True)]
     # As wide as they come back from a file.
-    scores = {metric: np.stack(values, axis=-1).astype(float) for metric, values in found.items()}
+    scores = {metric: np.full((suite.seeds, len(places)), np.nan) for metric in METRICS[task.kind]}
+    for encoding, chosen in _alike(encodings, np.flatnonzero(defined)):
+        lengths = tuple(suite.lengths[i] for i in chosen)
+        judged = judge_lanes(suite, data, encoding, trained.params, seeds=seeds, lengths=lengths)
+        for metric, values in judged.items():
+            scores[metric][:, chosen] = np.where(failed, np.nan, values).T
     return ExtrapolationCell(
         suite=suite.name,
         task=task.name,

@@ -68,7 +68,7 @@ def stamp_of(suite: Suite, task: str, name: str, *, but_for: tuple[str, ...] = (
         if name not in ("tasks", "encodings", *but_for)
     }
     wide = jnp.result_type(float).itemsize == 8
-    generator = jax.random.key_impl(jax.random.key(0))
+    generator = jax.config.jax_default_prng_impl  # pyrefly: ignore
     around = (_FORMAT, jaxpe.__version__, wide, str(generator))
     text = json.dumps([settings, task, name, around], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

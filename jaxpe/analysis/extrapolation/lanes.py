@@ -17,7 +17,7 @@ from jaxpe.analysis.extrapolation.models import Batch, Params, loss_of, model_of
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.encodings import Encoding, LayerPattern
-from jaxpe.training import MeanMetric
+from jaxpe.training import MeanMetric, TrainState
 
 _CHUNK = 100  # steps of one call
 
@@ -49,42 +49,52 @@ def trainer(
     """
     apply, start = model_of(suite, data.task, encoding)
     loss = loss_of(data.task, apply)
-    in_percent = training.learning_rate_schedule(peak=1.0, steps=100, warmup=5, decay="cosine")
-
-    def optimizer(rate: Array | float, steps: Array | int) -> optax.GradientTransformation:
-        adam = training.adamw(lambda count: in_percent(100 * count / steps))
-        return optax.chain(adam, optax.scale(rate))
 
     @jax.jit
-    def begin(keys: Array, plain: Params) -> Any:
-        def one(key: Array, plain: Params) -> Any:
-            return training.init_state(start(key, plain), optimizer(1.0, 1), key=key)
+    def begin(keys: Array, plain: Params) -> TrainState:
+        return _first_states(keys, jax.vmap(start)(keys, plain))
 
-        return jax.vmap(one)(keys, plain)
+    def begun(keys: Array, plain: Params) -> TrainState:
+        alike = jax.eval_shape(jax.vmap(start), keys, plain) == jax.eval_shape(lambda: plain)
+        return (_first_states if alike else begin)(keys, plain)
 
     @partial(jax.jit, donate_argnums=0)
     def some_steps(states: Any, batches: Batch, rates: Array, steps: Array) -> Any:
         def one(rate: Array, state: Any, batch: Batch) -> Any:
-            state, metrics = training.step_function(loss, optimizer(rate, steps))(state, batch)
+            state, metrics = training.step_function(loss, _optimizer(rate, steps))(state, batch)
             return state, metrics["loss"]
 
         return jax.lax.scan(partial(jax.vmap(one), rates), states, batches)
 
     def train(*, seeds: np.ndarray, rates: np.ndarray, steps: int) -> Lanes:
-        states = begin(*data.weights(seeds))
-        given, count = jnp.asarray(rates, jnp.float32), jnp.float32(steps)
+        states = begun(*data.weights(seeds))
+        given, count = np.asarray(rates, np.float32), np.float32(steps)
         losses = []
         for at in range(0, steps, chunk := chunk_of(suite)):
-            begun = time.perf_counter()
+            before = time.perf_counter()
             batches = data.training(seeds, at, chunk)
             states, loss = some_steps(states, batches, given, count)
             losses.append(np.array(loss))
             if told is not None:
-                told(len(seeds), chunk, time.perf_counter() - begun)
+                told(len(seeds), chunk, time.perf_counter() - before)
         losses[-1][-1] = np.where(np.asarray(states.finite), losses[-1][-1], np.nan)
         return Lanes(jax.device_get(states.params), np.concatenate(losses))
 
     return train
+
+
+def _optimizer(rate: Array | float, steps: Array | int) -> optax.GradientTransformation:
+    in_percent = training.learning_rate_schedule(peak=1.0, steps=100, warmup=5, decay="cosine")
+    adam = training.adamw(lambda count: in_percent(100 * count / steps))
+    return optax.chain(adam, optax.scale(rate))
+
+
+@jax.jit
+def _first_states(keys: Array, params: Params) -> TrainState:
+    """States of all lanes; rate and steps are none of their business."""
+    return jax.vmap(lambda key, own: training.init_state(own, _optimizer(1.0, 1), key=key))(
+        keys, params
+    )
 
 
 def chunk_of(suite: Suite) -> int:
@@ -100,12 +110,11 @@ def judge_lanes(
     params: Params,
     *,
     seeds: np.ndarray,
-    length: int,
+    lengths: tuple[int, ...],
 ) -> dict[str, np.ndarray]:
-    """Metrics `[lanes]` of models at inputs of one length."""
+    """Metrics `[lengths, lanes]` of models at inputs of several lengths, by one program."""
     apply, _ = model_of(suite, data.task, encoding)
 
-    @jax.jit
     def judge(params: Params, batches: Batch) -> dict[str, Array]:
         def part(batch: Batch) -> dict[str, MeanMetric]:
             return jax.vmap(lambda p, b: scores(data.task, apply(p, b), b))(params, batch)
@@ -113,4 +122,8 @@ def judge_lanes(
         sums = jax.tree.map(lambda x: jnp.sum(x, axis=0), jax.lax.map(part, batches))
         return jax.vmap(lambda tallies: {name: x.mean for name, x in tallies.items()})(sums)
 
-    return jax.tree.map(np.asarray, judge(params, data.tests(seeds, length)))
+    @jax.jit
+    def at_lengths(params: Params, batches: Batch) -> dict[str, Array]:
+        return jax.lax.map(partial(judge, params), batches)
+
+    return jax.device_get(at_lengths(params, data.tests(seeds, lengths)))

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,14 +25,15 @@ class Streams(NamedTuple):
         task: task that they belong to.
         training: `(seeds, first, count)` to the batches of `count` steps from step `first` on,
             leaves `[count, seeds, batch, ...]`.
-        tests: `(seeds, length)` to rows of that length, leaves `[parts, seeds, rows, ...]`.
+        tests: `(seeds, lengths)` to rows of these lengths of the suite, with padding to the longest
+            of them, leaves `[lengths, parts, seeds, rows, ...]`.
         weights: `(seeds)` to a key for each, and to the initial parameters of the models without
             an encoding.
     """
 
     task: SequenceTask
     training: Callable[[np.ndarray, int, int], Batch]
-    tests: Callable[[np.ndarray, int], Batch]
+    tests: Callable[[np.ndarray, tuple[int, ...]], dict[str, np.ndarray]]
     weights: Callable[[np.ndarray], tuple[Array, Params]]
 
 
@@ -47,45 +48,71 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
     """
     sizes = {"length": suite.length, "exact": suite.exact}
 
-    @partial(jax.jit, static_argnames=("rows", "length", "exact"))
-    def fresh(numbers: Array, keys: Array, *, rows: int, length: int, exact: bool) -> Batch:
+    def keys_of(seeds: Array, *stream: int) -> Array:
+        return seed_keys(suite, task, seeds, *stream)
+
+    def fresh(numbers: Array, keys: Array, **shape: Any) -> Batch:
         def one(number: Array, key: Array) -> Batch:
-            key = jax.random.fold_in(key, number)
-            return task.sample(key, rows=rows, length=length, exact=exact)
+            return task.sample(jax.random.fold_in(key, number), **shape)
 
         return jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None))(numbers, keys)
 
     @jax.jit
-    def of_set(rows: Array, keys: Array) -> Batch:
-        whole = jax.vmap(partial(task.sample, rows=suite.rows, **sizes))(keys)
+    def of_steps(steps: Array, seeds: Array) -> Batch:
+        return fresh(steps, keys_of(seeds, _TRAINING), rows=suite.batch, **sizes)
+
+    @jax.jit
+    def of_set(rows: Array, seeds: Array) -> Batch:
+        whole = jax.vmap(partial(task.sample, rows=suite.rows, **sizes))(keys_of(seeds, _TRAINING))
         return jax.tree.map(lambda x: jnp.moveaxis(x[:, rows], 0, 1), whole)
 
     def training(seeds: np.ndarray, first: int, count: int) -> Batch:
-        keys = seed_keys(suite, task, seeds, _TRAINING)
-        steps = np.arange(first, first + count)
+        steps = np.arange(first, first + count, dtype=np.int32)
         if suite.rows is None:
-            return fresh(jnp.asarray(steps), keys, rows=suite.batch, **sizes)
-        return of_set(jnp.asarray(_rows_of(suite, steps)), keys)
+            return of_steps(steps, seeds.astype(np.uint32))
+        return of_set(_rows_of(suite, steps), seeds.astype(np.uint32))
 
-    def tests(seeds: np.ndarray, length: int) -> Batch:
-        keys, rows = seed_keys(suite, task, seeds, _TESTS, length), min(suite.tests, AT_ONCE)
-        return fresh(jnp.arange(suite.tests // rows), keys, rows=rows, length=length, exact=True)
+    @jax.jit
+    def of_lengths(seeds: Array) -> Batch:
+        rows, width = min(suite.tests, AT_ONCE), task.tokens(max(suite.lengths))
+        numbers = jnp.arange(suite.tests // rows, dtype=jnp.int32)
 
-    plain = jax.jit(jax.vmap(partial(plain_weights, suite, task)))
+        def padded(length: int) -> Batch:
+            keys = keys_of(seeds, _TESTS, length)
+            drawn = fresh(numbers, keys, rows=rows, length=length, exact=True)
+            return jax.tree.map(lambda x: _with_zeros(x, width), drawn)
+
+        return jax.tree.map(lambda *x: jnp.stack(x), *map(padded, suite.lengths))
+
+    def tests(seeds: np.ndarray, lengths: tuple[int, ...]) -> dict[str, np.ndarray]:
+        chosen, width = [suite.lengths.index(n) for n in lengths], task.tokens(max(lengths))
+        drawn = jax.device_get(of_lengths(seeds.astype(np.uint32)))
+        return {name: x[chosen, :, :, :, :width] for name, x in drawn.items()}
+
+    @jax.jit
+    def weights_of(seeds: Array) -> tuple[Array, Params]:
+        keys = keys_of(seeds, _WEIGHTS)
+        return keys, jax.vmap(partial(plain_weights, suite, task))(keys)
 
     def weights(seeds: np.ndarray) -> tuple[Array, Params]:
-        keys = seed_keys(suite, task, seeds, _WEIGHTS)
-        return keys, plain(keys)
+        return weights_of(seeds.astype(np.uint32))
 
     return Streams(task, training, tests, weights)
 
 
-def seed_keys(suite: Suite, task: SequenceTask, seeds: np.ndarray, *stream: int) -> Array:
+def _with_zeros(x: Array, width: int) -> Array:
+    """Rows `[parts, seeds, rows, places, ...]` with zeros behind them, so many places in all."""
+    behind = [(0, 0)] * x.ndim
+    behind[3] = (0, width - x.shape[3])
+    return jnp.pad(x, behind)
+
+
+def seed_keys(suite: Suite, task: SequenceTask, seeds: Array, *stream: int) -> Array:
     """A key for each seed of a stream of random numbers: tasks differ, encodings do not."""
     key = jax.random.key(suite.seed)
     for number in (zlib.crc32(task.name.encode()) % 2**31, *stream):
         key = jax.random.fold_in(key, number)
-    return jax.vmap(lambda seed: jax.random.fold_in(key, seed))(jnp.asarray(seeds, jnp.uint32))
+    return jax.vmap(lambda seed: jax.random.fold_in(key, seed))(seeds)
 
 
 def _rows_of(suite: Suite, steps: np.ndarray) -> np.ndarray:

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 import jaxpe
+from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError, unknown
 from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, LayerPattern
 from jaxpe.encodings.base import encoding_at, from_middle
@@ -190,17 +192,17 @@ def defined_at(encoding: Encoding | LayerPattern, sizes: EncodingSizes, length: 
     """
     if isinstance(encoding, LayerPattern):
         return all(defined_at(part, sizes, length) for part in encoding.encodings)
-    return bool(_finite(encoding, sizes)(jnp.asarray([0, length - 1], jnp.int32)))
+    return bool(_finite(encoding, sizes)(np.array([0, length - 1], np.int32)))
 
 
 @functools.lru_cache(maxsize=64)
-def _finite(encoding: Encoding, sizes: EncodingSizes) -> Callable[[Array], Array]:
+def _finite(encoding: Encoding, sizes: EncodingSizes) -> Callable[[ArrayLike], Array]:
     """Whether all that the encoding gives at places is finite, as one program for all places."""
-    x = jnp.ones((2, sizes.dim))
-    heads = jnp.ones((2, sizes.num_heads, sizes.head_dim))
 
     @jax.jit
     def seen(places: Array) -> Array:
+        x = jnp.ones((2, sizes.dim))
+        heads = jnp.ones((2, sizes.num_heads, sizes.head_dim))
         params = encoding.init(jax.random.key(0))
         i, j = from_middle(encoding, places, places)
         bound = encoding_at(encoding, params, x, places)

@@ -196,8 +196,15 @@ def _energy(flow) -> tuple[Array, Array]:
     """(e_i − e_j)ᵀ α⁺ (e_i − e_j) for all pairs, and tr(bᵀ α⁺ b); eigenvalues at 0 left out."""
     inverse = flow.inverse_eigenvalues()
     U = flow.eigenvectors
-    K = jnp.einsum("im,m,jm->ij", U, inverse, U, precision=jax.lax.Precision.HIGHEST)
-    own = jnp.diagonal(K)
-    sensitivity = own[:, None] + own[None, :] - 2 * K
     basis = jnp.matmul(U.T, flow.forcing, precision="highest")
-    return sensitivity, jnp.sum(inverse[:, None] * basis**2)
+    return _weighted_squares(U, inverse), jnp.sum(inverse[:, None] * basis**2)
+
+
+@compiled()
+def _weighted_squares(rows: Array, weights: Array) -> Array:
+    """Σ_m w_m (x_im − x_jm)², from differences: from products large weights would cancel."""
+
+    def from_row(row: Array) -> Array:
+        return jnp.matmul((rows - row[None, :]) ** 2, weights, precision="highest")
+
+    return jax.lax.map(from_row, rows)

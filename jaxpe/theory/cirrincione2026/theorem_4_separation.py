@@ -101,24 +101,39 @@ def theorem_4(
     present = as_present(present, P.shape[0])
     factors = jnp.asarray((*scales, scales[-1] ** 0.5), P.dtype)
     examples = jax.tree.map(jnp.asarray, examples)
-    (at_P, gradient), changes, losses = _expected_losses(
+    expected = _expected_losses(
         P, examples, swaps, factors, loss=loss, swap=swap, batch_size=batch_size
     )
+    hypotheses, separated, measured = _sides(expected, P, means, query, key, present)
+    named = dict(zip(("coercive", "H1", "H2", "H3"), hypotheses, strict=True))
+    return Audit(named, {"separated": separated}, measured)
+
+
+@compiled()
+def _sides(
+    expected: "_Expected", P: Array, means: Array, query: Array, key: Array, present: Array
+) -> tuple[tuple[Comparison, ...], Comparison, dict[str, Array]]:
+    """The hypotheses in their order, the conclusion, and what is measured."""
+    (at_P, gradient), changes, losses = expected
     degeneracy = _non_degeneracy(means, query, key, present)
     eps = float(jnp.finfo(P.dtype).eps)
-    hypotheses = {
-        "coercive": _coercive(losses),
-        "H1": _above(min_separation(means, present=present), rounding(means)),
-        "H2": _above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
-        "H3": _above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
-    }
+    hypotheses = (
+        _coercive(losses),
+        _above(min_separation(means, present=present), rounding(means)),
+        _above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
+        _above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
+    )
     measured = {
         "losses": losses[:-1],
         "changes": changes,
         "gradient": jnp.max(jnp.linalg.norm(gradient, axis=1)),
     }
-    separation = _above(min_separation(P, present=present), rounding(P))
-    return Audit(hypotheses, {"separated": separation}, measured | degeneracy)
+    separated = _above(min_separation(P, present=present), rounding(P))
+    return hypotheses, separated, measured | degeneracy
+
+
+# The loss at P with its gradient, what each swap adds to it, and the losses of t·P.
+_Expected = tuple[tuple[Array, Array], Array, Array]
 
 
 @compiled("loss", "swap", static=("batch_size",))
@@ -131,24 +146,29 @@ def _expected_losses(
     loss: Callable[[Array, Any], Array],
     swap: Callable[[Any, Array], Any] | None,
     batch_size: int,
-) -> tuple[tuple[Array, Array], Array, Array]:
-    """The loss at P with its gradient, what each swap adds to it, and the losses of t·P."""
+) -> _Expected:
+    def expected(P: Array) -> Array:
+        return expectation(lambda example: loss(P, example), examples, batch_size)
 
-    def expected(P: Array, order: Array | None = None) -> Array:
+    def moved(at: tuple[Array, Array]) -> Array:
+        P, order = at
+
         def of(example: Any) -> Array:
-            if order is None:
-                return loss(P, example)
             return loss(P[order], example) if swap is None else loss(P, swap(example, order))
 
         return expectation(of, examples, batch_size)
 
-    def after_swap(pair: Array) -> Array:
-        return expected(P, jnp.arange(len(P), dtype=pair.dtype).at[pair].set(pair[::-1]))
+    def swapped(pair: Array) -> Array:
+        return order.at[pair].set(pair[::-1])
 
     at_P, gradient = jax.value_and_grad(expected)(P)
-    changes = jax.lax.map(after_swap, swaps) - at_P
-    ray = jnp.where(jnp.any(P != 0), P, 1.0)
-    return (at_P, gradient), changes, jax.lax.map(lambda t: expected(t * ray), factors)
+    order = jnp.arange(len(P), dtype=swaps.dtype)
+    # Swaps and the ray in one loop: the loss is compiled once for both.
+    ray = factors[:, None, None] * jnp.where(jnp.any(P != 0), P, 1.0)[None]
+    points = jnp.concatenate([jnp.broadcast_to(P, (len(swaps), *P.shape)), ray])
+    orders = [jax.vmap(swapped)(swaps), jnp.broadcast_to(order, (len(factors), len(P)))]
+    losses = jax.lax.map(moved, (points, jnp.concatenate(orders)))
+    return (at_P, gradient), losses[: len(swaps)] - at_P, losses[len(swaps) :]
 
 
 def _above(value: Array, floor: Array | float) -> Comparison:
@@ -164,7 +184,6 @@ def _coercive(losses: Array) -> Comparison:
     return Comparison(before, after, after - before, after > before)
 
 
-@compiled()
 def _non_degeneracy(means: Array, query: Array, key: Array, present: Array) -> dict[str, Array]:
     """The least ‖MΔ‖/(‖M‖‖Δ‖) and ‖ΔM‖/(‖M‖‖Δ‖) over differences Δ of means; 0 where ΔM is 0."""
     between = euclidean_distances(means, present=present).values

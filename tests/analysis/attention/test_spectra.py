@@ -112,7 +112,8 @@ def test_logits_without_position_are_those_of_the_tokens():
     assert np.abs(variance.position).max() < 0.02
     assert np.abs(variance.shuffled).max() < 0.02
     assert variance.position.min() < 0 or variance.offset.min() < 0  # not clipped
-    assert spectra._shares(both.embedded).share[..., 0] == pytest.approx(1)
+    _, embedded = spectra._shares(both.parts, both.embedded)
+    assert embedded.share[..., 0] == pytest.approx(1)
 
 
 def test_words_with_a_place_of_their_own_are_told_by_random_order():
@@ -153,7 +154,8 @@ def test_heads_without_logits_have_no_shares():
     query = encoder.layers.attention.query
     query.kernel[...] = query.kernel[...].at[:, :, WIDTH : 2 * WIDTH].set(0)
     one, other = logit_sums.sum_logits(sample(encoder)).halves
-    found = spectra._shares((one + other).parts)
+    both = one + other
+    found, _ = spectra._shares(both.parts, both.embedded)
     assert np.isnan(found.cross[:, 1]).all()
     assert np.isnan(found.share[:, 1]).all()
     assert np.isnan(found.residual[..., -1]).all()  # there is no bias
