@@ -75,6 +75,7 @@ def _run(words: list[str]) -> None:
         return print(importlib.import_module(f"jaxpe.cli.{_LISTS[words[0]]}").text())
     require("tyro", extra="report")
     require("rich", extra="report")
+    share_processors()
     from jaxpe.cli.console import prepare
 
     prepare(*_EXTRAS.get(words[0], ()))  # before what needs them is imported
@@ -83,6 +84,15 @@ def _run(words: list[str]) -> None:
         command.run(words[1:])
     except InputError as error:
         raise InputError(in_flags(str(error), command.Command)) from error
+
+
+def share_processors() -> None:
+    """Leave LAPACK a fourth of the processors, as many programs run side by side.
+
+    Its threads wait in loops: where they are more than the processors, an eigendecomposition of
+    128 positions takes 100 times as long. Read when NumPy and SciPy are imported.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(max((os.cpu_count() or 1) // 4, 1)))
 
 
 def _help() -> str:

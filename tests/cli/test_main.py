@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.cli import train as train_command
+from jaxpe.cli.main import share_processors
 from jaxpe.report.corpus import page as corpus_page
 from tests.compilation import compilations
 from tests.conftest import small_disk
@@ -213,6 +215,16 @@ def test_help(command, words):
 
 
 @pytest.mark.usefixtures("quick")
+def test_lapack_has_a_share_of_the_processors_unless_told(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    share_processors()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    share_processors()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
+
+
 def test_export_and_report_on_the_export(command, poems, tmp_path):
     code, out, err = command("export", poems, tmp_path / "dataset")
     assert code == 0, err
