@@ -1,16 +1,13 @@
 """The view: results as pages, tables, figures and words. It computes nothing.
 
 Plotting, tables and templates come with the extra `report` and are imported only when used, and
-so are the views of jobs that bring Flax.
+so are the views of jobs.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from jaxpe._core.signatures import show_as_written as _show_as_written
-from jaxpe.report.corpus.findings import findings, summary
-from jaxpe.report.corpus.tables import encoding_table, summary_table
-from jaxpe.report.encodings import property_markdown, property_table
 from jaxpe.report.tables import counts_table
 from jaxpe.report.training import pace, training_table, write_training_figures
 from jaxpe.report.write import write
@@ -21,6 +18,9 @@ if TYPE_CHECKING:
     from jaxpe.report.audit.page import audit_summary, audit_table
     from jaxpe.report.comparison import comparison_summary, comparison_table
     from jaxpe.report.corpora import corpora_summary, corpora_table
+    from jaxpe.report.corpus.findings import findings, summary
+    from jaxpe.report.corpus.tables import encoding_table, summary_table
+    from jaxpe.report.encodings import property_markdown, property_table
     from jaxpe.report.extrapolation.page import extrapolation_table
     from jaxpe.report.inspect.page import inspect_markdown, inspect_table
     from jaxpe.report.inspect.words import inspect_summary
@@ -43,14 +43,20 @@ _ON_DEMAND = {
     "comparison_table": "comparison",
     "corpora_summary": "corpora",
     "corpora_table": "corpora",
+    "encoding_table": "corpus.tables",
     "extrapolation_table": "extrapolation.page",
+    "findings": "corpus.findings",
     "inspect_markdown": "inspect.page",
     "inspect_summary": "inspect.words",
     "inspect_table": "inspect.page",
+    "property_markdown": "encodings",
+    "property_table": "encodings",
     "rope_summary": "rope.words",
     "rope_table": "rope.words",
     "spectral_summary": "attention.words",
     "spectral_table": "attention.page",
+    "summary": "corpus.findings",
+    "summary_table": "corpus.tables",
     "trained_summary": "trained",
 }
 

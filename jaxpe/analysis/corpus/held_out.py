@@ -41,7 +41,7 @@ def held_out_halves(
 ) -> HeldOutHalves | None:
     """Scores on disjoint halves of counts in folds; None where no position is in all quarters."""
     halves = jaxpe.geometry.disjoint_geometries(counts, key=key, splits=SPLITS, progress=progress)
-    if not np.any(halves.present):
+    if not np.any(np.asarray(halves.present)):
         return None
     n = halves.present.shape[-1]
     return jax.device_get(_scores(halves, **_static(n, dim, encodings)))
@@ -172,7 +172,8 @@ def _best(samples: np.ndarray, names: list[str]) -> list[str]:
     mean = samples.mean(axis=(0, 1))
     order = np.argsort(mean, kind="stable")
     apart = jaxpe.geometry.half_sample_interval(samples - samples[..., order[:1]])
-    return [names[index] for index in order if index == order[0] or apart.low[index] <= 0]
+    low = np.asarray(apart.low)
+    return [names[index] for index in order if index == order[0] or low[index] <= 0]
 
 
 def _ends(found: HeldOut) -> tuple[np.ndarray, ...]:
