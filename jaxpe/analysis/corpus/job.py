@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 import jaxpe
+from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.choices import Choice
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
@@ -301,13 +302,13 @@ def _prepare(n: int, dim: int, encodings: Sequence[str | jaxpe.encodings.Catalog
 
 
 @compiled()
-def _five(key: jax.Array) -> tuple[jax.Array, ...]:
-    return tuple(jax.random.split(key, 5))
+def _five(seed: ArrayLike | np.uint32) -> tuple[jax.Array, ...]:
+    return tuple(jax.random.split(jax.random.key(seed), 5))
 
 
 def _keys(seed: int) -> tuple[jax.Array, ...]:
     """Keys of halvings, null corpora, resamples, encodings that are drawn, and held-out halves."""
-    return _five(jax.random.key(seed))
+    return _five(np.uint32(seed))
 
 
 class _Halves(NamedTuple):
