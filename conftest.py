@@ -2,10 +2,13 @@
 
 import contextlib
 import ctypes
+import functools
 import gc
+import inspect
 import os
 from pathlib import Path
 
+import beartype
 import jax
 import jax.numpy as jnp
 import jaxtyping
@@ -17,28 +20,45 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-def _checking_inner_functions_once(check):
-    """Check types as `jaxtyping.jaxtyped`, but of functions inside others in the first call only.
+def _checking_quickly(check):
+    """Check types as `jaxtyping.jaxtyped` does, in less time.
 
-    They are new in every call of the outer one, and making the checks takes a millisecond.
+    Shapes cost ten times the call of a small function, so functions without any are checked by
+    beartype alone. Functions inside others are made in every call of the outer one, and the checks
+    with them, which takes a millisecond: these are made once.
     """
-    checked = set()
+    plain = beartype.beartype(conf=beartype.BeartypeConf(violation_type=jaxtyping.TypeCheckError))
+    seen = set()
 
-    def decorator(*, typechecker):
-        def decorate(made):
-            if "<locals>" in getattr(made, "__qualname__", "") and hasattr(made, "__code__"):
-                if made.__code__ in checked:
-                    return made
-                checked.add(made.__code__)
+    def decorate(made, typechecker):
+        if not inspect.isfunction(made):
             return check(made, typechecker=typechecker)
+        if "<locals>" in made.__qualname__:
+            if made.__code__ in seen:
+                return made
+            seen.add(made.__code__)
+        if any(map(_has_shapes, made.__annotations__.values())):
+            return check(made, typechecker=typechecker)
+        checked = plain(made)
 
-        return decorate
+        @functools.wraps(made)
+        def run(*args, **options):
+            if jaxtyping.config.jaxtyping_disable:
+                return made(*args, **options)
+            return checked(*args, **options)
 
-    return decorator
+        return run
+
+    return lambda *, typechecker: functools.partial(decorate, typechecker=typechecker)
+
+
+def _has_shapes(annotation) -> bool:
+    """Whether a type is one of jaxtyping, or may be: a string is not looked up."""
+    return isinstance(annotation, str) or "jaxtyping." in repr(annotation)
 
 
 # The import hook writes `@jaxtyping.jaxtyped(typechecker=...)` at every function.
-jaxtyping.jaxtyped = _checking_inner_functions_once(jaxtyping.jaxtyped)
+jaxtyping.jaxtyped = _checking_quickly(jaxtyping.jaxtyped)
 jaxtyping.install_import_hook("jaxpe", "beartype.beartype")
 
 # Commands in processes of their own are compiled quickly; here `_compile_quickly` decides, also in
