@@ -27,6 +27,9 @@ unit docs notebooks distributed-test: export PYTHONDONTWRITEBYTECODE =
 # half the time again; what it makes is slower, so notebooks, which train, have the newer one, as
 # users do, and tests have it with `make test XLA_FLAGS=`.
 unit notebooks: export NPROC ?= 1
+# Threads of OpenBLAS wait for each other by spinning: a decomposition of a matrix of 120 takes a
+# second of the processors beside another process, and 20 ms on one thread.
+unit docs notebooks: export OPENBLAS_NUM_THREADS ?= 1
 unit: export XLA_FLAGS ?= \
   --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 notebooks: export XLA_FLAGS ?= --xla_cpu_parallel_codegen_split_count=1
