@@ -37,7 +37,8 @@ def _checking_quickly(check):
             if made.__code__ in seen:
                 return made
             seen.add(made.__code__)
-        if any(map(_has_shapes, made.__annotations__.values())):
+        shaped = any(map(_has_shapes, made.__annotations__.values()))
+        if shaped or inspect.isgeneratorfunction(made):
             return check(made, typechecker=typechecker)
         checked = plain(made)
 

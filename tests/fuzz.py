@@ -7,6 +7,7 @@ not to be, or an error of the library that says what to pass; all else is wrong.
 """
 
 import contextlib
+import functools
 import sys
 import traceback
 import warnings
@@ -144,10 +145,14 @@ def _of_table(function):
 
 def _of_encoding(entry):
     """All hooks of an encoding of the catalogue, in attention."""
-    encoding = entry.in_one_layer(SIZES)
-    params = encoding.init(jax.random.key(0))
+
+    @functools.cache
+    def made():
+        encoding = entry.in_one_layer(SIZES)
+        return encoding, encoding.init(jax.random.key(0))
 
     def call(x, q, k, v, i):
+        encoding, params = made()
         bound = encoding_at(encoding, params, x, i)
         found = [encodings.attend(bound, params, q, k, v, q_positions=i, k_positions=i)]
         if encoding.defines("embed"):
@@ -157,6 +162,7 @@ def _of_encoding(entry):
         return found
 
     def make(rng):
+        made()  # here, where nothing is traced
         shape = (N,) if entry.coordinates == 1 else (N, entry.coordinates)
         heads = (rng.standard_normal((N, 2, 4)) for _ in range(3))
         positions = rng.integers(0, SIZES.length, shape, dtype=np.int32)

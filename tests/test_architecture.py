@@ -1,6 +1,7 @@
 """The architecture: imports go one way, nothing private crosses packages, few names stand flat."""
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -42,7 +43,13 @@ class Import(NamedTuple):
         return self.file.relative_to(ROOT).with_suffix("").parts
 
 
-def imports() -> Iterator[Import]:
+@functools.cache
+def imports() -> tuple[Import, ...]:
+    """Every import of the package; reading them takes a second."""
+    return tuple(_imports())
+
+
+def _imports() -> Iterator[Import]:
     for file in sorted(ROOT.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -52,8 +59,8 @@ def imports() -> Iterator[Import]:
                     yield Import(file, alias.name, ())
 
 
-IMPORTS = tuple(imports())
-INSIDE = tuple(found for found in IMPORTS if found.module.split(".")[0] == "jaxpe")
+def inside() -> tuple[Import, ...]:
+    return tuple(found for found in imports() if found.module.split(".")[0] == "jaxpe")
 
 
 def floor_of(package: str) -> int:
@@ -76,7 +83,7 @@ def test_every_package_has_a_floor():
 def test_imports_go_one_way():
     upward = [
         (found.file.relative_to(ROOT).as_posix(), found.module)
-        for found in INSIDE
+        for found in inside()
         if len(found.importer) > 1
         for package in targets(found)
         if package != found.importer[0] and floor_of(package) >= floor_of(found.importer[0])
@@ -85,7 +92,7 @@ def test_imports_go_one_way():
 
 
 def test_the_view_is_imported_by_the_command_line_alone():
-    importers = {found.importer[0] for found in INSIDE if "report" in targets(found)}
+    importers = {found.importer[0] for found in inside() if "report" in targets(found)}
     assert importers <= {"report", "cli"}
 
 
@@ -97,7 +104,7 @@ def private_to(parts: tuple[str, ...]) -> tuple[str, ...]:
 
 def test_nothing_private_is_imported_across_packages():
     crossing = []
-    for found in INSIDE:
+    for found in inside():
         parts = tuple(found.module.split(".")[1:])
         private = [name for name in (*parts, *found.names) if re.match(r"_[a-z]", name)]
         private = [name for name in private if name != "_core"]
@@ -111,7 +118,7 @@ def test_pure_packages_know_no_framework_and_no_files(package):
     frameworks = {"flax", "optax", "orbax", "tensorflow_datasets", "grain", "matplotlib", "pathlib"}
     found = {
         (found.file.name, found.module)
-        for found in IMPORTS
+        for found in imports()
         if found.importer[0] == package and found.module.split(".")[0] in frameworks
     }
     assert found == set()
