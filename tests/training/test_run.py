@@ -25,6 +25,7 @@ from jaxpe.training import (
 from jaxpe.training.assemble import build_model, build_probe
 from jaxpe.training.config import as_json, check_config, differences, is_longer
 from jaxpe.training.documents import Vocabulary, count_documents, load_data, train_batches
+from tests.compilation import compilations
 from tests.progress import Told
 from tests.training.factory import assert_equal
 from tests.unchecked import unchecked
@@ -178,7 +179,10 @@ def test_an_encoding_made_from_the_corpus_is(corpus, tmp_path):
 
 
 def test_masked_and_causal_models_train(corpus, tmp_path):
-    masked = train(config(corpus, tmp_path / "mlm", task="mlm", steps=2, encoding="alibi"))
+    with compilations() as programs:
+        masked = train(config(corpus, tmp_path / "mlm", task="mlm", steps=2, encoding="alibi"))
+    assert programs.count("jit(step)") <= 2
+    assert len(programs) <= 30
     assert isinstance(masked.model, nn.MaskedLM)
     vocabulary = load_run(tmp_path / "mlm").vocabulary
     assert vocabulary.tokens[vocabulary.mask_id] == "[MASK]"
