@@ -79,12 +79,14 @@ def split(make, *, seed=0):
 
 
 def shapes_of(make):
-    """What `make` makes, with shapes for its parameters.
-
-    Every key is the same: to count them is 40 % of the time to trace a model.
-    """
-    with mock.patch.object(nnx.RngStream, "__call__", lambda stream: stream.key[...]):
+    """What `make` makes, with shapes for its parameters."""
+    with one_key():
         return jax.eval_shape(make)
+
+
+def one_key():
+    """A context where every key of Flax is the same: to count them is 40 % of tracing a model."""
+    return mock.patch.object(nnx.RngStream, "__call__", lambda stream: stream.key[...])
 
 
 def filled(model, seed=0):
