@@ -74,7 +74,8 @@ def render(subject: Any, name: str, draw: Callable, caption: str) -> Rendered:
         _simplify_log_axes(figure)
         svg = io.BytesIO()
         figure.savefig(svg, format="svg", dpi=160, metadata={"Date": None})
-        figure.set_layout_engine("none")  # laid out already; a second time takes as long again
+        if figure.get_layout_engine() is not None:
+            figure.set_layout_engine("none")  # laid out already; a second time takes as long again
     return Rendered(name, figure.get_suptitle(), caption, svg.getvalue(), figure)
 
 
@@ -99,6 +100,34 @@ def _power_of_ten(value: float, place: object = None) -> str:
     return f"{sign}10{str(round(exponent)).translate(_SUPERSCRIPT)}"
 
 
+class Margins(NamedTuple):
+    """Space around panels and between them, in inches."""
+
+    left: float = 0.65
+    right: float = 0.12
+    bottom: float = 0.5
+    top: float = 0.58
+    across: float = 0.5
+    down: float = 0.35
+
+    def fitted(self, figure: "matplotlib.figure.Figure", *, rows: int, columns: int) -> None:
+        """Place the panels of a figure within these margins."""
+        width, height = figure.get_size_inches()
+        figure.subplots_adjust(
+            left=self.left / width,
+            right=1 - self.right / width,
+            bottom=self.bottom / height,
+            top=1 - self.top / height,
+            wspace=_share(self.across, width - self.left - self.right, columns),
+            hspace=_share(self.down, height - self.bottom - self.top, rows),
+        )
+
+
+def _share(space: float, size: float, panels: int) -> float:
+    """A space between panels, as a share of the size of one."""
+    return space * panels / (size - space * (panels - 1))
+
+
 def new_figure(
     title: str,
     *,
@@ -106,14 +135,22 @@ def new_figure(
     width: float = 5.2,
     rows: int = 1,
     columns: int = 1,
+    margins: Margins | None = None,
     **subplots: Any,
 ) -> tuple["matplotlib.figure.Figure", list["matplotlib.axes.Axes"]]:
-    """A figure with a title, best a finding, and its axes row by row; 5.2 inches suit a phone."""
-    figure = require("matplotlib.figure", extra="report").Figure(
-        (width, height), layout="constrained"
-    )
-    figure.suptitle(title)
-    return figure, list(figure.subplots(rows, columns, squeeze=False, **subplots).flat)
+    """A figure with a title, best a finding, and its axes row by row; 5.2 inches suit a phone.
+
+    Without margins labels are measured to lay it out, which takes longer than drawing it.
+    """
+    layout = "constrained" if margins is None else None
+    figure = require("matplotlib.figure", extra="report").Figure((width, height), layout=layout)
+    axes = list(figure.subplots(rows, columns, squeeze=False, **subplots).flat)
+    if margins is None:
+        figure.suptitle(title)
+    else:
+        figure.suptitle(title, y=1 - 0.08 / height)
+        margins.fitted(figure, rows=rows, columns=columns)
+    return figure, axes
 
 
 def say_why_empty(figure, axis, text: str) -> "matplotlib.figure.Figure":
@@ -127,7 +164,14 @@ def add_legend(figure, axis, *, columns: int) -> None:
     """Add a legend below all panels, with the labels of one of them."""
     handles, labels = axis.get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9.5)
+        outside = "outside " if figure.get_layout_engine() is not None else ""
+        loc = f"{outside}lower center"
+        figure.legend(handles, labels, loc=loc, ncols=columns, fontsize=9.5)
+
+
+def legend_height(entries: int, *, columns: int) -> float:
+    """Inches that `add_legend` takes at the bottom of a figure with margins."""
+    return 0.15 + 0.2 * math.ceil(entries / columns) if entries else 0.0
 
 
 def encoding_colours(names: Iterable[str]) -> dict[str, str]:

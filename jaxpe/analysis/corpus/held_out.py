@@ -19,14 +19,19 @@ WIDEST = 32  # of the encodings fitted to halves
 FIXED_WIDTHS = (8, 32, 128)
 
 
+Entries = tuple[jaxpe.encodings.CatalogueEntry, ...]
+
+
 class HeldOutHalves(NamedTuple):
     """Fit to one half of the documents, and test on the other.
 
     Attributes:
+        entries: encodings that are the same for every corpus.
         by_width: held-out stress of MDS of a half, `[widths]`.
-        fixed: held-out stress of fixed encodings, `[encodings, widths]`.
+        fixed: held-out stress of the entries, `[entries, widths]`.
     """
 
+    entries: Entries
     by_width: HeldOut
     fixed: HeldOut
 
@@ -43,8 +48,8 @@ def held_out_halves(
     halves = jaxpe.geometry.disjoint_geometries(counts, key=key, splits=SPLITS, progress=progress)
     if not np.any(np.asarray(halves.present)):
         return None
-    n = halves.present.shape[-1]
-    return jax.device_get(_scores(halves, **_static(n, dim, encodings)))
+    static = _static(halves.present.shape[-1], dim, encodings)
+    return HeldOutHalves(static["entries"], *jax.device_get(_scores(halves, **static)))
 
 
 def prepare_held_out(n: int, dim: int) -> None:
@@ -70,14 +75,15 @@ def widths_of(dim: int) -> tuple[int, ...]:
 
 def fixed_entries(
     n: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = ()
-) -> tuple[jaxpe.encodings.CatalogueEntry, ...]:
+) -> Entries:
     """Encodings that are the same for every corpus, also those named beside the catalogue."""
-    return tuple(entry for entry in scored_entries(encodings) if not _has_params(entry, n))
+    key = jax.eval_shape(lambda: jax.random.key(0))
 
+    def has_params(entry: jaxpe.encodings.CatalogueEntry) -> bool:
+        encoding = entry.in_one_layer(_sizes(FIXED_WIDTHS[0], n))
+        return bool(jax.tree.leaves(jax.eval_shape(encoding.init, key)))
 
-def _has_params(entry: jaxpe.encodings.CatalogueEntry, n: int) -> bool:
-    encoding = entry.in_one_layer(_sizes(FIXED_WIDTHS[0], n))
-    return bool(jax.tree.leaves(jax.eval_shape(encoding.init, jax.random.key(0))))
+    return tuple(entry for entry in scored_entries(encodings) if not has_params(entry))
 
 
 def _sizes(dim: int, n: int) -> jaxpe.EncodingSizes:
@@ -88,10 +94,10 @@ def _sizes(dim: int, n: int) -> jaxpe.EncodingSizes:
 def _scores(
     halves: SplitHalfGeometry,
     *,
-    entries: tuple[jaxpe.encodings.CatalogueEntry, ...],
+    entries: Entries,
     widths: tuple[int, ...],
     largest: int,
-) -> HeldOutHalves:
+) -> tuple[HeldOut, HeldOut]:
     """MDS of halves, and fixed encodings at all widths, by one program."""
     n = halves.present.shape[-1]
     positions = jnp.arange(n)
@@ -105,7 +111,7 @@ def _scores(
     widest = max(rows.shape[-1] for rows in made)
     stacked = jnp.stack([columns(rows, widest) for rows in made])
     fixed = stacked.reshape(len(entries), len(widths), n, widest)
-    return HeldOutHalves(
+    return (
         jaxpe.geometry.cross_validated_mds(halves, dim=largest),
         jaxpe.geometry.held_out_stress(fixed, halves),
     )
@@ -117,7 +123,6 @@ def held_out_scores(
     *,
     rank: int | None,
     dim: int,
-    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
 ) -> HeldOutScores | None:
     """The corpus' own encoding of significant dimensions, and what every encoding scores.
 
@@ -126,7 +131,6 @@ def held_out_scores(
         geometry: geometry of all documents.
         rank: significant dimensions, None where they were not judged.
         dim: width of the report.
-        encodings: names beside the catalogue.
     """
     if found is None:
         return None
@@ -139,9 +143,8 @@ def held_out_scores(
             geometry.gram, dim=own_dim, present=geometry.present
         )
         vectors = np.asarray(mds.coordinates)
-    entries = fixed_entries(n, encodings)
-    names = [entry.name for entry in entries]
-    fixed = np.array([entry.family != "model" for entry in entries])
+    names = [entry.name for entry in found.entries]
+    fixed = np.array([entry.family != "model" for entry in found.entries])
     samples = np.asarray(found.fixed.samples)  # [splits, 2, encodings, widths]
     gain = None
     if own_dim:

@@ -98,8 +98,8 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
     else:
         options, own, chosen = _with_model(options)
         common["encodings"] = further = (*options.encodings, *own)
-        length = DEFAULT_LENGTH if options.source == "stdlib" else None
-        if length := options.length or length:
+        length = options.length or (DEFAULT_LENGTH if options.source == "stdlib" else None)
+        if length is not None:
             _prepare(length, options.dim, further)
         corpus = load_tokens(
             options.source,
@@ -114,7 +114,11 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         refuse_too_long(corpus, options)
         clock.lap("read")
         samples = DEFAULT_SAMPLES if options.bootstrap is None else options.bootstrap
-        found = analyse_tokens(corpus, **common, bootstrap=samples)
+        if length != (n := corpus.ids.shape[1]):
+            given = {"dim": options.dim, "splits": options.splits, "seed": options.seed}
+            check_numbers(length=n, bootstrap=samples, **given)
+            _prepare(n, options.dim, further)
+        found = _of_tokens(corpus, **common, bootstrap=samples)
     return found._replace(
         choices=(*chosen, *found.choices, *_chosen_empty(options, found)),
         seconds=clock.laps | found.seconds | {"in all": clock.total()},
@@ -188,12 +192,27 @@ def analyse_tokens(
     >>> found.plug_in.rank, found.split_half.significant_rank
     (31, 2)
     """
-    length = corpus.ids.shape[1]
-    check_numbers(length=length, dim=dim, splits=splits, bootstrap=bootstrap, seed=seed)
+    options = {"dim": dim, "splits": splits, "bootstrap": bootstrap, "seed": seed}
+    check_numbers(length=corpus.ids.shape[1], **options)
+    _prepare(corpus.ids.shape[1], dim, encodings)
+    return _of_tokens(corpus, empty=empty, encodings=encodings, progress=progress, **options)
+
+
+def _of_tokens(
+    corpus: TokenCorpus,
+    *,
+    dim: int,
+    empty: EmptyPolicy,
+    splits: int,
+    bootstrap: int,
+    seed: int,
+    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry],
+    progress: Progress,
+) -> CorpusAnalysis:
+    """`analyse_tokens` once its options are checked, and programs are being prepared."""
     compact, used = compacted(corpus)
     _check_size(compact)
     clock = Clock()
-    _prepare(length, dim, encodings)
     keys = _keys(seed)
     groups = containment_groups(compact.ids, compact.mask)
     clock.lap("grouping")
@@ -368,7 +387,7 @@ def _fitted(
     D, mds = found.D, found.mds
     with clock.stage("held-out halves"):
         halved = held_out_halves(folded, keys[4], dim, names, progress=progress)
-        held_out = partial(held_out_scores, halved, geometry, dim=dim, encodings=names)
+        held_out = partial(held_out_scores, halved, geometry, dim=dim)
     with clock.stage("encodings"):
         encodings, slopes = score_encodings(D, geometry, mds, dim, keys[3], names)
     with clock.stage("dimensions"):

@@ -24,7 +24,15 @@ from jaxpe.report.corpus.findings import (
     own_stress,
     title_of,
 )
-from jaxpe.report.style import CHANCE, PLUG_IN, SPLIT_HALF, add_legend, new_figure
+from jaxpe.report.style import (
+    CHANCE,
+    PLUG_IN,
+    SPLIT_HALF,
+    Margins,
+    add_legend,
+    legend_height,
+    new_figure,
+)
 from jaxpe.report.words import number, percent, plural
 
 if TYPE_CHECKING:
@@ -51,7 +59,8 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     share = analysis.plug_in.noise_share
     noise = f"{percent(min(share, 1.0))} of the plug-in variance is noise"
     title = noise if share > 0 else "Distances between positions"
-    figure, axes = new_figure(title, height=3.1, columns=2)
+    margins = Margins(left=0.55, right=0.2, bottom=0.1)
+    figure, axes = new_figure(title, height=3.1, columns=2, margins=margins)
     corrected = np.sqrt(np.clip(analysis.split_half.squared_distances, 0, None))
     panels = (
         ("plug-in", analysis.plug_in.distances, analysis.plug_in.present),
@@ -61,13 +70,14 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         image = plot.distances(distances, present=shown, ax=axis)
         axis.set(title=title, ylabel="")
         bar = {"location": "bottom", "extend": "both", "label": "Hellinger distance"}
-        figure.colorbar(image, ax=axis, **bar)
+        figure.colorbar(image, ax=axis, fraction=0.2, pad=0.2, aspect=14, **bar)
     return figure
 
 
 def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Eigenvalues of both geometries, and those that are tested against chance."""
-    figure, axes = new_figure(_rank_title(analysis.split_half.significant_rank), columns=2)
+    title = _rank_title(analysis.split_half.significant_rank)
+    figure, axes = new_figure(title, columns=2, margins=Margins(left=0.75, across=0.6))
     judged = analysis.split_half.significant_rank is not None
     null = analysis.split_half.null_eigenvalue
     panels = (
@@ -102,12 +112,12 @@ def map_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     rank = analysis.split_half.significant_rank
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
     title = titles[rank] if rank in (0, 1) else "The map of positions"
-    figure, (axis,) = new_figure(title, height=4.2)
+    figure, (axis,) = new_figure(title, height=4.2, margins=Margins(right=0.2, top=0.4))
     if not analysis.split_half.present.any():
         return style.say_why_empty(figure, axis, "no position can be judged")
     half = analysis.split_half
     points = plot.positions(half.coordinates, present=half.present, ax=axis)
-    figure.colorbar(points, ax=axis, label="position")
+    figure.colorbar(points, ax=axis, label="position", fraction=0.15, pad=0.03)
     return figure
 
 
@@ -119,7 +129,11 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     winners = corrected_best(analysis)
     rows = _rows_by_family(analysis.encodings)
     height = max(1.5 + 0.23 * len(rows), 2.6)
-    figure, axes = new_figure(_fit_title(winners), height=height, columns=2, sharey=True)
+    longest = max(len(row if isinstance(row, str) else row.name) for row in rows)
+    margins = Margins(min(0.3 + 0.085 * longest, 2.4), bottom=0.8, across=0.3)
+    figure, axes = new_figure(
+        _fit_title(winners), height=height, columns=2, sharey=True, margins=margins
+    )
     scored = {place: row for place, row in enumerate(rows) if not isinstance(row, str)}
     _plug_in_panel(axes[0], scored)
     _corrected_panel(axes[1], scored, analysis)
@@ -179,7 +193,7 @@ def dimension_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Stress against held-out halves and plug-in, and cumulative variance, by width."""
     dimensions, held_out = analysis.stress_by_dimension.dimensions, analysis.held_out
     title = "How many dimensions an encoding needs"
-    figure, axes = new_figure(title, height=6.6, rows=3, sharex=True)
+    figure, axes = new_figure(title, height=6.6, rows=3, sharex=True, margins=Margins(0.55))
     _held_out_panel(axes[0], analysis)
     colours = _colours(analysis)
     for name, values in analysis.stress_by_dimension.scaled_stress.items():
@@ -238,7 +252,11 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     colours = _colours(analysis)
     rows = max((len(groups) + 1) // 2, 1)
     figure, axes = new_figure(
-        _closest(analysis.encodings, r), rows=rows, columns=2, height=2.2 * rows + 0.4
+        _closest(analysis.encodings, r),
+        rows=rows,
+        columns=2,
+        height=2.2 * rows + 0.4,
+        margins=Margins(left=0.75, bottom=0.6, top=0.78, across=0.45, down=0.78),
     )
     i, j = _pairs(shown)
     size = 3.2 if len(i) > 1000 else 4.5
@@ -269,7 +287,10 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Squared distance by offset: squares, because their noise cancels in the mean."""
     titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
     title = titles.get(nearness(analysis), "Distance and offset: no clear relation")
-    figure, axes = new_figure(title, rows=2, height=6.2, sharex=True)
+    groups = shown_groups(analysis.encodings, by=_corrected_fit)
+    below = legend_height(1 + len(groups), columns=2)
+    margins = Margins(bottom=0.5 + below)
+    figure, axes = new_figure(title, rows=2, height=6.2, sharex=True, margins=margins)
     offsets = np.arange(1, len(analysis.plug_in.present))
     plug_in = by_offset(analysis.plug_in.distances**2, analysis.plug_in.present)
     corrected = by_offset(analysis.split_half.squared_distances, analysis.split_half.present)
@@ -280,7 +301,7 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         axes[0].fill_between(offsets, low, high, color=colour, alpha=0.18, lw=0)
         axes[0].plot(offsets, mean, color=colour, label=label)
     axes[1].plot(offsets, corrected[0], color="black", lw=2.4, label="corpus")
-    groups, colours = shown_groups(analysis.encodings, by=_corrected_fit), _colours(analysis)
+    colours = _colours(analysis)
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
         own = by_offset(group[0].distances ** 2, analysis.split_half.present)[0]
         fitted, colour = _scaled_to(corrected[0], own), colours[group[0].name]
