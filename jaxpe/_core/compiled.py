@@ -17,7 +17,7 @@ from jaxpe._core.stored import Programs, keeping, named, with_arrays, without_ar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def compiled(*functions: str, static: Sequence[str] = ()) -> Callable[[F], F]:
+def compiled(*functions: str, static: Sequence[str] = (), brief: bool = False) -> Callable[[F], F]:
     """Decorator: `jax.jit`, where some keyword arguments are functions.
 
     Such an argument is a callable, a tuple of them and of plain values (an `Encoding`, a
@@ -30,6 +30,8 @@ def compiled(*functions: str, static: Sequence[str] = ()) -> Callable[[F], F]:
     Args:
         functions: names of those arguments; all keyword-only.
         static: names of keyword-only arguments that are values with a hash.
+        brief: whether a call takes less time than compiling; such a program, where it is kept, is
+            compiled for a CPU with few optimisations.
 
     >>> @compiled("f", static=("times",))
     ... def repeated(x, *, f, times):
@@ -40,9 +42,9 @@ def compiled(*functions: str, static: Sequence[str] = ()) -> Callable[[F], F]:
 
     def decorate(core: F) -> F:
         if not functions:
-            return _of_arrays(core, tuple(static))  # pyrefly: ignore
+            return _of_arrays(core, tuple(static), brief)  # pyrefly: ignore
         programs: dict[Any, Callable[..., Any]] = {}
-        kept = Programs(core)
+        kept = Programs(core, brief=brief)
 
         @functools.wraps(core)
         def run(*arrays: Any, **options: Any) -> Any:
@@ -94,9 +96,11 @@ def one_call(function: Callable[..., Any], *arrays: Any, **choices: Any) -> Any:
     return _result(*arrays, function=functools.partial(function, **choices))
 
 
-def _of_arrays(core: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+def _of_arrays(
+    core: Callable[..., Any], static: tuple[str, ...], brief: bool
+) -> Callable[..., Any]:
     """`jax.jit`, of whose programs files may be kept."""
-    program, kept = jax.jit(core, static_argnames=static), Programs(core)
+    program, kept = jax.jit(core, static_argnames=static), Programs(core, brief=brief)
 
     def found(*arrays: Any, **options: Any) -> Any:
         values, rest = _divided(options, static)

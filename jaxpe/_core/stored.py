@@ -42,14 +42,18 @@ _OTHER_SETTINGS = (
 )
 _ENVIRONMENT = ("JAX_", "XLA_", "LIBTPU_")
 
-# Programs of arguments of fewer bytes are compiled for a CPU with these options: in half of the
-# time, to programs that take up to a sixth longer. Those of a small corpus run for a tenth of the
-# time that it takes to compile them (experiments/benchmarks/startup.py).
+# Options of XLA for a CPU. With the first programs compile in half of the time, and take up to a
+# third longer: for arguments of fewer bytes, since those of a small corpus run for a tenth of the
+# time that it takes to compile them. With the second they compile in a fifth of the time.
 SMALL = 2**24
 _QUICK = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_backend_optimization_level": 1,
     "xla_cpu_parallel_codegen_split_count": 1,
+}
+_BRIEF = _QUICK | {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
 }
 
 _lock = threading.Lock()
@@ -115,8 +119,8 @@ def _mapped(f: Callable[[Any], Any], value: Any) -> Any:
 class Programs:
     """The programs of one function by what they are made of, in memory and in the folder."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Any], *, brief: bool = False) -> None:
+        self._function, self._brief = function, brief
         self._ready: dict[str, tuple[threading.Lock, list[Callable[..., Any]]]] = {}
 
     def find(
@@ -141,7 +145,8 @@ class Programs:
         with lock:
             if not found:
                 path = _folder / f"{self._function.__name__}-{key}"
-                found.append(_made(path, lower, quick=_bytes_of(arguments) < SMALL))
+                small = _QUICK if _bytes_of(arguments) < SMALL else {}
+                found.append(_made(path, lower, _BRIEF if self._brief else small))
         return found[0]
 
 
@@ -156,7 +161,7 @@ def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return renamed
 
 
-def _made(path: Path, lower: Callable[[str], Any], *, quick: bool) -> Callable[..., Any]:
+def _made(path: Path, lower: Callable[[str], Any], options: dict[str, Any]) -> Callable[..., Any]:
     """The program in a file, which is written where it is not there.
 
     A program that came out of JAX's own cache on disk cannot be written: read again, it lacks its
@@ -168,18 +173,18 @@ def _made(path: Path, lower: Callable[[str], Any], *, quick: bool) -> Callable[.
     _cache.hit = False
     name = path.name.replace("-", "_")
     with _counted_as_compiling():
-        program = _compiled(lower(name), quick=quick)
+        program = _compiled(lower(name), options)
         if _cache.hit:
-            program = _compiled(lower(f"{name}_{secrets.token_hex(4)}"), quick=quick)
+            program = _compiled(lower(f"{name}_{secrets.token_hex(4)}"), options)
     with contextlib.suppress(Exception):  # what cannot be kept is compiled again
         _write(path, program)
     return program
 
 
-def _compiled(lowered: Any, *, quick: bool) -> Any:
-    if quick and jax.default_backend() == "cpu":
-        with contextlib.suppress(jax.errors.JaxRuntimeError):  # of another version of XLA's options
-            return lowered.compile(compiler_options=_QUICK)
+def _compiled(lowered: Any, options: dict[str, Any]) -> Any:
+    if options and jax.default_backend() == "cpu":
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # of a version without these options
+            return lowered.compile(compiler_options=options)
     return lowered.compile()
 
 

@@ -8,7 +8,7 @@ import rich
 
 from jaxpe import report
 from jaxpe._core.folders import output_folder
-from jaxpe.cli.console import Bars
+from jaxpe.cli.console import Bars, import_drawing
 from jaxpe.cli.parsing import parse
 
 
@@ -22,6 +22,7 @@ def run_to_page(
     started = time.perf_counter()
     options: Any = parse(kind, words)
     with output_folder(options.out):
+        import_drawing()
         found = job(options, progress=Bars(kind))
         page = report.write(found, options.out, png=options.png)
     for make in shown:

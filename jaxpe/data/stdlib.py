@@ -1,14 +1,12 @@
 """The embedded corpus: the docstrings of the running Python's standard library."""
 
-import ast
-import collections
 import contextlib
-import gc
 import json
 import platform
+import subprocess
+import sys
 import sysconfig
-import tokenize
-import warnings
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +16,11 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole
 from jaxpe._core.json_values import from_json, read_json, seal
 from jaxpe._core.progress import Progress
+from jaxpe._core.threads import cores
+from jaxpe.data import docstrings
 
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
-_HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)  # of definitions
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_MOST_PROCESSES = 4  # that read
 
 
 class _Cache(NamedTuple):
@@ -48,52 +47,41 @@ def _collect(progress: Progress) -> list[str]:
         for path in root.rglob("*.py")
         if _SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1])
     )
-    shown = progress.track(paths, "Reading the standard library", total=len(paths))
-    with _without_collection():
-        return list(dict.fromkeys(text for path in shown for text in _texts(path)))
+    # One processor is left to what is compiled meanwhile.
+    number = min(max(cores() - 1, 1), _MOST_PROCESSES)
+    with contextlib.ExitStack() as stack:
+        parts = [stack.enter_context(_reading(paths[i::number])) for i in range(number)]
+        in_order = (next(parts[place % number]) for place in range(len(paths)))
+        shown = progress.track(in_order, "Reading the standard library", total=len(paths))
+        return list(dict.fromkeys(text for texts in shown for text in texts))
 
 
 @contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
-    """No search for cycles: trees have none, and it takes a third of the time to parse them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _texts(path: Path) -> Iterator[str]:
-    for node in _statements(_parsed(path)):
-        if isinstance(node, _DOCUMENTED):
-            text = (ast.get_docstring(node) or "").strip()
-            if text:
-                yield text.encode(errors="replace").decode()
-
-
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """The nodes of `ast.walk`, in its order, but for those inside of expressions: nine in ten."""
-    nodes = collections.deque[ast.AST]([tree])
-    while nodes:
-        node = nodes.popleft()
-        yield node
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if isinstance(value, list):
-                nodes.extend(child for child in value if isinstance(child, _HOLDERS))
-
-
-def _parsed(path: Path) -> ast.Module:
-    # Some files are broken on purpose, and some hold escapes that Python warns about.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+def _reading(paths: list[Path]) -> Iterator[Iterator[list[str]]]:
+    """Docstrings of each file, which a process of its own reads meanwhile."""
+    lines = "".join(f"{json.dumps(str(path))}\n" for path in paths)
+    with tempfile.TemporaryFile() as asked:
+        asked.write(lines.encode())
+        asked.seek(0)
+        command = [sys.executable, "-I", docstrings.__file__]
         try:
-            with tokenize.open(path) as file:
-                return ast.parse(file.read())
-        except (OSError, SyntaxError, ValueError, RecursionError):
-            return ast.Module(body=[], type_ignores=[])
+            process = subprocess.Popen(command, stdin=asked, stdout=subprocess.PIPE)
+        except OSError:  # no Python of its own, as where it is embedded
+            yield map(docstrings.docstrings, paths)
+            return
+    with process:
+        try:
+            yield _answers(process, paths)
+        finally:
+            process.kill()
+
+
+def _answers(process: subprocess.Popen[bytes], paths: list[Path]) -> Iterator[list[str]]:
+    """What the process answers; files that it leaves out, should it end early, are read here."""
+    assert process.stdout is not None
+    for path in paths:
+        line = process.stdout.readline()
+        yield json.loads(line) if line.endswith(b"\n") else docstrings.docstrings(path)
 
 
 def _cache_file() -> Path | None:

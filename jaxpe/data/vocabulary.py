@@ -215,11 +215,15 @@ def _words(text: str, length: int | None) -> list[str]:
     return found if length is None else found[:length]
 
 
+# The others hold Chinese characters, private ones and nothing (a test searches them all).
+_PLANES_WITH_MARKS = range(0x300, 0x2_0000), range(0xE_0000, 0xE_1000)
+
+
 @functools.cache
 def _word_pattern() -> re.Pattern[str]:
     # Python's \w leaves out combining marks, so that it would cut words of Hindi or Arabic apart.
     # The look ahead spares ASCII the search through them, which takes four times as long.
-    points = map(chr, range(sys.maxunicode + 1))
+    points = map(chr, itertools.chain(*_PLANES_WITH_MARKS))
     marks = "".join(point for point in points if unicodedata.category(point)[0] == "M")
     return re.compile(rf"\w+(?:(?![\x00-\x7f])[{marks}]+\w*)*|[^\w\s]")
 

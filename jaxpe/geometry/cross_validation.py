@@ -94,7 +94,20 @@ def disjoint_geometries(
     return map_items(_of_split, parts, counts, progress=progress, description="held-out halves")
 
 
-@compiled(static=("folds", "splits", "halvings"))
+def prepare_disjoint(
+    counts: PositionCounts | SparseCounts,
+    *,
+    splits: int = DEFAULT_SPLITS,
+    halvings: int = DEFAULT_HALVINGS,
+) -> None:
+    """Compile what `disjoint_geometries` needs for these shapes, where programs are kept."""
+    key, folds = jax.eval_shape(lambda: jax.random.key(0)), folds_of(counts)
+    _parts.prepare(key, folds=folds, splits=splits, halvings=halvings)  # pyrefly: ignore
+    parts = jax.ShapeDtypeStruct((halvings, folds), jnp.int32)
+    _of_split.prepare(parts, counts)  # pyrefly: ignore
+
+
+@compiled(static=("folds", "splits", "halvings"), brief=True)
 def _parts(
     key: Array, *, folds: int, splits: int, halvings: int
 ) -> Int[Array, "splits halvings folds"]:

@@ -43,6 +43,9 @@ class HalvableTokens(NamedTuple):
     rare: tuple[RareWords, ...]
 
 
+Tokens = HalvableTokens | Occurrences
+
+
 class Halved(NamedTuple):
     """The geometry, and how many documents have a token at each position, `[n]`."""
 
@@ -57,7 +60,7 @@ def halvable_tokens(
     *,
     vocab_size: int,
     folds: int,
-) -> HalvableTokens | Occurrences:
+) -> Tokens:
     """Tokens for `split_halves`; arguments are those of `occurrences_of`.
 
     Under `jit`, where words cannot be told apart, they are `Occurrences`.
@@ -103,7 +106,7 @@ def shuffled_places(
 
 @compiled(static=("splits",))
 def split_halves(
-    tokens: HalvableTokens | Occurrences,
+    tokens: Tokens,
     repeats: Integer[ArrayLike, " documents"],
     places: Int[Array, "documents n"],
     key: Array,

@@ -47,12 +47,12 @@ def _item(items: Array, number: int | Int[ArrayLike, ""]) -> Array:
     return items[number]
 
 
-@compiled()
+@compiled(brief=True)
 def _stacked(*trees: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(lambda *values: jnp.stack(values), *trees)
 
 
-@compiled(static=("number",))
+@compiled(static=("number",), brief=True)
 def split_key(key: Array, *, number: int) -> Array:
     """`jax.random.split` as one program."""
     return jax.random.split(key, number)

@@ -25,20 +25,17 @@ from jaxpe.geometry.counts import (
 )
 from jaxpe.geometry.distances import floating, gram_from_squared, square_matrix
 from jaxpe.geometry.halving import (
-    HalvableTokens,
+    Tokens,
     halvable_tokens,
     places_of,
     shuffled_places,
     split_halves,
 )
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS, SplitHalfGeometry
-from jaxpe.geometry.occurrences import Occurrences
 from jaxpe.geometry.repeated import map_items
 from jaxpe.geometry.sparse import SparseCounts
 
 DEFAULT_NULLS = 20
-
-Tokens = HalvableTokens | Occurrences
 
 
 class SignificantRank(NamedTuple):
@@ -108,10 +105,25 @@ def significant_rank(
     # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
     groups = content_labels(ids, mask) if groups is None else groups
     counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
-    sizes: dict[str, Any] = {"vocab_size": vocab_size, "folds": folds}
-    tokens = halvable_tokens(ids, counted, groups, **sizes)
+    tokens = halvable_tokens(ids, counted, groups, vocab_size=vocab_size, folds=folds)
+    common: dict[str, Any] = {"splits": splits, "nulls": nulls, "level": level}
+    return rank_of_tokens(tokens, counted, groups, key=key, progress=progress, **common)
+
+
+def rank_of_tokens(
+    tokens: Tokens,
+    counted: Bool[ArrayLike, "documents n"],
+    groups: Integer[ArrayLike, " documents"],
+    *,
+    key: Array,
+    splits: int,
+    nulls: int = DEFAULT_NULLS,
+    level: float = 0.95,
+    progress: Progress,
+) -> SignificantRank:
+    """`significant_rank` of tokens from `halvable_tokens`."""
     halving, keys = _keys(key, nulls=nulls)
-    once = np.ones(len(ids), np.int32)
+    once = np.ones(counted.shape[0], np.int32)
 
     def gram(tokens: Tokens, places: Array) -> Array:
         return _weighted_gram(*split_halves(tokens, once, places, halving, splits=splits))
@@ -125,7 +137,7 @@ def significant_rank(
     return rank_above_null(own, null_grams, level=level)
 
 
-@compiled(static=("nulls",))
+@compiled(static=("nulls",), brief=True)
 def _keys(key: Array, *, nulls: int) -> tuple[Array, Array]:
     """Keys of the halvings, which every corpus shares, and of the null corpora."""
     keys = jax.random.split(key, nulls + 1)
@@ -187,7 +199,7 @@ def rank_above_null(
     return _above_null(gram, null_grams, level=level)
 
 
-@compiled(static=("level",))
+@compiled(static=("level",), brief=True)
 def _above_null(gram: Array, null_grams: Array, *, level: float) -> SignificantRank:
     """`rank_above_null` of arrays that were looked at."""
     nulls = len(null_grams)

@@ -35,6 +35,42 @@ WORDS = [f"word{k}" for k in range(30)]
 SMALL = ("--dim", 4, "--splits", 2, "--bootstrap", 2)
 
 
+COUNTED = """
+import sys
+from jaxpe.cli.main import main
+from tests.compilation import compilations
+sys.argv = ["jaxpe", *sys.argv[1:]]
+with compilations() as done:
+    try:
+        main()
+    finally:
+        print(len(done), file=sys.stderr)
+"""
+
+
+def test_report_compiles_few_programs_and_none_again(poems, tmp_path):
+    """With all encodings, as a user's processes have it."""
+    words = ("report", poems, *SMALL, "--out")
+    without = {name for name in os.environ if name.startswith(("JAX_", "XLA_"))}
+    environment = {k: v for k, v in os.environ.items() if k not in without}
+    compiled = []
+    for run in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", COUNTED, *map(str, words), str(tmp_path / f"out{run}")],
+            env=environment | {"JAXPE_CACHE_DIR": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        compiled.append(int(done.stderr.split()[-1]))
+    assert 20 < compiled[0] <= 32
+    assert compiled[1] <= 3
+    kept = [json.loads((tmp_path / f"out{run}" / "report.json").read_text()) for run in range(2)]
+    for report in kept:
+        report.pop("seconds", None)
+    assert kept[0] == kept[1]
+
+
 def test_report_from_a_text_file(command, poems, tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_page, "render_figures", lambda analysis: [])
     code, out, err = command("report", poems, *SMALL, "--out", tmp_path / "out")

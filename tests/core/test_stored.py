@@ -118,6 +118,59 @@ def test_precision_and_x64_are_other_programs(folder, monkeypatch):
     assert len(list(folder.iterdir())) == 3
 
 
+def test_a_call_in_another_program_is_no_program(folder, monkeypatch):
+    """Also where all of its arguments are known."""
+    x = np.eye(2, dtype=np.float32)
+    powers, shifted, _ = new_process(monkeypatch)
+    found = jax.eval_shape(lambda: (powers(x), shifted(x)[0]))
+    assert found[1].shape == (2, 2)
+    np.testing.assert_array_equal(jax.jit(lambda: shifted(x)[0])(), x + 1)
+    assert not folder.exists()
+
+
+def options_of_xla(monkeypatch):
+    """The options that programs are compiled with from now on."""
+    asked, compile_ = [], jax.stages.Lowered.compile
+
+    def watched(self, compiler_options=None):
+        asked.append(compiler_options)
+        return compile_(self, compiler_options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", watched)
+    return asked
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="options are those of a CPU")
+def test_small_and_brief_programs_are_optimised_less(folder, monkeypatch):
+    asked = options_of_xla(monkeypatch)
+
+    @compiled()
+    def doubled(x):
+        return 2 * x
+
+    @compiled(brief=True)
+    def halved(x):
+        return x / 2
+
+    for function in (doubled, halved):
+        function.__wrapped__.__module__ = "jaxpe.made_here"
+    monkeypatch.setattr(stored, "SMALL", 8)
+    for size in (1, 2):
+        assert doubled(np.ones(size, np.float32))[0] == 2
+        assert halved(np.ones(size, np.float32))[0] == 0.5
+    assert asked == [stored._QUICK, stored._BRIEF, None, stored._BRIEF]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="options are those of a CPU")
+def test_options_that_xla_does_not_have_are_left_out(folder, monkeypatch):
+    asked = options_of_xla(monkeypatch)
+    monkeypatch.setattr(stored, "_QUICK", {"xla_no_such_option": True})
+    powers, *_ = new_process(monkeypatch)
+    assert powers(np.eye(2, dtype=np.float32))["x"][0, 0] == 1
+    assert asked == [{"xla_no_such_option": True}, None]
+    assert len(list(folder.iterdir())) == 1
+
+
 @pytest.mark.parametrize("content", [b"", b"0" * 100, None])
 def test_damaged_files_are_made_again(folder, monkeypatch, content):
     x = np.eye(2, dtype=np.float32)

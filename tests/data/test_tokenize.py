@@ -1,6 +1,9 @@
 """Tokenizers: laws that hold for all of them, and what each does to text."""
 
+import itertools
 import json
+import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -103,6 +106,11 @@ def test_groups_are_of_documents_inside_of_others(options):
     corpus = tokenize(TEXTS, length=40, **options)
     expected = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
     np.testing.assert_array_equal(corpus.groups(), expected)
+
+
+def test_all_marks_are_in_the_planes_that_are_searched():
+    marks = {c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] == "M"}
+    assert marks <= {*itertools.chain(*vocabularies._PLANES_WITH_MARKS)}
 
 
 def test_words():

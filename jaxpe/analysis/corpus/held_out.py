@@ -10,9 +10,11 @@ import numpy as np
 import jaxpe
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Progress
+from jaxpe.analysis.corpus.noise import geometry_shape
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval
 from jaxpe.analysis.corpus.scores import ALIBI_HEADS, columns, scored_entries
 from jaxpe.geometry import HeldOut, PositionCounts, SparseCounts, SplitHalfGeometry
+from jaxpe.geometry.cross_validation import prepare_disjoint
 
 SPLITS = 8
 WIDEST = 32  # of the encodings fitted to halves
@@ -52,13 +54,14 @@ def held_out_halves(
     return HeldOutHalves(static["entries"], *jax.device_get(_scores(halves, **static)))
 
 
+def prepare_halves(counts: PositionCounts | SparseCounts) -> None:
+    """Compile what the geometries of halves of counts of these shapes need."""
+    prepare_disjoint(counts, splits=SPLITS)
+
+
 def prepare_held_out(n: int, dim: int) -> None:
     """Compile what n positions will need, where programs are kept."""
-    pair = (SPLITS, 2, n)
-    square = jax.ShapeDtypeStruct((*pair, n), jnp.float32)
-    present = jax.ShapeDtypeStruct(pair, bool)
-    halves = SplitHalfGeometry(square, square, present)  # pyrefly: ignore
-    _scores.prepare(halves, **_static(n, dim, ()))  # pyrefly: ignore
+    _scores.prepare(geometry_shape(SPLITS, 2, n), **_static(n, dim, ()))  # pyrefly: ignore
 
 
 def _static(
@@ -90,7 +93,7 @@ def _sizes(dim: int, n: int) -> jaxpe.EncodingSizes:
     return jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
 
 
-@compiled(static=("entries", "widths", "largest"))
+@compiled(static=("entries", "widths", "largest"), brief=True)
 def _scores(
     halves: SplitHalfGeometry,
     *,

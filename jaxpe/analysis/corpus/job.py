@@ -20,11 +20,13 @@ from jaxpe._core.threads import in_background, side_by_side
 from jaxpe.analysis.corpus.held_out import (
     held_out_halves,
     held_out_scores,
+    prepare_halves,
     prepare_held_out,
 )
 from jaxpe.analysis.corpus.noise import (
     Noise,
     compacted,
+    geometry_shape,
     noise_of_counts,
     noise_of_documents,
     rare_positions,
@@ -54,7 +56,7 @@ from jaxpe.analysis.corpus.scores import prepare_scores, score_encodings, stress
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import EmptyPolicy, PositionCounts, SparseCounts, SplitHalfGeometry
-from jaxpe.geometry.halving import halvable_tokens, places_of, split_halves
+from jaxpe.geometry.halving import Tokens, halvable_tokens, places_of, split_halves
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
 from jaxpe.geometry.occurrences import Occurrences, occurrences_of
@@ -217,12 +219,14 @@ def _of_tokens(
     groups = containment_groups(compact.ids, compact.mask)
     clock.lap("grouping")
     counts = _counts(compact)
+    sizes: dict[str, Any] = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
+    shared = halvable_tokens(compact.ids, compact.mask, groups, **sizes)
     clock.lap("counts")
     shown: dict[str, Any] = {"splits": splits, "progress": progress}
-    halves = partial(_halves_of_documents, compact, groups, keys[0], splits=splits)
+    halves = partial(_halves_of_documents, compact, groups, shared, keys[0], splits=splits)
     fitted, noise = side_by_side(
         partial(_fitted, counts, halves, empty, used, keys, dim, encodings, progress=progress),
-        partial(noise_of_documents, compact, groups, keys, samples=bootstrap, **shown),
+        partial(noise_of_documents, compact, groups, shared, keys, samples=bootstrap, **shown),
     )
     known = {
         "source": corpus.name,
@@ -320,7 +324,7 @@ def _prepare(n: int, dim: int, encodings: Sequence[str | jaxpe.encodings.Catalog
     in_background(prepare)
 
 
-@compiled()
+@compiled(brief=True)
 def _five(seed: ArrayLike | np.uint32) -> tuple[jax.Array, ...]:
     return tuple(jax.random.split(jax.random.key(seed), 5))
 
@@ -338,14 +342,18 @@ class _Halves(NamedTuple):
 
 
 def _halves_of_documents(
-    corpus: TokenCorpus, groups: np.ndarray, key: jax.Array, *, splits: int
+    corpus: TokenCorpus,
+    groups: np.ndarray,
+    shared: Tokens,
+    key: jax.Array,
+    *,
+    splits: int,
 ) -> _Halves:
     sizes = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
-    documents = corpus.ids, corpus.mask, groups
-    tokens = occurrences_of(*documents, **sizes, only_shared=True)
+    tokens = occurrences_of(corpus.ids, corpus.mask, groups, **sizes, only_shared=True)
     once = np.ones(len(groups), np.int32)
-    whole = halvable_tokens(*documents, **sizes)
-    found = split_halves(whole, once, places_of(corpus.mask), key, splits=splits)
+    in_background(lambda: prepare_halves(jax.eval_shape(_in_folds, tokens)))
+    found = split_halves(shared, once, places_of(corpus.mask), key, splits=splits)
     return _Halves(_in_folds(tokens), found.geometry)
 
 
@@ -382,8 +390,12 @@ def _fitted(
 ) -> _Fitted:
     clock = Clock(progress)
     with clock.stage("geometry"):
+        whole, policy = _all_words(counts, empty, used)
+        n = len(counts.tokens)
+        shapes = whole, counts, geometry_shape(n)
+        in_background(partial(_geometries_of.prepare, *shapes, empty=policy))  # pyrefly: ignore
         folded, geometry = halves()
-        found = _geometries(counts, geometry, empty, used)
+        found = jax.block_until_ready(_geometries_of(whole, counts, geometry, empty=policy))
     D, mds = found.D, found.mds
     with clock.stage("held-out halves"):
         halved = held_out_halves(folded, keys[4], dim, names, progress=progress)
@@ -407,10 +419,13 @@ class _Geometries(NamedTuple):
     coordinates: jax.Array  # [n, 3]
 
 
-def _geometries(
-    counts: PositionCounts, split_half: SplitHalfGeometry, empty: EmptyPolicy, used: np.ndarray
-) -> _Geometries:
-    """Geometries of counts of the words used, bool `[vocab]`, which may have a few more."""
+def _all_words(
+    counts: PositionCounts, empty: EmptyPolicy, used: np.ndarray
+) -> tuple[PositionCounts, EmptyPolicy]:
+    """Counts that the policy is for, and what it is once they are looked at.
+
+    The counts are of the words used, bool `[vocab]`, and may have a few more.
+    """
     whole = counts
     if empty == "uniform":  # over all words
         tokens = np.zeros((counts.tokens.shape[0], len(used)), np.int32)
@@ -422,7 +437,7 @@ def _geometries(
         except ValueError as error:
             raise InputError(str(error)) from error
         empty = "drop"
-    return jax.block_until_ready(_geometries_of(whole, counts, split_half, empty=empty))
+    return whole, empty
 
 
 @compiled(static=("empty",))

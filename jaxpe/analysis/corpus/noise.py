@@ -12,6 +12,7 @@ import jaxpe
 from jaxpe._core.arrays import ArrayLike, rounded_size
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Clock, Progress
+from jaxpe._core.threads import in_background
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.data import TokenCorpus
 from jaxpe.geometry import (
@@ -25,11 +26,12 @@ from jaxpe.geometry import (
     weighted_gram,
 )
 from jaxpe.geometry.distances import centre_rows, hellinger_roots
-from jaxpe.geometry.halving import halvable_tokens, places_of, split_halves
+from jaxpe.geometry.halving import Tokens, places_of, split_halves
 from jaxpe.geometry.intervals import drawn_documents, normal_interval
 from jaxpe.geometry.noise import DEFAULT_FOLDS
 from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 from jaxpe.geometry.repeated import map_items, split_key
+from jaxpe.geometry.significant_rank import rank_of_tokens
 from jaxpe.geometry.sparse import fold_tables, root_frequencies
 
 
@@ -45,6 +47,7 @@ class Noise(NamedTuple):
 def noise_of_documents(
     corpus: TokenCorpus,
     groups: np.ndarray,
+    shared: Tokens,
     keys: tuple[jax.Array, ...],
     *,
     splits: int,
@@ -53,18 +56,19 @@ def noise_of_documents(
 ) -> Noise:
     """Rank above the permutation null, and bootstrap intervals; keys of halvings, null, draws.
 
-    What `significant_rank` and `bootstrap` of `noise_statistics` give, by their programs.
+    What `significant_rank` and `bootstrap` of `noise_statistics` give, by their programs; the
+    tokens are those that `halvable_tokens` makes of the corpus.
     """
     clock = Clock()
     known: dict[str, Any] = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
-    rank = jaxpe.significant_rank(
-        corpus.ids, mask=corpus.mask, groups=groups, key=keys[1], splits=splits, progress=progress,
-        **known,
-    )  # fmt: skip
+    every = occurrences_of(corpus.ids, corpus.mask, groups, **known)
+    if samples:
+        in_background(partial(_prepare_resamples, every, groups))
+    rank = rank_of_tokens(
+        shared, corpus.mask, groups, key=keys[1], splits=splits, progress=progress
+    )
     clock.lap("permutation null")
     places = places_of(corpus.mask)
-    shared = halvable_tokens(corpus.ids, corpus.mask, groups, **known)
-    every = occurrences_of(corpus.ids, corpus.mask, groups, **known)
 
     def statistics(repeats: ArrayLike) -> dict[str, jax.Array]:
         found = split_halves(shared, repeats, places, keys[0], splits=splits)
@@ -81,6 +85,22 @@ def noise_of_documents(
     intervals = _intervals(normal_interval(estimate, found))
     clock.lap("bootstrap")
     return Noise(rank, estimate, intervals, clock.laps)
+
+
+def _prepare_resamples(tokens: Occurrences, groups: np.ndarray) -> None:
+    """Compile what resamples need while others compute, where programs are kept."""
+    documents, n = tokens.counted.shape
+    geometry = geometry_shape(n)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    repeats = jax.ShapeDtypeStruct((documents,), jnp.int32)
+    _statistics_of.prepare(geometry, tokens, repeats)  # pyrefly: ignore
+    drawn_documents.prepare(key, groups, documents=documents)  # pyrefly: ignore
+
+
+def geometry_shape(*shape: int) -> SplitHalfGeometry:
+    """Shapes of geometries of n positions, the last number, with leading axes."""
+    square = jax.ShapeDtypeStruct((*shape, shape[-1]), jnp.float32)
+    return SplitHalfGeometry(square, square, jax.ShapeDtypeStruct(shape, bool))  # pyrefly: ignore
 
 
 @compiled()

@@ -10,6 +10,7 @@ import numpy as np
 import jaxpe
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
+from jaxpe.analysis.corpus.noise import geometry_shape
 from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.geometry import SplitHalfGeometry
 
@@ -80,10 +81,9 @@ def score_encodings(
 
 def prepare_scores(n: int, dim: int) -> None:
     """Compile what n positions will need, where programs are kept."""
-    square = jax.ShapeDtypeStruct((n, n), jnp.float32)
-    present = jax.ShapeDtypeStruct((n,), bool)
-    D = jaxpe.Distances(square, present)  # pyrefly: ignore
-    geometry = SplitHalfGeometry(square, square, present)  # pyrefly: ignore
+    geometry = geometry_shape(n)
+    square = geometry.gram
+    D = jaxpe.Distances(square, geometry.present)
     key = jax.eval_shape(lambda: jax.random.key(0))
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
     entries = tuple(scored_entries())
