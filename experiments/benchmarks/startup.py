@@ -5,7 +5,8 @@ FOLDER a checkout (`git worktree add FOLDER COMMIT`) whose package runs in this 
 round runs every command of both, in turn: cold, with an empty folder for compiled programs, and
 warm, with the folder that the cold run left. Numbers are medians over rounds, ratios before/after
 of the same round. Seconds of tracing, lowering and compiling are JAX's own (`jax.monitoring`),
-drawing is the time in `Figure.savefig`; the rest is running and host work.
+drawing is the time in `Figure.savefig`; the rest is running and host work. Of reports the numbers
+of `report.json` are compared. IMDB is read where JAXPE_DATA_DIR names it.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from typing import Any
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 OUT = ROOT / "experiments" / "results" / "benchmark_startup.json"
+DATA = Path(os.environ.get("JAXPE_DATA_DIR", "."))
 EVENTS = {
     "/jax/core/compile/jaxpr_trace_duration": "tracing",
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lowering",
@@ -36,6 +38,8 @@ COMMANDS = {
     "report stdlib": ("report", "stdlib", "--out", "{out}"),
     "report strings": ("report", "{strings}", "--text-field", "text", "--tokenizer", "bytes",
                        "--length", "60", "--out", "{out}"),
+    "report imdb": ("report", "imdb", "--tokenizer", str(DATA / "bert-base-uncased/vocab.txt"),
+                    "--length", "256", "--out", "{out}"),
     "encodings": ("encodings",),
     "count": ("count", "stdlib", "--out", "{out}"),
     "audit": ("audit", "stdlib", "--out", "{out}"),
@@ -58,7 +62,8 @@ def main() -> None:
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
     checkouts = {"before": options.before.resolve(), "after": ROOT}
-    runs: dict[str, Any] = {name: [] for name in options.only or COMMANDS}
+    known = [name for name in COMMANDS if name != "report imdb" or (DATA / "imdb").is_dir()]
+    runs: dict[str, Any] = {name: [] for name in options.only or known}
     for _ in range(options.rounds):
         for name, rounds in runs.items():
             rounds.append({which: cold_and_warm(name, path) for which, path in checkouts.items()})
@@ -71,6 +76,7 @@ def main() -> None:
     print(json.dumps({name: row["ratio"] for name, row in result["commands"].items()}, indent=1))
     if options.save:
         write_result(OUT, result)
+        draw(result)
 
 
 def cold_and_warm(name: str, checkout: Path) -> dict[str, dict[str, float]]:
@@ -84,7 +90,8 @@ def measured(name: str, checkout: Path, folder: Path, when: str) -> dict[str, fl
     write_strings(strings)
     places = {"{out}": str(folder / f"out_{when}"), "{strings}": str(strings)}
     words = [places.get(word, word) for word in COMMANDS[name]]
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    others = ("JAX_", "XLA_", "PYTHONDONTWRITEBYTECODE")  # which most users do not set
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(others)}
     begun = time.perf_counter()
     done = subprocess.run(
         [sys.executable, HERE, "--child", str(folder / f"{when}.json"), *words],
@@ -96,7 +103,32 @@ def measured(name: str, checkout: Path, folder: Path, when: str) -> dict[str, fl
     wall = time.perf_counter() - begun
     if done.returncode:
         raise SystemExit(f"{name} of {checkout} failed:\n{done.stderr[-2000:]}")
-    return {"wall": wall} | json.loads((folder / f"{when}.json").read_text())
+    report = folder / f"out_{when}" / "report.json"
+    numbers = numbers_of(json.loads(report.read_text())) if report.is_file() else {}
+    return {"wall": wall, "numbers": numbers} | json.loads((folder / f"{when}.json").read_text())
+
+
+def numbers_of(value: Any, place: str = "") -> dict[str, list[float]]:
+    """Numbers of a report by their place in it, those of a list together."""
+    if isinstance(value, dict):
+        parts = {f"{place}/{name}": part for name, part in value.items() if name != "seconds"}
+    elif isinstance(value, list) and not all(isinstance(part, int | float) for part in value):
+        parts = {f"{place}/{at}": part for at, part in enumerate(value)}
+    else:
+        own = value if isinstance(value, list) else [value]
+        return {place: own} if all(isinstance(part, int | float) for part in own) else {}
+    return {k: v for name, part in parts.items() for k, v in numbers_of(part, name).items()}
+
+
+def difference(old: dict[str, list[float]], new: dict[str, list[float]]) -> float | None:
+    """Largest difference of numbers that both reports have, relative to the largest beside it."""
+    both = [(old[name], new[name]) for name in old if len(new.get(name, [])) == len(old[name])]
+    apart = [
+        max(abs(a - b) for a, b in zip(*pair, strict=True)) / max(map(abs, (*pair[0], 1e-12)))
+        for pair in both
+        if pair[0]
+    ]
+    return max(apart, default=None)
 
 
 def write_strings(path: Path) -> None:
@@ -190,7 +222,7 @@ def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians over rounds, and the ratios of each round."""
 
     def median(which: str, when: str) -> dict[str, float]:
-        names = rounds[0][which][when]
+        names = [name for name in rounds[0][which][when] if name != "numbers"]
         return {n: statistics.median(run[which][when][n] for run in rounds) for n in names}
 
     found: dict[str, Any] = {
@@ -201,8 +233,31 @@ def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
         "ratio": {
             when: [run["before"][when]["wall"] / run["after"][when]["wall"] for run in rounds]
             for when in ("cold", "warm")
-        }
+        },
+        "difference": difference(*(rounds[0][which]["warm"]["numbers"] for which in rounds[0])),
     }
+
+
+def draw(result: dict[str, Any]) -> None:
+    """Seconds of each command before and after, cold and warm."""
+    from jaxpe.report.style import CHANCE, SPLIT_HALF, new_figure
+
+    names = [name for name in result["commands"] if name != "help"]
+    height = 1.2 + 0.45 * len(names)
+    title = "Seconds of each command, before and after"
+    figure, axes = new_figure(title, height=height, width=8, columns=2, sharey=True)
+    for axis, when in zip(axes, ("cold", "warm"), strict=True):
+        for which, shift, colour in (("before", -0.2, CHANCE), ("after", 0.2, SPLIT_HALF)):
+            seconds = [result["commands"][name][which][when]["wall"] for name in names]
+            places = [place + shift for place in range(len(names))]
+            bars = axis.barh(places, seconds, height=0.38, color=colour, label=which)
+            axis.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
+        axis.set(title=when, xlabel="seconds")
+        axis.margins(x=0.15)
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].invert_yaxis()
+    axes[1].legend(loc="lower right")
+    figure.savefig(OUT.with_suffix(".png"), dpi=110)
 
 
 if __name__ == "__main__":

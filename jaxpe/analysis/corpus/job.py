@@ -102,7 +102,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         common["encodings"] = further = (*options.encodings, *own)
         length = options.length or (DEFAULT_LENGTH if options.source == "stdlib" else None)
         if length is not None:
-            _prepare(length, options.dim, further)
+            _prepare(length, options.dim, options.seed, further)
         corpus = load_tokens(
             options.source,
             tokenizer=options.tokenizer,
@@ -119,7 +119,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         if length != (n := corpus.ids.shape[1]):
             given = {"dim": options.dim, "splits": options.splits, "seed": options.seed}
             check_numbers(length=n, bootstrap=samples, **given)
-            _prepare(n, options.dim, further)
+            _prepare(n, options.dim, options.seed, further)
         found = _of_tokens(corpus, **common, bootstrap=samples)
     return found._replace(
         choices=(*chosen, *found.choices, *_chosen_empty(options, found)),
@@ -196,7 +196,7 @@ def analyse_tokens(
     """
     options = {"dim": dim, "splits": splits, "bootstrap": bootstrap, "seed": seed}
     check_numbers(length=corpus.ids.shape[1], **options)
-    _prepare(corpus.ids.shape[1], dim, encodings)
+    _prepare(corpus.ids.shape[1], dim, seed, encodings)
     return _of_tokens(corpus, empty=empty, encodings=encodings, progress=progress, **options)
 
 
@@ -312,13 +312,15 @@ def analyse_counts(
     return _analysis(known, counts, fitted, noise, splits=splits, clock=clock)
 
 
-def _prepare(n: int, dim: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry]) -> None:
+def _prepare(
+    n: int, dim: int, seed: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry]
+) -> None:
     """Compile in the background what n positions will need, where programs are kept."""
     if not keeping() or encodings:
         return
 
     def prepare() -> None:
-        prepare_scores(n, dim)
+        prepare_scores(n, dim, _keys(seed)[3])
         prepare_held_out(n, dim)
 
     in_background(prepare)

@@ -19,23 +19,31 @@ ALIBI_HEADS = 8
 SLOPES = tuple(map(float, jaxpe.encodings.alibi_slopes(ALIBI_HEADS)))
 
 
+class _Drawn(NamedTuple):
+    """Vectors of entries, before the corpus is known.
+
+    Attributes:
+        vectors: of each entry `[draws, n, d]`, one where they are not drawn; none for ALiBi.
+        trainable: masks by entry, for each leaf of its parameters, which numbers receive a
+            gradient.
+    """
+
+    vectors: tuple[jax.Array | None, ...]
+    trainable: tuple[list[jax.Array], ...]
+
+
 class _Scored(NamedTuple):
     """Scores as arrays: of both fitted encodings, of all entries and of ALiBi's lines.
 
     Attributes:
         values: values by name, each `[2 + entries]`; of an entry whose vectors are drawn, the mean.
         distances: `[2 + entries, n, n]`, of the first draw.
-        widths: widths of the vectors, `[entries]`.
-        trainable: masks by entry, for each leaf of its parameters, which numbers receive a
-            gradient.
         lines: stress of the line at each standard slope, `[heads]`.
         best: stress of the line at the best slope of all, and that slope.
     """
 
     values: dict[str, jax.Array]
     distances: jax.Array
-    widths: jax.Array
-    trainable: tuple[list[jax.Array], ...]
     lines: jax.Array
     best: jaxpe.geometry.ScaledStress
 
@@ -52,7 +60,10 @@ def score_encodings(
     n = D.values.shape[0]
     entries = tuple(scored_entries(encodings))
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
-    found = jax.device_get(_scored(D, geometry, mds.coordinates, key, entries=entries, sizes=sizes))
+    drawn = _drawn(key, entries=entries, sizes=sizes)
+    found = jax.device_get(_scored(D, geometry, mds.coordinates, drawn.vectors, dim=dim))
+    trainable = jax.device_get(drawn.trainable)
+    widths = [1 if vectors is None else vectors.shape[-1] for vectors in drawn.vectors]
     lines = list(map(SlopeStress, SLOPES, map(float, found.lines)))
     slope = min(lines, key=lambda line: line.stress).slope
     rank = min(dim, int(mds.rank))
@@ -66,8 +77,8 @@ def score_encodings(
         {"name": "mds", "note": f"classical MDS, rank {rank}", **fitted},
         {"name": "smacof", "note": "stress minimised from MDS", **fitted},
         *(
-            _known(entry, trainable, int(width), slope)
-            for entry, trainable, width in zip(entries, found.trainable, found.widths, strict=True)
+            _known(entry, own, width, slope)
+            for entry, own, width in zip(entries, trainable, widths, strict=True)
         ),
     ]
     measured = {name: value.tolist() for name, value in found.values.items()}
@@ -79,15 +90,14 @@ def score_encodings(
     return scores, [*lines, SlopeStress(float(found.best.scale), float(found.best.stress))]
 
 
-def prepare_scores(n: int, dim: int) -> None:
+def prepare_scores(n: int, dim: int, key: jax.Array) -> None:
     """Compile what n positions will need, where programs are kept."""
     geometry = geometry_shape(n)
     square = geometry.gram
     D = jaxpe.Distances(square, geometry.present)
-    key = jax.eval_shape(lambda: jax.random.key(0))
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
-    entries = tuple(scored_entries())
-    _scored.prepare(D, geometry, square, key, entries=entries, sizes=sizes)  # pyrefly: ignore
+    vectors = _drawn(key, entries=tuple(scored_entries()), sizes=sizes).vectors
+    _scored.prepare(D, geometry, square, vectors, dim=dim)  # pyrefly: ignore
     _by_width.prepare(D, square, widths=_widths(n, dim))  # pyrefly: ignore
 
 
@@ -134,30 +144,41 @@ def _known(
     }
 
 
-@compiled(static=("entries", "sizes"))
-def _scored(
-    D: jaxpe.Distances,
-    geometry: SplitHalfGeometry,
-    coordinates: jax.Array,
+@compiled(static=("entries", "sizes"), brief=True)
+def _drawn(
     key: jax.Array,
     *,
     entries: tuple[jaxpe.encodings.CatalogueEntry, ...],
     sizes: jaxpe.EncodingSizes,
+) -> _Drawn:
+    """Vectors of all entries, made by one program."""
+    positions, found = jnp.arange(sizes.length), []
+    for entry, own in zip(entries, jax.random.split(key, len(entries)), strict=True):
+        if entry.name == "alibi":  # its best slope depends on the corpus
+            found.append((None, []))
+        else:
+            found.append(_draws(entry.in_one_layer(sizes), own, positions))
+    return _Drawn(tuple(vectors for vectors, _ in found), tuple(own for _, own in found))
+
+
+@compiled(static=("dim",))
+def _scored(
+    D: jaxpe.Distances,
+    geometry: SplitHalfGeometry,
+    coordinates: jax.Array,
+    vectors: tuple[jax.Array | None, ...],
+    *,
+    dim: int,
 ) -> _Scored:
     """Scores of all encodings, computed by one program."""
-    positions, dim, corrected = jnp.arange(sizes.length), sizes.dim, geometry.distances
+    positions, corrected = jnp.arange(len(coordinates)), geometry.distances
     lines = jnp.stack([jaxpe.encodings.alibi_line(positions, slope=slope) for slope in SLOPES])
     stress_of_lines = jax.lax.map(lambda line: jaxpe.stress(line, D), lines)
+    # Of one head: the slopes of several would only multiply the line.
+    line = lines[jnp.argmin(stress_of_lines)][None]
     start = columns(coordinates, dim)
     drawn = [start[None], columns(_refined(D, start), dim)[None]]
-    trainable = []
-    for entry, own in zip(entries, jax.random.split(key, len(entries)), strict=True):
-        if entry.name == "alibi":  # one head: the slopes of several would only multiply the line
-            vectors, gradients = lines[jnp.argmin(stress_of_lines)][None], []
-        else:
-            vectors, gradients = _draws(entry.in_one_layer(sizes), own, positions)
-        drawn.append(vectors)
-        trainable.append(gradients)
+    drawn += [line if own is None else own for own in vectors]
     sizes_of = [len(vectors) for vectors in drawn]
     widths = [vectors.shape[-1] for vectors in drawn]
     stacked = jnp.concatenate([columns(vectors, max(widths)) for vectors in drawn])
@@ -172,8 +193,7 @@ def _scored(
         lambda P: jaxpe.euclidean_distances(P, present=D.present).values, stacked[first]
     )
     best = jaxpe.scaled_stress(lines[0] / SLOPES[0], D)
-    own = jnp.array(widths[2:])
-    return _Scored(mean, distances, own, tuple(trainable), stress_of_lines, best)
+    return _Scored(mean, distances, stress_of_lines, best)
 
 
 def _draws(
