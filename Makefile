@@ -37,14 +37,16 @@ notebooks: export XLA_FLAGS ?= --xla_cpu_parallel_codegen_split_count=1
 report: $(VENV)/.installed-report
 	$(BIN)/jaxpe report '$(SOURCE)' --out '$(OUT)' $(ARGS)
 
-# What has one process goes side by side; notebooks and tests have WORKERS processes themselves.
 # experiments/RESULTS.md, from experiments/sections and experiments/results.
 results: $(VENV)/.installed-test
 	$(BIN)/python experiments/render_results.py
 
+# The site and the notebooks, one process, are made beside the tests, and shown after them.
+BESIDE := $(VENV)/beside.log
 test: $(VENV)/.installed-test
-	$(MAKE) --jobs=$(WORKERS) --output-sync=target lint types docs
-	$(MAKE) notebooks unit
+	$(MAKE) --jobs=$(WORKERS) --output-sync=target lint types
+	$(MAKE) docs notebooks WORKERS=1 > $(BESIDE) 2>&1 & beside=$$!; \
+	$(MAKE) unit; tests=$$?; wait $$beside; others=$$?; cat $(BESIDE); exit $$((tests + others))
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
