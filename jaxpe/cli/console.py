@@ -1,7 +1,6 @@
 """Terminal of all commands: progress on standard error, and a cache of programs."""
 
 import contextlib
-import gc
 import importlib
 import logging
 import os
@@ -106,7 +105,6 @@ def prepare(*extras: str) -> None:
     for extra in extras:
         for module in _MODULES[extra]:
             check_installed(module, extra=extra)
-    gc.set_threshold(*_COLLECT_AFTER)
     _remember_compilations()
     # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
@@ -117,11 +115,6 @@ _MODULES = {
     "report": ("matplotlib.figure", "jinja2"),
     "train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"),
 }
-
-
-# Objects made between two searches for cycles. Tracing and drawing make millions that live, and
-# with Python's own thresholds the searches take a tenth of the time of a report.
-_COLLECT_AFTER = 100_000, 20, 100
 
 
 def import_drawing() -> None:
