@@ -78,7 +78,7 @@ def main() -> None:
     jax.jit(jax.numpy.sin).lower(1.0).compile()  # the first program takes longer
     watch = Watch()
     os.cpu_count = lambda: 1  # stages one after another
-    jax.stages.Lowered.compile = lambda *args, **options: watch.compile(*args, **options)
+    jax.stages.Lowered.compile = lambda *args, **given: watch.compile(*args, **given)  # pyrefly: ignore
     corpus = load_tokens("stdlib")
     with tempfile.TemporaryDirectory() as folder:
         stored.keep_programs(Path(folder))

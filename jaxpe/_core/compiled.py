@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from jaxpe._core.stored import Programs, keeping, named, with_arrays, without_arrays
+from jaxpe._core.stored import Programs, keeping, with_arrays, without_arrays
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,14 +55,10 @@ def compiled(*functions: str, static: Sequence[str] = (), brief: bool = False) -
                 form, own = without_arrays(given)
                 values, rest = _divided(options, static)
 
-                def lower(name: str) -> Any:
-                    def of_arrays(own: Any, *arrays: Any, **options: Any) -> Any:
-                        return core(*arrays, **options, **with_arrays(form, own))
+                def of_arrays(own: Any, *arrays: Any, **rest: Any) -> Any:
+                    return core(*arrays, **rest, **values, **with_arrays(form, own))
 
-                    program = jax.jit(named(of_arrays, name), static_argnames=tuple(static))
-                    return program.lower(own, *arrays, **options)
-
-                found = kept.find(lower, (form, values), (own, arrays, rest))
+                found = kept.find(of_arrays, (form, values), own, *arrays, **rest)
                 if found is not None:
                     return found(own, *arrays, **rest)
             key = tuple(map(_identity, given.values()))
@@ -104,12 +100,7 @@ def _of_arrays(
 
     def found(*arrays: Any, **options: Any) -> Any:
         values, rest = _divided(options, static)
-
-        def lower(name: str) -> Any:
-            program = jax.jit(named(core, name), static_argnames=static)
-            return program.lower(*arrays, **options)
-
-        return kept.find(lower, values, (arrays, rest)), rest
+        return kept.find(functools.partial(core, **values), values, *arrays, **rest), rest
 
     @functools.wraps(core)
     def run(*arrays: Any, **options: Any) -> Any:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe._core.stored import Programs, keeping, named
+from jaxpe._core.stored import Programs, keeping
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,11 +52,7 @@ def one_program(function: F) -> F:
         form = _Form(structure, tuple(values))
         found = None
         if keeping():
-
-            def lower(name: str) -> Any:
-                return jax.jit(named(of_arrays, name), static_argnums=0).lower(form, *arrays)
-
-            found = kept.find(lower, form, arrays)
+            found = kept.find(functools.partial(of_arrays, form), form, *arrays)
         found = program(form, *arrays) if found is None else found(*arrays)
         return jax.tree.map(_without_constant, found, is_leaf=_is_constant)
 

@@ -21,7 +21,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,9 +42,9 @@ _OTHER_SETTINGS = (
 )
 _ENVIRONMENT = ("JAX_", "XLA_", "LIBTPU_")
 
-# Options of XLA for a CPU. With the first programs compile in half of the time, and take up to a
-# third longer: for arguments of fewer bytes, since those of a small corpus run for a tenth of the
-# time that it takes to compile them. With the second they compile in a fifth of the time.
+# Options of XLA for a CPU (measured by experiments/benchmarks/compile_options.py). Programs with
+# arguments of fewer bytes than `SMALL` are compiled with `_QUICK`, in half of the time; they run a
+# fifth longer, which is much less. Those that are marked as brief are compiled with `_BRIEF`.
 SMALL = 2**24
 _QUICK = {
     "xla_cpu_use_fusion_emitters": False,
@@ -124,15 +124,16 @@ class Programs:
         self._ready: dict[str, tuple[threading.Lock, list[Callable[..., Any]]]] = {}
 
     def find(
-        self, lower: Callable[[str], Any], values: Any, arguments: Any
+        self, function: Callable[..., Any], values: Any, /, *args: Any, **kwargs: Any
     ) -> Callable[..., Any] | None:
         """The compiled program; None where it is not one to keep.
 
         Args:
-            lower: a function that lowers the program under a name, where none is kept.
-            values: plain values and functions that the program is made with.
-            arguments: arguments of the program, a pytree of arrays and numbers.
+            function: function of arrays that the program is made of, where none is kept.
+            values: plain values and functions that it is made with.
+            args, kwargs: arguments of the program, pytrees of arrays and numbers.
         """
+        arguments = args, kwargs
         if _folder is None or get_opaque_trace_state() != _eager or not _ordinary(arguments):
             return None  # a part of another program, even where all of its arguments are known
         try:
@@ -146,22 +147,55 @@ class Programs:
             if not found:
                 path = _folder / f"{self._function.__name__}-{key}"
                 small = _QUICK if _bytes_of(arguments) < SMALL else {}
-                found.append(_made(path, lower, _BRIEF if self._brief else small))
-        return found[0]
+                options = _BRIEF if self._brief else small
+                found.append(_made(path, function, arguments, options))
+        return functools.partial(_call, found[0])
 
 
-def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The same function, of which JAX makes a program of this name."""
+class _KeyData(NamedTuple):
+    """Numbers of a PRNG key: a key that a file gives is not of the type of JAX's own keys."""
 
-    @functools.wraps(function)
-    def renamed(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    renamed.__name__ = renamed.__qualname__ = name
-    return renamed
+    numbers: Any
 
 
-def _made(path: Path, lower: Callable[[str], Any], options: dict[str, Any]) -> Callable[..., Any]:
+def _without_keys(tree: Any) -> Any:
+    """The same with `_KeyData` in place of keys; of arrays, or of their shapes."""
+
+    def plain(leaf: Any) -> Any:
+        if not _is_key(leaf):
+            return leaf
+        shape_alone = isinstance(leaf, jax.ShapeDtypeStruct)
+        numbers = jax.random.key_data
+        return _KeyData(jax.eval_shape(numbers, leaf) if shape_alone else numbers(leaf))
+
+    return jax.tree.map(plain, tree)
+
+
+def _with_keys(tree: Any) -> Any:
+    """Inverse of `_without_keys`, of arrays."""
+
+    def keys(leaf: Any) -> Any:
+        return jax.random.wrap_key_data(leaf.numbers) if isinstance(leaf, _KeyData) else leaf
+
+    return jax.tree.map(keys, tree, is_leaf=lambda part: isinstance(part, _KeyData))
+
+
+def _is_key(leaf: Any) -> bool:
+    dtype = getattr(leaf, "dtype", None)
+    return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def _of_default_kind(key: jax.Array) -> bool:
+    return jax.random.key_impl(key) == jax.config.jax_default_prng_impl  # pyrefly: ignore
+
+
+def _call(program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return _with_keys(program(*_without_keys(args), **_without_keys(kwargs)))
+
+
+def _made(
+    path: Path, function: Callable[..., Any], arguments: Any, options: dict[str, Any]
+) -> Callable[..., Any]:
     """The program in a file, which is written where it is not there.
 
     A program that came out of JAX's own cache on disk cannot be written: read again, it lacks its
@@ -169,22 +203,42 @@ def _made(path: Path, lower: Callable[[str], Any], options: dict[str, Any]) -> C
     """
     if (kept := _read(path)) is not None:
         return kept
+    if not threading.main_thread().is_alive():
+        raise SystemExit  # in a background thread: the process ends, and nobody will run it
     _watch_cache()
     _cache.hit = False
     name = path.name.replace("-", "_")
     with _counted_as_compiling():
-        program = _compiled(lower(name), options)
+        program = _compiled(_lowered(function, name, arguments), options)
         if _cache.hit:
-            program = _compiled(lower(f"{name}_{secrets.token_hex(4)}"), options)
+            name = f"{name}_{secrets.token_hex(4)}"
+            program = _compiled(_lowered(function, name, arguments), options)
     with contextlib.suppress(Exception):  # what cannot be kept is compiled again
         _write(path, program)
     return program
 
 
+def _lowered(function: Callable[..., Any], name: str, arguments: Any) -> Any:
+    """The program of this name of a function of arrays, whose keys are numbers."""
+
+    def without_keys(*args: Any, **kwargs: Any) -> Any:
+        return _without_keys(function(*_with_keys(args), **_with_keys(kwargs)))
+
+    without_keys.__name__ = without_keys.__qualname__ = name
+    args, kwargs = _without_keys(arguments)
+    return jax.jit(without_keys).lower(*args, **kwargs)
+
+
 def _compiled(lowered: Any, options: dict[str, Any]) -> Any:
+    """Compiled with these options, but for those that XLA_FLAGS sets or this XLA does not have."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    options = {name: value for name, value in options.items() if name not in flags}
     if options and jax.default_backend() == "cpu":
-        with contextlib.suppress(jax.errors.JaxRuntimeError):  # of a version without these options
+        try:
             return lowered.compile(compiler_options=options)
+        except jax.errors.JaxRuntimeError as error:
+            if "compile option" not in str(error):
+                raise
     return lowered.compile()
 
 
@@ -269,6 +323,8 @@ def _ordinary(arguments: Any) -> bool:
     default = jax.config.jax_default_device or jax.local_devices()[0]  # pyrefly: ignore
     for leaf in jax.tree.leaves(arguments):
         if isinstance(leaf, jax.core.Tracer):
+            return False
+        if isinstance(leaf, jax.Array) and _is_key(leaf) and not _of_default_kind(leaf):
             return False
         if isinstance(leaf, jax.Array) and leaf.sharding.device_set != {default}:
             return False

@@ -1,5 +1,6 @@
 """Programs side by side: on a CPU a loop of small steps leaves all but one processor idle."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -50,11 +51,15 @@ def side_by_side(*jobs: Callable[[], Any]) -> list[Any]:
 
 
 def in_background(f: Callable[[], object]) -> None:
-    """Begin a call whose result nobody waits for; without one where threads differ in settings."""
+    """Begin a call that prepares something; not where threads differ in settings.
+
+    Errors are left to whoever needs what it prepares.
+    """
 
     def run(settings: tuple[object, ...]) -> None:
         if settings == _settings():
-            f()
+            with contextlib.suppress(Exception):
+                f()
 
     threading.Thread(target=run, args=(_settings(),)).start()
 

@@ -1,6 +1,5 @@
 """Terminal of all commands: progress on standard error, and a cache of programs."""
 
-import contextlib
 import importlib
 import logging
 import os
@@ -123,9 +122,8 @@ def import_drawing() -> None:
 
 
 def _import_drawing() -> None:
-    with contextlib.suppress(ImportError):  # which drawing will meet
-        for module in ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2"):
-            importlib.import_module(module)
+    for module in ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2"):
+        importlib.import_module(module)
 
 
 def _remember_compilations() -> None:

@@ -1,8 +1,8 @@
 """Docstrings of Python files.
 
 Run as a script it reads paths from standard input and writes the docstrings of each as a line of
-JSON: a process of its own, since parsing leaves no other thread of Python a turn. It imports
-nothing of this package, so that it starts at once.
+JSON: a process of its own, since parsing holds the interpreter lock. It imports nothing of this
+package, so that it starts at once.
 """
 
 import ast

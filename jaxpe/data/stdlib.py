@@ -63,10 +63,9 @@ def _reading(paths: list[Path]) -> Iterator[Iterator[list[str]]]:
     with tempfile.TemporaryFile() as asked:
         asked.write(lines.encode())
         asked.seek(0)
-        command = [sys.executable, "-I", docstrings.__file__]
         try:
-            process = subprocess.Popen(command, stdin=asked, stdout=subprocess.PIPE)
-        except OSError:  # no Python of its own, as where it is embedded
+            process = subprocess.Popen(_command(), stdin=asked, stdout=subprocess.PIPE)
+        except OSError:
             yield map(docstrings.docstrings, paths)
             return
     with process:
@@ -74,6 +73,13 @@ def _reading(paths: list[Path]) -> Iterator[Iterator[list[str]]]:
             yield _answers(process, paths)
         finally:
             process.kill()
+
+
+def _command() -> list[str]:
+    """The script on the running Python; raises OSError where that is a part of an application."""
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise FileNotFoundError("no executable of Python")
+    return [sys.executable, "-I", docstrings.__file__]
 
 
 def _answers(process: subprocess.Popen[bytes], paths: list[Path]) -> Iterator[list[str]]:

@@ -4,6 +4,7 @@ import functools
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import jax
@@ -142,6 +143,7 @@ def options_of_xla(monkeypatch):
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="options are those of a CPU")
 def test_small_and_brief_programs_are_optimised_less(folder, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     asked = options_of_xla(monkeypatch)
 
     @compiled()
@@ -162,12 +164,42 @@ def test_small_and_brief_programs_are_optimised_less(folder, monkeypatch):
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="options are those of a CPU")
+def test_flags_of_the_user_win(folder, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=3")
+    asked = options_of_xla(monkeypatch)
+    new_process(monkeypatch)[1](np.eye(2, dtype=np.float32))
+    assert set(asked[0]) == set(stored._QUICK) - {"xla_backend_optimization_level"}
+
+
+def test_a_process_that_ends_compiles_no_more(folder, monkeypatch):
+    powers, *_ = new_process(monkeypatch)
+    ended = threading.Thread(target=lambda: None)
+    monkeypatch.setattr(stored.threading, "main_thread", lambda: ended)
+    with pytest.raises(SystemExit):
+        powers(np.eye(2, dtype=np.float32))
+    assert not folder.exists()
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="options are those of a CPU")
 def test_options_that_xla_does_not_have_are_left_out(folder, monkeypatch):
     asked = options_of_xla(monkeypatch)
     monkeypatch.setattr(stored, "_QUICK", {"xla_no_such_option": True})
     powers, *_ = new_process(monkeypatch)
     assert powers(np.eye(2, dtype=np.float32))["x"][0, 0] == 1
     assert asked == [{"xla_no_such_option": True}, None]
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_keys_of_another_kind_are_other_programs(folder):
+    @compiled()
+    def split(key):
+        return jax.random.split(key, 3)
+
+    split.__wrapped__.__module__ = "jaxpe.made_here"
+    for kind in ("threefry2x32", "rbg"):
+        key = jax.random.key(0, impl=kind)
+        found = jax.random.key_data(split(key))
+        np.testing.assert_array_equal(found, jax.random.key_data(jax.random.split(key, 3)))
     assert len(list(folder.iterdir())) == 1
 
 
@@ -248,8 +280,12 @@ def test_programs_of_a_process_serve_another(tmp_path):
 import sys, jax, numpy as np
 from pathlib import Path
 from jaxpe._core.stored import keep_programs
+from jaxpe.geometry.repeated import split_key
 import jaxpe
 keep_programs(Path(sys.argv[1]))
+keys = split_key(jax.random.key(0), number=3)
+# It asks for the very object that says how keys are made, which is another in a file.
+print(jax.random.poisson(keys[0], 1.0, (4,)), jax.random.poisson(jax.random.key(1), 1.0, (4,)))
 rng = np.random.default_rng(0)
 mds = jaxpe.classical_mds(jaxpe.euclidean_distances(rng.normal(size=(6, 3)).astype("f")), dim=2)
 print(np.asarray(mds.eigenvalues).tolist())

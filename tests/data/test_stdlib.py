@@ -53,7 +53,7 @@ def test_any_number_of_processes_reads_the_same(library, monkeypatch, processors
     assert stdlib._collect(SILENT) == [*first, *(f"g{number}" for number in range(1, 10))]
 
 
-@pytest.mark.parametrize("executable", ["false", "no_such_command"])
+@pytest.mark.parametrize("executable", ["false", "no_such_command", "", None])
 def test_what_a_process_leaves_out_is_read_here(library, monkeypatch, executable):
     expected = stdlib._collect(SILENT)
     monkeypatch.setattr(sys, "executable", executable)

@@ -10,7 +10,7 @@ import pytest
 from jaxpe._core.errors import MissingExtraError
 from jaxpe.report.corpus import figures as drawn
 from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
-from jaxpe.report.style import Rendered
+from jaxpe.report.style import STYLE, Rendered, _simplify_log_axes
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
@@ -94,10 +94,21 @@ def test_the_same_analysis_gives_the_same_bytes(figures, page):
         assert (page.parent / f"figures/{figure.name}.png").read_bytes() == figure.png()
 
 
-@pytest.mark.parametrize("case", DEGENERATE)
-def test_degenerate_analyses_draw(case):
-    for draw in DRAW.values():
-        draw(analysis(**DEGENERATE[case])).draw_without_rendering()
+LONG = {"encodings": [score("mds"), score("my_module:" + 6 * "a_long_name"), score("alibi")]}
+
+
+@pytest.mark.parametrize("case", [*DEGENERATE, "long names", "usual"])
+def test_analyses_draw_and_nothing_is_cut(case):
+    """Margins are fixed, so that labels that are too wide would end outside."""
+    known = DEGENERATE | {"long names": LONG, "usual": {}}
+    for name, draw in DRAW.items():
+        with matplotlib.rc_context(STYLE):
+            figure = draw(analysis(**known[case]))
+            _simplify_log_axes(figure)
+            figure.draw_without_rendering()
+            box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+        inside = box.x0 >= 0, box.y0 >= 0, box.x1 <= width, box.y1 <= height
+        assert all(inside), (name, box.extents, width, height)
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def _prepare_resamples(tokens: Occurrences, groups: np.ndarray) -> None:
 
 def geometry_shape(*shape: int) -> SplitHalfGeometry:
     """Shapes of geometries of n positions, the last number, with leading axes."""
-    square = jax.ShapeDtypeStruct((*shape, shape[-1]), jnp.float32)
+    square = jax.ShapeDtypeStruct((*shape, shape[-1]), jax.dtypes.canonicalize_dtype(float))
     return SplitHalfGeometry(square, square, jax.ShapeDtypeStruct(shape, bool))  # pyrefly: ignore
 
 

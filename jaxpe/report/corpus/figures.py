@@ -46,6 +46,7 @@ SELECTION = f"Shown: the fitted encodings, {', '.join(WELL_KNOWN)} and, of the o
 
 FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
 MOST_PAIRS = 2_000  # points of one scatter
+_LONGEST_NAME = 20
 SEED = 0  # of the pairs shown, so that the same analysis gives the same bytes
 
 
@@ -60,7 +61,7 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     noise = f"{percent(min(share, 1.0))} of the plug-in variance is noise"
     title = noise if share > 0 else "Distances between positions"
     margins = Margins(left=0.55, right=0.2, bottom=0.1)
-    figure, axes = new_figure(title, height=3.1, columns=2, margins=margins)
+    figure, axes = new_figure(title, height=3.3, columns=2, margins=margins)
     corrected = np.sqrt(np.clip(analysis.split_half.squared_distances, 0, None))
     panels = (
         ("plug-in", analysis.plug_in.distances, analysis.plug_in.present),
@@ -70,14 +71,14 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         image = plot.distances(distances, present=shown, ax=axis)
         axis.set(title=title, ylabel="")
         bar = {"location": "bottom", "extend": "both", "label": "Hellinger distance"}
-        figure.colorbar(image, ax=axis, fraction=0.2, pad=0.2, aspect=14, **bar)
+        figure.colorbar(image, ax=axis, fraction=0.2, pad=0.2, shrink=0.8, aspect=12, **bar)
     return figure
 
 
 def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Eigenvalues of both geometries, and those that are tested against chance."""
     title = _rank_title(analysis.split_half.significant_rank)
-    figure, axes = new_figure(title, columns=2, margins=Margins(left=0.75, across=0.6))
+    figure, axes = new_figure(title, columns=2, margins=Margins(left=0.85, across=0.65))
     judged = analysis.split_half.significant_rank is not None
     null = analysis.split_half.null_eigenvalue
     panels = (
@@ -112,7 +113,7 @@ def map_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     rank = analysis.split_half.significant_rank
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
     title = titles[rank] if rank in (0, 1) else "The map of positions"
-    figure, (axis,) = new_figure(title, height=4.2, margins=Margins(right=0.2, top=0.4))
+    figure, (axis,) = new_figure(title, height=4.2, margins=Margins(left=0.85, right=0.2, top=0.4))
     if not analysis.split_half.present.any():
         return style.say_why_empty(figure, axis, "no position can be judged")
     half = analysis.split_half
@@ -129,8 +130,8 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     winners = corrected_best(analysis)
     rows = _rows_by_family(analysis.encodings)
     height = max(1.5 + 0.23 * len(rows), 2.6)
-    longest = max(len(row if isinstance(row, str) else row.name) for row in rows)
-    margins = Margins(min(0.3 + 0.085 * longest, 2.4), bottom=0.8, across=0.3)
+    longest = max(len(row if isinstance(row, str) else short(row.name)) for row in rows)
+    margins = Margins(left=0.4 + 0.085 * longest, bottom=0.8, across=0.3)
     figure, axes = new_figure(
         _fit_title(winners), height=height, columns=2, sharey=True, margins=margins
     )
@@ -142,7 +143,7 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         axis.tick_params(axis="y", length=0, pad=7)
         for place in scored:
             axis.axhline(place, color="#EEEEEE", lw=0.8, zorder=0)
-    axes[0].set_yticklabels([row if isinstance(row, str) else row.name for row in rows])
+    axes[0].set_yticklabels([row if isinstance(row, str) else short(row.name) for row in rows])
     for text, row in zip(axes[0].get_yticklabels(), rows, strict=True):
         if isinstance(row, str):
             text.set(style="italic", color="#777777")
@@ -264,7 +265,7 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         x, y = corrected[i, j], group[0].distances[i, j]
         colour = colours[group[0].name]
         axis.plot(x, y, ".", ms=size, alpha=0.4, mew=0, color=colour, rasterized=True)
-        axis.set_title(f"{title_of(group)}\nr = {r[group[0].name]:.2f}")
+        axis.set_title(f"{short(title_of(group))}\nr = {r[group[0].name]:.2f}")
     for axis in axes[len(groups) :]:
         axis.axis("off")
     figure.supxlabel("Hellinger distance, noise-corrected", fontsize=10.5)
@@ -289,7 +290,7 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     title = titles.get(nearness(analysis), "Distance and offset: no clear relation")
     groups = shown_groups(analysis.encodings, by=_corrected_fit)
     below = legend_height(1 + len(groups), columns=2)
-    margins = Margins(bottom=0.5 + below)
+    margins = Margins(left=0.8, bottom=0.5 + below)
     figure, axes = new_figure(title, rows=2, height=6.2, sharex=True, margins=margins)
     offsets = np.arange(1, len(analysis.plug_in.present))
     plug_in = by_offset(analysis.plug_in.distances**2, analysis.plug_in.present)
@@ -305,7 +306,7 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
         own = by_offset(group[0].distances ** 2, analysis.split_half.present)[0]
         fitted, colour = _scaled_to(corrected[0], own), colours[group[0].name]
-        axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=title_of(group))
+        axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=short(title_of(group)))
     axes[0].set(title="mean, and the middle 80 % of pairs", ylabel="squared distance")
     axes[1].set(title="noise-corrected, and encodings at its scale", xlabel="offset |i − j|")
     axes[0].legend()
@@ -389,6 +390,15 @@ FIGURES: tuple[tuple[str, Callable[[CorpusAnalysis], Any], str], ...] = (
 )
 
 
+def short(name: str) -> str:
+    """A name that fits a figure: the ends of a longer one.
+
+    >>> short("sinusoidal (= rope)"), short("my_module:an_encoding_with_a_long_name")
+    ('sinusoidal (= rope)', 'my_module…_long_name')
+    """
+    return name if len(name) <= _LONGEST_NAME else f"{name[:9]}…{name[-10:]}"
+
+
 def _colours(analysis: CorpusAnalysis) -> dict[str, str]:
     """Colour of each encoding in all figures, those that fit best first."""
     ranked = sorted(analysis.encodings, key=_corrected_fit)
@@ -424,7 +434,7 @@ def _fit_title(winners: list[EncodingScore]) -> str:
         return "Noise-corrected, there is nothing to fit"
     if len(groups) > 1:
         return f"{len(groups)} fixed encodings fit best"
-    return f"Of the fixed encodings, {title_of(groups[0])} fits best"
+    return f"Of the fixed encodings, {short(title_of(groups[0]))} fits best"
 
 
 def _closest(scores: list[EncodingScore], r: dict[str, float]) -> str:
@@ -432,7 +442,7 @@ def _closest(scores: list[EncodingScore], r: dict[str, float]) -> str:
     if not fixed:
         return "Distances, encoding against corpus"
     closest = max(fixed, key=lambda score: round(r[score.name], 6))
-    return f"Best correlated: {closest.name}, r = {r[closest.name]:.2f}"
+    return f"Best correlated: {short(closest.name)}, r = {r[closest.name]:.2f}"
 
 
 def _pairs(shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
