@@ -53,9 +53,8 @@ def cost(rows: Mapping[str, Any]) -> dict[str, float]:
     """Models that have a row, and CPU seconds of all rows, those of choosing rates among them."""
     models, seconds = 0, 0.0
     for name, inner in rows.items():
-        if name == "seeds":
-            models += len(inner)
         if isinstance(inner, Mapping):
+            models += len(inner) if name == "seeds" else 0
             deeper = cost(inner)
             models, seconds = models + deeper["models"], seconds + deeper["cpu_seconds"]
         elif name == "cpu_seconds":

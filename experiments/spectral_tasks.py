@@ -130,7 +130,7 @@ def rate_of(task: str, name: str, sizes: Sizes, path: Path) -> float:
     Rates are 2e-3 · 2^k; the grid grows until both neighbours of the best one have been tried.
     """
     names = ("tasks", task, name, "rate")
-    found = row_of(read_rows(path), names)
+    found: Any = row_of(read_rows(path), names)
     if found is None:
         begun, short = (
             time.process_time(),
@@ -151,7 +151,7 @@ def rate_of(task: str, name: str, sizes: Sizes, path: Path) -> float:
         found = {"rate": sizes.rate * 2.0**best, "tried": tried, "cpu_seconds": took}
         add_row(path, names, plain(found))
         print(task, name, tried, flush=True)
-    return found["rate"]
+    return float(found["rate"])
 
 
 def grown_row(task: str, name: str, sizes: Sizes, options: Any) -> dict[str, Any]:
