@@ -61,8 +61,11 @@ class Truth(NamedTuple):
     squared: np.ndarray  # [n, n]
 
 
-def main(experiment: Callable[[Run], dict[str, Any]], name: str) -> None:
-    """Run one experiment from the command line and write what it returns to `NAME.json`."""
+def main(experiment: Callable[[Run], dict[str, Any]], name: str, *, grows: bool = False) -> None:
+    """Run one experiment from the command line and write what it returns to `NAME.json`.
+
+    One that `grows` returns the rows of all runs, and what each of them took is in it.
+    """
     parser = argparse.ArgumentParser(description=(sys.modules["__main__"].__doc__ or "").strip())
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for results")
     parser.add_argument("--quick", action="store_true", help="fewer seeds, smaller samples")
@@ -77,7 +80,7 @@ def main(experiment: Callable[[Run], dict[str, Any]], name: str) -> None:
     path = options.out / f"{name}.json"
     write_result(path, plain(result))
     seconds = time.perf_counter() - start
-    if not options.quick:
+    if not options.quick and not grows:
         _note_cost(options.out / COSTS, name, seconds)
     print(f"{name}: {seconds:.0f} s, wrote {path.name}")
 

@@ -45,7 +45,10 @@ class FoldedCounts(NamedTuple):
 
 
 def take_options(
-    *flags: str, folders: Sequence[str] = (), repeated: Sequence[str] = ()
+    *flags: str,
+    folders: Sequence[str] = (),
+    repeated: Sequence[str] = (),
+    minutes: bool = False,
 ) -> argparse.Namespace:
     """Options that only one script has, out of the command line before `common.main` reads it."""
     parser = argparse.ArgumentParser(add_help=False)
@@ -55,6 +58,8 @@ def take_options(
         parser.add_argument(f"--{folder}", type=Path)
     for name in repeated:
         parser.add_argument(f"--{name}", action="append")
+    if minutes:
+        parser.add_argument("--minutes", type=float, default=float("inf"))
     options, rest = parser.parse_known_args()
     sys.argv[1:] = rest
     return options

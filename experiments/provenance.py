@@ -54,6 +54,11 @@ def made_by() -> dict[str, Any]:
 _AT_START = made_by()
 
 
+def commit_at_start() -> str | None:
+    """The commit checked out when the script began."""
+    return _AT_START["commit"]
+
+
 def write_result(path: Path, result: dict[str, Any]) -> None:
     """Write a results file with the commit and sources that made it."""
     own = {name: value for name, value in result.items() if name != KEY}

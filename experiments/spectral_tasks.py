@@ -7,18 +7,42 @@ Sizes, each with a results file of its own (`spectral_tasks_small.json`, ...) an
 `--settled` trains until the loss has stopped falling, or for the published updates; `--small` does
 so at half the length and the distances, `--twice` at twice the width, length and distances;
 `--published` is the published size (100 epochs of 512 rows, 16 heads, 6 layers: for a GPU).
+`--settled` and `--twice` grow: each seed is trained by itself until it settles, and is a row of
+the results file as soon as it is done; a run trains those that are not there, and leaves the
+others alone. There `--seed K`, again and again, takes some seeds alone, and `--minutes N` begins
+no model later than that. `--twice` chooses the rate for each variant on a seed of its own.
 """
 
+import dataclasses
+import time
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import BLUE, GREEN, GREY, ORANGE, VERMILION, Run, main, new_figure  # pyrefly: ignore
+from common import (  # pyrefly: ignore
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    VERMILION,
+    Run,
+    main,
+    new_figure,
+    plain,  # pyrefly: ignore
+)
 from common import save_figure as save  # pyrefly: ignore
 from learning import spearman, take_options  # pyrefly: ignore
-from task_measures import ablations, correct, summary  # pyrefly: ignore
+from rows import add_row, cost, inside, read_rows, row_of  # pyrefly: ignore
+from task_measures import (  # pyrefly: ignore
+    ablations,
+    correct,
+    deposited,
+    last_drop,
+    noise_of,
+    summary,
+)
 from task_models import (  # pyrefly: ignore
     PUBLISHED,
     QUICK,
@@ -42,10 +66,19 @@ FAMILIES = ("mla", "rope", "alibi", "t5", "shaw", "nope")  # by name; the others
 
 
 SIZES = {"published": PUBLISHED, "settled": SETTLED, "small": SMALL, "twice": TWICE}
-OPTIONS = take_options(*SIZES, "curves", folders=("runs",), repeated=("only", "task"))
+GROW = ("settled", "twice")  # sizes whose models are trained one by one
+TUNING_SEED, TUNING_STEPS = (
+    9,
+    500,
+)  # of no model that is tested; 200 of the steps have a falling rate
+OPTIONS = take_options(
+    *SIZES, "curves", folders=("runs",), repeated=("only", "task", "seed"), minutes=True
+)
 
 
 def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
+    if size_asked(options) in GROW:
+        return grown(run, options)
     sizes = sizes_of(options, quick=run.quick)
     names = options.only or list(variants(sizes))[: 2 if run.quick else None]
     tasks = options.task or list(TASKS)
@@ -66,6 +99,101 @@ def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
     if size_asked(options) is None and not options.curves:
         draw(run, result)
     return result
+
+
+def grown(run: Run, options: Any) -> dict[str, Any]:
+    """All rows there are, after those that the options ask for and that were not there."""
+    sizes = dataclasses.replace(sizes_of(options, quick=run.quick), seeds=1)
+    path = run.out / f"{file_of(options)}.json"
+    begun = time.perf_counter()
+    for seed in map(int, options.seed or range(SETTLED.seeds)):
+        for task in options.task or list(TASKS):
+            for name in options.only or list(variants(sizes)):
+                late = time.perf_counter() - begun > 60 * options.minutes
+                names = ("tasks", task, name, "seeds", str(seed))
+                if late or row_of(read_rows(path), names) is not None:
+                    continue
+                own = dataclasses.replace(sizes, first_seed=seed)
+                if options.twice:
+                    own = dataclasses.replace(own, rate=rate_of(task, name, sizes, path))
+                row = grown_row(task, name, own, options)
+                seeds = row_of(add_row(path, names, plain(row)), names[:-1])
+                add_row(path, (*names[:-2], "together"), plain(together(seeds)))
+                print(task, name, seed, row["accuracy"], row["reason"], row["updates"], flush=True)
+    rows = read_rows(path)
+    return {**rows, "sizes": sizes.__dict__, "cost": cost(rows["tasks"])}
+
+
+def rate_of(task: str, name: str, sizes: Sizes, path: Path) -> float:
+    """The rate of a variant, from its row, or by the least loss after a few hundred updates.
+
+    Rates are 2e-3 · 2^k; the grid grows until both neighbours of the best one have been tried.
+    """
+    names = ("tasks", task, name, "rate")
+    found: Any = row_of(read_rows(path), names)
+    if found is None:
+        begun, short = (
+            time.process_time(),
+            dataclasses.replace(
+                sizes, first_seed=TUNING_SEED, steps=min(sizes.steps, TUNING_STEPS)
+            ),
+        )
+
+        def loss_at(k: int) -> float:
+            own = dataclasses.replace(short, rate=sizes.rate * 2.0**k)
+            trained, _ = train(task, name, variants(sizes)[name], own, None)
+            return float(np.nan_to_num(trained.losses[-sizes.look_every :].mean(), nan=np.inf))
+
+        losses = inside(loss_at, first=0)
+        best = min(losses, key=losses.__getitem__)
+        tried = {f"{sizes.rate * 2.0**k:.2e}": losses[k] for k in sorted(losses)}
+        took = time.process_time() - begun
+        found = {"rate": sizes.rate * 2.0**best, "tried": tried, "cpu_seconds": took}
+        add_row(path, names, plain(found))
+        print(task, name, tried, flush=True)
+    return float(found["rate"])
+
+
+def grown_row(task: str, name: str, sizes: Sizes, options: Any) -> dict[str, Any]:
+    """One seed of a variant: accuracy, how it came there, and what its heads are worth."""
+    variant = variants(sizes)[name]
+    runs = options.runs and options.runs / f"seed-{sizes.first_seed}"
+    trained, (_, held_out) = train(task, name, variant, sizes, runs)
+    found = accuracies(trained, held_out)
+    drop = last_drop(trained, held_out, sizes)
+    return {
+        "accuracy": found["accuracy"]["mean"],
+        "accuracy_unambiguous": found["accuracy_unambiguous"]["mean"],
+        "ambiguous_rows": found["ambiguous_rows"],
+        "steps_to_90": found["steps_to_90"][0],
+        "updates": int(trained.looks[-1]),
+        "reason": trained.reason,
+        "looks": trained.looks,
+        "curve": trained.curve[:, 0],
+        "loss": trained.losses[:, 0].reshape(len(trained.looks) - 1, -1).mean(axis=1),
+        "drop": drop,
+        "cpu_seconds": trained.seconds,
+    }
+
+
+def together(seeds: dict[str, Any]) -> dict[str, Any]:
+    """What seeds that were trained one by one have in common."""
+    rows = [seeds[seed] for seed in sorted(seeds, key=int)]
+    drops = jnp.array([row["drop"] for row in rows])
+    found = deposited(drops, noise_of(SETTLED))
+    return {
+        "accuracy": summary([row["accuracy"] for row in rows]),
+        "accuracy_unambiguous": summary([row["accuracy_unambiguous"] for row in rows]),
+        "steps_to_90": [row["steps_to_90"] for row in rows],
+        "updates": [row["updates"] for row in rows],
+        "reasons": [row["reason"] for row in rows],
+        **{key: value for key, value in found.items() if key not in ("drop", "noise")},
+    }
+
+
+def file_of(options: Any) -> str:
+    """Name of the results file, which says the size."""
+    return "_".join(filter(None, (Path(__file__).stem, size_asked(options))))
 
 
 def size_asked(options: Any) -> str | None:
@@ -285,4 +413,4 @@ def draw_contraction(run: Run, result: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(experiment, "_".join(filter(None, (Path(__file__).stem, size_asked(OPTIONS)))))
+    main(experiment, file_of(OPTIONS), grows=size_asked(OPTIONS) in GROW)

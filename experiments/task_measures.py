@@ -75,6 +75,25 @@ def ablations(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, A
     return found
 
 
+def last_drop(trained: Trained, held_out: Examples, sizes: Sizes) -> np.ndarray:
+    """What zeroing each head of the first seed's trained model costs, `[layers, heads]`."""
+    params = jax.tree.map(lambda x: x[-1, 0], trained.params)
+    seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out.batch())
+
+    @jax.jit
+    def score(params, batch, gates):
+        return accuracy(trained.apply, params, batch, gates=gates)
+
+    gates = jnp.ones((sizes.layers, sizes.heads))
+    left = [
+        float(score(params, seen, gates.at[layer, head].set(0)))
+        for layer in range(sizes.layers)
+        for head in range(sizes.heads)
+    ]
+    whole = float(score(params, seen, gates))
+    return whole - np.reshape(left, (sizes.layers, sizes.heads))
+
+
 def deposited(drop: jax.Array, noise: float) -> dict[str, Any]:
     """The index of drops `[seeds, layers, heads]`; shares over the seeds that lose something."""
     found = spectral.deposit(drop, noise=noise)

@@ -47,6 +47,7 @@ class Sizes:
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 1e-5
     seeds: int = 3
+    first_seed: int = 0
     look_every: int | None = 30  # None: a hundred times
     looked_at: int = 512  # held-out rows
     published: bool = False
@@ -65,7 +66,7 @@ SETTLED = Sizes(steps=6800, settle=True, look_every=50)
 SMALL = dataclasses.replace(SETTLED, segments=(4, 12, 4), length=22, most=16, steps=2400)
 TWICE = dataclasses.replace(
     SETTLED, vocab_size=192, dim=64, hidden=128, segments=(17, 48, 17), length=84, most=64,
-    triggers=20, latent_rank=32, rate=1e-3,
+    triggers=20, latent_rank=32, batch=32,
 )  # fmt: skip
 QUICK = Sizes(rows=400, steps=4, seeds=2, look_every=2, looked_at=64)
 
@@ -242,7 +243,7 @@ class Trained(NamedTuple):
         looks: steps at which held-out rows were looked at.
         curve: accuracy there `[looks, seeds]`.
         losses: of training, `[steps, seeds]`.
-        seconds: of training, all seeds together.
+        seconds: CPU seconds of training, all seeds together.
         reason: why it ended, see `settled`.
     """
 
@@ -266,7 +267,7 @@ def train(
     start = jax.jit(
         jax.vmap(lambda key: nnx.split(build(variant, sizes, classes, key), nnx.Param)[1])
     )
-    params = start(jax.random.split(jax.random.key(0), sizes.seeds))
+    params = start(_keys(0, sizes))
     path = None if folder is None else folder / f"{task}-{name}.npz"
     made_with = repr((task, sizes, variant[1:]))
     if path is not None and path.is_file():
@@ -279,20 +280,22 @@ def train(
     return trained, parts
 
 
+def _keys(stream: int, sizes: Sizes) -> jax.Array:
+    """A key for each seed, the same whether it is trained alone or beside others."""
+    last = sizes.first_seed + sizes.seeds
+    return jax.random.split(jax.random.key(stream), last)[sizes.first_seed :]
+
+
 def _train(
     apply, params, parts: tuple[Examples, Examples], sizes: Sizes, partial_path: Path | None = None
 ) -> Trained:
     fit, held_out = (jax.tree.map(jnp.asarray, part.batch()) for part in parts)
     seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out)
     steps, every = updates(sizes, len(parts[0].ids))
-    warmup = math.ceil(0.06 * min(steps, 600 if sizes.settle else steps))
-    decay = "constant" if sizes.settle else "cosine"
-    schedule = training.learning_rate_schedule(
-        peak=sizes.rate, steps=steps, warmup=warmup, decay=decay
-    )
-    keys = jax.random.split(jax.random.key(1), sizes.seeds)
+    tail = 4 if sizes.settle else 0  # the rate falls to 0 over so many looks
+    keys = _keys(1, sizes)
     look = jax.jit(jax.vmap(partial(accuracy, apply), in_axes=(0, None)))
-    some_steps, init = _stepping(apply, schedule, sizes)
+    some_steps, init = _stepping(apply, sizes, steps, tail * every)
     so_far = _SoFar(init(params, keys), [], [look(params, seen)], {0: jax.device_get(params)}, 0.0)
     if partial_path is not None and partial_path.is_file():
         so_far = _read_partial(partial_path, so_far)
@@ -300,38 +303,32 @@ def _train(
     blocks = steps // every
     wanted = [2**k for k in range(8)] if sizes.settle else [blocks // 5, blocks // 2]
 
-    def go_on(so_far: _SoFar, some_steps: Any) -> _SoFar:
-        begun, at = time.perf_counter(), len(so_far.losses)
+    def go_on(so_far: _SoFar, falls_from: float = np.inf) -> _SoFar:
+        begun, at = time.process_time(), len(so_far.losses)
         keep = at + 1 in wanted
-        rng = np.random.default_rng([2, at])
+        rng = np.random.default_rng([2, at, *([sizes.first_seed] if sizes.first_seed else [])])
         rows = rng.integers(0, len(parts[0].ids), (every, sizes.seeds, sizes.batch))
-        states, loss = some_steps(so_far.states, jnp.asarray(rows), fit)
+        rates = np.float32(sizes.rate), np.float32(falls_from)
+        states, loss = some_steps(so_far.states, jnp.asarray(rows), fit, *rates)
         curve = look(states.params, seen)
         return _SoFar(
             states,
             [*so_far.losses, np.asarray(loss)],
             [*so_far.curve, np.asarray(curve)],
             so_far.kept | ({at + 1: jax.device_get(states.params)} if keep else {}),
-            so_far.seconds + time.perf_counter() - begun,
+            so_far.seconds + time.process_time() - begun,
         )
 
-    tail = 4 if sizes.settle else 0  # the rate falls to 0 over so many looks
     reason = "budget"
     while len(so_far.losses) < blocks - tail:
-        so_far = go_on(so_far, some_steps)
+        so_far = go_on(so_far)
         if partial_path is not None and len(so_far.losses) % 10 == 0:
             _write_partial(partial_path, so_far)
         if sizes.settle and (reason := settled(so_far.losses, so_far.curve)) != "budget":
             break
-    if tail:
-        start = len(so_far.losses) * every
-
-        def falling(count):
-            return sizes.rate * jnp.clip(1 - (count - start) / (tail * every), 0, 1)
-
-        at_the_end, _ = _stepping(apply, falling, sizes)
-        for _ in range(tail):
-            so_far = go_on(so_far, at_the_end)
+    falls_from = len(so_far.losses) * every
+    for _ in range(tail):
+        so_far = go_on(so_far, falls_from)
     looks = np.arange(len(so_far.curve)) * every
     kept = so_far.kept | {len(looks) - 1: jax.device_get(so_far.states.params)}
     return Trained(
@@ -370,16 +367,33 @@ def settled(losses: list[np.ndarray], curve: list[np.ndarray]) -> str:
     return "budget"
 
 
-def _stepping(apply, schedule, sizes: Sizes) -> tuple[Any, Any]:
-    """Steps over a block of rows for all seeds, and the states to begin with."""
-    optimizer = training.adamw(
-        schedule, weight_decay=sizes.weight_decay, b1=sizes.betas[0], b2=sizes.betas[1]
-    )
-    step = jax.vmap(training.step_function(training.classification(apply), optimizer))
-    init = jax.vmap(lambda p, key: training.init_state(p, optimizer, key=key))
+def _stepping(apply, sizes: Sizes, steps: int, falling: int) -> tuple[Any, Any]:
+    """Steps over a block of rows for all seeds, and the states to begin with.
+
+    The peak of the rate, and the step from which it falls to 0 over `falling` steps, are arguments:
+    one program serves all of them.
+    """
+    warmup = math.ceil(0.06 * min(steps, 600 if sizes.settle else steps))
+    decay = "constant" if sizes.settle else "cosine"
+    shape = training.learning_rate_schedule(peak=1.0, steps=steps, warmup=warmup, decay=decay)
+
+    def optimizer(peak: Any, falls_from: Any) -> Any:
+        def rate(count):
+            late = jnp.maximum(count - falls_from, 0) / max(1, falling)
+            return peak * shape(count) * jnp.maximum(1 - late, 0)
+
+        return training.adamw(
+            rate, weight_decay=sizes.weight_decay, b1=sizes.betas[0], b2=sizes.betas[1]
+        )
+
+    first = optimizer(1.0, np.inf)
+    init = jax.vmap(lambda p, key: training.init_state(p, first, key=key))
 
     @jax.jit
-    def some_steps(states, rows, fit):
+    def some_steps(states, rows, fit, peak, falls_from):
+        loss, own = training.classification(apply), optimizer(peak, falls_from)
+        step = jax.vmap(training.step_function(loss, own))
+
         def one(states, rows):
             states, metrics = step(states, jax.tree.map(lambda x: x[rows], fit))
             return states, metrics["loss"]

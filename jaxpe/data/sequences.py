@@ -67,7 +67,7 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
     Numbers, y_t = Σ_{s≤t} x_s, as in §7.1 of Li (2025), whose law of x is not known:
 
     - `running_sum`, and `running_sum_causal` for a model that looks back only. `law`: "uniform" on
-      (−1, 1), "normal", or "positive", uniform on (0, 1).
+      (−1, 1), "normal", "positive", uniform on (0, 1), or "signs", −1 or 1.
 
     Tokens, after the suite of Kazemnejad et al. (2023), arXiv:2305.19466, all causal. Formats, laws
     and sizes are ours: words are uniform and independent unless stated.
@@ -175,6 +175,7 @@ _LAWS = {
     "uniform": partial(jax.random.uniform, minval=-1.0),
     "normal": jax.random.normal,
     "positive": jax.random.uniform,
+    "signs": jax.random.rademacher,
 }
 
 

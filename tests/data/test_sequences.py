@@ -174,6 +174,13 @@ def test_laws_of_the_numbers(law, distribution):
     assert stats.kstest(usual.ravel(), stats.uniform(-1, 2).cdf).pvalue > 1e-4
 
 
+def test_signs_are_one_or_minus_one():
+    drawn = sequence_task("running_sum", law="signs").sample(jax.random.key(3), rows=500, length=1)
+    values = np.asarray(drawn["values"])[:, 0, 0]
+    assert set(values.tolist()) == {-1.0, 1.0}
+    assert abs(values.mean()) < 0.2
+
+
 def test_lengths_and_words_are_uniform():
     questions = [question for question, _ in pairs(batch("copy", False))]
     words = np.concatenate(questions)
