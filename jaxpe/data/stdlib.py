@@ -83,7 +83,7 @@ def _command() -> list[str]:
 
 
 def _answers(process: subprocess.Popen[bytes], paths: list[Path]) -> Iterator[list[str]]:
-    """What the process answers; files that it leaves out, should it end early, are read here."""
+    """Docstrings that the process writes; of files that it leaves out, they are read here."""
     assert process.stdout is not None
     for path in paths:
         line = process.stdout.readline()
