@@ -30,8 +30,8 @@ def compiled(*functions: str, static: Sequence[str] = (), brief: bool = False) -
     Args:
         functions: names of those arguments; all keyword-only.
         static: names of keyword-only arguments that are values with a hash.
-        brief: whether a call takes less time than compiling; such a program, where it is kept, is
-            compiled for a CPU with few optimisations.
+        brief: whether a call with small arguments takes less time than compiling; where such a
+            program is kept, it is compiled for a CPU with few optimisations.
 
     >>> @compiled("f", static=("times",))
     ... def repeated(x, *, f, times):

@@ -44,7 +44,7 @@ _ENVIRONMENT = ("JAX_", "XLA_", "LIBTPU_")
 
 # Options of XLA for a CPU (measured by experiments/benchmarks/compile_options.py). Programs with
 # arguments of fewer bytes than `SMALL` are compiled with `_QUICK`, in half of the time; they run a
-# fifth longer, which is much less. Those that are marked as brief are compiled with `_BRIEF`.
+# fifth longer, which is much less. Those of them that are marked as brief have `_BRIEF`.
 SMALL = 2**24
 _QUICK = {
     "xla_cpu_use_fusion_emitters": False,
@@ -146,8 +146,8 @@ class Programs:
         with lock:
             if not found:
                 path = _folder / f"{self._function.__name__}-{key}"
-                small = _QUICK if _bytes_of(arguments) < SMALL else {}
-                options = _BRIEF if self._brief else small
+                fewer = _BRIEF if self._brief else _QUICK
+                options = fewer if _bytes_of(arguments) < SMALL else {}
                 found.append(_made(path, function, arguments, options))
         return functools.partial(_call, found[0])
 

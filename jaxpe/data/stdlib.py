@@ -83,7 +83,7 @@ def _command() -> list[str]:
 
 
 def _answers(process: subprocess.Popen[bytes], paths: list[Path]) -> Iterator[list[str]]:
-    """Docstrings that the process writes; of files that it leaves out, they are read here."""
+    """Docstrings of each file, from the process; a file that it leaves out is read here."""
     assert process.stdout is not None
     for path in paths:
         line = process.stdout.readline()
