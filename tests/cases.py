@@ -390,8 +390,8 @@ CASES: dict[str, Case] = {
     "basic_interval": Case(
         geometry.basic_interval, lambda rng: (rng.random(()), rng.random(9)), total
     ),
-    "normal_interval": Case(
-        geometry.normal_interval, lambda rng: (rng.random(()), rng.random(9)), total
+    "student_interval": Case(
+        geometry.student_interval, lambda rng: (rng.random(()), rng.random(9)), total
     ),
     "sinusoidal_vectors": Case(
         lambda i: encodings.sinusoidal_vectors(i, dim=4),

@@ -1,5 +1,6 @@
 """The command line `jaxpe`: finds the commands, and turns bad input into one line and exit 2."""
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -78,6 +79,7 @@ def _run(words: list[str]) -> None:
     require("rich", extra="report")
     share_processors()
     gc.set_threshold(*_COLLECT_AFTER)
+    atexit.register(gc.freeze)  # else Python searches all that was made for cycles as it ends
     from jaxpe.cli.console import prepare
 
     prepare(*_EXTRAS.get(words[0], ()))  # before what needs them is imported

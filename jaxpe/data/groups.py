@@ -8,8 +8,7 @@ from jaxpe._core.memory import check_bytes
 # Documents longer than this are taken as whole texts: a copy of one inside another is rare, and
 # looking for it costs the most.
 _LONGEST_PIECE = 64
-_UPPER_BITS = 16
-_SHIFT = np.uint64(64 - _UPPER_BITS)
+_TOGETHER = 2**16  # windows that are made at a time, so that they stay in the cache
 _CELL_BYTES = 64  # for each token: it, its hashes and what they are compared with
 
 
@@ -46,13 +45,16 @@ def containment_groups(
     whole = prefix[np.arange(len(ids)), lengths]
     _, first, which = np.unique(whole, return_index=True, return_inverse=True)
     parent = first[which].astype(np.int32)  # equal documents, however long
+    low = prefix.astype(np.uint16)
     for length in np.unique(lengths[lengths <= _LONGEST_PIECE]):
         pieces = np.flatnonzero(lengths == length)
         holders = np.flatnonzero(lengths > length)
-        start = prefix[holders, : prefix.shape[1] - length]
-        windows = prefix[holders, length:] - start * powers[length]
-        # A window that runs over a holder's end contains padding, whose word no document has.
-        parent[pieces] = _first_holder(whole[pieces], windows, holders, pieces)
+        values, first, which = np.unique(whole[pieces], return_index=True, return_inverse=True)
+        owner = pieces[first].astype(np.int32)
+        found = _holders_of(values, prefix, low, powers[length], length, holders)
+        for holder, slot in reversed(found):  # so that the first holder of each piece stays
+            owner[slot[::-1]] = holder[::-1]
+        parent[pieces] = owner[which]
     return _roots(parent)
 
 
@@ -81,21 +83,25 @@ def _prefix_hashes(words) -> tuple[np.ndarray, np.ndarray]:
     return prefix, np.array(powers, np.uint64)
 
 
-def _first_holder(hashes, windows, holders, pieces) -> np.ndarray:
-    """First longer document with the hash of each piece, or the first equal piece."""
-    values, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    owner = pieces[first].astype(np.int32)
-    # Most windows share no upper bits with any piece, which one look-up shows.
-    upper = np.zeros(1 << _UPPER_BITS, bool)
-    upper[values >> _SHIFT] = True
-    row, column = np.nonzero(upper[windows >> _SHIFT])
-    likely = windows[row, column]
-    slot = np.minimum(np.searchsorted(values, likely), len(values) - 1)
-    same = values[slot] == likely
-    row, slot = row[same], slot[same]
-    # Assigned in reverse, so that the first holder of each value stays.
-    owner[slot[::-1]] = holders[row][::-1]
-    return owner[which]
+def _holders_of(values, prefix, low, power, length, holders) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Documents with windows of these sorted hashes, and which of them, in parts and in order."""
+    # Most windows share no lower bits with any piece, which one look-up shows; these bits of a
+    # window are made of those of the prefixes.
+    likely = np.zeros(1 << 16, bool)
+    likely[values.astype(np.uint16)] = True
+    rows = max(_TOGETHER // prefix.shape[1], 1)
+    found = []
+    for part in np.split(holders, range(rows, len(holders), rows)):
+        own = low[part]
+        # A window that runs over a holder's end contains padding, whose word no document has.
+        windows = own[:, length:] - own[:, : own.shape[1] - length] * power.astype(np.uint16)
+        at = np.flatnonzero(likely.take(windows.reshape(-1)))
+        row, begin = part[at // windows.shape[1]], at % windows.shape[1]
+        hashes = prefix[row, begin + length] - prefix[row, begin] * power
+        slot = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
+        same = values[slot] == hashes
+        found.append((row[same], slot[same]))
+    return found
 
 
 def _roots(parent) -> np.ndarray:

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
@@ -14,6 +15,7 @@ from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import safe_sqrt
+from jaxpe.geometry.halving import HalvableTokens, in_rows, places_of, split_halves
 from jaxpe.geometry.mds import classical_mds_from_gram
 from jaxpe.geometry.noise import (
     SplitHalfGeometry,
@@ -94,17 +96,46 @@ def disjoint_geometries(
     return map_items(_of_split, parts, counts, progress=progress, description="held-out halves")
 
 
-def prepare_disjoint(
-    counts: PositionCounts | SparseCounts,
+def disjoint_halves(
+    tokens: HalvableTokens,
+    counted: Bool[ArrayLike, "documents n"],
     *,
-    splits: int = DEFAULT_SPLITS,
+    key: Array,
+    splits: int,
     halvings: int = DEFAULT_HALVINGS,
-) -> None:
-    """Compile what `disjoint_geometries` needs for these shapes, where programs are kept."""
-    key, folds = jax.eval_shape(lambda: jax.random.key(0)), folds_of(counts)
-    _parts.prepare(key, folds=folds, splits=splits, halvings=halvings)  # pyrefly: ignore
-    parts = jax.ShapeDtypeStruct((halvings, folds), jnp.int32)
-    _of_split.prepare(parts, counts)  # pyrefly: ignore
+    progress: Progress,
+) -> SplitHalfGeometry:
+    """`disjoint_geometries` of documents, by the program that halves them all."""
+    folds = len(tokens.frequent.folds)
+    parts = _parts_of_halves(key, folds=folds, splits=splits, halvings=halvings)
+    once, places = np.ones(len(counted), np.int32), places_of(counted)
+
+    def halved(own: Array) -> tuple[Array, Array]:
+        found = split_halves(tokens, once, places, own)
+        return found.products, found.present
+
+    found = map_items(halved, parts, progress=progress, description="held-out halves")
+    return _paired(*found, halvings=halvings)
+
+
+@compiled(static=("folds", "splits", "halvings"), brief=True)
+def _parts_of_halves(
+    key: Array, *, folds: int, splits: int, halvings: int
+) -> Int[Array, "halves rows folds"]:
+    """The quarters of each half of each split, as `split_halves` takes them."""
+    quarter = _parts(key, folds=folds, splits=splits, halvings=halvings)[:, None]
+    half = jnp.arange(2, dtype=jnp.int32)[None, :, None, None]
+    parts = jnp.where(quarter // 2 == half, quarter % 2, 2)
+    return jax.vmap(in_rows)(parts.reshape(-1, halvings, folds))
+
+
+@compiled(static=("halvings",))
+def _paired(products: Array, present: Array, *, halvings: int) -> SplitHalfGeometry:
+    """Geometries of the halves of each split, on the positions that both have."""
+    n = present.shape[-1]
+    both = jnp.repeat(jnp.all(present.reshape(-1, 2, n), axis=1), 2, axis=0)
+    found = jax.lax.map(lambda own: geometry_of_products(*own, splits=halvings), (products, both))
+    return jax.tree.map(lambda x: x.reshape(-1, 2, *x.shape[1:]), found)
 
 
 @compiled(static=("folds", "splits", "halvings"), brief=True)

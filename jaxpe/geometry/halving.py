@@ -1,7 +1,7 @@
 """Split halves of documents as they are, shuffled, or resampled: one program for all of it.
 
-The tokens are scattered once, into a table by folds, and all halvings are made from it. Words of
-few tokens have no column there: see `rare_words`.
+Halvings are made of tables in folds, a block of the vocabulary at a time. Words of few tokens have
+no column there: see `rare_words`.
 """
 
 from typing import NamedTuple
@@ -17,18 +17,30 @@ from jaxpe._core.compiled import compiled
 from jaxpe.geometry.counts import fold_of_documents, permute_within_documents
 from jaxpe.geometry.distances import centre_rows
 from jaxpe.geometry.noise import (
+    DEFAULT_SPLITS,
     SplitHalfGeometry,
     geometry_of_products,
     random_halves,
-    split_half_geometry,
 )
-from jaxpe.geometry.occurrences import Occurrences, dealt_tokens, listed_tokens, occurrences_of
-from jaxpe.geometry.rare_words import MOST_RARE, RareWords, rare_products, rare_words
-from jaxpe.geometry.sparse import SparseCounts, fold_tables
+from jaxpe.geometry.occurrences import (
+    Occurrences,
+    dealt_tokens,
+    listed_tokens,
+    occurrences_of,
+    shared_tokens,
+)
+from jaxpe.geometry.rare_words import (
+    MOST_RARE,
+    RareWords,
+    no_rare_words,
+    rare_products,
+    rare_words,
+)
 
 # Cells of a table in folds that is made at a time: beyond, memory is asked of the system each time.
 _CELLS = 2**20
-_TOGETHER = 8  # halvings
+_TOGETHER = 4  # halvings
+_LEFT_OUT = 2  # the part of a fold in neither half
 
 
 class HalvableTokens(NamedTuple):
@@ -36,21 +48,32 @@ class HalvableTokens(NamedTuple):
 
     Attributes:
         frequent: tokens of words that have a column.
-        rare: those of the other words, by classes.
+        rare: those of the other words; none under `jit`.
     """
 
     frequent: Occurrences
-    rare: tuple[RareWords, ...]
-
-
-Tokens = HalvableTokens | Occurrences
+    rare: RareWords
 
 
 class Halved(NamedTuple):
-    """The geometry, and how many documents have a token at each position, `[n]`."""
+    """Products of halves, of which the geometry is made.
 
-    geometry: SplitHalfGeometry
+    Attributes:
+        products: float `[n, n]`, (S_A S_Bᵀ + S_B S_Aᵀ)/2, summed over halvings.
+        halvings: their number.
+        present: bool `[n]`, positions with a token in both halves of every halving.
+        per_position: documents that have a token at each position.
+    """
+
+    products: Float[Array, "n n"]
+    halvings: Int[Array, ""]
+    present: Bool[Array, " n"]
     per_position: Int[Array, " n"]
+
+    @property
+    def geometry(self) -> SplitHalfGeometry:
+        """`split_half_geometry` of these halves."""
+        return geometry_of_products(self.products, self.present, splits=self.halvings)
 
 
 def halvable_tokens(
@@ -60,21 +83,37 @@ def halvable_tokens(
     *,
     vocab_size: int,
     folds: int,
-) -> Tokens:
-    """Tokens for `split_halves`; arguments are those of `occurrences_of`.
-
-    Under `jit`, where words cannot be told apart, they are `Occurrences`.
-    """
+) -> HalvableTokens:
+    """Tokens for `split_halves`; arguments are those of `occurrences_of`."""
     fold = fold_of_documents(ids, counted, folds=folds, groups=groups)
     if is_traced(ids, counted, fold):
-        return occurrences_of(ids, counted, groups, vocab_size=vocab_size, folds=folds)
-    listed = listed_tokens(ids, counted, fold, vocab_size=vocab_size, only_shared=True)
-    tokens = np.bincount(listed.word, minlength=listed.words)
+        known = {"vocab_size": vocab_size, "folds": folds}
+        return HalvableTokens(occurrences_of(ids, counted, groups, **known), no_rare_words())
+    listed = shared_tokens(listed_tokens(ids, counted, vocab_size=vocab_size), fold)
+    frequent = np.bincount(listed.word, minlength=listed.words) > MOST_RARE
     width = max(_CELLS // max(folds * counted.shape[1], 1), 1)
-    frequent = listed.of_words(tokens > MOST_RARE)
     return HalvableTokens(
-        dealt_tokens(frequent, fold, counted, folds=folds, block=width), rare_words(listed)
+        dealt_tokens(listed.of_words(frequent), fold, counted, folds=folds, block=width),
+        rare_words(listed.of_words(~frequent)),
     )
+
+
+@compiled(static=("folds", "splits"), brief=True)
+def drawn_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "rows folds"]:
+    """`random_halves` for `split_halves`, in rows of which the last may be left out."""
+    return in_rows(random_halves(key, folds=folds, splits=splits))
+
+
+def in_rows(parts: Int[Array, "halvings folds"]) -> Int[Array, "rows folds"]:
+    """Parts of folds with rows that are left out: few numbers of rows, and few programs."""
+    missing = max(-len(parts) % _TOGETHER, DEFAULT_SPLITS - len(parts))
+    return jnp.pad(parts, ((0, missing), (0, 0)), constant_values=_LEFT_OUT)
+
+
+def first_halves(parts: Int[Array, "rows folds"], number: int) -> np.ndarray:
+    """The first halvings, and all others left out."""
+    kept = np.arange(len(parts))[:, None] < number
+    return np.where(kept, np.asarray(parts), np.int32(_LEFT_OUT))
 
 
 @compiled()
@@ -104,71 +143,61 @@ def shuffled_places(
     return jax.lax.map(shuffle, (counted, groups)).reshape(-1, n)[:documents]
 
 
-@compiled(static=("splits",))
+@compiled()
 def split_halves(
-    tokens: Tokens,
+    tokens: HalvableTokens,
     repeats: Integer[ArrayLike, " documents"],
     places: Int[Array, "documents n"],
-    key: Array,
-    *,
-    splits: int,
+    parts: Int[ArrayLike, "rows folds"],
 ) -> Halved:
-    """`split_half_geometry` of documents.
+    """Products of halves of documents, of which `split_half_geometry` is made.
 
     Args:
         tokens: tokens of the documents, from `halvable_tokens`.
         repeats: how often each document counts.
         places: where the tokens are moved to, from `places_of` or `shuffled_places`.
-        key: PRNG key of the halves.
-        splits: halvings averaged over.
+        parts: 0 and 1 for the folds of either half, 2 for those left out; rows without any half
+            come last.
     """
-    if isinstance(tokens, Occurrences):
-        counts = tokens.counts(repeats=repeats, places=places)
-        per_position = jnp.sum(counts.per_position, axis=0)
-        return Halved(split_half_geometry(counts, key=key, splits=splits), per_position)
-    counts = tokens.frequent.counts(repeats=repeats, places=places)
-    half = random_halves(key, folds=len(counts.per_position), splits=splits)
-    halves = jnp.stack([half, 1 - half])
-    totals = halves @ counts.per_position
+    parts = jnp.asarray(parts)
+    used = jnp.any(parts < _LEFT_OUT, axis=1)
+    halvings = jnp.sum(used, dtype=jnp.int32)
+    sizes = tokens.frequent.per_position(repeats)
+    halves = jnp.stack([parts == 0, parts == 1]).astype(jnp.int32)
+    totals = halves @ sizes
     scale = jnp.where(totals > 0, 1.0 / jnp.sqrt(jnp.maximum(totals, 1).astype(float)), 0.0)
-    parts, weight = halves.astype(scale.dtype), jnp.asarray(repeats).astype(scale.dtype)
-    products = _frequent_products(counts, parts, scale) + rare_products(
-        tokens.rare, weight, places, parts[..., tokens.frequent.fold], scale
-    )
-    products = 0.5 * (products + products.T)
-    geometry = geometry_of_products(products, jnp.all(totals > 0, axis=(0, 1)), splits=splits)
-    return Halved(geometry, jnp.sum(counts.per_position, axis=0))
+    halves, weight = halves.astype(scale.dtype), jnp.asarray(repeats).astype(scale.dtype)
+    products = rare_products(
+        tokens.rare, weight, places, halves[..., tokens.frequent.fold], scale
+    ) + _frequent_products(tokens.frequent, repeats, places, halves, scale, halvings)
+    present = jnp.all((totals > 0) | ~used[None, :, None], axis=(0, 1))
+    return Halved(0.5 * (products + products.T), halvings, present, jnp.sum(sizes, axis=0))
 
 
 def _frequent_products(
-    counts: SparseCounts, parts: Float[Array, "2 splits folds"], scale: Float[Array, "2 splits n"]
+    tokens: Occurrences,
+    repeats: ArrayLike,
+    places: Array,
+    halves: Float[Array, "2 splits folds"],
+    scale: Float[Array, "2 splits n"],
+    halvings: Int[Array, ""],
 ) -> Float[Array, "n n"]:
-    """S_A S_Bᵀ of counts in folds, summed over halvings; parts and scale as in `rare_products`."""
-    n, splits = scale.shape[-1], parts.shape[1]
-    missing = -splits % min(splits, _TOGETHER)  # halvings of nothing fill up the last few
-    together = [
-        jnp.pad(x, ((0, 0), (0, missing), (0, 0))).reshape(
-            2, -1, min(splits, _TOGETHER), x.shape[2]
-        )
-        for x in (parts, scale)
-    ]
-    chunks = [x.swapaxes(0, 1) for x in together]
+    """S_A S_Bᵀ of words with a column, summed over the first halvings; as in `rare_products`."""
+    n = scale.shape[-1]
+    chunks = [x.reshape(2, -1, _TOGETHER, x.shape[-1]) for x in (halves, scale)]
 
     def of_block(products: Array, table: Array) -> Array:
-        flat = table.reshape(len(table), -1).astype(parts.dtype)
+        flat = table.reshape(len(table), -1).astype(halves.dtype)
 
-        def roots(part: Array, scale: Array) -> Array:
-            count = dot(part, flat).reshape(len(part), n, -1)
+        def roots(half: Array, scale: Array) -> Array:
+            count = dot(half, flat).reshape(len(half), n, -1)
             rows = jnp.sqrt(count) * scale[..., None]
             return jax.vmap(centre_rows)(rows, scale > 0)
 
-        def of_chunk(products: Array, chunk: list[Array]) -> tuple[Array, None]:
-            both = map(roots, *chunk)
-            added = jnp.einsum("hiw,hjw->ij", *both, precision="highest")
-            return products + added, None
+        def of_chunk(number: Array, products: Array) -> Array:
+            both = map(roots, *(x[:, number] for x in chunks))
+            return products + jnp.einsum("hiw,hjw->ij", *both, precision="highest")
 
-        return jax.lax.scan(of_chunk, products, chunks)[0]
+        return jax.lax.fori_loop(0, -(-halvings // _TOGETHER), of_chunk, products)
 
-    folds = jnp.arange(parts.shape[-1], dtype=jnp.int32)
-    start = jnp.zeros((n, n), parts.dtype)
-    return fold_tables(of_block, start, counts, part=folds, parts=len(folds))
+    return tokens.fold_tables(of_block, jnp.zeros((n, n), halves.dtype), repeats, places)

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import dot
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
@@ -229,10 +229,12 @@ def _products(
     return jnp.stack([dot(A, B.T) for A, B in zip(roots[::2], roots[1::2], strict=True)])
 
 
-@compiled(static=("splits",))
-def geometry_of_products(products: Array, present: Array, *, splits: int) -> SplitHalfGeometry:
+@compiled()
+def geometry_of_products(
+    products: Array, present: Array, *, splits: int | Int[ArrayLike, ""]
+) -> SplitHalfGeometry:
     """Squared distances and centred Gram matrix from the cross-half products of all halvings."""
-    products = products / splits
+    products = products / jnp.asarray(splits, products.dtype)
     own = jnp.diagonal(products)
     squared = own[:, None] + own[None, :] - 2.0 * products
     squared = jnp.where(pair_mask(present), squared, 0.0)

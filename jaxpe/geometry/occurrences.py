@@ -1,11 +1,12 @@
 """Tokens one by one, of which counts are made again and again: of resamples and shuffles.
 
 A table in folds, `[folds, n, vocab]`, is larger than the documents it is made of. Here tokens are
-dealt to the blocks of `SparseCounts` once; another weight of the documents, or another order within
+dealt to blocks of the vocabulary once; another weight of the documents, or another order within
 them, then is other numbers in the same arrays.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,58 +16,101 @@ from jaxtyping import Bool, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced, rounded_size
 from jaxpe.geometry.counts import fold_of_documents
-from jaxpe.geometry.sparse import BLOCK, SparseCounts, blocks_of, dealt
+from jaxpe.geometry.sparse import BLOCK, blocks_of, dealt
 
 # Sizes of arrays at least, so that programs of one small corpus serve others.
 _FEW_WORDS, _FEW_TOKENS = 16, 256
+_CHUNK = 2**14  # tokens that are added to a table at a time
 
 
 class Occurrences(NamedTuple):
-    """The counted tokens of documents in folds; a pytree.
+    """The counted tokens of documents in folds, in the order of the blocks; a pytree.
 
     Attributes:
-        column: int32 `[blocks, m]`, of each token within its block of the vocabulary; sorted by
-            position, column and fold where they were looked at.
-        document, position: int32 `[blocks, m]`, where it stands.
-        there: bool `[blocks, m]`, false on what fills up.
-        columns: int32 `[vocab]`, where each word is, as in `SparseCounts`.
+        column: int32 `[slots]`, of each token within its block of the vocabulary.
+        document, position: int32 `[slots]`, where it stands.
+        there: bool `[slots]`, false on what is not counted.
+        bounds: int32 `[blocks + 1]`, where each block begins, and where the last ends.
+        columns: int32 `[vocab]`, where each word is, block·width + column.
         fold: int32 `[documents]`.
         counted: bool `[documents, n]`, where a token is counted, of a word left out as well.
         folds: int32 `[folds]`, 0, 1, ...
     """
 
-    column: Int[Array, "blocks m"]
-    document: Int[Array, "blocks m"]
-    position: Int[Array, "blocks m"]
-    there: Bool[Array, "blocks m"]
+    column: Int[Array, " slots"]
+    document: Int[Array, " slots"]
+    position: Int[Array, " slots"]
+    there: Bool[Array, " slots"]
+    bounds: Int[Array, " bounds"]
     columns: Int[Array, " vocab"]
     fold: Int[Array, " documents"]
     counted: Bool[Array, "documents n"]
     folds: Int[Array, " folds"]
 
-    def counts(
-        self,
-        *,
-        repeats: Integer[ArrayLike, " documents"] | None = None,
-        places: Int[Array, "documents n"] | None = None,
-    ) -> SparseCounts:
-        """Sparse counts of the documents, each so often, its tokens moved to these places.
+    @property
+    def width(self) -> int:
+        """Columns of a block."""
+        return -(-self.columns.shape[0] // (self.bounds.shape[0] - 1))
 
-        With `places`, a permutation of the counted places of each document, cells are in no order:
-        such counts are for `split_half_geometry`, and not to be merged.
+    def per_position(self, repeats: Integer[ArrayLike, " documents"]) -> Int[Array, "folds n"]:
+        """Number of documents with a counted token at each position, each so often."""
+        rows = jnp.where(self.counted, jnp.asarray(repeats)[:, None], 0)
+        return jax.ops.segment_sum(rows, self.fold, len(self.folds))
+
+    def fold_tables(
+        self,
+        step: Callable[..., Any],
+        start: Any,
+        repeats: Integer[ArrayLike, " documents"],
+        places: Int[Array, "documents n"] | None = None,
+        *,
+        merged: bool = False,
+    ) -> Any:
+        """Result of step(carry, table) over all blocks of the vocabulary, each dense in its turn.
+
+        Args:
+            step: function of the carry and of a table, int32 `[folds, n, width]`.
+            start: first carry.
+            repeats: how often each document counts.
+            places: where the tokens are moved to, a permutation of the counted places of each
+                document.
+            merged: whether the folds are summed, in tables `[1, n, width]`.
         """
         documents, n = self.counted.shape
-        width = -(-self.columns.shape[0] // self.column.shape[0])
-        weight = jnp.ones(documents, jnp.int32) if repeats is None else jnp.asarray(repeats)
-        cells = values = jnp.zeros_like(self.column)
-        if documents:
-            position = self.position if places is None else places[self.document, self.position]
-            cells = (self.fold[self.document] * n + position) * width + self.column
-            values = jnp.where(self.there, weight[self.document], 0)
-        rows = jnp.where(self.counted, weight[:, None], 0)
-        per_position = jax.ops.segment_sum(rows, self.fold, len(self.folds))
-        total, nothing = jnp.sum(weight, dtype=jnp.int32), jnp.asarray(0, jnp.int32)
-        return SparseCounts(cells, values, self.columns, per_position, total, nothing)
+        tables = 1 if merged else len(self.folds)
+        listed = self.column, self.document, self.position, self.there
+        chunk, weight = _chunk_of(self.column.shape[0]), jnp.asarray(repeats)
+
+        def add(begin: Array, end: Array, table: Array) -> Array:
+            column, document, position, there = (
+                jax.lax.dynamic_slice(x, (begin,), (chunk,)) for x in listed
+            )
+            moved = position if places is None else places[document, position]
+            row = moved if merged else self.fold[document] * n + moved
+            own = there & (begin + jnp.arange(chunk, dtype=jnp.int32) < end)
+            return table.at[row * self.width + column].add(jnp.where(own, weight[document], 0))
+
+        def body(carry: Any, bounds: tuple[Array, Array]) -> tuple[Any, None]:
+            begin, end = bounds
+            table = jnp.zeros(tables * n * self.width, jnp.int32)
+            if documents:
+                chunks = -((begin - end) // chunk)
+                table = jax.lax.fori_loop(
+                    0, chunks, lambda i, table: add(begin + i * chunk, end, table), table
+                )
+            return step(carry, table.reshape(tables, n, self.width)), None
+
+        return jax.lax.scan(body, start, (self.bounds[:-1], self.bounds[1:]))[0]
+
+
+def _chunk_of(slots: int) -> int:
+    """Tokens that are added at a time: what `_slots_for` leaves behind the last token."""
+    return min(_CHUNK, slots // 2)
+
+
+def _slots_for(tokens: int) -> int:
+    """Slots for so many tokens, so that a chunk that begins with any of them is inside."""
+    return tokens + min(_CHUNK, tokens)
 
 
 def occurrences_of(
@@ -76,7 +120,6 @@ def occurrences_of(
     *,
     vocab_size: int,
     folds: int,
-    only_shared: bool = False,
 ) -> Occurrences:
     """The counted tokens of documents, in blocks of the vocabulary.
 
@@ -88,25 +131,31 @@ def occurrences_of(
         counted: true where a token is counted.
         groups: argument of `count_tokens`.
         vocab_size, folds: sizes of the counts.
-        only_shared: leave out, where words can be looked at, those of a single fold: one of two
-            halves is without them, and products of the halves are 0.
     """
     fold = fold_of_documents(ids, counted, folds=folds, groups=groups)
     if is_traced(ids, counted, fold):
-        document, position = jnp.indices(ids.shape, dtype=jnp.int32).reshape(2, 1, -1)
-        there = jnp.reshape(counted, (1, -1))
-        column = jnp.where(there, jnp.reshape(ids, (1, -1)), 0).astype(jnp.int32)
-        columns = jnp.arange(vocab_size, dtype=jnp.int32)
-        if blocks_of(folds * ids.shape[1], vocab_size, vocab_size) > 1:
-            raise ValueError(
-                f"{folds} folds x {ids.shape[1]} positions x {vocab_size} words are more than "
-                "int32 counts: call it outside of jit, or pass fewer folds"
-            )
-        numbers = jnp.arange(folds, dtype=jnp.int32)
-        everywhere = jnp.asarray(counted)
-        return Occurrences(column, document, position, there, columns, fold, everywhere, numbers)
-    listed = listed_tokens(ids, counted, fold, vocab_size=vocab_size, only_shared=only_shared)
+        return _traced(ids, counted, fold, vocab_size=vocab_size, folds=folds)
+    listed = listed_tokens(ids, counted, vocab_size=vocab_size)
     return dealt_tokens(listed, fold, counted, folds=folds)
+
+
+def _traced(
+    ids: ArrayLike, counted: ArrayLike, fold: Array, *, vocab_size: int, folds: int
+) -> Occurrences:
+    """All words in one block, as they stand."""
+    if blocks_of(folds * ids.shape[1], vocab_size, vocab_size) > 1:
+        raise ValueError(
+            f"{folds} folds x {ids.shape[1]} positions x {vocab_size} words are more than int32 "
+            "counts: call it outside of jit, or pass fewer folds"
+        )
+    there = jnp.asarray(counted)
+    document, position = jnp.indices(ids.shape, dtype=jnp.int32)
+    column = jnp.where(there, ids, 0).astype(jnp.int32)
+    behind = (0, _slots_for(ids.size) - ids.size)
+    lists = [jnp.pad(x.reshape(-1), behind) for x in (column, document, position, there)]
+    bounds = jnp.array([0, ids.size], jnp.int32)
+    columns, numbers = (jnp.arange(size, dtype=jnp.int32) for size in (vocab_size, folds))
+    return Occurrences(*lists, bounds, columns, fold, there, numbers)  # pyrefly: ignore
 
 
 class ListedTokens(NamedTuple):
@@ -130,16 +179,19 @@ class ListedTokens(NamedTuple):
         )
 
 
-def listed_tokens(
-    ids: ArrayLike, counted: ArrayLike, fold: ArrayLike, *, vocab_size: int, only_shared: bool
-) -> ListedTokens:
+def listed_tokens(ids: ArrayLike, counted: ArrayLike, *, vocab_size: int) -> ListedTokens:
     """The counted tokens of documents; arguments are those of `occurrences_of`."""
-    position, document = np.nonzero(np.asarray(counted).T)  # the rows of a table in their order
-    listed = ListedTokens(position, document, np.asarray(ids)[document, position], vocab_size)
-    if not only_shared:
-        return listed
-    own = np.asarray(fold)[document].astype(np.int64)
-    seen = np.zeros((int(own.max(initial=0)) + 1, vocab_size), bool)
+    position, document = np.nonzero(np.asarray(counted).T)
+    return ListedTokens(position, document, np.asarray(ids)[document, position], vocab_size)
+
+
+def shared_tokens(listed: ListedTokens, fold: ArrayLike) -> ListedTokens:
+    """Tokens of words in several folds.
+
+    Of a word in a single fold one of two halves has none, and products of the halves are 0.
+    """
+    own = np.asarray(fold)[listed.document].astype(np.int64)
+    seen = np.zeros((int(own.max(initial=0)) + 1, listed.words), bool)
     seen[own, listed.word] = True
     return listed.of_words(seen.sum(axis=0) > 1)
 
@@ -154,21 +206,23 @@ def dealt_tokens(
 ) -> Occurrences:
     """Tokens in blocks of at most so many words, on the device."""
     position, document, word, vocab_size = listed
-    own = np.asarray(fold)
     words = rounded_size(max(vocab_size, _FEW_WORDS))
     blocks = blocks_of(folds * counted.shape[1], words, block)
     width = -(-words // blocks)
     columns = dealt(np.bincount(word, minlength=words), blocks, width)
-    number, column = np.divmod(columns[word], width)
-    row = number * counted.shape[1] + position
-    order = np.argsort((row * width + column) * folds + own[document], kind="stable")
-    sizes = np.bincount(number, minlength=blocks)
-    slots = np.arange(rounded_size(int(sizes.max(initial=_FEW_TOKENS))))
-    # Padding refers to the last token of its block; in a block without any, to the first of all.
-    last = np.maximum(np.cumsum(sizes) - 1, 0)[:, None]
-    source = np.minimum((np.cumsum(sizes) - sizes)[:, None] + slots, last)
-    there = slots < sizes[:, None]
-    lists = [np.append(x[order], 0)[source].astype(np.int32) for x in (column, document, position)]
-    numbers = np.arange(folds, dtype=np.int32)
-    arrays = (*lists, there, columns.astype(np.int32), own, np.asarray(counted), numbers)
+    block_of, column_of = np.divmod(columns, width)
+    number = block_of.astype(np.min_scalar_type(blocks))[word]  # few bits are sorted soonest
+    order = np.argsort(number, kind="stable")
+    bounds = np.append(0, np.cumsum(np.bincount(number, minlength=blocks)))
+    slots = _slots_for(rounded_size(max(len(word), _FEW_TOKENS)))
+
+    def laid_out(values: np.ndarray) -> np.ndarray:
+        laid = np.zeros(slots, np.int32)
+        laid[: len(order)] = values[order]
+        return laid
+
+    lists = [laid_out(x) for x in (column_of.astype(np.int32)[word], document, position)]
+    there, numbers = np.arange(slots) < len(order), np.arange(folds, dtype=np.int32)
+    places = bounds.astype(np.int32), columns.astype(np.int32)
+    arrays = (*lists, there, *places, np.asarray(fold), np.asarray(counted), numbers)
     return jax.device_put(Occurrences(*arrays))  # pyrefly: ignore

@@ -1,11 +1,10 @@
 """Words of few tokens, one by one: products of halves that need no columns of a table.
 
-By Zipf's law most words are rare: three quarters of those of the built-in corpus have at most 16
+By Zipf's law most words are rare: five in six of those of the built-in corpus have at most 12
 tokens. A column of a table costs as much for them as for any other; the pairs of their tokens are
 far fewer than the cells.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -17,12 +16,11 @@ from jaxtyping import Bool, Float, Int
 from jaxpe._core.arrays import rounded_size
 from jaxpe.geometry.occurrences import ListedTokens
 
-# Most tokens of the words of each class. Pairs grow as the square, so classes are narrow; beyond
-# the last, columns are cheaper (measured on a CPU).
-CLASSES = (3, 6, 10, 16)
-MOST_RARE = CLASSES[-1]
+# Pairs grow as the square of the tokens: beyond, columns are cheaper. Measured on a CPU; classes of
+# words with fewer tokens save little and take long to compile.
+MOST_RARE = 12
 _PAIRS = 2**17  # that are made at a time
-_FEW = 64  # words of a class at least, so that programs of one small corpus serve others
+_FEW = 64  # words at least, so that programs of one small corpus serve others
 
 
 class RareWords(NamedTuple):
@@ -39,40 +37,32 @@ class RareWords(NamedTuple):
     there: Bool[Array, "blocks slots words"]
 
 
-def rare_words(listed: ListedTokens) -> tuple[RareWords, ...]:
-    """Words of at most `MOST_RARE` tokens, by classes; eagerly, the numbers rounded up."""
+def rare_words(listed: ListedTokens) -> RareWords:
+    """Words of at most `MOST_RARE` tokens; eagerly, the number of words rounded up."""
     tokens = np.bincount(listed.word, minlength=listed.words)
     order = np.argsort(listed.word, kind="stable")
-    first = np.cumsum(tokens) - tokens
-    classes = []
-    for fewer, most in zip((0, *CLASSES), CLASSES, strict=False):
-        own = np.flatnonzero((tokens > fewer) & (tokens <= most))
-        classes.append(_in_slots(listed, order, first[own], tokens[own], most))
-    return tuple(classes)
-
-
-def _in_slots(
-    listed: ListedTokens, order: np.ndarray, first: np.ndarray, tokens: np.ndarray, slots: int
-) -> RareWords:
-    """Words that begin at these places of the order, as many tokens each, in so many slots."""
-    words = rounded_size(max(len(first), _FEW), steps=4)
-    blocks = -(-words * slots**2 // _PAIRS)
-    missing = blocks * -(-words // blocks) - len(first)
-    first, tokens = (np.pad(x, (0, missing)) for x in (first, tokens))
-    slot = np.arange(slots)[:, None]
+    words = rounded_size(max(len(tokens), _FEW), steps=4)
+    blocks = -(-words * MOST_RARE**2 // _PAIRS)
+    missing = blocks * -(-words // blocks) - len(tokens)
+    first, tokens = (np.pad(x, (0, missing)) for x in (np.cumsum(tokens) - tokens, tokens))
+    slot = np.arange(MOST_RARE)[:, None]
     source = np.append(order, 0)[first + np.minimum(slot, np.maximum(tokens - 1, 0))]
-    places = [np.append(x, 0)[source] for x in (listed.document, listed.position)]
-    arrays = [*places, slot < tokens]
-    types = np.int32, np.int32, bool
-    laid = [
-        np.ascontiguousarray(x.reshape(slots, blocks, -1).swapaxes(0, 1), dtype)
-        for x, dtype in zip(arrays, types, strict=True)
-    ]
-    return RareWords(*map(jax.device_put, laid))
+
+    def laid_out(values: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(values.reshape(MOST_RARE, blocks, -1).swapaxes(0, 1))
+
+    places = [np.append(x, 0)[source].astype(np.int32) for x in (listed.document, listed.position)]
+    return RareWords(*jax.device_put([laid_out(x) for x in (*places, slot < tokens)]))
+
+
+def no_rare_words() -> RareWords:
+    """No words at all."""
+    none = jnp.zeros((0, MOST_RARE, _FEW), jnp.int32)
+    return RareWords(none, none, none.astype(bool))
 
 
 def rare_products(
-    classes: Sequence[RareWords],
+    words: RareWords,
     weight: Float[Array, " documents"],
     places: Int[Array, "documents n"],
     halves: Float[Array, "2 splits documents"],
@@ -81,7 +71,7 @@ def rare_products(
     """S_A S_Bᵀ of rare words alone, summed over halvings.
 
     Args:
-        classes: words from `rare_words`.
+        words: those that `rare_words` lays out.
         weight: number of times that each document counts.
         places: where tokens are moved to, as in `Occurrences.counts`.
         halves: 1 for the documents of each half of each halving, else 0.
@@ -89,9 +79,9 @@ def rare_products(
     """
     n = scale.shape[-1]
 
-    def add(products: Array, words: RareWords) -> tuple[Array, None]:
-        document, there = words.document, words.there
-        position = places[document, words.position]
+    def add(products: Array, block: RareWords) -> tuple[Array, None]:
+        document, there = block.document, block.there
+        position = places[document, block.position]
         own = jnp.where(there, weight[document], 0.0)
         same = position[:, None] == position[None, :]
         earlier = jnp.tril(jnp.ones((len(document),) * 2, bool), k=-1)
@@ -109,6 +99,4 @@ def rare_products(
         return products.at[position[:, None] * n + position[None]].add(pairs), None
 
     products = jnp.zeros(n * n, weight.dtype)
-    for words in classes:
-        products = jax.lax.scan(add, products, words)[0]
-    return products.reshape(n, n)
+    return jax.lax.scan(add, products, words)[0].reshape(n, n)

@@ -25,7 +25,9 @@ from jaxpe.geometry.counts import (
 )
 from jaxpe.geometry.distances import floating, gram_from_squared, square_matrix
 from jaxpe.geometry.halving import (
-    Tokens,
+    HalvableTokens,
+    Halved,
+    drawn_halves,
     halvable_tokens,
     places_of,
     shuffled_places,
@@ -111,7 +113,7 @@ def significant_rank(
 
 
 def rank_of_tokens(
-    tokens: Tokens,
+    tokens: HalvableTokens,
     counted: Bool[ArrayLike, "documents n"],
     groups: Integer[ArrayLike, " documents"],
     *,
@@ -125,10 +127,12 @@ def rank_of_tokens(
     halving, keys = _keys(key, nulls=nulls)
     once = np.ones(counted.shape[0], np.int32)
 
-    def gram(tokens: Tokens, places: Array) -> Array:
-        return _weighted_gram(*split_halves(tokens, once, places, halving, splits=splits))
+    parts = drawn_halves(halving, folds=len(tokens.frequent.folds), splits=splits)
 
-    def of_null(key: Array, tokens: Tokens, counted: ArrayLike, groups: ArrayLike) -> Array:
+    def gram(tokens: HalvableTokens, places: Array) -> Array:
+        return _gram_of_halves(split_halves(tokens, once, places, parts))
+
+    def of_null(key: Array, tokens: HalvableTokens, counted: ArrayLike, groups: ArrayLike) -> Array:
         return gram(tokens, shuffled_places(key, counted, groups))
 
     shown = {"progress": progress, "description": "permutation null"}
@@ -159,6 +163,11 @@ def weighted_gram(
     True
     """
     return _weighted_gram(geometry, counts.merged().per_position)
+
+
+@compiled()
+def _gram_of_halves(found: Halved) -> Array:
+    return _weighted_gram(found.geometry, found.per_position)
 
 
 @compiled()

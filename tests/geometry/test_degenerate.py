@@ -187,7 +187,7 @@ WRONG = {
         "no positions",
     ),
     "no samples": (
-        lambda: geometry.normal_interval(jnp.zeros(()), jnp.zeros(0)),
+        lambda: geometry.student_interval(jnp.zeros(()), jnp.zeros(0)),
         r"samples have shape \(0,\)",
     ),
     "confidence": (
@@ -283,6 +283,6 @@ def test_few_positions_or_columns_have_finite_answers(shape):
 
 
 def test_intervals_of_equal_draws_have_a_derivative():
-    for interval in (geometry.normal_interval, geometry.basic_interval):
+    for interval in (geometry.student_interval, geometry.basic_interval):
         slope = jax.grad(lambda x, f=interval: f(jnp.zeros(()), x).standard_error)(jnp.ones(4))
         assert not slope.any()

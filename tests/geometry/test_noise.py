@@ -22,9 +22,9 @@ from jaxpe import (
 from jaxpe.data import three_regimes, zipf_stationary
 from jaxpe.geometry import (
     basic_interval,
-    normal_interval,
     rank_above_null,
     resample_documents,
+    student_interval,
     weighted_gram,
 )
 
@@ -182,12 +182,18 @@ def test_interval_of_the_split_half_trace_holds_its_mean(regimes):
     assert found.samples.shape == (60,)
 
 
-def test_normal_interval_is_symmetric():
-    draws = np.random.default_rng(0).normal(size=500)
-    found = normal_interval(np.array(2.0), draws, confidence=0.9)
-    np.testing.assert_allclose(
-        [found.low, found.high], 2 + draws.std() * 1.6448536 * np.array([-1, 1])
-    )
+def test_student_interval_is_symmetric():
+    draws = np.random.default_rng(0).normal(size=20)
+    found = student_interval(np.array(2.0), draws, confidence=0.9)
+    half = 1.7291328 * draws.std(ddof=1)  # Student's t of 19 degrees of freedom
+    np.testing.assert_allclose([found.low, found.high], [2 - half, 2 + half], rtol=1e-7)
+
+
+def test_student_intervals_of_few_normal_draws_cover_as_often_as_they_say():
+    draws = np.random.default_rng(0).normal(size=(4000, 7))
+    own = jax.vmap(lambda x: student_interval(x[0], x[1:], confidence=0.8))(draws)
+    inside = (own.low <= 0) & (own.high >= 0)
+    assert abs(np.mean(inside) - 0.8) < 0.02
 
 
 def test_basic_interval_reflects_the_quantiles():
@@ -237,7 +243,7 @@ def test_group_labels_outside_the_documents_are_refused(label):
 def test_options_out_of_range_are_refused(regimes):
     with pytest.raises(ValueError, match="splits must be at least 1"):
         split_half_geometry(counted(regimes.ids), key=KEY, splits=0)
-    with pytest.raises(ValueError, match="samples must be at least 1"):
+    with pytest.raises(ValueError, match="samples must be at least 2"):
         bootstrap(mean_of_folds, regimes.ids, vocab_size=VOCAB, key=KEY, samples=0)
     with pytest.raises(ValueError, match="level must lie in"):
         rank_above_null(np.eye(2), np.zeros((2, 2, 2)), level=2.0)

@@ -13,9 +13,21 @@ from jaxpe.geometry import (
     resample_documents,
     split_half_geometry,
 )
-from jaxpe.geometry.halving import halvable_tokens, places_of, shuffled_places, split_halves
-from jaxpe.geometry.occurrences import occurrences_of
-from jaxpe.geometry.rare_words import CLASSES
+from jaxpe.geometry.counts import fold_of_documents
+from jaxpe.geometry.halving import (
+    drawn_halves,
+    first_halves,
+    halvable_tokens,
+    places_of,
+    shuffled_places,
+    split_halves,
+)
+from jaxpe.geometry.occurrences import (
+    dealt_tokens,
+    listed_tokens,
+    occurrences_of,
+    shared_tokens,
+)
 
 KEY = jax.random.key(0)
 DOCUMENTS, N, VOCAB, FOLDS = 300, 7, 40, 8
@@ -34,54 +46,85 @@ def dense(corpus, **options):
     return count_tokens(ids, vocab_size=VOCAB, mask=mask, groups=groups, folds=FOLDS, **options)
 
 
+def table_of(tokens, repeats=None, places=None, **options):
+    """All blocks beside each other, the columns in the order of the words."""
+    documents, n = tokens.counted.shape
+    once = np.ones(documents, np.int32)
+    blocks, rows = len(tokens.bounds) - 1, 1 if options.get("merged") else FOLDS
+    start = jnp.array(0), jnp.zeros((blocks, rows, n, tokens.width), jnp.int32)
+
+    def step(carry, table):
+        number, tables = carry
+        return number + 1, tables.at[number].set(table)
+
+    repeats = once if repeats is None else repeats
+    number, tables = tokens.fold_tables(step, start, repeats, places, **options)
+    assert number == blocks
+    return np.concatenate(tables, axis=-1)[..., np.asarray(tokens.columns)[:VOCAB]]
+
+
 def of(corpus, **options):
     return occurrences_of(*corpus, vocab_size=VOCAB, folds=FOLDS, **options)
 
 
-def test_counts_are_those_of_count_tokens(corpus):
-    tokens, expected = of(corpus), dense(corpus)
-    counts = tokens.counts()
-    found = counts.dense()
-    np.testing.assert_array_equal(found.tokens[..., :VOCAB], expected.tokens)
-    assert not np.any(found.tokens[..., VOCAB:])  # what rounds the vocabulary up
-    assert counts.documents == expected.documents == DOCUMENTS
-    merged = counts.merged().dense().tokens[:, :VOCAB]
-    np.testing.assert_array_equal(merged, expected.merged().tokens)
+@pytest.fixture(params=[40, 7, 1], ids="{} columns".format)
+def tokens(corpus, request):
+    """Tokens in one block of the vocabulary, in several, and in one for each word."""
+    ids, mask, groups = corpus
+    fold = fold_of_documents(ids, mask, folds=FOLDS, groups=groups)
+    listed = listed_tokens(ids, mask, vocab_size=VOCAB)
+    return dealt_tokens(listed, fold, mask, folds=FOLDS, block=request.param)
 
 
-def test_documents_count_as_often_as_asked(corpus):
+def test_counts_are_those_of_count_tokens(corpus, tokens):
+    expected = dense(corpus)
+    np.testing.assert_array_equal(table_of(tokens), expected.tokens)
+    merged = table_of(tokens, merged=True)
+    np.testing.assert_array_equal(merged[0], expected.merged().tokens)
+
+
+def test_lists_longer_than_a_chunk_count_the_same(corpus, monkeypatch):
+    monkeypatch.setattr("jaxpe.geometry.occurrences._CHUNK", 32)
+    np.testing.assert_array_equal(table_of(of(corpus)), dense(corpus).tokens)
+
+
+def test_documents_count_as_often_as_asked(corpus, tokens):
     repeats = np.random.default_rng(1).integers(0, 4, DOCUMENTS).astype(np.int32)
-    found = of(corpus).counts(repeats=jnp.asarray(repeats))
     expected = dense(corpus, repeats=repeats)
-    np.testing.assert_array_equal(found.dense().tokens[..., :VOCAB], expected.tokens)
-    np.testing.assert_array_equal(found.per_position, expected.per_position)
-    assert int(found.documents) == repeats.sum()
+    np.testing.assert_array_equal(table_of(tokens, repeats), expected.tokens)
+    per_position = jnp.sum(expected.tokens, axis=2)
+    np.testing.assert_array_equal(tokens.per_position(repeats), per_position)
 
 
-def test_tokens_move_to_other_places(corpus):
+def test_tokens_move_to_other_places(corpus, tokens):
     ids, mask, groups = corpus
     size = mask.sum(axis=1, keepdims=True)
     places = np.where(mask, size - 1 - np.arange(N), np.arange(N)).astype(np.int32)
-    found = of(corpus).counts(places=jnp.asarray(places)).dense()
     reverse = dense((np.take_along_axis(ids, places, axis=1), mask, groups))
-    np.testing.assert_array_equal(found.tokens[..., :VOCAB], reverse.tokens)
+    np.testing.assert_array_equal(table_of(tokens, None, jnp.asarray(places)), reverse.tokens)
 
 
-def test_words_of_one_fold_change_no_product_of_halves(corpus):
-    few, whole = of(corpus, only_shared=True), of(corpus)
-    assert np.sum(few.there) < np.sum(whole.there)
-    found, expected = (split_half_geometry(t.counts(), key=KEY, splits=4) for t in (few, whole))
-    np.testing.assert_allclose(found.gram, expected.gram, atol=2e-7)
-    np.testing.assert_array_equal(few.counts().per_position, whole.counts().per_position)
+def test_words_of_one_fold_are_left_out_of_halves(corpus):
+    ids, mask, groups = corpus
+    fold = fold_of_documents(ids, mask, folds=FOLDS, groups=groups)
+    whole = listed_tokens(ids, mask, vocab_size=VOCAB)
+    few = shared_tokens(whole, fold)
+    table = np.asarray(dense(corpus).tokens)
+    assert few.words == np.sum(np.sum(table.any(axis=1), axis=0) > 1) < whole.words
 
 
 def test_under_jit_counts_are_the_same(corpus):
+    ids, mask, _ = corpus
     sizes = {"vocab_size": VOCAB, "folds": FOLDS}
-    traced = jax.jit(lambda *c: split_half_geometry(
-        occurrences_of(*c, **sizes).counts(), key=KEY, splits=4
-    ))(*corpus)  # fmt: skip
+    parts = drawn_halves(KEY, folds=FOLDS, splits=4)
+    once = np.ones(len(ids), np.int32)
+
+    @jax.jit
+    def traced(*corpus):
+        return split_halves(halvable_tokens(*corpus, **sizes), once, places_of(mask), parts)
+
     expected = split_half_geometry(dense(corpus), key=KEY, splits=4)
-    np.testing.assert_allclose(traced.gram, expected.gram, atol=2e-7)
+    np.testing.assert_allclose(traced(*corpus).geometry.gram, expected.gram, atol=1e-12)
 
 
 def test_no_documents_and_no_tokens():
@@ -89,17 +132,24 @@ def test_no_documents_and_no_tokens():
         tokens = occurrences_of(
             np.zeros(shape, np.int32), np.zeros(shape, bool), None, vocab_size=5, folds=2
         )
-        assert not np.any(tokens.counts().dense().tokens)
+        once = np.ones(shape[0], np.int32)
+        zero = jnp.zeros((), jnp.int32)
+        assert (
+            tokens.fold_tables(
+                lambda carry, table: carry + jnp.sum(table, dtype=jnp.int32), zero, once
+            )
+            == 0
+        )
 
 
 def test_resampled_and_shuffled_halves_are_those_of_the_counts(corpus):
     ids, mask, groups = corpus
     sizes = {"vocab_size": VOCAB, "folds": FOLDS}
     tokens = halvable_tokens(*corpus, **sizes)
-    assert len(tokens.rare) == len(CLASSES)  # words of each class, and others in a table
+    assert np.any(tokens.rare.there)  # and other words in a table
     assert np.any(tokens.frequent.there)
     repeats, shuffling = resample_documents(KEY, len(ids), groups=groups), jax.random.key(1)
-    halved = partial(split_halves, tokens, key=KEY, splits=3)
+    halved = partial(split_halves, tokens, parts=drawn_halves(KEY, folds=FOLDS, splits=3))
     resampled = count_tokens(ids, mask=mask, groups=groups, repeats=repeats, **sizes)
     own = permute_within_documents(shuffling, ids, mask, groups=groups)
     shuffled = count_tokens(own, mask=mask, groups=groups, **sizes)
@@ -112,6 +162,18 @@ def test_resampled_and_shuffled_halves_are_those_of_the_counts(corpus):
         close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
         jax.tree.map(close, found.geometry, expected)
         np.testing.assert_array_equal(found.per_position, counts.merged().per_position)
+
+
+def test_the_first_halvings_are_those_of_fewer_splits(corpus):
+    ids, mask, _ = corpus
+    tokens = halvable_tokens(*corpus, vocab_size=VOCAB, folds=FOLDS)
+    once, places = np.ones(len(ids), np.int32), places_of(mask)
+    parts = drawn_halves(KEY, folds=FOLDS, splits=13)
+    for number in (1, 4, 6, 13):
+        found = split_halves(tokens, once, places, first_halves(parts, number)).geometry
+        expected = split_half_geometry(dense(corpus), key=KEY, splits=number)
+        close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
+        jax.tree.map(close, found, expected)
 
 
 def test_a_traced_table_beyond_int32_is_refused():

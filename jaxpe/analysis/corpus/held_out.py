@@ -9,12 +9,10 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.compiled import compiled
-from jaxpe._core.progress import Progress
 from jaxpe.analysis.corpus.noise import geometry_shape
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval
 from jaxpe.analysis.corpus.scores import ALIBI_HEADS, columns, scored_entries
-from jaxpe.geometry import HeldOut, PositionCounts, SparseCounts, SplitHalfGeometry
-from jaxpe.geometry.cross_validation import prepare_disjoint
+from jaxpe.geometry import HeldOut, SplitHalfGeometry
 
 SPLITS = 8
 WIDEST = 32  # of the encodings fitted to halves
@@ -39,24 +37,15 @@ class HeldOutHalves(NamedTuple):
 
 
 def held_out_halves(
-    counts: PositionCounts | SparseCounts,
-    key: jax.Array,
+    halves: SplitHalfGeometry,
     dim: int,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
-    *,
-    progress: Progress,
 ) -> HeldOutHalves | None:
-    """Scores on disjoint halves of counts in folds; None where no position is in all quarters."""
-    halves = jaxpe.geometry.disjoint_geometries(counts, key=key, splits=SPLITS, progress=progress)
+    """Scores on geometries of disjoint halves; None where no position is in all quarters."""
     if not np.any(np.asarray(halves.present)):
         return None
     static = _static(halves.present.shape[-1], dim, encodings)
     return HeldOutHalves(static["entries"], *jax.device_get(_scores(halves, **static)))
-
-
-def prepare_halves(counts: PositionCounts | SparseCounts) -> None:
-    """Compile what the geometries of halves of counts of these shapes need."""
-    prepare_disjoint(counts, splits=SPLITS)
 
 
 def prepare_held_out(n: int, dim: int) -> None:

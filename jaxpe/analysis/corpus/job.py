@@ -1,6 +1,7 @@
 """Analysis of a corpus, or of its counts: `CorpusAnalysis`."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,9 +19,9 @@ from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe._core.stored import keeping
 from jaxpe._core.threads import in_background, side_by_side
 from jaxpe.analysis.corpus.held_out import (
+    SPLITS,
     held_out_halves,
     held_out_scores,
-    prepare_halves,
     prepare_held_out,
 )
 from jaxpe.analysis.corpus.noise import (
@@ -55,11 +56,11 @@ from jaxpe.analysis.corpus.result import (
 from jaxpe.analysis.corpus.scores import prepare_scores, score_encodings, stress_by_dimension
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
-from jaxpe.geometry import EmptyPolicy, PositionCounts, SparseCounts, SplitHalfGeometry
-from jaxpe.geometry.halving import Tokens, halvable_tokens, places_of, split_halves
+from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry, disjoint_geometries
+from jaxpe.geometry.cross_validation import disjoint_halves
+from jaxpe.geometry.halving import drawn_halves, halvable_tokens, places_of, split_halves
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
-from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
@@ -177,8 +178,9 @@ def analyse_tokens(
     seed), 5)` and `groups = jaxpe.data.containment_groups(corpus.ids, corpus.mask,
     exclude=corpus.exclude)`, the split-half geometry is `split_half_geometry(counts, key=keys[0])`
     of `count_tokens(..., folds=16, groups=groups)`, the rank `significant_rank(..., key=keys[1],
-    groups=groups)`, intervals are by `bootstrap(..., key=keys[2], groups=groups)`, and encodings
-    are held against halves of these counts by `disjoint_geometries(counts, key=keys[4], splits=8)`.
+    groups=groups)`, and encodings are held against halves of these counts by `disjoint_geometries(
+    counts, key=keys[4], splits=8)`. Intervals have the half lengths of `bootstrap(..., key=keys[2],
+    groups=groups)` with half of the splits.
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
@@ -220,13 +222,31 @@ def _of_tokens(
     clock.lap("grouping")
     counts = _counts(compact)
     sizes: dict[str, Any] = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
-    shared = halvable_tokens(compact.ids, compact.mask, groups, **sizes)
+    tokens = halvable_tokens(compact.ids, compact.mask, groups, **sizes)
     clock.lap("counts")
+    parts = drawn_halves(keys[0], folds=DEFAULT_FOLDS, splits=splits)
     shown: dict[str, Any] = {"splits": splits, "progress": progress}
-    halves = partial(_halves_of_documents, compact, groups, shared, keys[0], splits=splits)
+    once, places = np.ones(len(groups), np.int32), places_of(compact.mask)
+    held_out: dict[str, Any] = {"splits": SPLITS, "progress": progress}
+    halved = functools.cache(lambda: split_halves(tokens, once, places, parts))
+    halves = _Halves(
+        lambda: halved().geometry,
+        partial(disjoint_halves, tokens, compact.mask, key=keys[4], **held_out),
+    )
+    drawn = keys[1], keys[2]
     fitted, noise = side_by_side(
-        partial(_fitted, counts, halves, empty, used, keys, dim, encodings, progress=progress),
-        partial(noise_of_documents, compact, groups, shared, keys, samples=bootstrap, **shown),
+        partial(_fitted, counts, halves, empty, used, keys[3], dim, encodings, progress=progress),
+        partial(
+            noise_of_documents,
+            compact,
+            groups,
+            tokens,
+            halved,
+            parts,
+            drawn,
+            samples=bootstrap,
+            **shown,
+        ),
     )
     known = {
         "source": corpus.name,
@@ -288,9 +308,12 @@ def analyse_counts(
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
     folded = stored._replace(table=stored.table[..., used]).counts
     counts = jax.tree.map(np.asarray, folded.merged())
-    halves = partial(_halves_of_counts, folded, keys[0], splits=splits)
+    halves = _Halves(
+        partial(jaxpe.split_half_geometry, folded, key=keys[0], splits=splits),
+        partial(disjoint_geometries, folded, key=keys[4], splits=SPLITS, progress=progress),
+    )
     fitted, noise = side_by_side(
-        partial(_fitted, counts, halves, empty, used, keys, dim, encodings, progress=progress),
+        partial(_fitted, counts, halves, empty, used, keys[3], dim, encodings, progress=progress),
         partial(noise_of_counts, folded, stored.nulls, used, keys[0], **shown),
     )
     known = {
@@ -337,35 +360,10 @@ def _keys(seed: int) -> tuple[jax.Array, ...]:
 
 
 class _Halves(NamedTuple):
-    """Counts in folds, and the geometry of their halves."""
+    """Geometries of halves, made when they are asked for."""
 
-    counts: PositionCounts | SparseCounts
-    geometry: SplitHalfGeometry
-
-
-def _halves_of_documents(
-    corpus: TokenCorpus,
-    groups: np.ndarray,
-    shared: Tokens,
-    key: jax.Array,
-    *,
-    splits: int,
-) -> _Halves:
-    sizes = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
-    tokens = occurrences_of(corpus.ids, corpus.mask, groups, **sizes, only_shared=True)
-    once = np.ones(len(groups), np.int32)
-    in_background(lambda: prepare_halves(jax.eval_shape(_in_folds, tokens)))
-    found = split_halves(shared, once, places_of(corpus.mask), key, splits=splits)
-    return _Halves(_in_folds(tokens), found.geometry)
-
-
-@compiled()
-def _in_folds(tokens: Occurrences) -> SparseCounts:
-    return tokens.counts()
-
-
-def _halves_of_counts(counts: PositionCounts, key: jax.Array, *, splits: int) -> _Halves:
-    return _Halves(counts, jaxpe.split_half_geometry(counts, key=key, splits=splits))
+    of_all: Callable[[], SplitHalfGeometry]  # noise-corrected, of all documents
+    disjoint: Callable[[], SplitHalfGeometry]  # of halves with no document in common
 
 
 class _Fitted(NamedTuple):
@@ -381,10 +379,10 @@ class _Fitted(NamedTuple):
 
 def _fitted(
     counts: PositionCounts,
-    halves: Callable[[], _Halves],
+    halves: _Halves,
     empty: EmptyPolicy,
     used: np.ndarray,
-    keys: tuple[jax.Array, ...],
+    key: jax.Array,
     dim: int,
     names: Sequence[str | jaxpe.encodings.CatalogueEntry],
     *,
@@ -396,14 +394,14 @@ def _fitted(
         n = len(counts.tokens)
         shapes = whole, counts, geometry_shape(n)
         in_background(partial(_geometries_of.prepare, *shapes, empty=policy))  # pyrefly: ignore
-        folded, geometry = halves()
+        geometry = halves.of_all()
         found = jax.block_until_ready(_geometries_of(whole, counts, geometry, empty=policy))
     D, mds = found.D, found.mds
     with clock.stage("held-out halves"):
-        halved = held_out_halves(folded, keys[4], dim, names, progress=progress)
+        halved = held_out_halves(halves.disjoint(), dim, names)
         held_out = partial(held_out_scores, halved, geometry, dim=dim)
     with clock.stage("encodings"):
-        encodings, slopes = score_encodings(D, geometry, mds, dim, keys[3], names)
+        encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)
     with clock.stage("dimensions"):
         by_dimension = stress_by_dimension(D, mds, dim)
     return _Fitted(found, encodings, slopes, by_dimension, held_out, clock.laps)

@@ -1,6 +1,7 @@
 """Signal and noise of the geometry: split halves, dimensions above the null, intervals."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,8 +27,14 @@ from jaxpe.geometry import (
     weighted_gram,
 )
 from jaxpe.geometry.distances import centre_rows, hellinger_roots
-from jaxpe.geometry.halving import Tokens, places_of, split_halves
-from jaxpe.geometry.intervals import drawn_documents, normal_interval
+from jaxpe.geometry.halving import (
+    HalvableTokens,
+    Halved,
+    first_halves,
+    places_of,
+    split_halves,
+)
+from jaxpe.geometry.intervals import drawn_documents, student_interval
 from jaxpe.geometry.noise import DEFAULT_FOLDS
 from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 from jaxpe.geometry.repeated import map_items, split_key
@@ -44,20 +51,31 @@ class Noise(NamedTuple):
     seconds: dict[str, float]
 
 
+def resampled_splits(splits: int) -> int:
+    """Number of halvings of a resample: half of those of the estimate.
+
+    Their standard errors are about as large (measured, `experiments/interval_resamples.py`).
+    """
+    return -(-splits // 2)
+
+
 def noise_of_documents(
     corpus: TokenCorpus,
     groups: np.ndarray,
-    shared: Tokens,
-    keys: tuple[jax.Array, ...],
+    tokens: HalvableTokens,
+    halved: Callable[[], Halved],
+    parts: jax.Array,
+    keys: tuple[jax.Array, jax.Array],
     *,
     splits: int,
     samples: int,
     progress: Progress,
 ) -> Noise:
-    """Rank above the permutation null, and bootstrap intervals; keys of halvings, null, draws.
+    """Rank above the permutation null, and bootstrap intervals; keys of the null, and of draws.
 
-    What `significant_rank` and `bootstrap` of `noise_statistics` give, by their programs; the
-    tokens are those that `halvable_tokens` makes of the corpus.
+    What `significant_rank` and `bootstrap` of `noise_statistics` give, by their programs; tokens
+    and parts are those that `halvable_tokens` and `drawn_halves` make, `halved` what `split_halves`
+    makes of them.
     """
     clock = Clock()
     known: dict[str, Any] = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
@@ -65,24 +83,21 @@ def noise_of_documents(
     if samples:
         in_background(partial(_prepare_resamples, every, groups))
     rank = rank_of_tokens(
-        shared, corpus.mask, groups, key=keys[1], splits=splits, progress=progress
+        tokens, corpus.mask, groups, key=keys[0], splits=splits, progress=progress
     )
     clock.lap("permutation null")
-    places = places_of(corpus.mask)
-
-    def statistics(repeats: ArrayLike) -> dict[str, jax.Array]:
-        found = split_halves(shared, repeats, places, keys[0], splits=splits)
-        return _statistics_of(found.geometry, every, repeats)
+    places, few = places_of(corpus.mask), first_halves(parts, resampled_splits(splits))
 
     def resampled(key: jax.Array) -> dict[str, jax.Array]:
-        return statistics(drawn_documents(key, groups, documents=len(groups)))
+        repeats = drawn_documents(key, groups, documents=len(groups))
+        return _statistics_of(split_halves(tokens, repeats, places, few), every, repeats)
 
-    estimate = statistics(np.ones(len(groups), np.int32))
+    estimate = _statistics_of(halved(), every, np.ones(len(groups), np.int32))
     if not samples:
         return Noise(rank, estimate, {}, clock.laps)
-    draws = split_key(keys[2], number=samples)
+    draws = split_key(keys[1], number=samples)
     found = map_items(resampled, draws, progress=progress, description="bootstrap")
-    intervals = _intervals(normal_interval(estimate, found))
+    intervals = _intervals(student_interval(estimate, found))
     clock.lap("bootstrap")
     return Noise(rank, estimate, intervals, clock.laps)
 
@@ -90,10 +105,11 @@ def noise_of_documents(
 def _prepare_resamples(tokens: Occurrences, groups: np.ndarray) -> None:
     """Compile what resamples need while others compute, where programs are kept."""
     documents, n = tokens.counted.shape
-    geometry = geometry_shape(n)
     key = jax.eval_shape(lambda: jax.random.key(0))
-    repeats = jax.ShapeDtypeStruct((documents,), jnp.int32)
-    _statistics_of.prepare(geometry, tokens, repeats)  # pyrefly: ignore
+    number = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
+    square, _, present = geometry_shape(n)
+    halved = Halved(square, number(()), present, number((n,)))  # pyrefly: ignore
+    _statistics_of.prepare(halved, tokens, number((documents,)))  # pyrefly: ignore
     drawn_documents.prepare(key, groups, documents=documents)  # pyrefly: ignore
 
 
@@ -104,10 +120,11 @@ def geometry_shape(*shape: int) -> SplitHalfGeometry:
 
 
 @compiled()
-def _statistics_of(
-    geometry: SplitHalfGeometry, tokens: Occurrences, repeats: ArrayLike
-) -> dict[str, jax.Array]:
-    return _statistics(geometry, tokens.counts(repeats=repeats))
+def _statistics_of(halved: Halved, tokens: Occurrences, repeats: ArrayLike) -> dict[str, jax.Array]:
+    geometry = halved.geometry
+    sizes = jnp.sum(tokens.per_position(repeats), axis=0)
+    fold = partial(tokens.fold_tables, repeats=repeats, merged=True)
+    return _statistics(geometry, _plug_in_trace(fold, sizes, geometry.present))
 
 
 def noise_of_counts(
@@ -149,13 +166,17 @@ def noise_statistics(
     counts: PositionCounts | SparseCounts, *, key: jax.Array, splits: int
 ) -> dict[str, jax.Array]:
     """Statistics that the intervals are for, plug-in and corrected on the same positions."""
-    return _statistics(jaxpe.split_half_geometry(counts, key=key, splits=splits), counts)
+    geometry = jaxpe.split_half_geometry(counts, key=key, splits=splits)
+    if isinstance(counts, SparseCounts):
+        size = jnp.sum(jnp.atleast_2d(counts.per_position), axis=0)
+        fold = partial(fold_tables, counts=counts)
+        return _statistics(geometry, _plug_in_trace(fold, size, geometry.present))
+    roots = hellinger_roots(jaxpe.positional_distributions(counts))[0]
+    return _statistics(geometry, _squares(roots, geometry.present))
 
 
-def _statistics(
-    geometry: SplitHalfGeometry, counts: PositionCounts | SparseCounts
-) -> dict[str, jax.Array]:
-    plug_in_trace = _plug_in_trace(counts, geometry.present)
+def _statistics(geometry: SplitHalfGeometry, plug_in_trace: jax.Array) -> dict[str, jax.Array]:
+    """Statistics, given the trace of the plug-in geometry of the same positions."""
     rate = jaxpe.monotonicity_violation_rate(geometry.distances)
     # A triple needs three positions, and an order distances that differ.
     comparable = (jnp.sum(geometry.present) > 2) & jnp.any(geometry.squared_distances > 0)
@@ -166,20 +187,19 @@ def _statistics(
     }
 
 
-def _plug_in_trace(counts: PositionCounts | SparseCounts, present: jax.Array) -> jax.Array:
-    """Trace of the plug-in Gram matrix of these positions alone."""
-
-    def squares(roots: jax.Array) -> jax.Array:
-        return jnp.sum(centre_rows(roots, present) ** 2)
-
-    if not isinstance(counts, SparseCounts):
-        return squares(hellinger_roots(jaxpe.positional_distributions(counts))[0])
-    size = jnp.sum(jnp.atleast_2d(counts.per_position), axis=0)
+def _plug_in_trace(
+    fold: Callable[..., jax.Array], size: jax.Array, present: jax.Array
+) -> jax.Array:
+    """Trace of the plug-in Gram matrix of these positions alone, from a fold over tables."""
 
     def add(total: jax.Array, table: jax.Array) -> jax.Array:
-        return total + squares(root_frequencies(table[0], size))
+        return total + _squares(root_frequencies(table[0], size), present)
 
-    return fold_tables(add, jnp.zeros(()), counts)
+    return fold(step=add, start=jnp.zeros(()))
+
+
+def _squares(roots: jax.Array, present: jax.Array) -> jax.Array:
+    return jnp.sum(centre_rows(roots, present) ** 2)
 
 
 def _regrouped(counts: PositionCounts, folds: int) -> PositionCounts:

@@ -40,7 +40,7 @@ class CorpusOptions:
             too; the corpus is read with its tokenizer and special tokens.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
         splits: number of halvings of the corpus behind the noise-corrected geometry.
-        bootstrap: number of resamples behind the intervals; 40 when absent, 0 for none.
+        bootstrap: number of resamples behind the intervals; 20 when absent, 0 for none.
         seed: random seed.
         text_field: column or key with the text, in files with columns.
         skip_nulls: leave out rows whose text is null or missing, and count them.

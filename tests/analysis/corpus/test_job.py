@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -81,19 +82,22 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     np.testing.assert_allclose(found.plug_in.distances, D.values, **close)
     assert found.plug_in.rank == jaxpe.classical_mds(D, dim=4).rank
 
-    def trace(counts):
-        return jaxpe.split_half_geometry(counts, key=keys[0]).trace
+    def trace(counts, splits):
+        return jaxpe.split_half_geometry(counts, key=keys[0], splits=splits).trace
 
-    def share(counts):
-        halves = jaxpe.split_half_geometry(counts, key=keys[0])
+    def share(counts, splits):
+        halves = jaxpe.split_half_geometry(counts, key=keys[0], splits=splits)
         mu = jaxpe.positional_distributions(counts)._replace(present=halves.present)
         return 1.0 - halves.trace / jnp.trace(jaxpe.hellinger_gram(mu))
 
     for name, statistic in (("split_half_trace", trace), ("noise_share", share)):
-        interval = jaxpe.bootstrap(statistic, corpus.ids, key=keys[2], **documents)
-        ends = interval.estimate, interval.low, interval.high
+        # Resamples are halved half as often as the corpus.
+        resampled = partial(statistic, splits=4)
+        interval = jaxpe.bootstrap(resampled, corpus.ids, key=keys[2], **documents)
+        estimate, half = statistic(counts, 8), interval.high - interval.estimate
+        ends = estimate, estimate - half, estimate + half
         np.testing.assert_allclose(found.intervals[name], ends, **close)
-    np.testing.assert_allclose(found.plug_in.noise_share, share(counts), **close)
+    np.testing.assert_allclose(found.plug_in.noise_share, share(counts, 8), **close)
 
 
 def test_of_a_source_and_of_its_tokens_the_same():
@@ -144,7 +148,7 @@ def test_progress_is_shown_and_changes_nothing(corpus, found):
     again = analyse_tokens(corpus, dim=4, seed=SEED, progress=recorder)
     assert result_files(again, "report") == result_files(found, "report")
     stages = dict.fromkeys(("geometry", "encodings", "dimensions"), 1)
-    repeated = {"permutation null": 20, "bootstrap": 40, "held-out halves": 8 + 1}
+    repeated = {"permutation null": 20, "bootstrap": 20, "held-out halves": 16 + 1}
     assert recorder.shown == repeated | stages
 
 
