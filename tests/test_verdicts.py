@@ -164,6 +164,45 @@ def test_the_sums_of_table_5_are_lost_beyond_the_training_length():
                 assert row["mse"][1] > 100 * row["mse"][0], name
 
 
+def test_rope_comes_first_to_nine_in_ten_of_task_1_at_twice_the_size():
+    """Of all seeds of all variants that were trained until solved or settled."""
+    results = EXPERIMENTS / "results" / "spectral_tasks_twice.json"
+    arms = json.loads(results.read_text())["tasks"]["distance"]
+    steps = {
+        name: [row["steps_to_90"] or np.inf for row in arm["seeds"].values()]
+        for name, arm in arms.items()
+        if "seeds" in arm
+    }
+    assert len(steps["rope"]) == len(steps["sinusoidal"]) == 3
+    assert {"mla", "t5", "nope"} <= steps.keys()
+    for name in steps.keys() - {"rope"}:
+        assert max(steps["rope"]) < min(steps[name]), name
+    for name in ("rope", "sinusoidal", "mla", "t5"):
+        assert min(row["accuracy"] for row in arms[name]["seeds"].values()) > 0.99, name
+
+
+def test_without_positions_copies_are_learned_and_lost_at_twice_their_length():
+    results = EXPERIMENTS / "results" / "length_extrapolation_large.json"
+    strings = json.loads(results.read_text())["strings"]
+
+    def accuracies(law, task, name):
+        seeds = strings[law][task][name]["seeds"].values()
+        return np.array([row["accuracy"] for row in seeds]).T  # [lengths, seeds]
+
+    longer, least = "words, longer", 0.9
+    for task, others in (
+        ("copy", [("words", "alibi"), (longer, "t5")]),
+        ("reverse", [("words", "t5")]),
+    ):
+        nope = accuracies(longer, task, "none")
+        assert nope.shape[1] == 3
+        assert np.all(nope[0] > least)
+        for law, name in others:
+            own = accuracies(law, task, name)
+            assert np.all(own[0] > least)
+            assert own[1].min() > 2 * nope[1].max(), (task, name)
+
+
 def test_a_row_is_added_and_the_others_stay(experiment, tmp_path):
     rows, path = experiment("rows"), tmp_path / "grown.json"
     rows.add_row(path, ("tasks", "count", "rope", "seeds", "0"), {"accuracy": 0.5})

@@ -57,6 +57,12 @@ class SplitHalfGeometry(NamedTuple):
         return Distances(safe_sqrt(self.squared_distances), self.present)
 
 
+def geometry_shape(*shape: int) -> SplitHalfGeometry:
+    """Shapes of geometries of n positions, the last number, with leading axes."""
+    square = jax.ShapeDtypeStruct((*shape, shape[-1]), jax.dtypes.canonicalize_dtype(float))
+    return SplitHalfGeometry(square, square, jax.ShapeDtypeStruct(shape, bool))  # pyrefly: ignore
+
+
 class NoiseFloor(NamedTuple):
     """Contribution of sampling noise to the plug-in geometry, from the counts.
 

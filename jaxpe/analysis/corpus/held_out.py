@@ -9,10 +9,10 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.compiled import compiled
-from jaxpe.analysis.corpus.noise import geometry_shape
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval
 from jaxpe.analysis.corpus.scores import ALIBI_HEADS, columns, scored_entries
 from jaxpe.geometry import HeldOut, SplitHalfGeometry
+from jaxpe.geometry.noise import geometry_shape
 
 SPLITS = 8
 WIDEST = 32  # of the encodings fitted to halves

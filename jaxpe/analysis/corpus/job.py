@@ -27,7 +27,6 @@ from jaxpe.analysis.corpus.held_out import (
 from jaxpe.analysis.corpus.noise import (
     Noise,
     compacted,
-    geometry_shape,
     noise_of_counts,
     noise_of_documents,
     rare_positions,
@@ -60,7 +59,7 @@ from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry, disjo
 from jaxpe.geometry.cross_validation import disjoint_halves
 from jaxpe.geometry.halving import drawn_halves, halvable_tokens, places_of, split_halves
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
-from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
+from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS, geometry_shape
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts

@@ -35,7 +35,7 @@ from jaxpe.geometry.halving import (
     split_halves,
 )
 from jaxpe.geometry.intervals import drawn_documents, student_interval
-from jaxpe.geometry.noise import DEFAULT_FOLDS
+from jaxpe.geometry.noise import DEFAULT_FOLDS, geometry_shape
 from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 from jaxpe.geometry.repeated import map_items, split_key
 from jaxpe.geometry.significant_rank import rank_of_tokens
@@ -111,12 +111,6 @@ def _prepare_resamples(tokens: Occurrences, groups: np.ndarray) -> None:
     halved = Halved(square, number(()), present, number((n,)))  # pyrefly: ignore
     _statistics_of.prepare(halved, tokens, number((documents,)))  # pyrefly: ignore
     drawn_documents.prepare(key, groups, documents=documents)  # pyrefly: ignore
-
-
-def geometry_shape(*shape: int) -> SplitHalfGeometry:
-    """Shapes of geometries of n positions, the last number, with leading axes."""
-    square = jax.ShapeDtypeStruct((*shape, shape[-1]), jax.dtypes.canonicalize_dtype(float))
-    return SplitHalfGeometry(square, square, jax.ShapeDtypeStruct(shape, bool))  # pyrefly: ignore
 
 
 @compiled()

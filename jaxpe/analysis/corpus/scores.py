@@ -10,9 +10,9 @@ import numpy as np
 import jaxpe
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.corpus.noise import geometry_shape
 from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.geometry import SplitHalfGeometry
+from jaxpe.geometry.noise import geometry_shape
 
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
