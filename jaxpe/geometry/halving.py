@@ -129,7 +129,8 @@ def shuffled_places(
     """The place that `permute_within_documents` moves the token of each place to."""
     documents, n = counted.shape
     together = min(max(_CELLS // (4 * max(n, 1)), 1), max(documents, 1))
-    missing = -documents % together
+    parts = -(-documents // together)
+    missing = parts * together - documents
 
     def shuffle(part: tuple[Array, Array]) -> Array:
         counted, groups = part
@@ -138,9 +139,9 @@ def shuffled_places(
         row = jnp.arange(together, dtype=jnp.int32)[:, None]
         return jnp.zeros_like(places).at[row, source].set(places)
 
-    counted = jnp.pad(counted, ((0, missing), (0, 0))).reshape(-1, together, n)
-    groups = jnp.pad(groups, (0, missing)).reshape(-1, together)
-    return jax.lax.map(shuffle, (counted, groups)).reshape(-1, n)[:documents]
+    counted = jnp.pad(counted, ((0, missing), (0, 0))).reshape(parts, together, n)
+    groups = jnp.pad(groups, (0, missing)).reshape(parts, together)
+    return jax.lax.map(shuffle, (counted, groups)).reshape(parts * together, n)[:documents]
 
 
 @compiled()
@@ -183,8 +184,8 @@ def _frequent_products(
     halvings: Int[Array, ""],
 ) -> Float[Array, "n n"]:
     """S_A S_Bᵀ of words with a column, summed over the first halvings; as in `rare_products`."""
-    n = scale.shape[-1]
-    chunks = [x.reshape(2, -1, _TOGETHER, x.shape[-1]) for x in (halves, scale)]
+    _, rows, n = scale.shape
+    chunks = [x.reshape(2, rows // _TOGETHER, _TOGETHER, x.shape[-1]) for x in (halves, scale)]
 
     def of_block(products: Array, table: Array) -> Array:
         flat = table.reshape(len(table), -1).astype(halves.dtype)

@@ -93,7 +93,7 @@ class Occurrences(NamedTuple):
         def body(carry: Any, bounds: tuple[Array, Array]) -> tuple[Any, None]:
             begin, end = bounds
             table = jnp.zeros(tables * n * self.width, jnp.int32)
-            if documents:
+            if documents * n:
                 chunks = -((begin - end) // chunk)
                 table = jax.lax.fori_loop(
                     0, chunks, lambda i, table: add(begin + i * chunk, end, table), table

@@ -78,6 +78,8 @@ def rare_products(
         scale: 1/√N of each half at each position.
     """
     n = scale.shape[-1]
+    if not places.size:
+        return jnp.zeros((n, n), weight.dtype)
 
     def add(products: Array, block: RareWords) -> tuple[Array, None]:
         document, there = block.document, block.there

@@ -104,6 +104,8 @@ def significant_rank(
     if nulls < 2:
         raise ValueError(f"nulls must be at least 2, to see how they vary, not {nulls}")
     ids, mask = _checked_ids(ids, mask, vocab_size)
+    if not ids.shape[1]:
+        raise ValueError(f"ids have shape {ids.shape}: pass documents of at least one position")
     # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
     groups = content_labels(ids, mask) if groups is None else groups
     counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)

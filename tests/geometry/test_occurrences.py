@@ -11,6 +11,7 @@ from jaxpe.geometry import (
     count_tokens,
     permute_within_documents,
     resample_documents,
+    significant_rank,
     split_half_geometry,
 )
 from jaxpe.geometry.counts import fold_of_documents
@@ -174,6 +175,16 @@ def test_the_first_halvings_are_those_of_fewer_splits(corpus):
         expected = split_half_geometry(dense(corpus), key=KEY, splits=number)
         close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
         jax.tree.map(close, found, expected)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_no_documents_have_no_dimension_and_no_positions_are_refused(traced):
+    rank = partial(significant_rank, vocab_size=5, key=KEY, splits=2, nulls=2)
+    rank = jax.jit(rank) if traced else rank
+    assert rank(np.zeros((0, 3), np.int32)).rank == 0
+    for documents in (0, 3):
+        with pytest.raises(ValueError, match="at least one position"):
+            rank(np.zeros((documents, 0), np.int32))
 
 
 def test_a_traced_table_beyond_int32_is_refused():
