@@ -6,7 +6,8 @@ round runs every command of both, in turn: cold, with an empty folder for compil
 warm, with the folder that the cold run left. Numbers are medians over rounds, ratios before/after
 of the same round. Seconds of tracing, lowering and compiling are JAX's own (`jax.monitoring`),
 drawing is the time in `Figure.savefig`; the rest is running and host work. Of reports the numbers
-of `report.json` are compared. IMDB is read where JAXPE_DATA_DIR names it.
+of `report.json` are compared, but for intervals, which have another estimator since. IMDB is read
+where JAXPE_DATA_DIR names it. `--save` leaves the results of commands that are not run.
 """
 
 import argparse
@@ -75,6 +76,9 @@ def main() -> None:
     }
     print(json.dumps({name: row["ratio"] for name, row in result["commands"].items()}, indent=1))
     if options.save:
+        measured_before = json.loads(OUT.read_text())["commands"] if OUT.is_file() else {}
+        every = measured_before | result["commands"]  # of commands that are not run, what is there
+        result["commands"] = {name: every[name] for name in COMMANDS if name in every}
         write_result(OUT, result)
         draw(result)
 
@@ -108,10 +112,13 @@ def measured(name: str, checkout: Path, folder: Path, when: str) -> dict[str, fl
     return {"wall": wall, "numbers": numbers} | json.loads((folder / f"{when}.json").read_text())
 
 
+LEFT_OUT = ("seconds", "intervals", "bootstrap")
+
+
 def numbers_of(value: Any, place: str = "") -> dict[str, list[float]]:
     """Numbers of a report by their place in it, those of a list together."""
     if isinstance(value, dict):
-        parts = {f"{place}/{name}": part for name, part in value.items() if name != "seconds"}
+        parts = {f"{place}/{name}": part for name, part in value.items() if name not in LEFT_OUT}
     elif isinstance(value, list) and not all(isinstance(part, int | float) for part in value):
         parts = {f"{place}/{at}": part for at, part in enumerate(value)}
     else:
