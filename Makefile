@@ -41,10 +41,11 @@ report: $(VENV)/.installed-report
 results: $(VENV)/.installed-test
 	$(BIN)/python experiments/render_results.py
 
-# Lint, the site and the notebooks, one process, are made beside the tests, and shown after them.
+# The site and the notebooks, one process, are made beside the tests, and shown after them.
 BESIDE := $(VENV)/beside.log
 test: $(VENV)/.installed-test
-	$(MAKE) --keep-going lint types docs notebooks WORKERS=1 > $(BESIDE) 2>&1 & beside=$$!; \
+	$(MAKE) --jobs=$(WORKERS) --output-sync=target lint types
+	$(MAKE) docs notebooks WORKERS=1 > $(BESIDE) 2>&1 & beside=$$!; \
 	$(MAKE) unit; tests=$$?; wait $$beside; others=$$?; cat $(BESIDE); exit $$((tests + others))
 
 lint: $(VENV)/.installed-test
@@ -83,9 +84,8 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxpe needs Python >= 3.11, not " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 
-# Compiling every file of every package takes longer than those that are imported, when they are.
 $(VENV)/.installed-%: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --no-compile --constraint $(CONSTRAINTS) --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[$*]'
 	touch $@
 
 clean:
