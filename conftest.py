@@ -73,7 +73,8 @@ jax.config.update("jax_disable_most_optimizations", False)
 def _share_contexts():
     """Lower many programs in one MLIR context of each thread, where JAX makes one for each program.
 
-    Making it is a third of the time of the tests, and what it leaves most of their memory. A
+    Making it is a third of the time of tests of small programs, and what it leaves most of their
+    memory. A
     context keeps what it has seen, so now and then there is a new one.
     """
     from jax._src.interpreters import mlir

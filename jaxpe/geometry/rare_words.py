@@ -73,7 +73,7 @@ def rare_products(
     Args:
         words: those that `rare_words` lays out.
         weight: number of times that each document counts.
-        places: where tokens are moved to, as in `Occurrences.counts`.
+        places: where tokens are moved to, as in `Occurrences.fold_tables`.
         halves: 1 for the documents of each half of each halving, else 0.
         scale: 1/√N of each half at each position.
     """
