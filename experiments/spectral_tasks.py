@@ -10,10 +10,12 @@ so at half the length and the distances, `--twice` at twice the width, length an
 `--settled` and `--twice` grow: each seed is trained by itself until it settles, and is a row of
 the results file as soon as it is done; a run trains those that are not there, and leaves the
 others alone. There `--seed K`, again and again, takes some seeds alone, and `--minutes N` begins
-no model later than that. `--twice` chooses the rate for each variant on a seed of its own.
+no model later than that. `--twice` chooses the rate for each variant on a seed of its own;
+`--rate R`, again and again, trains at these rates instead, in rows of their own.
 """
 
 import dataclasses
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,7 @@ TUNING_SEED, TUNING_STEPS = (
     500,
 )  # of no model that is tested; 200 of the steps have a falling rate
 OPTIONS = take_options(
-    *SIZES, "curves", folders=("runs",), repeated=("only", "task", "seed"), minutes=True
+    *SIZES, "curves", folders=("runs",), repeated=("only", "task", "seed", "rate"), minutes=True
 )
 
 
@@ -106,20 +108,25 @@ def grown(run: Run, options: Any) -> dict[str, Any]:
     sizes = dataclasses.replace(sizes_of(options, quick=run.quick), seeds=1)
     path = run.out / f"{file_of(options)}.json"
     begun = time.perf_counter()
-    for seed in map(int, options.seed or range(SETTLED.seeds)):
-        for task in options.task or list(TASKS):
-            for name in options.only or list(variants(sizes)):
-                late = time.perf_counter() - begun > 60 * options.minutes
-                names = ("tasks", task, name, "seeds", str(seed))
-                if late or row_of(read_rows(path), names) is not None:
-                    continue
-                own = dataclasses.replace(sizes, first_seed=seed)
-                if options.twice:
-                    own = dataclasses.replace(own, rate=rate_of(task, name, sizes, path))
-                row = grown_row(task, name, own, options)
-                seeds = row_of(add_row(path, names, plain(row)), names[:-1])
-                add_row(path, (*names[:-2], "together"), plain(together(seeds)))
-                print(task, name, seed, row["accuracy"], row["reason"], row["updates"], flush=True)
+    arms = itertools.product(
+        map(int, options.seed or range(SETTLED.seeds)),
+        options.task or list(TASKS),
+        options.only or list(variants(sizes)),
+        map(float, options.rate or [0.0]),  # 0: the rate of the row
+    )
+    for seed, task, name, rate in arms:
+        where = ("tasks", task, name, *(("other_rates", f"{rate:.2e}") if rate else ()))
+        names = (*where, "seeds", str(seed))
+        late = time.perf_counter() - begun > 60 * options.minutes
+        if late or row_of(read_rows(path), names) is not None:
+            continue
+        own = dataclasses.replace(sizes, first_seed=seed)
+        if rate or options.twice:
+            own = dataclasses.replace(own, rate=rate or rate_of(task, name, sizes, path))
+        row = grown_row(task, name, own, options)
+        seeds = row_of(add_row(path, names, plain(row)), names[:-1])
+        add_row(path, (*where, "together"), plain(together(seeds)))
+        print(*where[1:], seed, row["accuracy"], row["reason"], row["updates"], flush=True)
     rows = read_rows(path)
     return {**rows, "sizes": sizes.__dict__, "cost": cost(rows["tasks"])}
 
@@ -157,7 +164,8 @@ def rate_of(task: str, name: str, sizes: Sizes, path: Path) -> float:
 def grown_row(task: str, name: str, sizes: Sizes, options: Any) -> dict[str, Any]:
     """One seed of a variant: accuracy, how it came there, and what its heads are worth."""
     variant = variants(sizes)[name]
-    runs = options.runs and options.runs / f"seed-{sizes.first_seed}"
+    at_rate = f"-at-{sizes.rate:.2e}" if options.rate else ""
+    runs = options.runs and options.runs / f"seed-{sizes.first_seed}{at_rate}"
     trained, (_, held_out) = train(task, name, variant, sizes, runs)
     found = accuracies(trained, held_out)
     drop = last_drop(trained, held_out, sizes)
