@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
+from jaxpe._core import svg
 from jaxpe._core.cache import cache_directory
 from jaxpe._core.errors import check_installed
 from jaxpe._core.stored import compiling, keep_programs
@@ -122,8 +123,8 @@ def import_drawing() -> None:
 
 
 def _import_drawing() -> None:
-    for module in ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2"):
-        importlib.import_module(module)
+    svg.import_drawing()
+    importlib.import_module("jinja2")
 
 
 def _remember_compilations() -> None:

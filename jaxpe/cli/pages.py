@@ -8,6 +8,7 @@ import rich
 
 from jaxpe import report
 from jaxpe._core.folders import output_folder
+from jaxpe._core.svg import saving_beside
 from jaxpe.cli.console import Bars, import_drawing
 from jaxpe.cli.parsing import parse
 
@@ -21,7 +22,7 @@ def run_to_page(
     """
     started = time.perf_counter()
     options: Any = parse(kind, words)
-    with output_folder(options.out):
+    with output_folder(options.out), saving_beside():
         import_drawing()
         found = job(options, progress=Bars(kind))
         page = report.write(found, options.out, png=options.png)

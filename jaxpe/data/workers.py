@@ -1,28 +1,21 @@
 """Tokenizing in several processes: one alone runs Python in one thread at a time."""
 
-import contextlib
-import os
-import pickle
 import queue
-import subprocess
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int32
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.processes import Helper
 from jaxpe.data.tokenizers import Tokenizer, open_tokenizer
 from jaxpe.data.vocabulary import add_occurring, vocabulary_occurs
 
 _AHEAD = 2  # batches for each worker that wait or are under way
 _SENT = 2**20  # characters of the texts that a process is sent at once
-_SIZE = 8  # bytes that say how long a message is
-# The path of this process, which may begin with a folder that hides modules of Python's own.
-_MAIN = "import sys; sys.path[:] = sys.argv[1:]; from jaxpe.data.workers import serve; serve()"
 
 _Result = TypeVar("_Result")
 Encoded = tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]
@@ -81,40 +74,26 @@ class _Processes:
     """
 
     def __init__(self, work: _Encoding | _Occurring, number: int):
-        # Not of the module multiprocessing, which runs the user's script again in each process.
-        self._processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", _MAIN, *filter(None, sys.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | {"JAX_PLATFORMS": "cpu"},
-                start_new_session=True,  # an interrupt is for the process that reads
-            )
-            for _ in range(number)
-        ]
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        self._helpers = [Helper(work.begin) for _ in range(number)]
+        self._idle: queue.SimpleQueue[Helper] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(number, "tokenizing")
-        for process in self._processes:
-            _send(_pipes(process)[0], work)
-            self._idle.put(process)
+        for helper in self._helpers:
+            self._idle.put(helper)
 
     def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for process in self._processes:
-            process.kill()
+        for helper in self._helpers:
+            helper.kill()
         self._threads.shutdown(cancel_futures=True)
-        for process in self._processes:
-            with contextlib.suppress(OSError):
-                _pipes(process)[0].close()
-            _pipes(process)[1].close()
-            process.wait()
+        for helper in self._helpers:
+            helper.close()
 
     @property
     def ahead(self) -> int:
         """Batches that are under way at once."""
-        return _AHEAD * len(self._processes)
+        return _AHEAD * len(self._helpers)
 
     def in_order(
         self, batches: Iterable[list[str]], submit: Callable[[list[str]], "Future[_Result]"]
@@ -129,12 +108,12 @@ class _Processes:
             yield waiting.popleft().result()
 
     def _asked(self, question: Any) -> Any:
-        """Answer of a process that is idle."""
-        process = self._idle.get()
+        """Answer of a helper that is idle."""
+        helper = self._idle.get()
         try:
-            return _answer_of(process, question)
+            return _answer_of(helper, question)
         finally:
-            self._idle.put(process)
+            self._idle.put(helper)
 
 
 class Workers(_Processes):
@@ -183,8 +162,8 @@ class _Counters(_Processes):
     def total(self) -> Counter[str]:
         """Number of times that each occurred in all batches."""
         whole: Counter[str] = Counter()
-        for process in self._processes:
-            whole.update(_answer_of(process, None))
+        for helper in self._helpers:
+            whole.update(_answer_of(helper, None))
         return whole
 
 
@@ -214,46 +193,11 @@ def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
         yield texts
 
 
-def serve() -> None:
-    """Answer, as a worker, what comes on standard input, until that ends."""
-    into, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever is printed is no answer
-    answer = _received(into).begin()
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            _send(out, answer(_received(into)))
-
-
-def _answer_of(process: "subprocess.Popen[bytes]", question: Any) -> Any:
-    into, out = _pipes(process)
+def _answer_of(helper: Helper, question: Any) -> Any:
     try:
-        _send(into, question)
-        return _received(out)
+        return helper.ask(question)
     except (OSError, EOFError) as error:
         raise RuntimeError(
-            f"a process that tokenizes ended (status {process.poll()}); memory may be short: "
+            f"a process that tokenizes ended (status {helper.status()}); memory may be short: "
             "pass `workers=0` to tokenize in this process"
         ) from error
-
-
-def _pipes(process: "subprocess.Popen[bytes]") -> tuple[Any, Any]:
-    return process.stdin, process.stdout
-
-
-def _send(pipe: BinaryIO, value: Any) -> None:
-    content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    pipe.write(len(content).to_bytes(_SIZE, "little"))
-    pipe.write(content)
-    pipe.flush()
-
-
-def _received(pipe: BinaryIO) -> Any:
-    size = _exactly(pipe.read, _SIZE)
-    return pickle.loads(_exactly(pipe.read, int.from_bytes(size, "little")))
-
-
-def _exactly(read: Callable[[int], bytes], size: int) -> bytes:
-    content = read(size)
-    if len(content) < size:
-        raise EOFError
-    return content

@@ -75,7 +75,7 @@ def write_comparison(
     result: RunComparison, folder: Path, *, png: bool = False, commands: Mapping[str, str] = {}
 ) -> Path:
     """Write comparison.html, comparison.json and .npz, and the figure; return the page's path."""
-    figures = [style.render(result, "losses", losses_figure, _CAPTION)]
+    figures = style.render(result, ("losses", losses_figure, _CAPTION))
     page = template("comparison.html.j2").render(
         result=result,
         summary=comparison_summary(result),

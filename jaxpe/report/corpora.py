@@ -63,7 +63,7 @@ def write_corpora(
     result: CorporaComparison, folder: Path, *, png: bool = False, commands: Mapping[str, str] = {}
 ) -> Path:
     """Write corpora.html, corpora.json and .npz, and the figure; return the page's path."""
-    figures = [style.render(result, "configurations", configurations_figure, _CAPTION)]
+    figures = style.render(result, ("configurations", configurations_figure, _CAPTION))
     page = template("corpora.html.j2").render(
         result=result,
         summary=corpora_summary(result),

@@ -1,12 +1,12 @@
 """The style of all figures: palette, fonts, and how a figure becomes SVG and PNG."""
 
-import io
 import itertools
 import math
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jaxpe._core.errors import require
+from jaxpe._core.svg import image, images
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -47,7 +47,8 @@ STYLE = {
 }
 
 
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Name of a figure, what draws it of its subject, and a caption that says how to read it.
+Drawing: TypeAlias = tuple[str, Callable[[Any], Any], str]
 
 
 class Rendered(NamedTuple):
@@ -61,43 +62,24 @@ class Rendered(NamedTuple):
 
     def png(self) -> bytes:
         """The same as an image, 200 dots an inch."""
-        png = io.BytesIO()
-        with require("matplotlib", extra="report").rc_context(STYLE):
-            self.figure.savefig(png, format="png", dpi=200)
-        return png.getvalue()
+        return image(self.figure, STYLE, format="png")
 
 
-def render(subject: Any, name: str, draw: Callable, caption: str) -> Rendered:
-    """Draw `draw(subject)` in the style of the reports."""
-    with require("matplotlib", extra="report").rc_context(STYLE):
-        figure = draw(subject)
-        _simplify_log_axes(figure)
-        svg = io.BytesIO()
-        figure.savefig(svg, format="svg", dpi=160, metadata={"Date": None})
-        if figure.get_layout_engine() is not None:
-            figure.set_layout_engine("none")  # laid out already; a second time takes as long again
-    return Rendered(name, figure.get_suptitle(), caption, svg.getvalue(), figure)
+def render(subject: Any, *drawings: Drawing) -> list[Rendered]:
+    """Draw each drawing of the subject in the style of the reports."""
+    made: list[matplotlib.figure.Figure] = []
 
+    def figures() -> Iterator["matplotlib.figure.Figure"]:
+        for _, draw, _ in drawings:
+            with require("matplotlib", extra="report").rc_context(STYLE):
+                made.append(draw(subject))
+            yield made[-1]
 
-def _simplify_log_axes(figure: "matplotlib.figure.Figure") -> None:
-    """Powers of ten in plain letters and no minor ticks: typesetting them takes a quarter."""
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            if axis.get_scale() in ("log", "symlog"):
-                axis.minorticks_off()
-                if type(axis.get_major_formatter()).__name__ == "LogFormatterSciNotation":
-                    axis.set_major_formatter(_power_of_ten)
-
-
-def _power_of_ten(value: float, place: object = None) -> str:
-    """A tick as 10⁻², empty between powers; 0 and negative ones of a symmetric axis, too."""
-    if not value:
-        return "0"
-    exponent = math.log10(abs(value))
-    if abs(exponent - round(exponent)) > 1e-6:
-        return ""
-    sign = "−" if value < 0 else ""
-    return f"{sign}10{str(round(exponent)).translate(_SUPERSCRIPT)}"
+    svgs = images(figures(), STYLE)
+    return [
+        Rendered(name, figure.get_suptitle(), caption, svg, figure)
+        for (name, _, caption), figure, svg in zip(drawings, made, svgs, strict=True)
+    ]
 
 
 class Margins(NamedTuple):

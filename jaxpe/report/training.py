@@ -64,10 +64,10 @@ def write_training_figures(
 
 def training_figures(history: Sequence[Record]) -> list[Rendered]:
     """The curves and, where the encoding was probed, its geometry."""
-    figures = [style.render(history, "curves", curves_figure, _CURVES)]
+    drawn: list[style.Drawing] = [("curves", curves_figure, _CURVES)]
     if _series(history, "probe/")[0].size:
-        figures.append(style.render(history, "probe", probe_figure, _PROBE))
-    return figures
+        drawn.append(("probe", probe_figure, _PROBE))
+    return style.render(history, *drawn)
 
 
 _CURVES = (

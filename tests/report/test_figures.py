@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import MissingExtraError
+from jaxpe._core.svg import simplify_log_axes
 from jaxpe.report.corpus import figures as drawn
 from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
-from jaxpe.report.style import STYLE, Rendered, _simplify_log_axes
+from jaxpe.report.style import STYLE, Rendered
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
@@ -104,7 +105,7 @@ def test_analyses_draw_and_nothing_is_cut(case):
     for name, draw in DRAW.items():
         with matplotlib.rc_context(STYLE):
             figure = draw(analysis(**known[case]))
-            _simplify_log_axes(figure)
+            simplify_log_axes(figure)
             figure.draw_without_rendering()
             box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
         inside = box.x0 >= 0, box.y0 >= 0, box.x1 <= width, box.y1 <= height

@@ -134,9 +134,9 @@ def test_every_case_is_drawn(name):
 @pytest.mark.parametrize(("layers", "causal"), [(12, False), (30, True)])
 def test_large_models_make_light_figures(layers, causal):
     case = report(layers=layers, heads=12, n=62, causal=causal)
-    figure = render(case, "logits", logit_figures.logits_figure, "")
+    (figure,) = render(case, ("logits", logit_figures.logits_figure, ""))
     assert len(figure.svg) < 200_000
-    assert figure[:4] == render(case, "logits", logit_figures.logits_figure, "")[:4]
+    assert figure[:4] == render(case, ("logits", logit_figures.logits_figure, ""))[0][:4]
 
 
 def numbers(text):

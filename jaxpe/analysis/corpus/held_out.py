@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
+from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval
 from jaxpe.analysis.corpus.scores import ALIBI_HEADS, columns, scored_entries
@@ -50,7 +51,10 @@ def held_out_halves(
 
 def prepare_held_out(n: int, dim: int) -> None:
     """Compile what n positions will need, where programs are kept."""
-    _scores.prepare(geometry_shape(SPLITS, 2, n), **_static(n, dim, ()))  # pyrefly: ignore
+    static = _static(n, dim, ())
+    _scores.prepare(geometry_shape(SPLITS, 2, n), **static)  # pyrefly: ignore
+    number = 1 + len(static["entries"]) * len(static["widths"])
+    _differences.prepare(np.zeros((SPLITS, 2, number), np.float32))  # pyrefly: ignore
 
 
 def _static(
@@ -111,7 +115,7 @@ def _scores(
 
 def held_out_scores(
     found: HeldOutHalves | None,
-    geometry: SplitHalfGeometry,
+    coordinates: np.ndarray,
     *,
     rank: int | None,
     dim: int,
@@ -120,55 +124,56 @@ def held_out_scores(
 
     Args:
         found: on the halves.
-        geometry: geometry of all documents.
+        coordinates: MDS of the geometry of all documents, `[n, at least min(n, WIDEST)]`.
         rank: significant dimensions, None where they were not judged.
         dim: width of the report.
     """
     if found is None:
         return None
-    widths, n = widths_of(dim), len(geometry.present)
+    widths = widths_of(dim)
     least = 1 + int(np.argmin(found.by_width.mean))
     own_dim = least if rank is None else min(rank, len(found.by_width.mean))
-    vectors = np.zeros((n, 0), np.float32)
-    if own_dim:
-        mds = jaxpe.geometry.classical_mds_from_gram(
-            geometry.gram, dim=own_dim, present=geometry.present
-        )
-        vectors = np.asarray(mds.coordinates)
     names = [entry.name for entry in found.entries]
-    fixed = np.array([entry.family != "model" for entry in found.entries])
-    samples = np.asarray(found.fixed.samples)  # [splits, 2, encodings, widths]
-    gain = None
-    if own_dim:
-        at = widths.index(dim)
-        best = int(np.argmin(np.where(fixed, found.fixed.mean[:, at], np.inf)))
-        own = found.by_width.samples[..., own_dim - 1]
-        gain = _interval(jaxpe.geometry.half_sample_interval(samples[..., best, at] - own))
+    judged = np.array([entry.family != "model" for entry in found.entries])
+    best, gain = _compared(found, judged, max(own_dim, 1), widths.index(dim))
     return HeldOutScores(
         splits=len(found.by_width.samples),
         dim=own_dim,
-        vectors=vectors,
+        vectors=coordinates[:, :own_dim],
         own=_intervals(_ends(found.by_width)),
         widths=np.array(widths),
         fixed=dict(zip(names, map(_intervals, zip(*_ends(found.fixed), strict=True)), strict=True)),
-        best=[
-            _best(
-                samples[..., fixed, at],
-                [name for name, own in zip(names, fixed, strict=True) if own],
-            )
-            for at in range(len(widths))
-        ],
-        gain=gain,
+        best=[[names[index] for index in order] for order in best],
+        gain=gain if own_dim else None,
     )
 
 
-def _best(samples: np.ndarray, names: list[str]) -> list[str]:
-    """The encoding of least mean, then those not significantly worse; samples `[..., names]`."""
-    mean = samples.mean(axis=(0, 1))
-    order = np.argsort(mean, kind="stable")
-    apart = jaxpe.geometry.half_sample_interval(samples - samples[..., order[:1]])
-    low = np.asarray(apart.low)
-    return [names[index] for index in order if index == order[0] or low[index] <= 0]
+def _compared(
+    found: HeldOutHalves, judged: np.ndarray, own_dim: int, at: int
+) -> tuple[list[np.ndarray], Interval]:
+    """Indices of the best entries at each width, and by how much MDS of `own_dim` is better at one.
+
+    The entry of least mean comes first, then those not significantly worse.
+    """
+    mean = np.where(judged[:, None], found.fixed.mean, np.inf)
+    order = np.argsort(mean, axis=0, kind="stable")[: judged.sum()]
+    samples = np.asarray(found.fixed.samples)  # [splits, 2, entries, widths]
+    least = np.take_along_axis(samples, order[None, None, :1], axis=2)
+    gain = least[:, :, 0, at] - found.by_width.samples[..., own_dim - 1]
+    apart = (samples - least).reshape(*gain.shape, -1)
+    told = jax.device_get(_differences(np.concatenate([apart, gain[..., None]], axis=-1)))
+    low = told.low[:-1].reshape(mean.shape)
+    best = [
+        ranked[(ranked == ranked[0]) | (own[ranked] <= 0)]
+        for ranked, own in zip(order.T, low.T, strict=True)
+    ]
+    return best, Interval(*(float(ends[-1]) for ends in _ends(told)))
+
+
+@compiled(brief=True)
+def _differences(samples: ArrayLike) -> HeldOut:
+    """`half_sample_interval` of all differences, by one program."""
+    return jaxpe.geometry.half_sample_interval(samples)
 
 
 def _ends(found: HeldOut) -> tuple[np.ndarray, ...]:
@@ -178,7 +183,3 @@ def _ends(found: HeldOut) -> tuple[np.ndarray, ...]:
 def _intervals(ends: Iterable[np.ndarray]) -> list[Interval]:
     """Intervals from arrays of means, lower ends and upper ends."""
     return [Interval(*map(float, of)) for of in zip(*ends, strict=True)]
-
-
-def _interval(found: HeldOut) -> Interval:
-    return Interval(*map(float, _ends(found)))

@@ -20,6 +20,7 @@ from jaxpe._core.stored import keeping
 from jaxpe._core.threads import in_background, side_by_side
 from jaxpe.analysis.corpus.held_out import (
     SPLITS,
+    WIDEST,
     held_out_halves,
     held_out_scores,
     prepare_held_out,
@@ -398,7 +399,7 @@ def _fitted(
     D, mds = found.D, found.mds
     with clock.stage("held-out halves"):
         halved = held_out_halves(halves.disjoint(), dim, names)
-        held_out = partial(held_out_scores, halved, geometry, dim=dim)
+        held_out = partial(held_out_scores, halved, np.asarray(found.coordinates), dim=dim)
     with clock.stage("encodings"):
         encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)
     with clock.stage("dimensions"):
@@ -415,7 +416,7 @@ class _Geometries(NamedTuple):
     split_half: SplitHalfGeometry
     split_half_error: jax.Array
     eigenvalues: jax.Array  # of split halves, as the next
-    coordinates: jax.Array  # [n, 3]
+    coordinates: jax.Array  # [n, min(n, WIDEST)], and 3 columns at least
 
 
 def _all_words(
@@ -453,7 +454,7 @@ def _geometries_of(
     D = jaxpe.geometry.distances_from_gram(gram, present=mu.present)
     error = jaxpe.noise_floor(counts).split_half_error
     coordinates = jaxpe.geometry.classical_mds_from_gram(
-        split_half.gram, dim=3, present=split_half.present
+        split_half.gram, dim=max(3, min(WIDEST, len(gram))), present=split_half.present
     ).coordinates
     rate = jaxpe.monotonicity_violation_rate(D)
     eigenvalues = split_half.eigenvalues
@@ -528,7 +529,7 @@ def _split_half(found: _Geometries, noise: Noise) -> SplitHalf:
         null_eigenvalue=math.nan if rank is None else float(rank.threshold) + 0.0,  # no −0
         present=present,
         squared_distances=np.asarray(geometry.squared_distances),
-        coordinates=np.asarray(found.coordinates),
+        coordinates=np.asarray(found.coordinates)[:, :3],
     )
 
 

@@ -1,13 +1,19 @@
 """Figures of an analysis of attention: shares and drops by layer and head; the list of all."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxpe.report.attention import logit_figures
 from jaxpe.report.attention.words import average, positive
-from jaxpe.report.style import ENCODING_COLOURS, PLUG_IN, SPLIT_HALF, add_legend, new_figure
+from jaxpe.report.style import (
+    ENCODING_COLOURS,
+    PLUG_IN,
+    SPLIT_HALF,
+    Drawing,
+    add_legend,
+    new_figure,
+)
 from jaxpe.report.words import number, percent
 
 if TYPE_CHECKING:
@@ -151,9 +157,7 @@ def frequencies_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure
     return figure
 
 
-_Figure = tuple[str, Callable[["AttentionAnalysis"], Any], str]  # name, how to draw it, caption
-
-FIGURES: tuple[_Figure, ...] = (
+FIGURES: tuple[Drawing, ...] = (
     (
         "variance",
         variance_figure,
@@ -218,7 +222,7 @@ FIGURES: tuple[_Figure, ...] = (
 )
 
 
-def shown_figures(result: "AttentionAnalysis") -> list[_Figure]:
+def shown_figures(result: "AttentionAnalysis") -> list[Drawing]:
     """Entries of `FIGURES` for which the result has data."""
     absent = {"frequencies": result.pairs is None, "ablation": not result.ablations}
     return [figure for figure in FIGURES if not absent.get(figure[0], False)]

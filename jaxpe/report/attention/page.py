@@ -62,7 +62,7 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
 
 def write_spectral(result: "AttentionAnalysis", folder: Path, *, png: bool = False) -> Path:
     """Write spectral.html, spectral.json and .npz, and the figures; return the path of the page."""
-    figures = [render(result, *figure) for figure in shown_figures(result)]
+    figures = render(result, *shown_figures(result))
     page = template("spectral.html.j2").render(
         result=result,
         headlines=words.spectral_headlines(result),

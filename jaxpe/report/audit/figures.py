@@ -30,12 +30,13 @@ _SPECTRUM = "Eigenvalues of the kernel over positions with text, largest first."
 
 def render_figures(result: "AuditResult") -> list[style.Rendered]:
     """All figures of the page."""
-    return [
-        style.render(result, "kernel", kernel_figure, _KERNEL),
-        style.render(result, "training", training_figure, _TRAINING),
-        style.render(result, "bound", bound_figure, _BOUND),
-        style.render(result, "spectrum", spectrum_figure, _SPECTRUM),
-    ]
+    return style.render(
+        result,
+        ("kernel", kernel_figure, _KERNEL),
+        ("training", training_figure, _TRAINING),
+        ("bound", bound_figure, _BOUND),
+        ("spectrum", spectrum_figure, _SPECTRUM),
+    )
 
 
 def kernel_figure(result: "AuditResult") -> "matplotlib.figure.Figure":

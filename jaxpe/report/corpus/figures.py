@@ -7,7 +7,7 @@ phone: five inches shown on 340 pixels keep the letters legible.
 import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -52,7 +52,7 @@ SEED = 0  # of the pairs shown, so that the same analysis gives the same bytes
 
 def render_figures(analysis: CorpusAnalysis) -> list[style.Rendered]:
     """Draw all figures; the same analysis gives the same bytes."""
-    return [style.render(analysis, *figure) for figure in FIGURES]
+    return style.render(analysis, *FIGURES)
 
 
 def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
@@ -332,7 +332,7 @@ def shown_groups(
     return [groups[index] for index in sorted(kept)]
 
 
-FIGURES: tuple[tuple[str, Callable[[CorpusAnalysis], Any], str], ...] = (
+FIGURES: tuple[style.Drawing, ...] = (
     (
         "hellinger",
         hellinger_figure,

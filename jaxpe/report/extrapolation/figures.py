@@ -17,6 +17,7 @@ from jaxpe.report.style import (
     ORANGE,
     PINK,
     VERMILION,
+    Drawing,
     Rendered,
     add_legend,
     new_figure,
@@ -59,13 +60,13 @@ class Look(NamedTuple):
 def render_extrapolation(result: ExtrapolationResult) -> list[Rendered]:
     """A figure of each suite, and one of the ranks where there are any."""
     suites = [result.cells_of(suite) for suite in result.suites]
-    figures = [
-        render(cells, f"lengths_{index}", lengths_figure, _lengths_caption(cells))
+    drawn: list[Drawing] = [
+        (f"lengths_{index}", lambda _, cells=cells: lengths_figure(cells), _lengths_caption(cells))
         for index, cells in enumerate(suites, start=1)
     ]
     if any(result.mean_reciprocal_rank.values()):
-        figures.append(render(result, "ranks", ranks_figure, _RANKS_CAPTION))
-    return figures
+        drawn.append(("ranks", ranks_figure, _RANKS_CAPTION))
+    return render(result, *drawn)
 
 
 def lengths_figure(cells: Cells) -> "matplotlib.figure.Figure":

@@ -60,7 +60,7 @@ _CAPTIONS = {
 def inspect_figures(result: InspectResult) -> dict[str, list[Rendered]]:
     """The figures of each section."""
     drawn = {
-        section: [render(result, name, draw, _CAPTIONS[name]) for name, draw in own(result)]
+        section: render(result, *((name, draw, _CAPTIONS[name]) for name, draw in own(result)))
         for section, own in _SECTIONS.items()
     }
     return {section: figures for section, figures in drawn.items() if figures}

@@ -47,7 +47,7 @@ def rope_figures(result: RopeAnalysis) -> list[Rendered]:
         drawn["scaling"] = scaling_figure
     if any(one.what == "inverse" for one in result.disagreements):
         drawn["readers"] = readers_figure
-    return [render(result, name, draw, _CAPTIONS[name]) for name, draw in drawn.items()]
+    return render(result, *((name, draw, _CAPTIONS[name]) for name, draw in drawn.items()))
 
 
 def wavelengths_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":

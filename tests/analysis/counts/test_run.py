@@ -664,6 +664,6 @@ def test_a_process_that_tokenizes_tells_what_is_wrong():
         assert first.result()[0].tolist() == [[0, 1, 0]]
         with pytest.raises(InputError, match="'or' is not in the vocabulary"):
             second.result()
-        workers._processes[0].kill()
+        workers._helpers[0].kill()
         with pytest.raises(RuntimeError, match=r"ended .*pass `workers=0`"):
             workers.submit(["to"]).result()
