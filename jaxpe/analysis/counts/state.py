@@ -85,10 +85,15 @@ def abstract_state(settings: CountSettings, mesh: Mesh) -> CountState:
 
 def zero_state(settings: CountSettings, mesh: Mesh) -> CountState:
     """Counts of nothing."""
-    like = abstract_state(settings, mesh)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, like)
-    zeros = functools.partial(jax.tree.map, lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
-    return jax.jit(zeros, out_shardings=shardings)()
+
+    def zeros(leaf: Any) -> Array:
+        def piece(index: Any) -> np.ndarray:
+            whole = np.broadcast_to(leaf.dtype.type(0), leaf.shape)
+            return np.zeros(whole[index].shape, leaf.dtype)
+
+        return jax.make_array_from_callback(leaf.shape, leaf.sharding, piece)
+
+    return jax.tree.map(zeros, abstract_state(settings, mesh))
 
 
 def batch_adder(
@@ -252,18 +257,24 @@ def total(
 
     The tables are of `dtype_of_counts`.
     """
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    limbs = jax.jit(_in_limbs, out_shardings=everywhere)(state.documents)
+    alone = mesh.shape[DOCUMENTS] == 1  # nothing to add, and no program that would
+
+    def summed(parts: Array, add: Callable[[Array], Array], *spec: str | None) -> Array:
+        own = NamedSharding(mesh, PartitionSpec(*spec))
+        return parts if alone else jax.jit(add, out_shardings=own)(parts)
+
+    limbs = summed(state.documents, _in_limbs)
     documents = int(_whole(np.asarray(limbs.addressable_data(0))))
     dtype = dtype_of_counts(documents, settings)
-    shared = NamedSharding(mesh, PartitionSpec(None, None, None, VOCABULARY))
-    summed = jax.jit(_summed if dtype == np.int32 else _in_limbs, out_shardings=shared)
-    tokens = _gathered(summed(state.tokens), settings)
-    nulls = np.zeros(0, dtype)
-    if state.nulls is not None:
-        nulls = _gathered(summed(state.nulls), settings)
+
+    def table(parts: Array) -> np.ndarray:
+        add = _summed if dtype == np.int32 else _in_limbs
+        limbs = summed(parts, add, None, None, None, VOCABULARY)
+        return _gathered(limbs, settings).astype(dtype, copy=False)
+
+    nulls = np.zeros(0, dtype) if state.nulls is None else table(state.nulls)
     shape = (settings.nulls, settings.null_folds, settings.rows, settings.vocab_size)
-    return tokens, nulls.reshape(shape), documents
+    return table(state.tokens), nulls.reshape(shape), documents
 
 
 def _summed(parts: Int[Array, "parts ..."]) -> Int[Array, "1 ..."]:
@@ -280,7 +291,7 @@ def _in_limbs(parts: Int[Array, "parts ..."]) -> Int[Array, "2 ..."]:
 def _whole(limbs: Int[np.ndarray, "limbs ..."]) -> Int[np.ndarray, "..."]:
     """Sums from one limb, as they are, or from those of `_in_limbs`, int64."""
     if len(limbs) == 1:
-        return limbs[0]
+        return np.asarray(limbs[0])
     return np.asarray(np.left_shift(limbs[0], 16, dtype=np.int64) + limbs[1])
 
 
