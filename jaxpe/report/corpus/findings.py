@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from jaxpe.analysis.corpus.noise import resampled_splits
 from jaxpe.analysis.corpus.result import (
     CorpusAnalysis,
     EncodingScore,
@@ -509,10 +510,12 @@ def _doubts(analysis: CorpusAnalysis) -> str:
     if analysis.bootstrap == 0:
         return "No intervals were computed (bootstrap = 0): read every number as a point estimate."
     resamples = plural(analysis.bootstrap, "bootstrap resample")
+    halved = plural(resampled_splits(analysis.splits), "time")
     return (
         "Intervals are 95 %: those of held-out stress from half-samples, the others from "
-        f"{resamples} of the documents. A bias of the estimate itself, as from rare words, is not "
-        "in them. Stress measures faithfulness to the corpus, not how well a model will do."
+        f"{resamples} of the documents, each halved {halved}. A bias of the estimate itself, as "
+        "from rare words, is not in them. Stress measures faithfulness to the corpus, not how well "
+        "a model will do."
     )
 
 

@@ -1,6 +1,7 @@
 """A streamed count equals that of the whole, to the bit, however it is cut, killed and resumed."""
 
 import errno
+import functools
 import json
 import os
 import shutil
@@ -167,24 +168,23 @@ class PulledPlugError(RuntimeError):
     pass
 
 
+def end_documents(monkeypatch, number, error=PulledPlugError, real=Shard.documents):
+    """Documents that end with an error of no known kind after so many."""
+    read = iter(range(number))
+
+    def documents(self, **fields):
+        for document in real(self, **fields):
+            if next(read, None) is None:
+                raise error
+            yield document
+
+    monkeypatch.setattr(Shard, "documents", documents)
+
+
 @pytest.fixture
 def pull_the_plug(monkeypatch):
-    """Documents that end with an error of no known kind after so many."""
-    real = Shard.documents
-
-    def after(number, error=PulledPlugError):
-        read = iter(range(number))
-
-        def documents(self, **fields):
-            for document in real(self, **fields):
-                if next(read, None) is None:
-                    raise error
-                yield document
-
-        monkeypatch.setattr(Shard, "documents", documents)
-
-    yield after
-    monkeypatch.setattr(Shard, "documents", real)
+    yield functools.partial(end_documents, monkeypatch)
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("moments", [(0, 69), (33, 20, 20), (5, 69, 20)])
@@ -204,14 +204,20 @@ def test_killed_in_the_middle_it_goes_on(
     assert equal(stored, read_counts(tmp_path))
 
 
+@pytest.fixture(scope="module")
+def killed(shards, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("killed")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        end_documents(monkeypatch, 40)
+        with pytest.raises(PulledPlugError):
+            count(shards, folder, batch_size=4, save_every=1)
+    return folder
+
+
 @pytest.fixture
-def half_done(shards, tmp_path, pull_the_plug, monkeypatch):
+def half_done(killed, tmp_path):
     """A folder with the state of a count that was killed."""
-    pull_the_plug(40)
-    with pytest.raises(PulledPlugError):
-        count(shards, tmp_path / "counts", batch_size=4, save_every=1)
-    monkeypatch.undo()
-    return tmp_path / "counts"
+    return shutil.copytree(killed, tmp_path / "counts")
 
 
 @pytest.mark.parametrize(
