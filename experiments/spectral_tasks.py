@@ -81,6 +81,8 @@ OPTIONS = take_options(
 def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
     if size_asked(options) in GROW:
         return grown(run, options)
+    if options.rate:
+        raise SystemExit(f"--rate goes with one of {', '.join(f'--{name}' for name in GROW)}")
     sizes = sizes_of(options, quick=run.quick)
     names = options.only or list(variants(sizes))[: 2 if run.quick else None]
     tasks = options.task or list(TASKS)

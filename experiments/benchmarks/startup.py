@@ -5,7 +5,8 @@ FOLDER a checkout (`git worktree add FOLDER COMMIT`) whose package runs in this 
 round runs every command of both, in turn: cold, with an empty folder for compiled programs, and
 warm, with the folder that the cold run left. Numbers are medians over rounds, ratios before/after
 of the same round. Seconds of tracing, lowering and compiling are JAX's own (`jax.monitoring`),
-drawing is the time in `Figure.savefig`; the rest is running and host work. Of reports the numbers
+drawing is the time in `Figure.savefig`, of the process that waits for it; the rest is running and
+host work. CPU seconds are of all processes. Of reports the numbers
 of `report.json` are compared, but for intervals, which have another estimator since. IMDB is read
 where JAXPE_DATA_DIR names it. `--save` leaves the results of commands that are not run.
 """
@@ -152,15 +153,15 @@ def child(target: str, words: list[str]) -> None:
     """Run a command in this process and write what was measured."""
     seconds = dict.fromkeys(("tracing", "lowering", "compiling", "drawing"), 0.0)
     programs = {"lowered": 0, "compiled": 0}
-    begun = time.process_time()
     sys.argv = ["jaxpe", *words]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         from jaxpe.cli.main import main as command
 
         watch(seconds, programs)
         command()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    found = {"cpu": time.process_time() - begun, "peak_mb": peak, **seconds, **programs}
+    own, helpers = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu = sum(used.ru_utime + used.ru_stime for used in (own, helpers))
+    found = {"cpu": cpu, "peak_mb": own.ru_maxrss / 1024, **seconds, **programs}
     Path(target).write_text(json.dumps(found))
 
 

@@ -20,6 +20,7 @@ from jaxpe._core.processes import Helper
 if TYPE_CHECKING:
     import matplotlib.figure
 
+_LONGEST = 10  # seconds for a figure of the other process
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _beside: contextvars.ContextVar[Helper | None] = contextvars.ContextVar("_beside", default=None)
@@ -38,6 +39,8 @@ def image(
     content, dots, known = io.BytesIO(), 160, {"Date": None}  # the same bytes each time
     if format == "png":
         dots, known = 200, {}
+        if figure.get_layout_engine() is not None:
+            image(figure, style)  # both formats have the layout of SVG
     with require("matplotlib", extra="report").rc_context(dict(style)):
         simplify_log_axes(figure)
         figure.savefig(content, format=format, dpi=dots, metadata=known)
@@ -77,18 +80,12 @@ def images(figures: Iterable["matplotlib.figure.Figure"], style: Mapping[str, An
     helper = _beside.get()
     if helper is None:
         return [image(figure, style) for figure in figures]
-    work = _Work(helper)
-    sending = threading.Thread(target=work.send)
-    sending.start()
+    work = _Work(helper, style)
     try:
-        for place, figure in enumerate(figures):
-            work.waiting.append(_Figure(place, figure, pickle.dumps((figure, dict(style)))))
-    finally:
-        work.complete.set()
-        work.save(style)  # from the end, while the helper saves from the beginning
-        sending.join()
-    work.save(style)  # what the helper could not
-    return [work.found[place] for place in sorted(work.found)]
+        return work.images(figures)
+    except BaseException:
+        work.give_up()
+        raise
 
 
 class _Figure(NamedTuple):
@@ -100,59 +97,96 @@ class _Figure(NamedTuple):
 
 
 class _Work:
-    """Figures that wait to be saved by either process, and what became of the others."""
+    """Figures that two processes save: the helper from the first on, this one from the last."""
 
-    def __init__(self, helper: Helper) -> None:
-        self.waiting: collections.deque[_Figure] = collections.deque()
-        self.complete = threading.Event()  # no more figures will come
-        self.found: dict[int, bytes] = {}
-        self._helper = helper
+    def __init__(self, helper: Helper, style: Mapping[str, Any]) -> None:
+        self._helper, self._style = helper, dict(style)
+        self._waiting: collections.deque[_Figure] = collections.deque()
+        self._complete = threading.Event()  # no more figures will come
+        self._found: dict[int, bytes] = {}
+        self._sending = threading.Thread(target=self._send, daemon=True)
 
-    def save(self, style: Mapping[str, Any]) -> None:
-        """Save what waits in this process, from the end."""
-        while self.waiting:
-            with contextlib.suppress(IndexError):  # the other process has just taken it
-                each = self.waiting.pop()
-                self.found[each.place] = image(each.figure, style)
+    def images(self, figures: Iterable["matplotlib.figure.Figure"]) -> list[bytes]:
+        """Each figure as SVG."""
+        self._sending.start()
+        made = []
+        for place, figure in enumerate(figures):
+            made.append(figure)
+            pickled = pickle.dumps((figure, self._style))
+            self._waiting.append(_Figure(place, figure, pickled))
+        self._complete.set()
+        while (last := _taken(self._waiting.pop)) is not None:
+            self._found[last.place] = image(last.figure, self._style)
+        if len(self._found) < len(made):
+            self._sending.join(_LONGEST)
+        for place, figure in enumerate(made):
+            if place not in self._found:  # the helper has ended, or does not answer
+                self._helper.kill()
+                self._found[place] = image(figure, self._style)
+        return [self._found[place] for place in range(len(made))]
 
-    def send(self) -> None:
-        """Let the helper save what waits, from the beginning, until all is saved or it ends."""
-        while True:
-            try:
-                each = self.waiting.popleft()
-            except IndexError:
-                if self.complete.wait(0.002):
+    def give_up(self) -> None:
+        """Leave what waits."""
+        self._complete.set()
+        self._waiting.clear()
+        self._helper.kill()
+        self._sending.join()
+
+    def _send(self) -> None:
+        """Let the helper save what waits, once it is ready, until nothing does."""
+        with contextlib.suppress(OSError, EOFError, ValueError):  # the helper has ended
+            self._helper.wait_until_ready()
+            while True:
+                each = _taken(self._waiting.popleft)
+                if each is not None:
+                    self._found[each.place] = self._helper.ask(each.pickled)
+                elif self._complete.wait(0.002):
                     return
-                continue
-            try:
-                self.found[each.place] = self._helper.ask(each.pickled)
-            except (OSError, EOFError):
-                self.waiting.append(each)
-                return
+
+
+def _taken(take: Callable[[], _Figure]) -> _Figure | None:
+    """The next that waits; None where none does."""
+    try:
+        return take()
+    except IndexError:
+        return None
 
 
 @contextlib.contextmanager
 def saving_beside() -> Iterator[None]:
-    """A process that shares the work of `images` until the context ends, where one can start."""
-    try:
-        helper = Helper(_begin)
-    except OSError:
+    """A process that shares the work of `images` until the context ends.
+
+    None where it cannot be started, or would have no processor of its own.
+    """
+    helper = _helper()
+    if helper is None:
         yield
         return
     token = _beside.set(helper)
     try:
-        yield
+        with helper:
+            yield
     finally:
         _beside.reset(token)
-        helper.close()
+
+
+def _helper() -> Helper | None:
+    from jaxpe._core.threads import cores  # brings JAX, which the helper has no use for
+
+    if cores() < 2:
+        return None
+    try:
+        return Helper(_begin)
+    except OSError:
+        return None
 
 
 def _begin() -> Callable[[Any], bytes]:
-    import_drawing()
+    import_matplotlib()
     return lambda pickled: image(*pickle.loads(pickled))
 
 
-def import_drawing() -> None:
+def import_matplotlib() -> None:
     """Import what `image` needs, which takes a third of a second."""
     for module in ("matplotlib.figure", "matplotlib.backends.backend_svg"):
         require(module, extra="report")

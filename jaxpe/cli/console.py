@@ -123,7 +123,7 @@ def import_drawing() -> None:
 
 
 def _import_drawing() -> None:
-    svg.import_drawing()
+    svg.import_matplotlib()
     importlib.import_module("jinja2")
 
 

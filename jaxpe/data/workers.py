@@ -1,5 +1,6 @@
 """Tokenizing in several processes: one alone runs Python in one thread at a time."""
 
+import contextlib
 import queue
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -74,7 +75,9 @@ class _Processes:
     """
 
     def __init__(self, work: _Encoding | _Occurring, number: int):
-        self._helpers = [Helper(work.begin) for _ in range(number)]
+        with contextlib.ExitStack() as stack:
+            self._helpers = [stack.enter_context(Helper(work.begin)) for _ in range(number)]
+            self._open = stack.pop_all()
         self._idle: queue.SimpleQueue[Helper] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(number, "tokenizing")
         for helper in self._helpers:
@@ -87,8 +90,7 @@ class _Processes:
         for helper in self._helpers:
             helper.kill()
         self._threads.shutdown(cancel_futures=True)
-        for helper in self._helpers:
-            helper.close()
+        self._open.close()
 
     @property
     def ahead(self) -> int:

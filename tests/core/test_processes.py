@@ -1,4 +1,3 @@
-import contextlib
 import functools
 import operator
 import os
@@ -6,6 +5,7 @@ import time
 
 import pytest
 
+from jaxpe._core.errors import InputError
 from jaxpe._core.processes import Helper
 
 
@@ -17,26 +17,38 @@ def _sleeping():
     return time.sleep
 
 
-def test_a_helper_answers_one_question_after_another():
-    with contextlib.closing(Helper(functools.partial(operator.methodcaller, "upper"))) as helper:
-        assert helper.status() is None
-        assert [helper.ask(word) for word in ("one", "two")] == ["ONE", "TWO"]
-    assert helper.status() is not None
-
-
-def test_what_a_helper_prints_is_no_answer(capfd):
-    with contextlib.closing(Helper(_printing)) as helper:
-        assert helper.ask("hello") is None
-    assert capfd.readouterr() == ("", "hello\n")
-
-
 def _printing():
     return print
 
 
+def _failing():
+    raise InputError("no tokenizer")
+
+
+def test_a_helper_answers_one_question_after_another():
+    with Helper(functools.partial(operator.methodcaller, "upper")) as helper:
+        assert helper.status() is None
+        helper.wait_until_ready()
+        assert [helper.ask(word) for word in ("one", "two")] == ["ONE", "TWO"]
+    assert helper.status() == 0
+
+
+def test_what_a_helper_prints_is_no_answer(capfd):
+    with Helper(_printing) as helper:
+        assert helper.ask("hello") is None
+    assert capfd.readouterr() == ("", "hello\n")
+
+
+def test_what_is_printed_before_it_begins_is_no_answer(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("print('Loading', end='')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Helper(functools.partial(operator.itemgetter, 0)) as helper:
+        assert helper.ask("abc") == "a"
+
+
 @pytest.mark.parametrize("question", [0, 3, "no number"])
 def test_the_end_of_a_helper_is_an_error_of_who_asks(question, capfd):
-    with contextlib.closing(Helper(_quitting)) as helper:
+    with Helper(_quitting) as helper:
         with pytest.raises((OSError, EOFError)):
             helper.ask(question)
         helper._process.wait()
@@ -45,11 +57,20 @@ def test_the_end_of_a_helper_is_an_error_of_who_asks(question, capfd):
     assert helper.status() == (question if isinstance(question, int) else 1)
 
 
-def test_a_helper_that_is_killed_while_it_works():
-    with contextlib.closing(Helper(_sleeping)) as helper:
-        helper.kill()
-        with pytest.raises((OSError, EOFError)):
-            helper.ask(60)
+def test_a_helper_that_cannot_begin(capfd):
+    with Helper(_failing) as helper, pytest.raises((OSError, EOFError)):
+        helper.wait_until_ready()
+    assert helper.status() == 1
+    assert "no tokenizer" in capfd.readouterr().err
+
+
+def test_a_helper_that_works_is_ended():
+    with Helper(_sleeping) as helper:
+        helper.wait_until_ready()
+        helper._send(60)
+        begun = time.monotonic()
+    assert helper.status() != 0
+    assert time.monotonic() - begun < 30
 
 
 def test_a_part_of_an_application_starts_no_helper(monkeypatch):

@@ -1,11 +1,19 @@
+import os
+import signal
+import threading
 import time
 
 import pytest
 
-from jaxpe._core import svg
+from jaxpe._core import svg, threads
 from jaxpe.report.corpus.figures import FIGURES, render_figures
-from jaxpe.report.style import STYLE, new_figure, render
+from jaxpe.report.style import new_figure, render
 from tests.report.factory import analysis
+
+
+@pytest.fixture(autouse=True)
+def _two_processors(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
 
 
 @pytest.fixture(scope="module")
@@ -13,47 +21,76 @@ def alone():
     return [figure.svg for figure in render_figures(analysis())]
 
 
+def measured(name):
+    """A figure whose labels are measured to lay it out."""
+
+    def draw(_):
+        figure, axes = new_figure(name, columns=2)
+        for axis in axes:
+            axis.plot([1, 2], [1e5, 1e-5])
+            axis.set(ylabel="measured", yscale="log")
+        return figure
+
+    return name, draw, ""
+
+
 def test_two_processes_save_the_same_bytes(alone, monkeypatch):
+    others = [measured(str(k)) for k in range(3)]
+    expected = [(figure.svg, figure.png()) for figure in render(None, *others)]
     here, image = [], svg.image
 
-    def slowly(figure, style):
+    def slowly(figure, style, **options):
+        if options:
+            return image(figure, style, **options)
         time.sleep(0.3)  # so that the helper saves most of them
         here.append(figure)
         return image(figure, style)
 
-    monkeypatch.setattr(svg, "image", slowly)
     with svg.saving_beside():
-        assert svg._beside.get() is not None
-        assert svg._beside.get().ask(_empty()).startswith(b"<?xml")  # it is ready
+        svg._beside.get().wait_until_ready()
+        monkeypatch.setattr(svg, "image", slowly)
         found = render(analysis(), *FIGURES)
+        assert 0 < len(here) < len(FIGURES)
+        here.clear()
+        measured_ones = render(None, *others)
+        assert 0 < len(here) < len(others)
+        monkeypatch.undo()
     assert svg._beside.get() is None
     assert [figure.svg for figure in found] == alone
-    assert 0 < len(here) < len(FIGURES)
-    assert found[0].png().startswith(b"\x89PNG")  # of a figure that the helper has saved
+    assert [(figure.svg, figure.png()) for figure in measured_ones] == expected
 
 
-def _empty():
-    return svg.pickle.dumps((new_figure("")[0], STYLE))
-
-
-def test_figures_are_saved_where_the_helper_ends(alone):
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
+def test_figures_are_saved_where_the_helper_ends_or_hangs(alone, monkeypatch, signum):
+    monkeypatch.setattr(svg, "_LONGEST", 0.2)
     with svg.saving_beside():
-        svg._beside.get().kill()
+        helper = svg._beside.get()
+        helper.wait_until_ready()
+        os.kill(helper._process.pid, signum)
         assert [figure.svg for figure in render_figures(analysis())] == alone
+    for thread in threading.enumerate():
+        if "_send" in thread.name:
+            thread.join(10)
+            assert not thread.is_alive()
 
 
-def test_figures_are_saved_where_no_helper_can_start(alone, monkeypatch):
-    monkeypatch.setattr("sys.frozen", True, raising=False)
+@pytest.mark.parametrize(("name", "value"), [("sys.frozen", True), ("cores", lambda: 1)])
+def test_figures_are_saved_where_there_is_no_helper(alone, monkeypatch, name, value):
+    if name == "cores":
+        monkeypatch.setattr(threads, name, value)
+    else:
+        monkeypatch.setattr(name, value, raising=False)
     with svg.saving_beside():
         assert svg._beside.get() is None
         assert [figure.svg for figure in render(analysis(), FIGURES[0])] == alone[:1]
 
 
-def test_an_error_of_a_drawing_is_raised_and_nothing_waits():
+def test_an_error_of_a_drawing_is_raised_at_once():
     def fail(_):
         raise ZeroDivisionError
 
     with svg.saving_beside():
+        helper = svg._beside.get()
         with pytest.raises(ZeroDivisionError):
             render(analysis(), FIGURES[0], ("none", fail, ""))
-        assert render(analysis(), FIGURES[0])  # the helper goes on
+        assert helper._process.wait(10) != 0

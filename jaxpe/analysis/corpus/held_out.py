@@ -155,9 +155,9 @@ def _compared(
 
     The entry of least mean comes first, then those not significantly worse.
     """
-    mean = np.where(judged[:, None], found.fixed.mean, np.inf)
-    order = np.argsort(mean, axis=0, kind="stable")[: judged.sum()]
     samples = np.asarray(found.fixed.samples)  # [splits, 2, entries, widths]
+    mean = np.where(judged[:, None], samples.mean(axis=(0, 1)), np.inf)
+    order = np.argsort(mean, axis=0, kind="stable")[: judged.sum()]
     least = np.take_along_axis(samples, order[None, None, :1], axis=2)
     gain = least[:, :, 0, at] - found.by_width.samples[..., own_dim - 1]
     apart = (samples - least).reshape(*gain.shape, -1)
