@@ -1,5 +1,6 @@
 """Terminal of all commands: progress on standard error, and a cache of programs."""
 
+import contextlib
 import importlib
 import logging
 import os
@@ -26,8 +27,9 @@ from jaxpe._core import svg
 from jaxpe._core.cache import cache_directory
 from jaxpe._core.errors import check_installed
 from jaxpe._core.stored import compiling, keep_programs
-from jaxpe._core.threads import in_background
 from jaxpe.cli.parsing import in_flags
+
+_READING = 0.8  # seconds that small corpora take to be read
 
 Item = TypeVar("Item")
 
@@ -117,9 +119,19 @@ _MODULES = {
 }
 
 
-def import_drawing() -> None:
-    """Import what draws, which takes a second, while the first numbers are computed."""
-    in_background(_import_drawing)
+@contextlib.contextmanager
+def importing_drawing() -> Iterator[None]:
+    """Import what draws in the background, once numbers are computed.
+
+    To import it holds the interpreter lock for a third of a second, which reading needs, too.
+    """
+    timer = threading.Timer(_READING, _import_drawing)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _import_drawing() -> None:

@@ -9,7 +9,7 @@ import rich
 from jaxpe import report
 from jaxpe._core.folders import output_folder
 from jaxpe._core.svg import saving_beside
-from jaxpe.cli.console import Bars, import_drawing
+from jaxpe.cli.console import Bars, importing_drawing
 from jaxpe.cli.parsing import parse
 
 
@@ -22,8 +22,7 @@ def run_to_page(
     """
     started = time.perf_counter()
     options: Any = parse(kind, words)
-    with output_folder(options.out), saving_beside():
-        import_drawing()
+    with output_folder(options.out), saving_beside(), importing_drawing():
         found = job(options, progress=Bars(kind))
         page = report.write(found, options.out, png=options.png)
     for make in shown:
