@@ -16,6 +16,9 @@ from jaxpe.geometry.noise import geometry_shape
 
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
+# Widths that have a loop of their own, where others have more columns than a few: of few columns a
+# second loop takes as long to compile as it saves.
+_NARROW, _FEW_COLUMNS = 32, 128
 SLOPES = tuple(map(float, jaxpe.encodings.alibi_slopes(ALIBI_HEADS)))
 
 
@@ -249,8 +252,20 @@ def _widths(n: int, dim: int) -> tuple[int, ...]:
 def _by_width(
     D: jaxpe.Distances, coordinates: jax.Array, *, widths: tuple[int, ...]
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-    n, largest = D.values.shape[0], max(widths)
-    waves = [jaxpe.sinusoidal_vectors(jnp.arange(n), dim=width) for width in widths]
+    groups = [widths]
+    if max(widths) > _FEW_COLUMNS:
+        narrow = sum(width <= _NARROW for width in widths)
+        groups = [widths[:narrow], widths[narrow:]]
+    found = [_of_widths(D, coordinates, own) for own in groups]
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
+
+
+def _of_widths(
+    D: jaxpe.Distances, coordinates: jax.Array, widths: tuple[int, ...]
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """Stress and scaled stress at ascending widths, by one loop over arrays of the largest."""
+    largest = widths[-1]
+    waves = [jaxpe.sinusoidal_vectors(jnp.arange(len(D.values)), dim=width) for width in widths]
     whole = columns(coordinates, largest)
 
     def at(given: tuple[jax.Array, jax.Array]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
