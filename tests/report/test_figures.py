@@ -106,7 +106,6 @@ def test_analyses_draw_and_nothing_is_cut(case):
         with matplotlib.rc_context(STYLE):
             figure = draw(analysis(**known[case]))
             simplify_log_axes(figure)
-            figure.draw_without_rendering()
             box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
         inside = box.x0 >= 0, box.y0 >= 0, box.x1 <= width, box.y1 <= height
         assert all(inside), (name, box.extents, width, height)
