@@ -1,7 +1,6 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -39,24 +38,34 @@ def measured(name):
 def test_two_processes_save_the_same_bytes(alone, monkeypatch):
     others = [measured(str(k)) for k in range(3)]
     expected = [(figure.svg, figure.png()) for figure in render(None, *others)]
-    here, image = [], svg.image
+    here, image, asked, saved = [], svg.image, threading.Event(), threading.Event()
 
-    def slowly(figure, style, **options):
-        if options:
-            return image(figure, style, **options)
-        time.sleep(0.3)  # so that the helper saves most of them
-        here.append(figure)
-        return image(figure, style)
+    def image_here(figure, style, **options):
+        if not options:  # SVG: each process waits until the other one has a figure
+            here.append(figure)
+            assert asked.wait(10)
+            saved.set()
+        return image(figure, style, **options)
 
     with svg.saving_beside():
-        svg._beside.get().wait_until_ready()
-        monkeypatch.setattr(svg, "image", slowly)
+        helper = svg._beside.get()
+        ask = helper.ask
+
+        def ask_helper(question):
+            asked.set()
+            return ask(question), saved.wait(10)
+
+        monkeypatch.setattr(helper, "ask", lambda question: ask_helper(question)[0])
+        monkeypatch.setattr(svg, "image", image_here)
+        helper.wait_until_ready()
         found = render(analysis(), *SOME)
         assert 0 < len(here) < len(SOME)
         here.clear()
+        asked.clear()
+        saved.clear()
         measured_ones = render(None, *others)
         assert 0 < len(here) < len(others)
-        monkeypatch.undo()
+        monkeypatch.setattr(svg, "image", image)
     assert svg._beside.get() is None
     assert [figure.svg for figure in found] == alone
     assert [(figure.svg, figure.png()) for figure in measured_ones] == expected
