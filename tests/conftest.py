@@ -9,7 +9,7 @@ import pytest
 
 import jaxpe
 from jaxpe.analysis.corpus import held_out, scores
-from jaxpe.cli import console, pages
+from jaxpe.cli import console
 from jaxpe.cli import main as cli
 from jaxpe.report.corpus import page as corpus_page
 from tests.hostile.families import make_films
@@ -22,7 +22,7 @@ def command(monkeypatch, capsys, tmp_path_factory):
     # Programs are kept by JAX alone, whose cache outlives a change of the package.
     monkeypatch.setattr(console, "keep_programs", lambda folder: None)
     # A process that draws takes longer to start than most of these commands.
-    monkeypatch.setattr(pages, "saving_beside", contextlib.nullcontext)
+    monkeypatch.setattr(cli, "saving_beside", contextlib.nullcontext)
 
     def call(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["jaxpe", *map(str, words)])

@@ -17,7 +17,7 @@ from jaxpe._core.stored import Programs, keeping, with_arrays, without_arrays
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def compiled(*functions: str, static: Sequence[str] = (), brief: bool = False) -> Callable[[F], F]:
+def compiled(*functions: str, static: Sequence[str] = (), brief: int = 0) -> Callable[[F], F]:
     """Decorator: `jax.jit`, where some keyword arguments are functions.
 
     Such an argument is a callable, a tuple of them and of plain values (an `Encoding`, a
@@ -30,8 +30,8 @@ def compiled(*functions: str, static: Sequence[str] = (), brief: bool = False) -
     Args:
         functions: names of those arguments; all keyword-only.
         static: names of keyword-only arguments that are values with a hash.
-        brief: whether a call with small arguments takes less time than compiling; where such a
-            program is kept, it is compiled for a CPU with few optimisations.
+        brief: bytes of arguments, such as `SMALL` or `TINY`, below which a call takes less time
+            than compiling; a program of these that is kept has few optimisations on a CPU.
 
     >>> @compiled("f", static=("times",))
     ... def repeated(x, *, f, times):
@@ -92,9 +92,7 @@ def one_call(function: Callable[..., Any], *arrays: Any, **choices: Any) -> Any:
     return _result(*arrays, function=functools.partial(function, **choices))
 
 
-def _of_arrays(
-    core: Callable[..., Any], static: tuple[str, ...], brief: bool
-) -> Callable[..., Any]:
+def _of_arrays(core: Callable[..., Any], static: tuple[str, ...], brief: int) -> Callable[..., Any]:
     """`jax.jit`, of whose programs files may be kept."""
     program, kept = jax.jit(core, static_argnames=static), Programs(core, brief=brief)
 

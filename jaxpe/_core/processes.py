@@ -20,6 +20,16 @@ _OWN_GROUP: dict[str, Any] = (  # an interrupt is for the process that asks
 )
 
 
+def cores() -> int:
+    """Processors that this process may use.
+
+    >>> cores() >= 1
+    True
+    """
+    there = getattr(os, "sched_getaffinity", None)
+    return len(there(0)) if there else os.cpu_count() or 1
+
+
 class Helper:
     """A process that answers questions, one after another; a context manager.
 
@@ -42,7 +52,7 @@ class Helper:
     def __init__(self, begin: Callable[[], Callable[[Any], Any]]) -> None:
         if not sys.executable or getattr(sys, "frozen", False):
             raise FileNotFoundError("no executable of Python")
-        self._is_ready = False
+        self._is_ready = self._was_waited_for = False
         self._process = subprocess.Popen(
             [sys.executable, "-c", _MAIN, *filter(None, sys.path)],
             stdin=subprocess.PIPE,
@@ -65,6 +75,7 @@ class Helper:
     def wait_until_ready(self) -> None:
         """Return once `begin` has. Raises OSError or EOFError where the process has ended."""
         assert self._process.stdout is not None
+        self._was_waited_for = True
         while not self._is_ready:
             line = self._process.stdout.readline()
             if not line:
@@ -92,9 +103,11 @@ class Helper:
         self._process.kill()
 
     def close(self) -> None:
-        """Let the process end, or end it after a second; then close its pipes."""
+        """Let the process end, or end it: after a second, or at once where nobody waited for it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        if not self._was_waited_for:
+            self.kill()
         with contextlib.suppress(OSError):  # of what it has not read
             self._process.stdin.close()
         try:

@@ -44,8 +44,10 @@ _ENVIRONMENT = ("JAX_", "XLA_", "LIBTPU_")
 
 # Options of XLA for a CPU (measured by experiments/benchmarks/compile_options.py). Programs with
 # arguments of fewer bytes than `SMALL` are compiled with `_QUICK`, in half of the time; they run a
-# fifth longer, which is much less. Those of them that are marked as brief have `_BRIEF`.
+# fifth longer, which is much less. Those that are marked as brief have `_BRIEF`: a quarter of the
+# time of `_QUICK`, and runs that take several times as long.
 SMALL = 2**24
+TINY = 2**16
 _QUICK = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_backend_optimization_level": 1,
@@ -119,7 +121,7 @@ def _mapped(f: Callable[[Any], Any], value: Any) -> Any:
 class Programs:
     """The programs of one function by what they are made of, in memory and in the folder."""
 
-    def __init__(self, function: Callable[..., Any], *, brief: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], *, brief: int = 0) -> None:
         self._function, self._brief = function, brief
         self._ready: dict[str, tuple[threading.Lock, list[Callable[..., Any]]]] = {}
 
@@ -146,10 +148,15 @@ class Programs:
         with lock:
             if not found:
                 path = _folder / f"{self._function.__name__}-{key}"
-                fewer = _BRIEF if self._brief else _QUICK
-                options = fewer if _bytes_of(arguments) < SMALL else {}
-                found.append(_made(path, function, arguments, options))
+                found.append(_made(path, function, arguments, self._options(arguments)))
         return functools.partial(_call, found[0])
+
+    def _options(self, arguments: Any) -> dict[str, Any]:
+        """Options of XLA for arguments of this size."""
+        size = _bytes_of(arguments)
+        if size < self._brief:
+            return _BRIEF
+        return _QUICK if size < SMALL else {}
 
 
 class _KeyData(NamedTuple):

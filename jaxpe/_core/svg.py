@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxpe._core.errors import require
-from jaxpe._core.processes import Helper
+from jaxpe._core.processes import Helper, cores
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -171,8 +171,6 @@ def saving_beside() -> Iterator[None]:
 
 
 def _helper() -> Helper | None:
-    from jaxpe._core.threads import cores  # brings JAX, which the helper has no use for
-
     if cores() < 2:
         return None
     try:

@@ -66,13 +66,3 @@ def in_background(f: Callable[[], object]) -> None:
 
 def _settings() -> tuple[object, ...]:
     return tuple(getattr(jax.config, name) for name in SETTINGS)
-
-
-def cores() -> int:
-    """Processors that this process may use.
-
-    >>> cores() >= 1
-    True
-    """
-    there = getattr(os, "sched_getaffinity", None)
-    return len(there(0)) if there else os.cpu_count() or 1

@@ -25,7 +25,6 @@ from rich.text import Text
 
 from jaxpe._core import svg
 from jaxpe._core.cache import cache_directory
-from jaxpe._core.errors import check_installed
 from jaxpe._core.stored import compiling, keep_programs
 from jaxpe.cli.parsing import in_flags
 
@@ -102,21 +101,11 @@ class _Compiling(ProgressColumn):
         return Text("compiling ..." if compiling() else "", style="dim")
 
 
-def prepare(*extras: str) -> None:
-    """Check that extras are installed, keep compiled programs, and silence logs of libraries."""
-    for extra in extras:
-        for module in _MODULES[extra]:
-            check_installed(module, extra=extra)
+def prepare() -> None:
+    """Keep compiled programs, and silence logs of libraries."""
     _remember_compilations()
     # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
-
-
-_MODULES = {
-    "data": ("grain", "orbax.checkpoint"),
-    "report": ("matplotlib.figure", "jinja2"),
-    "train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"),
-}
 
 
 @contextlib.contextmanager

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 
 import jaxpe
-from jaxpe._core.errors import InputError, MissingExtraError, nearest, require
+from jaxpe._core.errors import InputError, MissingExtraError, check_installed, nearest, require
+from jaxpe._core.svg import saving_beside
 from jaxpe.cli.parsing import in_flags
 
 # Each is a module of this package, imported when it is run.
@@ -33,6 +34,12 @@ _TRAINING = dict.fromkeys(
 # Commands that list what they take, and the modules with the text, which import nothing large.
 _LISTS = {"extrapolate": "extrapolate_names"}
 _EXTRAS = {"report": ("report",), "count": ("data",), **_TRAINING}
+_MODULES = {
+    "data": ("grain", "orbax.checkpoint"),
+    "report": ("matplotlib.figure", "jinja2"),
+    "train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"),
+}
+_DRAW = ("report", "audit", "inspect", "spectral", "extrapolate")
 
 
 def main() -> None:
@@ -75,19 +82,34 @@ def _run(words: list[str]) -> None:
     _check_command(words)
     if words[0] in _LISTS and "--list" in words:
         return print(importlib.import_module(f"jaxpe.cli.{_LISTS[words[0]]}").text())
+    _check_extras(words[0])
+    share_processors()
+    draws = words[0] in _DRAW and not {"-h", "--help"}.intersection(words)
+    with saving_beside() if draws else contextlib.nullcontext():  # which starts before JAX does
+        _run_command(words)
+
+
+def _run_command(words: list[str]) -> None:
+    """The command, in this process."""
     require("tyro", extra="report")
     require("rich", extra="report")
-    share_processors()
     gc.set_threshold(*_COLLECT_AFTER)
     atexit.register(gc.freeze)  # else Python searches all that was made for cycles as it ends
     from jaxpe.cli.console import prepare
 
-    prepare(*_EXTRAS.get(words[0], ()))  # before what needs them is imported
+    prepare()
     command = importlib.import_module(f"jaxpe.cli.{words[0]}")
     try:
         command.run(words[1:])
     except InputError as error:
         raise InputError(in_flags(str(error), command.Command)) from error
+
+
+def _check_extras(command: str) -> None:
+    """Say which extra to install, before anything is imported."""
+    for extra in _EXTRAS.get(command, ()):
+        for module in _MODULES[extra]:
+            check_installed(module, extra=extra)
 
 
 # Objects made between two searches for cycles. Imports, tracing and drawing make millions that

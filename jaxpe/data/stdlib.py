@@ -15,8 +15,8 @@ from jaxpe._core.cache import cache_directory
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole
 from jaxpe._core.json_values import from_json, read_json, seal
+from jaxpe._core.processes import cores
 from jaxpe._core.progress import Progress
-from jaxpe._core.threads import cores
 from jaxpe.data import docstrings
 
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}

@@ -13,6 +13,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.stored import SMALL
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import safe_sqrt
 from jaxpe.geometry.halving import HalvableTokens, in_rows, places_of, split_halves
@@ -118,7 +119,7 @@ def disjoint_halves(
     return _paired(*found, halvings=halvings)
 
 
-@compiled(static=("folds", "splits", "halvings"), brief=True)
+@compiled(static=("folds", "splits", "halvings"), brief=SMALL)
 def _parts_of_halves(
     key: Array, *, folds: int, splits: int, halvings: int
 ) -> Int[Array, "halves rows folds"]:
@@ -129,7 +130,7 @@ def _parts_of_halves(
     return jax.vmap(in_rows)(parts.reshape(-1, halvings, folds))
 
 
-@compiled(static=("halvings",))
+@compiled(static=("halvings",), brief=2**20)
 def _paired(products: Array, present: Array, *, halvings: int) -> SplitHalfGeometry:
     """Geometries of the halves of each split, on the positions that both have."""
     n = present.shape[-1]
@@ -138,7 +139,7 @@ def _paired(products: Array, present: Array, *, halvings: int) -> SplitHalfGeome
     return jax.tree.map(lambda x: x.reshape(-1, 2, *x.shape[1:]), found)
 
 
-@compiled(static=("folds", "splits", "halvings"), brief=True)
+@compiled(static=("folds", "splits", "halvings"), brief=SMALL)
 def _parts(
     key: Array, *, folds: int, splits: int, halvings: int
 ) -> Int[Array, "splits halvings folds"]:

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.compiled import compiled
+from jaxpe._core.stored import SMALL
 from jaxpe.geometry.counts import fold_of_documents, permute_within_documents
 from jaxpe.geometry.distances import centre_rows
 from jaxpe.geometry.noise import (
@@ -32,7 +33,6 @@ from jaxpe.geometry.occurrences import (
 from jaxpe.geometry.rare_words import (
     MOST_RARE,
     RareWords,
-    no_rare_words,
     rare_products,
     rare_words,
 )
@@ -48,11 +48,11 @@ class HalvableTokens(NamedTuple):
 
     Attributes:
         frequent: tokens of words that have a column.
-        rare: those of the other words; none under `jit`.
+        rare: those of the other words; None where there are none, and under `jit`.
     """
 
     frequent: Occurrences
-    rare: RareWords
+    rare: RareWords | None
 
 
 class Halved(NamedTuple):
@@ -88,17 +88,17 @@ def halvable_tokens(
     fold = fold_of_documents(ids, counted, folds=folds, groups=groups)
     if is_traced(ids, counted, fold):
         known = {"vocab_size": vocab_size, "folds": folds}
-        return HalvableTokens(occurrences_of(ids, counted, groups, **known), no_rare_words())
+        return HalvableTokens(occurrences_of(ids, counted, groups, **known), None)
     listed = shared_tokens(listed_tokens(ids, counted, vocab_size=vocab_size), fold)
     frequent = np.bincount(listed.word, minlength=listed.words) > MOST_RARE
     width = max(_CELLS // max(folds * counted.shape[1], 1), 1)
     return HalvableTokens(
         dealt_tokens(listed.of_words(frequent), fold, counted, folds=folds, block=width),
-        rare_words(listed.of_words(~frequent)),
+        None if frequent.all() else rare_words(listed.of_words(~frequent)),
     )
 
 
-@compiled(static=("folds", "splits"), brief=True)
+@compiled(static=("folds", "splits"), brief=SMALL)
 def drawn_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "rows folds"]:
     """`random_halves` for `split_halves`, in rows of which the last may be left out."""
     return in_rows(random_halves(key, folds=folds, splits=splits))
@@ -168,9 +168,10 @@ def split_halves(
     totals = halves @ sizes
     scale = jnp.where(totals > 0, 1.0 / jnp.sqrt(jnp.maximum(totals, 1).astype(float)), 0.0)
     halves, weight = halves.astype(scale.dtype), jnp.asarray(repeats).astype(scale.dtype)
-    products = rare_products(
-        tokens.rare, weight, places, halves[..., tokens.frequent.fold], scale
-    ) + _frequent_products(tokens.frequent, repeats, places, halves, scale, halvings)
+    products = _frequent_products(tokens.frequent, repeats, places, halves, scale, halvings)
+    if tokens.rare is not None:
+        own = halves[..., tokens.frequent.fold]
+        products = products + rare_products(tokens.rare, weight, places, own, scale)
     present = jnp.all((totals > 0) | ~used[None, :, None], axis=(0, 1))
     return Halved(0.5 * (products + products.T), halvings, present, jnp.sum(sizes, axis=0))
 

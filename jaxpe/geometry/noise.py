@@ -17,6 +17,7 @@ from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.stored import TINY
 from jaxpe._core.trees import sum_counts
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import Distances, centre_rows, gram_from_squared, pair_mask, safe_sqrt
@@ -235,7 +236,7 @@ def _products(
     return jnp.stack([dot(A, B.T) for A, B in zip(roots[::2], roots[1::2], strict=True)])
 
 
-@compiled()
+@compiled(brief=TINY)
 def geometry_of_products(
     products: Array, present: Array, *, splits: int | Int[ArrayLike, ""]
 ) -> SplitHalfGeometry:

@@ -55,12 +55,6 @@ def rare_words(listed: ListedTokens) -> RareWords:
     return RareWords(*jax.device_put([laid_out(x) for x in (*places, slot < tokens)]))
 
 
-def no_rare_words() -> RareWords:
-    """No words at all."""
-    none = jnp.zeros((0, MOST_RARE, _FEW), jnp.int32)
-    return RareWords(none, none, none.astype(bool))
-
-
 def rare_products(
     words: RareWords,
     weight: Float[Array, " documents"],

@@ -16,6 +16,7 @@ from jaxtyping import Int, PyTree
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Progress
+from jaxpe._core.stored import SMALL
 from jaxpe._core.threads import in_threads
 from jaxpe.geometry.counts import PositionCounts, count_tokens
 
@@ -47,12 +48,12 @@ def _item(items: Array, number: int | Int[ArrayLike, ""]) -> Array:
     return items[number]
 
 
-@compiled(brief=True)
+@compiled(brief=SMALL)
 def _stacked(*trees: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(lambda *values: jnp.stack(values), *trees)
 
 
-@compiled(static=("number",), brief=True)
+@compiled(static=("number",), brief=SMALL)
 def split_key(key: Array, *, number: int) -> Array:
     """`jax.random.split` as one program."""
     return jax.random.split(key, number)

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int, Integer
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.stored import SMALL
 from jaxpe.geometry.counts import (
     PositionCounts,
     _checked_ids,
@@ -143,7 +144,7 @@ def rank_of_tokens(
     return rank_above_null(own, null_grams, level=level)
 
 
-@compiled(static=("nulls",), brief=True)
+@compiled(static=("nulls",), brief=SMALL)
 def _keys(key: Array, *, nulls: int) -> tuple[Array, Array]:
     """Keys of the halvings, which every corpus shares, and of the null corpora."""
     keys = jax.random.split(key, nulls + 1)
@@ -210,7 +211,7 @@ def rank_above_null(
     return _above_null(gram, null_grams, level=level)
 
 
-@compiled(static=("level",), brief=True)
+@compiled(static=("level",), brief=SMALL)
 def _above_null(gram: Array, null_grams: Array, *, level: float) -> SignificantRank:
     """`rank_above_null` of arrays that were looked at."""
     nulls = len(null_grams)

@@ -17,6 +17,11 @@ def _sleeping():
     return time.sleep
 
 
+def _sleeping_first(seconds):
+    time.sleep(seconds)
+    return time.sleep
+
+
 def _printing():
     return print
 
@@ -71,6 +76,18 @@ def test_a_helper_that_works_is_ended():
         begun = time.monotonic()
     assert helper.status() != 0
     assert time.monotonic() - begun < 30
+
+
+def test_a_helper_that_nobody_waited_for_is_ended_before_its_end_is_waited_for(monkeypatch):
+    done = []
+    with Helper(functools.partial(_sleeping_first, 60)) as helper:
+        for name in ("kill", "wait"):
+            act = getattr(helper._process, name)
+            monkeypatch.setattr(
+                helper._process, name, lambda *given, name=name, act=act: (done.append(name), act())
+            )
+    assert done[:2] == ["kill", "wait"]
+    assert helper.status() != 0
 
 
 def test_a_part_of_an_application_starts_no_helper(monkeypatch):

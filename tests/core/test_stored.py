@@ -150,17 +150,18 @@ def test_small_and_brief_programs_are_optimised_less(folder, monkeypatch):
     def doubled(x):
         return 2 * x
 
-    @compiled(brief=True)
+    @compiled(brief=6)
     def halved(x):
         return x / 2
 
     for function in (doubled, halved):
         function.__wrapped__.__module__ = "jaxpe.made_here"
-    monkeypatch.setattr(stored, "SMALL", 8)
-    for size in (1, 2):
+    monkeypatch.setattr(stored, "SMALL", 10)
+    for size in (1, 2, 3):
         assert doubled(np.ones(size, np.float32))[0] == 2
         assert halved(np.ones(size, np.float32))[0] == 0.5
-    assert asked == [stored._QUICK, stored._BRIEF, None, None]
+    quick, brief = stored._QUICK, stored._BRIEF
+    assert asked == [quick, brief, quick, quick, None, None]
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="options are those of a CPU")

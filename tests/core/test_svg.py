@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from jaxpe._core import svg, threads
+from jaxpe._core import svg
 from jaxpe.report.corpus.figures import FIGURES
 from jaxpe.report.style import new_figure, render
 from tests.report.factory import analysis
@@ -14,7 +14,7 @@ SOME = FIGURES[:3]
 
 @pytest.fixture(autouse=True)
 def _two_processors(monkeypatch):
-    monkeypatch.setattr(threads, "cores", lambda: 2)
+    monkeypatch.setattr(svg, "cores", lambda: 2)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_figures_are_saved_where_the_helper_ends_or_hangs(alone, monkeypatch, si
 @pytest.mark.parametrize(("name", "value"), [("sys.frozen", True), ("cores", lambda: 1)])
 def test_figures_are_saved_where_there_is_no_helper(alone, monkeypatch, name, value):
     if name == "cores":
-        monkeypatch.setattr(threads, name, value)
+        monkeypatch.setattr(svg, name, value)
     else:
         monkeypatch.setattr(name, value, raising=False)
     with svg.saving_beside():

@@ -10,6 +10,7 @@ import numpy as np
 import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.stored import SMALL
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval
 from jaxpe.analysis.corpus.scores import ALIBI_HEADS, columns, scored_entries
 from jaxpe.geometry import HeldOut, SplitHalfGeometry
@@ -86,7 +87,7 @@ def _sizes(dim: int, n: int) -> jaxpe.EncodingSizes:
     return jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
 
 
-@compiled(static=("entries", "widths", "largest"), brief=True)
+@compiled(static=("entries", "widths", "largest"), brief=SMALL)
 def _scores(
     halves: SplitHalfGeometry,
     *,
@@ -170,7 +171,7 @@ def _compared(
     return best, Interval(*(float(ends[-1]) for ends in _ends(told)))
 
 
-@compiled(brief=True)
+@compiled(brief=SMALL)
 def _differences(samples: ArrayLike) -> HeldOut:
     """`half_sample_interval` of all differences, by one program."""
     return jaxpe.geometry.half_sample_interval(samples)

@@ -16,7 +16,7 @@ from jaxpe._core.choices import Choice
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
-from jaxpe._core.stored import keeping
+from jaxpe._core.stored import SMALL, TINY, keeping
 from jaxpe._core.threads import in_background, side_by_side
 from jaxpe.analysis.corpus.held_out import (
     SPLITS,
@@ -349,7 +349,7 @@ def _prepare(
     in_background(prepare)
 
 
-@compiled(brief=True)
+@compiled(brief=SMALL)
 def _five(seed: ArrayLike | np.uint32) -> tuple[jax.Array, ...]:
     return tuple(jax.random.split(jax.random.key(seed), 5))
 
@@ -440,7 +440,7 @@ def _all_words(
     return whole, empty
 
 
-@compiled(static=("empty",))
+@compiled(static=("empty",), brief=TINY)
 def _geometries_of(
     whole: PositionCounts,
     counts: PositionCounts,

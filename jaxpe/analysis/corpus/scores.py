@@ -10,6 +10,7 @@ import numpy as np
 import jaxpe
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
+from jaxpe._core.stored import SMALL, TINY
 from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.geometry import SplitHalfGeometry
 from jaxpe.geometry.noise import geometry_shape
@@ -39,12 +40,14 @@ class _Scored(NamedTuple):
     """Scores as arrays: of both fitted encodings, of all entries and of ALiBi's lines.
 
     Attributes:
-        values: values by name, each `[2 + entries]`; of an entry whose vectors are drawn, the mean.
+        vectors: `[draws of all encodings, n, width of the widest]`.
+        values: values by name, each `[draws of all encodings]`.
         distances: `[2 + entries, n, n]`, of the first draw.
         lines: stress of the line at each standard slope, `[heads]`.
         best: stress of the line at the best slope of all, and that slope.
     """
 
+    vectors: jax.Array
     values: dict[str, jax.Array]
     distances: jax.Array
     lines: jax.Array
@@ -64,8 +67,9 @@ def score_encodings(
     entries = tuple(scored_entries(encodings))
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
     drawn = _drawn(key, entries=entries, sizes=sizes)
-    found = jax.device_get(_scored(D, geometry, mds.coordinates, drawn.vectors, dim=dim))
-    trainable = jax.device_get(drawn.trainable)
+    scored = _scored(D, geometry, mds.coordinates, drawn.vectors, dim=dim)
+    rates = _violation_rates(scored.vectors, D.present)
+    found, rates, trainable = jax.device_get((scored, rates, drawn.trainable))
     widths = [1 if vectors is None else vectors.shape[-1] for vectors in drawn.vectors]
     lines = list(map(SlopeStress, SLOPES, map(float, found.lines)))
     slope = min(lines, key=lambda line: line.stress).slope
@@ -84,7 +88,11 @@ def score_encodings(
             for entry, own, width in zip(entries, trainable, widths, strict=True)
         ),
     ]
-    measured = {name: value.tolist() for name, value in found.values.items()}
+    draws = _draws_of_each(drawn.vectors)
+    measured = {
+        name: (np.add.reduceat(value, _firsts(draws)) / draws).tolist()
+        for name, value in (found.values | {"violation_rate": rates}).items()
+    }
     rows = [dict(zip(measured, row, strict=True)) for row in zip(*measured.values(), strict=True)]
     scores = [
         EncodingScore(**of, **row, distances=own)
@@ -101,6 +109,7 @@ def prepare_scores(n: int, dim: int, key: jax.Array) -> None:
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
     vectors = _drawn(key, entries=tuple(scored_entries()), sizes=sizes).vectors
     _scored.prepare(D, geometry, square, vectors, dim=dim)  # pyrefly: ignore
+    _violation_rates.prepare(_all_vectors(n, dim, vectors), geometry.present)  # pyrefly: ignore
     _by_width.prepare(D, square, widths=_widths(n, dim))  # pyrefly: ignore
 
 
@@ -147,7 +156,7 @@ def _known(
     }
 
 
-@compiled(static=("entries", "sizes"), brief=True)
+@compiled(static=("entries", "sizes"), brief=SMALL)
 def _drawn(
     key: jax.Array,
     *,
@@ -164,7 +173,7 @@ def _drawn(
     return _Drawn(tuple(vectors for vectors, _ in found), tuple(own for _, own in found))
 
 
-@compiled(static=("dim",))
+@compiled(static=("dim",), brief=2**20)
 def _scored(
     D: jaxpe.Distances,
     geometry: SplitHalfGeometry,
@@ -182,21 +191,38 @@ def _scored(
     start = columns(coordinates, dim)
     drawn = [start[None], columns(_refined(D, start), dim)[None]]
     drawn += [line if own is None else own for own in vectors]
-    sizes_of = [len(vectors) for vectors in drawn]
-    widths = [vectors.shape[-1] for vectors in drawn]
-    stacked = jnp.concatenate([columns(vectors, max(widths)) for vectors in drawn])
+    widest = max(vectors.shape[-1] for vectors in drawn)
+    stacked = jnp.concatenate([columns(vectors, widest) for vectors in drawn])
     measured = jax.lax.map(lambda P: _measures(P, D, corrected), stacked)
-    first = np.cumsum([0, *sizes_of[:-1]])
-    member = np.repeat(np.arange(len(sizes_of)), sizes_of)
-    mean = {
-        name: jax.ops.segment_sum(x, member, len(sizes_of)) / np.array(sizes_of, x.dtype)
-        for name, x in measured.items()
-    }
     distances = jax.lax.map(
-        lambda P: jaxpe.euclidean_distances(P, present=D.present).values, stacked[first]
+        lambda P: jaxpe.euclidean_distances(P, present=D.present).values,
+        stacked[_firsts(_draws_of_each(vectors))],
     )
     best = jaxpe.scaled_stress(lines[0] / SLOPES[0], D)
-    return _Scored(mean, distances, stress_of_lines, best)
+    return _Scored(stacked, measured, distances, stress_of_lines, best)
+
+
+@compiled()
+def _violation_rates(vectors: jax.Array, present: jax.Array) -> jax.Array:
+    """`monotonicity_violation_rate` of each encoding."""
+    # By a program of its own: it is slow without optimisations, which the other scores do without.
+    return jax.lax.map(lambda P: jaxpe.monotonicity_violation_rate(P, present=present), vectors)
+
+
+def _draws_of_each(vectors: tuple[jax.Array | None, ...]) -> list[int]:
+    """Number of draws of each encoding, the two that are fitted first."""
+    return [1, 1, *(1 if own is None else len(own) for own in vectors)]
+
+
+def _firsts(draws: list[int]) -> np.ndarray:
+    """Index of the first draw of each encoding among all."""
+    return np.cumsum([0, *draws[:-1]])
+
+
+def _all_vectors(n: int, dim: int, vectors: tuple[jax.Array | None, ...]) -> jax.ShapeDtypeStruct:
+    """Shape of `_Scored.vectors`."""
+    widest = max(dim, *(own.shape[-1] for own in vectors if own is not None))
+    return jax.ShapeDtypeStruct((sum(_draws_of_each(vectors)), n, widest), jnp.float32)
 
 
 def _draws(
@@ -215,15 +241,14 @@ def _measures(P: jax.Array, D: jaxpe.Distances, corrected: jaxpe.Distances) -> d
     """All scores of one encoding."""
     delta = jaxpe.euclidean_distances(P, present=D.present)
     return {
-        "stress": jaxpe.stress(P, D),
-        "scaled_stress": jaxpe.scaled_stress(P, D).stress,
-        "kruskal_stress1": jaxpe.kruskal_stress1(P, D),
+        "stress": jaxpe.stress(delta, D),
+        "scaled_stress": jaxpe.scaled_stress(delta, D).stress,
+        "kruskal_stress1": jaxpe.kruskal_stress1(delta, D),
         "split_half_scaled_stress": jnp.where(
-            corrected.present.any(), jaxpe.scaled_stress(P, corrected).stress, jnp.nan
+            corrected.present.any(), jaxpe.scaled_stress(delta, corrected).stress, jnp.nan
         ),
-        "violation_rate": jaxpe.monotonicity_violation_rate(delta),
-        "pearson_r": jaxpe.mantel_correlation(P, D),
-        "min_separation": jaxpe.min_separation(P, present=D.present),
+        "pearson_r": jaxpe.mantel_correlation(delta, D),
+        "min_separation": jaxpe.min_separation(delta),
     }
 
 
@@ -248,7 +273,7 @@ def _widths(n: int, dim: int) -> tuple[int, ...]:
     return tuple(2**k for k in range(1, 12) if 2**k <= max(dim, n, 2))
 
 
-@compiled(static=("widths",))
+@compiled(static=("widths",), brief=TINY)
 def _by_width(
     D: jaxpe.Distances, coordinates: jax.Array, *, widths: tuple[int, ...]
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:

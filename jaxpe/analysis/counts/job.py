@@ -14,8 +14,8 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.folders import claimed
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import check_range
+from jaxpe._core.processes import cores
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.threads import cores
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.merging import merged, plan_merge
 from jaxpe.analysis.counts.processes import agreed, start_processes
