@@ -211,7 +211,10 @@ def mantel_correlation(
     """
     total = _sums(P, D, None, mesh)
     count, *sums = total(_one_and_both)
-    means = [x / jnp.maximum(count, 1.0) for x in sums]
+    count = jnp.maximum(count, 1.0)
+    rough = [x / count for x in sums]
+    # A plain sum of n² numbers in float32 errs by many roundings, and so does a mean of it.
+    means = [x + rest / count for x, rest in zip(rough, total(_centred, rough), strict=True)]
     norms2, sizes2 = total(_squares, means)
     # Rounding leaves equal distances a tiny variance; that must not pass for a correlation.
     least = (64.0 * jnp.finfo(means[0].dtype).eps) ** 2
@@ -242,14 +245,18 @@ def _one_and_both(delta: Array, d: Array) -> tuple[float, Array, Array]:
     return 1.0, delta, d
 
 
+def _centred(delta: Array, d: Array, means: list[Array]) -> list[Array]:
+    return [delta - means[0], d - means[1]]
+
+
 def _squares(delta: Array, d: Array, means: list[Array]) -> tuple[list[Array], list[Array]]:
     """Squares of both less their means, and of both."""
-    centred = (delta - means[0], d - means[1])
-    return [x**2 for x in centred], [x**2 for x in (delta, d)]
+    return [x**2 for x in _centred(delta, d, means)], [x**2 for x in (delta, d)]
 
 
 def _correlated(delta: Array, d: Array, means: list[Array], norms: list[Array]) -> Array:
-    return ((delta - means[0]) / norms[0]) * ((d - means[1]) / norms[1])
+    first, second = _centred(delta, d, means)
+    return (first / norms[0]) * (second / norms[1])
 
 
 # Where a function is at its least in s, its derivative does not depend on that of s (the envelope

@@ -14,6 +14,7 @@ from jaxpe import (
     scaled_stress,
     stress,
 )
+from jaxpe._core import stored
 from jaxpe.geometry import as_distances, stress_per_position
 
 # Compiled whole, these cost the tests a tenth of their time; eager calls are in test_transforms.
@@ -143,6 +144,17 @@ def test_rounding_is_no_correlation():
     simplex = np.linalg.qr(np.random.default_rng(1).standard_normal((6, 6)))[0]
     for dtype in (np.float32, np.float64):
         assert mantel_correlation(simplex.astype(dtype), D.astype(dtype)) == 0
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="options are those of a CPU")
+def test_equal_distances_do_not_correlate_where_sums_err_by_many_roundings():
+    k = np.arange(60)
+    waves = np.sqrt(np.where(k == 0, 1, 2) / 60) * np.cos(np.pi * (k[:, None] + 0.5) * k / 60)
+    given = waves.astype(np.float32), abs(k[:, None] - k).astype(np.float32)
+    with jax.enable_x64(False):
+        lowered = mantel_correlation.lower(*given)
+        one_by_one = lowered.compile(compiler_options=stored._BRIEF)  # in place of in lanes
+        assert one_by_one(*given) == 0
 
 
 def test_coincident_points_get_no_force_from_each_other():
