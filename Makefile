@@ -44,7 +44,7 @@ results: $(VENV)/.installed-test
 # The site and the notebooks, one process, are made beside the tests, and shown after them.
 BESIDE := $(VENV)/beside.log
 test: $(VENV)/.installed-test
-	$(MAKE) --jobs=$(WORKERS) --output-sync=target lint types
+	$(MAKE) --jobs=$(WORKERS) --output-sync=target lint types $(VENV)/.collected
 	$(MAKE) docs notebooks WORKERS=1 > $(BESIDE) 2>&1 & beside=$$!; \
 	$(MAKE) unit; tests=$$?; wait $$beside; others=$$?; cat $(BESIDE); exit $$((tests + others))
 
@@ -61,6 +61,12 @@ docs: export JAX_PLATFORMS ?= cpu
 docs: $(VENV)/.installed-test
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo 'The site: docs/_build/html/index.html'
+
+# What tests import is compiled by one process, once: workers would each compile all of it.
+$(VENV)/.collected: export PYTHONDONTWRITEBYTECODE =
+$(VENV)/.collected: $(VENV)/.installed-test
+	$(BIN)/python -m pytest --collect-only --quiet > $@.log || { tail -20 $@.log; exit 1; }
+	touch $@
 
 unit: $(VENV)/.installed-test
 	mkdir -p '$(PROGRAMS)' && find '$(PROGRAMS)' -type f -mtime +30 -delete
@@ -83,6 +89,7 @@ test-minimum:
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxpe needs Python >= 3.11, not " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip  # what Python brings takes half as long again
 
 $(VENV)/.installed-%: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[$*]'
