@@ -173,7 +173,7 @@ def _drawn(
     return _Drawn(tuple(vectors for vectors, _ in found), tuple(own for _, own in found))
 
 
-@compiled(static=("dim",), brief=2**20)
+@compiled(static=("dim",), brief=2**21)
 def _scored(
     D: jaxpe.Distances,
     geometry: SplitHalfGeometry,
