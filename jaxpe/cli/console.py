@@ -124,8 +124,9 @@ def importing_drawing() -> Iterator[None]:
 
 
 def _import_drawing() -> None:
-    svg.import_matplotlib()
-    importlib.import_module("jinja2")
+    with contextlib.suppress(Exception):  # whatever is wrong, drawing says it
+        svg.import_matplotlib()
+        importlib.import_module("jinja2")
 
 
 def _remember_compilations() -> None:

@@ -85,7 +85,8 @@ def _run(words: list[str]) -> None:
     _check_extras(words[0])
     share_processors()
     draws = words[0] in _DRAW and not {"-h", "--help"}.intersection(words)
-    with saving_beside() if draws else contextlib.nullcontext():  # which starts before JAX does
+    # Before JAX is imported, which leaves a processor idle.
+    with saving_beside() if draws else contextlib.nullcontext():
         _run_command(words)
 
 

@@ -1,5 +1,6 @@
 """The command as a person types it: what it prints, writes, refuses and returns."""
 
+import contextlib
 import importlib
 import io
 import json
@@ -14,6 +15,7 @@ import pytest
 
 import jaxpe
 from jaxpe._core.errors import InputError
+from jaxpe.cli import main as cli
 from jaxpe.cli import train as train_command
 from jaxpe.cli.main import share_processors
 from jaxpe.report.corpus import page as corpus_page
@@ -212,6 +214,18 @@ def test_an_unwritable_folder_is_refused_before_the_work(command, poems, tmp_pat
     assert code == 2
     assert f"cannot write {tmp_path / 'file'}" in err
     assert "pass a folder" in err
+
+
+def test_only_a_command_that_draws_starts_a_process_for_it(command, monkeypatch):
+    begun = []
+    monkeypatch.setattr(
+        cli, "saving_beside", lambda: contextlib.nullcontext(begun.append(sys.argv[1]))
+    )
+    for words in (("report", "--help"), ("encodings", "-h"), ("count", "none.txt")):
+        command(*words)
+    assert begun == []
+    command("report", "none.txt")
+    assert begun == ["report"]
 
 
 @pytest.mark.parametrize("module", ["tyro", "matplotlib.figure", "tokenizers"])
