@@ -18,7 +18,8 @@ from common import Run, main  # pyrefly: ignore
 from scipy.special import stdtrit
 
 import jaxpe
-from jaxpe.analysis.corpus.noise import noise_statistics, resampled_splits
+from jaxpe.analysis.corpus.noise import noise_statistics
+from jaxpe.analysis.corpus.result import resampled_splits
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
 
 FOLDS, SPLITS, SAMPLES = 16, 8, 40

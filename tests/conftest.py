@@ -22,7 +22,7 @@ def command(monkeypatch, capsys, tmp_path_factory):
     # Programs are kept by JAX alone, whose cache outlives a change of the package.
     monkeypatch.setattr(console, "keep_programs", lambda folder: None)
     # A process that draws takes longer to start than most of these commands.
-    monkeypatch.setattr(cli, "saving_beside", contextlib.nullcontext)
+    monkeypatch.setattr(cli, "drawing_beside", lambda *_, **__: contextlib.nullcontext())
 
     def call(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["jaxpe", *map(str, words)])

@@ -30,6 +30,9 @@ def lazy_names(
             return importlib.import_module(f"{package}.{name}")
         homes = (importlib.import_module(f"{package}.{module}") for module in within)
         found = next(vars(home)[name] for home in homes if name in vars(home))
+        from jaxpe._core.signatures import show_as_written  # brings NumPy
+
+        show_as_written([name], {name: found})
         setattr(sys.modules[package], name, found)  # from now on without this function
         return found
 

@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-import jax
-
 from jaxpe._core.errors import InputError
 
 _GROUPS = (Path("/sys/fs/cgroup"),)
@@ -70,5 +68,7 @@ def _left_by_groups() -> list[int]:
 
 def device_bytes() -> int | None:
     """Memory of the accelerators of this process together; None for those without their own."""
+    import jax  # not for a process that only draws
+
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]
     return sum(limits) if all(limits) else None

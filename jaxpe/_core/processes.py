@@ -57,7 +57,7 @@ class Helper:
             [sys.executable, "-c", _MAIN, *filter(None, sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+            env=os.environ | {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1"},
             **_OWN_GROUP,
         )
         try:

@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import jax
-import numpy as np
-
 _MOST = 6  # items of a list that are shown
 _LONGEST = 80  # characters of a value that are shown
 
@@ -26,7 +23,7 @@ def short_repr(value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray | jax.Array):
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]" if value.ndim else str(value)
     if hasattr(value, "_fields"):
         return short_repr(value)

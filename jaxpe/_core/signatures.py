@@ -6,13 +6,12 @@ At run time `Float[Array, "n d"]` prints as `jaxtyping.Float[jaxlib._jax.Array, 
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Iterable, Mapping
 from typing import Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
-import jax
 import numpy as np
-from jaxtyping import AbstractArray, PyTree
 
 
 class Written(str):
@@ -25,13 +24,14 @@ class Written(str):
 def written(annotation: Any) -> str:
     """An annotation as one writes it.
 
+    >>> import jax
     >>> from jaxtyping import Float
     >>> written(Float[jax.Array | np.ndarray, "n d"] | None)
     'Float[ArrayLike, "n d"] | None'
     """
     if annotation is None or annotation is type(None):
         return "None"
-    if annotation is jax.Array:
+    if annotation is _of("jax", "Array"):
         return "Array"
     if isinstance(annotation, str):
         return str(annotation)
@@ -43,12 +43,12 @@ def written(annotation: Any) -> str:
         return "..."
     if isinstance(annotation, list):
         return f"[{', '.join(map(written, annotation))}]"
-    if isinstance(annotation, type) and issubclass(annotation, AbstractArray):
-        return _of_shape(annotation)
-    if annotation is PyTree:
+    if annotation is _of("jaxtyping", "PyTree"):
         return "PyTree"
-    if isinstance(annotation, type) and issubclass(annotation, PyTree):
+    if _is_kind(annotation, "PyTree"):
         return f"PyTree[{written(annotation.leaftype)}]"
+    if _is_shaped(annotation):
+        return _of_shape(annotation)
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         return " | ".join(_alternatives(parts))
@@ -86,13 +86,25 @@ def _show(function: Any) -> None:
 def _shown(annotation: Any) -> Any:
     """Annotation as it is written, where printing it would show something else."""
     plain = annotation is inspect.Parameter.empty or get_origin(annotation) is None
-    if plain and annotation is not jax.Array and not _is_shaped(annotation):
+    if plain and annotation is not _of("jax", "Array") and not _is_shaped(annotation):
         return annotation
     return Written(written(annotation))
 
 
 def _is_shaped(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, AbstractArray | PyTree)
+    return _is_kind(annotation, "AbstractArray") or _is_kind(annotation, "PyTree")
+
+
+def _is_kind(annotation: Any, name: str) -> bool:
+    """Whether it is a type of jaxtyping of this kind."""
+    kind = _of("jaxtyping", name)
+    return kind is not None and isinstance(annotation, type) and issubclass(annotation, kind)
+
+
+def _of(module: str, name: str) -> Any:
+    """A type of a module; None where it is not imported, and no annotation can be of it."""
+    there = sys.modules.get(module)
+    return None if there is None else getattr(there, name)
 
 
 def _of_shape(annotation: Any) -> str:

@@ -23,7 +23,7 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
-from jaxpe._core import svg
+from jaxpe._core import images
 from jaxpe._core.cache import cache_directory
 from jaxpe._core.stored import compiling, keep_programs
 from jaxpe.cli.parsing import in_flags
@@ -110,10 +110,13 @@ def prepare() -> None:
 
 @contextlib.contextmanager
 def importing_drawing() -> Iterator[None]:
-    """Import what draws in the background, once numbers are computed.
+    """Import what draws in the background, once numbers are computed; nothing where others draw.
 
     To import it holds the interpreter lock for a third of a second, which reading needs, too.
     """
+    if not images.draws_here():
+        yield
+        return
     timer = threading.Timer(_READING, _import_drawing)
     timer.daemon = True
     timer.start()
@@ -125,7 +128,7 @@ def importing_drawing() -> Iterator[None]:
 
 def _import_drawing() -> None:
     with contextlib.suppress(Exception):  # whatever is wrong, drawing says it
-        svg.import_matplotlib()
+        images.import_matplotlib()
         importlib.import_module("jinja2")
 
 

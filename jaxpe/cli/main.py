@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import jaxpe
 from jaxpe._core.errors import InputError, MissingExtraError, check_installed, nearest, require
-from jaxpe._core.svg import saving_beside
+from jaxpe._core.images import drawing_beside
 from jaxpe.cli.parsing import in_flags
 
 # Each is a module of this package, imported when it is run.
@@ -39,7 +39,14 @@ _MODULES = {
     "report": ("matplotlib.figure", "jinja2"),
     "train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"),
 }
-_DRAW = ("report", "audit", "inspect", "spectral", "extrapolate")
+# Commands that draw, and where their figures are. Those of a corpus are drawn without JAX.
+_DRAW = {
+    "report": "corpus",
+    "audit": "audit",
+    "inspect": "inspect",
+    "spectral": "attention",
+    "extrapolate": "extrapolation",
+}
 
 
 def main() -> None:
@@ -84,10 +91,16 @@ def _run(words: list[str]) -> None:
         return print(importlib.import_module(f"jaxpe.cli.{_LISTS[words[0]]}").text())
     _check_extras(words[0])
     share_processors()
-    draws = words[0] in _DRAW and not {"-h", "--help"}.intersection(words)
-    # Before JAX is imported, which leaves a processor idle.
-    with saving_beside() if draws else contextlib.nullcontext():
+    with _drawing(words):  # before JAX is imported, which leaves a processor idle
         _run_command(words)
+
+
+def _drawing(words: list[str]) -> contextlib.AbstractContextManager[None]:
+    """A process that draws, for a command that does."""
+    if words[0] not in _DRAW or {"-h", "--help"}.intersection(words):
+        return contextlib.nullcontext()
+    view = _DRAW[words[0]]
+    return drawing_beside(f"jaxpe.report.{view}.figures", forks=view == "corpus")
 
 
 def _run_command(words: list[str]) -> None:

@@ -3,16 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jax.typing import ArrayLike
 
 from jaxpe._core.errors import InputError, require
-from jaxpe.geometry import ClassicalMDS, Distances, SplitHalfGeometry
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the process that draws does without JAX
+    from jax.typing import ArrayLike
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
+
+    from jaxpe.geometry import ClassicalMDS, Distances, SplitHalfGeometry
 
 ABSENT = "#DDDDDD"  # of positions without data, and of a diagonal that is 0 by definition
 _CUT = 0.02  # share of the distances left out of the colour range at either end
@@ -20,9 +21,9 @@ _BAND = (0.1, 0.9)  # quantiles over the pairs of one offset
 
 
 def distances(
-    D: Distances | SplitHalfGeometry | ArrayLike,
+    D: "Distances | SplitHalfGeometry | ArrayLike",
     *,
-    present: ArrayLike | None = None,
+    present: "ArrayLike | None" = None,
     ax: "Axes | None" = None,
     cmap: str = "viridis",
 ) -> "AxesImage":
@@ -57,9 +58,9 @@ def distances(
 
 
 def positions(
-    P: ClassicalMDS | ArrayLike,
+    P: "ClassicalMDS | ArrayLike",
     *,
-    present: ArrayLike | None = None,
+    present: "ArrayLike | None" = None,
     ax: "Axes | None" = None,
     cmap: str = "viridis",
 ) -> "PathCollection":
@@ -84,7 +85,7 @@ def positions(
     [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     """
     ax = _axes(ax)
-    vectors = np.asarray(P.coordinates if isinstance(P, ClassicalMDS) else P)
+    vectors = np.asarray(getattr(P, "coordinates", P))
     if vectors.ndim != 2 or vectors.shape[1] < 2:
         raise InputError(
             f"position vectors have shape {list(vectors.shape)}: pass [n, k] with k ≥ 2"
@@ -103,7 +104,7 @@ def positions(
 
 
 def spectrum(
-    values: ArrayLike, *, chance: float | None = None, ax: "Axes | None" = None, **line: Any
+    values: "ArrayLike", *, chance: float | None = None, ax: "Axes | None" = None, **line: Any
 ) -> "Line2D":
     """Eigenvalues or singular values by their number, in logarithmic axes.
 
@@ -138,9 +139,9 @@ def spectrum(
 
 
 def profile(
-    D: Distances | SplitHalfGeometry | ArrayLike,
+    D: "Distances | SplitHalfGeometry | ArrayLike",
     *,
-    present: ArrayLike | None = None,
+    present: "ArrayLike | None" = None,
     squared: bool = True,
     ax: "Axes | None" = None,
     **line: Any,
@@ -197,15 +198,15 @@ def _axes(ax: "Axes | None") -> "Axes":
 
 
 def _matrix(
-    D: Distances | SplitHalfGeometry | ArrayLike,
-    present: ArrayLike | None,
+    D: Any,
+    present: "ArrayLike | None",
     *,
     squared: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Distances, or their squares, and the positions to show."""
-    known = D.present if isinstance(D, Distances | SplitHalfGeometry) else None
-    if isinstance(D, SplitHalfGeometry):  # its squares may be below 0, its distances not
-        values = np.asarray(D.squared_distances if squared else D.distances.values)
+    known = getattr(D, "present", None)  # of an array there is none
+    if (squares := getattr(D, "squared_distances", None)) is not None:  # may be below 0
+        values = np.asarray(squares if squared else D.distances.values)
     else:
         values = np.asarray(D) ** 2 if squared else np.asarray(D)
     if values.ndim != 2 or values.shape[0] != values.shape[1]:

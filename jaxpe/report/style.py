@@ -2,11 +2,12 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jaxpe._core.errors import require
-from jaxpe._core.svg import image, images
+from jaxpe._core.images import Draw, drawn, figure_of, image
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -48,7 +49,7 @@ STYLE = {
 
 
 # Name of a figure, what draws it of its subject, and a caption that says how to read it.
-Drawing: TypeAlias = tuple[str, Callable[[Any], Any], str]
+Drawing: TypeAlias = tuple[str, Draw, str]
 
 
 class Rendered(NamedTuple):
@@ -58,27 +59,24 @@ class Rendered(NamedTuple):
     title: str
     caption: str
     svg: bytes
-    figure: "matplotlib.figure.Figure"
+    draw: Callable[[], "matplotlib.figure.Figure"]
 
     def png(self) -> bytes:
-        """The same as an image, 200 dots an inch."""
-        return image(self.figure, STYLE, format="png")
+        """The same as an image, 200 dots an inch, drawn again."""
+        return image(self.draw(), STYLE, format="png")
+
+
+def png(subject: Any, draw: Draw) -> bytes:
+    """What a function draws of the subject, in the style of the reports, as PNG alone."""
+    return image(figure_of(draw, subject, STYLE), STYLE, format="png")
 
 
 def render(subject: Any, *drawings: Drawing) -> list[Rendered]:
     """Draw each drawing of the subject in the style of the reports."""
-    made: list[matplotlib.figure.Figure] = []
-
-    def figures() -> Iterator["matplotlib.figure.Figure"]:
-        for _, draw, _ in drawings:
-            with require("matplotlib", extra="report").rc_context(STYLE):
-                made.append(draw(subject))
-            yield made[-1]
-
-    svgs = images(figures(), STYLE)
+    images = drawn([draw for _, draw, _ in drawings], subject, STYLE)
     return [
-        Rendered(name, figure.get_suptitle(), caption, svg, figure)
-        for (name, _, caption), figure, svg in zip(drawings, made, svgs, strict=True)
+        Rendered(name, one.title, caption, one.svg, partial(figure_of, draw, subject, STYLE))
+        for (name, draw, caption), one in zip(drawings, images, strict=True)
     ]
 
 

@@ -56,7 +56,10 @@ def write_training_figures(
     >>> [path.name for path in write_training_figures(history, tempfile.mkdtemp())]
     ['curves.png']
     """
-    images = {Path(directory) / f"{one.name}.png": one.png() for one in training_figures(history)}
+    images = {
+        Path(directory) / f"{name}.png": style.png(history, draw)
+        for name, draw, _ in _drawings(history)
+    }
     for path, image in images.items():
         write_whole(path, image)
     return list(images)
@@ -64,10 +67,14 @@ def write_training_figures(
 
 def training_figures(history: Sequence[Record]) -> list[Rendered]:
     """The curves and, where the encoding was probed, its geometry."""
+    return style.render(history, *_drawings(history))
+
+
+def _drawings(history: Sequence[Record]) -> list[style.Drawing]:
     drawn: list[style.Drawing] = [("curves", curves_figure, _CURVES)]
     if _series(history, "probe/")[0].size:
         drawn.append(("probe", probe_figure, _PROBE))
-    return style.render(history, *drawn)
+    return drawn
 
 
 _CURVES = (

@@ -219,7 +219,7 @@ def test_an_unwritable_folder_is_refused_before_the_work(command, poems, tmp_pat
 def test_only_a_command_that_draws_starts_a_process_for_it(command, monkeypatch):
     begun = []
     monkeypatch.setattr(
-        cli, "saving_beside", lambda: contextlib.nullcontext(begun.append(sys.argv[1]))
+        cli, "drawing_beside", lambda *_, **__: contextlib.nullcontext(begun.append(sys.argv[1]))
     )
     for words in (("report", "--help"), ("encodings", "-h"), ("count", "none.txt")):
         command(*words)

@@ -1,21 +1,28 @@
-"""Geometry of a corpus: distances, noise, rank, and the fit of each encoding."""
+"""Geometry of a corpus: distances, noise, rank, and the fit of each encoding.
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
-from jaxpe.analysis.corpus.job import analyse, analyse_counts, analyse_tokens
-from jaxpe.analysis.corpus.options import CorpusOptions
-from jaxpe.analysis.corpus.result import (
-    CorpusAnalysis,
-    EmptyPositions,
-    EncodingScore,
-    HeldOutScores,
-    Interval,
-    PlugIn,
-    SlopeStress,
-    SplitHalf,
-    StressByDimension,
-    TokenCount,
-    TopTokens,
-)
+Names are imported when they are asked for: what draws a result does without JAX.
+"""
+
+from typing import TYPE_CHECKING
+
+from jaxpe._core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from jaxpe.analysis.corpus.job import analyse, analyse_counts, analyse_tokens
+    from jaxpe.analysis.corpus.options import CorpusOptions
+    from jaxpe.analysis.corpus.result import (
+        CorpusAnalysis,
+        EmptyPositions,
+        EncodingScore,
+        HeldOutScores,
+        Interval,
+        PlugIn,
+        SlopeStress,
+        SplitHalf,
+        StressByDimension,
+        TokenCount,
+        TopTokens,
+    )
 
 __all__ = [
     "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "HeldOutScores",
@@ -23,4 +30,4 @@ __all__ = [
     "TopTokens", "analyse", "analyse_counts", "analyse_tokens",
 ]  # fmt: skip
 
-_show_as_written(__all__, globals())
+__getattr__, __dir__ = lazy_names(__name__, __all__, within=("result", "options", "job"))

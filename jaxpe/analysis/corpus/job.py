@@ -342,9 +342,9 @@ def _prepare(
     if not keeping() or encodings:
         return
 
-    def prepare() -> None:
-        prepare_scores(n, dim, _keys(seed)[3])
+    def prepare() -> None:  # in the order in which they are needed
         prepare_held_out(n, dim)
+        prepare_scores(n, dim, _keys(seed)[3])
 
     in_background(prepare)
 
@@ -389,16 +389,17 @@ def _fitted(
     progress: Progress,
 ) -> _Fitted:
     clock = Clock(progress)
+    whole, policy = _all_words(counts, empty, used)
+    shapes = whole, counts, geometry_shape(len(counts.tokens))
+    in_background(partial(_geometries_of.prepare, *shapes, empty=policy))  # pyrefly: ignore
+    with clock.stage("held-out halves"):  # meanwhile: their program brings LAPACK, the next one
+        disjoint = halves.disjoint()
     with clock.stage("geometry"):
-        whole, policy = _all_words(counts, empty, used)
-        n = len(counts.tokens)
-        shapes = whole, counts, geometry_shape(n)
-        in_background(partial(_geometries_of.prepare, *shapes, empty=policy))  # pyrefly: ignore
         geometry = halves.of_all()
         found = jax.block_until_ready(_geometries_of(whole, counts, geometry, empty=policy))
     D, mds = found.D, found.mds
     with clock.stage("held-out halves"):
-        halved = held_out_halves(halves.disjoint(), dim, names)
+        halved = held_out_halves(disjoint, dim, names)
         held_out = partial(held_out_scores, halved, np.asarray(found.coordinates), dim=dim)
     with clock.stage("encodings"):
         encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)

@@ -14,7 +14,7 @@ from jaxpe._core.arrays import ArrayLike, rounded_size
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Clock, Progress
 from jaxpe._core.threads import in_background
-from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.corpus.result import Interval, resampled_splits
 from jaxpe.data import TokenCorpus
 from jaxpe.geometry import (
     Bootstrap,
@@ -49,14 +49,6 @@ class Noise(NamedTuple):
     estimate: dict[str, jax.Array]
     intervals: dict[str, Interval]
     seconds: dict[str, float]
-
-
-def resampled_splits(splits: int) -> int:
-    """Number of halvings of a resample: half of those of the estimate.
-
-    Their standard errors are about as large (measured, `experiments/interval_resamples.py`).
-    """
-    return -(-splits // 2)
 
 
 def noise_of_documents(

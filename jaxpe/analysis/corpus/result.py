@@ -280,3 +280,11 @@ class CorpusAnalysis(NamedTuple):
 
     def __repr__(self) -> str:
         return short_repr(self)
+
+
+def resampled_splits(splits: int) -> int:
+    """Number of halvings of a resample: half of those of the estimate.
+
+    Their standard errors are about as large (measured, `experiments/interval_resamples.py`).
+    """
+    return -(-splits // 2)

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
-from jaxpe.analysis.corpus.noise import resampled_splits
 from jaxpe.analysis.corpus.result import (
     CorpusAnalysis,
     EncodingScore,
     HeldOutScores,
     Interval,
+    resampled_splits,
 )
 from jaxpe.report.words import Headline, number, percent, plural, ranges
 

@@ -1,11 +1,17 @@
 """The figures of an extrapolation report: metrics against length, and mean reciprocal ranks."""
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxpe.analysis.extrapolation import ExtrapolationResult, leaders, mean_reciprocal_rank
+from jaxpe.analysis.extrapolation import (
+    ExtrapolationResult,
+    Suite,
+    leaders,
+    mean_reciprocal_rank,
+)
 from jaxpe.analysis.extrapolation.ranks import error_of_zero
 from jaxpe.encodings import catalogue
 from jaxpe.report.extrapolation.words import METRIC_WORDS, Cells, by_task, title_of
@@ -61,12 +67,16 @@ def render_extrapolation(result: ExtrapolationResult) -> list[Rendered]:
     """A figure of each suite, and one of the ranks where there are any."""
     suites = [result.cells_of(suite) for suite in result.suites]
     drawn: list[Drawing] = [
-        (f"lengths_{index}", lambda _, cells=cells: lengths_figure(cells), _lengths_caption(cells))
-        for index, cells in enumerate(suites, start=1)
+        (f"lengths_{index}", partial(_suite_figure, suite=suite), _lengths_caption(cells))
+        for index, (suite, cells) in enumerate(zip(result.suites, suites, strict=True), start=1)
     ]
     if any(result.mean_reciprocal_rank.values()):
         drawn.append(("ranks", ranks_figure, _RANKS_CAPTION))
     return render(result, *drawn)
+
+
+def _suite_figure(result: ExtrapolationResult, *, suite: Suite) -> "matplotlib.figure.Figure":
+    return lengths_figure(result.cells_of(suite))
 
 
 def lengths_figure(cells: Cells) -> "matplotlib.figure.Figure":
