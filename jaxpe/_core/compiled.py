@@ -17,7 +17,9 @@ from jaxpe._core.stored import Programs, keeping, with_arrays, without_arrays
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def compiled(*functions: str, static: Sequence[str] = (), brief: int = 0) -> Callable[[F], F]:
+def compiled(
+    *functions: str, static: Sequence[str] = (), brief: int = 0, remembered: bool = False
+) -> Callable[[F], F]:
     """Decorator: `jax.jit`, where some keyword arguments are functions.
 
     Such an argument is a callable, a tuple of them and of plain values (an `Encoding`, a
@@ -32,6 +34,8 @@ def compiled(*functions: str, static: Sequence[str] = (), brief: int = 0) -> Cal
         static: names of keyword-only arguments that are values with a hash.
         brief: bytes of arguments, such as `SMALL` or `TINY`, below which a call takes less time
             than compiling; a program of these that is kept has few optimisations on a CPU.
+        remembered: whether small results are kept where programs are, by the numbers of the
+            arguments; of arrays alone.
 
     >>> @compiled("f", static=("times",))
     ... def repeated(x, *, f, times):
@@ -42,7 +46,7 @@ def compiled(*functions: str, static: Sequence[str] = (), brief: int = 0) -> Cal
 
     def decorate(core: F) -> F:
         if not functions:
-            return _of_arrays(core, tuple(static), brief)  # pyrefly: ignore
+            return _of_arrays(core, tuple(static), brief, remembered)  # pyrefly: ignore
         programs: dict[Any, Callable[..., Any]] = {}
         kept = Programs(core, brief=brief)
 
@@ -92,7 +96,9 @@ def one_call(function: Callable[..., Any], *arrays: Any, **choices: Any) -> Any:
     return _result(*arrays, function=functools.partial(function, **choices))
 
 
-def _of_arrays(core: Callable[..., Any], static: tuple[str, ...], brief: int) -> Callable[..., Any]:
+def _of_arrays(
+    core: Callable[..., Any], static: tuple[str, ...], brief: int, remembered: bool
+) -> Callable[..., Any]:
     """`jax.jit`, of whose programs files may be kept."""
     program, kept = jax.jit(core, static_argnames=static), Programs(core, brief=brief)
 
@@ -102,6 +108,10 @@ def _of_arrays(core: Callable[..., Any], static: tuple[str, ...], brief: int) ->
 
     @functools.wraps(core)
     def run(*arrays: Any, **options: Any) -> Any:
+        if remembered and keeping():
+            values, rest = _divided(options, static)
+            known = kept.result(functools.partial(core, **values), values, *arrays, **rest)
+            return program(*arrays, **options) if known is None else known
         ready, rest = found(*arrays, **options) if keeping() else (None, {})
         return program(*arrays, **options) if ready is None else ready(*arrays, **rest)
 

@@ -136,6 +136,44 @@ class Programs:
             args, kwargs: arguments of the program, pytrees of arrays and numbers.
         """
         arguments = args, kwargs
+        path = self._path(values, arguments)
+        if path is None:
+            return None
+        with _lock:
+            lock, found = self._ready.setdefault(path.name, (threading.Lock(), []))
+        with lock:
+            if not found:
+                found.append(_made(path, function, arguments, self._options(arguments)))
+        return functools.partial(_call, found[0])
+
+    def result(
+        self, function: Callable[..., Any], values: Any, /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """What the program makes of its arguments, in NumPy, kept as programs are; else None.
+
+        Args:
+            function, values, args, kwargs: as of `find`; results are told by numbers of arguments.
+        """
+        path = self._path(values, (args, kwargs))
+        if path is None:
+            return None
+        numbers = jax.tree.leaves(jax.device_get(_without_keys((args, kwargs))))
+        contents = b"".join(np.asarray(number).tobytes() for number in numbers)
+        path = path.with_name(f"{path.name}-{hashlib.sha256(contents).hexdigest()[:32]}")
+        with _lock:
+            lock, _ = self._ready.setdefault(path.name, (threading.Lock(), []))
+        with lock:
+            if (known := _content(path)) is not None:
+                return pickle.loads(known)
+            program = self.find(function, values, *args, **kwargs)
+            found = jax.device_get(program(*args, **kwargs))  # pyrefly: ignore
+            if _bytes_of(found) < SMALL:
+                with contextlib.suppress(Exception):  # what cannot be kept is computed again
+                    _write(path, pickle.dumps(found))
+        return found
+
+    def _path(self, values: Any, arguments: Any) -> Path | None:
+        """The file of a program; None where it is not one to keep."""
         if _folder is None or get_opaque_trace_state() != _eager or not _ordinary(arguments):
             return None  # a part of another program, even where all of its arguments are known
         try:
@@ -143,13 +181,7 @@ class Programs:
         except UndescribedError:
             return None
         key = hashlib.sha256(repr((_surroundings(), described)).encode()).hexdigest()[:32]
-        with _lock:
-            lock, found = self._ready.setdefault(key, (threading.Lock(), []))
-        with lock:
-            if not found:
-                path = _folder / f"{self._function.__name__}-{key}"
-                found.append(_made(path, function, arguments, self._options(arguments)))
-        return functools.partial(_call, found[0])
+        return _folder / f"{self._function.__name__}-{key}"
 
     def _options(self, arguments: Any) -> dict[str, Any]:
         """Options of XLA for arguments of this size."""
@@ -221,7 +253,7 @@ def _made(
             name = f"{name}_{secrets.token_hex(4)}"
             program = _compiled(_lowered(function, name, arguments), options)
     with contextlib.suppress(Exception):  # what cannot be kept is compiled again
-        _write(path, program)
+        _write(path, _serialized(program))
     return program
 
 
@@ -281,17 +313,24 @@ def _watch_cache() -> None:
 def _read(path: Path) -> Callable[..., Any] | None:
     from jax.experimental.serialize_executable import deserialize_and_load
 
+    if (content := _content(path)) is None:
+        return None
     try:
-        content = path.read_bytes()
-        if hashlib.sha256(content[32:]).digest() != content[:32]:
-            return None
         if b"lapack" in content:  # brings half a second of SciPy
             _find_lapack()
-        found = deserialize_and_load(*pickle.loads(content[32:]))
-        os.utime(path)
+        return deserialize_and_load(*pickle.loads(content))
     except Exception:  # whatever is wrong with a file, the program can be compiled
         return None
-    return found
+
+
+def _content(path: Path) -> bytes | None:
+    """What was written into a file; None where it is not there or is not whole."""
+    try:
+        content = path.read_bytes()
+        os.utime(path)
+    except OSError:
+        return None
+    return content[32:] if hashlib.sha256(content[32:]).digest() == content[:32] else None
 
 
 @functools.cache
@@ -300,10 +339,13 @@ def _find_lapack() -> None:
     jax.jit(jnp.linalg.eigvalsh).lower(jax.ShapeDtypeStruct((1, 1), jnp.float32))
 
 
-def _write(path: Path, program: Any) -> None:
+def _serialized(program: Any) -> bytes:
     from jax.experimental.serialize_executable import serialize
 
-    content = pickle.dumps(serialize(program))
+    return pickle.dumps(serialize(program))
+
+
+def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(hashlib.sha256(content).digest() + content)

@@ -148,10 +148,9 @@ def _parts(
 
     def halved(key: Array, order: Array) -> Array:
         inner = jax.random.split(key)
-        places = [jax.random.permutation(k, half) for k in inner]
-        part = jnp.concatenate(
-            [(place >= quarter).astype(jnp.int32) + 2 * i for i, place in enumerate(places)]
-        )
+        places = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles soonest
+        part = (places >= quarter).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
+        part = part.reshape(-1)
         return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part)
 
     def split(key: Array) -> Array:

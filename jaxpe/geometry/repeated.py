@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jaxtyping import Int, PyTree
+from jaxtyping import PyTree
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
@@ -30,7 +31,10 @@ def map_items(
     progress: Progress,
     description: str,
 ) -> PyTree[Array]:
-    """`f(item, *arrays)`, of compiled parts, of each item along the leading axis, stacked again."""
+    """`f(item, *arrays)`, of compiled parts, of each item along the leading axis, stacked again.
+
+    Items are taken, and results stacked, on the host, where that compiles nothing.
+    """
     if is_traced(*jax.tree.leaves((items, arrays))):
         return jax.lax.map(lambda item: f(item, *arrays), items)
 
@@ -43,14 +47,17 @@ def map_items(
     return _stacked(*shown)
 
 
-@compiled()
-def _item(items: Array, number: int | Int[ArrayLike, ""]) -> Array:
-    return items[number]
+def _item(items: Array, number: int) -> Array:
+    if not jnp.issubdtype(items.dtype, jax.dtypes.prng_key):
+        return jax.device_put(np.asarray(items)[number])
+    own = np.asarray(jax.random.key_data(items))[number]
+    return jax.random.wrap_key_data(own, impl=jax.random.key_impl(items))
 
 
-@compiled(brief=SMALL)
 def _stacked(*trees: PyTree[Array]) -> PyTree[Array]:
-    return jax.tree.map(lambda *values: jnp.stack(values), *trees)
+    if is_traced(*jax.tree.leaves(trees)):  # of what `f` closes over
+        return jax.tree.map(lambda *values: jnp.stack(values), *trees)
+    return jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *jax.device_get(trees))
 
 
 @compiled(static=("number",), brief=SMALL)

@@ -111,8 +111,9 @@ def significant_rank(
     groups = content_labels(ids, mask) if groups is None else groups
     counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
     tokens = halvable_tokens(ids, counted, groups, vocab_size=vocab_size, folds=folds)
-    common: dict[str, Any] = {"splits": splits, "nulls": nulls, "level": level}
-    return rank_of_tokens(tokens, counted, groups, key=key, progress=progress, **common)
+    common: dict[str, Any] = {"splits": splits, "level": level}
+    keys = null_keys(key, nulls=nulls)
+    return rank_of_tokens(tokens, counted, groups, keys=keys, progress=progress, **common)
 
 
 def rank_of_tokens(
@@ -120,14 +121,13 @@ def rank_of_tokens(
     counted: Bool[ArrayLike, "documents n"],
     groups: Integer[ArrayLike, " documents"],
     *,
-    key: Array,
+    keys: tuple[Array, Array],
     splits: int,
-    nulls: int = DEFAULT_NULLS,
     level: float = 0.95,
     progress: Progress,
 ) -> SignificantRank:
-    """`significant_rank` of tokens from `halvable_tokens`."""
-    halving, keys = _keys(key, nulls=nulls)
+    """`significant_rank` of tokens from `halvable_tokens`, and of keys from `null_keys`."""
+    halving, of_nulls = keys
     once = np.ones(counted.shape[0], np.int32)
 
     parts = drawn_halves(halving, folds=len(tokens.frequent.folds), splits=splits)
@@ -139,13 +139,13 @@ def rank_of_tokens(
         return gram(tokens, shuffled_places(key, counted, groups))
 
     shown = {"progress": progress, "description": "permutation null"}
-    null_grams = map_items(of_null, keys, tokens, counted, groups, **shown)
+    null_grams = map_items(of_null, of_nulls, tokens, counted, groups, **shown)
     own = gram(tokens, places_of(counted))
     return rank_above_null(own, null_grams, level=level)
 
 
 @compiled(static=("nulls",), brief=SMALL)
-def _keys(key: Array, *, nulls: int) -> tuple[Array, Array]:
+def null_keys(key: Array, *, nulls: int = DEFAULT_NULLS) -> tuple[Array, Array]:
     """Keys of the halvings, which every corpus shares, and of the null corpora."""
     keys = jax.random.split(key, nulls + 1)
     return keys[0], keys[1:]
@@ -168,7 +168,7 @@ def weighted_gram(
     return _weighted_gram(geometry, counts.merged().per_position)
 
 
-@compiled()
+@compiled(brief=2**20)
 def _gram_of_halves(found: Halved) -> Array:
     return _weighted_gram(found.geometry, found.per_position)
 

@@ -79,6 +79,40 @@ def test_second_process_compiles_nothing_and_finds_the_same(folder, monkeypatch)
     np.testing.assert_array_equal(plain(x, power=3)["x"], first[0]["x"])
 
 
+def test_results_are_remembered_by_the_numbers_of_the_arguments(folder, monkeypatch):
+    def new_process():
+        @compiled(static=("power",), remembered=True)
+        def drawn(key, x, *, power):
+            return {"drawn": jax.random.normal(key, dtype=x.dtype) + x**power, "none": None}
+
+        drawn.__wrapped__.__module__ = "jaxpe.made_here"
+        return drawn
+
+    key, x = jax.random.key(1), np.arange(3, dtype=np.float32)
+    expected = jax.random.normal(key, dtype=x.dtype) + x**2
+    first = new_process()(key, x, power=2)
+    program, result = sorted(folder.iterdir(), key=lambda path: len(path.name))
+    content = result.read_bytes()
+    program.unlink()
+    with compilations() as done:
+        found = new_process()(key, x, power=2)
+    assert not done
+    assert not program.exists()
+    for each in (first, found, jax.jit(lambda x: new_process()(key, x, power=2))(x)):
+        np.testing.assert_allclose(each["drawn"], expected, rtol=1e-6)
+        assert each["none"] is None
+    other = [(jax.random.key(2), x, 2), (key, x + 1, 2), (key, x, 3)]
+    results = [new_process()(*given, power=power)["drawn"] for *given, power in other]
+    assert len({result.tobytes() for result in [first["drawn"], *results]}) == 4
+    result.write_bytes(content[:-1])  # is made again
+    np.testing.assert_array_equal(new_process()(key, x, power=2)["drawn"], first["drawn"])
+    assert result.read_bytes() == content
+    result.unlink()
+    monkeypatch.setattr(stored, "SMALL", 8)
+    np.testing.assert_array_equal(new_process()(key, x, power=2)["drawn"], first["drawn"])
+    assert not result.exists()
+
+
 def test_arrays_of_a_function_are_arguments_of_its_program(folder, monkeypatch):
     x = np.ones(2, np.float32)
     *_, applied = new_process(monkeypatch)

@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ElementTree
 import matplotlib
 import numpy as np
 import pytest
-from jaxpe._core.images import simplify_log_axes
 
 from jaxpe._core.errors import MissingExtraError
+from jaxpe._core.images import simplify_log_axes
 from jaxpe.report.corpus import figures as drawn
 from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
 from jaxpe.report.style import STYLE, Rendered

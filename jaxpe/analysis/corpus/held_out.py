@@ -1,5 +1,7 @@
 """Encodings against documents they were not fitted to: an own one of the corpus, and fixed ones."""
 
+import functools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -47,14 +49,17 @@ def held_out_halves(
     if not np.any(np.asarray(halves.present)):
         return None
     static = _static(halves.present.shape[-1], dim, encodings)
-    return HeldOutHalves(static["entries"], *jax.device_get(_scores(halves, **static)))
+    fixed = _fixed_vectors(**static)
+    found = _scores(halves, fixed, largest=min(WIDEST, fixed.shape[-2]))
+    return HeldOutHalves(static["entries"], *jax.device_get(found))
 
 
 def prepare_held_out(n: int, dim: int) -> None:
     """Compile what n positions will need, where programs are kept."""
-    static = _static(n, dim, ())
-    _scores.prepare(geometry_shape(SPLITS, 2, n), **static)  # pyrefly: ignore
-    number = 1 + len(static["entries"]) * len(static["widths"])
+    fixed = _fixed_vectors(**_static(n, dim, ()))
+    halves = geometry_shape(SPLITS, 2, n)
+    _scores.prepare(halves, fixed, largest=min(WIDEST, n))  # pyrefly: ignore
+    number = 1 + math.prod(fixed.shape[:2])
     _differences.prepare(np.zeros((SPLITS, 2, number), np.float32))  # pyrefly: ignore
 
 
@@ -62,7 +67,7 @@ def _static(
     n: int, dim: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry]
 ) -> dict[str, Any]:
     entries = fixed_entries(n, encodings)
-    return {"entries": entries, "widths": widths_of(dim), "largest": min(WIDEST, n)}
+    return {"entries": entries, "widths": widths_of(dim), "n": n}
 
 
 def widths_of(dim: int) -> tuple[int, ...]:
@@ -74,29 +79,23 @@ def fixed_entries(
     n: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = ()
 ) -> Entries:
     """Encodings that are the same for every corpus, also those named beside the catalogue."""
+    return tuple(entry for entry in scored_entries(encodings) if not _has_params(entry, n))
+
+
+@functools.lru_cache(256)
+def _has_params(entry: jaxpe.encodings.CatalogueEntry, n: int) -> bool:
     key = jax.eval_shape(lambda: jax.random.key(0))
-
-    def has_params(entry: jaxpe.encodings.CatalogueEntry) -> bool:
-        encoding = entry.in_one_layer(_sizes(FIXED_WIDTHS[0], n))
-        return bool(jax.tree.leaves(jax.eval_shape(encoding.init, key)))
-
-    return tuple(entry for entry in scored_entries(encodings) if not has_params(entry))
+    encoding = entry.in_one_layer(_sizes(FIXED_WIDTHS[0], n))
+    return bool(jax.tree.leaves(jax.eval_shape(encoding.init, key)))
 
 
 def _sizes(dim: int, n: int) -> jaxpe.EncodingSizes:
     return jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
 
 
-@compiled(static=("entries", "widths", "largest"), brief=SMALL)
-def _scores(
-    halves: SplitHalfGeometry,
-    *,
-    entries: Entries,
-    widths: tuple[int, ...],
-    largest: int,
-) -> tuple[HeldOut, HeldOut]:
-    """MDS of halves, and fixed encodings at all widths, by one program."""
-    n = halves.present.shape[-1]
+@compiled(static=("entries", "widths", "n"), brief=SMALL, remembered=True)
+def _fixed_vectors(*, entries: Entries, widths: tuple[int, ...], n: int) -> jax.Array:
+    """Vectors of the entries at all widths, `[entries, widths, n, columns of the widest]`."""
     positions = jnp.arange(n)
 
     def vectors(entry: jaxpe.encodings.CatalogueEntry, width: int) -> jax.Array:
@@ -107,7 +106,14 @@ def _scores(
     made = [vectors(entry, width) for entry in entries for width in widths]
     widest = max(rows.shape[-1] for rows in made)
     stacked = jnp.stack([columns(rows, widest) for rows in made])
-    fixed = stacked.reshape(len(entries), len(widths), n, widest)
+    return stacked.reshape(len(entries), len(widths), n, widest)
+
+
+@compiled(static=("largest",), brief=SMALL)
+def _scores(
+    halves: SplitHalfGeometry, fixed: ArrayLike, *, largest: int
+) -> tuple[HeldOut, HeldOut]:
+    """MDS of halves, and fixed encodings, by one program."""
     return (
         jaxpe.geometry.cross_validated_mds(halves, dim=largest),
         jaxpe.geometry.held_out_stress(fixed, halves),

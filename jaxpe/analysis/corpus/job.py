@@ -41,6 +41,7 @@ from jaxpe.analysis.corpus.options import (
     check_options,
     refuse_too_long,
 )
+from jaxpe.analysis.corpus.order import violation_rate
 from jaxpe.analysis.corpus.result import (
     CorpusAnalysis,
     EmptyPositions,
@@ -61,6 +62,7 @@ from jaxpe.geometry.cross_validation import disjoint_halves
 from jaxpe.geometry.halving import drawn_halves, halvable_tokens, places_of, split_halves
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS, geometry_shape
+from jaxpe.geometry.significant_rank import null_keys
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
@@ -101,9 +103,10 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
     else:
         options, own, chosen = _with_model(options)
         common["encodings"] = further = (*options.encodings, *own)
+        samples = DEFAULT_SAMPLES if options.bootstrap is None else options.bootstrap
         length = options.length or (DEFAULT_LENGTH if options.source == "stdlib" else None)
         if length is not None:
-            _prepare(length, options.dim, options.seed, further)
+            _prepare(length, options.dim, options.seed, samples, further)
         corpus = load_tokens(
             options.source,
             tokenizer=options.tokenizer,
@@ -116,11 +119,10 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         )
         refuse_too_long(corpus, options)
         clock.lap("read")
-        samples = DEFAULT_SAMPLES if options.bootstrap is None else options.bootstrap
         if length != (n := corpus.ids.shape[1]):
             given = {"dim": options.dim, "splits": options.splits, "seed": options.seed}
             check_numbers(length=n, bootstrap=samples, **given)
-            _prepare(n, options.dim, options.seed, further)
+            _prepare(n, options.dim, options.seed, samples, further)
         found = _of_tokens(corpus, **common, bootstrap=samples)
     return found._replace(
         choices=(*chosen, *found.choices, *_chosen_empty(options, found)),
@@ -198,7 +200,7 @@ def analyse_tokens(
     """
     options = {"dim": dim, "splits": splits, "bootstrap": bootstrap, "seed": seed}
     check_numbers(length=corpus.ids.shape[1], **options)
-    _prepare(corpus.ids.shape[1], dim, seed, encodings)
+    _prepare(corpus.ids.shape[1], dim, seed, bootstrap, encodings)
     return _of_tokens(corpus, empty=empty, encodings=encodings, progress=progress, **options)
 
 
@@ -217,25 +219,25 @@ def _of_tokens(
     compact, used = compacted(corpus)
     _check_size(compact)
     clock = Clock()
-    keys = _keys(seed)
+    keys = _keys(seed, bootstrap)
     groups = containment_groups(compact.ids, compact.mask)
     clock.lap("grouping")
     counts = _counts(compact)
     sizes: dict[str, Any] = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
     tokens = halvable_tokens(compact.ids, compact.mask, groups, **sizes)
     clock.lap("counts")
-    parts = drawn_halves(keys[0], folds=DEFAULT_FOLDS, splits=splits)
+    parts = drawn_halves(keys.halves, folds=DEFAULT_FOLDS, splits=splits)
     shown: dict[str, Any] = {"splits": splits, "progress": progress}
     once, places = np.ones(len(groups), np.int32), places_of(compact.mask)
     held_out: dict[str, Any] = {"splits": SPLITS, "progress": progress}
     halved = functools.cache(lambda: split_halves(tokens, once, places, parts))
     halves = _Halves(
         lambda: halved().geometry,
-        partial(disjoint_halves, tokens, compact.mask, key=keys[4], **held_out),
+        partial(disjoint_halves, tokens, compact.mask, key=keys.held_out, **held_out),
     )
-    drawn = keys[1], keys[2]
+    own = keys.encodings
     fitted, noise = side_by_side(
-        partial(_fitted, counts, halves, empty, used, keys[3], dim, encodings, progress=progress),
+        partial(_fitted, counts, halves, empty, used, own, dim, encodings, progress=progress),
         partial(
             noise_of_documents,
             compact,
@@ -243,8 +245,8 @@ def _of_tokens(
             tokens,
             halved,
             parts,
-            drawn,
-            samples=bootstrap,
+            keys.nulls,
+            keys.resamples,
             **shown,
         ),
     )
@@ -304,17 +306,18 @@ def analyse_counts(
         )
     check_numbers(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
     shown: dict[str, Any] = {"splits": splits, "progress": progress}
-    clock, keys = Clock(), _keys(seed)
+    clock, keys = Clock(), _keys(seed, 0)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
     folded = stored._replace(table=stored.table[..., used]).counts
     counts = jax.tree.map(np.asarray, folded.merged())
     halves = _Halves(
-        partial(jaxpe.split_half_geometry, folded, key=keys[0], splits=splits),
-        partial(disjoint_geometries, folded, key=keys[4], splits=SPLITS, progress=progress),
+        partial(jaxpe.split_half_geometry, folded, key=keys.halves, splits=splits),
+        partial(disjoint_geometries, folded, key=keys.held_out, splits=SPLITS, progress=progress),
     )
+    own = keys.encodings
     fitted, noise = side_by_side(
-        partial(_fitted, counts, halves, empty, used, keys[3], dim, encodings, progress=progress),
-        partial(noise_of_counts, folded, stored.nulls, used, keys[0], **shown),
+        partial(_fitted, counts, halves, empty, used, own, dim, encodings, progress=progress),
+        partial(noise_of_counts, folded, stored.nulls, used, keys.halves, **shown),
     )
     known = {
         "source": _name_of(stored),
@@ -336,7 +339,11 @@ def analyse_counts(
 
 
 def _prepare(
-    n: int, dim: int, seed: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry]
+    n: int,
+    dim: int,
+    seed: int,
+    samples: int,
+    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry],
 ) -> None:
     """Compile in the background what n positions will need, where programs are kept."""
     if not keeping() or encodings:
@@ -344,19 +351,38 @@ def _prepare(
 
     def prepare() -> None:  # in the order in which they are needed
         prepare_held_out(n, dim)
-        prepare_scores(n, dim, _keys(seed)[3])
+        prepare_scores(n, dim, _keys(seed, samples).encodings)
 
     in_background(prepare)
 
 
-@compiled(brief=SMALL)
-def _five(seed: ArrayLike | np.uint32) -> tuple[jax.Array, ...]:
-    return tuple(jax.random.split(jax.random.key(seed), 5))
+class _Keys(NamedTuple):
+    """PRNG keys of all that is drawn.
+
+    Attributes:
+        halves: of halvings.
+        nulls: of the null corpora, from `null_keys`.
+        resamples: of each resample.
+        encodings: of encodings that are drawn.
+        held_out: of held-out halves.
+    """
+
+    halves: jax.Array
+    nulls: tuple[jax.Array, jax.Array]
+    resamples: jax.Array
+    encodings: jax.Array
+    held_out: jax.Array
 
 
-def _keys(seed: int) -> tuple[jax.Array, ...]:
-    """Keys of halvings, null corpora, resamples, encodings that are drawn, and held-out halves."""
-    return _five(np.uint32(seed))
+def _keys(seed: int, samples: int) -> _Keys:
+    return _keys_of(np.uint32(seed), samples=samples)
+
+
+@compiled(static=("samples",), brief=SMALL)
+def _keys_of(seed: ArrayLike | np.uint32, *, samples: int) -> _Keys:
+    halves, nulls, resamples, encodings, held_out = jax.random.split(jax.random.key(seed), 5)
+    draws = jax.random.split(resamples, samples)
+    return _Keys(halves, null_keys(nulls), draws, encodings, held_out)
 
 
 class _Halves(NamedTuple):
@@ -370,6 +396,7 @@ class _Fitted(NamedTuple):
     """Geometries, and encodings held against them."""
 
     geometries: "_Geometries"
+    violation_rate: float  # of the plug-in distances
     encodings: list[EncodingScore]
     slopes: list[SlopeStress]
     by_dimension: StressByDimension
@@ -392,11 +419,12 @@ def _fitted(
     whole, policy = _all_words(counts, empty, used)
     shapes = whole, counts, geometry_shape(len(counts.tokens))
     in_background(partial(_geometries_of.prepare, *shapes, empty=policy))  # pyrefly: ignore
-    with clock.stage("held-out halves"):  # meanwhile: their program brings LAPACK, the next one
-        disjoint = halves.disjoint()
+    disjoint = halves.disjoint()  # while the program of the geometry is prepared
+    clock.lap("held-out halves")
     with clock.stage("geometry"):
         geometry = halves.of_all()
         found = jax.block_until_ready(_geometries_of(whole, counts, geometry, empty=policy))
+        rate = float(violation_rate(found.D))
     D, mds = found.D, found.mds
     with clock.stage("held-out halves"):
         halved = held_out_halves(disjoint, dim, names)
@@ -405,7 +433,7 @@ def _fitted(
         encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)
     with clock.stage("dimensions"):
         by_dimension = stress_by_dimension(D, mds, dim)
-    return _Fitted(found, encodings, slopes, by_dimension, held_out, clock.laps)
+    return _Fitted(found, rate, encodings, slopes, by_dimension, held_out, clock.laps)
 
 
 class _Geometries(NamedTuple):
@@ -413,7 +441,6 @@ class _Geometries(NamedTuple):
 
     D: jaxpe.Distances
     mds: jaxpe.ClassicalMDS  # at full width
-    violation_rate: jax.Array
     split_half: SplitHalfGeometry
     split_half_error: jax.Array
     eigenvalues: jax.Array  # of split halves, as the next
@@ -457,9 +484,7 @@ def _geometries_of(
     coordinates = jaxpe.geometry.classical_mds_from_gram(
         split_half.gram, dim=max(3, min(WIDEST, len(gram))), present=split_half.present
     ).coordinates
-    rate = jaxpe.monotonicity_violation_rate(D)
-    eigenvalues = split_half.eigenvalues
-    return _Geometries(D, mds, rate, split_half, error, eigenvalues, coordinates)
+    return _Geometries(D, mds, split_half, error, split_half.eigenvalues, coordinates)
 
 
 def _counts(corpus: TokenCorpus) -> PositionCounts:
@@ -499,7 +524,7 @@ def _analysis(
             rank=int(mds.rank),
             trace=float(np.sum(np.asarray(mds.eigenvalues))),
             eigenvalues=np.asarray(mds.eigenvalues),
-            violation_rate=float(found.violation_rate),
+            violation_rate=fitted.violation_rate,
             noise_share=float(noise.estimate["noise_share"]),
             present=np.asarray(D.present),
             distances=np.asarray(D.values),

@@ -14,6 +14,7 @@ from jaxpe._core.arrays import ArrayLike, rounded_size
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Clock, Progress
 from jaxpe._core.threads import in_background
+from jaxpe.analysis.corpus.order import is_comparable, violation_rate
 from jaxpe.analysis.corpus.result import Interval, resampled_splits
 from jaxpe.data import TokenCorpus
 from jaxpe.geometry import (
@@ -37,9 +38,11 @@ from jaxpe.geometry.halving import (
 from jaxpe.geometry.intervals import drawn_documents, student_interval
 from jaxpe.geometry.noise import DEFAULT_FOLDS, geometry_shape
 from jaxpe.geometry.occurrences import Occurrences, occurrences_of
-from jaxpe.geometry.repeated import map_items, split_key
+from jaxpe.geometry.repeated import map_items
 from jaxpe.geometry.significant_rank import rank_of_tokens
 from jaxpe.geometry.sparse import fold_tables, root_frequencies
+
+_RATE = "split_half_violation_rate"
 
 
 class Noise(NamedTuple):
@@ -58,12 +61,12 @@ def noise_of_documents(
     halved: Callable[[], Halved],
     parts: jax.Array,
     keys: tuple[jax.Array, jax.Array],
+    draws: jax.Array,
     *,
     splits: int,
-    samples: int,
     progress: Progress,
 ) -> Noise:
-    """Rank above the permutation null, and bootstrap intervals; keys of the null, and of draws.
+    """Rank above the permutation null, and bootstrap intervals; keys of the null, and of resamples.
 
     What `significant_rank` and `bootstrap` of `noise_statistics` give, by their programs; tokens
     and parts are those that `halvable_tokens` and `drawn_halves` make, `halved` what `split_halves`
@@ -72,11 +75,9 @@ def noise_of_documents(
     clock = Clock()
     known: dict[str, Any] = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
     every = occurrences_of(corpus.ids, corpus.mask, groups, **known)
-    if samples:
+    if len(draws):
         in_background(partial(_prepare_resamples, every, groups))
-    rank = rank_of_tokens(
-        tokens, corpus.mask, groups, key=keys[0], splits=splits, progress=progress
-    )
+    rank = rank_of_tokens(tokens, corpus.mask, groups, keys=keys, splits=splits, progress=progress)
     clock.lap("permutation null")
     places, few = places_of(corpus.mask), first_halves(parts, resampled_splits(splits))
 
@@ -85,9 +86,8 @@ def noise_of_documents(
         return _statistics_of(split_halves(tokens, repeats, places, few), every, repeats)
 
     estimate = _statistics_of(halved(), every, np.ones(len(groups), np.int32))
-    if not samples:
+    if not len(draws):
         return Noise(rank, estimate, {}, clock.laps)
-    draws = split_key(keys[1], number=samples)
     found = map_items(resampled, draws, progress=progress, description="bootstrap")
     intervals = _intervals(student_interval(estimate, found))
     clock.lap("bootstrap")
@@ -101,16 +101,26 @@ def _prepare_resamples(tokens: Occurrences, groups: np.ndarray) -> None:
     number = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
     square, _, present = geometry_shape(n)
     halved = Halved(square, number(()), present, number((n,)))  # pyrefly: ignore
-    _statistics_of.prepare(halved, tokens, number((documents,)))  # pyrefly: ignore
+    _traces_of.prepare(halved, tokens, number((documents,)))  # pyrefly: ignore
     drawn_documents.prepare(key, groups, documents=documents)  # pyrefly: ignore
 
 
+def _statistics_of(halved: Halved, tokens: Occurrences, repeats: ArrayLike) -> dict[str, Any]:
+    """What `_statistics` gives, of documents."""
+    found, D, comparable = _traces_of(halved, tokens, repeats)
+    rate = violation_rate(D)
+    return found | {_RATE: rate if comparable else jax.device_put(np.full_like(rate, np.nan))}
+
+
 @compiled()
-def _statistics_of(halved: Halved, tokens: Occurrences, repeats: ArrayLike) -> dict[str, jax.Array]:
+def _traces_of(
+    halved: Halved, tokens: Occurrences, repeats: ArrayLike
+) -> tuple[dict[str, jax.Array], jaxpe.Distances, jax.Array]:
     geometry = halved.geometry
     sizes = jnp.sum(tokens.per_position(repeats), axis=0)
     fold = partial(tokens.fold_tables, repeats=repeats, merged=True)
-    return _statistics(geometry, _plug_in_trace(fold, sizes, geometry.present))
+    found = _traces(geometry, _plug_in_trace(fold, sizes, geometry.present))
+    return found, geometry.distances, is_comparable(geometry)
 
 
 def noise_of_counts(
@@ -164,12 +174,14 @@ def noise_statistics(
 def _statistics(geometry: SplitHalfGeometry, plug_in_trace: jax.Array) -> dict[str, jax.Array]:
     """Statistics, given the trace of the plug-in geometry of the same positions."""
     rate = jaxpe.monotonicity_violation_rate(geometry.distances)
-    # A triple needs three positions, and an order distances that differ.
-    comparable = (jnp.sum(geometry.present) > 2) & jnp.any(geometry.squared_distances > 0)
+    found = _traces(geometry, plug_in_trace)
+    return found | {_RATE: jnp.where(is_comparable(geometry), rate, jnp.nan)}
+
+
+def _traces(geometry: SplitHalfGeometry, plug_in_trace: jax.Array) -> dict[str, jax.Array]:
     return {
         "split_half_trace": geometry.trace,
         "noise_share": 1.0 - geometry.trace / plug_in_trace,
-        "split_half_violation_rate": jnp.where(comparable, rate, jnp.nan),
     }
 
 
@@ -200,7 +212,7 @@ def _intervals(found: Bootstrap | Jackknife) -> dict[str, Interval]:
     intervals = {}
     for name, value in found.estimate.items():
         low, high = float(found.low[name]), float(found.high[name])
-        if name == "split_half_violation_rate":
+        if name == _RATE:
             low, high = max(low, 0.0), min(high, 1.0)
         if math.isfinite(low + high):
             intervals[name] = Interval(float(value), low, high)

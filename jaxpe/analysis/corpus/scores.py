@@ -11,6 +11,7 @@ import jaxpe
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe._core.stored import SMALL, TINY
+from jaxpe.analysis.corpus.order import prepare_rates, violation_rates
 from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.geometry import SplitHalfGeometry
 from jaxpe.geometry.noise import geometry_shape
@@ -68,7 +69,7 @@ def score_encodings(
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
     drawn = _drawn(key, entries=entries, sizes=sizes)
     scored = _scored(D, geometry, mds.coordinates, drawn.vectors, dim=dim)
-    rates = _violation_rates(scored.vectors, D.present)
+    rates = violation_rates(np.asarray(scored.vectors), D.present)
     found, rates, trainable = jax.device_get((scored, rates, drawn.trainable))
     widths = [1 if vectors is None else vectors.shape[-1] for vectors in drawn.vectors]
     lines = list(map(SlopeStress, SLOPES, map(float, found.lines)))
@@ -109,7 +110,8 @@ def prepare_scores(n: int, dim: int, key: jax.Array) -> None:
     sizes = jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
     vectors = _drawn(key, entries=tuple(scored_entries()), sizes=sizes).vectors
     _scored.prepare(D, geometry, square, vectors, dim=dim)  # pyrefly: ignore
-    _violation_rates.prepare(_all_vectors(n, dim, vectors), geometry.present)  # pyrefly: ignore
+    widest = max(dim, *(own.shape[-1] for own in vectors if own is not None))
+    prepare_rates(n, widest)
     _by_width.prepare(D, square, widths=_widths(n, dim))  # pyrefly: ignore
 
 
@@ -156,7 +158,7 @@ def _known(
     }
 
 
-@compiled(static=("entries", "sizes"), brief=SMALL)
+@compiled(static=("entries", "sizes"), brief=SMALL, remembered=True)
 def _drawn(
     key: jax.Array,
     *,
@@ -202,13 +204,6 @@ def _scored(
     return _Scored(stacked, measured, distances, stress_of_lines, best)
 
 
-@compiled()
-def _violation_rates(vectors: jax.Array, present: jax.Array) -> jax.Array:
-    """`monotonicity_violation_rate` of each encoding."""
-    # By a program of its own: it is slow without optimisations, which the other scores do without.
-    return jax.lax.map(lambda P: jaxpe.monotonicity_violation_rate(P, present=present), vectors)
-
-
 def _draws_of_each(vectors: tuple[jax.Array | None, ...]) -> list[int]:
     """Number of draws of each encoding, the two that are fitted first."""
     return [1, 1, *(1 if own is None else len(own) for own in vectors)]
@@ -217,12 +212,6 @@ def _draws_of_each(vectors: tuple[jax.Array | None, ...]) -> list[int]:
 def _firsts(draws: list[int]) -> np.ndarray:
     """Index of the first draw of each encoding among all."""
     return np.cumsum([0, *draws[:-1]])
-
-
-def _all_vectors(n: int, dim: int, vectors: tuple[jax.Array | None, ...]) -> jax.ShapeDtypeStruct:
-    """Shape of `_Scored.vectors`."""
-    widest = max(dim, *(own.shape[-1] for own in vectors if own is not None))
-    return jax.ShapeDtypeStruct((sum(_draws_of_each(vectors)), n, widest), jnp.float32)
 
 
 def _draws(
