@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import jaxpe
 from jaxpe._core.errors import InputError, MissingExtraError, check_installed, nearest, require
 from jaxpe._core.images import drawing_beside
+from jaxpe._core.processes import collect_rarely
 from jaxpe.cli.parsing import in_flags
 
 # Each is a module of this package, imported when it is run.
@@ -107,7 +108,7 @@ def _run_command(words: list[str]) -> None:
     """The command, in this process."""
     require("tyro", extra="report")
     require("rich", extra="report")
-    gc.set_threshold(*_COLLECT_AFTER)
+    collect_rarely()
     atexit.register(gc.freeze)  # else Python searches all that was made for cycles as it ends
     from jaxpe.cli.console import prepare
 
@@ -124,11 +125,6 @@ def _check_extras(command: str) -> None:
     for extra in _EXTRAS.get(command, ()):
         for module in _MODULES[extra]:
             check_installed(module, extra=extra)
-
-
-# Objects made between two searches for cycles. Imports, tracing and drawing make millions that
-# live, and with Python's own thresholds the searches take a tenth of the time of a report.
-_COLLECT_AFTER = 100_000, 20, 100
 
 
 def share_processors() -> None:

@@ -174,7 +174,8 @@ def test_a_new_encoding_is_in_the_tables(own, command):
 
 
 def test_a_new_encoding_is_scored(own):
-    from jaxpe.analysis.corpus.scores import score_encodings, scored_entries
+    from jaxpe.analysis.corpus.scores import score_encodings
+    from jaxpe.analysis.corpus.vectors import scored_entries
 
     ids = np.random.default_rng(0).integers(0, 9, (40, 6), dtype=np.int32)
     counts = jaxpe.count_tokens(ids, vocab_size=9, folds=4)
@@ -182,7 +183,7 @@ def test_a_new_encoding_is_scored(own):
     D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts.merged()))
     names = [f"{own}:halved", f"{own}:plain"]
     mds = jaxpe.classical_mds(D, dim=4)
-    scores, _ = score_encodings(D, split, mds, 4, jax.random.key(1), names)
+    scores, _ = score_encodings(D, split, mds, mds.coordinates, jax.random.key(1), names)
     found = {score.name: score for score in scores}
     assert list(found)[-2:] == ["halved", f"{own}:plain"]
     line = np.abs(np.arange(6)[:, None] - np.arange(6)[None])

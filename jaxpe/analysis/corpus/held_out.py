@@ -1,12 +1,10 @@
 """Encodings against documents they were not fitted to: an own one of the corpus, and fixed ones."""
 
-import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
@@ -14,16 +12,12 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.stored import SMALL
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval
-from jaxpe.analysis.corpus.scores import ALIBI_HEADS, columns, scored_entries
+from jaxpe.analysis.corpus.vectors import Entries, fixed_entries, fixed_vectors, widths_of
 from jaxpe.geometry import HeldOut, SplitHalfGeometry
 from jaxpe.geometry.noise import geometry_shape
 
 SPLITS = 8
 WIDEST = 32  # of the encodings fitted to halves
-FIXED_WIDTHS = (8, 32, 128)
-
-
-Entries = tuple[jaxpe.encodings.CatalogueEntry, ...]
 
 
 class HeldOutHalves(NamedTuple):
@@ -49,14 +43,14 @@ def held_out_halves(
     if not np.any(np.asarray(halves.present)):
         return None
     static = _static(halves.present.shape[-1], dim, encodings)
-    fixed = _fixed_vectors(**static)
+    fixed = fixed_vectors(**static).padded
     found = _scores(halves, fixed, largest=min(WIDEST, fixed.shape[-2]))
     return HeldOutHalves(static["entries"], *jax.device_get(found))
 
 
 def prepare_held_out(n: int, dim: int) -> None:
     """Compile what n positions will need, where programs are kept."""
-    fixed = _fixed_vectors(**_static(n, dim, ()))
+    fixed = fixed_vectors(**_static(n, dim, ())).padded
     halves = geometry_shape(SPLITS, 2, n)
     _scores.prepare(halves, fixed, largest=min(WIDEST, n))  # pyrefly: ignore
     number = 1 + math.prod(fixed.shape[:2])
@@ -68,45 +62,6 @@ def _static(
 ) -> dict[str, Any]:
     entries = fixed_entries(n, encodings)
     return {"entries": entries, "widths": widths_of(dim), "n": n}
-
-
-def widths_of(dim: int) -> tuple[int, ...]:
-    """Widths at which fixed encodings are compared, that of the report among them."""
-    return tuple(sorted({*FIXED_WIDTHS, dim}))
-
-
-def fixed_entries(
-    n: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = ()
-) -> Entries:
-    """Encodings that are the same for every corpus, also those named beside the catalogue."""
-    return tuple(entry for entry in scored_entries(encodings) if not _has_params(entry, n))
-
-
-@functools.lru_cache(256)
-def _has_params(entry: jaxpe.encodings.CatalogueEntry, n: int) -> bool:
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    encoding = entry.in_one_layer(_sizes(FIXED_WIDTHS[0], n))
-    return bool(jax.tree.leaves(jax.eval_shape(encoding.init, key)))
-
-
-def _sizes(dim: int, n: int) -> jaxpe.EncodingSizes:
-    return jaxpe.EncodingSizes(dim=dim, num_heads=ALIBI_HEADS, head_dim=dim, length=n)
-
-
-@compiled(static=("entries", "widths", "n"), brief=SMALL, remembered=True)
-def _fixed_vectors(*, entries: Entries, widths: tuple[int, ...], n: int) -> jax.Array:
-    """Vectors of the entries at all widths, `[entries, widths, n, columns of the widest]`."""
-    positions = jnp.arange(n)
-
-    def vectors(entry: jaxpe.encodings.CatalogueEntry, width: int) -> jax.Array:
-        if entry.name == "alibi":  # of one head: the slope is a scale
-            return jaxpe.encodings.alibi_line(positions, slope=1.0)
-        return entry.in_one_layer(_sizes(width, n)).vectors((), positions)
-
-    made = [vectors(entry, width) for entry in entries for width in widths]
-    widest = max(rows.shape[-1] for rows in made)
-    stacked = jnp.stack([columns(rows, widest) for rows in made])
-    return stacked.reshape(len(entries), len(widths), n, widest)
 
 
 @compiled(static=("largest",), brief=SMALL)

@@ -429,10 +429,10 @@ def _fitted(
     with clock.stage("held-out halves"):
         halved = held_out_halves(disjoint, dim, names)
         held_out = partial(held_out_scores, halved, np.asarray(found.coordinates), dim=dim)
-    with clock.stage("encodings"):
-        encodings, slopes = score_encodings(D, geometry, mds, dim, key, names)
     with clock.stage("dimensions"):
-        by_dimension = stress_by_dimension(D, mds, dim)
+        by_dimension, refined = stress_by_dimension(D, mds, dim)
+    with clock.stage("encodings"):
+        encodings, slopes = score_encodings(D, geometry, mds, refined, key, names)
     return _Fitted(found, rate, encodings, slopes, by_dimension, held_out, clock.laps)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
-from jaxpe.analysis.corpus.scores import scored_entries
+from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.data import TokenCorpus
 from jaxpe.data.named import check_data_dir
 from jaxpe.geometry import EmptyPolicy

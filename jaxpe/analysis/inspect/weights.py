@@ -12,9 +12,9 @@ import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens
-from jaxpe.analysis.corpus.held_out import widths_of
 from jaxpe.analysis.corpus.model import entry_of_table
 from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.corpus.vectors import widths_of
 from jaxpe.analysis.inspect.result import EncodingFound, GeometryFound, LearnedTable
 from jaxpe.analysis.rope import RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.data import TokenCorpus
