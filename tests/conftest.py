@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import jaxpe
-from jaxpe.analysis.corpus import scores, vectors
+from jaxpe.analysis.corpus import held_out, scores
 from jaxpe.cli import console
 from jaxpe.cli import main as cli
 from jaxpe.report.corpus import page as corpus_page
@@ -47,7 +47,7 @@ def quick(monkeypatch):
 def score_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Have reports compare these encodings."""
     few = jaxpe.catalogue(*names)
-    for module in (scores, vectors):
+    for module in (scores, held_out):
         monkeypatch.setattr(module, "scored_entries", lambda *others: few)
 
 

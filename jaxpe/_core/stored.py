@@ -124,6 +124,7 @@ class Programs:
     def __init__(self, function: Callable[..., Any], *, brief: int = 0) -> None:
         self._function, self._brief = function, brief
         self._ready: dict[str, tuple[threading.Lock, list[Callable[..., Any]]]] = {}
+        self._results: dict[str, tuple[threading.Lock, list[Any]]] = {}
 
     def find(
         self, function: Callable[..., Any], values: Any, /, *args: Any, **kwargs: Any
@@ -161,16 +162,19 @@ class Programs:
         contents = b"".join(np.asarray(number).tobytes() for number in numbers)
         path = path.with_name(f"{path.name}-{hashlib.sha256(contents).hexdigest()[:32]}")
         with _lock:
-            lock, _ = self._ready.setdefault(path.name, (threading.Lock(), []))
+            lock, found = self._results.setdefault(path.name, (threading.Lock(), []))
         with lock:
-            if (known := _content(path)) is not None:
-                return pickle.loads(known)
+            if not found and (known := _content(path)) is not None:
+                found.append(pickle.loads(known))
+            if found:
+                return found[0]
             program = self.find(function, values, *args, **kwargs)
-            found = jax.device_get(program(*args, **kwargs))  # pyrefly: ignore
-            if _bytes_of(found) < SMALL:
+            result = jax.device_get(program(*args, **kwargs))  # pyrefly: ignore
+            if _bytes_of(result) < SMALL:
+                found.append(result)
                 with contextlib.suppress(Exception):  # what cannot be kept is computed again
-                    _write(path, pickle.dumps(found))
-        return found
+                    _write(path, pickle.dumps(result))
+        return result
 
     def _path(self, values: Any, arguments: Any) -> Path | None:
         """The file of a program; None where it is not one to keep."""

@@ -1,8 +1,9 @@
 """Encodings against documents they were not fitted to: an own one of the corpus, and fixed ones."""
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.stored import SMALL
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval
-from jaxpe.analysis.corpus.vectors import Entries, fixed_entries, fixed_vectors, widths_of
+from jaxpe.analysis.corpus.vectors import Entries, fixed_vectors, scored_entries, widths_of
 from jaxpe.geometry import HeldOut, SplitHalfGeometry
 from jaxpe.geometry.noise import geometry_shape
 
@@ -42,26 +43,20 @@ def held_out_halves(
     """Scores on geometries of disjoint halves; None where no position is in all quarters."""
     if not np.any(np.asarray(halves.present)):
         return None
-    static = _static(halves.present.shape[-1], dim, encodings)
-    fixed = fixed_vectors(**static).padded
-    found = _scores(halves, fixed, largest=min(WIDEST, fixed.shape[-2]))
-    return HeldOutHalves(static["entries"], *jax.device_get(found))
+    entries = tuple(scored_entries(encodings))
+    vectors = fixed_vectors(halves.present.shape[-1], dim, entries)
+    found = _scores(halves, vectors.padded, largest=min(WIDEST, vectors.padded.shape[-2]))
+    fixed = tuple(itertools.compress(entries, vectors.fixed))
+    return HeldOutHalves(fixed, *jax.device_get(found))
 
 
 def prepare_held_out(n: int, dim: int) -> None:
     """Compile what n positions will need, where programs are kept."""
-    fixed = fixed_vectors(**_static(n, dim, ())).padded
+    fixed = fixed_vectors(n, dim, tuple(scored_entries())).padded
     halves = geometry_shape(SPLITS, 2, n)
     _scores.prepare(halves, fixed, largest=min(WIDEST, n))  # pyrefly: ignore
     number = 1 + math.prod(fixed.shape[:2])
     _differences.prepare(np.zeros((SPLITS, 2, number), np.float32))  # pyrefly: ignore
-
-
-def _static(
-    n: int, dim: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry]
-) -> dict[str, Any]:
-    entries = fixed_entries(n, encodings)
-    return {"entries": entries, "widths": widths_of(dim), "n": n}
 
 
 @compiled(static=("largest",), brief=SMALL)

@@ -1,6 +1,5 @@
 """Vectors of the encodings that a report compares, made before the corpus is known."""
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -22,13 +21,15 @@ Entries: TypeAlias = tuple[jaxpe.encodings.CatalogueEntry, ...]
 
 
 class FixedVectors(NamedTuple):
-    """Vectors of entries that are the same for every corpus.
+    """Vectors of entries that are the same for every corpus: those without parameters.
 
     Attributes:
-        padded: `[entries, widths, n, columns of the widest]`, with zeros beyond their own columns.
-        columns: number of their own columns, `[entries, widths]`.
+        fixed: bool `[entries]`, which these are.
+        padded: `[fixed, widths, n, columns of the widest]`, with zeros beyond their own columns.
+        columns: number of their own columns, `[fixed, widths]`.
     """
 
+    fixed: ArrayLike
     padded: ArrayLike
     columns: ArrayLike
 
@@ -67,20 +68,6 @@ def scored_entries(
     return [*known, *further]
 
 
-def fixed_entries(
-    n: int, encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = ()
-) -> Entries:
-    """Encodings that are the same for every corpus, also those named beside the catalogue."""
-    return tuple(entry for entry in scored_entries(encodings) if not _has_params(entry, n))
-
-
-@functools.lru_cache(256)
-def _has_params(entry: jaxpe.encodings.CatalogueEntry, n: int) -> bool:
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    encoding = entry.in_one_layer(sizes_of(FIXED_WIDTHS[0], n))
-    return bool(jax.tree.leaves(jax.eval_shape(encoding.init, key)))
-
-
 def widths_of(dim: int) -> tuple[int, ...]:
     """Widths at which fixed encodings are compared, that of the report among them."""
     return tuple(sorted({*FIXED_WIDTHS, dim}))
@@ -105,34 +92,48 @@ def vectors_at(
     Vectors are `[draws, n, d]`, one where they are not drawn; None for ALiBi, whose best slope
     depends on the corpus.
     """
-    places = [place for place, entry in enumerate(entries) if not _has_params(entry, n)]
-    fixed, widths = tuple(entries[place] for place in places), widths_of(dim)
-    padded, own = jax.device_get(fixed_vectors(entries=fixed, widths=widths, n=n))
+    found = fixed_vectors(n, dim, entries)
     drawn = jax.device_get(_drawn(key, entries=entries, sizes=sizes_of(dim, n)))
-    vectors, at = list(drawn.vectors), widths.index(dim)
-    for place, rows, count in zip(places, padded[:, at], own[:, at], strict=True):
+    vectors, at = list(drawn.vectors), widths_of(dim).index(dim)
+    for place, rows, count in zip(
+        np.flatnonzero(found.fixed), found.padded[:, at], found.columns[:, at], strict=True
+    ):
         vectors[place] = None if entries[place].name == "alibi" else rows[None, :, :count]
     return vectors, list(drawn.trainable)
 
 
+def fixed_vectors(n: int, dim: int, entries: Entries) -> FixedVectors:
+    """Vectors of the entries that are fixed, at the `widths_of` dim, in NumPy."""
+    return jax.device_get(_fixed(entries=entries, widths=widths_of(dim), n=n))
+
+
 @compiled(static=("entries", "widths", "n"), brief=SMALL, remembered=True)
-def fixed_vectors(*, entries: Entries, widths: tuple[int, ...], n: int) -> FixedVectors:
-    """Vectors of fixed entries at all widths, made by one program."""
+def _fixed(*, entries: Entries, widths: tuple[int, ...], n: int) -> FixedVectors:
+    """Made by one program."""
     positions = jnp.arange(n)
+    fixed = [not _has_params(entry.in_one_layer(sizes_of(widths[0], n))) for entry in entries]
 
     def vectors(entry: jaxpe.encodings.CatalogueEntry, width: int) -> jax.Array:
         if entry.name == "alibi":  # of one head: the slope is a scale
             return jaxpe.encodings.alibi_line(positions, slope=1.0)
         return entry.in_one_layer(sizes_of(width, n)).vectors((), positions)
 
-    made = [vectors(entry, width) for entry in entries for width in widths]
+    made = [
+        vectors(entry, width)
+        for entry, is_fixed in zip(entries, fixed, strict=True)
+        if is_fixed
+        for width in widths
+    ]
     own = [rows.shape[-1] for rows in made]
     widest = max(own, default=1)
     stacked = jnp.stack([columns(rows, widest) for rows in made]) if made else jnp.zeros((0, n, 1))
-    shape = len(entries), len(widths)
-    return FixedVectors(
-        stacked.reshape(*shape, n, widest), jnp.array(own, jnp.int32).reshape(shape)
-    )
+    shape, count = (sum(fixed), len(widths)), jnp.array(own, jnp.int32)
+    return FixedVectors(jnp.array(fixed), stacked.reshape(*shape, n, widest), count.reshape(shape))
+
+
+def _has_params(encoding: jaxpe.Encoding) -> bool:
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    return bool(jax.tree.leaves(jax.eval_shape(encoding.init, key)))
 
 
 @compiled(static=("entries", "sizes"), brief=SMALL, remembered=True)
@@ -150,7 +151,7 @@ def _draws(
     encoding: jaxpe.Encoding, key: jax.Array, positions: jax.Array
 ) -> tuple[jax.Array | None, list[jax.Array]]:
     """Vectors `[draws, n, d]`, and the gradients of Σ vectors²; None without parameters."""
-    if not jax.tree.leaves(jax.eval_shape(encoding.init, key)):
+    if not _has_params(encoding):
         return None, []
     params = jax.lax.map(encoding.init, jax.random.split(key, RANDOM_DRAWS))  # compiles soonest
     vectors = jax.vmap(encoding.vectors, in_axes=(0, None))(params, positions)
