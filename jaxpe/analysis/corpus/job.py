@@ -349,11 +349,8 @@ def _prepare(
     if not keeping() or encodings:
         return
 
-    def prepare() -> None:  # in the order in which they are needed
-        prepare_held_out(n, dim)
-        prepare_scores(n, dim, _keys(seed, samples).encodings)
-
-    in_background(prepare)
+    in_background(partial(prepare_held_out, n, dim))
+    in_background(lambda: prepare_scores(n, dim, _keys(seed, samples).encodings))
 
 
 class _Keys(NamedTuple):
