@@ -23,6 +23,7 @@ from jaxpe.geometry.noise import (
     add_products,
     folds_of,
     geometry_of_products,
+    geometry_shape,
     no_products,
 )
 from jaxpe.geometry.repeated import map_items
@@ -117,6 +118,15 @@ def disjoint_halves(
 
     found = map_items(halved, parts, progress=progress, description="held-out halves")
     return _paired(*found, halvings=halvings)
+
+
+def prepare_disjoint_halves(
+    n: int, *, key: Array, folds: int, splits: int, halvings: int = DEFAULT_HALVINGS
+) -> None:
+    """Compile what `disjoint_halves` needs of n positions alone, where programs are kept."""
+    _parts_of_halves.prepare(key, folds=folds, splits=splits, halvings=halvings)  # pyrefly: ignore
+    products, _, present = geometry_shape(2 * splits, n)
+    _paired.prepare(products, present, halvings=halvings)  # pyrefly: ignore
 
 
 @compiled(static=("folds", "splits", "halvings"), brief=SMALL)

@@ -4,6 +4,7 @@ Halvings are made of tables in folds, a block of the vocabulary at a time. Words
 no column there: see `rare_words`.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -21,6 +22,7 @@ from jaxpe.geometry.noise import (
     DEFAULT_SPLITS,
     SplitHalfGeometry,
     geometry_of_products,
+    geometry_shape,
     random_halves,
 )
 from jaxpe.geometry.occurrences import (
@@ -74,6 +76,13 @@ class Halved(NamedTuple):
     def geometry(self) -> SplitHalfGeometry:
         """`split_half_geometry` of these halves."""
         return geometry_of_products(self.products, self.present, splits=self.halvings)
+
+
+def halved_shape(n: int) -> Halved:
+    """Shapes of halved documents of n positions."""
+    number = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
+    square, _, present = geometry_shape(n)
+    return Halved(square, number(()), present, number((n,)))  # pyrefly: ignore
 
 
 def halvable_tokens(

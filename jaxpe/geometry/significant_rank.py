@@ -30,15 +30,22 @@ from jaxpe.geometry.halving import (
     Halved,
     drawn_halves,
     halvable_tokens,
+    halved_shape,
     places_of,
     shuffled_places,
     split_halves,
 )
-from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS, SplitHalfGeometry
+from jaxpe.geometry.noise import (
+    DEFAULT_FOLDS,
+    DEFAULT_SPLITS,
+    SplitHalfGeometry,
+    geometry_shape,
+)
 from jaxpe.geometry.repeated import map_items
 from jaxpe.geometry.sparse import SparseCounts
 
 DEFAULT_NULLS = 20
+DEFAULT_LEVEL = 0.95
 
 
 class SignificantRank(NamedTuple):
@@ -69,7 +76,7 @@ def significant_rank(
     folds: int = DEFAULT_FOLDS,
     splits: int = DEFAULT_SPLITS,
     nulls: int = DEFAULT_NULLS,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     progress: Progress = SILENT,
 ) -> SignificantRank:
     """Number of dimensions of position that a second sample would repeat: parallel analysis.
@@ -123,7 +130,7 @@ def rank_of_tokens(
     *,
     keys: tuple[Array, Array],
     splits: int,
-    level: float = 0.95,
+    level: float = DEFAULT_LEVEL,
     progress: Progress,
 ) -> SignificantRank:
     """`significant_rank` of tokens from `halvable_tokens`, and of keys from `null_keys`."""
@@ -142,6 +149,15 @@ def rank_of_tokens(
     null_grams = map_items(of_null, of_nulls, tokens, counted, groups, **shown)
     own = gram(tokens, places_of(counted))
     return rank_above_null(own, null_grams, level=level)
+
+
+def prepare_rank(n: int, *, keys: tuple[Array, Array], folds: int, splits: int) -> None:
+    """Compile what `rank_of_tokens` needs of n positions alone, where programs are kept."""
+    halving, of_nulls = keys
+    drawn_halves.prepare(halving, folds=folds, splits=splits)  # pyrefly: ignore
+    _gram_of_halves.prepare(halved_shape(n))  # pyrefly: ignore
+    nulls = geometry_shape(len(of_nulls), n).gram
+    _above_null.prepare(geometry_shape(n).gram, nulls, level=DEFAULT_LEVEL)  # pyrefly: ignore
 
 
 @compiled(static=("nulls",), brief=SMALL)
@@ -184,7 +200,10 @@ def _weighted_gram(geometry: SplitHalfGeometry, per_position: Array) -> Array:
 
 
 def rank_above_null(
-    gram: Float[ArrayLike, "n n"], null_grams: Float[ArrayLike, "nulls n n"], *, level: float = 0.95
+    gram: Float[ArrayLike, "n n"],
+    null_grams: Float[ArrayLike, "nulls n n"],
+    *,
+    level: float = DEFAULT_LEVEL,
 ) -> SignificantRank:
     """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 

@@ -58,11 +58,11 @@ from jaxpe.analysis.corpus.scores import prepare_scores, score_encodings, stress
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry, disjoint_geometries
-from jaxpe.geometry.cross_validation import disjoint_halves
+from jaxpe.geometry.cross_validation import disjoint_halves, prepare_disjoint_halves
 from jaxpe.geometry.halving import drawn_halves, halvable_tokens, places_of, split_halves
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS, geometry_shape
-from jaxpe.geometry.significant_rank import null_keys
+from jaxpe.geometry.significant_rank import null_keys, prepare_rank
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
@@ -106,7 +106,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         samples = DEFAULT_SAMPLES if options.bootstrap is None else options.bootstrap
         length = options.length or (DEFAULT_LENGTH if options.source == "stdlib" else None)
         if length is not None:
-            _prepare(length, options.dim, options.seed, samples, further)
+            _prepare(length, options.dim, options.splits, options.seed, samples, further)
         corpus = load_tokens(
             options.source,
             tokenizer=options.tokenizer,
@@ -122,7 +122,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         if length != (n := corpus.ids.shape[1]):
             given = {"dim": options.dim, "splits": options.splits, "seed": options.seed}
             check_numbers(length=n, bootstrap=samples, **given)
-            _prepare(n, options.dim, options.seed, samples, further)
+            _prepare(n, options.dim, options.splits, options.seed, samples, further)
         found = _of_tokens(corpus, **common, bootstrap=samples)
     return found._replace(
         choices=(*chosen, *found.choices, *_chosen_empty(options, found)),
@@ -200,7 +200,7 @@ def analyse_tokens(
     """
     options = {"dim": dim, "splits": splits, "bootstrap": bootstrap, "seed": seed}
     check_numbers(length=corpus.ids.shape[1], **options)
-    _prepare(corpus.ids.shape[1], dim, seed, bootstrap, encodings)
+    _prepare(corpus.ids.shape[1], dim, splits, seed, bootstrap, encodings)
     return _of_tokens(corpus, empty=empty, encodings=encodings, progress=progress, **options)
 
 
@@ -341,6 +341,7 @@ def analyse_counts(
 def _prepare(
     n: int,
     dim: int,
+    splits: int,
     seed: int,
     samples: int,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry],
@@ -349,7 +350,13 @@ def _prepare(
     if not keeping() or encodings:
         return
 
-    in_background(partial(prepare_held_out, n, dim))
+    def halves() -> None:
+        keys, folds = _keys(seed, samples), DEFAULT_FOLDS
+        prepare_held_out(n, dim)
+        prepare_disjoint_halves(n, key=keys.held_out, folds=folds, splits=SPLITS)
+        prepare_rank(n, keys=keys.nulls, folds=folds, splits=splits)
+
+    in_background(halves)
     in_background(lambda: prepare_scores(n, dim, _keys(seed, samples).encodings))
 
 

@@ -32,11 +32,12 @@ from jaxpe.geometry.halving import (
     HalvableTokens,
     Halved,
     first_halves,
+    halved_shape,
     places_of,
     split_halves,
 )
 from jaxpe.geometry.intervals import drawn_documents, student_interval
-from jaxpe.geometry.noise import DEFAULT_FOLDS, geometry_shape
+from jaxpe.geometry.noise import DEFAULT_FOLDS
 from jaxpe.geometry.occurrences import Occurrences, occurrences_of
 from jaxpe.geometry.repeated import map_items
 from jaxpe.geometry.significant_rank import rank_of_tokens
@@ -98,10 +99,8 @@ def _prepare_resamples(tokens: Occurrences, groups: np.ndarray) -> None:
     """Compile what resamples need while others compute, where programs are kept."""
     documents, n = tokens.counted.shape
     key = jax.eval_shape(lambda: jax.random.key(0))
-    number = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
-    square, _, present = geometry_shape(n)
-    halved = Halved(square, number(()), present, number((n,)))  # pyrefly: ignore
-    _traces_of.prepare(halved, tokens, number((documents,)))  # pyrefly: ignore
+    repeats = jax.ShapeDtypeStruct((documents,), jnp.int32)
+    _traces_of.prepare(halved_shape(n), tokens, repeats)  # pyrefly: ignore
     drawn_documents.prepare(key, groups, documents=documents)  # pyrefly: ignore
 
 
