@@ -11,6 +11,7 @@ Pages of the site that quote numbers are written in the same way, from `sections
 import json
 import math
 import re
+import statistics
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -107,6 +108,10 @@ def mean(values: Iterable[float]) -> float:
     return sum(values) / len(values)
 
 
+def median(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(mean(map(math.log, values)))
 
@@ -145,7 +150,7 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     filters = (f, pm, each, span, to, zero, si, mean, geometric_mean, values)
-    filters += (column_means, apart, first_above)
+    filters += (column_means, apart, first_above, median)
     made.filters |= {function.__name__: function for function in filters}
     return made
 
