@@ -50,7 +50,7 @@ class Drawn(NamedTuple):
 
 
 def drawn(draws: Sequence[Draw], subject: Any, style: Style) -> list[Drawn]:
-    """What each function draws of the subject; within `drawing_beside` processes share them.
+    """Figures that functions draw of a subject; within `drawing_beside` processes share them.
 
     Args:
         draws: functions from the subject to a figure.
@@ -176,11 +176,12 @@ def _first(_: None) -> "matplotlib.figure.Figure":
 
 
 class _Drawing:
-    """What the process beside answers: it is sent the work, and then asked for figures by place."""
+    """Answers of the process beside: it is sent the work, and then asked for figures by place."""
 
     def __call__(self, question: bytes | list[int]) -> list[Drawn | None]:
         if isinstance(question, bytes):
-            with contextlib.suppress(Exception):  # of what it cannot import: nothing is drawn
+            self._work = None  # nothing is drawn of what cannot be read, as of a module not there
+            with contextlib.suppress(Exception):
                 self._work = pickle.loads(question)
             return []
         return _by_two(self._drawn, question) if len(question) > 1 else [self._drawn(*question)]
@@ -193,7 +194,7 @@ class _Drawing:
 
 
 def _by_two(draw: Callable[[int], Drawn | None], places: list[int]) -> list[Drawn | None]:
-    """What a function draws for each place, every second one in a copy of this process."""
+    """Figures of a function for each place, every second one in a copy of this process."""
     read, write = os.pipe()
     if not (copy := os.fork()):
         with contextlib.suppress(Exception), open(write, "wb") as answer:

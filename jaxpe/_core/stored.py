@@ -150,7 +150,7 @@ class Programs:
     def result(
         self, function: Callable[..., Any], values: Any, /, *args: Any, **kwargs: Any
     ) -> Any:
-        """What the program makes of its arguments, in NumPy, kept as programs are; else None.
+        """Result of the program for these arguments, in NumPy, kept as programs are; else None.
 
         Args:
             function, values, args, kwargs: as of `find`; results are told by numbers of arguments.
@@ -328,7 +328,7 @@ def _read(path: Path) -> Callable[..., Any] | None:
 
 
 def _content(path: Path) -> bytes | None:
-    """What was written into a file; None where it is not there or is not whole."""
+    """Content of a file that was written; None where it is not there or is not whole."""
     try:
         content = path.read_bytes()
         os.utime(path)

@@ -67,7 +67,7 @@ class Rendered(NamedTuple):
 
 
 def png(subject: Any, draw: Draw) -> bytes:
-    """What a function draws of the subject, in the style of the reports, as PNG alone."""
+    """PNG of what a function draws of the subject, in the style of the reports."""
     return image(figure_of(draw, subject, STYLE), STYLE, format="png")
 
 

@@ -1,9 +1,11 @@
 import importlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
+import types
 
 import pytest
 
@@ -114,6 +116,17 @@ def test_what_cannot_be_sent_is_drawn_here(alone, monkeypatch):
 def test_an_error_of_a_drawing_is_raised_here(forks):
     with drawing_beside(forks=forks), pytest.raises(ZeroDivisionError):
         render(analysis(), FIGURES[0], ("none", fail, ""))
+
+
+@pytest.mark.parametrize("forks", [False, FORKS])
+def test_nothing_else_is_drawn_of_what_the_process_cannot_read(alone, forks):
+    answer = images._Drawing()
+    subject = types.SimpleNamespace(value=1)  # of which `measured` needs nothing
+    assert answer(pickle.dumps(([measured, measured], subject, {}))) == []
+    places = [0, 1] if forks else [0]
+    assert [one.title for one in answer(places)] == len(places) * ["measured"]
+    answer(b"no pickle")
+    assert answer(places) == len(places) * [None]
 
 
 def test_figures_of_every_command_that_draws_are_where_it_says():

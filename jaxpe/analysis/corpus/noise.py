@@ -105,7 +105,7 @@ def _prepare_resamples(tokens: Occurrences, groups: np.ndarray) -> None:
 
 
 def _statistics_of(halved: Halved, tokens: Occurrences, repeats: ArrayLike) -> dict[str, Any]:
-    """What `_statistics` gives, of documents."""
+    """`_statistics` of documents."""
     found, D, comparable = _traces_of(halved, tokens, repeats)
     rate = violation_rate(D)
     return found | {_RATE: rate if comparable else jax.device_put(np.full_like(rate, np.nan))}
