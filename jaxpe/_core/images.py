@@ -180,7 +180,7 @@ class _Drawing:
 
     def __call__(self, question: bytes | list[int]) -> list[Drawn | None]:
         if isinstance(question, bytes):
-            self._work: Any = None  # nothing is drawn of what cannot be read, as of a module not there
+            self._work: Any = None  # nothing is drawn of what cannot be read
             with contextlib.suppress(Exception):
                 self._work = pickle.loads(question)
             return []
