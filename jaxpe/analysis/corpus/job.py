@@ -41,7 +41,6 @@ from jaxpe.analysis.corpus.options import (
     check_options,
     refuse_too_long,
 )
-from jaxpe.analysis.corpus.order import violation_rate
 from jaxpe.analysis.corpus.result import (
     CorpusAnalysis,
     EmptyPositions,
@@ -55,6 +54,7 @@ from jaxpe.analysis.corpus.result import (
     TopTokens,
 )
 from jaxpe.analysis.corpus.scores import prepare_scores, score_encodings, stress_by_dimension
+from jaxpe.analysis.corpus.violations import violation_rate
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry, disjoint_geometries

@@ -14,8 +14,8 @@ from jaxpe._core.arrays import ArrayLike, rounded_size
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Clock, Progress
 from jaxpe._core.threads import in_background
-from jaxpe.analysis.corpus.order import is_comparable, violation_rate
 from jaxpe.analysis.corpus.result import Interval, resampled_splits
+from jaxpe.analysis.corpus.violations import is_comparable, violation_rate
 from jaxpe.data import TokenCorpus
 from jaxpe.geometry import (
     Bootstrap,

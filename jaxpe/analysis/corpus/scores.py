@@ -11,7 +11,6 @@ import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.stored import TINY
-from jaxpe.analysis.corpus.order import prepare_rates, violation_rates
 from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.analysis.corpus.vectors import (
     ALIBI_HEADS,
@@ -20,6 +19,7 @@ from jaxpe.analysis.corpus.vectors import (
     scored_entries,
     vectors_at,
 )
+from jaxpe.analysis.corpus.violations import prepare_rates, violation_rates
 from jaxpe.geometry import SplitHalfGeometry
 from jaxpe.geometry.noise import geometry_shape
 
