@@ -196,7 +196,13 @@ class _Drawing:
 def _by_two(draw: Callable[[int], Drawn | None], places: list[int]) -> list[Drawn | None]:
     """Figures of a function for each place, every second one in a copy of this process."""
     read, write = os.pipe()
-    if not (copy := os.fork()):
+    try:
+        copy = os.fork()
+    except OSError:  # there are as many processes as may be
+        os.close(read)
+        os.close(write)
+        return list(map(draw, places))
+    if not copy:
         with contextlib.suppress(Exception), open(write, "wb") as answer:
             pickle.dump([draw(place) for place in places[1::2]], answer)
         os._exit(0)

@@ -140,7 +140,7 @@ def _parts_of_halves(
     return jax.vmap(in_rows)(parts.reshape(-1, halvings, folds))
 
 
-@compiled(static=("halvings",), brief=2**20)
+@compiled(static=("halvings",), brief=2**21)
 def _paired(products: Array, present: Array, *, halvings: int) -> SplitHalfGeometry:
     """Geometries of the halves of each split, on the positions that both have."""
     n = present.shape[-1]

@@ -128,6 +128,15 @@ def test_nothing_else_is_drawn_of_what_the_process_cannot_read():
     assert answer([0]) == [None]
 
 
+def test_figures_are_drawn_where_no_process_can_be_forked(monkeypatch):
+    def no_more():
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", no_more)
+    found = images._by_two(lambda place: images.Drawn(str(place), b""), [3, 1, 2])
+    assert [one.title for one in found] == ["3", "1", "2"]
+
+
 def test_figures_of_every_command_that_draws_are_where_it_says():
     for view in _DRAW.values():
         importlib.import_module(f"jaxpe.report.{view}.figures")
