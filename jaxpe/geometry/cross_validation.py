@@ -16,7 +16,14 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.stored import SMALL
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import safe_sqrt
-from jaxpe.geometry.halving import HalvableTokens, in_rows, places_of, split_halves
+from jaxpe.geometry.halving import (
+    SETS,
+    HalvableTokens,
+    in_sets,
+    of_each,
+    places_of,
+    split_halves,
+)
 from jaxpe.geometry.mds import classical_mds_from_gram
 from jaxpe.geometry.noise import (
     SplitHalfGeometry,
@@ -117,7 +124,7 @@ def disjoint_halves(
         return found.products, found.present
 
     found = map_items(halved, parts, progress=progress, description="held-out halves")
-    return _paired(*found, halvings=halvings)
+    return _paired(*found, splits=splits, halvings=halvings)
 
 
 def prepare_disjoint_halves(
@@ -125,24 +132,26 @@ def prepare_disjoint_halves(
 ) -> None:
     """Compile what `disjoint_halves` needs of n positions alone, where programs are kept."""
     _parts_of_halves.prepare(key, folds=folds, splits=splits, halvings=halvings)  # pyrefly: ignore
-    products, _, present = geometry_shape(2 * splits, n)
-    _paired.prepare(products, present, halvings=halvings)  # pyrefly: ignore
+    parts = jax.eval_shape(lambda: in_sets(jnp.zeros((2 * splits, halvings, folds), jnp.int32)))
+    products, _, present = geometry_shape(len(parts), SETS, n)
+    _paired.prepare(products, present, splits=splits, halvings=halvings)  # pyrefly: ignore
 
 
 @compiled(static=("folds", "splits", "halvings"), brief=SMALL)
 def _parts_of_halves(
     key: Array, *, folds: int, splits: int, halvings: int
-) -> Int[Array, "halves rows folds"]:
+) -> Int[Array, "calls rows folds"]:
     """The quarters of each half of each split, as `split_halves` takes them."""
     quarter = _parts(key, folds=folds, splits=splits, halvings=halvings)[:, None]
     half = jnp.arange(2, dtype=jnp.int32)[None, :, None, None]
     parts = jnp.where(quarter // 2 == half, quarter % 2, 2)
-    return jax.vmap(in_rows)(parts.reshape(-1, halvings, folds))
+    return in_sets(parts.reshape(-1, halvings, folds))
 
 
-@compiled(static=("halvings",), brief=2**21)
-def _paired(products: Array, present: Array, *, halvings: int) -> SplitHalfGeometry:
+@compiled(static=("splits", "halvings"), brief=2**21)
+def _paired(products: Array, present: Array, *, splits: int, halvings: int) -> SplitHalfGeometry:
     """Geometries of the halves of each split, on the positions that both have."""
+    products, present = of_each(products, present, samples=2 * splits, halvings=halvings)
     n = present.shape[-1]
     both = jnp.repeat(jnp.all(present.reshape(-1, 2, n), axis=1), 2, axis=0)
     found = jax.lax.map(lambda own: geometry_of_products(*own, splits=halvings), (products, both))

@@ -30,7 +30,7 @@ from jaxpe.geometry.occurrences import (
     dealt_tokens,
     listed_tokens,
     occurrences_of,
-    shared_tokens,
+    shared_words,
 )
 from jaxpe.geometry.rare_words import (
     MOST_RARE,
@@ -42,6 +42,7 @@ from jaxpe.geometry.rare_words import (
 # Cells of a table in folds that is made at a time: beyond, memory is asked of the system each time.
 _CELLS = 2**20
 _TOGETHER = 4  # halvings
+SETS = DEFAULT_SPLITS // _TOGETHER  # that are summed apart from one another
 _LEFT_OUT = 2  # the part of a fold in neither half
 
 
@@ -61,27 +62,28 @@ class Halved(NamedTuple):
     """Products of halves, of which the geometry is made.
 
     Attributes:
-        products: float `[n, n]`, (S_A S_Bᵀ + S_B S_Aᵀ)/2, summed over halvings.
-        halvings: their number.
-        present: bool `[n]`, positions with a token in both halves of every halving.
+        products: float `[SETS, n, n]`, (S_A S_Bᵀ + S_B S_Aᵀ)/2, summed over the halvings of a set.
+        halvings: number of halvings, of all sets.
+        present: bool `[SETS, n]`, positions with a token in both halves of every halving of a set.
         per_position: documents that have a token at each position.
     """
 
-    products: Float[Array, "n n"]
+    products: Float[Array, "sets n n"]
     halvings: Int[Array, ""]
-    present: Bool[Array, " n"]
+    present: Bool[Array, "sets n"]
     per_position: Int[Array, " n"]
 
     @property
     def geometry(self) -> SplitHalfGeometry:
-        """`split_half_geometry` of these halves."""
-        return geometry_of_products(self.products, self.present, splits=self.halvings)
+        """`split_half_geometry` of the halvings of all sets."""
+        products, present = jnp.sum(self.products, axis=0), jnp.all(self.present, axis=0)
+        return geometry_of_products(products, present, splits=self.halvings)
 
 
 def halved_shape(n: int) -> Halved:
     """Shapes of halved documents of n positions."""
     number = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
-    square, _, present = geometry_shape(n)
+    square, _, present = geometry_shape(SETS, n)
     return Halved(square, number(()), present, number((n,)))  # pyrefly: ignore
 
 
@@ -98,24 +100,49 @@ def halvable_tokens(
     if is_traced(ids, counted, fold):
         known = {"vocab_size": vocab_size, "folds": folds}
         return HalvableTokens(occurrences_of(ids, counted, groups, **known), None)
-    listed = shared_tokens(listed_tokens(ids, counted, vocab_size=vocab_size), fold)
-    frequent = np.bincount(listed.word, minlength=listed.words) > MOST_RARE
+    listed = listed_tokens(ids, counted, vocab_size=vocab_size)
+    shared, tokens = shared_words(listed, fold), np.bincount(listed.word, minlength=vocab_size)
+    frequent, rare = shared & (tokens > MOST_RARE), shared & (tokens <= MOST_RARE)
     width = max(_CELLS // max(folds * counted.shape[1], 1), 1)
     return HalvableTokens(
         dealt_tokens(listed.of_words(frequent), fold, counted, folds=folds, block=width),
-        None if frequent.all() else rare_words(listed.of_words(~frequent)),
+        rare_words(listed.of_words(rare)) if rare.any() else None,
     )
 
 
 @compiled(static=("folds", "splits"), brief=SMALL)
 def drawn_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "rows folds"]:
     """`random_halves` for `split_halves`, in rows of which the last may be left out."""
-    return in_rows(random_halves(key, folds=folds, splits=splits))
+    return _filled(random_halves(key, folds=folds, splits=splits), DEFAULT_SPLITS)
 
 
-def in_rows(parts: Int[Array, "halvings folds"]) -> Int[Array, "rows folds"]:
-    """Parts of folds with rows that are left out: few numbers of rows, and few programs."""
-    missing = max(-len(parts) % _TOGETHER, DEFAULT_SPLITS - len(parts))
+def in_sets(parts: Int[Array, "samples halvings folds"]) -> Int[Array, "calls rows folds"]:
+    """Halvings of several samples of the documents, for few calls of `split_halves`.
+
+    Each sample has sets of its own: `of_each` finds them in the results.
+    """
+    own = jax.vmap(lambda part: _filled(part, _TOGETHER))(parts)
+    rows = _filled(own.reshape(-1, parts.shape[-1]), DEFAULT_SPLITS)
+    return rows.reshape(-1, DEFAULT_SPLITS, parts.shape[-1])
+
+
+def of_each(
+    products: Float[Array, "calls sets n n"],
+    present: Bool[Array, "calls sets n"],
+    *,
+    samples: int,
+    halvings: int,
+) -> tuple[Float[Array, "samples n n"], Bool[Array, "samples n"]]:
+    """Products and present positions of each sample of `in_sets`, from those of the calls."""
+    n, own = present.shape[-1], -(-halvings // _TOGETHER)
+    products = products.reshape(-1, n, n)[: samples * own].reshape(samples, own, n, n)
+    present = present.reshape(-1, n)[: samples * own].reshape(samples, own, n)
+    return jnp.sum(products, axis=1), jnp.all(present, axis=1)
+
+
+def _filled(parts: Int[Array, "rows folds"], multiple: int) -> Int[Array, "filled folds"]:
+    """Rows that are left out behind the others: few numbers of rows, and few programs."""
+    missing = -len(parts) % multiple
     return jnp.pad(parts, ((0, missing), (0, 0)), constant_values=_LEFT_OUT)
 
 
@@ -166,36 +193,49 @@ def split_halves(
         tokens: tokens of the documents, from `halvable_tokens`.
         repeats: how often each document counts.
         places: where the tokens are moved to, from `places_of` or `shuffled_places`.
-        parts: 0 and 1 for the folds of either half, 2 for those left out; rows without any half
-            come last.
+        parts: 0 and 1 for the folds of either half, 2 for those left out; a multiple of
+            `DEFAULT_SPLITS` rows, of which the last may have no half. The first rows are of the
+            first set, the next of the second, and so on in turn.
     """
     parts = jnp.asarray(parts)
-    used = jnp.any(parts < _LEFT_OUT, axis=1)
-    halvings = jnp.sum(used, dtype=jnp.int32)
+    folds, chunks = parts.shape[1], _chunks_of(parts)
+    parts = parts.reshape(-1, SETS, _TOGETHER, folds).swapaxes(0, 1).reshape(SETS, -1, folds)
+    used = jnp.any(parts < _LEFT_OUT, axis=2)
     sizes = tokens.frequent.per_position(repeats)
     halves = jnp.stack([parts == 0, parts == 1]).astype(jnp.int32)
     totals = halves @ sizes
     scale = jnp.where(totals > 0, 1.0 / jnp.sqrt(jnp.maximum(totals, 1).astype(float)), 0.0)
     halves, weight = halves.astype(scale.dtype), jnp.asarray(repeats).astype(scale.dtype)
-    products = _frequent_products(tokens.frequent, repeats, places, halves, scale, halvings)
+    products = _frequent_products(tokens.frequent, repeats, places, halves, scale, chunks)
     if tokens.rare is not None:
         own = halves[..., tokens.frequent.fold]
         products = products + rare_products(tokens.rare, weight, places, own, scale)
-    present = jnp.all((totals > 0) | ~used[None, :, None], axis=(0, 1))
-    return Halved(0.5 * (products + products.T), halvings, present, jnp.sum(sizes, axis=0))
+    present = jnp.all((totals > 0) | ~used[None, ..., None], axis=(0, 2))
+    products = 0.5 * (products + products.swapaxes(1, 2))
+    halvings = jnp.sum(used, dtype=jnp.int32)
+    return Halved(products, halvings, present, jnp.sum(sizes, axis=0))
+
+
+def _chunks_of(parts: Int[Array, "rows folds"]) -> Int[Array, ""]:
+    """Number of chunks of halvings up to the last that has one."""
+    taken = jnp.any(parts.reshape(-1, _TOGETHER * parts.shape[1]) < _LEFT_OUT, axis=1)
+    return jnp.max(jnp.where(taken, 1 + jnp.arange(len(taken), dtype=jnp.int32), 0), initial=0)
 
 
 def _frequent_products(
     tokens: Occurrences,
     repeats: ArrayLike,
     places: Array,
-    halves: Float[Array, "2 splits folds"],
-    scale: Float[Array, "2 splits n"],
-    halvings: Int[Array, ""],
-) -> Float[Array, "n n"]:
-    """S_A S_Bᵀ of words with a column, summed over the first halvings; as in `rare_products`."""
-    _, rows, n = scale.shape
-    chunks = [x.reshape(2, rows // _TOGETHER, _TOGETHER, x.shape[-1]) for x in (halves, scale)]
+    halves: Float[Array, "2 sets splits folds"],
+    scale: Float[Array, "2 sets splits n"],
+    chunks: Int[Array, ""],
+) -> Float[Array, "sets n n"]:
+    """S_A S_Bᵀ of words with a column, summed over the first chunks of each set.
+
+    Arguments are those of `rare_products`, and the number of chunks, which sets have in turn.
+    """
+    n = scale.shape[-1]
+    each = [x.reshape(2, SETS, -1, _TOGETHER, x.shape[-1]) for x in (halves, scale)]
 
     def of_block(products: Array, table: Array) -> Array:
         flat = table.reshape(len(table), -1).astype(halves.dtype)
@@ -206,9 +246,11 @@ def _frequent_products(
             return jax.vmap(centre_rows)(rows, scale > 0)
 
         def of_chunk(number: Array, products: Array) -> Array:
-            both = map(roots, *(x[:, number] for x in chunks))
-            return products + jnp.einsum("hiw,hjw->ij", *both, precision="highest")
+            own, turn = number % SETS, number // SETS
+            both = map(roots, *(x[:, own, turn] for x in each))
+            found = jnp.einsum("hiw,hjw->ij", *both, precision="highest")
+            return products.at[own].add(found)
 
-        return jax.lax.fori_loop(0, -(-halvings // _TOGETHER), of_chunk, products)
+        return jax.lax.fori_loop(0, chunks, of_chunk, products)
 
-    return tokens.fold_tables(of_block, jnp.zeros((n, n), halves.dtype), repeats, places)
+    return tokens.fold_tables(of_block, jnp.zeros((SETS, n, n), halves.dtype), repeats, places)

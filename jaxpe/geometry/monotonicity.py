@@ -78,7 +78,8 @@ def monotonicity_violation_rate(
     encoding = _rows_of(encoding, present)
     present, slack = encoding.present, tolerance * _largest(encoding)
     of_row = _violations_of_row if len(present) <= _PAIRWISE else _inversions_of_row
-    inversions, triples = _by_row(encoding, present, slack, f=of_row)
+    numbers = len(present) ** 2 if of_row is _violations_of_row else len(present)
+    inversions, triples = _by_row(encoding, present, slack, f=of_row, numbers=numbers)
     # Integers hold each row exactly; their sum over rows may need more than int32 has.
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
     triples = jnp.sum(jnp.where(present, triples, 0).astype(slack.dtype))
@@ -187,9 +188,14 @@ def _rows_of(
     return encoding
 
 
-@compiled(static=("f",))
-def _by_row(encoding: Distances | PointCloud, *others: Array, f: RowFunction) -> PyTree[Array]:
-    """f(δ_i, i, *others) of the distances of every position i, some rows at a time."""
+@compiled(static=("f", "numbers"))
+def _by_row(
+    encoding: Distances | PointCloud, *others: Array, f: RowFunction, numbers: int = 0
+) -> PyTree[Array]:
+    """f(δ_i, i, *others) of the distances of every position i, some rows at a time.
+
+    A row takes so many numbers, by default those of its distances.
+    """
 
     def distances(i: Array) -> Array:
         if isinstance(encoding, Distances):
@@ -197,7 +203,7 @@ def _by_row(encoding: Distances | PointCloud, *others: Array, f: RowFunction) ->
         return rows_by_differences(encoding, i)
 
     n = len(encoding.present)
-    together = max(1, min(n, TOGETHER // n))
+    together = max(1, min(n, TOGETHER // (numbers or n)))
     number = -(-n // together)
     # The last row fills up the last batch.
     batches = jnp.minimum(jnp.arange(number * together), n - 1).reshape(number, together)
@@ -244,9 +250,10 @@ def _wilson(rate: Array, count: Array, confidence: float) -> tuple[Array, Array]
 
 def _violations_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
     """Violations and comparable pairs (j, k) for one i, pair by pair."""
-    offset = jnp.abs(jnp.arange(len(delta)) - i)
+    n, offset = len(delta), jnp.abs(jnp.arange(len(delta)) - i)
     others = present & (offset > 0)
-    comparable = (offset[:, None] < offset[None, :]) & others[:, None] & others[None, :]
+    near, far = jnp.where(others, offset, n), jnp.where(others, offset, -1)
+    comparable = near[:, None] < far[None, :]
     violated = comparable & (delta[:, None] > delta[None, :] + slack)
     return jnp.sum(violated, dtype=jnp.int32), jnp.sum(comparable, dtype=jnp.int32)
 

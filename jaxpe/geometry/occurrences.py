@@ -27,7 +27,8 @@ class Occurrences(NamedTuple):
     """The counted tokens of documents in folds, in the order of the blocks; a pytree.
 
     Attributes:
-        column: int32 `[slots]`, of each token within its block of the vocabulary.
+        cell: int32 `[slots]`, fold·n·width + column: where each token is added to the table of its
+            block of the vocabulary, were it at the first position.
         document, position: int32 `[slots]`, where it stands.
         there: bool `[slots]`, false on what is not counted.
         bounds: int32 `[blocks + 1]`, where each block begins, and where the last ends.
@@ -37,7 +38,7 @@ class Occurrences(NamedTuple):
         folds: int32 `[folds]`, 0, 1, ...
     """
 
-    column: Int[Array, " slots"]
+    cell: Int[Array, " slots"]
     document: Int[Array, " slots"]
     position: Int[Array, " slots"]
     there: Bool[Array, " slots"]
@@ -78,17 +79,19 @@ class Occurrences(NamedTuple):
         """
         documents, n = self.counted.shape
         tables = 1 if merged else len(self.folds)
-        listed = self.column, self.document, self.position, self.there
-        chunk, weight = _chunk_of(self.column.shape[0]), jnp.asarray(repeats)
+        listed = self.cell, self.document, self.position, self.there
+        chunk, weight = _chunk_of(self.cell.shape[0]), jnp.asarray(repeats)
+        inside = {"mode": "promise_in_bounds"}  # no index is looked at: all are our own
 
         def add(begin: Array, end: Array, table: Array) -> Array:
-            column, document, position, there = (
+            cell, document, position, there = (
                 jax.lax.dynamic_slice(x, (begin,), (chunk,)) for x in listed
             )
-            moved = position if places is None else places[document, position]
-            row = moved if merged else self.fold[document] * n + moved
+            moved = position if places is None else places.at[document, position].get(**inside)
+            cell = (cell % (n * self.width) if merged else cell) + moved * self.width
             own = there & (begin + jnp.arange(chunk, dtype=jnp.int32) < end)
-            return table.at[row * self.width + column].add(jnp.where(own, weight[document], 0))
+            count = jnp.where(own, weight.at[document].get(**inside), 0)
+            return table.at[cell].add(count, **inside)
 
         def body(carry: Any, bounds: tuple[Array, Array]) -> tuple[Any, None]:
             begin, end = bounds
@@ -151,8 +154,9 @@ def _traced(
     there = jnp.asarray(counted)
     document, position = jnp.indices(ids.shape, dtype=jnp.int32)
     column = jnp.where(there, ids, 0).astype(jnp.int32)
+    cell = fold[:, None] * (ids.shape[1] * vocab_size) + column
     behind = (0, _slots_for(ids.size) - ids.size)
-    lists = [jnp.pad(x.reshape(-1), behind) for x in (column, document, position, there)]
+    lists = [jnp.pad(x.reshape(-1), behind) for x in (cell, document, position, there)]
     bounds = jnp.array([0, ids.size], jnp.int32)
     columns, numbers = (jnp.arange(size, dtype=jnp.int32) for size in (vocab_size, folds))
     return Occurrences(*lists, bounds, columns, fold, there, numbers)  # pyrefly: ignore
@@ -185,15 +189,15 @@ def listed_tokens(ids: ArrayLike, counted: ArrayLike, *, vocab_size: int) -> Lis
     return ListedTokens(position, document, np.asarray(ids)[document, position], vocab_size)
 
 
-def shared_tokens(listed: ListedTokens, fold: ArrayLike) -> ListedTokens:
-    """Tokens of words in several folds.
+def shared_words(listed: ListedTokens, fold: ArrayLike) -> Bool[np.ndarray, " words"]:
+    """Which words are in several folds.
 
     Of a word in a single fold one of two halves has none, and products of the halves are 0.
     """
     own = np.asarray(fold)[listed.document].astype(np.int64)
     seen = np.zeros((int(own.max(initial=0)) + 1, listed.words), bool)
     seen[own, listed.word] = True
-    return listed.of_words(seen.sum(axis=0) > 1)
+    return seen.sum(axis=0) > 1
 
 
 def dealt_tokens(
@@ -221,7 +225,9 @@ def dealt_tokens(
         laid[: len(order)] = values[order]
         return laid
 
-    lists = [laid_out(x) for x in (column_of.astype(np.int32)[word], document, position)]
+    first = np.asarray(fold) * np.int32(counted.shape[1] * width)  # cell of each document's fold
+    cell = first[document] + column_of.astype(np.int32)[word]
+    lists = [laid_out(x) for x in (cell, document, position)]
     there, numbers = np.arange(slots) < len(order), np.arange(folds, dtype=np.int32)
     places = bounds.astype(np.int32), columns.astype(np.int32)
     arrays = (*lists, there, *places, np.asarray(fold), np.asarray(counted), numbers)

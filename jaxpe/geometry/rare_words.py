@@ -5,6 +5,7 @@ tokens. A column of a table costs as much for them as for any other; the pairs o
 far fewer than the cells.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -59,10 +60,10 @@ def rare_products(
     words: RareWords,
     weight: Float[Array, " documents"],
     places: Int[Array, "documents n"],
-    halves: Float[Array, "2 splits documents"],
-    scale: Float[Array, "2 splits n"],
-) -> Float[Array, "n n"]:
-    """S_A S_Bᵀ of rare words alone, summed over halvings.
+    halves: Float[Array, "2 sets splits documents"],
+    scale: Float[Array, "2 sets splits n"],
+) -> Float[Array, "sets n n"]:
+    """S_A S_Bᵀ of rare words alone, summed over the halvings of each set.
 
     Args:
         words: those that `rare_words` lays out.
@@ -71,9 +72,10 @@ def rare_products(
         halves: 1 for the documents of each half of each halving, else 0.
         scale: 1/√N of each half at each position.
     """
-    n = scale.shape[-1]
+    sets, n = scale.shape[1], scale.shape[-1]
+    product = partial(jnp.einsum, precision="highest")
     if not places.size:
-        return jnp.zeros((n, n), weight.dtype)
+        return jnp.zeros((sets, n, n), weight.dtype)
 
     def add(products: Array, block: RareWords) -> tuple[Array, None]:
         document, there = block.document, block.there
@@ -83,16 +85,12 @@ def rare_products(
         earlier = jnp.tril(jnp.ones((len(document),) * 2, bool), k=-1)
         # A cell's root is that of its first token; the cell of a padded word has weight 0.
         cell = same & ~jnp.any(same & earlier[..., None], axis=1, keepdims=True)
+        weights = jnp.where(cell, own[None], 0.0)
+        counts = product("iuw,axhuw->axhiw", weights, halves[..., document])
+        first, second = jnp.sqrt(counts) * scale[..., position]
+        pairs = product("xhiw,xhjw->xijw", first, second)
+        place = position[:, None] * n + position[None]
+        return products.at[place].add(jnp.moveaxis(pairs, 0, -1)), None
 
-        def roots(half: Array, scale: Array) -> Array:  # of one halving
-            counts = half[document] * own
-            slots = range(len(document))
-            summed = sum(jnp.where(cell[:, slot], counts[slot][None], 0.0) for slot in slots)
-            return jnp.sqrt(summed) * scale[position]
-
-        first, second = map(jax.vmap(roots), halves, scale)
-        pairs = jnp.sum(first[:, :, None] * second[:, None], axis=0)
-        return products.at[position[:, None] * n + position[None]].add(pairs), None
-
-    products = jnp.zeros(n * n, weight.dtype)
-    return jax.lax.scan(add, products, words)[0].reshape(n, n)
+    products = jnp.zeros((n * n, sets), weight.dtype)
+    return jax.lax.scan(add, products, words)[0].T.reshape(sets, n, n)

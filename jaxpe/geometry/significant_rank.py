@@ -184,7 +184,7 @@ def weighted_gram(
     return _weighted_gram(geometry, counts.merged().per_position)
 
 
-@compiled(brief=2**20)
+@compiled(brief=2**18)
 def _gram_of_halves(found: Halved) -> Array:
     return _weighted_gram(found.geometry, found.per_position)
 

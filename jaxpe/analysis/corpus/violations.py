@@ -8,7 +8,7 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.compiled import compiled
-from jaxpe._core.stored import SMALL
+from jaxpe._core.stored import TINY
 from jaxpe.geometry import SplitHalfGeometry
 
 
@@ -36,6 +36,6 @@ def is_comparable(geometry: SplitHalfGeometry) -> jax.Array:
     return (jnp.sum(geometry.present) > 2) & jnp.any(geometry.squared_distances > 0)
 
 
-@compiled(brief=SMALL)
+@compiled(brief=TINY)
 def _distances(P: jax.Array | np.ndarray, present: jax.Array) -> jaxpe.Distances:
     return jaxpe.euclidean_distances(P, present=present)
