@@ -190,7 +190,7 @@ def listed_tokens(ids: ArrayLike, counted: ArrayLike, *, vocab_size: int) -> Lis
 
 
 def shared_words(listed: ListedTokens, fold: ArrayLike) -> Bool[np.ndarray, " words"]:
-    """Which words are in several folds.
+    """Mask of the words that several folds have.
 
     Of a word in a single fold one of two halves has none, and products of the halves are 0.
     """
