@@ -132,7 +132,8 @@ def prepare_disjoint_halves(
 ) -> None:
     """Compile what `disjoint_halves` needs of n positions alone, where programs are kept."""
     _parts_of_halves.prepare(key, folds=folds, splits=splits, halvings=halvings)  # pyrefly: ignore
-    parts = jax.eval_shape(lambda: in_sets(jnp.zeros((2 * splits, halvings, folds), jnp.int32)))
+    parts = jax.ShapeDtypeStruct((2 * splits, halvings, folds), jnp.int32)
+    parts = jax.eval_shape(in_sets, parts)
     products, _, present = geometry_shape(len(parts), SETS, n)
     _paired.prepare(products, present, splits=splits, halvings=halvings)  # pyrefly: ignore
 

@@ -76,8 +76,13 @@ class Halved(NamedTuple):
     @property
     def geometry(self) -> SplitHalfGeometry:
         """`split_half_geometry` of the halvings of all sets."""
-        products, present = jnp.sum(self.products, axis=0), jnp.all(self.present, axis=0)
-        return geometry_of_products(products, present, splits=self.halvings)
+        return _geometry_of_sets(self.products, self.present, self.halvings)
+
+
+@compiled(brief=2**20)
+def _geometry_of_sets(products: Array, present: Array, halvings: Array) -> SplitHalfGeometry:
+    whole, everywhere = jnp.sum(products, axis=0), jnp.all(present, axis=0)
+    return geometry_of_products(whole, everywhere, splits=halvings)
 
 
 def halved_shape(n: int) -> Halved:
