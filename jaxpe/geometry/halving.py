@@ -79,7 +79,7 @@ class Halved(NamedTuple):
         return _geometry_of_sets(self.products, self.present, self.halvings)
 
 
-@compiled(brief=2**20)
+@compiled(brief=2**18)
 def _geometry_of_sets(products: Array, present: Array, halvings: Array) -> SplitHalfGeometry:
     whole, everywhere = jnp.sum(products, axis=0), jnp.all(present, axis=0)
     return geometry_of_products(whole, everywhere, splits=halvings)
@@ -203,7 +203,7 @@ def split_halves(
             first set, the next of the second, and so on in turn.
     """
     parts = jnp.asarray(parts)
-    folds, chunks = parts.shape[1], _chunks_of(parts)
+    folds, chunks = parts.shape[1], _chunks_used(parts)
     parts = parts.reshape(-1, SETS, _TOGETHER, folds).swapaxes(0, 1).reshape(SETS, -1, folds)
     used = jnp.any(parts < _LEFT_OUT, axis=2)
     sizes = tokens.frequent.per_position(repeats)
@@ -221,7 +221,7 @@ def split_halves(
     return Halved(products, halvings, present, jnp.sum(sizes, axis=0))
 
 
-def _chunks_of(parts: Int[Array, "rows folds"]) -> Int[Array, ""]:
+def _chunks_used(parts: Int[Array, "rows folds"]) -> Int[Array, ""]:
     """Number of chunks of halvings up to the last that has one."""
     taken = jnp.any(parts.reshape(-1, _TOGETHER * parts.shape[1]) < _LEFT_OUT, axis=1)
     return jnp.max(jnp.where(taken, 1 + jnp.arange(len(taken), dtype=jnp.int32), 0), initial=0)

@@ -77,8 +77,8 @@ def monotonicity_violation_rate(
     """
     encoding = _rows_of(encoding, present)
     present, slack = encoding.present, tolerance * _largest(encoding)
-    of_row = _violations_of_row if len(present) <= _PAIRWISE else _inversions_of_row
-    numbers = len(present) ** 2 if of_row is _violations_of_row else len(present)
+    n = len(present)
+    of_row, numbers = (_violations_of_row, n * n) if n <= _PAIRWISE else (_inversions_of_row, n)
     inversions, triples = _by_row(encoding, present, slack, f=of_row, numbers=numbers)
     # Integers hold each row exactly; their sum over rows may need more than int32 has.
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
@@ -194,7 +194,11 @@ def _by_row(
 ) -> PyTree[Array]:
     """f(δ_i, i, *others) of the distances of every position i, some rows at a time.
 
-    A row takes so many numbers, by default those of its distances.
+    Args:
+        encoding: source of the distances.
+        others: further arguments of f.
+        f: function of one row.
+        numbers: size of the largest array in f; the number of positions when 0.
     """
 
     def distances(i: Array) -> Array:

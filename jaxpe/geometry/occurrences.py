@@ -27,8 +27,8 @@ class Occurrences(NamedTuple):
     """The counted tokens of documents in folds, in the order of the blocks; a pytree.
 
     Attributes:
-        cell: int32 `[slots]`, fold·n·width + column: where each token is added to the table of its
-            block of the vocabulary, were it at the first position.
+        cell: int32 `[slots]`, fold·n·width + column: index of each token's fold and word in the
+            table of its block, at position 0.
         document, position: int32 `[slots]`, where it stands.
         there: bool `[slots]`, false on what is not counted.
         bounds: int32 `[blocks + 1]`, where each block begins, and where the last ends.
@@ -81,7 +81,7 @@ class Occurrences(NamedTuple):
         tables = 1 if merged else len(self.folds)
         listed = self.cell, self.document, self.position, self.there
         chunk, weight = _chunk_of(self.cell.shape[0]), jnp.asarray(repeats)
-        inside = {"mode": "promise_in_bounds"}  # no index is looked at: all are our own
+        inside = {"mode": "promise_in_bounds"}  # tokens outside the vocabulary are not counted
 
         def add(begin: Array, end: Array, table: Array) -> Array:
             cell, document, position, there = (

@@ -204,7 +204,7 @@ def test_pair_by_pair_and_by_merging_the_same_is_counted(monkeypatch, include_se
     module = importlib.import_module("jaxpe.geometry.monotonicity")
     rate = partial(module.monotonicity_violation_rate.__wrapped__, include_self=include_self)
     rng = np.random.default_rng(0)
-    for n in (1, 2, 3, 9, 30):
+    for n in (1, 2, 3, 9, 30, 150):  # the last in several batches of rows
         P = np.round(rng.normal(size=(n, 3)), 1)  # with ties
         present = rng.random(n) < 0.8
         found = []
