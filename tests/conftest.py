@@ -9,7 +9,6 @@ import pytest
 
 import jaxpe
 from jaxpe.analysis.corpus import held_out, scores
-from jaxpe.cli import console
 from jaxpe.cli import main as cli
 from jaxpe.report.corpus import page as corpus_page
 from tests.hostile.families import make_films
@@ -19,10 +18,6 @@ from tests.hostile.families import make_films
 def command(monkeypatch, capsys, tmp_path_factory):
     """Run `jaxpe ...` with a cache of its own; returns exit code, standard output and error."""
     monkeypatch.setenv("JAXPE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-    # Programs are kept by JAX alone, whose cache outlives a change of the package.
-    monkeypatch.setattr(console, "keep_programs", lambda folder: None)
-    # A process that draws takes longer to start than most of these commands.
-    monkeypatch.setattr(cli, "drawing_beside", lambda *_, **__: contextlib.nullcontext())
 
     def call(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["jaxpe", *map(str, words)])

@@ -12,14 +12,10 @@ from typing import Any, TypeVar
 
 import jax
 
-from jaxpe._core.stored import Programs, keeping, with_arrays, without_arrays
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def compiled(
-    *functions: str, static: Sequence[str] = (), brief: int = 0, remembered: bool = False
-) -> Callable[[F], F]:
+def compiled(*functions: str, static: Sequence[str] = ()) -> Callable[[F], F]:
     """Decorator: `jax.jit`, where some keyword arguments are functions.
 
     Such an argument is a callable, a tuple of them and of plain values (an `Encoding`, a
@@ -32,10 +28,6 @@ def compiled(
     Args:
         functions: names of those arguments; all keyword-only.
         static: names of keyword-only arguments that are values with a hash.
-        brief: bytes of arguments, such as `SMALL` or `TINY`, below which a call takes less time
-            than compiling; a program of these that is kept has few optimisations on a CPU.
-        remembered: whether small results are kept where programs are, by the numbers of the
-            arguments; of arrays alone.
 
     >>> @compiled("f", static=("times",))
     ... def repeated(x, *, f, times):
@@ -46,25 +38,14 @@ def compiled(
 
     def decorate(core: F) -> F:
         if not functions:
-            return _of_arrays(core, tuple(static), brief, remembered)  # pyrefly: ignore
+            return jax.jit(core, static_argnames=tuple(static))  # pyrefly: ignore
         programs: dict[Any, Callable[..., Any]] = {}
-        kept = Programs(core, brief=brief)
 
         @functools.wraps(core)
         def run(*arrays: Any, **options: Any) -> Any:
             if jax.config.jax_disable_jit:  # pyrefly: ignore
                 return core(*arrays, **options)
             given = {name: options.pop(name) for name in functions}
-            if keeping():
-                form, own = without_arrays(given)
-                values, rest = _divided(options, static)
-
-                def of_arrays(own: Any, *arrays: Any, **rest: Any) -> Any:
-                    return core(*arrays, **rest, **values, **with_arrays(form, own))
-
-                found = kept.find(of_arrays, (form, values), own, *arrays, **rest)
-                if found is not None:
-                    return found(own, *arrays, **rest)
             key = tuple(map(_identity, given.values()))
             if key not in programs:
                 try:
@@ -94,37 +75,6 @@ def one_call(function: Callable[..., Any], *arrays: Any, **choices: Any) -> Any:
     5.0
     """
     return _result(*arrays, function=functools.partial(function, **choices))
-
-
-def _of_arrays(
-    core: Callable[..., Any], static: tuple[str, ...], brief: int, remembered: bool
-) -> Callable[..., Any]:
-    """`jax.jit`, of whose programs files may be kept."""
-    program, kept = jax.jit(core, static_argnames=static), Programs(core, brief=brief)
-
-    def found(*arrays: Any, **options: Any) -> Any:
-        values, rest = _divided(options, static)
-        return kept.find(functools.partial(core, **values), values, *arrays, **rest), rest
-
-    @functools.wraps(core)
-    def run(*arrays: Any, **options: Any) -> Any:
-        if remembered and keeping():
-            values, rest = _divided(options, static)
-            known = kept.result(functools.partial(core, **values), values, *arrays, **rest)
-            return program(*arrays, **options) if known is None else known
-        ready, rest = found(*arrays, **options) if keeping() else (None, {})
-        return program(*arrays, **options) if ready is None else ready(*arrays, **rest)
-
-    run.prepare = found  # pyrefly: ignore (of arguments, or of their shapes)
-    return run
-
-
-def _divided(
-    options: dict[str, Any], static: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Static options, and the others."""
-    values = {name: value for name, value in options.items() if name in static}
-    return values, {name: value for name, value in options.items() if name not in static}
 
 
 def _program(

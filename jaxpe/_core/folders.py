@@ -10,6 +10,7 @@ from pathlib import Path
 from jaxpe._core.errors import InputError, require
 
 _LOCK = ".lock"
+_UNFINISHED: set[Path] = set()  # paths of `writing` that are open
 
 
 @contextlib.contextmanager
@@ -65,11 +66,20 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         with _refusing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            _UNFINISHED.add(part)
             yield part
             with open(part, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(part, path)
     finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        _UNFINISHED.discard(part)
+
+
+def discard_unfinished() -> None:
+    """Remove files that are being written, for a process that ends at once."""
+    for part in list(_UNFINISHED):
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
 

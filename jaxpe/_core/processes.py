@@ -13,7 +13,7 @@ from typing import Any
 # have the names of modules that Python needs.
 _MAIN = "import sys; sys.path[:] = sys.argv[1:]; from jaxpe._core.processes import serve; serve()"
 _READY = b"jaxpe: ready\n"  # before it others may write, such as a sitecustomize.py
-_OWN_GROUP: dict[str, Any] = (  # an interrupt is for the process that asks
+OWN_GROUP: dict[str, Any] = (  # an interrupt is for the process that asks
     {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}  # pyrefly: ignore
     if sys.platform == "win32"
     else {"start_new_session": True}
@@ -67,7 +67,7 @@ class Helper:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1"},
-            **_OWN_GROUP,
+            **OWN_GROUP,
         )
         try:
             self._send(begin)

@@ -9,8 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe._core.stored import Programs, keeping
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Beyond so many values that are no arrays, such as a list of numbers, nothing is compiled.
@@ -40,7 +38,6 @@ def one_program(function: F) -> F:
 
     of_arrays.__name__ = of_arrays.__qualname__ = function.__name__
     program = jax.jit(of_arrays, static_argnums=0)
-    kept = Programs(function)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -50,11 +47,8 @@ def one_program(function: F) -> F:
         if len(values) - len(arrays) > _MOST_VALUES or not all(map(_fits, leaves)):
             return function(*args, **kwargs)
         form = _Form(structure, tuple(values))
-        found = None
-        if keeping():
-            found = kept.find(functools.partial(of_arrays, form), form, *arrays)
-        found = program(form, *arrays) if found is None else found(*arrays)
-        return jax.tree.map(_without_constant, found, is_leaf=_is_constant)
+        results = program(form, *arrays)
+        return jax.tree.map(_without_constant, results, is_leaf=_is_constant)
 
     return run  # pyrefly: ignore
 

@@ -1,8 +1,6 @@
 """Programs side by side: on a CPU a loop of small steps leaves all but one processor idle."""
 
-import contextlib
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -15,8 +13,8 @@ Result = TypeVar("Result")
 # Each takes the memory of its program.
 _AT_A_TIME = 4
 
-# What JAX keeps for each thread, and decides which program a call is.
-SETTINGS = (
+# What JAX keeps for each thread.
+_SETTINGS = (
     "jax_enable_x64",
     "jax_default_device",
     "jax_default_matmul_precision",
@@ -36,9 +34,12 @@ def in_threads(f: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[R
     >>> list(in_threads(lambda x: x + 1, [1, 2, 3]))
     [2, 3, 4]
     """
-    with ThreadPoolExecutor(min(_AT_A_TIME, os.cpu_count() or 1)) as pool:
+    pool = ThreadPoolExecutor(min(_AT_A_TIME, os.cpu_count() or 1))
+    try:
         alike = pool.submit(_settings).result() == _settings()
         yield from pool.map(f, items) if alike else map(f, items)
+    finally:  # an interrupt does not wait for what is at work
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def side_by_side(*jobs: Callable[[], Any]) -> list[Any]:
@@ -50,19 +51,5 @@ def side_by_side(*jobs: Callable[[], Any]) -> list[Any]:
     return list(in_threads(lambda job: job(), jobs))
 
 
-def in_background(f: Callable[[], object]) -> None:
-    """Begin a call that prepares something; not where threads differ in settings.
-
-    Errors are left to whoever needs what it prepares.
-    """
-
-    def run(settings: tuple[object, ...]) -> None:
-        if settings == _settings():
-            with contextlib.suppress(Exception):
-                f()
-
-    threading.Thread(target=run, args=(_settings(),)).start()
-
-
 def _settings() -> tuple[object, ...]:
-    return tuple(getattr(jax.config, name) for name in SETTINGS)
+    return tuple(getattr(jax.config, name) for name in _SETTINGS)

@@ -1,34 +1,20 @@
 """Terminal of all commands: progress on standard error, and a cache of programs."""
 
-import contextlib
-import importlib
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
-from pathlib import Path
 from typing import TypeVar
 
 import jax
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    ProgressColumn,
-    Task,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
-from rich.text import Text
 
-from jaxpe._core import images
-from jaxpe._core.cache import cache_directory
-from jaxpe._core.stored import compiling, keep_programs
+from jaxpe._core.cache import cache_directory, cache_warning
 from jaxpe.cli.parsing import in_flags
-
-_READING = 0.8  # seconds that small corpora take to be read
 
 Item = TypeVar("Item")
 
@@ -87,65 +73,20 @@ class Bars:
 
 
 def _display(console: Console) -> RichProgress:
-    """Bars, each with what is being compiled, how far it is and how long it will take."""
+    """Bars, each with what it counts, how far it is and how long it will take."""
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
-    return RichProgress(
-        *columns, TimeRemainingColumn(), _Compiling(), console=console, transient=True
-    )
-
-
-class _Compiling(ProgressColumn):
-    """Says while programs are compiled, which may take longer than running them."""
-
-    def render(self, task: Task) -> Text:
-        return Text("compiling ..." if compiling() else "", style="dim")
+    return RichProgress(*columns, TimeRemainingColumn(), console=console, transient=True)
 
 
 def prepare() -> None:
-    """Keep compiled programs, and silence logs of libraries."""
-    _remember_compilations()
-    # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
-
-
-@contextlib.contextmanager
-def importing_drawing() -> Iterator[None]:
-    """Import what draws in the background, once numbers are computed; nothing where others draw.
-
-    To import it holds the interpreter lock for a third of a second, which reading needs, too.
-    """
-    if not images.draws_here():
-        yield
-        return
-    timer = threading.Timer(_READING, _import_drawing)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _import_drawing() -> None:
-    with contextlib.suppress(Exception):  # whatever is wrong, drawing says it
-        images.import_matplotlib()
-        importlib.import_module("jinja2")
-
-
-def _remember_compilations() -> None:
-    """Keep compiled programs between runs: the second one neither traces nor compiles them.
-
-    Where `JAX_COMPILATION_CACHE_DIR` says, else in the user's cache folder: `programs` of at most
-    `jaxpe._core.stored.LIMIT` bytes, and JAX's own cache of the others.
-    """
+    """Keep compiled programs between runs, and silence logs of libraries."""
     # A cache that cannot be written costs time and does not affect the result.
     warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
-    if given := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        if "://" not in given:
-            keep_programs(Path(given) / "programs")
-        return
-    if (directory := cache_directory()) is None:
-        return
-    keep_programs(directory / "programs")
-    jax.config.update("jax_compilation_cache_dir", str(directory / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    if warning := cache_warning():
+        print(f"jaxpe: {warning}", file=sys.stderr)
+    directory = cache_directory()
+    if directory is not None and not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        jax.config.update("jax_compilation_cache_dir", str(directory / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import jaxpe
 from jaxpe._core.errors import InputError, MissingExtraError, check_installed, nearest, require
-from jaxpe._core.images import drawing_beside
 from jaxpe._core.processes import collect_rarely
+from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import in_flags
 
 # Each is a module of this package, imported when it is run.
@@ -32,6 +32,14 @@ COMMANDS = {
 _TRAINING = dict.fromkeys(
     ("audit", "inspect", "spectral", "extrapolate", "train", "compare"), ("train", "report")
 )
+# Commands whose programs take longer to compile than to run.
+_SMALL_PROGRAMS = ("report", "encodings", "audit", "spectral", "compare")
+_QUICK = {
+    "xla_backend_optimization_level": "1",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+}
+_TESTED_JAXLIB = ("0.9.", "0.10.")  # XLA ends a process over a flag that it does not have
 # Commands that list what they take, and the modules with the text, which import nothing large.
 _LISTS = {"extrapolate": "extrapolate_names"}
 _EXTRAS = {"report": ("report",), "count": ("data",), **_TRAINING}
@@ -40,21 +48,19 @@ _MODULES = {
     "report": ("matplotlib.figure", "jinja2"),
     "train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"),
 }
-# Commands that draw, and where their figures are. Those of a corpus are drawn without JAX.
-_DRAW = {
-    "report": "corpus",
-    "audit": "audit",
-    "inspect": "inspect",
-    "spectral": "attention",
-    "extrapolate": "extrapolation",
-}
 
 
 def main() -> None:
     """Entry point of `jaxpe`."""
     _open_streams()
+    with prompt_exit():
+        _run_to_end(sys.argv[1:])
+
+
+def _run_to_end(words: list[str]) -> None:
+    """Run a command; what is wrong with its input or with the machine becomes one line."""
     try:
-        _run(sys.argv[1:])
+        _run(words)
         sys.stdout.flush()  # what cannot be written is noticed here, and not after the end
     except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
         _drop_output()
@@ -64,8 +70,8 @@ def main() -> None:
         _fail(_OUT_OF_MEMORY.format(error), code=2)
     except FloatingPointError as error:  # training came to NaN: not the fault of the input
         _fail(str(error), code=1)
-    except RuntimeError as error:
-        _fail(_of_machine(error), code=2)
+    except (RuntimeError, AssertionError) as error:
+        _fail(_machine_message(error), code=2)
     except SystemExit as stop:  # of --help, and of options that cannot be parsed
         if isinstance(stop.__context__, BrokenPipeError):  # Rich's, of a pipe as above
             return _drop_output()
@@ -76,6 +82,7 @@ def main() -> None:
         sys.exit(130)
 
 
+_DEVICES = ("JAX_PLATFORMS", "JAX_DEFAULT_DEVICE", "CUDA_VISIBLE_DEVICES")
 _OUT_OF_MEMORY = (
     "out of memory ({}); pass a smaller length, batch or model, or fewer documents at once"
 )
@@ -92,22 +99,12 @@ def _run(words: list[str]) -> None:
         return print(importlib.import_module(f"jaxpe.cli.{_LISTS[words[0]]}").text())
     _check_extras(words[0])
     share_processors()
-    with _drawing(words):  # before JAX is imported, which leaves a processor idle
-        _run_command(words)
-
-
-def _drawing(words: list[str]) -> contextlib.AbstractContextManager[None]:
-    """A process that draws, for a command that does."""
-    if words[0] not in _DRAW or {"-h", "--help"}.intersection(words):
-        return contextlib.nullcontext()
-    view = _DRAW[words[0]]
-    return drawing_beside(f"jaxpe.report.{view}.figures", forks=view == "corpus")
-
-
-def _run_command(words: list[str]) -> None:
-    """The command, in this process."""
+    os.environ["MPLBACKEND"] = "agg"  # figures are files, and Matplotlib refuses unknown names
+    if words[0] in _SMALL_PROGRAMS:
+        compile_quickly()
     require("tyro", extra="report")
     require("rich", extra="report")
+    _import_jax()
     collect_rarely()
     atexit.register(gc.freeze)  # else Python searches all that was made for cycles as it ends
     from jaxpe.cli.console import prepare
@@ -136,6 +133,18 @@ def share_processors() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(max((os.cpu_count() or 1) // 4, 1)))
 
 
+def compile_quickly() -> None:
+    """Halve the time that XLA compiles small programs, by flags that are not set yet.
+
+    Read when the first program is compiled. Programs run a fifth longer.
+    """
+    metadata = importlib.import_module("importlib.metadata")
+    if metadata.version("jaxlib").startswith(_TESTED_JAXLIB):
+        flags = os.environ.get("XLA_FLAGS", "")
+        added = [f"--{name}={value}" for name, value in _QUICK.items() if name not in flags]
+        os.environ["XLA_FLAGS"] = " ".join([flags, *added]).strip()
+
+
 def _help() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {about}" for name, about in COMMANDS.items()]
@@ -162,13 +171,30 @@ def _check_command(words: list[str]) -> None:
         raise InputError(f"no command {words[0]!r}; {meant}{there}")
 
 
-def _of_machine(error: RuntimeError) -> str:
-    """Message where XLA found no memory or no device; other errors are raised."""
+def _import_jax() -> None:
+    """Import JAX, which looks at its settings then."""
+    try:
+        importlib.import_module("jax")
+    except ValueError as error:
+        settings = ", ".join(sorted(name for name in os.environ if name.startswith("JAX_")))
+        raise InputError(f"{error}; correct or unset it (set here: {settings})") from error
+
+
+def _machine_message(error: RuntimeError | AssertionError) -> str:
+    """Message where JAX has no memory or no device, or may not transfer; others are raised."""
     text = str(error)
     if any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory")):
         return _OUT_OF_MEMORY.format(text.splitlines()[0])
-    if "Unable to initialize backend" in text:
-        return text
+    if "Disallowed" in text and "transfer" in text:
+        return "JAX_TRANSFER_GUARD forbids transfers that every command makes: unset it"
+    try:
+        importlib.import_module("jax").devices()
+    except Exception as failure:  # of any kind: an assertion of JAX where a plugin is missing
+        settings = [f"{name}={os.environ[name]}" for name in _DEVICES if name in os.environ]
+        reason = str(failure) or "there is no such device"
+        return f"JAX has no device ({', '.join(settings) or reason}): {reason}; unset or correct it"
+    if "Unknown backend" in text:
+        return f"{text}; correct or unset JAX_DEFAULT_DEVICE"
     raise error
 
 

@@ -8,7 +8,7 @@ import rich
 
 from jaxpe import report
 from jaxpe._core.folders import output_folder
-from jaxpe.cli.console import Bars, importing_drawing
+from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import parse
 
 
@@ -21,7 +21,7 @@ def run_to_page(
     """
     started = time.perf_counter()
     options: Any = parse(kind, words)
-    with output_folder(options.out), importing_drawing():
+    with output_folder(options.out):
         found = job(options, progress=Bars(kind))
         page = report.write(found, options.out, png=options.png)
     for make in shown:

@@ -1,14 +1,12 @@
 """`jaxpe train`."""
 
-import contextlib
 import ctypes
 import dataclasses
 import platform
 import shlex
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from jaxpe._core.errors import InputError
 from jaxpe.analysis.trained import read_run
 from jaxpe.cli import audit, compare, spectral
 from jaxpe.cli.console import Bars
+from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import command_line, parse, plain
 from jaxpe.report import pace, trained_summary, training_table, write, write_training_figures
 from jaxpe.training import TrainConfig, load_config, train
@@ -46,13 +45,13 @@ def run(words: Sequence[str]) -> None:
     try:
         config = parsed(words)
         _keep_freed_memory()
-        with remembered_interrupts() as say:
-            result = train(config, progress=Bars(Command, say=say))
+        with prompt_exit(partial(_how_to_go_on, config, words)):
+            result = train(config, progress=Bars(Command, say=partial(print, flush=True)))
         write_training_figures(result.history, config.out)
         trained = read_run(config.out)
         page = write(trained, config.out, commands=commands_after(trained.config))
     except KeyboardInterrupt:
-        print(f"\n{_how_to_go_on(config, words)}", file=sys.stderr)
+        print(_how_to_go_on(config, words), file=sys.stderr)
         raise
     rich.print(training_table(result.summary))
     rich.print(Text(f"{trained_summary(trained)}\n"))
@@ -116,38 +115,6 @@ def another_seed(config: TrainConfig, init_seed: int) -> TrainConfig:
 def anew(config: TrainConfig) -> str:
     """The command that trains a configuration from the start."""
     return command_line(plain(config, Command))
-
-
-@contextlib.contextmanager
-def remembered_interrupts() -> Iterator[Callable[[str], None]]:
-    """A function that prints a line, or raises the KeyboardInterrupt that Python has lost.
-
-    An exception that a signal raises in a weakref callback, of which imports have many, is printed
-    and dropped. The loop of training has a handler of its own.
-    """
-    asked = False
-
-    def interrupt(number: int, frame: object) -> None:
-        nonlocal asked
-        asked = True
-        raise KeyboardInterrupt
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-        if asked:
-            raise KeyboardInterrupt
-
-    # Other threads have no handlers, and one that somebody has set stays.
-    before = signal.getsignal(signal.SIGINT)
-    in_main = threading.current_thread() is threading.main_thread()
-    if not in_main or before is not signal.default_int_handler:
-        yield say
-        return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield say
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _how_to_go_on(config: TrainConfig | None, words: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from jaxpe._core.cache import cache_directory
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole
 from jaxpe._core.json_values import from_json, read_json, seal
-from jaxpe._core.processes import cores
+from jaxpe._core.processes import OWN_GROUP, cores
 from jaxpe._core.progress import Progress
 from jaxpe.data import docstrings
 
@@ -64,7 +64,9 @@ def _reading(paths: list[Path]) -> Iterator[Iterator[list[str]]]:
         asked.write(lines.encode())
         asked.seek(0)
         try:
-            process = subprocess.Popen(_command(), stdin=asked, stdout=subprocess.PIPE)
+            process: subprocess.Popen[bytes] = subprocess.Popen(
+                _command(), stdin=asked, stdout=subprocess.PIPE, **OWN_GROUP
+            )
         except OSError:
             yield map(docstrings.docstrings, paths)
             return

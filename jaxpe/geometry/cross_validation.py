@@ -13,11 +13,9 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.stored import SMALL
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import safe_sqrt
 from jaxpe.geometry.halving import (
-    SETS,
     HalvableTokens,
     in_sets,
     of_each,
@@ -30,7 +28,6 @@ from jaxpe.geometry.noise import (
     add_products,
     folds_of,
     geometry_of_products,
-    geometry_shape,
     no_products,
 )
 from jaxpe.geometry.repeated import map_items
@@ -127,18 +124,7 @@ def disjoint_halves(
     return _paired(*found, splits=splits, halvings=halvings)
 
 
-def prepare_disjoint_halves(
-    n: int, *, key: Array, folds: int, splits: int, halvings: int = DEFAULT_HALVINGS
-) -> None:
-    """Compile what `disjoint_halves` needs of n positions alone, where programs are kept."""
-    _parts_of_halves.prepare(key, folds=folds, splits=splits, halvings=halvings)  # pyrefly: ignore
-    parts = jax.ShapeDtypeStruct((2 * splits, halvings, folds), jnp.int32)
-    parts = jax.eval_shape(in_sets, parts)
-    products, _, present = geometry_shape(len(parts), SETS, n)
-    _paired.prepare(products, present, splits=splits, halvings=halvings)  # pyrefly: ignore
-
-
-@compiled(static=("folds", "splits", "halvings"), brief=SMALL)
+@compiled(static=("folds", "splits", "halvings"))
 def _parts_of_halves(
     key: Array, *, folds: int, splits: int, halvings: int
 ) -> Int[Array, "calls rows folds"]:
@@ -149,7 +135,7 @@ def _parts_of_halves(
     return in_sets(parts.reshape(-1, halvings, folds))
 
 
-@compiled(static=("splits", "halvings"), brief=2**21)
+@compiled(static=("splits", "halvings"))
 def _paired(products: Array, present: Array, *, splits: int, halvings: int) -> SplitHalfGeometry:
     """Geometries of the halves of each split, on the positions that both have."""
     products, present = of_each(products, present, samples=2 * splits, halvings=halvings)
@@ -159,7 +145,7 @@ def _paired(products: Array, present: Array, *, splits: int, halvings: int) -> S
     return jax.tree.map(lambda x: x.reshape(-1, 2, *x.shape[1:]), found)
 
 
-@compiled(static=("folds", "splits", "halvings"), brief=SMALL)
+@compiled(static=("folds", "splits", "halvings"))
 def _parts(
     key: Array, *, folds: int, splits: int, halvings: int
 ) -> Int[Array, "splits halvings folds"]:

@@ -4,7 +4,6 @@ Halvings are made of tables in folds, a block of the vocabulary at a time. Words
 no column there: see `rare_words`.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,14 +14,12 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.compiled import compiled
-from jaxpe._core.stored import SMALL
 from jaxpe.geometry.counts import fold_of_documents, permute_within_documents
 from jaxpe.geometry.distances import centre_rows
 from jaxpe.geometry.noise import (
     DEFAULT_SPLITS,
     SplitHalfGeometry,
     geometry_of_products,
-    geometry_shape,
     random_halves,
 )
 from jaxpe.geometry.occurrences import (
@@ -79,17 +76,10 @@ class Halved(NamedTuple):
         return _geometry_of_sets(self.products, self.present, self.halvings)
 
 
-@compiled(brief=2**18)
+@compiled()
 def _geometry_of_sets(products: Array, present: Array, halvings: Array) -> SplitHalfGeometry:
     whole, everywhere = jnp.sum(products, axis=0), jnp.all(present, axis=0)
     return geometry_of_products(whole, everywhere, splits=halvings)
-
-
-def halved_shape(n: int) -> Halved:
-    """Shapes of halved documents of n positions."""
-    number = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
-    square, _, present = geometry_shape(SETS, n)
-    return Halved(square, number(()), present, number((n,)))  # pyrefly: ignore
 
 
 def halvable_tokens(
@@ -115,7 +105,7 @@ def halvable_tokens(
     )
 
 
-@compiled(static=("folds", "splits"), brief=SMALL)
+@compiled(static=("folds", "splits"))
 def drawn_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "rows folds"]:
     """`random_halves` for `split_halves`, in rows of which the last may be left out."""
     return _filled(random_halves(key, folds=folds, splits=splits), DEFAULT_SPLITS)

@@ -231,11 +231,18 @@ def resample_documents(
     """
     if documents < 0:
         raise ValueError(f"documents must be at least 0, not {documents}")
-    drawn = jax.random.poisson(key, 1.0, (documents,), dtype=jnp.int32)
+    drawn = jax.random.poisson(_threefry(key), 1.0, (documents,), dtype=jnp.int32)
     if groups is None:
         return drawn
     _refuse_foreign_groups(groups, documents)
     return drawn[jnp.asarray(groups)]
+
+
+def _threefry(key: Array) -> Array:
+    """The key, or one drawn from it: `jax.random.poisson` has no other generator."""
+    if jax.random.key_impl(key) == "threefry2x32":
+        return key
+    return jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl="threefry2x32")
 
 
 @compiled(static=("documents",))

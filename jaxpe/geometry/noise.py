@@ -17,7 +17,6 @@ from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.stored import TINY
 from jaxpe._core.trees import sum_counts
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import Distances, centre_rows, gram_from_squared, pair_mask, safe_sqrt
@@ -56,12 +55,6 @@ class SplitHalfGeometry(NamedTuple):
     def distances(self) -> Distances:
         """√ of the squared distances, negative ones as 0: the targets that stress compares with."""
         return Distances(safe_sqrt(self.squared_distances), self.present)
-
-
-def geometry_shape(*shape: int) -> SplitHalfGeometry:
-    """Shapes of geometries of n positions, the last number, with leading axes."""
-    square = jax.ShapeDtypeStruct((*shape, shape[-1]), jax.dtypes.canonicalize_dtype(float))
-    return SplitHalfGeometry(square, square, jax.ShapeDtypeStruct(shape, bool))  # pyrefly: ignore
 
 
 class NoiseFloor(NamedTuple):
@@ -236,7 +229,7 @@ def _products(
     return jnp.stack([dot(A, B.T) for A, B in zip(roots[::2], roots[1::2], strict=True)])
 
 
-@compiled(brief=TINY)
+@compiled()
 def geometry_of_products(
     products: Array, present: Array, *, splits: int | Int[ArrayLike, ""]
 ) -> SplitHalfGeometry:

@@ -17,7 +17,6 @@ from jaxtyping import PyTree
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Progress
-from jaxpe._core.stored import SMALL
 from jaxpe._core.threads import in_threads
 from jaxpe.geometry.counts import PositionCounts, count_tokens
 
@@ -60,7 +59,7 @@ def _stacked(*trees: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *jax.device_get(trees))
 
 
-@compiled(static=("number",), brief=SMALL)
+@compiled(static=("number",))
 def split_key(key: Array, *, number: int) -> Array:
     """`jax.random.split` as one program."""
     return jax.random.split(key, number)

@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float, Int, Integer
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.stored import SMALL
 from jaxpe.geometry.counts import (
     PositionCounts,
     _checked_ids,
@@ -30,7 +29,6 @@ from jaxpe.geometry.halving import (
     Halved,
     drawn_halves,
     halvable_tokens,
-    halved_shape,
     places_of,
     shuffled_places,
     split_halves,
@@ -39,7 +37,6 @@ from jaxpe.geometry.noise import (
     DEFAULT_FOLDS,
     DEFAULT_SPLITS,
     SplitHalfGeometry,
-    geometry_shape,
 )
 from jaxpe.geometry.repeated import map_items
 from jaxpe.geometry.sparse import SparseCounts
@@ -151,16 +148,7 @@ def rank_of_tokens(
     return rank_above_null(own, null_grams, level=level)
 
 
-def prepare_rank(n: int, *, keys: tuple[Array, Array], folds: int, splits: int) -> None:
-    """Compile what `rank_of_tokens` needs of n positions alone, where programs are kept."""
-    halving, of_nulls = keys
-    drawn_halves.prepare(halving, folds=folds, splits=splits)  # pyrefly: ignore
-    _gram_of_halves.prepare(halved_shape(n))  # pyrefly: ignore
-    nulls = geometry_shape(len(of_nulls), n).gram
-    _above_null.prepare(geometry_shape(n).gram, nulls, level=DEFAULT_LEVEL)  # pyrefly: ignore
-
-
-@compiled(static=("nulls",), brief=SMALL)
+@compiled(static=("nulls",))
 def null_keys(key: Array, *, nulls: int = DEFAULT_NULLS) -> tuple[Array, Array]:
     """Keys of the halvings, which every corpus shares, and of the null corpora."""
     keys = jax.random.split(key, nulls + 1)
@@ -184,7 +172,7 @@ def weighted_gram(
     return _weighted_gram(geometry, counts.merged().per_position)
 
 
-@compiled(brief=2**18)
+@compiled()
 def _gram_of_halves(found: Halved) -> Array:
     return _weighted_gram(found.geometry, found.per_position)
 
@@ -230,7 +218,7 @@ def rank_above_null(
     return _above_null(gram, null_grams, level=level)
 
 
-@compiled(static=("level",), brief=SMALL)
+@compiled(static=("level",))
 def _above_null(gram: Array, null_grams: Array, *, level: float) -> SignificantRank:
     """`rank_above_null` of arrays that were looked at."""
     nulls = len(null_grams)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,7 +154,7 @@ def fit(
     with contextlib.ExitStack() as stack:
         kept = start if restored or start else -1
         file = None if log is None else stack.enter_context(Log(log, step=kept))
-        interrupted = stack.enter_context(_deferred_interrupt())
+        interrupts = stack.enter_context(_deferred_interrupts())
         save_at = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
         run = _Run(state, step, data, steps, hooks, checkpoints, save_at, file)
         run.begin(resumed=restored is not None)
@@ -164,7 +165,8 @@ def fit(
             stack.callback(getattr(shown, "close", lambda: None))
             for number in shown:
                 run.advance(number)
-                if interrupted.is_set():
+                interrupts.defers = True  # now there is a step to save
+                if interrupts.asked:
                     run.interrupt(number)
         except Exception as error:
             run.rescue(error)
@@ -322,23 +324,36 @@ class _Run:
             error.add_note(f"What was done since the last checkpoint is not saved: {another}")
 
 
-@contextlib.contextmanager
-def _deferred_interrupt() -> Iterator[threading.Event]:
-    """The first Ctrl-C or SIGTERM waits for the step to end: the state's buffers are inside it."""
-    # SIGTERM is what a machine that is taken away, or a scheduler whose time is up, sends first.
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
+class _Interrupts:
+    """Signal handler: the first signal asks for an end, a second one raises at once.
 
-    def ask(number, frame):
-        if asked.is_set():
+    Attributes:
+        asked: whether a signal came.
+        defers: whether a step is done, which is saved before the end. `jaxpe.cli.interrupts` reads
+            it, and ends a process that compiles its first step.
+    """
+
+    asked = False
+    defers = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
             raise KeyboardInterrupt
-        asked.set()
+        self.asked = True
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+
+@contextlib.contextmanager
+def _deferred_interrupts() -> Iterator[_Interrupts]:
+    """The first Ctrl-C or SIGTERM waits for the step to end: the state's buffers are inside it."""
+    handler = _Interrupts()
+    if threading.current_thread() is not threading.main_thread():
+        yield handler
+        return
+    # SIGTERM is what a machine that is taken away, or a scheduler whose time is up, sends first.
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
-        yield asked
+        yield handler
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # None for one that is not Python's
+        for number, previous in before.items():
+            signal.signal(number, previous or signal.SIG_DFL)  # None for one that is not Python's

@@ -310,20 +310,6 @@ def test_an_interrupted_process_goes_on_by_the_command_it_prints(films, tmp_path
     assert [record["step"] for record in read_log(out / "log.jsonl")] == list(range(10))
 
 
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_that_python_drops_is_remembered(capsys):
-    from jaxpe.cli.train import remembered_interrupts
-
-    with remembered_interrupts() as say:
-        say("begun")
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            say("step 0")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert capsys.readouterr().out == "begun\nstep 0\n"
-
-
 def test_nan_is_one_line_and_exit_1(run, monkeypatch):
     from jaxpe.cli import train
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxpe._core.threads import in_background, in_threads
+from jaxpe._core.threads import in_threads
 
 
 def test_results_come_in_their_order_from_several_threads():
@@ -36,18 +36,3 @@ def test_settings_of_the_caller_hold():
 def test_an_error_is_the_caller_s():
     with pytest.raises(ZeroDivisionError):
         list(in_threads(lambda x: 1 / x, [1, 0, 2]))
-
-
-def test_errors_of_what_prepares_are_left_to_who_needs_it(capsys):
-    begun = threading.Event()
-
-    def fail():
-        begun.set()
-        raise ValueError
-
-    in_background(fail)
-    assert begun.wait(20)
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join(20)
-    assert not capsys.readouterr().err

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import MissingExtraError
-from jaxpe._core.images import simplify_log_axes
 from jaxpe.report.corpus import figures as drawn
 from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
-from jaxpe.report.style import STYLE, Rendered
+from jaxpe.report.style import STYLE, Rendered, simplify_log_axes
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 

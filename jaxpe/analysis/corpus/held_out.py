@@ -1,7 +1,6 @@
 """Encodings against documents they were not fitted to: an own one of the corpus, and fixed ones."""
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,11 +10,9 @@ import numpy as np
 import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
-from jaxpe._core.stored import SMALL
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval
 from jaxpe.analysis.corpus.vectors import Entries, fixed_vectors, scored_entries, widths_of
 from jaxpe.geometry import HeldOut, SplitHalfGeometry
-from jaxpe.geometry.noise import geometry_shape
 
 SPLITS = 8
 WIDEST = 32  # of the encodings fitted to halves
@@ -50,16 +47,7 @@ def held_out_halves(
     return HeldOutHalves(fixed, *jax.device_get(found))
 
 
-def prepare_held_out(n: int, dim: int) -> None:
-    """Compile what n positions will need, where programs are kept."""
-    fixed = fixed_vectors(n, dim, tuple(scored_entries())).padded
-    halves = geometry_shape(SPLITS, 2, n)
-    _scores.prepare(halves, fixed, largest=min(WIDEST, n))  # pyrefly: ignore
-    number = 1 + math.prod(fixed.shape[:2])
-    _differences.prepare(np.zeros((SPLITS, 2, number), np.float32))  # pyrefly: ignore
-
-
-@compiled(static=("largest",), brief=SMALL)
+@compiled(static=("largest",))
 def _scores(
     halves: SplitHalfGeometry, fixed: ArrayLike, *, largest: int
 ) -> tuple[HeldOut, HeldOut]:
@@ -127,7 +115,7 @@ def _compared(
     return best, Interval(*(float(ends[-1]) for ends in _ends(told)))
 
 
-@compiled(brief=SMALL)
+@compiled()
 def _differences(samples: ArrayLike) -> HeldOut:
     """`half_sample_interval` of all differences, by one program."""
     return jaxpe.geometry.half_sample_interval(samples)

@@ -16,14 +16,12 @@ from jaxpe._core.choices import Choice
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
-from jaxpe._core.stored import SMALL, TINY, keeping
-from jaxpe._core.threads import in_background, side_by_side
+from jaxpe._core.threads import side_by_side
 from jaxpe.analysis.corpus.held_out import (
     SPLITS,
     WIDEST,
     held_out_halves,
     held_out_scores,
-    prepare_held_out,
 )
 from jaxpe.analysis.corpus.noise import (
     Noise,
@@ -53,16 +51,16 @@ from jaxpe.analysis.corpus.result import (
     TokenCount,
     TopTokens,
 )
-from jaxpe.analysis.corpus.scores import prepare_scores, score_encodings, stress_by_dimension
+from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
 from jaxpe.analysis.corpus.violations import violation_rate
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry, disjoint_geometries
-from jaxpe.geometry.cross_validation import disjoint_halves, prepare_disjoint_halves
+from jaxpe.geometry.cross_validation import disjoint_halves
 from jaxpe.geometry.halving import drawn_halves, halvable_tokens, places_of, split_halves
 from jaxpe.geometry.intervals import DEFAULT_SAMPLES
-from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS, geometry_shape
-from jaxpe.geometry.significant_rank import null_keys, prepare_rank
+from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
+from jaxpe.geometry.significant_rank import null_keys
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
@@ -102,11 +100,8 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         found = analyse_counts(stored, **common)
     else:
         options, own, chosen = _with_model(options)
-        common["encodings"] = further = (*options.encodings, *own)
+        common["encodings"] = (*options.encodings, *own)
         samples = DEFAULT_SAMPLES if options.bootstrap is None else options.bootstrap
-        length = options.length or (DEFAULT_LENGTH if options.source == "stdlib" else None)
-        if length is not None:
-            _prepare(length, options.dim, options.splits, options.seed, samples, further)
         corpus = load_tokens(
             options.source,
             tokenizer=options.tokenizer,
@@ -119,10 +114,8 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         )
         refuse_too_long(corpus, options)
         clock.lap("read")
-        if length != (n := corpus.ids.shape[1]):
-            given = {"dim": options.dim, "splits": options.splits, "seed": options.seed}
-            check_numbers(length=n, bootstrap=samples, **given)
-            _prepare(n, options.dim, options.splits, options.seed, samples, further)
+        given = {"dim": options.dim, "splits": options.splits, "seed": options.seed}
+        check_numbers(length=corpus.ids.shape[1], bootstrap=samples, **given)
         found = _of_tokens(corpus, **common, bootstrap=samples)
     return found._replace(
         choices=(*chosen, *found.choices, *_chosen_empty(options, found)),
@@ -200,7 +193,6 @@ def analyse_tokens(
     """
     options = {"dim": dim, "splits": splits, "bootstrap": bootstrap, "seed": seed}
     check_numbers(length=corpus.ids.shape[1], **options)
-    _prepare(corpus.ids.shape[1], dim, splits, seed, bootstrap, encodings)
     return _of_tokens(corpus, empty=empty, encodings=encodings, progress=progress, **options)
 
 
@@ -215,7 +207,7 @@ def _of_tokens(
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry],
     progress: Progress,
 ) -> CorpusAnalysis:
-    """`analyse_tokens` once its options are checked, and programs are being prepared."""
+    """`analyse_tokens` of options that are checked."""
     compact, used = compacted(corpus)
     _check_size(compact)
     clock = Clock()
@@ -338,28 +330,6 @@ def analyse_counts(
     return _analysis(known, counts, fitted, noise, splits=splits, clock=clock)
 
 
-def _prepare(
-    n: int,
-    dim: int,
-    splits: int,
-    seed: int,
-    samples: int,
-    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry],
-) -> None:
-    """Compile in the background what n positions will need, where programs are kept."""
-    if not keeping() or encodings:
-        return
-
-    def halves() -> None:
-        keys, folds = _keys(seed, samples), DEFAULT_FOLDS
-        prepare_held_out(n, dim)
-        prepare_disjoint_halves(n, key=keys.held_out, folds=folds, splits=SPLITS)
-        prepare_rank(n, keys=keys.nulls, folds=folds, splits=splits)
-
-    in_background(halves)
-    in_background(lambda: prepare_scores(n, dim, _keys(seed, samples).encodings))
-
-
 class _Keys(NamedTuple):
     """PRNG keys of all that is drawn.
 
@@ -382,7 +352,7 @@ def _keys(seed: int, samples: int) -> _Keys:
     return _keys_of(np.uint32(seed), samples=samples)
 
 
-@compiled(static=("samples",), brief=SMALL)
+@compiled(static=("samples",))
 def _keys_of(seed: ArrayLike | np.uint32, *, samples: int) -> _Keys:
     halves, nulls, resamples, encodings, held_out = jax.random.split(jax.random.key(seed), 5)
     draws = jax.random.split(resamples, samples)
@@ -421,9 +391,7 @@ def _fitted(
 ) -> _Fitted:
     clock = Clock(progress)
     whole, policy = _all_words(counts, empty, used)
-    shapes = whole, counts, geometry_shape(len(counts.tokens))
-    in_background(partial(_geometries_of.prepare, *shapes, empty=policy))  # pyrefly: ignore
-    disjoint = halves.disjoint()  # while the program of the geometry is prepared
+    disjoint = halves.disjoint()
     clock.lap("held-out halves")
     with clock.stage("geometry"):
         geometry = halves.of_all()
@@ -472,7 +440,7 @@ def _all_words(
     return whole, empty
 
 
-@compiled(static=("empty",), brief=TINY)
+@compiled(static=("empty",))
 def _geometries_of(
     whole: PositionCounts,
     counts: PositionCounts,

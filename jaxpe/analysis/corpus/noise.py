@@ -13,7 +13,6 @@ import jaxpe
 from jaxpe._core.arrays import ArrayLike, rounded_size
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import Clock, Progress
-from jaxpe._core.threads import in_background
 from jaxpe.analysis.corpus.result import Interval, resampled_splits
 from jaxpe.analysis.corpus.violations import is_comparable, violation_rate
 from jaxpe.data import TokenCorpus
@@ -32,7 +31,6 @@ from jaxpe.geometry.halving import (
     HalvableTokens,
     Halved,
     first_halves,
-    halved_shape,
     places_of,
     split_halves,
 )
@@ -76,8 +74,6 @@ def noise_of_documents(
     clock = Clock()
     known: dict[str, Any] = {"vocab_size": corpus.vocab_size, "folds": DEFAULT_FOLDS}
     every = occurrences_of(corpus.ids, corpus.mask, groups, **known)
-    if len(draws):
-        in_background(partial(_prepare_resamples, every, groups))
     rank = rank_of_tokens(tokens, corpus.mask, groups, keys=keys, splits=splits, progress=progress)
     clock.lap("permutation null")
     places, few = places_of(corpus.mask), first_halves(parts, resampled_splits(splits))
@@ -93,15 +89,6 @@ def noise_of_documents(
     intervals = _intervals(student_interval(estimate, found))
     clock.lap("bootstrap")
     return Noise(rank, estimate, intervals, clock.laps)
-
-
-def _prepare_resamples(tokens: Occurrences, groups: np.ndarray) -> None:
-    """Compile what resamples need while others compute, where programs are kept."""
-    documents, n = tokens.counted.shape
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    repeats = jax.ShapeDtypeStruct((documents,), jnp.int32)
-    _traces_of.prepare(halved_shape(n), tokens, repeats)  # pyrefly: ignore
-    drawn_documents.prepare(key, groups, documents=documents)  # pyrefly: ignore
 
 
 def _statistics_of(halved: Halved, tokens: Occurrences, repeats: ArrayLike) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import numpy as np
 import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
-from jaxpe._core.stored import TINY
 from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
 from jaxpe.analysis.corpus.vectors import (
     ALIBI_HEADS,
@@ -19,9 +18,8 @@ from jaxpe.analysis.corpus.vectors import (
     scored_entries,
     vectors_at,
 )
-from jaxpe.analysis.corpus.violations import prepare_rates, violation_rates
+from jaxpe.analysis.corpus.violations import violation_rates
 from jaxpe.geometry import SplitHalfGeometry
-from jaxpe.geometry.noise import geometry_shape
 
 # Widths that have a loop of their own, where others have more columns than a few: of few columns a
 # second loop takes as long to compile as it saves.
@@ -100,19 +98,6 @@ def score_encodings(
     return scores, [*lines, SlopeStress(float(found.best.scale), float(found.best.stress))]
 
 
-def prepare_scores(n: int, dim: int, key: jax.Array) -> None:
-    """Compile what n positions will need, where programs are kept."""
-    geometry = geometry_shape(n)
-    square = geometry.gram
-    D = jaxpe.Distances(square, geometry.present)
-    refined = jax.ShapeDtypeStruct((n, dim), square.dtype)
-    _by_width.prepare(D, square, widths=_widths(n, dim), dim=dim)  # pyrefly: ignore
-    vectors, _ = vectors_at(key, n, dim, tuple(scored_entries()))
-    _scored.prepare(D, geometry, square, refined, vectors)  # pyrefly: ignore
-    widest = max(dim, *(own.shape[-1] for own in vectors if own is not None))
-    prepare_rates(n, widest)
-
-
 def _known(
     entry: jaxpe.encodings.CatalogueEntry,
     trainable: list[np.ndarray],
@@ -135,7 +120,7 @@ def _known(
     }
 
 
-@compiled(brief=2**21)
+@compiled()
 def _scored(
     D: jaxpe.Distances,
     geometry: SplitHalfGeometry,
@@ -210,7 +195,7 @@ def _widths(n: int, dim: int) -> tuple[int, ...]:
 Stresses: TypeAlias = tuple[dict[str, jax.Array], dict[str, jax.Array]]  # raw, and scaled
 
 
-@compiled(static=("widths", "dim"), brief=TINY)
+@compiled(static=("widths", "dim"))
 def _by_width(
     D: jaxpe.Distances, coordinates: jax.Array, *, widths: tuple[int, ...], dim: int
 ) -> tuple[Stresses, jax.Array]:

@@ -11,7 +11,6 @@ import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
-from jaxpe._core.stored import SMALL
 
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
@@ -107,7 +106,7 @@ def fixed_vectors(n: int, dim: int, entries: Entries) -> FixedVectors:
     return jax.device_get(_fixed(entries=entries, widths=widths_of(dim), n=n))
 
 
-@compiled(static=("entries", "widths", "n"), brief=SMALL, remembered=True)
+@compiled(static=("entries", "widths", "n"))
 def _fixed(*, entries: Entries, widths: tuple[int, ...], n: int) -> FixedVectors:
     """Made by one program."""
     positions = jnp.arange(n)
@@ -136,7 +135,7 @@ def _has_params(encoding: jaxpe.Encoding) -> bool:
     return bool(jax.tree.leaves(jax.eval_shape(encoding.init, key)))
 
 
-@compiled(static=("entries", "sizes"), brief=SMALL, remembered=True)
+@compiled(static=("entries", "sizes"))
 def _drawn(key: jax.Array, *, entries: Entries, sizes: jaxpe.EncodingSizes) -> DrawnVectors:
     """Vectors of all entries that are drawn, made by one program."""
     positions = jnp.arange(sizes.length)

@@ -8,7 +8,6 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.compiled import compiled
-from jaxpe._core.stored import TINY
 from jaxpe.geometry import SplitHalfGeometry
 
 
@@ -23,19 +22,11 @@ def violation_rates(encodings: Iterable[np.ndarray], present: jax.Array) -> list
     return [violation_rate(_distances(P, present)) for P in encodings]
 
 
-def prepare_rates(n: int, width: int) -> None:
-    """Compile what n positions and vectors of this width will need, where programs are kept."""
-    number = jax.dtypes.canonicalize_dtype(float)
-    present = jax.ShapeDtypeStruct((n,), bool)
-    violation_rate.prepare(jaxpe.Distances(jax.ShapeDtypeStruct((n, n), number), present))  # pyrefly: ignore
-    _distances.prepare(jax.ShapeDtypeStruct((n, width), number), present)  # pyrefly: ignore
-
-
 def is_comparable(geometry: SplitHalfGeometry) -> jax.Array:
     """Whether it has a rate: a triple needs three positions, an order distances that differ."""
     return (jnp.sum(geometry.present) > 2) & jnp.any(geometry.squared_distances > 0)
 
 
-@compiled(brief=TINY)
+@compiled()
 def _distances(P: jax.Array | np.ndarray, present: jax.Array) -> jaxpe.Distances:
     return jaxpe.euclidean_distances(P, present=present)

@@ -1,0 +1,97 @@
+"""SIGINT and SIGTERM end a command within two seconds, whatever it is doing."""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from jaxpe._core.folders import discard_unfinished
+
+GRACE_S = 1.2  # for a command to close what it has open, before the process ends all the same
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
+    """End the process with status 128 + signal soon after SIGINT or SIGTERM.
+
+    Python runs signal handlers in the main thread between two of its instructions. A program that
+    compiles or a tokenizer may take many seconds of one, and libraries catch exceptions. So a
+    thread learns of the signal from the operating system, through a socket, and ends the process
+    after `GRACE_S`. The interpreter's own shutdown is left out: it waits for threads at work, and
+    crashes in some.
+
+    A signal that is ignored stays so, as `nohup` has it. A handler with the attribute `defers` is
+    trusted with the first signal: training finishes and saves its step.
+
+    Args:
+        message: function that returns a last line for standard error, or "".
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        # An import in C that is interrupted prints what it then drops.
+        sys.excepthook = sys.unraisablehook = threading.excepthook = _print_nothing
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    for number, handler in before.items():
+        if handler not in (signal.SIG_IGN, None):
+            signal.signal(number, interrupt)
+    descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(receiver, message), daemon=True).start()
+    try:
+        yield
+    except BaseException:
+        if received:  # and a library may have made another exception of it
+            _end(received[0], message)
+        raise
+    finally:
+        signal.set_wakeup_fd(descriptor)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)  # None for one that is not Python's
+        sender.close()
+
+
+def _watch(receiver: socket.socket, message: Callable[[], str]) -> None:
+    """End the process a while after a signal, unless the context is left before."""
+    deferred = False
+    with receiver:
+        while content := receiver.recv(1):
+            if content[0] not in _SIGNALS:
+                continue
+            if not deferred and getattr(signal.getsignal(content[0]), "defers", False):
+                deferred = True
+                continue
+            receiver.settimeout(GRACE_S)
+            with contextlib.suppress(TimeoutError):
+                if not receiver.recv(1):
+                    return  # the context was left
+            _end(content[0], message)  # at once where a second signal came
+
+
+def _print_nothing(*_: object) -> None:
+    pass
+
+
+def _end(number: int, message: Callable[[], str]) -> None:
+    """End the process at once, without a file that is not whole."""
+    with contextlib.suppress(Exception):
+        discard_unfinished()
+        if text := message():
+            print(text, file=sys.stderr)
+        if sys.stderr.isatty():
+            print("\033[?25h", end="", file=sys.stderr)  # shows the cursor that a bar has hidden
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    os._exit(128 + number)
