@@ -185,6 +185,8 @@ def _machine_message(error: RuntimeError | AssertionError) -> str:
     text = str(error)
     if any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory")):
         return _OUT_OF_MEMORY.format(text.splitlines()[0])
+    if "Unable to initialize backend" in text:
+        return text
     if "Disallowed" in text and "transfer" in text:
         return "JAX_TRANSFER_GUARD forbids transfers that every command makes: unset it"
     try:
