@@ -34,6 +34,7 @@ ALL = FAMILIES | {"sources": sources, "surroundings": surroundings}
 NUMBERS = {
     "options": 600, "texts": 300, "arrays": 120, "folders": 200, "counted": 200, "runs": 120,
     "cells": 100, "tokenizers": 120, "models": 300, "sources": 416, "surroundings": 156,
+    "columns": 240, "vectors": 400, "configurations": 500, "ggufs": 400,
 }  # fmt: skip
 
 

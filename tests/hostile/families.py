@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import io
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import types
 import typing
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -336,6 +338,89 @@ def _load_model(seed: int, index: int, work: Path) -> None:
     hostile_models.load(work / "model")
 
 
+def vectors(materials: Materials, *, seed: int, number: int) -> Attempts:
+    """Damaged and crafted .npz files of vectors; what is read is what NumPy reads."""
+    from jaxpe.encodings.stored import vectors_file
+
+    rng = np.random.default_rng(seed)
+    P = rng.standard_normal((9, 4)).astype(np.float32)
+    content = vectors_file(P)
+    for index, found in enumerate(mutations(content, seed=seed, number=number * 2 // 3)):
+        yield Attempt("vectors .npz", f"number {index}", partial(_read_vectors, found))
+    ids = materials.ids.read_bytes()
+    for _ in range(number - number * 2 // 3):
+        done, member = _odd_header(rng, ids)
+        kind = int(rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA]))
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w", kind) as packed:
+            packed.writestr("vectors.npy", member)
+        found = bytearray(archive.getvalue())
+        if rng.random() < 0.5:  # flags, method or sizes of the member
+            at = int(rng.integers(4, 30))
+            found[at] ^= int(rng.integers(1, 256))
+        yield Attempt("vectors .npz", done, partial(_read_vectors, bytes(found)))
+
+
+def _read_vectors(content: bytes, work: Path) -> None:
+    from jaxpe.encodings import from_file
+
+    path = work / "odd.npz"
+    path.write_bytes(content)
+    table = from_file(path).vectors(*_params_and_positions(from_file(path)))
+    np.testing.assert_array_equal(table[:1], np.load(path)["vectors"][:1].astype(np.float32))
+    assert not (work / "ran").exists()
+
+
+def _params_and_positions(encoding: Any) -> tuple[Any, np.ndarray]:
+    import jax
+
+    return encoding.init(jax.random.key(0)), np.arange(1)
+
+
+def configurations(materials: Materials, *, seed: int, number: int) -> Attempts:
+    """Rotary configurations of released models, of which values are others or are moved."""
+    stored = Path(__file__).parents[1] / "analysis" / "rope"
+    released = [
+        json.dumps(config).encode()
+        for name in ("published.json", "reported.json")
+        for config in _configs(json.loads((stored / name).read_text()))
+    ]
+    for index in range(number):
+        content = released[index % len(released)]
+        make = mutations if index % 5 == 4 else json_mutations
+        (found,) = make(content, seed=seed + index, number=1)
+        yield Attempt(
+            "rope config.json", f"number {index}", partial(_explain, "config.json", found)
+        )
+
+
+def _configs(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects with a model type, wherever they stand."""
+    if isinstance(value, dict) and "model_type" in value:
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _configs(item)
+
+
+def _explain(name: str, content: bytes, work: Path) -> None:
+    (work / name).write_bytes(content)
+    command("rope", work / name, "--json")
+
+
+def ggufs(materials: Materials, *, seed: int, number: int) -> Attempts:
+    """Damaged GGUF files, read as tokenizers and as rotary configurations."""
+    from tests.data.test_gguf_tokenizer import pairs, pieces
+
+    made = [make(materials.films.with_name(f"{make.__name__}.gguf")) for make in (pairs, pieces)]
+    for index in range(number):
+        path = made[index % 2]
+        (found,) = mutations(path.read_bytes(), seed=seed + index, number=1)
+        use = _explain if index % 3 == 2 else _tokenize
+        about = f"{use.__name__} {path.name}: number {index}"
+        yield Attempt("GGUF", about, partial(use, "odd.gguf", found), limit_s=30)
+
+
 def _damaged(
     family: str, whole: Path, use: Callable[[Path], object], seed: int, number: int
 ) -> Attempts:
@@ -421,6 +506,10 @@ FAMILIES: dict[str, Callable[..., Attempts]] = {
         cells,
         tokenizers,
         models,
+        columns,
+        vectors,
+        configurations,
+        ggufs,
     )
     if isinstance(family, types.FunctionType)
 }
