@@ -12,7 +12,7 @@ import pytest
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT
-from jaxpe.data import Corpus, files, find_shards, load_corpus, load_labelled, rows
+from jaxpe.data import Corpus, csv_rows, files, find_shards, load_corpus, load_labelled, rows
 from jaxpe.data.fields import Fields
 from jaxpe.data.rows import iter_rows
 
@@ -52,7 +52,7 @@ def test_a_list_of_strings_has_no_columns(tmp_path):
 
 def test_a_large_array_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LARGEST_FILE", 10_000)
-    for name, content in (("x.json", bytes(20_000)), ("x.json.gz", gzip.compress(bytes(10**6)))):
+    for name, content in (("x.json", b" " * 20_000), ("x.json.gz", gzip.compress(b" " * 10**6))):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=r"more than 10,000 bytes.*\.jsonl"):
             load_corpus(tmp_path / name)
@@ -136,7 +136,6 @@ BAD = {
     "ragged.csv": (b"text,label\na,1\nb,c,1\n", r"ragged\.csv, line 3: 3 fields, .*names 2"),
     "quote.csv": (b'text\n"a\nb\n', r"quote\.csv, line 3: unexpected end of data"),
     "x.pdf": (b"a\nb\n", r"x\.pdf: unknown kind of file; supported are \.txt, \.tsv, \.csv"),
-    "fake.txt.gz": (b"a\nb\n", r"fake\.txt\.gz cannot be read: Not a gzipped file"),
     "cut.txt.gz": (gzip.compress(b"a\nb\n" * 99)[:-9], r"cut\.txt\.gz cannot be read"),
 }
 
@@ -177,7 +176,7 @@ def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatc
     monkeypatch.setattr(files, "LARGEST_TEXT", 10_000)
     path = tmp_path / (name + packed)
     first = b'{"text": "a"}\n' if name == "x.jsonl" else b"text\n"
-    nothing = first + bytes(2**20)
+    nothing = first + b"a" * 2**20
     path.write_bytes(gzip.compress(nothing) if packed else nothing)
     fails(path, r"line 2 has more than 10,000 bytes")
 
@@ -185,12 +184,12 @@ def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatc
 def test_a_line_may_have_sixty_four_megabytes(tmp_path):
     assert files.LARGEST_TEXT == 2**26
     path = tmp_path / "x.txt.gz"
-    path.write_bytes(gzip.compress(b"a\n" + bytes(2**26 - 1) + b"\n", 1))
+    path.write_bytes(gzip.compress(b"a\n" + b"a" * (2**26 - 1) + b"\n", 1))
     assert [len(text) for text in load_corpus(path).documents] == [1, 2**26 - 1]
 
 
 def test_a_quotation_mark_that_is_left_open_does_not_take_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "LARGEST_TEXT", 10_000)
+    monkeypatch.setattr(csv_rows, "LARGEST_TEXT", 10_000)
     path = tmp_path / "x.csv"
     path.write_text('text\nfine\n"open\n' + "a line\n" * 10_000)
     fails(path, r"a row is longer than 10,000 characters; close the quotation mark")
