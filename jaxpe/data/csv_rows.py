@@ -121,13 +121,12 @@ def _tab_dialect(lines: Iterable[str], tabs: int, path: str) -> _Dialect:
             f"{path}: quotation marks quote fields in {proofs.total():,} rows, and {why}; double "
             "those within fields, without backslashes, or write a .jsonl if all are text"
         )
-    if is_quoted := not lone and bool(likely or +proofs):
-        why = " and ".join(sorted({*likely, *(+proofs)}))
-    elif not lone:
-        why = "some fields have them, without need"
+    reasons = () if lone else sorted({*likely, *(+proofs)})
+    if not lone:
+        why = " and ".join(reasons) or "some fields have them, without need"
     how = "rename the file to .csv if they quote fields, write a .jsonl if they are text"
-    choice = Choice("quotation marks", "quoting" if is_quoted else "text", why, how)
-    return _Dialect("\t", is_quoted, (choice,))
+    choice = Choice("quotation marks", "quoting" if reasons else "text", why, how)
+    return _Dialect("\t", bool(reasons), (choice,))
 
 
 def _continued(numbered: Iterator[tuple[int, str]]) -> Iterator[str]:

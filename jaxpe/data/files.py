@@ -27,15 +27,13 @@ _TABLES_OF_TEXT = (".tsv", ".csv", ".jsonl", ".json")
 _TEXT = (".txt", *_TABLES_OF_TEXT)
 _PACKED = (".gz", ".bz2", ".xz", ".zst")  # endings of text that is compressed
 TABLES = (*_TABLES_OF_TEXT, *COLUMNAR)
-_ALSO = "each also with " + ", ".join(_PACKED)
-SUPPORTED_TABLES = f"{', '.join(_TABLES_OF_TEXT)} ({_ALSO}), {', '.join(COLUMNAR)}"
+SUPPORTED_TABLES = f"{', '.join(_TABLES_OF_TEXT)} (also {' '.join(_PACKED)}), {', '.join(COLUMNAR)}"
 SUPPORTED = f".txt, {SUPPORTED_TABLES}"
 # Of a document, with the rest of its line; the longest novels have a tenth of it.
 LARGEST_TEXT = 2**26
 _BUFFER = 2**20
 SHOWN = 40  # characters of a value, or columns, that an error message quotes
 _REASON = 300  # characters of what a reader says of a damaged file
-_MOST_XZ = 2**29  # bytes of memory for one .xz, whose header may ask for 4 GB
 _DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 _CONTROLS = re.compile(r"[\0-\x08\x0e-\x1f]")  # which no text has
 # The byte order mark of UTF-32LE begins with the mark of UTF-16LE.
@@ -186,8 +184,7 @@ def _text(path: str, parts: Iterator[bytes]) -> io.BufferedReader:
         is_latin = zeros == latin and not _CONTROLS.search(head.decode(encoding, "ignore"))
         if is_latin or head.startswith("\ufeff".encode(encoding)):
             text = io.TextIOWrapper(stream, encoding, newline="")
-            parts = (part.encode() for part in iter(functools.partial(text.read, _BUFFER), ""))
-            return _stream(parts)
+            return _stream(map(str.encode, iter(functools.partial(text.read, _BUFFER), "")))
     if 0 in head:
         place = where(path, 1 + head.count(b"\n", 0, head.index(0)))
         raise _with_nul(place, head.decode(errors="ignore"))
@@ -202,7 +199,8 @@ def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
     if re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", head):
         return _stream(_decompressed(stream, bz2.BZ2Decompressor))
     if head.startswith(b"\xfd7zXZ\0"):
-        return _stream(_decompressed(stream, lambda: lzma.LZMADecompressor(memlimit=_MOST_XZ)))
+        # The header may ask for a dictionary of 4 GB.
+        return _stream(_decompressed(stream, lambda: lzma.LZMADecompressor(memlimit=2**29)))
     if re.match(rb"[\x50-\x5f]\x2a\x4d\x18|\x28\xb5\x2f\xfd", head):
         arrow = require("pyarrow", extra="parquet")  # Python has none before 3.14
         return _stream(parts_of(arrow.CompressedInputStream(arrow.PythonFile(stream, "r"), "zstd")))
@@ -216,11 +214,9 @@ def _decompressed(stream: io.BufferedReader, make: Callable[[], Any]) -> Iterato
     """
     unpacker = make()
     for packed in iter(stream.read1, b""):
-        while packed:
+        while packed or not (unpacker.eof or unpacker.needs_input):
             unpacker = make() if unpacker.eof else unpacker
             yield unpacker.decompress(packed, _BUFFER)
-            while not (unpacker.eof or unpacker.needs_input):
-                yield unpacker.decompress(b"", _BUFFER)
             packed = unpacker.unused_data.lstrip(b"\0")  # .xz may be padded
     if not unpacker.eof:
         raise EOFError("it ends in the middle")

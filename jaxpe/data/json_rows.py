@@ -15,7 +15,7 @@ _COPIES = 6  # of a file: its bytes, its text, and the values made of it
 _ARRAY = 'write one array of objects, such as [{"text": "..."}], or of strings'
 
 
-_INNER = ("content", "value", "text")  # usual keys of the text of a turn
+TURN_KEYS = ("content", "value", "text")  # usual keys of the text of a turn of a chat
 
 
 def json_rows(
@@ -56,10 +56,8 @@ def json_items(text: str, path: str, found: Found) -> list[Any]:
         return value
     lists = [key for key, items in _checked(value, path, remedy).items() if _of_objects(items)]
     if len(lists) != 1:
-        there = (
-            f"{len(lists)} lists of objects ({listed(lists)})" if lists else "no list of objects"
-        )
-        raise InputError(f"{path} is a JSON object with {there}; {remedy}")
+        what = f"{len(lists)} lists of objects ({listed(lists)})" if lists else "no list of objects"
+        raise InputError(f"{path} is a JSON object with {what}; {remedy}")
     why = f"the only list of objects, among the keys {listed([*value])}"
     found.choices += (Choice("records", lists[0], why, "save the list of records alone"),)
     return value[lists[0]]
@@ -123,4 +121,4 @@ def _text(value: Any, field: str, place: str) -> str:
 
 def _key_of_turns(value: Any) -> str | None:
     """The key of the text of a chat's turns, a list of objects; None for other values."""
-    return next((key for key in _INNER if key in value[0]), None) if _of_objects(value) else None
+    return next((key for key in TURN_KEYS if key in value[0]), None) if _of_objects(value) else None

@@ -74,7 +74,7 @@ def columns_bytes(name, table):
 
 
 def lines_of(content):
-    return content.decode("utf-8-sig").split("\n")
+    return [line.removeprefix("\ufeff") for line in content.decode().split("\n")]
 
 
 def texts_of(name, content):
