@@ -301,7 +301,7 @@ COMPRESSORS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress,
 WRITERS = {
     "pandas": table(TABLE, delimiter="\t"),
     "all": table(TABLE, delimiter="\t", quoting=csv.QUOTE_ALL),
-    "r": table(
+    "strings": table(
         [("n", "text"), *enumerate(DOCUMENTS)], delimiter="\t", quoting=csv.QUOTE_NONNUMERIC
     ),
     "crlf": table(TABLE, delimiter="\t").replace("\n", "\r\n"),
@@ -506,12 +506,8 @@ def test_damaged_compressed_files_are_one_line(tmp_path, monkeypatch, ending):
     packed = COMPRESSORS[ending](content)
     path.write_bytes(packed + packed)
     assert len(read_both_ways(path).documents) == 2 * 9999
-    for damaged in (
-        packed[:-5],
-        packed[: len(packed) // 2],
-        packed + packed[:-5],
-        packed + b"more",
-    ):
+    half = packed[: len(packed) // 2]
+    for damaged in (packed[:-5], half, packed + packed[:-5], packed + half, packed + b"more"):
         path.write_bytes(damaged)
         fails(path, r"x\.txt cannot be read: .*check that it is whole")
     monkeypatch.setattr(files, "LARGEST_TEXT", 10_000)
