@@ -122,7 +122,7 @@ def decoded(content: bytes, path: str, *, line: int = 1, utf8: bool = False) -> 
 def _with_nul(place: str, text: str) -> InputError:
     remedy = "remove NULs: tr -d '\\000'"
     if _CONTROLS.search(text.replace("\0", "")):
-        remedy = "convert UTF-16 without a mark: iconv -f UTF-16LE -t UTF-8, or -f UTF-16BE"
+        remedy = "is it UTF-16 without a mark? iconv -f UTF-16LE -t UTF-8, or -f UTF-16BE"
     return InputError(f"{place} holds a NUL byte, as no text in UTF-8 does; {remedy}")
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from jaxpe._core import memory
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe._core.hashing import content_hash
 from jaxpe._core.progress import SILENT
 from jaxpe.data import Corpus, csv_rows, files, find_shards, load_corpus, load_labelled, rows
@@ -516,6 +516,13 @@ def test_damaged_compressed_files_are_one_line(tmp_path, monkeypatch, ending):
     path.write_bytes(COMPRESSORS[ending](packed))
     with pytest.raises(InputError):
         load_corpus(path)
+
+
+def test_zstandard_without_its_extra_names_it(tmp_path, monkeypatch):
+    (tmp_path / "x.txt").write_bytes(zstd(b"one\ntwo\n"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"jaxpe\[parquet\]"):
+        load_corpus(tmp_path / "x.txt")
 
 
 def test_padded_xz(tmp_path):
