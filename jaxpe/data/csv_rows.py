@@ -188,7 +188,7 @@ def _cells(lines: Iterable[str], path: str, dialect: _Dialect) -> Iterator[tuple
             row = _next_row(reader)
         except csv.Error as error:
             raise InputError(
-                f"{where(path, reader.line_num)}: {error}; quote as CSV does, with LF, or use .jsonl"
+                f"{where(path, reader.line_num)}: {error}; quote as CSV, with LF, or use .jsonl"
             ) from error
         if row is None:
             return
