@@ -81,24 +81,25 @@ def _dialect(path: str) -> _Dialect:
     Fields of .csv are quoted. Fields of .tsv are where each mark is one that a writer of CSV
     makes, and there is evidence of such a writer: lone marks are text, as in GLUE.
     """
-    lines = text_lines(path, progress=SILENT)
-    header = next((line for line in lines if line.strip()), "")
+    numbered = enumerate(text_lines(path, progress=SILENT), start=1)
+    start, header = next(((n, line) for n, line in numbered if line.strip()), (1, ""))
     if declared := re.fullmatch(r'"?sep=(.)"?\s*', header):
-        return _Dialect(declared[1], skipped=1)
+        return _Dialect(declared[1], skipped=start)
     usual = "\t" if text_ending(path) == ".tsv" else ","
     names = re.sub(rf'{_QUOTED}"', "", header)
     delimiter = usual if usual in names else max(usual + ";\t,|", key=names.count)
     if usual == "\t" == delimiter:
-        return _tab_dialect(itertools.chain([header], lines), names.count("\t"), path)
+        return _tab_dialect(itertools.chain([(start, header)], numbered), names.count("\t"), path)
     return _Dialect(delimiter)
 
 
-def _tab_dialect(lines: Iterable[str], tabs: int, path: str) -> _Dialect:
-    numbered, lone, first = enumerate(lines, start=1), 0, 0
+def _tab_dialect(numbered: Iterator[tuple[int, str]], tabs: int, path: str) -> _Dialect:
+    """The format of a table by tabs, from its header and all lines below it with their numbers."""
     likely, proofs = {_EVERY_ROW, _COMMAS}, Counter[str]()  # reasons for quoting
-    for number, line in numbered:
+    lone, first = 0, 0  # rows with a mark that quotes no field, and the line of the first
+    for index, (number, line) in enumerate(numbered):
         if '"' not in line:
-            likely.discard(_EVERY_ROW if number > 1 and line.strip() else "")
+            likely.discard(_EVERY_ROW if index and line.strip() else "")
             likely.discard(_COMMAS if "," in line else "")
             continue
         pieces = [line, *(_continued(numbered) if _OPEN.fullmatch(line) else ())]
@@ -112,14 +113,14 @@ def _tab_dialect(lines: Iterable[str], tabs: int, path: str) -> _Dialect:
         cut = any(piece.count("\t") != tabs for piece in pieces) or (len(pieces) > 1 and not tabs)
         proofs["tabs or line ends stand between them"] += cut
         proofs["those within are doubled"] += any('""' in field[1:-1] for field in quoted)
-        proofs[_HEADER] += number == 1
+        proofs[_HEADER] += index == 0
     if not (proofs or lone):
         return _Dialect("\t")
     why = f"line {first:,} has one that quotes no field"
     if lone and (proofs[_HEADER] or _MANY * proofs.total() > lone):
         raise InputError(
-            f"{path}: quotation marks quote fields in {proofs.total():,} rows, and {why}; double "
-            "those within fields, without backslashes, or write a .jsonl if all are text"
+            f"{path}: quotation marks quote fields, but {why}; double those within fields (without "
+            "backslashes), or write a .jsonl if all are text"
         )
     reasons = () if lone else sorted({*likely, *(+proofs)})
     if not lone:

@@ -364,8 +364,9 @@ QUOTED = '0\t"a ""b"""\n'
         ("label\ttext\n" + QUOTED * 5000 + '1\ta "b" c\n', "5,002"),  # beyond what is read at once
         ('label\ttext\n1\ta "b" c\n' + QUOTED * 5000, "2"),
         ('"label"\t"text"\n"x"\t"he said \\"hi\\" to"\n', "2"),  # write.table of R
+        ('\n\nlabel\ttext\n1\ta "b" c\n' + QUOTED, "4"),
     ],
-    ids=["late", "early", "backslashes"],
+    ids=["late", "early", "backslashes", "blank lines"],
 )
 def test_a_tsv_with_quoting_and_lone_marks_is_refused_with_the_line(tmp_path, content, line):
     path = tmp_path / "x.tsv"
@@ -385,7 +386,7 @@ DELIMITED = {
     "tab": table(TABLE, delimiter="\t"),
     "bar": table(TABLE, delimiter="|"),
     "sep": "sep=;\n" + table(TABLE, delimiter=";"),
-    "quoted sep": '"sep=|"\n' + table(TABLE, delimiter="|"),
+    "quoted sep": '\n"sep=|"\n' + table(TABLE, delimiter="|"),
 }
 
 
