@@ -19,14 +19,20 @@ def content_hash(content: bytes = b"") -> Content:
     return hashlib.blake2b(content, digest_size=16)
 
 
-def parts_of(file: Any) -> Iterator[bytes]:
+def parts_of(file: Any, content: Content | None = None) -> Iterator[bytes]:
     """The content of a file opened for bytes, from where it stands, a part at a time.
+
+    Args:
+        file: the file.
+        content: hash that each part is put into.
 
     >>> import io
     >>> [len(part) for part in parts_of(io.BytesIO(bytes(1_500_000)))]
     [1048576, 451424]
     """
     while part := file.read(_PART):
+        if content is not None:
+            content.update(part)
         yield part
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from jaxpe._core.errors import InputError, require
 from jaxpe._core.hashing import Content
 from jaxpe._core.progress import Progress
 from jaxpe.data.fields import (
+    USUAL,
     Fields,
     Found,
     NullRow,
@@ -29,11 +31,13 @@ from jaxpe.data.files import (
     readable,
     text_ending,
 )
+from jaxpe.data.json_rows import TURN_KEYS
 from jaxpe.data.ragged import Ragged
 
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 2**26  # rows, and bytes of them, that are read at once
 _BUFFER = 2**20
 _TYPE = 100  # characters of a type that are shown
+_TURNS = re.compile(rf"(large_)?list<\w+: struct<.*\b({'|'.join(TURN_KEYS)}): ")  # of a chat
 
 
 class _Table(NamedTuple):
@@ -145,14 +149,17 @@ def _columns(path: str, schema: Any, fields: Fields, found: Found) -> str:
     """The column of text, once it and that of the labels are known to be what they should."""
     label_column(path, schema.names, fields)
     strings = [field.name for field in schema if _is_text(field.type)]
+    turns = [field.name for field in schema if _TURNS.match(str(field.type))]
+    if fields.text is None and turns and not {*USUAL}.intersection(schema.names):
+        fields = fields._replace(text=turns[0])  # which is refused, instead of a column of names
     text = text_column(path, schema.names, strings, fields, found)
     refuse_repeated(path, schema.names, (text, fields.label))
     if text not in strings:
         kind = _shown(schema.field(text).type)
-        there = f"pass one of {listed(strings)} as `text_field`"
+        there = f"pass one of {listed(strings)} as `text_field`, or " if strings else ""
         raise InputError(
-            f"{path}: column {quoted(text)} is of type {kind}, not string; "
-            + (there if strings else "write a column of strings")
+            f"{path}: column {quoted(text)} is of type {kind}, not string; {there}"
+            "write a column of strings"
         )
     if fields.label is not None and _is_nested(kind := schema.field(fields.label).type):
         raise InputError(

@@ -9,7 +9,7 @@ from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
 from jaxpe.data.files import listed, quoted
 
-_USUAL = ("text", "sentence")
+USUAL = ("text", "sentence")
 _LOOKED_AT = 100_000  # rows after the first null one in which a refusal counts others
 
 
@@ -112,7 +112,7 @@ def text_column(
 
 def _chosen(place: str, columns: Sequence[str], strings: Sequence[str], fields: Fields) -> Choice:
     how = "pass the name of another column as `text_field`"
-    for usual in _USUAL:
+    for usual in USUAL:
         if usual in columns:
             why = f"its usual name, among the columns {listed(columns)}"
             return Choice("column of text", usual, why, how)

@@ -8,11 +8,14 @@ from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import parse_json
 from jaxpe._core.memory import check_bytes
-from jaxpe.data.fields import Fields, Found, NullRow, Row, label_column, text_column
+from jaxpe.data.fields import USUAL, Fields, Found, NullRow, Row, label_column, text_column
 from jaxpe.data.files import SHOWN, check_text, listed, quoted
 
 _COPIES = 6  # of a file: its bytes, its text, and the values made of it
 _ARRAY = 'write one array of objects, such as [{"text": "..."}], or of strings'
+
+
+TURN_KEYS = ("content", "value", "text")  # usual keys of the text of a turn of a chat
 
 
 def json_rows(
@@ -53,10 +56,8 @@ def json_items(text: str, path: str, found: Found) -> list[Any]:
         return value
     lists = [key for key, items in _checked(value, path, remedy).items() if _of_objects(items)]
     if len(lists) != 1:
-        there = (
-            f"{len(lists)} lists of objects ({listed(lists)})" if lists else "no list of objects"
-        )
-        raise InputError(f"{path} is a JSON object with {there}; {remedy}")
+        what = f"{len(lists)} lists of objects ({listed(lists)})" if lists else "no list of objects"
+        raise InputError(f"{path} is a JSON object with {what}; {remedy}")
     why = f"the only list of objects, among the keys {listed([*value])}"
     found.choices += (Choice("records", lists[0], why, "save the list of records alone"),)
     return value[lists[0]]
@@ -85,6 +86,9 @@ def _row(record: dict[str, Any], place: str, fields: Fields, found: Found) -> Ro
         column = found.text = fields.text  # which the first object may lack
     if column is None:
         strings = [key for key, value in record.items() if isinstance(value, str)]
+        turns = [key for key, value in record.items() if _key_of_turns(value)]
+        if fields.text is None and turns and not {*USUAL}.intersection(record):
+            _text(record[turns[0]], turns[0], place)
         column = text_column(place, list(record), strings, fields, found)
     if record.get(column) is None:
         return NullRow(column, place)
@@ -105,10 +109,16 @@ def _text(value: Any, field: str, place: str) -> str:
     if not isinstance(value, str):
         nested = isinstance(value, list | dict)
         kind = f"a JSON {type(value).__name__}" if nested else json.dumps(value)[:SHOWN]
-        raise InputError(
-            f"{place}: {quoted(field)} is {kind}, not a string; "
-            "pass the name of a text column as `text_field`"
-        )
+        remedy = "pass the name of a text column as `text_field`"
+        if inner := _key_of_turns(value):
+            text = f'[.[{json.dumps(field[:SHOWN])}][].{inner} | strings] | join("\\n")'
+            remedy += f", or make one: jq -c '{{text: ({text})}}' chat.jsonl > texts.jsonl"
+        raise InputError(f"{place}: {quoted(field)} is {kind}, not a string; {remedy}")
     remedy = "remove the document or repair its \\u escapes"
     check_text(value, what=f"{place}: {quoted(field)}", remedy=remedy)
     return value
+
+
+def _key_of_turns(value: Any) -> str | None:
+    """The key of the text of a chat's turns, a list of objects; None for other values."""
+    return next((key for key in TURN_KEYS if key in value[0]), None) if _of_objects(value) else None

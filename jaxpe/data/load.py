@@ -58,12 +58,22 @@ def load_corpus(
     - `"sst2"`, `"imdb"`: the training texts, from `data_dir` or `JAXPE_DATA_DIR`
       (`sst2/train.tsv`, `imdb/train.jsonl.gz`), otherwise through TFDS.
 
-    Paths: `.txt` (one document a line), `.tsv` (no quoting), `.csv`, `.jsonl`, `.json` (an array of
-    objects or of strings, or an object with one list of objects), each also with `.gz`; `.parquet`
-    and `.arrow` (extra `parquet`); a directory that `export_corpus` wrote, or a Hugging Face
-    dataset saved to disk; `"-"` for lines from standard input. Text is UTF-8, a line of at most
-    64 MiB (a row of .csv in all its lines), a `.json` of at most 512 MiB; blank documents are left
-    out. Pipes and devices are refused: pipe into standard input instead.
+    Paths: `.txt` (one document a line), `.tsv`, `.csv`, `.jsonl`, `.json` (an array of objects or
+    of strings, or an object with one list of objects), each also with `.gz`, `.bz2`, `.xz` or
+    `.zst` (extra `parquet`); `.parquet` and `.arrow` (extra `parquet`); a directory that
+    `export_corpus` wrote, or a Hugging Face dataset saved to disk; `"-"` for lines from standard
+    input. A line has at most 64 MiB (a row of .csv in all its lines), a `.json` at most 512 MiB;
+    blank documents are left out. Pipes and devices are refused: pipe into standard input instead.
+
+    The first bytes tell how text is compressed, whatever its name, and whether it is UTF-16 or
+    UTF-32; without a byte order mark these are read where most characters are ASCII. All other text
+    is UTF-8 without NULs. The delimiter of `.csv` is a comma, or else the most frequent of
+    semicolon, tab and `|` in the header; a first line `sep=;` names it. Fields of `.csv` may be
+    quoted. Fields of `.tsv` are taken as quoted where all quotation marks in the file quote a field
+    and there is evidence of it: marks doubled within a field, tabs or line ends between them, marks
+    around the header, around a field in every row, or around exactly the fields with commas. Other
+    marks are text, as in GLUE. A file with both is refused. Rename a `.tsv` to `.csv` to have it
+    read as quoted; `Corpus.choices` has what was chosen.
 
     Args:
         source: a name or a path; a name wins over a file of that name (write `./sst2`).
@@ -76,9 +86,9 @@ def load_corpus(
 
     Raises:
         InputError: nothing there, no regular file, unreadable or undecodable text, a line that is
-            too long, no such column, a text that is null, fewer than two documents, more than
-            memory holds, or token ids instead of text.
-        MissingExtraError: `.parquet` or `.arrow` without the extra.
+            too long, no header or several, no such column, a text that is null, turns of a chat,
+            fewer than two documents, more than memory holds, or token ids instead of text.
+        MissingExtraError: `.parquet`, `.arrow` or `.zst` without the extra.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "poems.txt"

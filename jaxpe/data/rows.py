@@ -1,39 +1,20 @@
 """Rows of files: documents and their labels, from lines, tables, JSON and Parquet."""
 
-import csv
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from jaxpe._core.errors import InputError
 from jaxpe._core.hashing import Content
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.columnar import columnar_names, columnar_rows
-from jaxpe.data.fields import (
-    Fields,
-    Found,
-    Row,
-    label_column,
-    refuse_repeated,
-    text_column,
-    with_text,
-)
-from jaxpe.data.files import (
-    COLUMNAR,
-    LARGEST_TEXT,
-    listed,
-    text_ending,
-    text_lines,
-    where,
-    whole_text,
-)
+from jaxpe.data.csv_rows import csv_names, csv_rows
+from jaxpe.data.fields import Fields, Found, Row, with_text
+from jaxpe.data.files import COLUMNAR, text_ending, text_lines, where, whole_text
 from jaxpe.data.json_rows import array_rows, json_items, json_record, json_rows
 
 _STEP = 2**28  # bytes of documents that are taken into memory between checks of what is left
 _ROW_BYTES = 200  # of a row beside its text
-_LIMIT = threading.RLock()  # on the size of fields, which is of the module csv
 
 _T = TypeVar("_T")
 
@@ -95,18 +76,18 @@ def _rows_of(
     path: str, fields: Fields, found: Found, content: Content | None, progress: Progress
 ) -> Iterator[Row]:
     ending = text_ending(path)
+    lines = text_lines(path, progress=progress, content=content)
     if ending in COLUMNAR:
         rows = columnar_rows(path, fields, found, content=content, progress=progress)
-        return with_text(rows, fields, found)
-    if ending == ".json":
+    elif ending == ".json":
         rows = array_rows(whole_text(path, content=content), path, fields, found)
-        return with_text(rows, fields, found)
-    lines = text_lines(path, progress=progress, content=content)
-    if ending == ".jsonl":
-        return with_text(json_rows(_objects(lines, path), fields, found), fields, found)
-    if ending in (".csv", ".tsv"):
-        return _table(lines, path, fields, found)
-    return (Row(line.rstrip("\r\n"), None, path) for line in lines)
+    elif ending == ".jsonl":
+        rows = json_rows(_objects(lines, path), fields, found)
+    elif ending in (".csv", ".tsv"):
+        return csv_rows(lines, path, fields, found)
+    else:
+        return (Row(line.rstrip("\r\n"), None, path) for line in lines)
+    return with_text(rows, fields, found)
 
 
 def column_names(path: str) -> list[str]:
@@ -117,95 +98,12 @@ def column_names(path: str) -> list[str]:
     if ending == ".json":
         first = next(iter(json_items(whole_text(path), path, Found())), None)
         return [*first] if isinstance(first, dict) else []
-    lines = text_lines(path, progress=SILENT)
     if ending == ".jsonl":
-        records = (json_record(line, place) for place, line in _objects(lines, path))
-        return [*next(records, {})]
-    return next(_cells_of(lines, path), (0, []))[1]
+        lines = _objects(text_lines(path, progress=SILENT), path)
+        return [*next((json_record(line, place) for place, line in lines), {})]
+    return csv_names(path)
 
 
 def _objects(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
     """The lines that are not blank, each with its place."""
     return ((where(path, n), line) for n, line in enumerate(lines, start=1) if line.strip())
-
-
-def _table(lines: Iterable[str], path: str, fields: Fields, found: Found) -> Iterator[Row]:
-    """The rows under a header."""
-    cells = _cells_of(lines, path)
-    _, header = next(cells, (0, []))
-    text, label = None, None
-    for line, row in cells:
-        place = where(path, line)
-        if len(row) != len(header):
-            raise InputError(
-                f"{place}: {len(row)} fields, but the header names "
-                f"{len(header)}: {listed(header)}; give every row the same columns"
-            )
-        if text is None:
-            text, label = _columns(path, header, row, fields, found)
-        yield Row(row[text], None if label is None else row[label], place)
-
-
-def _columns(
-    path: str, header: list[str], row: list[str], fields: Fields, found: Found
-) -> tuple[int, int | None]:
-    """The places of text and label, where the first row has `row`."""
-    label = label_column(path, header, fields)
-    strings = [name for name, cell in zip(header, row, strict=True) if not _number(cell)]
-    chosen = text_column(path, header, strings, fields, found)
-    refuse_repeated(path, header, (chosen, fields.label))
-    return header.index(chosen), label
-
-
-def _cells_of(lines: Iterable[str], path: str) -> Iterator[tuple[int, list[str]]]:
-    """Lines of a table, cut into fields, each with its number; empty ones are left out."""
-    # TSV has no quoting: a lone quotation mark is text, as in SST-2 and the rest of GLUE.
-    tabs = text_ending(path) == ".tsv"
-    dialect: dict[str, Any] = (
-        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
-    )
-    taken = 0
-
-    def bounded() -> Iterator[str]:
-        nonlocal taken
-        for line in lines:
-            taken += len(line)
-            if taken > LARGEST_TEXT:
-                raise InputError(
-                    f"{where(path, reader.line_num)}: a row is longer than "
-                    f"{LARGEST_TEXT:,} characters; close the quotation mark that is open, or cut "
-                    "longer documents"
-                )
-            yield line
-
-    reader = csv.reader(bounded(), **dialect)
-    while True:
-        taken = 0
-        try:
-            row = _next_row(reader)
-        except csv.Error as error:
-            raise InputError(
-                f"{where(path, reader.line_num)}: {error}; quote fields as CSV does, or use .jsonl"
-            ) from error
-        if row is None:
-            return
-        if row:
-            yield reader.line_num, row
-
-
-def _next_row(reader: Any) -> list[str] | None:
-    # The limit is the whole process's, and others may read while this reader waits.
-    with _LIMIT:
-        limit = csv.field_size_limit(LARGEST_TEXT)
-        try:
-            return next(reader, None)
-        finally:
-            csv.field_size_limit(limit)
-
-
-def _number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

@@ -84,8 +84,10 @@ class TrainConfig:
 
     Attributes:
         source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
-            .gz), .parquet, .arrow or .npy file. For translate copy, reverse, sort or scan, the
-            tasks of `sequence_task`, whose rows are drawn by the seed.
+            .gz, .bz2, .xz, .zst), .parquet, .arrow or .npy file. Fields of .csv may be quoted, and
+            those of a .tsv are where all its quotation marks quote: rename it to .csv otherwise.
+            For translate copy, reverse, sort or scan, the tasks of `sequence_task`, whose rows are
+            drawn by the seed.
         task: classify, mlm (masked language model), causal (next token) or translate (an answer
             for an input, by an encoder-decoder); classify where the source has labels when absent,
             otherwise causal.

@@ -110,7 +110,7 @@ def test_bins_and_bytes(command, poems, tmp_path):
 
 def test_counts_by_a_column_add_to_those_of_all(command, poems, tmp_path):
     lines = (poems / "a.txt").read_text().splitlines()
-    values = ["de", "en", "en/GB", None]
+    values = ["de", "without", "en/GB", None]
     rows = [{"text": line, "lang": values[n % 4]} for n, line in enumerate(lines)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ("count", tmp_path / "a.jsonl", *SMALL, "--out")
@@ -119,7 +119,13 @@ def test_counts_by_a_column_add_to_those_of_all(command, poems, tmp_path):
     assert code == 0, errors
     assert cells(printed)["de"].split()[0] == "38"
     folders = sorted(path for path in (tmp_path / "by").iterdir() if path.is_dir())
-    assert [folder.name for folder in folders] == ["de", "en", "en_GB", "without"]
+    *names, apart = (folder.name for folder in folders)
+    assert names == ["de", "en_GB", "without"]
+    assert apart.startswith("without-")
+    groups = [counting.read_counts(tmp_path / "by" / name) for name in ("without", apart)]
+    assert [group.documents for group in groups] == [
+        sum(row["lang"] == value for row in rows) for value in (None, "without")
+    ]
     assert command("merge", *folders, "--out", tmp_path / "sum")[0] == 0
     whole = [(tmp_path / name / "counts.npz").read_bytes() for name in ("all", "sum")]
     assert whole[0] == whole[1]

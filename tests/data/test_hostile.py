@@ -1,9 +1,11 @@
 """Damaged and crafted files of every kind: right data or one InputError, nothing else."""
 
+import bz2
 import csv
 import gzip
 import io
 import json
+import lzma
 import shutil
 
 import numpy as np
@@ -74,7 +76,7 @@ def columns_bytes(name, table):
 
 
 def lines_of(content):
-    return content.decode("utf-8-sig").split("\n")
+    return [line.removeprefix("\ufeff") for line in content.decode().split("\n")]
 
 
 def texts_of(name, content):
@@ -130,6 +132,37 @@ def test_text(tmp_path, name, packed):
             plain = gzip.decompress(changed) if packed else changed
             assert corpus.documents == streamed == texts_of(name, plain)
     assert read > (0 if packed else NUMBER // 10)
+
+
+def zstd_bytes(content):
+    file = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(file, "zstd") as stream:
+        stream.write(content)
+    return file.getvalue().to_pybytes()
+
+
+CONTENTS = {
+    "a.jsonl.bz2": bz2.compress(FILES["a.jsonl"]),
+    "a.jsonl.xz": lzma.compress(FILES["a.jsonl"]),
+    "a.jsonl.zst": zstd_bytes(FILES["a.jsonl"]),
+    "utf16.csv": FILES["a.csv"].decode().encode("utf-16"),
+    "no-mark.csv": FILES["a.csv"].decode().encode("utf-16-be"),
+    "utf32.txt": FILES["a.txt"].decode().encode("utf-32-le"),
+    "quoted.tsv": written([("label", "text"), *ROWS, ("no", "two\nlines\tof it")], delimiter="\t"),
+    "semicolon.csv": b"sep=;\n" + written([("label", "text"), *ROWS], delimiter=";"),
+    "chat.jsonl": b'{"id": "x", "messages": [{"role": "user", "content": "hi"}]}\n' * 2,
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_text_that_is_known_by_its_content(tmp_path, name):
+    path = tmp_path / name
+    for changed in mutations(CONTENTS[name], seed=13, number=NUMBER // 2):
+        path.write_bytes(changed)
+        corpus = outcome(lambda: load_corpus(path))
+        outcome(lambda: load_labelled(path))
+        if corpus is not None:  # at least two documents
+            assert streamed_texts(path) == corpus.documents
 
 
 @pytest.mark.parametrize("name", ["stream.arrow", "file.arrow", "plain.parquet", "packed.parquet"])

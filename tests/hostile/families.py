@@ -1,9 +1,12 @@
 """Families of hostile input to commands and readers; each makes its attempts from a seed."""
 
+import bz2
 import gzip
 import importlib
 import io
+import itertools
 import json
+import lzma
 import os
 import shutil
 import subprocess
@@ -114,29 +117,35 @@ def texts(materials: Materials, *, seed: int, number: int) -> Attempts:
         ".csv": "\n".join(["label,text", *(f'{label},"{text}"' for label, text in rows)]),
         ".jsonl": "\n".join(json.dumps({"label": a, "text": b}) for a, b in rows),
         ".json": json.dumps([{"label": a, "text": b} for a, b in rows]),
+        "-quoted.tsv": "\n".join(["label\ttext", *(f'{a}\t"{b}, ""{b}"""' for a, b in rows)]),
+        "-semicolon.csv": "\n".join(["sep=;", "label;text", *(f'{a};"{b}"' for a, b in rows)]),
     }
-    endings = [*whole, *(f"{ending}.gz" for ending in whole)]
+    kinds = [*itertools.product(_PACKERS, whole, ("utf-8", "utf-8", "utf-16", "utf-16-be"))]
     for index in range(number):
-        ending = endings[index % len(endings)]
-        content = whole[ending.removesuffix(".gz")].encode() + b"\n"
-        packed = ending.endswith(".gz")
-        inside = packed and index // len(endings) % 2 == 0  # else the archive itself is damaged
-        start = gzip.compress(content) if packed and not inside else content
-        (found,) = mutations(start, seed=seed + index, number=1)
-        found = gzip.compress(found) if inside else found
-        yield Attempt(f"text {ending}", f"number {index}", partial(_read_text, ending, found))
+        packer, ending, encoding = kinds[index % len(kinds)]
+        pack, content = _PACKERS[packer], f"{whole[ending]}\n".encode(encoding)
+        inside = index // len(kinds) % 2 == 0  # else the archive itself is damaged
+        (found,) = mutations(content if inside else pack(content), seed=seed + index, number=1)
+        found = pack(found) if inside else found
+        call = partial(_read_text, ending + packer, encoding, found)
+        yield Attempt(f"text {ending}{packer} {encoding}", f"number {index}", call)
 
 
-def _read_text(ending: str, content: bytes, work: Path) -> None:
-    from jaxpe.data import load_corpus
+_PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+def _read_text(ending: str, encoding: str, content: bytes, work: Path) -> None:
+    from jaxpe.data import find_shards, load_corpus
 
     path = work / f"odd{ending}"
     path.write_bytes(content)
     corpus = load_corpus(path)
     assert len(corpus.documents) >= 2
     assert all(text.strip() for text in corpus.documents)
-    if ending == ".txt":
-        lines = content.decode("utf-8-sig").split("\n")
+    (shard,) = find_shards([path])
+    assert [document.text for document in shard.documents()] == corpus.documents
+    if (ending, encoding) == (".txt", "utf-8"):
+        lines = [line.removeprefix("\ufeff") for line in content.decode().split("\n")]
         assert corpus.documents == [line.rstrip("\r\n") for line in lines if line.strip()]
 
 

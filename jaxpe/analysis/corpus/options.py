@@ -26,7 +26,9 @@ class CorpusOptions:
 
     Attributes:
         source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
-            .gz), .parquet, .arrow or .npy file, or - for lines on standard input.
+            .gz, .bz2, .xz, .zst), .parquet, .arrow or .npy file, or - for lines on standard input.
+            Fields of .csv may be quoted, and those of a .tsv are where all its quotation marks
+            quote: rename it to .csv otherwise.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length, and intervals come from its folds.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;

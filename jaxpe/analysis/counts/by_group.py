@@ -25,12 +25,13 @@ def count_by(
     *,
     by: str,
     progress: Progress = SILENT,
-) -> dict[str, StoredCounts]:
+) -> dict[str | None, StoredCounts]:
     """Count the documents of each value of a column apart, all in one pass.
 
-    The counts of each value go into a folder of their own, named by the value; their sum, by
-    `jaxpe merge`, is that of all documents. Memory is for the tables of all values; a run that is
-    killed starts anew.
+    The counts of each value go into a folder of their own, named by the value, with a hash where
+    names would clash. Documents without a value have the key None and the folder `without`. The sum
+    of all, by `jaxpe merge`, is that of all documents. Memory is for the tables of all values; a
+    run that is killed starts anew.
 
     Args:
         options: documents to count, and settings, of one process.
@@ -60,11 +61,11 @@ def count_by(
     shards, tokenizer, settings = opened_for(options, Path(out), by=by, progress=progress)
     with claimed(out):
         first = DocumentCounter(options, opened=(tokenizer, settings))
-        counters: dict[str, DocumentCounter] = {}
+        counters: dict[str | None, DocumentCounter] = {}
         fields = {"text_field": options.text_field, "skip_nulls": options.skip_nulls}
         for shard in shards:
             for document in shard.documents(**fields, group_field=by):
-                value = document.group or NO_GROUP
+                value = document.group
                 if value not in counters:
                     _check_memory((len(counters) + 1) * settings.bytes, len(counters) + 1, by)
                     counters[value] = first.another()
@@ -72,7 +73,7 @@ def count_by(
             progress.say(f"{shard.name}: {len(counters):,} values of {by}")
         if not counters:
             raise InputError(f"no documents in {len(shards)} shards; pass files with text")
-        found = {value: counter.counts(f"{by} {value}") for value, counter in counters.items()}
+        found = {key: counter.counts(f"{by} {key or '–'}") for key, counter in counters.items()}
         for name, stored in zip(_folders([*found]), found.values(), strict=True):
             write_counts(stored, Path(out) / name)
     return found
@@ -86,12 +87,17 @@ def _check_memory(needed: int, values: int, by: str) -> None:
     )
 
 
-def _folders(values: list[str]) -> list[str]:
-    """Names of folders for values, which may hold anything; those that clash have a hash."""
-    names = [_NO_NAME.sub("_", value).strip("._")[:_LONGEST] for value in values]
+def _folders(values: list[str | None]) -> list[str]:
+    """Names of folders for values, which may hold anything; those that clash have a hash.
+
+    Names that differ in case alone clash, as they do on the disks of macOS and Windows.
+    """
+    names = [_NO_NAME.sub("_", value or "").strip("._")[:_LONGEST] for value in values]
+    taken = [NO_GROUP, *(name.casefold() for name in names)]
+    clear = [bool(name) and taken.count(name.casefold()) == 1 for name in names]
     return [
-        name if name and names.count(name) == 1 else f"{name}-{_hash(value)}"
-        for name, value in zip(names, values, strict=True)
+        NO_GROUP if value is None else name if is_clear else f"{name}-{_hash(value)}"
+        for value, name, is_clear in zip(values, names, clear, strict=True)
     ]
 
 

@@ -42,10 +42,12 @@ class CountOptions:
     Re-run the same command to resume an interrupted count.
 
     Attributes:
-        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, .json, each also .gz, of
-            .parquet, .arrow, .array_record, of `jaxpe export` folders and of Hugging Face datasets
-            saved to disk; of token ids, .bin with .idx or a stream, .npy, and lists of integers in
-            .parquet and .arrow; stdlib, sst2, imdb.
+        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, .json, each also .gz,
+            .bz2, .xz, .zst, of .parquet, .arrow, .array_record, of `jaxpe export` folders and of
+            Hugging Face datasets saved to disk; of token ids, .bin with .idx or a stream, .npy, and
+            lists of integers in .parquet and .arrow; stdlib, sst2, imdb. Fields of .csv may be
+            quoted, and those of a .tsv are where all its quotation marks quote: rename it to .csv
+            otherwise.
         tokenizer: tokenizer as for `jaxpe report`; for token ids, the one that made them, or "ids".
         vocab_size: number of ids, for the tokenizer ids.
         separator: id that ends a document in a stream of ids; when absent, every `length` ids are

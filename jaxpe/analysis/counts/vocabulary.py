@@ -16,6 +16,7 @@ from jaxpe._core.options import check_range
 from jaxpe._core.progress import Progress
 from jaxpe.analysis.counts.stored import is_counted
 from jaxpe.data import Shard, vocabulary_of
+from jaxpe.data.files import decoded
 from jaxpe.data.vocabulary import most_frequent
 from jaxpe.data.workers import occurring
 
@@ -83,7 +84,8 @@ def read_vocabulary(path: Path) -> list[str]:
     remedy = f"pass the {VOCABULARY} of a count, a JSON list of strings, or one token a line"
     content = read_small(path, remedy=remedy)
     if path.suffix != ".json":
-        return _lines(content, path, remedy)
+        # Not splitlines, which splits at characters that are tokens, such as U+2028.
+        return [*filter(None, decoded(content, str(path)).replace("\r\n", "\n").split("\n"))]
     value = parse_json(content, place=path, remedy=remedy)
     if isinstance(value, list):
         return from_json(list[str], value, place=str(path))
@@ -141,11 +143,3 @@ def _make_vocabulary(
     if not found:
         raise InputError(f"no {wanted.tokenizer} in {len(shards)} shards; pass files with text")
     return wanted._replace(shards=digests, tokens=found)
-
-
-def _lines(content: bytes, path: Path, remedy: str) -> list[str]:
-    try:
-        # Not splitlines, which splits at characters that are tokens, such as U+2028.
-        return [*filter(None, content.decode("utf-8-sig").replace("\r\n", "\n").split("\n"))]
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no vocabulary ({error}); {remedy}") from error

@@ -25,7 +25,8 @@ class InspectOptions:
         model: Hugging Face directory (config.json, safetensors, tokenizer.json), a .gguf file, or a
             folder with one.
         source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
-            .gz), .parquet or .arrow file.
+            .gz, .bz2, .xz, .zst), .parquet or .arrow file. Fields of .csv may be quoted, and those
+            of a .tsv are where all its quotation marks quote: rename it to .csv otherwise.
         stages: encoding, geometry, attention, probe, ablation, loss, needles; all when absent.
         quick: whether fewer documents and shorter texts are used, for a first result.
         length: positions of a document in attention, probe and ablation; 128 when absent.
