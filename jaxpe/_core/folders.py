@@ -118,7 +118,8 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     if place in _HELD.get():
         yield directory
         return
-    made = not directory.exists()
+    with _refusing(directory):
+        made = not directory.exists()
     try:
         with claimed(directory):
             with _refusing(directory):

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 
@@ -177,7 +178,9 @@ def _fail(message: str, *, code: int) -> None:
     with _dropped_if_closed():
         sys.stdout.flush()
     with contextlib.suppress(OSError):
-        print(f"jaxpe: {' '.join(message.splitlines())}", file=sys.stderr)
+        # A name of thousands of letters is cut.
+        line = re.sub(r"(\S{100})\S{100,}(\S{40})", r"\1…\2", " ".join(message.splitlines()))
+        print(f"jaxpe: {line}", file=sys.stderr)
     sys.exit(code)
 
 
