@@ -156,7 +156,7 @@ def register(
             make=_from_sizes(function) if make is None else make,
         )
         if not module.startswith("jaxpe."):
-            entry = _with_checks(entry)
+            entry = entry._replace(make=_CheckedMake(entry.make, name, vectors))
         _REGISTERED[name] = _Registered(entry, function)
         return function
 
@@ -204,11 +204,6 @@ class _CheckedMake:
             )
         checked = tuple(checked_hooks(layer, self.name) for layer in layers)
         return LayerPattern(checked) if isinstance(made, LayerPattern) else checked[0]
-
-
-def _with_checks(entry: CatalogueEntry) -> CatalogueEntry:
-    """An entry of one's own, whose encodings are checked where they are made and called."""
-    return entry._replace(make=_CheckedMake(entry.make, entry.name, entry.vectors))
 
 
 def _from_sizes(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
@@ -321,7 +316,7 @@ def _own(name: str) -> CatalogueEntry:
     found = getattr(module, attribute)
     if isinstance(found, CatalogueEntry):
         _check_fields(found)
-        return _tried(_with_checks(found))
+        return _tried(found._replace(make=_CheckedMake(found.make, found.name, found.vectors)))
     if isinstance(found, str) and found in _REGISTERED:
         return _tried(_REGISTERED[found].entry)
     if not callable(found):
@@ -329,8 +324,8 @@ def _own(name: str) -> CatalogueEntry:
             f"{name!r} is {_kind(found)}, not an encoding: pass a CatalogueEntry, or a function "
             "from jaxpe.EncodingSizes to a jaxpe.Encoding"
         )
-    make = _from_sizes(found) if inspect.isfunction(found) else found
-    return _tried(_with_checks(CatalogueEntry(name, place.rpartition(".")[2], make, place)))
+    make = _CheckedMake(_from_sizes(found) if inspect.isfunction(found) else found, name, "")
+    return _tried(CatalogueEntry(name, place.rpartition(".")[2], make, place))
 
 
 def _imported(place: str, name: str) -> ModuleType:
@@ -374,11 +369,17 @@ def _tried(entry: CatalogueEntry) -> CatalogueEntry:
 
     sizes = EncodingSizes()
     encoding = entry.in_one_layer(sizes)
-    program, shapes = hooks_program(encoding, entry.coordinates, sizes._replace(length=8))
-    jax.eval_shape(program, *shapes)
-    if not encoding.defines("vectors"):
-        return entry
-    jax.eval_shape(encoding.vectors, *shapes[:2])
+    try:
+        program, shapes = hooks_program(encoding, entry.coordinates, sizes._replace(length=8))
+        jax.eval_shape(program, *shapes)
+        if not encoding.defines("vectors"):
+            return entry
+        jax.eval_shape(encoding.vectors, *shapes[:2])
+    except InputError:
+        raise
+    except Exception as error:
+        fields = "`init`, `context`" if encoding.defines("context") else "`init`"
+        raise InputError(f"encoding {entry.name!r}: {fields}: {_kind(error)}: {error}") from error
     return entry if entry.vectors else entry._replace(vectors="its vectors")
 
 
