@@ -136,8 +136,9 @@ def register(
     >>> [entry.source for entry in jaxpe.catalogue("halved")]
     ['an example']
     """
+    unmade = make or (lambda sizes: Encoding())  # until the function is known
     given = CatalogueEntry(
-        name, family or "", make or Encoding, source, vectors, coordinates, fitted, variant_of
+        name, family or "", unmade, source, vectors, coordinates, fitted, variant_of
     )
     _check_fields(given)
 
