@@ -7,6 +7,8 @@ from matplotlib.figure import Figure
 
 import jaxpe
 from jaxpe import InputError, plot
+from jaxpe._core.results import load_result, result_files
+from jaxpe.analysis.corpus.result import HeldOutScores, PlugIn, SplitHalf
 
 
 @pytest.fixture
@@ -77,3 +79,29 @@ def test_a_map_needs_two_coordinates_and_a_position(ax):
         plot.positions(np.ones((3, 1)), ax=ax)
     with pytest.raises(InputError, match="nothing to draw"):
         plot.positions(np.ones((3, 2)), present=np.zeros(3), ax=ax)
+
+
+def test_parts_of_a_loaded_report_are_drawn_like_results_of_functions(tmp_path):
+    def saved(part):
+        for name, content in result_files(part, "part").items():
+            (tmp_path / name).write_bytes(content)
+        return load_result(type(part), tmp_path / "part.json")
+
+    axes, shown = Figure().subplots(2, 2).ravel(), np.array([True, True, True, False])
+    squares = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
+    squares[0, 1] = squares[1, 0] = -1.0
+    values = np.array([3.0, 1.0, 0.0, -0.5])
+    half = saved(SplitHalf(1.0, values, 1, 0.2, 3, values, 0.3, shown, squares, points(4)))
+    whole = saved(PlugIn(3, 1.0, values, 0.2, 0.1, shown, np.sqrt(np.abs(squares))))
+    for part in (half, whole):
+        image = plot.distances(part, ax=axes[0]).get_array()
+        assert np.ma.getmaskarray(image)[3].all()
+        assert image[0, 2] == pytest.approx(2**0.5)
+        assert len(plot.spectrum(part, ax=axes[1]).get_xdata()) == 3
+    assert plot.distances(half, ax=axes[0]).get_array()[0, 1] == 0
+    assert plot.profile(half, ax=axes[2]).get_ydata().tolist()[0] == 0  # the mean of -1 and 1
+    assert plot.positions(half, ax=axes[3]).get_array().tolist() == [0, 1, 2]
+    own = HeldOutScores(8, 3, points(4), [], np.arange(0), {}, [], None)
+    assert len(plot.positions(own, ax=axes[3]).get_offsets()) == 4
+    with pytest.raises(InputError, match="HeldOutScores has no `distances`"):
+        plot.distances(own, ax=axes[0])

@@ -1,6 +1,7 @@
 """Output folders: one writer at a time, and files that are written whole or not at all."""
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -100,10 +101,10 @@ def _refusing(path: Path) -> Iterator[None]:
             f"cannot write {path}: there is a file in its place; pass a folder"
         ) from error
     except OSError as error:
-        raise InputError(
-            f"cannot write {path} ({error.strerror or error}): make room, or pass a folder that "
-            "you may write to; what was there before is kept"
-        ) from error
+        remedy = "make room, or pass a folder that you may write to; what was there before is kept"
+        if error.errno == errno.ENAMETOOLONG:
+            remedy = "pass a shorter name"
+        raise InputError(f"cannot write {path} ({error.strerror or error}): {remedy}") from error
 
 
 _HELD: ContextVar[frozenset[str]] = ContextVar("held", default=frozenset())
@@ -128,7 +129,8 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     if place in _HELD.get():
         yield directory
         return
-    made = not directory.exists()
+    with _refusing(directory):
+        made = not directory.exists()
     try:
         with claimed(directory):
             with _refusing(directory):

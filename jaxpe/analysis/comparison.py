@@ -17,8 +17,8 @@ from jaxpe.analysis.trained import Evaluation, TrainedRun, choices, evaluations,
 
 # What may differ between runs that are seeds of one configuration: seeds, and how it is watched.
 NOT_TRAINED = ("seed", "init_seed", "checkpoint_every", "keep", "probe_at", "devices", "accumulate")
-# What the held-out documents depend on, beside the corpus.
-_OF_DOCUMENTS = ("held_out", "length", "special", "seed", "text_field", "label_field")
+# What the held-out documents depend on, beside the corpus and the seed, which is a repeat.
+_OF_DOCUMENTS = ("held_out", "length", "special", "text_field", "label_field")
 
 
 class ComparedRun(NamedTuple):
@@ -137,13 +137,14 @@ def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
     warnings = [*_checked(runs), *_of_lengths(runs)]
     step = _common_step(found)
     compared = _compared(runs, found, short_names(places), step)
-    differing = _differences(runs)
+    differing, groups = _differences(runs), _groups(compared)
+    warnings += _of_seeds(compared, groups)
     return RunComparison(
         source=Path(runs[0].config.source).name,
         task=runs[0].vocabulary.task,
         step=step,
         runs=compared,
-        groups=_groups(compared),
+        groups=groups,
         settings=differing,
         warnings=tuple(dict.fromkeys(warnings)),
     )
@@ -170,7 +171,7 @@ def _checked(runs: list[TrainedRun]) -> list[str]:
         if first.vocabulary_hash != other.vocabulary_hash:
             warnings.append(_other_vocabulary(first, other, pair))
         if first.documents != other.documents:
-            warnings.append(_other_documents(first, other, pair))
+            warnings += _other_documents(first, other, pair)
         if _evaluated_on(first) != _evaluated_on(other):
             warnings.append(f"{pair} are evaluated on different parts of the held-out documents.")
     return warnings
@@ -203,8 +204,8 @@ def _other_vocabulary(first: TrainedRun, other: TrainedRun, pair: str) -> str:
     return f"{pair} read the documents with different vocabularies."
 
 
-def _other_documents(first: TrainedRun, other: TrainedRun, pair: str) -> str:
-    """Why token ids differ; raises where nothing but the documents themselves explains it."""
+def _other_documents(first: TrainedRun, other: TrainedRun, pair: str) -> list[str]:
+    """Settings why token ids differ; raises where neither they nor the seed explain it."""
     sources = [Path(run.config.source).name for run in (first, other)]
     if sources[0] != sources[1]:
         raise InputError(
@@ -215,20 +216,36 @@ def _other_documents(first: TrainedRun, other: TrainedRun, pair: str) -> str:
     names = [n for n in _OF_DOCUMENTS if chosen[0].get(n) != chosen[1].get(n)]
     if first.vocabulary_hash != other.vocabulary_hash:
         names.append("tokenizer")
-    if not names:
+    if not names and first.config.seed == other.config.seed:
         raise InputError(
             f"{pair} are of documents of the same name and different content: pass runs of the "
             "same documents"
         )
     listed = ", ".join(f"`{name}`" for name in names)
-    return f"{pair} have different held-out documents or cut them differently ({listed} differs)."
+    text = f"{pair} have different held-out documents or cut them differently ({listed} differs)."
+    return [text] if names else []
 
 
-def _evaluated_on(run: TrainedRun) -> tuple[int, ...] | None:
-    """Number of documents drawn for evaluation and the seed of the draw; None for all of them."""
+def _evaluated_on(run: TrainedRun) -> int | None:
+    """Number of documents drawn for evaluation; None for all of them."""
     rows = run.config.evaluate_rows
     held_out = None if run.summary is None else run.summary.held_out
-    return None if held_out is None or rows >= held_out else (rows, run.config.seed)
+    return None if held_out is None or rows >= held_out else rows
+
+
+def _of_seeds(runs: Sequence[ComparedRun], groups: Sequence[Group]) -> list[str]:
+    """Warnings of configurations on other documents, where no interval allows for them.
+
+    Each seed holds out and draws other documents. Pairs of equal seeds share theirs, and an
+    interval over independent seeds contains the scatter of documents.
+    """
+    seeds = {group.name: {run.seed for run in runs if run.group == group.name} for group in groups}
+    return [
+        f"{groups[0].name} and {group.name} are trained from different seeds (`seed` differs), and "
+        "so evaluated on different documents: train both from the same seeds."
+        for group in groups[1:]
+        if math.isnan(group.behind.half) and seeds[group.name].isdisjoint(seeds[groups[0].name])
+    ]
 
 
 def _of_lengths(runs: list[TrainedRun]) -> list[str]:

@@ -1,14 +1,19 @@
 """The catalogue: encodings by name, each registered in the file that defines it."""
 
+import dataclasses
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_origin, get_type_hints
+
+import jax
 
 from jaxpe._core.errors import InputError, nearest
 from jaxpe.encodings.base import Encoding
+from jaxpe.encodings.checks import checked_hooks
 from jaxpe.encodings.combine import LayerPattern
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,7 +61,7 @@ class CatalogueEntry(NamedTuple):
             defined elsewhere the name of its module, unless another is given.
         make: builds the encoding for given sizes, with defaults otherwise.
         source: who proposed it.
-        vectors: description of its position vectors; empty where it has none.
+        vectors: description of its position vectors; empty where it has none, and only there.
         coordinates: number of coordinates of a position; 1 unless positions are
             `[..., n, coordinates]`.
         fitted: whether it is made from a corpus.
@@ -119,7 +124,8 @@ def register(
         source, vectors, coordinates, fitted, variant_of: fields of `CatalogueEntry`.
 
     Raises:
-        ValueError: for a name that is taken, or has a character that separates names elsewhere.
+        ValueError: for a name that is taken, or is not of letters, digits, "_", "-" and ".".
+        InputError: for a field of another type.
 
     An encoding of one's own, in a file `my_module.py`. Wherever a name of the catalogue is asked
     for, `my_module:halved` now stands for it:
@@ -130,10 +136,11 @@ def register(
     >>> [entry.source for entry in jaxpe.catalogue("halved")]
     ['an example']
     """
-    if not name or not set(name).isdisjoint(":+,/ "):
-        raise ValueError(
-            f"an encoding cannot be called {name!r}: leave out ':', '+', ',', '/', ' '"
-        )
+    unmade = make or (lambda sizes: Encoding())  # until the function is known
+    given = CatalogueEntry(
+        name, family or "", unmade, source, vectors, coordinates, fitted, variant_of
+    )
+    _check_fields(given)
 
     def add(function: F) -> F:
         known = _REGISTERED.get(name)
@@ -144,20 +151,60 @@ def register(
                 f"an encoding {name!r} is registered twice, by {_place(known.function)} and by "
                 f"{_place(function)}: pass another name"
             )
-        entry = CatalogueEntry(
-            name,
-            _module(function).rpartition(".")[2] if family is None else family,
-            _from_sizes(function) if make is None else make,
-            source,
-            vectors,
-            coordinates,
-            fitted,
-            variant_of,
+        module = _module(function)
+        entry = given._replace(
+            family=module.rpartition(".")[2] if family is None else family,
+            make=_from_sizes(function) if make is None else make,
         )
+        if not module.startswith("jaxpe."):
+            entry = entry._replace(make=_CheckedMake(entry.make, name, vectors))
         _REGISTERED[name] = _Registered(entry, function)
         return function
 
     return add
+
+
+def _check_fields(entry: CatalogueEntry) -> None:
+    """Raise `InputError` for a field of a wrong type or range, or a name that is no file's."""
+    for field, kind in get_type_hints(CatalogueEntry).items():
+        value, kind = getattr(entry, field), get_origin(kind) or kind
+        if not isinstance(value, kind) or (field == "coordinates" and value < 1):
+            raise InputError(
+                f"encoding {entry.name!r}: `{field}={value!r}` is to be "
+                f"{'at least 1' if kind is int else f'a {kind.__name__}'}"
+            )
+    if not re.fullmatch(r"[\w.-]{1,100}", entry.name) or entry.name.endswith(".npz"):
+        raise InputError(
+            f"an encoding cannot be called {entry.name!r:.120}: pass letters, digits, '_', '-' and "
+            "'.', at most 100, and no .npz at the end"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _CheckedMake:
+    """Function from sizes to an encoding of one's own, with errors that name it."""
+
+    function: Callable[[EncodingSizes], Any]
+    name: str
+    vectors: str
+
+    def __call__(self, sizes: EncodingSizes) -> Encoding | LayerPattern:
+        try:
+            made = self.function(sizes)
+        except Exception as error:
+            raise InputError(
+                f"{self.name!r} gives no encoding for {sizes} ({_kind(error)}: {error})"
+            ) from error
+        if not isinstance(made, Encoding | LayerPattern):
+            raise InputError(f"{self.name!r} makes {_kind(made)}: have it return a jaxpe.Encoding")
+        layers = made.encodings if isinstance(made, LayerPattern) else (made,)
+        if self.vectors and not layers[0].defines("vectors"):
+            raise InputError(
+                f"encoding {self.name!r}: `vectors={self.vectors!r}` describes vectors, and "
+                "its Encoding has none: leave the description out, or define the hook"
+            )
+        checked = tuple(checked_hooks(layer, self.name) for layer in layers)
+        return LayerPattern(checked) if isinstance(made, LayerPattern) else checked[0]
 
 
 def _from_sizes(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
@@ -264,21 +311,22 @@ def _own(name: str) -> CatalogueEntry:
     module = _imported(place, name)
     known = _REGISTERED.get(attribute)
     if known is not None and _module(known.function) == place:
-        return _checked(known.entry, name)
+        return _tried(known.entry)
     if not hasattr(module, attribute):
         raise InputError(f"{name!r}: the module {place} has no {attribute!r} ({module.__file__})")
     found = getattr(module, attribute)
     if isinstance(found, CatalogueEntry):
-        return _checked(found, name)
+        _check_fields(found)
+        return _tried(found._replace(make=_CheckedMake(found.make, found.name, found.vectors)))
     if isinstance(found, str) and found in _REGISTERED:
-        return _checked(_REGISTERED[found].entry, name)
+        return _tried(_REGISTERED[found].entry)
     if not callable(found):
         raise InputError(
             f"{name!r} is {_kind(found)}, not an encoding: pass a CatalogueEntry, or a function "
             "from jaxpe.EncodingSizes to a jaxpe.Encoding"
         )
-    make = _from_sizes(found) if inspect.isfunction(found) else found
-    return _checked(CatalogueEntry(name, place.rpartition(".")[2], make, place), name)
+    make = _CheckedMake(_from_sizes(found) if inspect.isfunction(found) else found, name, "")
+    return _tried(CatalogueEntry(name, place.rpartition(".")[2], make, place))
 
 
 def _imported(place: str, name: str) -> ModuleType:
@@ -316,19 +364,24 @@ def _not_imported(place: str, name: str, error: Exception) -> InputError:
     )
 
 
-def _checked(entry: CatalogueEntry, name: str) -> CatalogueEntry:
-    """The entry where it makes an encoding, with a word on its vectors where it has some."""
+def _tried(entry: CatalogueEntry) -> CatalogueEntry:
+    """The entry where its hooks can be called, with a word on its vectors where it has some."""
+    from jaxpe.encodings._hooks import hooks_program  # which imports this module
+
+    sizes = EncodingSizes()
+    encoding = entry.in_one_layer(sizes)
     try:
-        made = entry.make(EncodingSizes())
+        program, shapes = hooks_program(encoding, entry.coordinates, sizes._replace(length=8))
+        jax.eval_shape(program, *shapes)
+        if not encoding.defines("vectors"):
+            return entry
+        jax.eval_shape(encoding.vectors, *shapes[:2])
+    except InputError:
+        raise
     except Exception as error:
-        raise InputError(
-            f"{name!r} gives no encoding for {EncodingSizes()} ({_kind(error)}: {error})"
-        ) from error
-    if not isinstance(made, Encoding | LayerPattern):
-        raise InputError(f"{name!r} makes {_kind(made)}: have it return a jaxpe.Encoding")
-    if made.defines("vectors") and not entry.vectors:
-        return entry._replace(vectors="its vectors")
-    return entry
+        fields = "`init`, `context`" if encoding.defines("context") else "`init`"
+        raise InputError(f"encoding {entry.name!r}: {fields}: {_kind(error)}: {error}") from error
+    return entry if entry.vectors else entry._replace(vectors="its vectors")
 
 
 def _place(function: Callable[..., Any]) -> str:

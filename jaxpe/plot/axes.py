@@ -21,7 +21,7 @@ _BAND = (0.1, 0.9)  # quantiles over the pairs of one offset
 
 
 def distances(
-    D: "Distances | SplitHalfGeometry | ArrayLike",
+    D: "Distances | SplitHalfGeometry | tuple[Any, ...] | ArrayLike",
     *,
     present: "ArrayLike | None" = None,
     ax: "Axes | None" = None,
@@ -33,7 +33,8 @@ def distances(
     first, do not take all of it. The diagonal and absent positions are grey.
 
     Args:
-        D: distances `[n, n]`.
+        D: distances `[n, n]`, or a result with them: of `jaxpe.geometry`, or a part of a report,
+            such as `split_half` of what `load_result` returns.
         present: booleans `[n]`, positions to show; those of D, or all, when None.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
@@ -42,7 +43,7 @@ def distances(
         The image, for `figure.colorbar(image, ax=ax)`.
 
     Raises:
-        InputError: an array that is not square.
+        InputError: an array that is not square, or a result without distances.
         MissingExtraError: without Matplotlib.
 
     >>> from matplotlib.figure import Figure
@@ -58,7 +59,7 @@ def distances(
 
 
 def positions(
-    P: "ClassicalMDS | ArrayLike",
+    P: "ClassicalMDS | tuple[Any, ...] | ArrayLike",
     *,
     present: "ArrayLike | None" = None,
     ax: "Axes | None" = None,
@@ -67,8 +68,9 @@ def positions(
     """A map of positions: the first two coordinates, coloured by position, neighbours joined.
 
     Args:
-        P: position vectors `[n, k]`, k ≥ 2, or the result of MDS.
-        present: booleans `[n]`, positions to show; all when None.
+        P: position vectors `[n, k]`, k ≥ 2, or a result with coordinates: of MDS, or a part of a
+            report, such as `split_half`.
+        present: booleans `[n]`, positions to show; those of P, or all, when None.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
 
@@ -76,7 +78,8 @@ def positions(
         The points, for `figure.colorbar(points, ax=ax)`.
 
     Raises:
-        InputError: vectors of fewer than two coordinates, or no position to show.
+        InputError: vectors of fewer than two coordinates, a result without any, or no position to
+            show.
         MissingExtraError: without Matplotlib.
 
     >>> from matplotlib.figure import Figure
@@ -85,7 +88,8 @@ def positions(
     [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     """
     ax = _axes(ax)
-    vectors = np.asarray(getattr(P, "coordinates", P))
+    vectors = _array(P, "coordinates", "vectors")
+    present = getattr(P, "present", None) if present is None else present
     if vectors.ndim != 2 or vectors.shape[1] < 2:
         raise InputError(
             f"position vectors have shape {list(vectors.shape)}: pass [n, k] with k ≥ 2"
@@ -104,12 +108,17 @@ def positions(
 
 
 def spectrum(
-    values: "ArrayLike", *, chance: float | None = None, ax: "Axes | None" = None, **line: Any
+    values: "ClassicalMDS | tuple[Any, ...] | ArrayLike",
+    *,
+    chance: float | None = None,
+    ax: "Axes | None" = None,
+    **line: Any,
 ) -> "Line2D":
     """Eigenvalues or singular values by their number, in logarithmic axes.
 
     Args:
-        values: `[n]`, in the order to be shown; those within 1e-12 of 0 are left out.
+        values: `[n]`, in the order to be shown, or a result with `eigenvalues`; those within 1e-12
+            of 0 are left out.
         chance: value that noise reaches, such as a null of `significant_rank`: a dashed line, and
             the axis is linear below it.
         ax: axes to draw into; the current ones of pyplot when None.
@@ -119,13 +128,14 @@ def spectrum(
         The points.
 
     Raises:
+        InputError: a result without eigenvalues.
         MissingExtraError: without Matplotlib.
 
     >>> from matplotlib.figure import Figure
     >>> spectrum(np.array([3.0, 1.0, 0.0]), ax=Figure().subplots()).get_xydata().tolist()
     [[1.0, 3.0], [2.0, 1.0]]
     """
-    ax, known = _axes(ax), np.asarray(values)
+    ax, known = _axes(ax), _array(values, "eigenvalues")
     known = known[np.abs(known) > 1e-12]
     look: dict[str, Any] = {"marker": "o", "ls": "", "ms": 3.5} | line
     (points,) = ax.plot(np.arange(1, len(known) + 1), known, **look)
@@ -139,7 +149,7 @@ def spectrum(
 
 
 def profile(
-    D: "Distances | SplitHalfGeometry | ArrayLike",
+    D: "Distances | SplitHalfGeometry | tuple[Any, ...] | ArrayLike",
     *,
     present: "ArrayLike | None" = None,
     squared: bool = True,
@@ -149,7 +159,8 @@ def profile(
     """Distance by the offset |i − j|: the mean, and a band of the middle 80 % of pairs.
 
     Args:
-        D: distances `[n, n]`.
+        D: distances `[n, n]`, or a result with them: of `jaxpe.geometry`, or a part of a report,
+            such as `split_half` of what `load_result` returns.
         present: booleans `[n]`, positions to show; those of D, or all, when None.
         squared: whether squared distances are shown, in whose mean the noise of split halves
             cancels.
@@ -160,7 +171,7 @@ def profile(
         The curve of means.
 
     Raises:
-        InputError: an array that is not square.
+        InputError: an array that is not square, or a result without distances.
         MissingExtraError: without Matplotlib.
 
     >>> from matplotlib.figure import Figure
@@ -205,14 +216,28 @@ def _matrix(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Distances, or their squares, and the positions to show."""
     known = getattr(D, "present", None)  # of an array there is none
-    if (squares := getattr(D, "squared_distances", None)) is not None:  # may be below 0
-        values = np.asarray(squares if squared else D.distances.values)
+    if getattr(D, "squared_distances", None) is not None:  # may be below 0
+        values = _array(D, "squared_distances")
+        values = values if squared else np.sqrt(np.clip(values, 0, None))
     else:
-        values = np.asarray(D) ** 2 if squared else np.asarray(D)
+        values = _array(D, "values", "distances")
+        values = values**2 if squared else values
     if values.ndim != 2 or values.shape[0] != values.shape[1]:
         raise InputError(f"distances have shape {list(values.shape)}: pass a matrix [n, n]")
     chosen = known if present is None else present
     return values, np.ones(len(values), bool) if chosen is None else np.asarray(chosen)
+
+
+def _array(value: Any, *fields: str) -> np.ndarray:
+    """An array, or the first of these fields that a result has."""
+    for name in fields:
+        if (array := getattr(value, name, None)) is not None:
+            return np.asarray(array)
+    if hasattr(value, "_fields"):
+        raise InputError(
+            f"{type(value).__name__} has no `{fields[-1]}`: pass a part of it that has, or an array"
+        )
+    return np.asarray(value)
 
 
 def _off_diagonal(values: np.ndarray, present: np.ndarray) -> np.ndarray:

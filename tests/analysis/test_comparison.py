@@ -116,13 +116,32 @@ def test_losses_that_do_not_compare_are_refused(tmp_path, changes, message):
     ("changes", "said"),
     [
         ({"documents": 2, "length": 32}, "`length`"),
-        ({"documents": 2, "seed": 1}, "`seed`"),
+        ({"documents": 2, "seed": 1, "encoding": "rope"}, "`seed`"),
         ({"evaluate_rows": 5}, "different parts"),
     ],
 )
 def test_what_makes_them_less_comparable_is_told(tmp_path, changes, said):
     (warning,) = compare_runs(pair(tmp_path, **changes)).warnings
     assert said in warning
+
+
+def test_seeds_that_hold_out_other_documents_are_repeats_and_no_fault(tmp_path):
+    # As the documentation tells: several encodings, each from several seeds.
+    runs = [
+        make_run(
+            tmp_path / f"{name}{k}", {0: 2.0, 4: loss + k / 10}, encoding=name, seed=k, documents=k
+        )
+        for name, loss in (("alibi", 1.2), ("rope", 1.1))
+        for k in range(2)
+    ]
+    found = compare_runs(runs)
+    assert found.warnings == ()
+    assert found.groups[1].paired
+    assert compare_runs([runs[0], runs[1]]).warnings == ()  # one configuration
+    other = {"encoding": "t5", "seed": 5, "documents": 5}
+    unpaired = make_run(tmp_path / "c", {0: 2.0, 4: 1.3}, **other)
+    (warning,) = compare_runs([*runs[2:], unpaired]).warnings
+    assert "`seed`" in warning
 
 
 def test_classifiers_of_different_tokenizers_compare(tmp_path):

@@ -70,10 +70,10 @@ def test_every_cell_is_there(ran):
     assert all(x["lengths"] == [2, 4] for x in found.values())
     assert found["strings", "parity", "learned"]["defined"] == [True, False]
     assert [x["seeds"] for x in ran.found["suites"]] == [2, 2]
-    told = re.findall(r"^(\w+, \w+): \d+ s(; about \d+ \w+ left)?$", ran.said, re.MULTILINE)
+    told = re.findall(r"^(\w+, \w+): \d+ s(; \d pairs? left.*)?$", ran.said, re.MULTILINE)
     assert [pair for pair, _ in told] == [f"{task}, {name}" for _, task, name in found]
     assert [bool(left) for _, left in told] == [True, True, True, False]
-    assert ran.said.startswith("4 pairs of a task and an encoding to run: about ")
+    assert ran.said.startswith("4 pairs of a task and an encoding to run\n")
 
 
 def test_what_was_found_comes_first(ran):

@@ -365,6 +365,51 @@ def test_what_stops_a_command_is_one_line(command, monkeypatch, error, code, sai
     assert said in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "synthetic"),
+        ("train", "synthetic"),
+        ("extrapolate",),
+        ("inspect", "model", "synthetic"),
+        ("audit", "synthetic", "--model", "run"),
+        ("spectral", "synthetic", "--model", "run"),
+    ],
+)
+def test_a_folder_of_5_000_letters_is_one_line_of_a_few(command, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command(*words, "--out", "a" * 5000)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "File name too long" in err
+    assert len(err) < 400
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_current_directory_that_was_deleted_is_named(command, tmp_path, monkeypatch):
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, out, err = command("report", "synthetic")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "current directory was deleted" in err
+    assert command("--version")[0] == 0
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("words", "limit"), [(("train",), 10**9), (("rope", "x.json"), 10**8)])
+def test_a_limit_on_addresses_is_one_line_before_jax_starts(command, monkeypatch, words, limit):
+    monkeypatch.setattr(cli, "left_by_limit", lambda: limit)
+    code, out, err = command(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "ulimit -v" in err
+
+
+def test_the_package_is_run_as_a_module():
+    words = [sys.executable, "-m", "jaxpe", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == f"jaxpe {jaxpe.__version__}\n"
+
+
 def test_a_pipe_whose_reader_has_enough_is_no_fault(command, monkeypatch):
     def fails(words):
         raise BrokenPipeError

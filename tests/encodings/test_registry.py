@@ -11,11 +11,12 @@ import pytest
 
 import jaxpe
 from jaxpe import InputError
-from jaxpe.encodings import catalogue, registry, resolve
+from jaxpe.encodings import CatalogueEntry, catalogue, registry, resolve
 
 MODULE = '''
 """Encodings of a user."""
 
+import jax.numpy as jnp
 import jaxpe
 from jaxpe.encodings import CatalogueEntry, register
 
@@ -45,6 +46,33 @@ def wrong(sizes):
 
 def failing(sizes):
     raise KeyError("no table")
+
+
+def dash(sizes):
+    return jaxpe.kerple(num_heads=sizes.num_heads)
+
+
+dashed = CatalogueEntry("dashed", "bias", dash, "a user", vectors="–")
+
+hooks = {
+    "short": {"vectors": lambda params, i: jnp.ones((2, 4))},
+    "texts": {"vectors": lambda params, i: "none"},
+    "whole": {"vectors": lambda params, i: jnp.ones((len(i), 4), int)},
+    "alone": {"vectors": lambda i: jnp.ones((len(i), 4))},
+    "divided": {"vectors": lambda params, i: 1 / 0},
+    "constant": {"vectors": 3},
+    "heads": {"bias": lambda params, q, k, i, j: jnp.zeros((7, len(i), len(j)))},
+    "additive": {"mask": lambda params, q, k, i, j: jnp.zeros((len(i), len(j)))},
+    "cut": {"query": lambda params, q, i: q[1:]},
+    "flat": {"embed": lambda params, x, i: x[..., 0]},
+    "pair": {"context": lambda params, x, i, rows: x, "bias": lambda *_: None},
+    "strings": {"init": lambda key: {"a": "b"}, "bias": lambda *_: None},
+    "late": {"vectors": lambda params, i: jnp.ones((len(i) if len(i) < 10 else 2, 4))},
+}
+
+
+for name, own in hooks.items():
+    globals()[name] = lambda sizes, own=own: jaxpe.Encoding(**own)
 '''
 
 
@@ -88,6 +116,19 @@ def test_a_function_an_entry_or_another_name_stand_for_an_encoding(own):
         ("windows_of_mine:number", "is int, not an encoding"),
         ("windows_of_mine:wrong", "makes int"),
         ("windows_of_mine:failing", r"gives no encoding .* \(KeyError: 'no table'\)"),
+        ("windows_of_mine:dashed", r"dashed.*`vectors=.–.`.*leave the description out"),
+        ("windows_of_mine:short", r"short.*`vectors` returns float.. \[2, 4\].*\[8, 4\]"),
+        ("windows_of_mine:texts", "texts.*`vectors` returns str"),
+        ("windows_of_mine:whole", "whole.*`vectors` returns int"),
+        ("windows_of_mine:alone", "alone.*`vectors` raises TypeError"),
+        ("windows_of_mine:divided", "divided.*`vectors` raises ZeroDivisionError"),
+        ("windows_of_mine:constant", "constant.*`vectors` is int"),
+        ("windows_of_mine:heads", r"heads.*`bias` .*\[7, 8, 8\].*\[8, 8, 8\]"),
+        ("windows_of_mine:additive", "additive.*`mask` returns float.*bool"),
+        ("windows_of_mine:cut", "cut.*`query`"),
+        ("windows_of_mine:flat", "flat.*`embed`"),
+        ("windows_of_mine:pair", "pair.*`context`"),
+        ("windows_of_mine:strings", "strings.*`init`"),
     ],
 )
 def test_what_is_no_encoding_is_refused(own, name, message):
@@ -101,7 +142,7 @@ def test_what_is_no_encoding_is_refused(own, name, message):
 def test_a_module_read_again_replaces_its_entries(own):
     resolve(f"{own}:halved")
     module = importlib.reload(sys.modules[own])
-    assert resolve("halved").make is module.halved
+    assert resolve("halved").make.function is module.halved
     assert sum(entry.name == "halved" for entry in catalogue()) == 1
 
 
@@ -119,8 +160,30 @@ def test_a_name_belongs_to_one_function(own):
         def twice(sizes):
             return jaxpe.identity()
 
-    with pytest.raises(ValueError, match="leave out"):
-        jaxpe.encodings.register("a+b")
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("vectors", None), ("vectors", ("a line",)), ("source", 3), ("family", 3), ("make", 3),
+        ("coordinates", "2"), ("coordinates", 0), ("fitted", "no"), ("variant_of", None),
+    ],
+)  # fmt: skip
+def test_a_field_of_another_type_is_refused_at_registration(field, value):
+    entry = CatalogueEntry("odd", "bias", jaxpe.identity, "a user")._replace(**{field: value})
+    with pytest.raises(InputError, match=f"'odd'.*`{field}="):
+        registry._check_fields(entry)  # as `register` does, whose own types tests check
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", "a+b", "a:b", "[red]a", "a.npz", "a" * 5000])
+def test_a_name_that_could_not_be_asked_for_is_refused(name):
+    with pytest.raises(ValueError, match="letters, digits"):
+        jaxpe.encodings.register(name)
+
+
+def test_an_encoding_that_is_wrong_at_other_sizes_is_named_where_it_is_used(own):
+    entry = resolve(f"{own}:late")
+    with pytest.raises(InputError, match=r"late.*`vectors` returns float.. \[2, 4\]"):
+        entry.make(jaxpe.EncodingSizes()).vectors((), np.arange(32))
 
 
 def test_families_are_the_files_of_jaxpe():

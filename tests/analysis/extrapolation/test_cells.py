@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import zipfile
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,7 @@ from jaxpe.analysis.extrapolation import (
     cells,
     check_memory,
     extrapolate_suites,
+    forecast,
     preset,
     streams,
     suites_of,
@@ -426,19 +428,43 @@ def assert_same(found, expected):
         assert found == expected
 
 
-def test_a_forecast_counts_what_is_missing_and_follows_the_clock(data, tmp_path):
-    suite = dataclasses.replace(SUITE, encodings=("rope", "rope_yarn", "none"))
+def test_a_forecast_counts_what_is_missing(data, tmp_path):
+    suite = dataclasses.replace(SUITE, encodings=("rope", "none"))
     said = []
-    forecast = Forecast([suite], tmp_path, Told(said))
-    assert said[0].startswith("3 pairs of a task and an encoding to run: about ")
-    alone = Forecast([dataclasses.replace(suite, encodings=("rope",))], tmp_path).left
-    yarn = forecast.left - 2 * alone  # its models are those of rope
-    assert 0 < yarn < alone / 2
-    with forecast.pair(suite, "parity", "rope"):
-        forecast.chunk(2, 3, 100.0)  # in which programs are compiled
-        assert forecast.left == pytest.approx(2 * alone + yarn)
-        forecast.chunk(2, 3, 100.0)
-        assert said[-1].startswith("measured on 3 steps: about ")
-    assert forecast.left < 1  # the pair took next to nothing
+    assert Forecast([suite], tmp_path, Told(said)).left is None  # nothing is timed
+    assert said == ["2 pairs of a task and an encoding to run"]
     run_cell(suite, data, "none", tmp_path)
-    assert Forecast([suite], tmp_path).left == pytest.approx(alone + yarn)
+    Forecast([suite], tmp_path, Told(said))
+    assert said[-1].startswith("1 pair ")
+
+
+@pytest.mark.parametrize("steps", [2, 100_000])  # compiling takes longer than these, and shorter
+@pytest.mark.parametrize("rates", [(1e-2,), (1e-2, 1e-3)])
+def test_what_is_forecast_is_right_within_a_factor_of_two(tmp_path, monkeypatch, steps, rates):
+    now, told = 0.0, []
+    monkeypatch.setattr(forecast, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(forecast, "duration", lambda seconds: f"<{seconds}>")
+    suite = dataclasses.replace(
+        SUITE, tasks=("parity", "copy", "sort"), encodings=("none", "alibi", "rope", "t5"),
+        steps=steps, rates=rates, seeds=3,
+    )  # fmt: skip
+    progress = Told([])
+    progress.say = lambda line: told.append((now, line))
+    clock = Forecast([suite], tmp_path, progress)
+    speed = forecast._work(SUITE, "parity", 10**5) / 30
+    for task in suite.tasks:
+        for name in suite.encodings:
+            with clock.pair(suite, task, name):
+                # The first pair of a task compiles what later ones share, and takes longer.
+                now += 30.0 if name == "none" else 10.0
+                for count in (suite.tuning_steps, steps)[len(rates) < 2 :]:
+                    calls = min(count, 10)
+                    for _ in range(calls):
+                        seconds = forecast._work(suite, task, 3 * count // calls) / speed
+                        now += seconds
+                        clock.chunk(3, count // calls, seconds)
+                now += 5.0
+    forecasts = [(at, float(line[1])) for at, text in told if (line := re.search("<(.*)>", text))]
+    assert len(forecasts) > 6
+    for at, seconds in forecasts:
+        assert 0.5 < seconds / (now - at) < 2
