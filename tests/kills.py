@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-JAXPE = (sys.executable, "-c", "from jaxpe.cli.main import main; main()")  # stands for `jaxpe`
+JAXPE = (sys.executable, "-m", "jaxpe")  # stands for `jaxpe`
 
 
 class Run(NamedTuple):

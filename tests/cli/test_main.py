@@ -14,6 +14,7 @@ import pytest
 
 import jaxpe
 from jaxpe._core.errors import InputError
+from jaxpe.cli import main as cli
 from jaxpe.cli import train as train_command
 from jaxpe.cli.main import share_processors
 from jaxpe.report.corpus import page as corpus_page
