@@ -84,7 +84,9 @@ def tokenize(
 ) -> TokenCorpus:
     """Turn documents into token ids, truncated and padded to one length.
 
-    - `"words"`: lower case; words and single punctuation marks.
+    - `"words"`: lower case; words and single symbols. Marks, joiners and format characters do not
+      cut them (UAX #29, WB4). Format characters, such as soft hyphens, directions and U+FEFF, are
+      left out; marks and joiners stay. U+200B separates words.
     - `"characters"`: code points. `"bytes"`: UTF-8, 256 ids.
     - the path of a BERT `vocab.txt`: WordPiece as bert-base-uncased does it (as the cased models
       do when the vocabulary has capitals).

@@ -207,8 +207,10 @@ def _code_points(texts: list[str], length: int | None) -> Ragged:
 
 
 def _words(text: str, length: int | None) -> list[str]:
-    """The words and single punctuation marks of a text in lower case, the first `length`."""
-    pattern, text = _word_pattern(), text.lower()
+    """The words and single symbols of a text in lower case, the first `length`."""
+    (pattern, formats), text = _word_patterns(), text.lower()
+    if not text.isascii():
+        text = formats.sub("", text)
     if len(text) > _LONG:
         return [*itertools.islice((found[0] for found in pattern.finditer(text)), length)]
     found = pattern.findall(text)
@@ -216,16 +218,34 @@ def _words(text: str, length: int | None) -> list[str]:
 
 
 # The others hold Chinese characters, private ones and nothing (a test searches them all).
-_PLANES_WITH_MARKS = range(0x300, 0x2_0000), range(0xE_0000, 0xE_1000)
+_PLANES_WITH_MARKS = range(0xAD, 0x2_0000), range(0xE_0000, 0xE_1000)
+_ZERO_WIDTH_SPACE = 0x200B
+# Joiners, colours of skin and tags of flags, which extend a symbol or word as marks do.
+_EXTENDING = {0x200C, 0x200D, *range(0x1_F3FB, 0x1_F400), *range(0xE_0020, 0xE_0080)}
 
 
 @functools.cache
-def _word_pattern() -> re.Pattern[str]:
-    # Python's \w leaves out combining marks, so that it would cut words of Hindi or Arabic apart.
-    # The look ahead spares ASCII the search through them, which takes four times as long.
-    points = map(chr, itertools.chain(*_PLANES_WITH_MARKS))
-    marks = "".join(point for point in points if unicodedata.category(point)[0] == "M")
-    return re.compile(rf"\w+(?:(?![\x00-\x7f])[{marks}]+\w*)*|[^\w\s]")
+def _word_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns of a word or symbol, and of format characters, which are dropped before.
+
+    By rule WB4 of UAX #29, marks, joiners and format characters do not cut a word. Marks and
+    joiners stay in it, since they change what is read. A soft hyphen or a direction does not. A
+    zero-width space ends a word.
+    """
+    kinds = {p: unicodedata.category(chr(p)) for p in itertools.chain(*_PLANES_WITH_MARKS)}
+    extends = {p for p, kind in kinds.items() if kind[0] == "M"} | _EXTENDING
+    formats = {p for p, kind in kinds.items() if kind == "Cf"} - extends - {_ZERO_WIDTH_SPACE}
+    extending = "".join(map(chr, sorted(extends)))
+    # Python's \w leaves out marks. The look ahead spares ASCII the search through them, which takes
+    # four times as long.
+    more = rf"(?![\x00-\x7f])[{extending}]+"
+    other = rf"[^\w\s\u200b{extending}]"
+    # Two letters make a flag, and a joiner makes one symbol of two (WB3c, WB15).
+    symbol = (
+        rf"(?!\s)(?:[!-~]|[\U0001f1e6-\U0001f1ff]{{2}}|{other})(?:{more}(?:(?<=\u200d){other})?)*"
+    )
+    word = re.compile(rf"\w+(?:{more}\w*)*|{symbol}")
+    return word, re.compile(f"[{''.join(map(chr, sorted(formats)))}]+")
 
 
 _CUTS: dict[str, Callable[[str, int | None], Sequence[str]]] = {

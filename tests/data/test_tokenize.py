@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import sys
 import unicodedata
 
@@ -108,9 +109,60 @@ def test_groups_are_of_documents_inside_of_others(options):
     np.testing.assert_array_equal(corpus.groups(), expected)
 
 
-def test_all_marks_are_in_the_planes_that_are_searched():
-    marks = {c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] == "M"}
-    assert marks <= {*itertools.chain(*vocabularies._PLANES_WITH_MARKS)}
+def test_all_marks_and_formats_are_in_the_planes_that_are_searched():
+    kinds = {c: unicodedata.category(chr(c)) for c in range(sys.maxunicode + 1)}
+    found = {c for c, kind in kinds.items() if kind[0] == "M" or kind == "Cf"}
+    assert found <= {*itertools.chain(*vocabularies._PLANES_WITH_MARKS)}
+
+
+# Segments of UAX #29 by ICU 72.1 (`BreakIterator.createWordInstance`), with which uniseg 0.10.1 and
+# regex 2026.11.19 (`\\b` with WORD and V1) agree. A bar stands between two segments.
+SEGMENTS = {
+    "Persian": "می\u200cخواهم| |کتاب\u200cهایم| |را| |بخوانم",
+    "Hindi": "क्\u200dष| |और| |क्\u200cष| |में| |अंतर|,| |हिन्दी",
+    "Tamil, Malayalam": "தமிழ்\u200cநாடு| |മലയാളം\u200d",
+    "Hebrew": "שׁלום| |עליכם|,| |עַל",
+    "Arabic": "العـربيّة| \u061c|من",
+    "Mongolian": "ᠮᠣᠩᠭᠣᠯ\u180eᠠ| |a\u180eb",
+    "soft hyphens": "co\xadop\xader\xada\xadtion| |works",
+    "directions": "the| \u200e|first\u200f| \u202a|second\u202c| |(\u2066|third\u2069|)",
+    "U+FEFF, U+2060": "one\ufefftwo| \ufeff|three| |four\u2060five",
+    "zero-width space": "x|\u200b|y",
+    "emoji": "👨\u200d👩\u200d👧| |❤\ufe0f| |👍🏽| |🏳\ufe0f\u200d🌈| |🤷🏽\u200d♀\ufe0f",
+    "head shaking": "🙂\u200d↔\ufe0f",
+    "two emoji": "👨\u200d👩\u200d👧\u200d👦|👍",
+    "flags": "🇩🇪|🇫🇷| |a| |🇩🇪",
+    "tags": "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f| |ok",
+    "keycaps": "1\ufe0f\u20e3| |#\ufe0f\u20e3| |‼\ufe0f",
+    "variation selectors": "a\u034fb| |c\ufe00d",
+    "numbers": "\u0600|١٢٣| |abc\u06dd٤",
+    "annotations": "\ufff9|a\ufffab\ufffb",
+    "combining accents": "e\u0301te\u0301| |o\u0308l",
+}
+
+# Dropped by `words`: format characters without joiners and tags.
+FORMATS = re.compile(
+    "[\xad\u0600\u061c\u06dd\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
+)
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_words_are_those_of_unicode(name):
+    segments = SEGMENTS[name].split("|")
+    expected = [found for s in segments if (found := FORMATS.sub("", s).strip())]
+    text = "".join(segments)
+    assert vocabularies._words(text, None) == expected
+    corpus = tokenize(Corpus("x", [text, "a"]), length=20)
+    assert texts_of(corpus, 0) == expected
+    assert {*vocabulary_of([text])} == {*expected}
+
+
+def test_characters_that_extend_a_word_are_none_by_themselves():
+    assert vocabularies._words("\u0301a \u200d \u200c\u200d \ufe0f b\u0301", None) == [
+        "a",
+        "b\u0301",
+    ]
+    assert vocabularies._words("\u200b\xad\u2060\ufeff", None) == []
 
 
 def test_words():
@@ -282,7 +334,9 @@ def test_text_that_a_tokenizer_cannot_take(tmp_path, model):
 
 
 def test_words_of_a_long_document_are_those_of_a_short_one(monkeypatch):
-    texts = Corpus("x", ["To be, or not to be!", "हिन्दी " * 9, "to"])
+    texts = Corpus(
+        "x", ["To be, or not to be!", "हिन्दी " * 9, "to", "می\u200cخواهم 👨\u200d👩 \ufeffto"]
+    )
     whole, listed = tokenize(texts), vocabulary_of(texts.documents, length=4)
     monkeypatch.setattr(vocabularies, "_LONG", 3)
     np.testing.assert_array_equal(tokenize(texts).ids, whole.ids)
