@@ -149,7 +149,7 @@ def _merges(path: Any, vocabulary: Mapping[str, int], scores: list[float]) -> li
                 found.append((-scores[number], left, right))
         if letters > _MOST_LETTERS or len(found) > _MOST_MERGES:
             raise InputError(
-                f"{path}: its {len(tokens):,} tokens, of up to {sizes[-1]:,} letters, have too many "
+                f"{path}: its {len(tokens):,} tokens of up to {sizes[-1]:,} letters have too many "
                 "merges to list: pass the tokenizer.json of the model as `tokenizer`"
             )
     return [(tokens[left], tokens[right]) for _, left, right in sorted(found)]

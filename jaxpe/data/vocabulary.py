@@ -21,8 +21,15 @@ from jaxpe.data.files import check_text, quoted
 from jaxpe.data.ragged import Ragged
 
 UNKNOWN = "[UNK]"
+DEFAULT_TOKENIZER = "words"
 VOCABULARY = "vocabulary"  # setting of a `Choice`
 _LONG = 2**20  # characters of a document whose words are not all listed at once
+
+# Runs longer than words: of Chinese and Japanese, of Thai, Lao, Burmese and Khmer, of any script.
+_RUN = re.compile(
+    "[\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff]{4}|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u1aaf\uaa60-\uaadf]{13}|.{31}"
+)
 
 Encode = Callable[[list[str], int | None], Any]  # ids of texts, cut to a length if any
 
@@ -30,7 +37,7 @@ Encode = Callable[[list[str], int | None], Any]  # ids of texts, cut to a length
 def vocabulary_of(
     documents: Iterable[str],
     *,
-    tokenizer: Source = "words",
+    tokenizer: Source | None = None,
     length: int | None = None,
     max_vocab: int | None = None,
 ) -> list[str]:
@@ -40,21 +47,24 @@ def vocabulary_of(
 
     Args:
         documents: texts.
-        tokenizer: `"words"` or `"characters"`.
+        tokenizer: `"words"` or `"characters"`. Default: words, refused as by `tokenize`.
         length: positions of each document that are looked at; all when None.
         max_vocab: the largest vocabulary; rarer ones become `"[UNK]"`, its last.
 
     Raises:
-        InputError: another tokenizer, or a `max_vocab` below 2.
+        InputError: another tokenizer, a `max_vocab` below 2, or text without spaces.
 
     >>> vocabulary_of(["to be", "or not to be"], max_vocab=3)
     ['be', 'to', '[UNK]']
     """
-    if not vocabulary_occurs(os.fspath(tokenizer)):
-        raise InputError(f"{tokenizer} has a vocabulary of its own; use it as it is")
+    name = os.fspath(tokenizer or DEFAULT_TOKENIZER)
+    if not vocabulary_occurs(name):
+        raise InputError(f"{name} has a vocabulary of its own; use it as it is")
     check_range("max_vocab", max_vocab, least=2)
     counts: Counter[str] = Counter()
-    add_occurring(counts, documents, tokenizer=os.fspath(tokenizer), length=length)
+    add_occurring(counts, documents, tokenizer=name, length=length)
+    if tokenizer is None:
+        refuse_undivided(counts, "the text")
     return most_frequent(counts, max_vocab)
 
 
@@ -65,6 +75,27 @@ def add_occurring(
     cut = _CUTS[tokenizer]
     for text in documents:
         counts.update(cut(text, length))
+
+
+def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
+    """Refuse text that spaces do not divide into words: most of it is in runs longer than words.
+
+    Words of Chinese and Japanese have up to 3 characters, of Thai, Lao, Burmese and Khmer up to 12,
+    of other languages up to 30, in all but a small part of any text.
+
+    Args:
+        counts: number of times that each word occurs.
+        name: what is refused.
+    """
+    sizes = {token: count * len(token) for token, count in counts.items()}
+    runs = {token: size for token, size in sizes.items() if _RUN.search(token)}
+    share = sum(runs.values()) / max(1, sum(sizes.values()))
+    if share > 0.5:
+        raise InputError(
+            f"{name}: {100 * share:.0f} % of it is runs without a space that are longer than "
+            f"words, such as {quoted(max(runs, key=sizes.__getitem__))}; pass "
+            "`tokenizer=characters`, or `tokenizer=words` to take each run as a word"
+        )
 
 
 def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]:

@@ -14,6 +14,7 @@ from jaxpe.data import (
     Corpus,
     containment_groups,
     load_corpus,
+    load_labelled,
     load_tokens,
     open_tokenizer,
     pretrained,
@@ -21,6 +22,7 @@ from jaxpe.data import (
     vocabulary_of,
 )
 from jaxpe.data import vocabulary as vocabularies
+from tests.progress import Told
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
 TEXTS = Corpus("cats", ["The CATS sat!", "the cat", "The cats sat the cats sat!", "zebra naï"])
@@ -172,6 +174,54 @@ def test_words():
     assert corpus.tokens == ["stop", *sorted(set(corpus.tokens) - {"stop"})]
 
 
+UNDIVIDED = {
+    "Chinese": "今天天气很好，我们去公园散步吧。",
+    "Japanese": "今日は天気がとても良いので、公園を散歩しました。",
+    "Thai": "วันนี้อากาศดีมากเราไปเดินเล่นที่สวนสาธารณะกัน",
+    "Lao": "ມື້ນີ້ອາກາດດີຫຼາຍພວກເຮົາໄປຍ່າງຫຼິ້ນຢູ່ສວນສາທາລະນະ",
+    "Khmer": "ថ្ងៃនេះអាកាសធាតុល្អណាស់យើងទៅដើរលេងនៅសួនច្បារ",
+    "Burmese": "ဒီနေ့ရာသီဥတုအရမ်းကောင်းလို့ ကျွန်တော်တို့ပန်းခြံမှာလမ်းလျှောက်ကြတယ်",
+    "DNA": "ACGTTGCAAC" * 6,
+    "protein": "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVG",
+}
+DIVIDED = {
+    "Chinese with spaces": "今天 天气 很 好 ， 我们 去 公园 散步 吧 。",
+    "Japanese with spaces": "コンピューター を 使っ て 日本語 の 文章 を 書く",
+    "Thai with spaces": "วันนี้ อากาศ ดี มาก เรา ไป เดินเล่น ที่ สวนสาธารณะ กัน",
+    "Khmer with U+200B": "ថ្ងៃនេះ\u200bអាកាសធាតុ\u200bល្អ\u200bណាស់\u200bយើង\u200bទៅ\u200bដើរ\u200bលេង",
+    "Korean": "오늘은 날씨가 매우 좋아서 우리는 공원에 산책을 갔습니다",
+    "Greenlandic": "Kalaallit Nunaanni inatsisartut ataatsimiinnissaminnut aggersarneqarput",
+    "German": "Die Donaudampfschifffahrtsgesellschaft fährt heute nicht, das Wetter ist schlecht",
+    "English with some Chinese": "A sentence such as 今天天气很好我们去公园 has no spaces",
+    "labels": "positive",
+}
+
+
+@pytest.mark.parametrize("name", UNDIVIDED)
+def test_text_without_spaces_is_refused_unless_words_are_asked_for(name, tmp_path):
+    texts = [UNDIVIDED[name], UNDIVIDED[name][::-1], "an English line"]
+    path = tmp_path / "x.txt"
+    path.write_text("\n".join(texts), encoding="utf-8")
+    corpus = Corpus("x.txt", texts)
+    for read in (tokenize, lambda _: load_tokens(path), lambda c: vocabulary_of(c.documents)):
+        with pytest.raises(InputError, match=r"`tokenizer=characters`, or `tokenizer=words`"):
+            read(corpus)
+    assert load_tokens(path, tokenizer="characters").longest == max(map(len, texts))
+    assert load_tokens(path, tokenizer="words").longest < 8
+    (tmp_path / "x.tsv").write_text(
+        "text\tlabel\n" + "".join(f"{t}\t{i}\n" for i, t in enumerate(texts)), encoding="utf-8"
+    )
+    with pytest.raises(InputError, match=r"`tokenizer=characters`"):
+        load_labelled(tmp_path / "x.tsv")
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_text_with_spaces_is_read_as_words(name):
+    corpus = tokenize(Corpus("x", [DIVIDED[name], "one"]))
+    assert [choice.value for choice in corpus.choices if choice.setting == "tokenizer"] == ["words"]
+    assert vocabulary_of([DIVIDED[name]])
+
+
 def test_vocabulary_is_what_occurs_after_truncation():
     corpus = tokenize(Corpus("x", ["a b c d", "b a e"]), length=2)
     assert (corpus.tokens, corpus.vocab_size, corpus.longest) == (["a", "b"], 2, 4)
@@ -211,6 +261,38 @@ def test_json_and_vocabulary_agree(vocabulary):
     other = tokenize(TEXTS, tokenizer=bert_json(vocabulary.parent), special=True)
     np.testing.assert_array_equal(one.ids, other.ids)
     assert (one.tokens, other.tokenizer) == (other.tokens, "tokenizer.json")
+
+
+@pytest.fixture
+def pairs_with_dropout(tmp_path):
+    """A tokenizer.json of byte pairs whose merges are left out at random."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    merges = [("a", "b"), ("ab", "c"), ("abc", "d"), ("c", "d"), ("b", "c")]
+    vocabulary = [*"abcd", *map("".join, merges)]
+    numbers = {token: number for number, token in enumerate(vocabulary)}
+    model = Tokenizer(models.BPE(numbers, merges, dropout=0.5))
+    model.pre_tokenizer = pre_tokenizers.Whitespace()
+    model.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path / "tokenizer.json"
+
+
+def test_dropout_of_byte_pairs_is_switched_off_and_said(pairs_with_dropout):
+    texts = Corpus("x", ["abcd " * 20, "abcd abc"])
+    lines: list[str] = []
+    corpus = tokenize(texts, tokenizer=pairs_with_dropout, progress=Told(lines))
+    assert texts_of(corpus, 0) == ["abcd"] * 20
+    assert any("0.5" in line and "dropout" in line for line in lines)
+    (choice,) = (choice for choice in corpus.choices if "dropout" in choice.setting)
+    assert (choice.value, "0.5" in choice.why) == ("0", True)
+    opened = open_tokenizer(pairs_with_dropout)
+    ids = [opened.encode(texts.documents, length=20)[0] for _ in range(5)]
+    assert all((found == ids[0]).all() for found in ids)
+    model = json.loads(pairs_with_dropout.read_text())
+    for share in (0.0, None):
+        model["model"]["dropout"] = share
+        pairs_with_dropout.write_text(json.dumps(model))
+        assert not open_tokenizer(pairs_with_dropout).choices
 
 
 def test_a_vocabulary_with_capitals_is_cased(tmp_path):

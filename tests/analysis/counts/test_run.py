@@ -561,8 +561,8 @@ def test_counts_of_halves_with_vocabularies_of_their_own_are_those_of_the_whole(
         (tmp_path / f"{name}.txt").write_text("\n".join(rows))
     options = {"length": 4, "folds": 4, "nulls": 2, "batch_size": 16}
     for name in ("a", "b", "[ab]"):
-        sources = (str(tmp_path / f"{name}.txt"),)
-        job.count(job.CountOptions(sources=sources, **options), tmp_path / name)
+        named = {"sources": (str(tmp_path / f"{name}.txt"),), "tokenizer": "words"}
+        job.count(job.CountOptions(**named, **options), tmp_path / name)
     tokens = [read_counts(tmp_path / name).tokens for name in "ab"]
     assert tokens[0] != tokens[1]
     for order in ("ab", "ba"):
