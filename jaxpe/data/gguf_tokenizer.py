@@ -140,9 +140,8 @@ def _merges(path: Any, vocabulary: Mapping[str, int], scores: list[float]) -> li
     tokens, sizes = [*vocabulary], sorted({*map(len, vocabulary)})
     lengths, found, letters = {*sizes}, list[tuple[float, int, int]](), 0
     for token, number in vocabulary.items():
-        for cut in itertools.takewhile(len(token).__gt__, sizes):
-            if len(token) - cut not in lengths:
-                continue
+        shorter = itertools.takewhile(len(token).__gt__, sizes)
+        for cut in (size for size in shorter if len(token) - size in lengths):
             letters += len(token)
             left, right = vocabulary.get(token[:cut]), vocabulary.get(token[cut:])
             if left is not None and right is not None:
@@ -172,12 +171,10 @@ def _add_special(model: Any, own: Mapping[str, Any], tokens: list[str]) -> None:
     }
     if ends:
         # By names of their own: the text of a token may mean something else in a template.
+        special = [{"id": n, "ids": [tokens.index(t)], "tokens": [t]} for n, t in ends.items()]
+        template = " ".join(part for part in ("bos", "$A", "eos") if part in {"$A", *ends})
         model.post_processor = tokenizers.processors.TemplateProcessing(
-            single=" ".join(part for part in ("bos", "$A", "eos") if part in {"$A", *ends}),
-            special_tokens=[
-                {"id": name, "ids": [tokens.index(token)], "tokens": [token]}
-                for name, token in ends.items()
-            ],
+            single=template, special_tokens=special
         )
 
 

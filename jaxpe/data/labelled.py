@@ -114,12 +114,8 @@ def load_labelled(
     """
     source = os.fspath(source)
     if like is not None:
-        if (
-            tokenizer not in (None, DEFAULT_TOKENIZER, like.tokenizer)
-            or length
-            or special
-            or max_vocab
-        ):
+        known = (None, DEFAULT_TOKENIZER, like.tokenizer)
+        if tokenizer not in known or length or special or max_vocab:
             raise InputError(
                 "`like` has the tokenizer, its length and its vocabulary; "
                 "leave `tokenizer`, `length`, `special` and `max_vocab` out"

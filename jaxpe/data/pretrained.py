@@ -6,6 +6,7 @@ and errors of one line.
 
 import contextlib
 import itertools
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from jaxpe.data.ids import LARGEST_VOCABULARY
 _PADDING = ("[PAD]", "<pad>")
 _BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _LARGEST_FILE = 2**27  # bytes; those of large models have a quarter of it
+_LONGEST_PIECE = 1000  # letters; SentencePiece makes up to 16 where it is not asked for more
 _SHOWN = 300  # characters of what the library says of an error
 _STANDARD_ERROR = 2
 _PROBES = 1000  # tokens that are tried in search of one that becomes ids
@@ -154,6 +156,13 @@ def _content(path: Path) -> str:
 def _of_json(path: Path) -> tuple[Any, str]:
     tokenizers = require("tokenizers", extra="data")
     text = _content(path)
+    # The library keeps pieces letter by letter, and runs out of stack where one is very long.
+    model = json.loads(text)["model"] if '"Unigram"' in text else {}
+    pieces = model["vocab"] if model.get("type") == "Unigram" else []
+    if (longest := max((len(piece) for piece, _ in pieces), default=0)) > _LONGEST_PIECE:
+        raise InputError(
+            f"{path} has a piece of {longest:,} letters; pass a tokenizer without such pieces"
+        )
     return tokenizers.Tokenizer.from_str(text), text
 
 

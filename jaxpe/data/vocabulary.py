@@ -250,7 +250,6 @@ def _words(text: str, length: int | None) -> list[str]:
 
 # The others hold Chinese characters, private ones and nothing (a test searches them all).
 _PLANES_WITH_MARKS = range(0xAD, 0x2_0000), range(0xE_0000, 0xE_1000)
-_ZERO_WIDTH_SPACE = 0x200B
 # Joiners, colours of skin and tags of flags, which extend a symbol or word as marks do.
 _EXTENDING = {0x200C, 0x200D, *range(0x1_F3FB, 0x1_F400), *range(0xE_0020, 0xE_0080)}
 
@@ -265,18 +264,16 @@ def _word_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """
     kinds = {p: unicodedata.category(chr(p)) for p in itertools.chain(*_PLANES_WITH_MARKS)}
     extends = {p for p, kind in kinds.items() if kind[0] == "M"} | _EXTENDING
-    formats = {p for p, kind in kinds.items() if kind == "Cf"} - extends - {_ZERO_WIDTH_SPACE}
+    formats = {p for p, kind in kinds.items() if kind == "Cf"} - extends - {0x200B}
     extending = "".join(map(chr, sorted(extends)))
     # Python's \w leaves out marks. The look ahead spares ASCII the search through them, which takes
     # four times as long.
     more = rf"(?![\x00-\x7f])[{extending}]+"
     other = rf"[^\w\s\u200b{extending}]"
     # Two letters make a flag, and a joiner makes one symbol of two (WB3c, WB15).
-    symbol = (
-        rf"(?!\s)(?:[!-~]|[\U0001f1e6-\U0001f1ff]{{2}}|{other})(?:{more}(?:(?<=\u200d){other})?)*"
-    )
-    word = re.compile(rf"\w+(?:{more}\w*)*|{symbol}")
-    return word, re.compile(f"[{''.join(map(chr, sorted(formats)))}]+")
+    symbol = rf"(?!\s)(?:[!-~]|[🇦-🇿]{{2}}|{other})(?:{more}(?:(?<=\u200d){other})?)*"
+    dropped = "".join(map(chr, sorted(formats)))
+    return re.compile(rf"\w+(?:{more}\w*)*|{symbol}"), re.compile(f"[{dropped}]+")
 
 
 _CUTS: dict[str, Callable[[str, int | None], Sequence[str]]] = {

@@ -295,6 +295,21 @@ def test_dropout_of_byte_pairs_is_switched_off_and_said(pairs_with_dropout):
         assert not open_tokenizer(pairs_with_dropout).choices
 
 
+def test_pieces_so_long_that_the_library_would_die_are_refused(tmp_path):
+    from tokenizers import Tokenizer, models
+
+    for size, kind in ((1000, "read"), (1001, "refused")):
+        pieces = [("[UNK]", 0.0), ("a", -1.0), ("b" * size, -2.0)]
+        Tokenizer(models.Unigram(pieces, 0, False)).save(str(tmp_path / "tokenizer.json"))
+        if kind == "refused":
+            with pytest.raises(InputError, match=r"piece of 1,001 letters; pass a tokenizer"):
+                open_tokenizer(tmp_path)
+        else:
+            assert open_tokenizer(tmp_path).encode(["ab"], length=2)[0].tolist() == [[1, 0]]
+    Tokenizer(models.BPE({"Unigram": 0, "": 1}, [])).save(str(tmp_path / "tokenizer.json"))
+    assert len(open_tokenizer(tmp_path).tokens) == 2
+
+
 def test_a_vocabulary_with_capitals_is_cased(tmp_path):
     (tmp_path / "vocab.txt").write_text("[UNK]\nThe\nthe\ncafé\n")
     corpus = tokenize(Corpus("x", ["The café", "the"]), tokenizer=tmp_path)
