@@ -171,10 +171,10 @@ def _add_special(model: Any, own: Mapping[str, Any], tokens: list[str]) -> None:
     }
     if ends:
         # By names of their own: the text of a token may mean something else in a template.
-        special = [{"id": n, "ids": [tokens.index(t)], "tokens": [t]} for n, t in ends.items()]
+        added_ends = [{"id": n, "ids": [tokens.index(t)], "tokens": [t]} for n, t in ends.items()]
         template = " ".join(part for part in ("bos", "$A", "eos") if part in {"$A", *ends})
         model.post_processor = tokenizers.processors.TemplateProcessing(
-            single=template, special_tokens=special
+            single=template, special_tokens=added_ends
         )
 
 
