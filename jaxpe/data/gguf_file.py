@@ -100,26 +100,22 @@ class _Header:
 
     def value(self, kind: int, most: int | None) -> Any:
         """A value, of an array at most so many entries."""
-        if kind == _ARRAY:
-            return self._array(self.number("I"), self.number("Q"), most)
-        return self._single(kind)
+        if kind != _ARRAY:
+            return self._entries(kind, 1, 1)[0]
+        kind, count = self.number("I"), self.number("Q")
+        return self._entries(kind, count, count if most is None else min(count, most))
 
-    def _single(self, kind: int) -> Any:
+    def _entries(self, kind: int, count: int, first: int) -> list[Any]:
+        """The first entries of so many."""
         if kind == _STRING:
-            return self.text()
+            texts = [self.text() for _ in range(first)]
+            for _ in range(count - first):
+                self.take(self.number("Q"))
+            return texts
         if kind not in _SCALARS:
             raise ValueError(f"at byte {self.at}, a value of kind {kind}, which is not known")
-        return self.number(_SCALARS[kind])
-
-    def _array(self, kind: int, count: int, most: int | None) -> list[Any]:
-        first = [self._single(kind) for _ in range(count if most is None else min(count, most))]
-        rest = count - len(first)
-        if kind == _STRING:
-            for _ in range(rest):
-                self.take(self.number("Q"))
-        elif rest:
-            self.take(rest * struct.calcsize(_SCALARS[kind]))
-        return first
+        content = self.take(count * struct.calcsize(_SCALARS[kind]))
+        return [*struct.unpack_from(f"<{first}{_SCALARS[kind]}", content)]
 
 
 class _Info(NamedTuple):

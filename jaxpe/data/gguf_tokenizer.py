@@ -6,8 +6,9 @@ tokens are merged in the order of the score of what they make.
 """
 
 import functools
+import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jaxpe._core.errors import InputError, require
@@ -16,6 +17,9 @@ from jaxpe.data.gguf_file import read_gguf
 _PREFIX = "tokenizer.ggml."
 _CONTROL, _USER_DEFINED = 3, 4  # kinds of tokens that are found in the text as they are
 _SPACE = "\u2581"
+# Both several times what 260,000 tokens need: of 49,152 (SmolLM2) 107,441 and 2.8 million.
+_MOST_MERGES = 2**21
+_MOST_LETTERS = 2**26  # of the parts of tokens that are looked up
 # The splitting rules of llama.cpp (`llama-vocab.cpp`) and the names that files have for them.
 _LLAMA3 = (
     r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+"
@@ -112,7 +116,7 @@ def _of_scores(path: Any, own: Mapping[str, Any], vocabulary: dict[str, int]) ->
     made = tokenizers.Tokenizer(
         tokenizers.models.BPE(
             vocabulary,
-            _merges(vocabulary, scores),
+            _merges(path, vocabulary, scores),
             unk_token=unknown,
             fuse_unk=True,
             byte_fallback="<0x00>" in vocabulary,
@@ -131,17 +135,23 @@ def _of_scores(path: Any, own: Mapping[str, Any], vocabulary: dict[str, int]) ->
     return made
 
 
-def _merges(vocabulary: Mapping[str, int], scores: list[float]) -> list[tuple[str, str]]:
+def _merges(path: Any, vocabulary: Mapping[str, int], scores: list[float]) -> list[tuple[str, str]]:
     """All pairs of tokens that make a token, by its score, the best first."""
-
-    def ranked() -> Iterator[tuple[float, int, int, str, str]]:
-        for token, number in vocabulary.items():
-            for cut in range(1, len(token)):
-                left, right = token[:cut], token[cut:]
-                if left in vocabulary and right in vocabulary:
-                    yield -scores[number], vocabulary[left], vocabulary[right], left, right
-
-    return [(left, right) for *_, left, right in sorted(ranked())]
+    tokens, sizes = [*vocabulary], sorted({*map(len, vocabulary)})
+    lengths, found, letters = {*sizes}, list[tuple[float, int, int]](), 0
+    for token, number in vocabulary.items():
+        shorter = itertools.takewhile(len(token).__gt__, sizes)
+        for cut in (size for size in shorter if len(token) - size in lengths):
+            letters += len(token)
+            left, right = vocabulary.get(token[:cut]), vocabulary.get(token[cut:])
+            if left is not None and right is not None:
+                found.append((-scores[number], left, right))
+        if letters > _MOST_LETTERS or len(found) > _MOST_MERGES:
+            raise InputError(
+                f"{path}: its {len(tokens):,} tokens of up to {sizes[-1]:,} letters have too many "
+                "merges to list: pass the tokenizer.json of the model as `tokenizer`"
+            )
+    return [(tokens[left], tokens[right]) for _, left, right in sorted(found)]
 
 
 def _add_special(model: Any, own: Mapping[str, Any], tokens: list[str]) -> None:
@@ -154,16 +164,17 @@ def _add_special(model: Any, own: Mapping[str, Any], tokens: list[str]) -> None:
         (model.add_special_tokens if special else model.add_tokens)(added)
     # As in llama.cpp, where the file has no entry.
     first = own.get("model") == "llama" or own.get("pre") in _WHOLE_FIRST
-    ends = [
-        _token(own, name, tokens) if own.get(f"add_{name}_token", default) else None
+    ends = {
+        name: token
         for name, default in (("bos", first), ("eos", False))
-    ]
-    if any(ends):
-        one = [ends[0], "$A", ends[1]]
-        template = " ".join(part for part in one if part)
-        ids = [(token, tokens.index(token)) for token in ends if token]
+        if own.get(f"add_{name}_token", default) and (token := _token(own, name, tokens))
+    }
+    if ends:
+        # By names of their own: the text of a token may mean something else in a template.
+        added_ends = [{"id": n, "ids": [tokens.index(t)], "tokens": [t]} for n, t in ends.items()]
+        template = " ".join(part for part in ("bos", "$A", "eos") if part in {"$A", *ends})
         model.post_processor = tokenizers.processors.TemplateProcessing(
-            single=template, special_tokens=ids
+            single=template, special_tokens=added_ends
         )
 
 

@@ -26,7 +26,12 @@ from jaxpe.data.named import NAMED, named_rows
 from jaxpe.data.rows import read_rows
 from jaxpe.data.seeds import generator
 from jaxpe.data.tokenizers import tokenize
-from jaxpe.data.vocabulary import VOCABULARY, vocabulary_occurs, with_unknown
+from jaxpe.data.vocabulary import (
+    DEFAULT_TOKENIZER,
+    VOCABULARY,
+    vocabulary_occurs,
+    with_unknown,
+)
 
 _INTEGER = re.compile("-?[0-9]+")
 
@@ -58,7 +63,7 @@ def load_labelled(
     *,
     split: str = "train",
     like: LabelledTokens | None = None,
-    tokenizer: Source = "words",
+    tokenizer: Source | None = None,
     length: int | None = None,
     special: bool = False,
     max_vocab: int | None = None,
@@ -107,9 +112,10 @@ def load_labelled(
     >>> load_labelled(path, like=train).corpus.ids.tolist()
     [[3, 0], [1, 0]]
     """
-    source, tokenizer = os.fspath(source), os.fspath(tokenizer)
+    source = os.fspath(source)
     if like is not None:
-        if tokenizer not in ("words", like.tokenizer) or length or special or max_vocab:
+        known = (None, DEFAULT_TOKENIZER, like.tokenizer)
+        if tokenizer not in known or length or special or max_vocab:
             raise InputError(
                 "`like` has the tokenizer, its length and its vocabulary; "
                 "leave `tokenizer`, `length`, `special` and `max_vocab` out"
@@ -130,7 +136,7 @@ def load_labelled(
         corpus = own_vocabulary(corpus, max_vocab)
     else:
         corpus = _vocabulary_of(like.corpus, corpus)
-    return LabelledTokens(corpus, labels, names, tokenizer)
+    return LabelledTokens(corpus, labels, names, os.fspath(tokenizer or DEFAULT_TOKENIZER))
 
 
 def hold_out(

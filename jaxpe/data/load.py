@@ -4,7 +4,6 @@ import contextlib
 import os
 from pathlib import Path
 
-from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import export
@@ -33,10 +32,10 @@ from jaxpe.data.stdlib import stdlib_documents
 from jaxpe.data.synthetic import three_regimes
 from jaxpe.data.token_files import MEMORY_MAPS, Stream, holds_ids, id_documents
 from jaxpe.data.tokenizers import corpus_of_ids, tokenize, tokenizer_of_ids
+from jaxpe.data.vocabulary import DEFAULT_TOKENIZER
 
 # Names of corpora that need no file, or are looked for in the data folder.
 BUILT_IN = ("stdlib", *NAMED, "synthetic")
-DEFAULT_TOKENIZER = "words"
 _SUPPORTED = f"{SUPPORTED}, {', '.join(MEMORY_MAPS)}, '-' for standard input"
 _ROW_BYTES = 200  # of a document beside its ids
 
@@ -131,8 +130,7 @@ def load_tokens(
 ) -> TokenCorpus:
     """Read a corpus of text or of token ids, ready for the geometry.
 
-    Text as `load_corpus` and `tokenize` read it, as words where no tokenizer is passed. Token ids,
-    which need none:
+    Text as `load_corpus` and `tokenize` read it. Token ids, which need no tokenizer:
 
     - `"synthetic"`: `three_regimes()`, with a geometry that is known exactly.
     - `.npy`: integers `[documents, n]`; `length` defaults to `n`, at most 128.
@@ -159,9 +157,6 @@ def load_tokens(
             data_dir=data_dir,
             progress=progress,
         )
-        if tokenizer is None:
-            tokenizer, choice = _default_tokenizer()
-            corpus = corpus._replace(choices=(*corpus.choices, choice))
         return tokenize(
             corpus, tokenizer=tokenizer, length=length, special=special, progress=progress
         )
@@ -174,12 +169,6 @@ def load_tokens(
     if special or (tokenizer is not None and os.fspath(tokenizer) not in known):
         raise InputError(f"{source} holds token ids already; leave `tokenizer` and `special` out")
     return corpus
-
-
-def _default_tokenizer() -> tuple[str, Choice]:
-    how = "pass characters, bytes, or the path of a vocab.txt or tokenizer.json as `tokenizer`"
-    why = "the default for text: words and punctuation marks in lower case"
-    return DEFAULT_TOKENIZER, Choice("tokenizer", DEFAULT_TOKENIZER, why, how)
 
 
 def _load_ids(source: str, length: int | None, progress: Progress) -> TokenCorpus:

@@ -6,6 +6,7 @@ and errors of one line.
 
 import contextlib
 import itertools
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.json_values import read_small
 from jaxpe.data.corpus import Source
@@ -23,6 +25,7 @@ from jaxpe.data.ids import LARGEST_VOCABULARY
 _PADDING = ("[PAD]", "<pad>")
 _BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _LARGEST_FILE = 2**27  # bytes; those of large models have a quarter of it
+_LONGEST_PIECE = 1000  # letters; SentencePiece makes up to 16 where it is not asked for more
 _SHOWN = 300  # characters of what the library says of an error
 _STANDARD_ERROR = 2
 _PROBES = 1000  # tokens that are tried in search of one that becomes ids
@@ -36,6 +39,7 @@ class Pretrained(NamedTuple):
     text: str  # the content of the file
     tokens: list[str]  # the text of each id
     padding: set[int]  # ids that would pad
+    choices: tuple[Choice, ...] = ()  # settings that are not those of the file
 
     @property
     def name(self) -> str:
@@ -95,13 +99,14 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
         padding = _padding_ids(model, model.padding)
         model.no_padding()
         model.no_truncation()
+        choices = _without_dropout(model.model)
         size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
     if not 0 < size <= LARGEST_VOCABULARY:
         raise InputError(
             f"{path} has ids up to {size - 1:,}; pass a tokenizer of 1 to {LARGEST_VOCABULARY:,}"
         )
     tokens = [model.id_to_token(number) or f"id {number}" for number in range(size)]
-    return Pretrained(path, model, text, tokens, padding & {*range(size)})
+    return Pretrained(path, model, text, tokens, padding & {*range(size)}, choices)
 
 
 def tokenizer_of_model(path: Path) -> Path:
@@ -151,6 +156,13 @@ def _content(path: Path) -> str:
 def _of_json(path: Path) -> tuple[Any, str]:
     tokenizers = require("tokenizers", extra="data")
     text = _content(path)
+    # The library keeps pieces letter by letter, and runs out of stack where one is very long.
+    model = json.loads(text)["model"] if '"Unigram"' in text else {}
+    pieces = model["vocab"] if model.get("type") == "Unigram" else []
+    if (longest := max((len(piece) for piece, _ in pieces), default=0)) > _LONGEST_PIECE:
+        raise InputError(
+            f"{path} has a piece of {longest:,} letters; pass a tokenizer without such pieces"
+        )
     return tokenizers.Tokenizer.from_str(text), text
 
 
@@ -195,6 +207,15 @@ def _padding_ids(model: Any, padding: dict[str, Any] | None) -> set[int]:
     if padding:
         return {padding["pad_id"]}
     return {i for token in _PADDING if (i := model.token_to_id(token)) is not None}
+
+
+def _without_dropout(model: Any) -> tuple[Choice, ...]:
+    """Switch the dropout of byte-pair encoding off, which draws other tokens at each call."""
+    if not (share := getattr(model, "dropout", None)):
+        return ()
+    model.dropout = None
+    why = f"its file has {share:g}: the tokens of a text would differ from run to run"
+    return (Choice("dropout of the tokenizer", "0", why, 'set `"dropout": null` in the file'),)
 
 
 @contextlib.contextmanager

@@ -21,14 +21,22 @@ from jaxpe.data.ids import DEFAULT_LENGTH, LARGEST_VOCABULARY, check_length, che
 from jaxpe.data.pretrained import check_ids, open_pretrained
 from jaxpe.data.ragged import Ragged, joined, ragged
 from jaxpe.data.vocabulary import (
+    DEFAULT_TOKENIZER,
     Encode,
     all_that_occur,
     fixed_encoder,
     growing_encoder,
     most_frequent_first,
+    refuse_undivided,
     vocabulary_occurs,
 )
 
+_DEFAULT = Choice(
+    "tokenizer",
+    DEFAULT_TOKENIZER,
+    "the default for text: words and punctuation marks in lower case",
+    "pass characters, bytes, or the path of a vocab.txt or tokenizer.json as `tokenizer`",
+)
 _AT_ONCE = 1000  # documents; pretrained tokenizers encode them on every core
 
 
@@ -42,6 +50,7 @@ class Tokenizer(NamedTuple):
         tokens: the text of each id.
         prefix, suffix: ids of special tokens before and after each document.
         checksum: hash of all that decides which ids a text becomes.
+        choices: settings that are not those of the file: dropout, which is switched off.
     """
 
     name: str
@@ -51,6 +60,7 @@ class Tokenizer(NamedTuple):
     suffix: tuple[int, ...] = ()
     exclude: tuple[int, ...] = ()
     checksum: str = ""
+    choices: tuple[Choice, ...] = ()
 
     def encode(
         self, texts: Any, *, length: int
@@ -77,14 +87,16 @@ class Tokenizer(NamedTuple):
 def tokenize(
     corpus: Corpus,
     *,
-    tokenizer: Source = "words",
+    tokenizer: Source | None = None,
     length: int | None = None,
     special: bool = False,
     progress: Progress = SILENT,
 ) -> TokenCorpus:
     """Turn documents into token ids, truncated and padded to one length.
 
-    - `"words"`: lower case; words and single punctuation marks.
+    - `"words"`: lower case; words and single symbols. Marks, joiners and format characters do not
+      cut them (UAX #29, WB4). Format characters, such as soft hyphens, directions and U+FEFF, are
+      left out; marks and joiners stay. U+200B separates words.
     - `"characters"`: code points. `"bytes"`: UTF-8, 256 ids.
     - the path of a BERT `vocab.txt`: WordPiece as bert-base-uncased does it (as the cased models
       do when the vocabulary has capitals).
@@ -94,7 +106,8 @@ def tokenize(
 
     Args:
         corpus: the documents.
-        tokenizer: one of the above.
+        tokenizer: one of the above. Default: words, which are refused where spaces do not divide
+            the text (Chinese, Thai, strings of DNA).
         length: positions to keep, at least 2; it may exceed the longest document. Default: what at
             least 5 % of the documents reach, at most 128.
         special: add the model's special tokens ([CLS] in front, [SEP] at the end, also of a
@@ -103,20 +116,21 @@ def tokenize(
 
     Raises:
         InputError: unknown tokenizer, unusable tokenizer file, bad length, `special` where there
-            are no special tokens, or documents without a single token.
+            are no special tokens, documents without a single token, or text without spaces where no
+            tokenizer is passed.
 
     >>> tokenize(Corpus("two", ["To be, or not", "to be!"]), length=3).ids
     array([[1, 0, 3],
            [1, 0, 2]], dtype=int32)
     """
     check_length(length)
-    name = os.fspath(tokenizer)
+    name = os.fspath(tokenizer or DEFAULT_TOKENIZER)
     occurs = vocabulary_occurs(name)
     if occurs:
-        _refuse_special(tokenizer, special)
+        _refuse_special(name, special)
         opened = Tokenizer(name, *growing_encoder(name))
     else:
-        opened = open_tokenizer(tokenizer, special=special)
+        opened = open_tokenizer(name, special=special, progress=progress)
     rows = _all_rows(opened, corpus.documents, progress)
     added = len(opened.prefix) + len(opened.suffix)
     lengths = added + rows.lengths
@@ -124,7 +138,7 @@ def tokenize(
     if longest <= added:
         raise InputError(f"{corpus.name} has no tokens; pass documents with text")
     check_length(length, special=added)
-    choices = corpus.choices
+    choices = (*corpus.choices, *opened.choices, *([_DEFAULT] if tokenizer is None else []))
     if length is None:
         length, choice = _default_length(lengths, least=added + 1)
         choices = (*choices, choice)
@@ -133,6 +147,9 @@ def tokenize(
     tokens = opened.tokens
     if occurs:
         ids, tokens = most_frequent_first(ids, mask, tokens)
+        if tokenizer is None:
+            counts = np.bincount(ids[mask]).tolist()
+            refuse_undivided(dict(zip(tokens, counts, strict=True)), corpus.name)
         choices = (*choices, all_that_occur(name, len(tokens), length))
     return TokenCorpus(
         name=corpus.name,
@@ -149,7 +166,11 @@ def tokenize(
 
 
 def open_tokenizer(
-    tokenizer: Source = "words", *, special: bool = False, vocabulary: Sequence[str] | None = None
+    tokenizer: Source = "words",
+    *,
+    special: bool = False,
+    vocabulary: Sequence[str] | None = None,
+    progress: Progress = SILENT,
 ) -> Tokenizer:
     """A tokenizer as in `tokenize`, but of a vocabulary that is fixed beforehand.
 
@@ -158,6 +179,7 @@ def open_tokenizer(
         vocabulary: vocabulary of words and characters, which have none of their own: the text of
             each id. With `"[UNK]"` as the last, that stands for what the others do not have;
             without it such a document is an error. `vocabulary_of` makes one from documents.
+        progress: is told what is not as in a file: dropout, which is switched off.
 
     Raises:
         InputError: as `tokenize`; a vocabulary too many or missing, or with repeats.
@@ -181,7 +203,10 @@ def open_tokenizer(
     if name == "bytes":
         _refuse_special(tokenizer, special)
         return Tokenizer("bytes", _bytes, [*map(_byte_text, range(256))], checksum="bytes")
-    return _of_file(tokenizer, special)
+    opened = _of_file(tokenizer, special)
+    for choice in opened.choices:
+        progress.say(f"{choice.setting}: {choice.value}, although {choice.why}")
+    return opened
 
 
 def tokenizer_of_ids(
@@ -219,7 +244,7 @@ def tokenizer_of_ids(
     else:
         opened = open_tokenizer(tokenizer, special=special)
     rows = functools.partial(_ready, size=len(opened.tokens), name=opened.name)
-    return opened._replace(rows=rows, prefix=(), suffix=())
+    return opened._replace(rows=rows, prefix=(), suffix=(), choices=())
 
 
 def corpus_of_ids(
@@ -284,6 +309,7 @@ def _of_file(tokenizer: Source, special: bool) -> Tokenizer:
         suffix=suffix,
         exclude=exclude,
         checksum=_checksum([opened.text, prefix, suffix, exclude]),
+        choices=opened.choices,
     )
 
 

@@ -21,8 +21,15 @@ from jaxpe.data.files import check_text, quoted
 from jaxpe.data.ragged import Ragged
 
 UNKNOWN = "[UNK]"
+DEFAULT_TOKENIZER = "words"
 VOCABULARY = "vocabulary"  # setting of a `Choice`
 _LONG = 2**20  # characters of a document whose words are not all listed at once
+
+# Runs longer than words: of Chinese and Japanese, of Thai, Lao, Burmese and Khmer, of any script.
+_RUN = re.compile(
+    "[\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff]{4}|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u1aaf\uaa60-\uaadf]{13}|.{31}"
+)
 
 Encode = Callable[[list[str], int | None], Any]  # ids of texts, cut to a length if any
 
@@ -30,7 +37,7 @@ Encode = Callable[[list[str], int | None], Any]  # ids of texts, cut to a length
 def vocabulary_of(
     documents: Iterable[str],
     *,
-    tokenizer: Source = "words",
+    tokenizer: Source | None = None,
     length: int | None = None,
     max_vocab: int | None = None,
 ) -> list[str]:
@@ -40,21 +47,24 @@ def vocabulary_of(
 
     Args:
         documents: texts.
-        tokenizer: `"words"` or `"characters"`.
+        tokenizer: `"words"` or `"characters"`. Default: words, refused as by `tokenize`.
         length: positions of each document that are looked at; all when None.
         max_vocab: the largest vocabulary; rarer ones become `"[UNK]"`, its last.
 
     Raises:
-        InputError: another tokenizer, or a `max_vocab` below 2.
+        InputError: another tokenizer, a `max_vocab` below 2, or text without spaces.
 
     >>> vocabulary_of(["to be", "or not to be"], max_vocab=3)
     ['be', 'to', '[UNK]']
     """
-    if not vocabulary_occurs(os.fspath(tokenizer)):
-        raise InputError(f"{tokenizer} has a vocabulary of its own; use it as it is")
+    name = os.fspath(tokenizer or DEFAULT_TOKENIZER)
+    if not vocabulary_occurs(name):
+        raise InputError(f"{name} has a vocabulary of its own; use it as it is")
     check_range("max_vocab", max_vocab, least=2)
     counts: Counter[str] = Counter()
-    add_occurring(counts, documents, tokenizer=os.fspath(tokenizer), length=length)
+    add_occurring(counts, documents, tokenizer=name, length=length)
+    if tokenizer is None:
+        refuse_undivided(counts, "the text")
     return most_frequent(counts, max_vocab)
 
 
@@ -65,6 +75,27 @@ def add_occurring(
     cut = _CUTS[tokenizer]
     for text in documents:
         counts.update(cut(text, length))
+
+
+def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
+    """Refuse text that spaces do not divide into words: most of it is in runs longer than words.
+
+    Words of Chinese and Japanese have up to 3 characters, of Thai, Lao, Burmese and Khmer up to 12,
+    of other languages up to 30, in all but a small part of any text.
+
+    Args:
+        counts: number of times that each word occurs.
+        name: what is refused.
+    """
+    sizes = {token: count * len(token) for token, count in counts.items()}
+    runs = {token: size for token, size in sizes.items() if _RUN.search(token)}
+    share = sum(runs.values()) / max(1, sum(sizes.values()))
+    if share > 0.5:
+        raise InputError(
+            f"{name}: {100 * share:.0f} % of it is runs without a space that are longer than "
+            f"words, such as {quoted(max(runs, key=sizes.__getitem__))}; pass "
+            "`tokenizer=characters`, or `tokenizer=words` to take each run as a word"
+        )
 
 
 def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]:
@@ -207,8 +238,10 @@ def _code_points(texts: list[str], length: int | None) -> Ragged:
 
 
 def _words(text: str, length: int | None) -> list[str]:
-    """The words and single punctuation marks of a text in lower case, the first `length`."""
-    pattern, text = _word_pattern(), text.lower()
+    """The words and single symbols of a text in lower case, the first `length`."""
+    (pattern, formats), text = _word_patterns(), text.lower()
+    if not text.isascii():
+        text = formats.sub("", text)
     if len(text) > _LONG:
         return [*itertools.islice((found[0] for found in pattern.finditer(text)), length)]
     found = pattern.findall(text)
@@ -216,16 +249,31 @@ def _words(text: str, length: int | None) -> list[str]:
 
 
 # The others hold Chinese characters, private ones and nothing (a test searches them all).
-_PLANES_WITH_MARKS = range(0x300, 0x2_0000), range(0xE_0000, 0xE_1000)
+_PLANES_WITH_MARKS = range(0xAD, 0x2_0000), range(0xE_0000, 0xE_1000)
+# Joiners, colours of skin and tags of flags, which extend a symbol or word as marks do.
+_EXTENDING = {0x200C, 0x200D, *range(0x1_F3FB, 0x1_F400), *range(0xE_0020, 0xE_0080)}
 
 
 @functools.cache
-def _word_pattern() -> re.Pattern[str]:
-    # Python's \w leaves out combining marks, so that it would cut words of Hindi or Arabic apart.
-    # The look ahead spares ASCII the search through them, which takes four times as long.
-    points = map(chr, itertools.chain(*_PLANES_WITH_MARKS))
-    marks = "".join(point for point in points if unicodedata.category(point)[0] == "M")
-    return re.compile(rf"\w+(?:(?![\x00-\x7f])[{marks}]+\w*)*|[^\w\s]")
+def _word_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns of a word or symbol, and of format characters, which are dropped before.
+
+    By rule WB4 of UAX #29, marks, joiners and format characters do not cut a word. Marks and
+    joiners stay in it, since they change what is read. A soft hyphen or a direction does not. A
+    zero-width space ends a word.
+    """
+    kinds = {p: unicodedata.category(chr(p)) for p in itertools.chain(*_PLANES_WITH_MARKS)}
+    extends = {p for p, kind in kinds.items() if kind[0] == "M"} | _EXTENDING
+    formats = {p for p, kind in kinds.items() if kind == "Cf"} - extends - {0x200B}
+    extending = "".join(map(chr, sorted(extends)))
+    # Python's \w leaves out marks. The look ahead spares ASCII the search through them, which takes
+    # four times as long.
+    more = rf"(?![\x00-\x7f])[{extending}]+"
+    other = rf"[^\w\s\u200b{extending}]"
+    # Two letters make a flag, and a joiner makes one symbol of two (WB3c, WB15).
+    symbol = rf"(?!\s)(?:[!-~]|[🇦-🇿]{{2}}|{other})(?:{more}(?:(?<=\u200d){other})?)*"
+    dropped = "".join(map(chr, sorted(formats)))
+    return re.compile(rf"\w+(?:{more}\w*)*|{symbol}"), re.compile(f"[{dropped}]+")
 
 
 _CUTS: dict[str, Callable[[str, int | None], Sequence[str]]] = {

@@ -194,7 +194,7 @@ def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTo
     """The documents; without labels they all have the same class, which nothing uses."""
     tokenizer = tokenizer_of(config)
     options: dict[str, Any] = {
-        "tokenizer": tokenizer,
+        "tokenizer": config.tokenizer or config.pretrained,  # of None the default, which may refuse
         "length": config.length,
         "special": config.special or config.pretrained is not None,
         "text_field": config.text_field,

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import sys
 import unicodedata
 
@@ -13,6 +14,7 @@ from jaxpe.data import (
     Corpus,
     containment_groups,
     load_corpus,
+    load_labelled,
     load_tokens,
     open_tokenizer,
     pretrained,
@@ -20,6 +22,7 @@ from jaxpe.data import (
     vocabulary_of,
 )
 from jaxpe.data import vocabulary as vocabularies
+from tests.progress import Told
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
 TEXTS = Corpus("cats", ["The CATS sat!", "the cat", "The cats sat the cats sat!", "zebra naï"])
@@ -108,9 +111,60 @@ def test_groups_are_of_documents_inside_of_others(options):
     np.testing.assert_array_equal(corpus.groups(), expected)
 
 
-def test_all_marks_are_in_the_planes_that_are_searched():
-    marks = {c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] == "M"}
-    assert marks <= {*itertools.chain(*vocabularies._PLANES_WITH_MARKS)}
+def test_all_marks_and_formats_are_in_the_planes_that_are_searched():
+    kinds = {c: unicodedata.category(chr(c)) for c in range(sys.maxunicode + 1)}
+    found = {c for c, kind in kinds.items() if kind[0] == "M" or kind == "Cf"}
+    assert found <= {*itertools.chain(*vocabularies._PLANES_WITH_MARKS)}
+
+
+# Segments of UAX #29 by ICU 72.1 (`BreakIterator.createWordInstance`), with which uniseg 0.10.1 and
+# regex 2026.11.19 (`\\b` with WORD and V1) agree. A bar stands between two segments.
+SEGMENTS = {
+    "Persian": "می\u200cخواهم| |کتاب\u200cهایم| |را| |بخوانم",
+    "Hindi": "क्\u200dष| |और| |क्\u200cष| |में| |अंतर|,| |हिन्दी",
+    "Tamil, Malayalam": "தமிழ்\u200cநாடு| |മലയാളം\u200d",
+    "Hebrew": "שׁלום| |עליכם|,| |עַל",
+    "Arabic": "العـربيّة| \u061c|من",
+    "Mongolian": "ᠮᠣᠩᠭᠣᠯ\u180eᠠ| |a\u180eb",
+    "soft hyphens": "co\xadop\xader\xada\xadtion| |works",
+    "directions": "the| \u200e|first\u200f| \u202a|second\u202c| |(\u2066|third\u2069|)",
+    "U+FEFF, U+2060": "one\ufefftwo| \ufeff|three| |four\u2060five",
+    "zero-width space": "x|\u200b|y",
+    "emoji": "👨\u200d👩\u200d👧| |❤\ufe0f| |👍🏽| |🏳\ufe0f\u200d🌈| |🤷🏽\u200d♀\ufe0f",
+    "head shaking": "🙂\u200d↔\ufe0f",
+    "two emoji": "👨\u200d👩\u200d👧\u200d👦|👍",
+    "flags": "🇩🇪|🇫🇷| |a| |🇩🇪",
+    "tags": "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f| |ok",
+    "keycaps": "1\ufe0f\u20e3| |#\ufe0f\u20e3| |‼\ufe0f",
+    "variation selectors": "a\u034fb| |c\ufe00d",
+    "numbers": "\u0600|١٢٣| |abc\u06dd٤",
+    "annotations": "\ufff9|a\ufffab\ufffb",
+    "combining accents": "e\u0301te\u0301| |o\u0308l",
+}
+
+# Dropped by `words`: format characters without joiners and tags.
+FORMATS = re.compile(
+    "[\xad\u0600\u061c\u06dd\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
+)
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_words_are_those_of_unicode(name):
+    segments = SEGMENTS[name].split("|")
+    expected = [found for s in segments if (found := FORMATS.sub("", s).strip())]
+    text = "".join(segments)
+    assert vocabularies._words(text, None) == expected
+    corpus = tokenize(Corpus("x", [text, "a"]), length=20)
+    assert texts_of(corpus, 0) == expected
+    assert {*vocabulary_of([text])} == {*expected}
+
+
+def test_characters_that_extend_a_word_are_none_by_themselves():
+    assert vocabularies._words("\u0301a \u200d \u200c\u200d \ufe0f b\u0301", None) == [
+        "a",
+        "b\u0301",
+    ]
+    assert vocabularies._words("\u200b\xad\u2060\ufeff", None) == []
 
 
 def test_words():
@@ -118,6 +172,54 @@ def test_words():
     assert texts_of(corpus, 0) == ["don", "'", "t", "stop", ",", "naïve_2", "world", "!"]
     assert texts_of(corpus, 1) == ["stop", "नमस्ते"]
     assert corpus.tokens == ["stop", *sorted(set(corpus.tokens) - {"stop"})]
+
+
+UNDIVIDED = {
+    "Chinese": "今天天气很好，我们去公园散步吧。",
+    "Japanese": "今日は天気がとても良いので、公園を散歩しました。",
+    "Thai": "วันนี้อากาศดีมากเราไปเดินเล่นที่สวนสาธารณะกัน",
+    "Lao": "ມື້ນີ້ອາກາດດີຫຼາຍພວກເຮົາໄປຍ່າງຫຼິ້ນຢູ່ສວນສາທາລະນະ",
+    "Khmer": "ថ្ងៃនេះអាកាសធាតុល្អណាស់យើងទៅដើរលេងនៅសួនច្បារ",
+    "Burmese": "ဒီနေ့ရာသီဥတုအရမ်းကောင်းလို့ ကျွန်တော်တို့ပန်းခြံမှာလမ်းလျှောက်ကြတယ်",
+    "DNA": "ACGTTGCAAC" * 6,
+    "protein": "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVG",
+}
+DIVIDED = {
+    "Chinese with spaces": "今天 天气 很 好 ， 我们 去 公园 散步 吧 。",
+    "Japanese with spaces": "コンピューター を 使っ て 日本語 の 文章 を 書く",
+    "Thai with spaces": "วันนี้ อากาศ ดี มาก เรา ไป เดินเล่น ที่ สวนสาธารณะ กัน",
+    "Khmer with U+200B": "ថ្ងៃនេះ\u200bអាកាសធាតុ\u200bល្អ\u200bណាស់\u200bយើង\u200bទៅ\u200bដើរ\u200bលេង",
+    "Korean": "오늘은 날씨가 매우 좋아서 우리는 공원에 산책을 갔습니다",
+    "Greenlandic": "Kalaallit Nunaanni inatsisartut ataatsimiinnissaminnut aggersarneqarput",
+    "German": "Die Donaudampfschifffahrtsgesellschaft fährt heute nicht, das Wetter ist schlecht",
+    "English with some Chinese": "A sentence such as 今天天气很好我们去公园 has no spaces",
+    "labels": "positive",
+}
+
+
+@pytest.mark.parametrize("name", UNDIVIDED)
+def test_text_without_spaces_is_refused_unless_words_are_asked_for(name, tmp_path):
+    texts = [UNDIVIDED[name], UNDIVIDED[name][::-1], "an English line"]
+    path = tmp_path / "x.txt"
+    path.write_text("\n".join(texts), encoding="utf-8")
+    corpus = Corpus("x.txt", texts)
+    for read in (tokenize, lambda _: load_tokens(path), lambda c: vocabulary_of(c.documents)):
+        with pytest.raises(InputError, match=r"`tokenizer=characters`, or `tokenizer=words`"):
+            read(corpus)
+    assert load_tokens(path, tokenizer="characters").longest == max(map(len, texts))
+    assert load_tokens(path, tokenizer="words").longest < 8
+    (tmp_path / "x.tsv").write_text(
+        "text\tlabel\n" + "".join(f"{t}\t{i}\n" for i, t in enumerate(texts)), encoding="utf-8"
+    )
+    with pytest.raises(InputError, match=r"`tokenizer=characters`"):
+        load_labelled(tmp_path / "x.tsv")
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_text_with_spaces_is_read_as_words(name):
+    corpus = tokenize(Corpus("x", [DIVIDED[name], "one"]))
+    assert [choice.value for choice in corpus.choices if choice.setting == "tokenizer"] == ["words"]
+    assert vocabulary_of([DIVIDED[name]])
 
 
 def test_vocabulary_is_what_occurs_after_truncation():
@@ -159,6 +261,53 @@ def test_json_and_vocabulary_agree(vocabulary):
     other = tokenize(TEXTS, tokenizer=bert_json(vocabulary.parent), special=True)
     np.testing.assert_array_equal(one.ids, other.ids)
     assert (one.tokens, other.tokenizer) == (other.tokens, "tokenizer.json")
+
+
+@pytest.fixture
+def pairs_with_dropout(tmp_path):
+    """A tokenizer.json of byte pairs whose merges are left out at random."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    merges = [("a", "b"), ("ab", "c"), ("abc", "d"), ("c", "d"), ("b", "c")]
+    vocabulary = [*"abcd", *map("".join, merges)]
+    numbers = {token: number for number, token in enumerate(vocabulary)}
+    model = Tokenizer(models.BPE(numbers, merges, dropout=0.5))
+    model.pre_tokenizer = pre_tokenizers.Whitespace()
+    model.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path / "tokenizer.json"
+
+
+def test_dropout_of_byte_pairs_is_switched_off_and_said(pairs_with_dropout):
+    texts = Corpus("x", ["abcd " * 20, "abcd abc"])
+    lines: list[str] = []
+    corpus = tokenize(texts, tokenizer=pairs_with_dropout, progress=Told(lines))
+    assert texts_of(corpus, 0) == ["abcd"] * 20
+    assert any("0.5" in line and "dropout" in line for line in lines)
+    (choice,) = (choice for choice in corpus.choices if "dropout" in choice.setting)
+    assert (choice.value, "0.5" in choice.why) == ("0", True)
+    opened = open_tokenizer(pairs_with_dropout)
+    ids = [opened.encode(texts.documents, length=20)[0] for _ in range(5)]
+    assert all((found == ids[0]).all() for found in ids)
+    model = json.loads(pairs_with_dropout.read_text())
+    for share in (0.0, None):
+        model["model"]["dropout"] = share
+        pairs_with_dropout.write_text(json.dumps(model))
+        assert not open_tokenizer(pairs_with_dropout).choices
+
+
+def test_pieces_so_long_that_the_library_would_die_are_refused(tmp_path):
+    from tokenizers import Tokenizer, models
+
+    for size, kind in ((1000, "read"), (1001, "refused")):
+        pieces = [("[UNK]", 0.0), ("a", -1.0), ("b" * size, -2.0)]
+        Tokenizer(models.Unigram(pieces, 0, False)).save(str(tmp_path / "tokenizer.json"))
+        if kind == "refused":
+            with pytest.raises(InputError, match=r"piece of 1,001 letters; pass a tokenizer"):
+                open_tokenizer(tmp_path)
+        else:
+            assert open_tokenizer(tmp_path).encode(["ab"], length=2)[0].tolist() == [[1, 0]]
+    Tokenizer(models.BPE({"Unigram": 0, "": 1}, [])).save(str(tmp_path / "tokenizer.json"))
+    assert len(open_tokenizer(tmp_path).tokens) == 2
 
 
 def test_a_vocabulary_with_capitals_is_cased(tmp_path):
@@ -282,7 +431,9 @@ def test_text_that_a_tokenizer_cannot_take(tmp_path, model):
 
 
 def test_words_of_a_long_document_are_those_of_a_short_one(monkeypatch):
-    texts = Corpus("x", ["To be, or not to be!", "हिन्दी " * 9, "to"])
+    texts = Corpus(
+        "x", ["To be, or not to be!", "हिन्दी " * 9, "to", "می\u200cخواهم 👨\u200d👩 \ufeffto"]
+    )
     whole, listed = tokenize(texts), vocabulary_of(texts.documents, length=4)
     monkeypatch.setattr(vocabularies, "_LONG", 3)
     np.testing.assert_array_equal(tokenize(texts).ids, whole.ids)

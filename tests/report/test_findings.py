@@ -72,6 +72,13 @@ def test_without_structure_nothing_is_claimed():
     assert "nothing to fit" in summary(analysis(**case))
 
 
+def test_documents_of_one_token_have_no_structure_to_speak_of():
+    documents = np.where(np.arange(N) == 0, 100, 0)
+    text = said(plug_in={"trace": 0.0}, documents_per_position=documents)["dimensions"]
+    assert holds(text, "one position has tokens", "one token each", "characters")
+    assert "distribution" not in text
+
+
 def test_dimensions_that_were_not_judged_are_unknown():
     case = {"split_half": {"significant_rank": None}}
     assert holds(said(**case)["dimensions"], "not judged", "nulls", "44")

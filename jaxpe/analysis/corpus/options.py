@@ -32,7 +32,7 @@ class CorpusOptions:
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length, and intervals come from its folds.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
-            words when absent.
+            words when absent, for text with spaces between words.
         length: number of positions; from the corpus when absent (at most 128).
         dim: width at which encodings are compared; even, since frequencies come in pairs.
         empty: treatment of positions without tokens; "drop" when absent. Needed when the length

@@ -26,7 +26,7 @@ from jaxpe.analysis.counts.vocabulary import Vocabulary, own_vocabulary, read_vo
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, tokenizer_of_ids
 from jaxpe.data.token_files import Stream
 from jaxpe.data.tokenizers import is_of_ids
-from jaxpe.data.vocabulary import UNKNOWN, in_order, vocabulary_occurs
+from jaxpe.data.vocabulary import DEFAULT_TOKENIZER, UNKNOWN, in_order, vocabulary_occurs
 from jaxpe.geometry import position_bins
 
 _EDGE_BYTES = 128  # of an edge of a bin, while edges are made and as one of the settings
@@ -48,7 +48,8 @@ class CountOptions:
             lists of integers in .parquet and .arrow; stdlib, sst2, imdb. Fields of .csv may be
             quoted, and those of a .tsv are where all its quotation marks quote: rename it to .csv
             otherwise.
-        tokenizer: tokenizer as for `jaxpe report`; for token ids, the one that made them, or "ids".
+        tokenizer: tokenizer as for `jaxpe report`, words when absent; for token ids, the one that
+            made them, or "ids".
         vocab_size: number of ids, for the tokenizer ids.
         separator: id that ends a document in a stream of ids; when absent, every `length` ids are
             a document.
@@ -86,7 +87,7 @@ class CountOptions:
     """
 
     sources: tuple[str, ...]
-    tokenizer: str = "words"
+    tokenizer: str | None = None
     vocab_size: int | None = None
     separator: int | None = None
     vocab: Path | None = None
@@ -227,10 +228,11 @@ def given_tokenizer(options: CountOptions) -> tuple[Tokenizer, CountSettings]:
     >>> tokenizer.name, settings.length
     ('bytes', 128)
     """
-    if vocabulary_occurs(options.tokenizer) and options.vocab is None:
+    name = options.tokenizer or DEFAULT_TOKENIZER
+    if vocabulary_occurs(name) and options.vocab is None:
         raise InputError(
-            f"the vocabulary of {options.tokenizer} is not known before the documents are; count a "
-            "sample with jaxpe count, and pass its vocabulary.json as `vocab`"
+            f"the vocabulary of {name} is not known before the documents are; count a sample with "
+            "jaxpe count, and pass its vocabulary.json as `vocab`"
         )
     tokenizer = _tokenizer(options, (), Path(), _wanted(options), SILENT)
     return tokenizer, count_settings(tokenizer, **_wanted(options))
@@ -317,7 +319,7 @@ def _tokenizer(
     progress: Progress,
 ) -> Tokenizer:
     """The tokenizer; for words and characters with a vocabulary, made where none is given."""
-    name, special = options.tokenizer, options.special
+    name, special = options.tokenizer or DEFAULT_TOKENIZER, options.special
     if _are_ids(shards, options):
         if options.vocab is not None or options.max_vocab is not None:
             raise InputError("the documents are token ids; leave `vocab` and `max_vocab` out")
@@ -332,7 +334,7 @@ def _tokenizer(
             raise InputError(
                 f"{name} has a vocabulary of its own; leave `vocab` and `max_vocab` out"
             )
-        return open_tokenizer(name, special=special)
+        return open_tokenizer(name, special=special, progress=progress)
     if options.vocab is not None:
         if options.max_vocab is not None:
             raise InputError("`vocab` is there already; leave `max_vocab` out")
@@ -348,6 +350,7 @@ def _tokenizer(
         skip_unreadable=options.skip_unreadable,
         skip_nulls=options.skip_nulls,
         workers=_workers(options, shards),
+        by_default=options.tokenizer is None,
         progress=progress,
     )
     # In one order, whatever that of the file: counts of the same tokens are the same bytes.

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +16,9 @@ from jaxpe._core.json_values import from_json, parse_json, read_json, read_small
 from jaxpe._core.options import check_range
 from jaxpe._core.progress import Progress
 from jaxpe.analysis.counts.stored import is_counted
-from jaxpe.data import Shard, vocabulary_of
+from jaxpe.data import Shard
 from jaxpe.data.files import decoded
-from jaxpe.data.vocabulary import most_frequent
+from jaxpe.data.vocabulary import add_occurring, most_frequent, refuse_undivided
 from jaxpe.data.workers import occurring
 
 VOCABULARY = "vocabulary.json"
@@ -52,10 +53,12 @@ def own_vocabulary(
     skip_nulls: bool,
     workers: int,
     progress: Progress,
+    by_default: bool = False,
 ) -> list[str]:
     """The vocabulary that is in the folder already, or one that is made in a first pass.
 
-    The column of the groups is not needed here, but a wrong one is told at once.
+    The column of the groups is not needed here, but a wrong one is told at once. Text without
+    spaces is refused where the tokenizer was not asked for.
     """
     path = out / VOCABULARY
     if path.exists():
@@ -73,7 +76,7 @@ def own_vocabulary(
         progress.say(f"first pass, for the vocabulary of {wanted.tokenizer}")
         fields = {"text_field": wanted.text_field, "group_field": group_field}
         fields |= {"skip_nulls": skip_nulls}
-        made = _make_vocabulary(shards, wanted, fields, skip_unreadable, workers)
+        made = _make_vocabulary(shards, wanted, fields, skip_unreadable, workers, by_default)
         write_whole(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
     progress.say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
     return made.tokens
@@ -116,6 +119,7 @@ def _make_vocabulary(
     fields: dict[str, Any],
     skip_unreadable: bool,
     workers: int,
+    by_default: bool,
 ) -> Vocabulary:
     """A pass over the documents, for the words in them, in this process or in so many others."""
     digests: list[str] = []
@@ -134,12 +138,14 @@ def _make_vocabulary(
 
     documents = itertools.chain.from_iterable(map(texts, shards))
     options: dict[str, Any] = {"tokenizer": wanted.tokenizer, "length": wanted.length}
+    check_range("max_vocab", wanted.max_vocab, least=2)
+    counts: Counter[str] = Counter()
     if workers:
-        check_range("max_vocab", wanted.max_vocab, least=2)
         counts = occurring(documents, workers=workers, **options)
-        found = most_frequent(counts, wanted.max_vocab)
     else:
-        found = vocabulary_of(documents, max_vocab=wanted.max_vocab, **options)
-    if not found:
+        add_occurring(counts, documents, **options)
+    if not counts:
         raise InputError(f"no {wanted.tokenizer} in {len(shards)} shards; pass files with text")
-    return wanted._replace(shards=digests, tokens=found)
+    if by_default:
+        refuse_undivided(counts, ", ".join(shard.name for shard in shards[:3]))
+    return wanted._replace(shards=digests, tokens=most_frequent(counts, wanted.max_vocab))

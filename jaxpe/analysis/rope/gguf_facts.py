@@ -56,8 +56,8 @@ def gguf_fields(path: Path) -> dict[str, Any]:
 
 def _head_dim(fields: Mapping[str, Any]) -> int | None:
     hidden, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
-    derived = hidden // heads if isinstance(hidden, int) and isinstance(heads, int) else None
-    return fields.get("head_dim", derived)
+    known = isinstance(hidden, int) and isinstance(heads, int) and heads > 0
+    return fields.get("head_dim", hidden // heads if known else None)
 
 
 def _entry(

@@ -252,6 +252,11 @@ def _same_shape(a: EncodingScore, b: EncodingScore) -> bool:
 
 
 def _dimensions(analysis: CorpusAnalysis) -> str:
+    if np.count_nonzero(analysis.documents_per_position) == 1:
+        return (
+            "Only one position has tokens, so there is no other to compare it with: these "
+            "documents have one token each. Use the tokenizer characters for positions of letters."
+        )
     if all_alike(analysis):
         return (
             "All positions have the same token distribution: these documents hold no positional "

@@ -561,13 +561,46 @@ def test_counts_of_halves_with_vocabularies_of_their_own_are_those_of_the_whole(
         (tmp_path / f"{name}.txt").write_text("\n".join(rows))
     options = {"length": 4, "folds": 4, "nulls": 2, "batch_size": 16}
     for name in ("a", "b", "[ab]"):
-        sources = (str(tmp_path / f"{name}.txt"),)
-        job.count(job.CountOptions(sources=sources, **options), tmp_path / name)
+        named = {"sources": (str(tmp_path / f"{name}.txt"),), "tokenizer": "words"}
+        job.count(job.CountOptions(**named, **options), tmp_path / name)
     tokens = [read_counts(tmp_path / name).tokens for name in "ab"]
     assert tokens[0] != tokens[1]
     for order in ("ab", "ba"):
         job.merge([tmp_path / name for name in order], tmp_path / "merged" / order)
         assert same_files(tmp_path / "merged" / order, tmp_path / "[ab]")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_strings_without_spaces_are_counted_as_words_only_where_that_is_asked(tmp_path, workers):
+    path = tmp_path / "dna.txt"
+    path.write_text("\n".join(("ACGT" * 12, "TTAACCGG" * 6, "CATG" * 12)))
+    options = {"sources": (str(path),), "folds": 4, "nulls": 0, "workers": workers}
+    with pytest.raises(
+        InputError, match=r"dna.txt: .*`tokenizer=characters`, or `tokenizer=words`"
+    ):
+        job.count(job.CountOptions(**options), tmp_path / "words")
+    assert not (tmp_path / "words" / VOCABULARY).exists()
+    counted = [
+        job.count(job.CountOptions(**options, tokenizer=name), tmp_path / name)
+        for name in ("words", "characters")
+    ]
+    assert [int(stored.table.sum()) for stored in counted] == [3, 3 * 48]
+
+
+def test_counts_do_not_depend_on_the_dropout_of_a_tokenizer(tmp_path):
+    from tokenizers import Tokenizer, models
+
+    merges, lines = [("a", "b"), ("ab", "c"), ("b", "c")], list[str]()
+    numbers = {token: i for i, token in enumerate(("a", "b", "c", *map("".join, merges)))}
+    Tokenizer(models.BPE(numbers, merges, dropout=0.5)).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "a.txt").write_text("abc" * 40 + "\n" + "ab" * 40)
+    options = {"sources": (str(tmp_path / "a.txt"),), "folds": 4, "nulls": 0, "length": 200}
+    for name in ("one", "other"):
+        wanted = job.CountOptions(**options, tokenizer=str(tmp_path / "tokenizer.json"))
+        stored = job.count(wanted, tmp_path / name, progress=Told(lines))
+    assert same_files(tmp_path / "one", tmp_path / "other")
+    assert int(stored.table.sum()) == 80
+    assert sum("dropout" in line and "0.5" in line for line in lines) == 2
 
 
 def test_a_full_disk_is_told(shards, tmp_path, monkeypatch):

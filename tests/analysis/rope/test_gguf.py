@@ -135,3 +135,10 @@ def test_what_is_no_whole_file_is_refused(written, tmp_path):
     (tmp_path / "model.gguf").write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match=r"not a whole \.gguf"):
         explain(path)
+
+
+def test_heads_that_are_none_leave_their_width_to_the_options(written):
+    path = written(**{"attention.head_count": 0})
+    with pytest.raises(InputError, match=r"model.gguf .*pass `head_dim`"):
+        explain(path)
+    assert explain(path, head_dim=16).head_dim == 16
