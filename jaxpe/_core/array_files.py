@@ -7,6 +7,7 @@ import shutil
 import warnings
 import zipfile
 from collections.abc import Mapping
+from typing import IO
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray
 
 
 def npy_header(
-    file: io.FileIO | zipfile.ZipExtFile, size: int
+    file: io.FileIO | zipfile.ZipExtFile | IO[bytes], size: int
 ) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether by columns, and dtype of a .npy file, held against its size in bytes."""
     version = np.lib.format.read_magic(file)
