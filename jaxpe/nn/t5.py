@@ -121,6 +121,11 @@ def _checked_fields(where: Path, given: Fields) -> Fields:
     huggingface.check_fields(where, given, allowed)
     defaults = huggingface.T5_DEFAULTS[kind]
     fields = defaults | {name: value for name, value in given.items() if value is not None}
+    # Stored beside `feed_forward_proj`, before which transformers takes them.
+    gate, _, act = fields["feed_forward_proj"].rpartition("-")
+    act = "gelu_new" if (gate, act) == ("gated", "gelu") else act
+    stored = {"dense_act_fn": (act,), "is_gated_act": (gate == "gated",)}
+    huggingface.check_fields(where, given, stored)
     if fields["num_decoder_layers"] is None:
         fields["num_decoder_layers"] = fields["num_layers"]
     for name in ("tie_word_embeddings", "scale_decoder_outputs"):
@@ -156,8 +161,10 @@ def _is_tied(where: Path, fields: Fields, tensors: Tensors) -> bool:
             f"{where}: tie_word_embeddings is False, and {tensors.directory} has no {_HEAD}: fetch "
             "the file again, or set it to True"
         )
-    # transformers 5 writes True for every T5, and beside it whether the head's input is scaled.
-    if fields["tie_word_embeddings"] and "scale_decoder_outputs" not in fields:
+    # transformers 5 writes True for every T5, and beside it whether the head's input is scaled. For
+    # mT5 it writes True alone, and takes a head of the file that differs.
+    told = "scale_decoder_outputs" in fields or fields["model_type"] == "mt5"
+    if fields["tie_word_embeddings"] and not told:
         remedy = "tie_word_embeddings is True; set it to False, or take one of them out"
         huggingface.check_tied(tensors, _HEAD, _SHARED, remedy=remedy)
         return True
@@ -168,6 +175,7 @@ def _configs(where: Path, fields: Fields, tied: bool) -> tuple[TransformerConfig
     """Our configurations of both sides."""
     own = {ours: fields[theirs] for theirs, ours in huggingface.T5_FIELDS.items()}
     scaled = fields.get("scale_decoder_outputs", fields["tie_word_embeddings"])
+    scaled = scaled and fields["model_type"] != "mt5"  # whose class never scales
     try:
         encoder = TransformerConfig(
             **own,
