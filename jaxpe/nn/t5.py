@@ -122,7 +122,7 @@ def _checked_fields(where: Path, given: Fields) -> Fields:
     defaults = huggingface.T5_DEFAULTS[kind]
     fields = defaults | {name: value for name, value in given.items() if value is not None}
     # Stored beside `feed_forward_proj`, before which transformers takes them.
-    gate, _, act = fields["feed_forward_proj"].rpartition("-")
+    gate, _, act = str(fields["feed_forward_proj"]).rpartition("-")
     act = "gelu_new" if (gate, act) == ("gated", "gelu") else act
     stored = {"dense_act_fn": (act,), "is_gated_act": (gate == "gated",)}
     huggingface.check_fields(where, given, stored)

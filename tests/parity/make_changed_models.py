@@ -1,7 +1,7 @@
 """Write `changed_models.npz`: logits of the stored tiny checkpoints with other fields or heads.
 
-Run by hand, in an environment of its own with torch, transformers and safetensors (the file says
-which versions it came from); the tests need safetensors alone:
+Run by hand, in an environment of its own with torch, transformers, safetensors and ml_dtypes (the
+file says which versions it came from); the tests need safetensors alone:
 
     python tests/parity/make_changed_models.py
 
@@ -85,7 +85,7 @@ def write_case(case: Case, folder: Path) -> Path:
 
 
 def logits(folder: Path) -> np.ndarray:
-    """What transformers computes, in float32."""
+    """What transformers computes; T5, whose attention is not scaled, in float64."""
     import torch
     import transformers
 
@@ -95,10 +95,12 @@ def logits(folder: Path) -> np.ndarray:
     ids, options = torch.tensor(IDS), {}
     if "t5" in config.model_type:
         options = {"decoder_input_ids": torch.tensor(ANSWERS), "use_cache": False}
+        model = model.double()
     return model(ids, **options).logits.numpy()
 
 
 def main() -> None:
+    import ml_dtypes  # noqa: F401 (for NumPy, which has no bfloat16 itself)
     import torch
     import transformers
 
