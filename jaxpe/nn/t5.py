@@ -46,8 +46,8 @@ def load_seq2seq_lm(
 
     Each side has T5's bias, one table for all its layers; cross-attention has no positions. Logits
     of attention are not scaled. The head of T5 1.0 takes hidden states times 1/√dim, those of T5
-    1.1, Flan and mT5 do not. The decoder's first token is `decoder_start_token_id` of the config.json, 0 in released models; `generate` takes it
-    as `start_id`.
+    1.1, Flan and mT5 do not. The decoder's first token is `decoder_start_token_id` of the
+    config.json, 0 in released models; `generate` takes it as `start_id`.
 
     Args:
         directory: Hugging Face directory: config.json, and model.safetensors or its shards.
