@@ -70,7 +70,7 @@ def unpacked(
 
 
 def reason(error: Exception) -> str:
-    """What an error says, in one short line."""
+    """Message of an error, as one short line."""
     return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
 
 
