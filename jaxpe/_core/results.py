@@ -1,18 +1,16 @@
 """Results on disk: what is small as JSON, large arrays in an .npz beside it."""
 
-import io
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
+from jaxpe._core.array_files import packed, unpacked
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json, is_named, read_json, to_json, type_hints
-from jaxpe._core.memory import check_bytes
 
 # Types of fields. A large array goes into the .npz. Seconds are of a run and not of its result,
 # and left out: the same options give the same files.
@@ -87,42 +85,8 @@ def _without_large(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any
     return to_json(value)
 
 
-def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The content of an .npz without the time of writing, which `np.savez` puts in."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, array in arrays.items():
-            pack_array(archive, name, array)
-    return buffer.getvalue()
-
-
-def pack_array(
-    archive: zipfile.ZipFile, name: str, array: np.ndarray, *, level: int | None = None
-) -> None:
-    """Write an array into an .npz, compressed at a level of zlib, without the time of writing."""
-    content = io.BytesIO()
-    np.lib.format.write_array(content, array, allow_pickle=False)
-    entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-    archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED, level)
-
-
 def _unpacked(path: Path) -> dict[str, np.ndarray]:
     return unpacked(path, place=str(path), remedy=_REMEDY) if path.exists() else {}
-
-
-def unpacked(file: Path | bytes, *, place: str, remedy: str) -> dict[str, np.ndarray]:
-    """The arrays of an .npz; raises `InputError` with the place and the remedy where it is none."""
-    source = io.BytesIO(file) if isinstance(file, bytes) else file
-    try:
-        with zipfile.ZipFile(source) as archive:
-            needed = sum(entry.file_size for entry in archive.infolist())
-        check_bytes(needed, what=place, remedy=remedy)
-        with np.load(source, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{place} cannot be read ({error}); {remedy}") from error
 
 
 def _put(values: Any, steps: list[str], array: np.ndarray, *, place: Path) -> None:
@@ -132,4 +96,4 @@ def _put(values: Any, steps: list[str], array: np.ndarray, *, place: Path) -> No
             values = values[int(step)] if isinstance(values, list) else values[step]
         values[steps[-1]] = array
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise InputError(f"{place} has no place for the array {'/'.join(steps)}") from error
+        raise InputError(f"{place} has no place for the array {'/'.join(steps)!r:.100}") from error

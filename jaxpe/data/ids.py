@@ -3,11 +3,11 @@
 import io
 import math
 import os
-import warnings
 from typing import Any
 
 import numpy as np
 
+from jaxpe._core.array_files import npy_header, reason
 from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
@@ -18,13 +18,6 @@ from jaxpe.data.files import open_regular
 DEFAULT_LENGTH = 128
 # `tokens` and the counts are as long as the vocabulary: an id in the billions is a hash, not an id.
 LARGEST_VOCABULARY = 10_000_000
-_SHOWN = 100  # characters of what NumPy says of a header
-# Of version 3 are headers with names that are not Latin-1, which an array of integers has none of.
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-    (3, 0): np.lib.format.read_array_header_2_0,
-}
 _CELL = 2 * (4 + 1)  # bytes of an id and its mask, and again while they are made
 
 
@@ -78,9 +71,8 @@ def read_ids(path: str, *, length: int | None) -> TokenCorpus:
     except Exception as error:
         if isinstance(error, InputError):
             raise
-        reason = str(error).partition("\n")[0][:_SHOWN] or type(error).__name__
         raise InputError(
-            f"{path} cannot be read as an array of numbers: {reason}; "
+            f"{path} cannot be read as an array of numbers: {reason(error)}; "
             "save one rectangular integer array [documents, n] with numpy.save"
         ) from error
     return tokens_from_ids(array, name=path, length=length)
@@ -88,27 +80,11 @@ def read_ids(path: str, *, length: int | None) -> TokenCorpus:
 
 def _loaded(file: io.FileIO, path: str) -> np.ndarray:
     """The array of a `.npy` file, whose header is held against its size first."""
-    shape, by_columns, dtype = npy_header(file)
-    there = os.fstat(file.fileno()).st_size - file.tell()
-    check_bytes(2 * there, what=path, remedy="pass fewer documents, or a smaller integer type")
+    size = os.fstat(file.fileno()).st_size
+    shape, by_columns, dtype = npy_header(file, size)
+    check_bytes(2 * size, what=path, remedy="pass fewer documents, or a smaller integer type")
     array = np.fromfile(file, dtype, math.prod(shape))
     return array.reshape(shape, order="F" if by_columns else "C")
-
-
-def npy_header(file: io.FileIO) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether by columns, and type of a `.npy` file, held against its size."""
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"its format is {version}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of headers as Python 2 wrote them, and bad escapes
-        shape, by_columns, dtype = _HEADERS[version](file)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects")
-    there = os.fstat(file.fileno()).st_size - file.tell()
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != there:
-        raise ValueError(f"its header names shape {shape} of {dtype}, and {there:,} bytes follow")
-    return shape, by_columns, dtype
 
 
 def check_length(length: int | None, *, special: int = 0) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from jaxpe._core.array_files import npy_header
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import export
@@ -20,7 +21,6 @@ from jaxpe.data.files import (
 from jaxpe.data.ids import (
     DEFAULT_LENGTH,
     check_length,
-    npy_header,
     read_ids,
     resized,
     tokens_from_ids,
@@ -202,7 +202,7 @@ def _holds_documents(source: str) -> bool:
         contextlib.suppress(Exception),
         open_regular(source) as file,
     ):  # read_ids says what is wrong
-        return len(npy_header(file)[0]) == 1
+        return len(npy_header(file, os.path.getsize(source))[0]) == 1
     return False
 
 

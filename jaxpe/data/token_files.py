@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int, Integer
 
+from jaxpe._core.array_files import npy_header
 from jaxpe._core.errors import InputError
 from jaxpe._core.hashing import Content
 from jaxpe.data.columnar import columnar_id_blocks, id_columns
 from jaxpe.data.fields import Fields, Found
 from jaxpe.data.files import COLUMNAR, hash_file, open_regular, readable, text_ending
-from jaxpe.data.ids import npy_header
 from jaxpe.data.ragged import Ragged, equally_long
 
 MEMORY_MAPS = (".bin", ".npy")
@@ -150,7 +150,7 @@ def _raw(path: str, stream: Stream) -> tuple[np.dtype, int]:
 def _numpy(path: str, stream: Stream) -> Iterator[Ragged]:
     """Rows of a matrix, or a stream."""
     with open_regular(path) as file:
-        shape, by_columns, dtype = npy_header(file)
+        shape, by_columns, dtype = npy_header(file, os.path.getsize(path))
         start = file.tell()
     if dtype.kind not in "iu" or by_columns or not 1 <= len(shape) <= 2:
         raise InputError(

@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from jaxpe._core.array_files import packed, unpacked
 from jaxpe._core.errors import InputError
-from jaxpe._core.json_values import read_small
-from jaxpe._core.results import packed, unpacked
+from jaxpe._core.json_values import LARGEST_FILE, read_small
 from jaxpe.encodings.absolute import from_matrix
 from jaxpe.encodings.base import Encoding
 
 ENDING = ".npz"
 _NAME = "vectors"
+_SHOWN = 6  # arrays in a message
 _REMEDY = f"pass an {ENDING} file with a float array {_NAME!r} [positions, width]"
 
 
@@ -57,11 +58,15 @@ def of_vectors(P: np.ndarray, *, place: str, dim: int | None, **options: Any) ->
 
 def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
     """The position vectors in a file; raises `InputError` where there are none."""
-    found = unpacked(read_small(path, remedy=_REMEDY), place=str(path), remedy=_REMEDY)
+    content = read_small(path, remedy=_REMEDY)
+    found = unpacked(content, place=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
     P = found.get(_NAME)
     if P is None or P.ndim != 2 or 0 in P.shape or not np.issubdtype(P.dtype, np.floating):
-        held = ", ".join(f"{name} {x.dtype}{list(x.shape)}" for name, x in found.items())
+        some = list(found.items())[:_SHOWN]
+        held = ", ".join(f"{name!r:.40} {x.dtype}{list(x.shape)}" for name, x in some)
         raise InputError(f"{path} holds {held or 'nothing'}: {_REMEDY}")
-    if not np.isfinite(P).all():
-        raise InputError(f"{path} holds vectors that are not finite; {_REMEDY}")
-    return P
+    with np.errstate(all="ignore"):
+        if not np.isfinite(P.astype(np.float32)).all():
+            raise InputError(f"{path} holds vectors that are not finite in float32; {_REMEDY}")
+    # JAX takes neither numbers of another byte order nor those of more than 8 bytes.
+    return P.astype(f"f{min(P.dtype.itemsize, 8)}")

@@ -382,8 +382,14 @@ def _load(
 
         loaded = huggingface.fill(model, _names(nnx.eval_shape(model), parts), tensors)
         if isinstance(loaded, MaskedLM):
-            names = (parts.decoder, parts.base[0].theirs)
-            huggingface.check_tied(tensors, *names, remedy="only tied ones are supported")
+            huggingface.check_head(
+                Path(directory, "config.json"),
+                fields.get("tie_word_embeddings"),
+                tensors,
+                decoder=parts.decoder.replace("weight", "bias"),
+                bias=parts.masked_lm[-1].theirs,
+                tokens=parts.base[0].theirs,
+            )
     if encoding is not None:
         loaded.encoder.encoding = nnx.static(encoding)
         loaded.encoder.encoding_params = encoding_parameters(config, encoding, rngs=nnx.Rngs(0))

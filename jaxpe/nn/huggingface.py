@@ -248,6 +248,7 @@ RANGES = {
     "rope_theta": _POSITIVE._replace(low=1.0),  # below, the first pair would not turn fastest
     "rope_local_base_freq": _POSITIVE._replace(low=1.0),
     "initializer_range": Range(float, 0.0, float(_FLOAT32.max)),
+    "position_buckets": Range(int, 4, _LARGEST),
     "attn_scale": Range(float, 0.0, float(_FLOAT32.max)),
     **dict.fromkeys(("partial_rotary_factor", "rotary_pct"), Range(float, 2**-20, 1.0)),
     **dict.fromkeys(
@@ -650,6 +651,21 @@ def check_tied(tensors: Tensors, one: str, other: str, *, remedy: str) -> None:
     same = tensors.shape(one) == tensors.shape(other)
     if not same or not np.array_equal(tensors.read(one), tensors.read(other)):
         raise InputError(f"{tensors.directory}: {one} is not {other}: {remedy}")
+
+
+def check_head(
+    where: Path, tied: Any, tensors: Tensors, *, decoder: str, bias: str, tokens: str
+) -> None:
+    """Raise where the decoder of a masked language model has a matrix or biases of its own."""
+    matrix = decoder.removesuffix("bias") + "weight"
+    if tied is False and matrix not in tensors.files:
+        raise InputError(
+            f"{where}: tie_word_embeddings is False, and {tensors.directory} has no {matrix}: "
+            "fetch the file again, or set it to True"
+        )
+    remedy = "only heads that are tied to the embeddings (tie_word_embeddings) are supported"
+    for one, other in ((matrix, tokens), (decoder, bias)):
+        check_tied(tensors, one, other, remedy=remedy)
 
 
 def _weight_files(directory: Path) -> list[Path]:

@@ -45,9 +45,9 @@ def load_seq2seq_lm(
     """T5 (Raffel et al. 2020) with its head, in any of its versions: 1.0, 1.1, Flan, mT5.
 
     Each side has T5's bias, one table for all its layers; cross-attention has no positions. Logits
-    of attention are not scaled. A tied head takes hidden states times 1/√dim. The decoder's first
-    token is `decoder_start_token_id` of the config.json, 0 in released models; `generate` takes it
-    as `start_id`.
+    of attention are not scaled. The head of T5 1.0 takes hidden states times 1/√dim, those of T5
+    1.1, Flan and mT5 do not. The decoder's first token is `decoder_start_token_id` of the
+    config.json, 0 in released models; `generate` takes it as `start_id`.
 
     Args:
         directory: Hugging Face directory: config.json, and model.safetensors or its shards.
@@ -121,6 +121,11 @@ def _checked_fields(where: Path, given: Fields) -> Fields:
     huggingface.check_fields(where, given, allowed)
     defaults = huggingface.T5_DEFAULTS[kind]
     fields = defaults | {name: value for name, value in given.items() if value is not None}
+    # Stored beside `feed_forward_proj`, before which transformers takes them.
+    gate, _, act = str(fields["feed_forward_proj"]).rpartition("-")
+    act = "gelu_new" if (gate, act) == ("gated", "gelu") else act
+    stored = {"dense_act_fn": (act,), "is_gated_act": (gate == "gated",)}
+    huggingface.check_fields(where, given, stored)
     if fields["num_decoder_layers"] is None:
         fields["num_decoder_layers"] = fields["num_layers"]
     for name in ("tie_word_embeddings", "scale_decoder_outputs"):
@@ -156,8 +161,10 @@ def _is_tied(where: Path, fields: Fields, tensors: Tensors) -> bool:
             f"{where}: tie_word_embeddings is False, and {tensors.directory} has no {_HEAD}: fetch "
             "the file again, or set it to True"
         )
-    # transformers 5 writes True for every T5, and beside it whether the head's input is scaled.
-    if fields["tie_word_embeddings"] and "scale_decoder_outputs" not in fields:
+    # transformers 5 writes True for every T5, and beside it whether the head's input is scaled. For
+    # mT5 it writes True alone, and takes a head of the file that differs.
+    told = "scale_decoder_outputs" in fields or fields["model_type"] == "mt5"
+    if fields["tie_word_embeddings"] and not told:
         remedy = "tie_word_embeddings is True; set it to False, or take one of them out"
         huggingface.check_tied(tensors, _HEAD, _SHARED, remedy=remedy)
         return True
@@ -168,6 +175,7 @@ def _configs(where: Path, fields: Fields, tied: bool) -> tuple[TransformerConfig
     """Our configurations of both sides."""
     own = {ours: fields[theirs] for theirs, ours in huggingface.T5_FIELDS.items()}
     scaled = fields.get("scale_decoder_outputs", fields["tie_word_embeddings"])
+    scaled = scaled and fields["model_type"] != "mt5"  # whose class never scales
     try:
         encoder = TransformerConfig(
             **own,

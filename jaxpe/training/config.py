@@ -83,9 +83,9 @@ class TrainConfig:
     """Train a transformer with a positional encoding, and record the geometry of the encoding.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
-            .gz, .bz2, .xz, .zst), .parquet, .arrow or .npy file. Fields of .csv may be quoted, and
-            those of a .tsv are where all its quotation marks quote: rename it to .csv otherwise.
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz,
+            .bz2, .xz, .zst), .parquet, .arrow or .npy file. A .csv may have quoted fields. A .tsv
+            is read so where all its quotation marks quote fields; rename it to .csv to force that.
             For translate copy, reverse, sort or scan, the tasks of `sequence_task`, whose rows are
             drawn by the seed.
         task: classify, mlm (masked language model), causal (next token) or translate (an answer

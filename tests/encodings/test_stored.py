@@ -41,11 +41,13 @@ def test_a_file_is_named_where_a_name_is_asked_for(path):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"table": P}, "table float32"),
+        ({"table": P}, "'table' float32"),
         ({"vectors": P[0]}, "[3]"),
         ({"vectors": P[:0]}, "[0, 3]"),
         ({"vectors": P.astype(int)}, "int64"),
         ({"vectors": P * np.nan}, "not finite"),
+        ({"vectors": P.astype(np.float64) * 1e300}, "not finite"),
+        ({f"{i}\n": P for i in range(99)}, "'0\\n' float32[4, 3], '1\\n'"),
     ],
 )
 def test_another_content_is_refused(tmp_path, arrays, words):
@@ -54,6 +56,22 @@ def test_another_content_is_refused(tmp_path, arrays, words):
     with pytest.raises(InputError) as caught:
         resolve(str(path))
     assert words in str(caught.value)
+    assert len(str(caught.value).removeprefix(str(path))) < 400
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f2", ">f8", np.longdouble])
+def test_other_floats_are_read(tmp_path, dtype):
+    np.savez(tmp_path / "other.npz", vectors=P.astype(dtype))
+    encoding = from_file(tmp_path / "other.npz")
+    np.testing.assert_array_equal(encoding.init(jax.random.key(0))["table"], P)
+
+
+def test_more_than_a_file_may_hold_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxpe.encodings.stored.LARGEST_FILE", 10_000)
+    np.savez_compressed(tmp_path / "zeros.npz", vectors=np.zeros((1, 10_000), np.float16))
+    with pytest.raises(InputError, match="may hold"):
+        from_file(tmp_path / "zeros.npz")
 
 
 def test_no_file_and_a_damaged_one_are_refused(tmp_path, path):

@@ -132,6 +132,15 @@ def test_a_config_of_transformers_5_says_of_the_head_whether_it_is_scaled(gated)
     assert after.transformer.decoder.config.logit_scale == 1.0
 
 
+@pytest.mark.parametrize("changes", [{"dense_act_fn": "relu"}, {"is_gated_act": False}])
+def test_fields_that_contradict_the_feed_forward_layer_are_refused(gated, changes):
+    change(gated, dense_act_fn="gelu_new", is_gated_act=True)
+    nn.load_seq2seq_lm(gated)
+    change(gated, **changes)
+    with pytest.raises(InputError, match=f"{next(iter(changes))} is .*, which changes"):
+        nn.load_seq2seq_lm(gated)
+
+
 def test_copies_of_the_table_are_left_alone(tiny):
     found = tensors(tiny)
     whole = found | {f"{side}.embed_tokens.weight": found["shared.weight"] for side in SIDES}

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -11,9 +12,17 @@ from flax import nnx
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe.nn import load_causal_lm, load_masked_lm, load_model, save_huggingface
+from jaxpe.nn import (
+    load_causal_lm,
+    load_masked_lm,
+    load_model,
+    load_seq2seq_lm,
+    save_huggingface,
+)
 from tests.nn.models import one_key
-from tests.nn.stored import change, tensors
+from tests.nn.stored import change, tensors, write
+from tests.parity.make_changed_models import ANSWERS, CASES, write_case
+from tests.parity.make_changed_models import IDS as CHANGED_IDS
 from tests.parity.make_models import DECODERS, ENCODERS, FOLDER, HERE
 from tests.parity.tiny_models import decoder_errors, encoder_errors
 
@@ -55,6 +64,63 @@ def test_an_encoder_without_its_head(name, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+CHANGED = dict(np.load(HERE / "changed_models.npz"))
+
+
+def changed_logits(folder, case):
+    ids, others, wide = CHANGED_IDS.astype(np.int32), (), {}
+    load = load_masked_lm if case.base in ENCODERS else load_causal_lm
+    if case.base.startswith("tiny"):
+        load, others = load_seq2seq_lm, (ANSWERS.astype(np.int32),)
+        wide = {"dtype": jnp.float64, "param_dtype": jnp.float64}
+    graphdef, params = nnx.split(load(folder, **wide))
+    return jax.jit(lambda p, *rows: nnx.merge(graphdef, p)(*rows).logits)(params, ids, *others)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_other_fields_and_heads_are_those_of_transformers(name, tmp_path):
+    """Fields that are stored and not used, tied and untied heads, in and out of the file."""
+    logits = changed_logits(write_case(CASES[name], tmp_path / "case"), CASES[name])
+    np.testing.assert_allclose(logits, CHANGED[name], rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["gptj tied", "gpt2 untied"])
+def test_other_heads_are_saved_again(name, tmp_path):
+    folder = write_case(CASES[name], tmp_path / "case")
+    save_huggingface(load_causal_lm(folder), tmp_path / "again")
+    logits = changed_logits(tmp_path / "again", CASES[name])
+    np.testing.assert_allclose(logits, CHANGED[name], rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, "bert", "mpnet"])
+def test_masked_language_models_with_other_heads_are_refused(name, tmp_path):
+    """By the field, where the file lacks the head; by the tensor, where it has another."""
+    folder = tmp_path / name
+    shutil.copytree(FOLDER / name if name in ENCODERS else HERE / f"tiny_{name}", folder)
+    whole = tensors(folder)
+    table = next(
+        k for k in whole if k.endswith(("word_embeddings.weight", "tok_embeddings.weight"))
+    )
+    decoder = {
+        "modernbert": "decoder",
+        "roberta": "lm_head.decoder",
+        "mpnet": "lm_head.decoder",
+    }.get(name, "cls.predictions.decoder")
+    change(folder, tie_word_embeddings=False)
+    with pytest.raises(InputError, match=f"tie_word_embeddings is False.* has no {decoder}.weight"):
+        load_masked_lm(folder)
+    others = [{f"{decoder}.weight": 2 * whole[table]}]
+    if name != "modernbert":
+        bias = decoder.replace("decoder", "bias")
+        others += [{f"{decoder}.bias": whole[bias] + 1, f"{decoder}.weight": whole[table]}]
+    for truth in (True, False):
+        change(folder, tie_word_embeddings=truth)
+        for tensor in others:
+            write(folder, whole | tensor)
+            with pytest.raises(InputError, match=r"decoder.* is not .*tie_word_embeddings"):
+                load_masked_lm(folder)
+
+
 def test_the_stored_cases_can_tell():
     """Windows, bases, caps and padding make a difference, and checkpoints are small."""
     stored = dict(np.load(HERE / "models.npz"))
@@ -92,6 +158,16 @@ KINDS = "one a layer, of 'full_attention' and 'sliding_attention'"
         ("qwen3", {"head_dim": 4}, r"q_norm.weight has shape \(8,\), not \(4,\)"),
         ("roberta", {"hidden_act": "relu"}, "hidden_act is 'relu', which changes"),
         ("deberta", {"share_att_key": False}, "share_att_key is False, which changes"),
+        ("deberta", {"position_buckets": -1}, "position_buckets is -1"),
+        ("deberta", {"position_buckets": None}, "position_buckets is -1"),
+        ("opt", {"word_embed_proj_dim": 8}, "word_embed_proj_dim is 8, .* only 16 is supported"),
+        ("llama", {"tie_word_embeddings": True}, "lm_head.weight is not .*tie_word_embeddings"),
+        (
+            "llama",
+            {"rope_parameters": {"type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}},
+            "partial_rotary_factor is 0.5",
+        ),
+        ("gemma", {"tie_word_embeddings": False}, "tie_word_embeddings is False, .* no lm_head"),
         ("deberta", {"conv_kernel_size": 3}, "conv_kernel_size is 3, which changes"),
         ("modernbert", {"decoder_bias": False}, "decoder_bias is False, which changes"),
     ],

@@ -25,10 +25,10 @@ class CorpusOptions:
     """Measure what position means in a corpus, and write a report on it.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
-            .gz, .bz2, .xz, .zst), .parquet, .arrow or .npy file, or - for lines on standard input.
-            Fields of .csv may be quoted, and those of a .tsv are where all its quotation marks
-            quote: rename it to .csv otherwise.
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz,
+            .bz2, .xz, .zst), .parquet, .arrow or .npy file, or - for lines on standard input. A
+            .csv may have quoted fields. A .tsv is read so where all its quotation marks quote
+            fields; rename it to .csv to force that.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length, and intervals come from its folds.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;

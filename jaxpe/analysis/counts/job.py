@@ -45,9 +45,9 @@ class CountOptions:
         sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, .json, each also .gz,
             .bz2, .xz, .zst, of .parquet, .arrow, .array_record, of `jaxpe export` folders and of
             Hugging Face datasets saved to disk; of token ids, .bin with .idx or a stream, .npy, and
-            lists of integers in .parquet and .arrow; stdlib, sst2, imdb. Fields of .csv may be
-            quoted, and those of a .tsv are where all its quotation marks quote: rename it to .csv
-            otherwise.
+            lists of integers in .parquet and .arrow; stdlib, sst2, imdb. A .csv may have quoted
+            fields. A .tsv is read so where all its quotation marks quote fields; rename it to .csv
+            to force that.
         tokenizer: tokenizer as for `jaxpe report`, words when absent; for token ids, the one that
             made them, or "ids".
         vocab_size: number of ids, for the tokenizer ids.

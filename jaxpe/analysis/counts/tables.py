@@ -1,25 +1,16 @@
 """Tables of counts in a compressed file, read back within the memory that they take."""
 
-import re
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int, UInt
 
+from jaxpe._core.array_files import pack_array, read_member, reason
 from jaxpe._core.errors import InputError
-from jaxpe._core.results import pack_array
 from jaxpe.analysis.counts.checking import check
 
-# The head of an array as NumPy writes it. Nothing else is let in: NumPy's own reader evaluates an
-# expression, and makes room for whatever size that names.
-_HEAD = re.compile(
-    rb"\x93NUMPY\x01\x00(?P<bytes>..)\{'descr': '(?P<dtype>\|u1|<u2|<u4|<u8)', "
-    rb"'fortran_order': False, 'shape': \((?P<length>\d{1,18}),\), \} *\n",
-    re.DOTALL,
-)
 _LONGEST_HEAD = 256  # bytes
 _LEVEL = 1  # of zlib, whose default costs six times the time for a sixth less
 _WIDEST = 8  # bytes of a number
@@ -67,9 +58,11 @@ def read_tables(path: Path, into: Tables) -> None:
                     for part in ("steps", "counts")
                 )
                 _fill(name, table.reshape(-1), steps, counts)
-    # Damaged zip files fail in many ways: an offset, a method that is not there, a password.
-    except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path.name} cannot be read: {error}") from error
+    # Damaged files fail in many ways: an offset, a method that is not there, a password, a header.
+    except Exception as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path.name} cannot be read: {reason(error)}") from error
 
 
 def _fill(
@@ -96,14 +89,8 @@ def _array(
     """An array of unsigned integers that is no longer than a table."""
     name, size = member.filename, member.file_size
     check(size <= _LONGEST_HEAD + _WIDEST * longest, f"{name} has {size:,} bytes")
-    with file.open(member) as stream:
-        content = stream.read(size)
-    head = _HEAD.match(content)
-    if head is None or int.from_bytes(head["bytes"], "little") != head.end() - 10:
+    array = read_member(file, member)
+    if array.dtype.kind != "u" or array.ndim != 1:
         raise InputError(f"{name} is no array of unsigned integers")
-    dtype, length = np.dtype(head["dtype"].decode()), int(head["length"])
-    check(
-        length <= longest and len(content) == head.end() + length * dtype.itemsize,
-        f"{name} has {len(content):,} bytes and names {length:,} numbers",
-    )
-    return np.frombuffer(content, dtype, offset=head.end())
+    check(len(array) <= longest, f"{name} names {len(array):,} numbers")
+    return array

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
+from jaxpe._core.array_files import read_members
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import write_whole, writing
 from jaxpe._core.json_values import from_json, read_json, seal, to_json
@@ -142,19 +143,17 @@ def write_models(path: Path, stamp: str, trained: Trained) -> None:
 def read_models(path: Path, stamp: str, suite: Suite, like: Any) -> Trained:
     """Models of parameters `like` these shapes that `write_models` wrote; raises likewise."""
     try:
-        with zipfile.ZipFile(path) as whole:  # NumPy does not check the checksums
+        with zipfile.ZipFile(path) as whole:
             _check_sizes(whole, suite, like)
-            if (part := whole.testzip()) is not None:
-                raise zipfile.BadZipFile(part)
-        with np.load(path) as file:
-            _check_stamp(path, str(file["stamp"]), stamp)
-            trained = Trained(
-                jax.tree_util.tree_map_with_path(partial(_leaf, file, suite.seeds), like),
-                float(_numbers(file, "rate", ())),
-                _numbers(file, "tuning", (len(suite.rates),)).tolist(),
-                _numbers(file, "losses", (suite.steps, suite.seeds)),
-                float(_numbers(file, "seconds", ())),
-            )
+            file = read_members(whole)
+        _check_stamp(path, str(file["stamp"]), stamp)
+        trained = Trained(
+            jax.tree_util.tree_map_with_path(partial(_leaf, file, suite.seeds), like),
+            float(_numbers(file, "rate", ())),
+            _numbers(file, "tuning", (len(suite.rates),)).tolist(),
+            _numbers(file, "losses", (suite.steps, suite.seeds)),
+            float(_numbers(file, "seconds", ())),
+        )
         _check_rate(trained.rate, trained.seconds, suite)
     except InputError:
         raise

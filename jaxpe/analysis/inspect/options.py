@@ -25,8 +25,8 @@ class InspectOptions:
         model: Hugging Face directory (config.json, safetensors, tokenizer.json), a .gguf file, or a
             folder with one.
         source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
-            .gz, .bz2, .xz, .zst), .parquet or .arrow file. Fields of .csv may be quoted, and those
-            of a .tsv are where all its quotation marks quote: rename it to .csv otherwise.
+            .gz, .bz2, .xz, .zst), .parquet or .arrow file. A .csv may have quoted fields. A .tsv is
+            read so where all its quotation marks quote fields; rename it to .csv to force that.
         stages: encoding, geometry, attention, probe, ablation, loss, needles; all when absent.
         quick: whether fewer documents and shorter texts are used, for a first result.
         length: positions of a document in attention, probe and ablation; 128 when absent.

@@ -110,7 +110,18 @@ def rope_entry(fields: Fields, kind: str | None = None) -> Fields:
     base = fields["rope_local_base_freq"] if kind == _LOCAL else fields["rope_theta"]
     share = fields.get("partial_rotary_factor")
     start = {"rope_theta": base} | ({} if share is None else {"partial_rotary_factor": share})
-    return start | {name: value for name, value in entry.items() if value is not None}
+    entry = start | {name: value for name, value in entry.items() if value is not None}
+    return entry if share is not None else _without_share(entry)
+
+
+def _without_share(entry: Fields) -> Fields:
+    """An entry of a family that stores `partial_rotary_factor` and turns whole heads by default."""
+    kind, share = entry.get("rope_type", entry.get("type", "default")), "partial_rotary_factor"
+    if kind == "proportional" or entry.get(share, 1.0) == 1.0:
+        return entry
+    if kind != "default":
+        raise ValueError(f"{share} is {entry[share]!r}; families that turn whole heads take only 1")
+    return {name: value for name, value in entry.items() if name != share}
 
 
 def rope_kinds(fields: Fields) -> tuple[str | None, ...]:
@@ -169,10 +180,10 @@ def _gemma3_windows(fields: Fields, config: TransformerConfig) -> Encoding | Lay
 def _some_without_rope(fields: Fields, config: TransformerConfig) -> Encoding | LayerPattern:
     turned, window = _rope(fields, config), fields["sliding_window"]
     turns = _turning_layers(fields, config)
-    window = window if fields["use_sliding_window"] else None
     kinds = fields["layer_types"]
-    if kinds is None:
-        kinds = [_GLOBAL if turn or window is None else _LOCAL for turn in turns]
+    if kinds is None:  # which the windows follow, whatever `use_sliding_window` says beside them
+        slides = window is not None and fields["use_sliding_window"]
+        kinds = [_LOCAL if slides and not turn else _GLOBAL for turn in turns]
 
     def of_layer(key: tuple[bool, str]) -> Encoding:
         local = window if key[1] == _LOCAL else None
@@ -193,8 +204,8 @@ def _turning_layers(fields: Fields, config: TransformerConfig) -> list[bool]:
 def _llama4_layers(fields: Fields, config: TransformerConfig) -> Encoding | LayerPattern:
     turned = _rope(fields, config, layout="interleaved")
     if fields["use_qk_norm"]:
-        # There it follows the rotation, with which it commutes.
-        turned = chain(_unit_rms(fields["rms_norm_eps"]), turned)
+        # After the rotation, whose attention factor it takes out.
+        turned = chain(turned, _unit_rms(fields["rms_norm_eps"]))
     turns, size = _turning_layers(fields, config), fields["attention_chunk_size"]
     kinds = fields["layer_types"] or [_CHUNKED if turn else _GLOBAL for turn in turns]
     sharper = identity()
@@ -300,7 +311,8 @@ def _gemma2(fields: Fields, **more: Any) -> Fields:
 
 
 def _gemma3(fields: Fields) -> Fields:
-    return _gemma2(fields, query_key_norm=True)
+    # It stores a cap of attention and does not use it.
+    return _gemma2(fields | {"attn_logit_softcapping": None}, query_key_norm=True)
 
 
 def _layer_norms(fields: Fields, **more: Any) -> Fields:
@@ -348,6 +360,7 @@ def _opt(fields: Fields) -> Fields:
     return _layer_norms(
         fields,
         norm_position="pre" if fields["do_layer_norm_before"] else "post",
+        norm_epsilon=1e-5,  # of torch, whatever the configuration says
         embedding_norm=False,
         use_bias=_biases(fields, **biased, norm=True),
         dropout=fields["dropout"],
@@ -790,7 +803,7 @@ GPT2 = Family(
         "scale_attn_by_inverse_layer_idx": (False,),
         "add_cross_attention": (False,),
     },
-    transposed=False,
+    transposed=False,  # Conv1D, in all but the head
     gguf=Gguf("gpt2"),
 )
 OPT = Family(
@@ -816,6 +829,7 @@ OPT = Family(
         "activation_function": "hidden_act",
         "init_std": "initializer_range",
     },
+    same={"word_embed_proj_dim": "hidden_size"},
     allowed={"_remove_final_layer_norm": (False,), "layer_norm_elementwise_affine": (True,)},
 )
 BLOOM = Family(
@@ -1002,7 +1016,7 @@ DEBERTA = Family(
         "vocab_size": 128100,
         "layer_norm_eps": 1e-7,
         "type_vocab_size": 0,
-        "position_buckets": 256,
+        "position_buckets": -1,  # without, which is not here
         "max_relative_positions": -1,
         "relative_attention": False,
         "share_att_key": False,

@@ -139,8 +139,18 @@ def _loaded(
     huggingface.check_sizes(where, fields, family.defaults, tensors)
     config = dataclasses.replace(config_of(family, where, fields), **options)
     own = own_encoding(family, where, fields, config)
+    if tied := config.tie_embeddings:  # a head with biases, and with the embeddings for a matrix
+        config = dataclasses.replace(config, tie_embeddings=not config.has_bias("head"))
     named = names_there(family, config) if names is None else names(config)
     head = next(name.theirs for name in named if name.ours == "output.kernel")
+    tokens = next(name.theirs for name in named if name.ours.endswith("tokens.embedding"))
+    if head not in tensors.files and not tied:
+        raise InputError(
+            f"{where}: tie_word_embeddings is False, and {tensors.directory} has no {head}: fetch "
+            "the file again, or set it to True"
+        )
+    if not config.tie_embeddings and tokens in tensors.files:
+        tensors = tensors._replace(files={head: tensors.files[tokens]} | tensors.files)
     unused = {head} if config.tie_embeddings else set()
     if encoding is not None:
         positions = [name for name in named if "encoding_params" in name.ours]
@@ -155,8 +165,7 @@ def _loaded(
         return name in unused or bool(_BUFFERS.search(name))
 
     loaded = huggingface.fill(model, named, tensors, others=others)
-    if config.tie_embeddings:  # versions of transformers differ in which of the two they take
-        tokens = next(name.theirs for name in named if name.ours.endswith("tokens.embedding"))
+    if tied:  # versions of transformers differ in which of the two they take
         remedy = "tie_word_embeddings is True; set it to False, or take one of them out"
         huggingface.check_tied(tensors, head, tokens, remedy=remedy)
     if encoding is None and "encoding_params.table" in family.modules:
@@ -191,8 +200,12 @@ def checked_fields(family: Family, where: Path, given: Fields) -> Fields:
             "which are not supported; only [] is"
         )
     fields |= huggingface.checked_numbers(where, fields, family.defaults)
+    equal = {name: (fields[other],) for name, other in family.same.items()}
+    huggingface.check_fields(where, fields, equal)
     _check_layers(family, where, fields)
     _check_rope(where, fields)
+    if "partial_rotary_factor" not in family.defaults:
+        fields.pop("partial_rotary_factor", None)
     return fields
 
 

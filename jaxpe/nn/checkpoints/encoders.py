@@ -60,7 +60,7 @@ def read_encoder(
     options: Any = {"dtype": dtype, "param_dtype": param_dtype, "attention": attention}
     options |= {"dropout": dropout, "attention_dropout": attention_dropout}
     config = config_of(family, where, fields)
-    config = dataclasses.replace(config, **options, scan=scan, remat=remat)
+    config = dataclasses.replace(config, **options, scan=scan, remat=remat, tie_embeddings=True)
     encoding = own_encoding(family, where, fields, config)
     shared: Any = {"layer_encoding" if family is DEBERTA else "encoding": encoding}
 
@@ -82,6 +82,8 @@ def read_encoder(
 
     with huggingface.open_tensors(directory, family.prefix) as tensors:
         huggingface.check_sizes(where, fields, family.defaults, tensors)
+        if head:
+            _check_head(family, where, fields, tensors)
         made: Any = model if head else encoder
         loaded = huggingface.fill(made, names, tensors, others=others)
         below = loaded.encoder if head else loaded
@@ -112,6 +114,15 @@ def encoder_tensors(model: Encoder | MaskedLM) -> tuple[Fields, dict[str, np.nda
     kind = "Model" if below is model else "ForMaskedLM"
     fields |= {name: "float32" for name in ("dtype", "torch_dtype") if name in fields}
     return fields | {"architectures": [family.title + kind]}, tensors
+
+
+def _check_head(family: Family, where: Path, fields: Fields, tensors: Tensors) -> None:
+    """Raise where the head is not tied to the embeddings."""
+    bias = str(family.modules["head.bias"])
+    decoder = bias if bias == "decoder.bias" else bias.replace("bias", "decoder.bias")
+    tokens = f"{family.modules['tokens']}.weight"
+    tied = fields["tie_word_embeddings"]
+    huggingface.check_head(where, tied, tensors, decoder=decoder, bias=bias, tokens=tokens)
 
 
 def _check_disentangled(where: Path, fields: Fields) -> None:

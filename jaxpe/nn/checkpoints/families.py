@@ -56,7 +56,8 @@ class Family(NamedTuple):
         renamed: fields there by the names that are common.
         allowed: values of fields that change the computation; fields that `options` and `encoding`
             use are not among them.
-        transposed: whether matrices are `[out, in]` there.
+        same: fields that must equal another one where they are there.
+        transposed: whether matrices of layers are `[out, in]` there; those of heads are.
         plus: number that norms there add to their scale.
         gguf: how llama.cpp has it; without a name where it has not, or has it otherwise.
     """
@@ -70,6 +71,7 @@ class Family(NamedTuple):
     encoding: Callable[[Fields, TransformerConfig], Encoding | LayerPattern]
     renamed: Mapping[str, str] = {}
     allowed: Mapping[str, tuple] = {}
+    same: Mapping[str, str] = {}
     transposed: bool = True
     plus: float = 0.0
     gguf: Gguf = Gguf("")
@@ -90,7 +92,7 @@ def tensor_names(
         modules: names here and there.
         trunk: path of the transformer in the model.
         heads: query heads.
-        transposed: whether matrices are `[out, in]` there.
+        transposed: whether matrices of layers are `[out, in]` there; those of heads are.
         plus: number that norms there add to their scale.
         first_norm: whether the first layer has a norm before attention.
     """
@@ -111,7 +113,8 @@ def tensor_names(
         is_norm = ours.endswith("norm")
         first = int(ours == "layers.attention_norm" and not first_norm)
         scale = TensorName(f"{theirs}.weight", f"{path}.scale", plus=plus, first=first)
-        kernel = TensorName(f"{theirs}.weight", f"{path}.kernel", transposed, part)
+        turned = transposed or ours.startswith("head.")
+        kernel = TensorName(f"{theirs}.weight", f"{path}.kernel", turned, part)
         found += [
             scale if is_norm else kernel,
             TensorName(f"{theirs}.bias", f"{path}.bias", part=part, first=first),
