@@ -65,6 +65,11 @@ def _square(rng):
     return (rng.normal(size=(N, N)),)
 
 
+def _weights(rng):
+    half = rng.random((N, N))
+    return (half + half.T,)
+
+
 def _mu(rng):
     return (rng.dirichlet(np.full(VOCAB, 5.0), size=N),)
 
@@ -270,7 +275,7 @@ CASES: dict[str, Case] = {
         lambda n: geometry.entropy(n, estimator="plug-in"), lambda rng: (rng.random((2, 5)),), total
     ),
     "mutual_information": Case(
-        lambda n: geometry.mutual_information(n, estimator="miller-madow"), _square, total
+        lambda n: geometry.mutual_information(n, estimator="miller-madow"), _weights, total
     ),
     "positional_information": Case(
         lambda ids, mask: geometry.positional_information(
@@ -291,7 +296,7 @@ CASES: dict[str, Case] = {
     "stress": Case(geometry.stress, _points_and_targets, total),
     "stress_weighted": Case(
         lambda P, D, w: geometry.stress(P, D, weights=w),
-        lambda rng: (*_points_and_targets(rng), rng.random((N, N))),
+        lambda rng: (*_points_and_targets(rng), *_weights(rng)),
         total,
     ),
     "stress_of_points": Case(

@@ -22,6 +22,8 @@ from jaxpe.encodings.base import (
     Params,
     align_positions,
     as_positions,
+    check_finite_positions,
+    check_sizes,
     compute_dtype,
     identity,
     vector_dtype,
@@ -39,6 +41,7 @@ from jaxpe.geometry import (
     hellinger_gram,
     positional_distributions,
 )
+from jaxpe.geometry.checks import looked_at
 
 Positions = Int[ArrayLike, "*batch n"] | Float[ArrayLike, "*batch n"]
 Mode = Literal["add", "concat"]
@@ -402,6 +405,7 @@ def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray
     return base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
 
 
+@looked_at(positions=check_finite_positions)
 @one_program
 def sinusoidal_vectors(
     positions: Positions, *, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"
@@ -529,7 +533,8 @@ def _paired(first: Array, second: Array, layout: str) -> Array:
 
 
 def _check_pairs(dim: int) -> None:
-    if dim < 2 or dim % 2:
+    check_sizes(dim=dim)
+    if dim % 2:
         raise ValueError(f"dim must be even and at least 2, not {dim}: frequencies come in pairs")
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from jax import Array
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.geometry.distances import floating
+from jaxpe._core.errors import InputError
+from jaxpe.geometry.checks import check_size, floating, numbers
 
 Params = Any
 
@@ -230,9 +231,9 @@ def as_positions(positions: ArrayLike) -> Array:
 
     Raises:
         ValueError: for 16-bit floats, which cannot count (bfloat16 ends at 256), for booleans, and
-            for integers that int32 cannot hold.
+            for integers that int32 cannot hold. Also for NaN and infinity where they are known.
     """
-    given, positions = positions, jnp.asarray(positions)
+    given, positions = positions, numbers(positions, "positions")
     if jnp.issubdtype(positions.dtype, jnp.integer):
         # NumPy's own 64 bits, which JAX may have cut already, or those of an array of JAX.
         _check_range(given if isinstance(given, np.ndarray) else positions)
@@ -242,7 +243,15 @@ def as_positions(positions: ArrayLike) -> Array:
             f"positions are {positions.dtype}, which cannot tell positions apart: pass int32, or "
             "float32 where they are fractional"
         )
+    check_finite_positions(positions)
     return positions
+
+
+def check_finite_positions(positions: Any) -> None:
+    """Raise for NaN and infinity, where positions are known."""
+    values = np.zeros(1) if is_traced(positions) else np.asarray(positions)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise InputError("positions hold NaN or infinity: pass finite numbers")
 
 
 def _check_range(positions: ArrayLike) -> None:
@@ -394,10 +403,9 @@ def check_head_dim(shape: tuple[int, ...], head_dim: int) -> None:
 
 
 def check_sizes(**sizes: int) -> None:
-    """Raise where an option that counts something (num_heads=…) is below 1."""
+    """Raise where an option that counts something (num_heads=…) is below 1, or beyond memory."""
     for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, not {size}")
+        check_size(name, size, each=16)
 
 
 def check_queries_and_keys(q: Array, k: Array) -> None:

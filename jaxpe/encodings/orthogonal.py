@@ -19,9 +19,17 @@ from jaxpe._core.errors import require
 from jaxpe._core.program import one_program
 from jaxpe.encodings._tables import take
 from jaxpe.encodings.absolute import Mode, Positions, from_vectors, of_positions
-from jaxpe.encodings.base import Encoding, as_positions, vector_dtype, with_axes
+from jaxpe.encodings.base import (
+    Encoding,
+    as_positions,
+    check_finite_positions,
+    check_sizes,
+    vector_dtype,
+    with_axes,
+)
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
+from jaxpe.geometry.checks import looked_at
 from jaxpe.geometry.distances import floating, safe_sqrt
 
 PositionMap = Literal["tanh", "clipped", "log"]
@@ -113,6 +121,7 @@ def wavelet(
     return from_vectors(lambda _, i: _wavelet_rows(basis, i), scale=scale, mode=mode)
 
 
+@looked_at(positions=check_finite_positions)
 @one_program
 def legendre_vectors(
     positions: Positions,
@@ -146,6 +155,7 @@ def legendre_vectors(
     return values * _norms(dim, values) if normalized else values
 
 
+@looked_at(positions=check_finite_positions)
 @one_program
 def chebyshev_vectors(
     positions: Positions,
@@ -190,6 +200,7 @@ def chebyshev_polynomials(x: Float[ArrayLike, "*batch"], *, dim: int) -> Float[A
     return _recurrence(*_split(floating(x)), _chebyshev_coefficients(dim))
 
 
+@looked_at(positions=check_finite_positions)
 @one_program
 def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Array, "*batch n dim"]:
     """Orthonormal DCT-II: √(2/L) cos(π(i + ½)k/L), k < dim, with √(1/L) for k = 0.
@@ -201,7 +212,7 @@ def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Arra
     >>> cosine_vectors(jnp.arange(2), dim=3, length=2).round(3).tolist()
     [[0.707, 0.707, 0.0], [0.707, -0.707, 0.0]]
     """
-    _check_sizes(dim, length)
+    check_sizes(dim=dim, length=length)
     k = np.arange(dim)
     used = k < length
     frequencies = np.pi * np.where(used, k, 0) / length
@@ -212,6 +223,7 @@ def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Arra
     return jnp.cos(angles) * with_axes(amplitudes, angles.ndim, angles.dtype)
 
 
+@looked_at(positions=check_finite_positions)
 @one_program
 def wavelet_vectors(
     positions: Positions, *, dim: int, length: int, order: int = 4
@@ -252,7 +264,7 @@ def _mapped(
     positions: ArrayLike, length: int, position_map: str, s: float | None
 ) -> tuple[Array, Array]:
     """Positions in [−1, 1], as the sign of x and 1 − |x|, which keeps its relative precision."""
-    _check_sizes(1, length)
+    check_sizes(length=length)
     if position_map not in ("tanh", "clipped", "log"):
         raise ValueError(f"position_map is {position_map!r}: pass 'tanh', 'clipped' or 'log'")
     if s is not None and (position_map != "tanh" or s <= 0):
@@ -311,13 +323,13 @@ def _at_magnitudes(rest: Array, a: Array) -> Array:
 
 
 def _legendre_coefficients(dim: int) -> np.ndarray:
-    _check_sizes(dim, 1)
+    check_sizes(dim=dim)
     k = np.arange(dim - 1)
     return k / (k + 1)
 
 
 def _chebyshev_coefficients(dim: int) -> np.ndarray:
-    _check_sizes(dim, 1)
+    check_sizes(dim=dim)
     return np.minimum(np.arange(dim - 1.0), 1.0)
 
 
@@ -339,7 +351,7 @@ class WaveletBasis(NamedTuple):
 
 def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
     """The functions of `wavelet_vectors`, chosen and tabulated."""
-    _check_sizes(dim, length)
+    check_sizes(dim=dim, length=length)
     if not 1 <= order <= 38:
         raise ValueError(f"order must lie in [1, 38] (db1 to db38), not {order}")
     filters = require("pywt", extra="wavelet").Wavelet(f"db{order}")
@@ -467,8 +479,3 @@ def _unit_rows(x: Array) -> Array:
     x = x / jnp.where(largest > 0, largest, 1)
     norm = safe_sqrt(jnp.sum(x**2, axis=-1, keepdims=True))
     return x / jnp.where(norm > 0, norm, 1)
-
-
-def _check_sizes(dim: int, length: int) -> None:
-    if dim < 1 or length < 1:
-        raise ValueError(f"dim and length must be at least 1, not {dim} and {length}")

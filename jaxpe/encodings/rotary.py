@@ -12,7 +12,14 @@ from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.program import one_program
 from jaxpe.encodings._rotation import rotate
 from jaxpe.encodings.absolute import Positions, inverse_frequencies
-from jaxpe.encodings.base import Encoding, align_positions, as_positions, compute_dtype, with_axes
+from jaxpe.encodings.base import (
+    Encoding,
+    align_positions,
+    as_positions,
+    check_finite_positions,
+    compute_dtype,
+    with_axes,
+)
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rope_scaling import (
@@ -25,6 +32,7 @@ from jaxpe.encodings.rope_scaling import (
     scaling_from_hf,
     scaling_to_hf,
 )
+from jaxpe.geometry.checks import looked_at
 
 Layout = Literal["half_split", "interleaved"]
 Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
@@ -394,6 +402,7 @@ def convert_rotary_layout(
     return jnp.take(weight, indices, axis=axis)
 
 
+@looked_at(positions=check_finite_positions)
 @one_program
 def rotary_orbit(
     positions: Positions,

@@ -1,7 +1,8 @@
 """Tokens to counts, distributions, distances, coordinates and stress. No Flax, no files.
 
 Arrays are real, of any width: 16 bits and integers are computed with in float32 or wider. NaN and
-inf give NaN or inf, and so do numbers whose squares are no float (beyond 1e18 in float32).
+inf among points give NaN or inf. What can be no distances, distributions, counts or weights is
+refused where its numbers are known, and gives NaN inside `jit`, `vmap` and `grad`.
 """
 
 from jaxpe._core.signatures import show_as_written as _show_as_written

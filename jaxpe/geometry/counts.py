@@ -15,8 +15,10 @@ from jax import Array, lax
 from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.errors import InputError
 from jaxpe._core.program import one_program
 from jaxpe._core.trees import add_counts, sum_counts, tree_add
+from jaxpe.geometry.checks import check_size
 
 _INT32_MAX = 2**31 - 1
 
@@ -71,7 +73,7 @@ def count_tokens(
         vocab_size: number of tokens in the vocabulary.
         mask: False where a document has no token (padding); all True when absent. Ids there are
             ignored, whatever they are. `pad_documents` makes both from ragged lists.
-        exclude: ids never counted, such as [CLS], [SEP] and [PAD].
+        exclude: ids of the vocabulary that are never counted, such as [CLS], [SEP] and [PAD].
         folds: keep counts apart in this many folds; each document falls into one by a hash of its
             content, so equal documents share a fold and the folds do not depend on order.
         groups: group of each document, used with `folds`: documents of one group (the same author,
@@ -79,9 +81,10 @@ def count_tokens(
         repeats: number of times that each document counts (a bootstrap resample), at least 0; once
             when absent.
 
-    Eagerly, ids outside the vocabulary and negative repeats raise `ValueError`, more than 2³¹ − 1
-    documents `OverflowError`. Under `jit` or `vmap`, where values cannot be looked at, such ids are
-    left out and counted in `dropped`, negative repeats are 0, and documents beyond are left out.
+    Ids outside the vocabulary in `exclude` raise `ValueError`. Eagerly, so do those in `ids` and
+    negative repeats, and more than 2³¹ − 1 documents raise `OverflowError`. Under `jit` or `vmap`,
+    where values cannot be looked at, such ids are left out and counted in `dropped`, negative
+    repeats are 0, and documents beyond are left out.
 
     >>> counts = count_tokens(np.array([[0, 1], [0, 2]]), vocab_size=3)
     >>> counts.tokens.tolist()
@@ -91,7 +94,7 @@ def count_tokens(
     """
     if groups is not None and folds is None:
         raise ValueError("groups only decide the folds: pass folds too, such as folds=16")
-    ids, mask = _checked_ids(ids, mask, vocab_size)
+    ids, mask = _checked_ids(ids, mask, vocab_size, exclude)
     empty = empty_counts(length=ids.shape[1], vocab_size=vocab_size, folds=folds)
     return _added(empty, ids, mask, exclude, groups, repeats)
 
@@ -102,12 +105,10 @@ def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> P
     >>> empty_counts(length=4, vocab_size=3).tokens.shape
     (4, 3)
     """
-    if length < 0 or vocab_size < 1:
-        raise ValueError(
-            f"length must be at least 0 and vocab_size at least 1, not {length} and {vocab_size}"
-        )
+    check_size("length", length, least=0)
+    check_size("vocab_size", vocab_size, each=max(length, 1))
     if folds is not None:
-        _check_folds(folds)
+        check_size("folds", folds, each=max(length * vocab_size, 1))
     shape = (length, vocab_size) if folds is None else (folds, length, vocab_size)
     # Three arrays: one that stood for two leaves could not be given away.
     documents, dropped = (jnp.array(np.zeros((), np.int32)) for _ in range(2))
@@ -138,7 +139,7 @@ def add_documents(
     (4, 8)
     """
     *_, length, vocab_size = counts.tokens.shape
-    ids, mask = _checked_ids(ids, mask, vocab_size)
+    ids, mask = _checked_ids(ids, mask, vocab_size, exclude)
     if ids.shape[1] != length:
         raise ValueError(
             f"ids have shape {ids.shape}, the counts have {length} positions: pass ids "
@@ -259,7 +260,7 @@ def fold_of_documents(
     >>> fold_of_documents(np.array([[5, 7], [5, 7]]), folds=4).tolist()
     [1, 1]
     """
-    _check_folds(folds)
+    check_size("folds", folds)
     hashed = _labels(ids, mask, groups)
     for shift, multiplier in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         hashed = (hashed ^ (hashed >> np.uint32(shift))) * np.uint32(multiplier)
@@ -308,6 +309,7 @@ def pad_documents(
                 f"document {number} is {row.dtype} of shape {row.shape}: pass a flat list of ints"
             )
     length = max(map(len, rows)) if length is None else length
+    check_size("length", length, least=0, each=4 * len(rows))
     sizes = np.minimum([len(row) for row in rows], length)
     mask = np.arange(length)[None, :] < sizes[:, None]
     ids = np.zeros(mask.shape, np.int32)
@@ -418,10 +420,17 @@ def permute_within_documents(
     return jnp.where(moves, moved, ids)
 
 
-def _checked_ids(ids, mask, vocab_size: int) -> tuple[ArrayLike, ArrayLike]:
+def _checked_ids(
+    ids, mask, vocab_size: int, exclude: Sequence[int] = ()
+) -> tuple[ArrayLike, ArrayLike]:
     """Ids and mask as arrays of one shape, refused when they cannot be what the caller meant."""
-    if vocab_size < 1:
-        raise ValueError(f"vocab_size must be at least 1, not {vocab_size}")
+    check_size("vocab_size", vocab_size)
+    beyond = [token for token in exclude if not 0 <= token < vocab_size]
+    if beyond:
+        raise InputError(
+            f"`exclude` holds {beyond[0]}, outside [0, {vocab_size}): pass ids of the vocabulary, "
+            "or none"
+        )
     ids, mask = _ids_and_mask(ids, mask)
     if not is_traced(ids, mask):
         _refuse_outside(ids, mask, vocab_size)
@@ -460,11 +469,6 @@ def _check_labels(name: str, values: ArrayLike, documents: int) -> None:
             f"{name} is {values.dtype} of shape {values.shape}: pass one integer for each of "
             f"{documents} documents"
         )
-
-
-def _check_folds(folds: int) -> None:
-    if folds < 1:
-        raise ValueError(f"folds must be at least 1, not {folds}")
 
 
 def _refuse_outside(ids, mask, vocab_size: int) -> None:

@@ -13,6 +13,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe.geometry.checks import check_confidence, check_size
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import safe_sqrt
 from jaxpe.geometry.halving import (
@@ -96,8 +97,7 @@ def disjoint_geometries(
             f"counts have {folds} folds: halves that are halved again need at least four"
         )
     for name, number in (("splits", splits), ("halvings", halvings)):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, not {number}")
+        check_size(name, number, each=folds)
     parts = _parts(key, folds=folds, splits=splits, halvings=halvings)
     return map_items(_of_split, parts, counts, progress=progress, description="held-out halves")
 
@@ -276,8 +276,7 @@ def half_sample_interval(
     """
     from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
 
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), not {confidence}")
+    check_confidence(confidence)
     values = jnp.asarray(samples)
     if values.ndim < 2 or values.shape[1] != 2 or not len(values):
         raise ValueError(f"samples have shape {values.shape}: pass [splits, 2, ...]")

@@ -1,7 +1,8 @@
 """Distances between positions, zero-safe and without cancellation, and their Gram matrix.
 
 Float32 holds the squares of 1e-18 to 1e18, smaller ones are 0 and larger ones inf, of which other
-functions make inf or NaN: bring coordinates of another size to about 1 first.
+functions make inf or NaN: bring coordinates of another size to about 1 first. Where numbers are
+known, as outside `jit`, those beyond 3e-16 to 6e15 are refused (1e-146 to 1e146 in float64).
 """
 
 from typing import Any, NamedTuple
@@ -12,15 +13,26 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
-from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import (
+    as_present,
+    check_distances,
+    check_distributions,
+    check_encoded,
+    check_symmetric,
+    looked_at,
+    matrix,
+    nan_unless_distances,
+    square_matrix,
+)
+from jaxpe.geometry.checks import floating as floating
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.sparse import SparseCounts, fold_tables, root_frequencies
 
 # Up to this many differences x_ik − x_jk are formed outright, which is exact; beyond, distances
 # come from centred inner products, which is a matrix product.
 _DIFFERENCES = 2**22
-_MOST_CHECKED = 4096**2  # entries of a matrix that are looked at
 
 
 class Distances(NamedTuple):
@@ -53,6 +65,7 @@ class Distances(NamedTuple):
         return np.array(self.values, dtype=dtype, copy=copy)
 
 
+@looked_at(mu=check_distributions)
 @one_program
 def hellinger_distances(
     mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
@@ -63,6 +76,13 @@ def hellinger_distances(
     is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite
     and is defined as 0 here. Sparse counts are taken as in `hellinger_gram`.
 
+    Rows must be at least 0 and sum to 1 within 1 %; a row of zeros passes (policy "zero"). Others
+    are refused, and NaN inside `jit`. So do all functions of distributions.
+
+    Raises:
+        ValueError: rows that are no distributions, such as counts: pass
+            `positional_distributions(counts)`.
+
     >>> (hellinger_distances(np.eye(2)).values ** 2).round(6).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
@@ -72,6 +92,7 @@ def hellinger_distances(
     return euclidean_distances(roots, present=present)
 
 
+@looked_at(mu=check_distributions)
 @one_program
 def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) -> Distances:
     """Geodesic (Fisher–Rao) distances 2·arccos Σ_v √(μ_i(v) μ_j(v)), in [0, π].
@@ -82,7 +103,7 @@ def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab
     >>> fisher_rao_distances(np.eye(2)).values.round(4).tolist()
     [[0.0, 3.1416], [3.1416, 0.0]]
     """
-    mu = checked_distributions(mu)
+    mu = as_distributions(mu)
     chord, present = hellinger_distances(mu)
     radius2 = jnp.sum(mu.probabilities, axis=-1)
     # ‖x + y‖² = 2‖x‖² + 2‖y‖² − ‖x − y‖²
@@ -92,6 +113,7 @@ def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab
     return Distances(4.0 * angle, present)
 
 
+@looked_at(points=check_encoded)
 @one_program
 def euclidean_distances(
     points: Real[ArrayLike, "n d"], *, present: Bool[ArrayLike, " n"] | None = None
@@ -115,6 +137,7 @@ def euclidean_distances(
     return Distances(jnp.where(pair_mask(present), safe_sqrt(squared), 0.0), present)
 
 
+@looked_at(B=check_symmetric)
 @one_program
 def distances_from_gram(
     B: Float[ArrayLike, "n n"], *, present: Bool[ArrayLike, " n"] | None = None
@@ -145,6 +168,7 @@ def distances_from_products(
     return safe_sqrt(jnp.where(unresolved, 0.0, squared))
 
 
+@looked_at(D=check_distances)
 @one_program
 def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """Doubly centred Gram matrix B = −½ H D² H over the positions present: Eq. (5).
@@ -173,6 +197,7 @@ def gram_from_squared(
     return jnp.where(present[:, None] & present[None, :], -0.5 * centred, 0.0)
 
 
+@looked_at(mu=check_distributions)
 @one_program
 def hellinger_gram(
     mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
@@ -201,11 +226,18 @@ def _gram_of_counts(counts: SparseCounts) -> Array:
     return fold_tables(add, jnp.zeros((n, n)), counts)
 
 
+@looked_at(D=check_distances)
 @one_program
 def as_distances(D: Distances | ArrayLike) -> Distances:
     """A plain array `[n, n]` means that every position is present.
 
-    What stands in rows and columns of absent positions is set to 0, even NaN.
+    What stands in rows and columns of absent positions is set to 0, even NaN. The rest must be
+    finite, at least 0 and symmetric, with a diagonal of 0, to a thousandth of the largest distance.
+    A matrix that is not is refused, up to 4,096 positions, and all NaN inside `jit`, where numbers
+    are unknown. So do all functions of a matrix of distances.
+
+    Raises:
+        ValueError: a matrix of another shape, or one that holds no distances.
 
     >>> as_distances(np.array([[0.0, 1.0], [1.0, 0.0]])).present.tolist()
     [True, True]
@@ -214,7 +246,8 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     refuse_tuple(values, "distances", "Distances or a matrix [n, n]")
     values = square_matrix(values, "the matrix of distances")
     present = as_present(present, len(values))
-    return Distances(jnp.where(present[:, None] & present[None, :], values, 0.0), present)
+    values = jnp.where(present[:, None] & present[None, :], values, 0.0)
+    return Distances(nan_unless_distances(values), present)
 
 
 def refuse_tuple(value: Any, what: str, wanted: str) -> None:
@@ -227,42 +260,6 @@ def refuse_tuple(value: Any, what: str, wanted: str) -> None:
     elif hasattr(value, "distances"):
         meant = "pass its .distances"
     raise ValueError(f"{what} are {type(value).__name__}: {meant}")
-
-
-def check_targets(D: Any) -> None:
-    """Raise for a matrix that cannot be of distances: negative or not symmetric.
-
-    Nothing is done for a result of this library, a traced matrix, or one of many positions.
-    """
-    if isinstance(D, tuple) or is_traced(D) or np.size(D) > _MOST_CHECKED:
-        return
-    values = np.asarray(D)
-    if values.ndim != 2 or values.shape[0] != values.shape[1] or values.dtype.kind not in "fiu":
-        return  # refused elsewhere
-    if values.min(initial=0) < 0:
-        raise ValueError(
-            f"distances have negative entries, as low as {values.min():.3g}: of a split-half "
-            "geometry pass .distances, not .squared_distances"
-        )
-    difference = np.abs(values - values.T).max(initial=0)
-    if difference > 1e-3 * values.max(initial=0):
-        raise ValueError(
-            f"distances are not symmetric: D[i, j] and D[j, i] differ by up to {difference:.3g}. "
-            "Pass (D + D.T) / 2 where this is intended"
-        )
-
-
-def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n"]:
-    """The mask of the positions that take part, refused if not bool `[n]`; all of them for None."""
-    if present is None:
-        return jnp.ones(n, bool)
-    present = jnp.asarray(present)
-    if present.shape != (n,) or present.dtype != bool:
-        raise ValueError(
-            f"present is {present.dtype} of shape {present.shape}: pass one bool for each of the "
-            f"{n} positions"
-        )
-    return present
 
 
 def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:
@@ -280,7 +277,7 @@ def hellinger_roots(
     by no more is made constant: of equal distributions all that is left would be that rounding, and
     a rank or a stress would be one of it.
     """
-    mu = checked_distributions(mu)
+    mu = as_distributions(mu)
     return _roots(*mu), mu.present
 
 
@@ -294,15 +291,6 @@ def _roots(
     constant, first = _constant_columns(roots, present, tolerance=rounding)
     # Added, so that derivatives stay what they are.
     return roots + jax.lax.stop_gradient(jnp.where(present[:, None] & constant, first - roots, 0.0))
-
-
-def checked_distributions(
-    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
-) -> PositionalDistributions:
-    """`as_distributions`, in 32 bits or more, of arrays that fit each other."""
-    mu = as_distributions(mu)
-    probabilities = matrix(mu.probabilities, "mu", "[n, vocab]")
-    return PositionalDistributions(probabilities, as_present(mu.present, len(probabilities)))
 
 
 @jax.jit  # as above
@@ -342,35 +330,3 @@ def safe_sqrt(x: Array) -> Array:
     """√x for x > 0, 0 for x ≤ 0 with derivative 0 (instead of inf or NaN); NaN stays NaN."""
     zero = x <= 0
     return jnp.where(zero, 0.0, jnp.sqrt(jnp.where(zero, 1.0, x)))
-
-
-def floating(x: ArrayLike, name: str = "the array") -> Array:
-    """A real array as floats of 32 bits or more; `ValueError` for one that is not real.
-
-    Integers, which would truncate what meets them, become the default float. float16 would overflow
-    in sums, bfloat16 has no digits to spare, and neither has a decomposition.
-    """
-    if isinstance(x, np.ndarray) and x.dtype.kind in "iu":
-        x = x.astype(float)  # before JAX cuts them to 32 bits
-    x = jnp.asarray(x)
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        return x if x.dtype.itemsize >= 4 else x.astype(jnp.float32)
-    if not (jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool):
-        raise ValueError(f"{name} is {x.dtype}: pass real numbers")
-    return x.astype(float)
-
-
-def matrix(x: ArrayLike, name: str, shape: str) -> Float[Array, "n d"]:
-    """`floating` of an array that must have two axes, such as points `[n, d]`."""
-    x = floating(x, name)
-    if x.ndim != 2:
-        raise ValueError(f"{name} has shape {x.shape}: pass {shape}, two axes")
-    return x
-
-
-def square_matrix(x: ArrayLike, name: str) -> Float[Array, "n n"]:
-    """`floating` of an array that must be `[n, n]`."""
-    x = floating(x, name)
-    if x.ndim != 2 or x.shape[0] != x.shape[1]:
-        raise ValueError(f"{name} has shape {x.shape}, not [n, n]")
-    return x

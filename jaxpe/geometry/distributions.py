@@ -8,7 +8,16 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.errors import InputError
 from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import (
+    as_present,
+    check_counts,
+    check_distributions,
+    matrix,
+    nan_unless_distributions,
+    numbers,
+)
 from jaxpe.geometry.counts import PositionCounts
 
 # What a position without tokens becomes.
@@ -52,12 +61,11 @@ def positional_distributions(
     """
     if empty not in ("drop", "uniform", "zero", "error"):
         raise ValueError(f"empty is {empty!r}: pass 'drop', 'uniform', 'zero' or 'error'")
-    if not is_traced(smoothing) and smoothing < 0:
-        raise ValueError(f"smoothing must be at least 0, not {smoothing}")
+    if not is_traced(smoothing) and not 0 <= smoothing < np.inf:
+        raise InputError(f"smoothing must be finite and at least 0, not {smoothing}")
     cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
-    found, occupied, least = _frequencies(cells, smoothing, empty)
-    if not is_traced(least) and float(least) < 0:
-        raise ValueError(f"counts must be at least 0; one is {least}")
+    check_counts(cells)
+    found, occupied = _frequencies(cells, smoothing, empty)
     if empty == "error":
         _refuse_empty(occupied)
     return found
@@ -66,30 +74,42 @@ def positional_distributions(
 @one_program
 def _frequencies(
     cells: Array, smoothing: float | Array, empty: EmptyPolicy
-) -> tuple[PositionalDistributions, Bool[Array, "*batch n"], Array]:
-    """The distributions, which positions have a token, and the least count."""
-    occupied, least = jnp.any(cells > 0, axis=-1), jnp.min(cells, initial=0)
+) -> tuple[PositionalDistributions, Bool[Array, "*batch n"]]:
+    """The distributions, and which positions have a token."""
+    occupied = jnp.any(cells > 0, axis=-1)
     cells = cells.astype(float) + smoothing
     total = jnp.sum(cells, axis=-1, keepdims=True)
     frequencies = cells / jnp.where(total > 0, total, 1.0)
     fill = 1.0 / cells.shape[-1] if empty == "uniform" else 0.0
     probabilities = jnp.where(occupied[..., None], frequencies, fill)
     present = occupied if empty == "drop" else jnp.ones_like(occupied)
-    return PositionalDistributions(probabilities, present), occupied, least
+    return PositionalDistributions(probabilities, present), occupied
 
 
 def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistributions:
-    """A plain array `[n, vocab]` means that every position is present."""
-    if isinstance(mu, PositionalDistributions):
-        return mu
-    mu = jnp.asarray(mu)
-    return PositionalDistributions(mu, jnp.ones(mu.shape[:-1], bool))
+    """A plain array `[n, vocab]` means that every position is present.
+
+    Rows of positions present must be at least 0 and sum to 1 within 1 %, or be 0 altogether, as
+    under the policy "zero". Others are refused, and NaN inside `jit`.
+    """
+    check_distributions(mu)
+    if hasattr(mu, "_fields") and not isinstance(mu, PositionalDistributions):
+        raise InputError(
+            f"mu is {type(mu).__name__}: pass positional_distributions(counts), or an array of "
+            "distributions [n, vocab]"
+        )
+    probabilities, present = mu if isinstance(mu, PositionalDistributions) else (mu, None)
+    probabilities = matrix(probabilities, "mu", "[n, vocab]")
+    present = as_present(present, len(probabilities))
+    if is_traced(probabilities, present):
+        probabilities = nan_unless_distributions(probabilities)
+    return PositionalDistributions(probabilities, present)
 
 
 def _as_cells(counts: ArrayLike) -> Array:
     if isinstance(counts, np.ndarray) and counts.dtype.kind in "iu":
         counts = counts.astype(float)  # before JAX cuts 64 bits to 32
-    cells = jnp.asarray(counts)
+    cells = numbers(counts, "counts")
     real = jnp.issubdtype(cells.dtype, jnp.integer) or jnp.issubdtype(cells.dtype, jnp.floating)
     if cells.ndim != 2 or not real:
         raise ValueError(f"counts has shape {cells.shape}, {cells.dtype}: pass numbers [n, vocab]")

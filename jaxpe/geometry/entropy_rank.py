@@ -6,11 +6,13 @@ from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_encoded, looked_at
 from jaxpe.geometry.distances import Distances, as_present, centre_rows, matrix
 from jaxpe.geometry.mds import classical_mds
 from jaxpe.geometry.stress import Encoded
 
 
+@looked_at(P=check_encoded)
 @one_program
 def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) -> Float[Array, ""]:
     """Effective rank exp(−Σ p_k log p_k), p_k = s_k / Σ s, of centred points.

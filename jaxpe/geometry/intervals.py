@@ -15,6 +15,7 @@ from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe.geometry.checks import check_confidence, check_size
 from jaxpe.geometry.counts import (
     PositionCounts,
     _check_labels,
@@ -99,12 +100,11 @@ def bootstrap(
     >>> bool(interval.low < 0.5 < interval.high), round(interval.standard_error.item(), 2)
     (True, 0.02)
     """
-    _check_confidence(confidence)
-    if samples < 2:
-        raise ValueError(f"samples must be at least 2, to see how they vary, not {samples}")
+    check_confidence(confidence)
+    check_size("samples", samples, least=2, each=len(ids))
     if groups is not None:
         _refuse_foreign_groups(groups, len(ids))
-    ids, mask = _checked_ids(ids, mask, vocab_size)
+    ids, mask = _checked_ids(ids, mask, vocab_size, exclude)
     exclude = tuple(map(int, exclude))
     counting = {"vocab_size": vocab_size, "exclude": exclude, "folds": folds}
 
@@ -156,7 +156,7 @@ def jackknife(
     """
     from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
 
-    _check_confidence(confidence)
+    check_confidence(confidence)
     folds = folds_of(counts)
     if folds < 3:
         raise ValueError(f"counts have {folds} folds: a jackknife needs at least three")
@@ -182,7 +182,7 @@ def student_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0
     """
     from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
 
-    _check_confidence(confidence)
+    check_confidence(confidence)
     estimate, samples = _in_floats(estimate, samples)
     number = len(jax.tree.leaves(samples)[0]) if jax.tree.leaves(samples) else 2
     if number < 2:
@@ -204,7 +204,7 @@ def basic_interval(estimate: PyTree, samples: PyTree, *, confidence: float = 0.9
     >>> round(interval.low.item(), 2), round(interval.high.item(), 2)
     (-0.96, 1.98)
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     estimate, samples = _in_floats(estimate, samples)
     tail = 0.5 * (1.0 - confidence)
 
@@ -229,8 +229,7 @@ def resample_documents(
     >>> resample_documents(jax.random.key(0), 4, groups=np.array([0, 0, 2, 2])).tolist()
     [0, 0, 1, 1]
     """
-    if documents < 0:
-        raise ValueError(f"documents must be at least 0, not {documents}")
+    check_size("documents", documents, least=0, each=32)
     drawn = jax.random.poisson(_threefry(key), 1.0, (documents,), dtype=jnp.int32)
     if groups is None:
         return drawn
@@ -279,11 +278,6 @@ def _refuse_foreign_groups(groups: ArrayLike, documents: int) -> None:
             f"groups have labels outside [0, {documents}): label each group by the index of one "
             "of its documents"
         )
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, not {confidence}")
 
 
 def _in_floats(estimate: PyTree, samples: PyTree) -> tuple[PyTree, PyTree]:

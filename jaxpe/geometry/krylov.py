@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import dot
 from jaxpe._core.compiled import compiled
+from jaxpe.geometry.checks import check_size
 
 # Columns of a block: few, so that a product goes a long way; enough for a matrix product to be
 # worth its name. On two cores 16 columns ran at four fifths of the speed of 64.
@@ -71,10 +72,11 @@ def principal_eigenpairs(
     >>> pairs.eigenvalues.round(6).tolist(), pairs.converged.item()
     ([8.0, 7.0], True)
     """
-    check_dim(dim, oversample)
+    check_size("n", n)
+    check_dim(dim, 5 * n, oversample)
     dtype = jnp.dtype(dtype or jnp.result_type(float))
-    if n < 1 or not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 4:
-        raise ValueError(f"n is {n} and dtype {dtype}: pass at least one row of float32 or float64")
+    if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 4:
+        raise ValueError(f"dtype is {dtype}: pass float32 or float64")
     options = {"tolerance": tolerance, "max_products": max_products, "oversample": oversample}
     key = jax.random.key(0) if key is None else key
     wide = _pairs_of(key, apply=apply, n=n, dim=dim, dtype=dtype, **options)
@@ -116,7 +118,6 @@ def leading_pairs(
     key: Array | None,
 ) -> Eigenpairs:
     """`principal_eigenpairs` with the pairs kept beyond `dim`, from vectors that `draw` draws."""
-    check_dim(dim, oversample)
     block = _BLOCK if dim >= 2 * _BLOCK else _BLOCK // 2
     extra = max(block, dim // 4) if oversample is None else oversample
     kept = -(-(dim + extra) // block)
@@ -287,9 +288,8 @@ def _scale(eigenvalues: Array) -> Array:
     return jnp.maximum(jnp.abs(eigenvalues[0]), jnp.finfo(eigenvalues.dtype).tiny)
 
 
-def check_dim(dim: int, oversample: int | None = None) -> None:
-    """Raise for no columns at all, or for fewer than are wanted."""
-    if dim < 1:
-        raise ValueError(f"dim must be at least 1, not {dim}")
-    if oversample is not None and oversample < 0:
-        raise ValueError(f"oversample must be at least 0, not {oversample}")
+def check_dim(dim: int, n: int = 1, oversample: int | None = None) -> None:
+    """Raise for no columns at all, for fewer than are wanted, or for more than memory holds."""
+    check_size("dim", dim, each=n)
+    if oversample is not None:
+        check_size("oversample", oversample, least=0, each=n)

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int, Integer, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_distances, check_size, check_symmetric, looked_at
 from jaxpe.geometry.counts import count_tokens
 from jaxpe.geometry.distances import (
     Distances,
@@ -82,6 +83,7 @@ class LowRankFactors(NamedTuple):
     relative_error: Float[Array, ""]
 
 
+@looked_at(D=check_distances)
 @one_program
 def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
     """Classical (Torgerson) scaling: P = U_d Λ_d^½ from B = −½ H D² H.
@@ -94,7 +96,7 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     P Pᵀ), also where eigenvalues repeat. Where the cut between λ_d and λ_{d+1} splits equal
     eigenvalues (`gap` is 0) there is none; the terms that would divide by the gap are then 0.
     First derivatives only: a second one goes through that of `eigh` and is NaN at repeats.
-    NaN in D gives coordinates, eigenvalues and `gap` of NaN.
+    What `as_distances` refuses gives coordinates, eigenvalues and `gap` of NaN inside `jit`.
 
     Args:
         D: distances (not squared), `Distances` or `[n, n]`.
@@ -108,6 +110,7 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     return classical_mds_from_gram(gram_matrix(D), dim=dim, present=D.present)
 
 
+@looked_at(B=check_symmetric)
 @one_program
 def classical_mds_from_gram(
     B: Float[ArrayLike, "n n"], *, dim: int, present: Bool[ArrayLike, " n"] | None = None
@@ -117,9 +120,9 @@ def classical_mds_from_gram(
     >>> classical_mds_from_gram(np.diag([4.0, 1.0]), dim=1).coordinates.tolist()
     [[2.0], [0.0]]
     """
-    check_dim(dim)
     B = square_matrix(B, "the Gram matrix")
     n = B.shape[0]
+    check_dim(dim, n)
     if not n:
         raise ValueError("the Gram matrix has shape (0, 0): pass that of at least one position")
     kept = min(dim, n)
@@ -180,6 +183,7 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     """
     P = matrix(P, "P", "[n, d]")
     n, d = P.shape
+    check_size("rank", rank, least=0)
     if not 1 <= rank <= min(n, d):
         raise ValueError(f"rank must lie in [1, {min(n, d)}] for shape {P.shape}, not {rank}")
     B = _row_space(P, rank)

@@ -39,7 +39,7 @@ def classical_mds_from_counts(
     >>> classical_mds_from_counts(counts, dim=1).eigenvalues.round(4).tolist()
     [1.0]
     """
-    check_dim(dim)
+    check_dim(dim, 5 * counts.shape[-2], oversample)
     merged = counts.merged()
     present = merged.per_position > 0
     options = {"tolerance": tolerance, "max_products": max_products, "oversample": oversample}

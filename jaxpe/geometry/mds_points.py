@@ -10,6 +10,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Integer, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe.geometry.checks import check_encoded, check_size
 from jaxpe.geometry.distances import centre_rows, inner_products
 from jaxpe.geometry.gauge import gauged_coordinates, noise
 from jaxpe.geometry.krylov import (
@@ -111,8 +112,9 @@ def classical_mds_from_points(
     >>> found.coordinates.round(4).tolist(), found.method
     ([[2.5], [-2.5]], 'dense')
     """
-    check_dim(dim, oversample)
+    check_encoded(points)
     cloud = as_points(points)
+    check_dim(dim, len(cloud.present), oversample)
     if not cloud.points.shape[1]:  # a column of 0, so that there is an eigenvalue
         cloud = cloud._replace(points=jnp.pad(cloud.points, ((0, 0), (0, 1))))
     n, k = cloud.points.shape
@@ -247,9 +249,9 @@ def _landmarks(
         if not at.size:
             raise ValueError("landmarks are empty: pass at least one position")
         return checked_indices("landmarks", at, n)
-    number = min(max(4 * dim, 1024) if landmarks is None else int(landmarks), n)
-    if number < 1:
-        raise ValueError(f"landmarks must be at least 1, not {landmarks}")
+    landmarks = max(4 * dim, 1024) if landmarks is None else landmarks
+    check_size("landmarks", landmarks)
+    number = min(int(landmarks), n)
     rank = jnp.cumsum(present)
     share = jnp.asarray((np.arange(number) + 0.5) / number, float)
     wanted = jnp.floor(share * rank[-1].astype(float)).astype(rank.dtype)

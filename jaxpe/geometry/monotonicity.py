@@ -12,6 +12,13 @@ from jaxtyping import Bool, Float, Int, PyTree
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import (
+    check_confidence,
+    check_encoded,
+    check_size,
+    check_tolerance,
+    looked_at,
+)
 from jaxpe.geometry.distances import Distances, as_distances, as_present, euclidean_distances
 from jaxpe.geometry.pairs import DENSE, rows_by_differences
 from jaxpe.geometry.points import PointCloud, as_points
@@ -40,6 +47,7 @@ class SampledRate(NamedTuple):
     triples: Int[Array, ""]
 
 
+@looked_at(encoding=check_encoded, tolerance=check_tolerance)
 @one_program
 def monotonicity_violation_rate(
     encoding: Configuration,
@@ -124,10 +132,8 @@ def sampled_violation_rate(
     >>> sampled.rate.item(), sampled.low.item(), round(sampled.high.item(), 2)
     (0.0, 0.0, 0.06)
     """
-    if triples < 1 or not 0 < confidence < 1:
-        raise ValueError(
-            f"triples must be at least 1 and confidence in (0, 1), not {triples} and {confidence}"
-        )
+    check_size("triples", triples, each=4)
+    check_confidence(confidence)
     encoding = _taking_part(encoding, present)
     drawing = {"draw": _draw_part, "number": triples, "width": width_of(encoding)}
     near, far, comparable = draw_in_parts(key, encoding, **drawing)
@@ -144,6 +150,7 @@ def sampled_violation_rate(
     return SampledRate(rate, low, high, count.astype(jnp.int32))
 
 
+@looked_at(encoding=check_encoded, tolerance=check_tolerance)
 @one_program
 def is_monotone(
     encoding: Configuration,

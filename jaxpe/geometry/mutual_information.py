@@ -11,8 +11,9 @@ from jax.scipy.special import digamma
 from jaxtyping import Bool, Float, Int, Integer, Num
 
 from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.errors import InputError
 from jaxpe._core.program import one_program
-from jaxpe.geometry.distances import floating, square_matrix
+from jaxpe.geometry.checks import check_counts, check_size, floating, looked_at, square_matrix
 from jaxpe.geometry.mds import ClassicalMDS, classical_mds_from_gram
 
 EntropyEstimator = Literal["plug-in", "miller-madow", "grassberger"]
@@ -44,6 +45,7 @@ class PositionalInformation(NamedTuple):
         return self.values - self.null
 
 
+@looked_at(counts=check_counts)
 @one_program
 def entropy(
     counts: Num[ArrayLike, "... k"], *, estimator: EntropyEstimator = "grassberger"
@@ -60,7 +62,8 @@ def entropy(
     0 where nothing was counted. Derivatives are those at fixed K, and 0 for outcomes not seen.
 
     Args:
-        counts: counts, none negative; fractions count under plug-in and miller-madow.
+        counts: finite counts, none negative; else refused, and NaN inside `jit`. Fractions count
+            under plug-in and miller-madow, and are NaN under grassberger.
         estimator: one of the three.
 
     Raises:
@@ -72,7 +75,12 @@ def entropy(
     """
     if estimator not in get_args(EntropyEstimator):
         raise ValueError(f"estimator is {estimator!r}: pass one of {get_args(EntropyEstimator)}")
-    n = floating(counts)
+    n = floating(counts, "counts")
+    if not n.ndim:
+        raise InputError("counts are a single number: pass those of all outcomes, [..., k]")
+    counted = jnp.all((n >= 0) & (n < jnp.inf), axis=-1)
+    if estimator == "grassberger":
+        counted &= jnp.all(n == jnp.round(n), axis=-1)
     seen = n > 0
     n = jnp.where(seen, n, 1.0)  # log and ψ of nothing are never asked for
     total = jnp.sum(jnp.where(seen, n, 0.0), axis=-1)
@@ -85,9 +93,11 @@ def entropy(
     found = jnp.log(some) - jnp.sum(jnp.where(seen, term, 0.0), axis=-1) / some
     if estimator == "miller-madow":
         found += (jnp.sum(seen, axis=-1, dtype=n.dtype) - 1) / (2 * some)
-    return jnp.where(total > 0, found, 0.0)
+    found = jnp.where(total > 0, found, 0.0)
+    return jnp.where(counted, found, jnp.nan)
 
 
+@looked_at(joint=check_counts)
 @one_program
 def mutual_information(
     joint: Num[ArrayLike, "... a b"], *, estimator: EntropyEstimator = "grassberger"
@@ -160,8 +170,7 @@ def positional_information(
             f"mask is {mask.dtype} of shape {mask.shape}, ids {ids.shape}: pass booleans of its "
             "shape"
         )
-    if permutations < 0:
-        raise ValueError(f"permutations is {permutations}: pass 0 or more")
+    check_size("permutations", permutations, least=0, each=4)
     if permutations and key is None:
         raise ValueError(f"permutations is {permutations}: pass a key that draws them")
     if estimator not in get_args(EntropyEstimator):

@@ -18,6 +18,7 @@ from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.trees import sum_counts
+from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import Distances, centre_rows, gram_from_squared, pair_mask, safe_sqrt
 from jaxpe.geometry.repeated import fold_items
@@ -106,8 +107,7 @@ def split_half_geometry(
     True
     """
     folds = folds_of(counts)
-    if splits < 1:
-        raise ValueError(f"splits must be at least 1, not {splits}")
+    check_size("splits", splits, each=folds)
     halves = random_halves(key, folds=folds, splits=splits)
     start = no_products(1, counts.per_position.shape[-1])
     shown = {"progress": progress, "description": "split halves"}

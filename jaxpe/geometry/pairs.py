@@ -13,6 +13,7 @@ from jaxtyping import Float, Int, Integer, PyTree, Real
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.distances import centre_rows, distances_from_products, inner_products, safe_sqrt
 from jaxpe.geometry.points import PointCloud, as_points
 
@@ -234,8 +235,8 @@ def _cut(
     """Centred points of all clouds, what goes with them, and padding that is not present."""
     if not clouds:
         raise ValueError("no points: pass one cloud [n, k] or more, whose distances term is of")
-    if block is not None and block < 1:
-        raise ValueError(f"block must be at least 1, not {block}")
+    if block is not None:
+        check_size("block", block)
     points, presences = zip(*map(as_points, clouds), strict=True)
     n, dtype = len(points[0]), points[0].dtype
     for other in presences:

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int, Integer
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts import (
     PositionCounts,
     _checked_ids,
@@ -106,9 +107,9 @@ def significant_rank(
     >>> significant_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
     1
     """
-    if nulls < 2:
-        raise ValueError(f"nulls must be at least 2, to see how they vary, not {nulls}")
-    ids, mask = _checked_ids(ids, mask, vocab_size)
+    ids, mask = _checked_ids(ids, mask, vocab_size, exclude)
+    check_size("nulls", nulls, least=2, each=4 * ids.shape[1] ** 2)
+    check_size("splits", splits)
     if not ids.shape[1]:
         raise ValueError(f"ids have shape {ids.shape}: pass documents of at least one position")
     # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.

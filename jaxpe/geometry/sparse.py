@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.trees import sum_counts, tree_add
+from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts import _INT32_MAX, PositionCounts, scatter_add
 
 # Columns that are made dense together: enough for a matrix product to run at full speed.
@@ -287,8 +288,7 @@ def _padded(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def blocks_of(rows: int, vocab: int, block: int) -> int:
     """Number of blocks: as wide as asked for, but no wider than int32 indices reach."""
-    if block < 1:
-        raise ValueError(f"block must be at least 1, not {block}")
+    check_size("block", block)
     widest = _INT32_MAX // max(rows, 1)
     if widest < 1:
         raise ValueError(f"{rows} positions in all folds are more than int32 counts")

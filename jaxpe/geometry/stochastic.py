@@ -11,10 +11,12 @@ from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.errors import InputError
+from jaxpe.geometry.checks import check_confidence, check_size
 from jaxpe.geometry.distances import Distances, as_distances, centre_rows, safe_sqrt
 from jaxpe.geometry.points import PointCloud, as_points
 from jaxpe.geometry.sampling import distances_at, draw_in_parts, draw_positions, width_of
-from jaxpe.geometry.smacof import first_configuration
+from jaxpe.geometry.smacof import first_configuration, random_configuration
 from jaxpe.geometry.stress import Configuration, Targets, ratio_of_sums
 
 
@@ -83,12 +85,13 @@ def stochastic_mds(
     >>> bool(fit.stress.stress < 0.7 * fit.initial_stress.stress)
     True
     """
-    if steps < 1 or not 0 < rate <= 1:
-        raise ValueError(f"steps must be at least 1 and rate in (0, 1], not {steps} and {rate}")
+    check_size("steps", steps, each=4)
+    if not 0 < rate <= 1:
+        raise InputError(f"rate must lie in (0, 1], not {rate}")
     D = _source(D, as_distances)
     judging, moving, starting = jax.random.split(key, 3)
     if isinstance(init, str) and init == "random":
-        init = _random_start(D, starting, dim)
+        init = random_configuration(D, starting, dim)
     start = first_configuration(D, dim, init)
     rates = rate * (1.0 - jnp.arange(steps, dtype=start.dtype) / steps) ** 2
     end = centre_rows(_moved(start, D, jax.random.split(moving, steps), rates), D.present)
@@ -116,9 +119,8 @@ def sampled_stress(
     >>> sampled_stress(P, D, key=jax.random.key(0)).stress.round(6).item()
     0.25
     """
-    if pairs < 1 or not 0 < confidence < 1:
-        given = f"not {pairs} and {confidence}"
-        raise ValueError(f"pairs must be at least 1 and confidence in (0, 1), {given}")
+    check_size("pairs", pairs, each=4)
+    check_confidence(confidence)
     P, D = _source(P, as_points), _source(D, as_distances)
     if len(P.present) != len(D.present):
         raise ValueError(
@@ -150,17 +152,6 @@ def _source(D: Targets | Configuration, otherwise) -> Distances | PointCloud:
     if isinstance(D, Distances):
         return as_distances(D)
     return as_points(D) if isinstance(D, PointCloud) else otherwise(D)
-
-
-def _random_start(D: Distances | PointCloud, key: Array, dim: int) -> Array:
-    """Normal points whose mean squared distance is about that of the targets."""
-    count = jnp.maximum(jnp.sum(D.present), 1)
-    if isinstance(D, Distances):
-        mean2 = jnp.sum(D.values**2) / (count**2).astype(D.values.dtype)
-    else:
-        mean2 = 2.0 * jnp.sum(centre_rows(D.points, D.present) ** 2) / count.astype(D.points.dtype)
-    points = jax.random.normal(key, (len(D.present), dim), mean2.dtype)
-    return jnp.where(D.present[:, None], jnp.sqrt(mean2 / (2.0 * dim)) * points, 0.0)
 
 
 @compiled()

@@ -5,9 +5,8 @@ default); sums run over pairs i ≠ j of positions present. Targets are a matrix
 `PointCloud`, whose pairs are gone through tile by tile, in O(n·k) memory (`sum_over_pairs`).
 """
 
-import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +16,19 @@ from jaxtyping import Bool, Float, Int, PyTree, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import (
+    as_weights,
+    check_distances,
+    check_encoded,
+    check_weights,
+    looked_at,
+    nan_unless_weights,
+)
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import (
     Distances,
     as_distances,
     as_present,
-    check_targets,
     euclidean_distances,
     pair_mask,
     safe_sqrt,
@@ -38,20 +44,6 @@ Targets = Distances | PointCloud | Real[ArrayLike, "n n"]
 PairWeights = Real[ArrayLike, "n n"] | Real[ArrayLike, " n"]
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _with_checked_targets(function: F) -> F:
-    """Decorator: refuse targets that cannot be distances, while they can be looked at."""
-
-    @functools.wraps(function)
-    def run(P: Configuration, D: Targets, **options: Any) -> Any:
-        check_targets(D)
-        return function(P, D, **options)
-
-    return run  # pyrefly: ignore
-
-
 class ScaledStress(NamedTuple):
     """The stress at the best scale, in [0, 1], and that scale s ≥ 0, which minimises it.
 
@@ -64,7 +56,7 @@ class ScaledStress(NamedTuple):
     scale: Float[Array, ""]
 
 
-@_with_checked_targets
+@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
 @one_program
 def stress(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
@@ -86,8 +78,9 @@ def stress(
         mesh: devices that share the pairs of a `PointCloud`, as in `sum_over_pairs`.
 
     Raises:
-        ValueError: an encoding of another number of positions, targets that cannot be distances
-            (looked at eagerly, up to 4,096 positions), or a mesh without a `PointCloud`.
+        ValueError: an encoding of another number of positions, a mesh without a `PointCloud`,
+            targets that `as_distances` refuses, or weights that are negative, asymmetric or all 0.
+            Inside `jit`, where numbers are unknown, such targets and weights give NaN.
 
     >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.25
@@ -96,7 +89,7 @@ def stress(
     return ratio_of_sums(*total(_error_and_target))
 
 
-@_with_checked_targets
+@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
 @one_program
 def scaled_stress(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
@@ -119,7 +112,7 @@ def scaled_stress(
     return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
 
 
-@_with_checked_targets
+@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
 @one_program
 def kruskal_stress1(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
@@ -137,7 +130,7 @@ def kruskal_stress1(
     return safe_sqrt(ratio_of_sums(*total(_error_and_own)))
 
 
-@_with_checked_targets
+@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
 @one_program
 def stress_per_position(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
@@ -173,6 +166,7 @@ def _pair_weights(documents: Int[Array, " n"]) -> Float[Array, "n n"]:
     return weights / jnp.where(largest > 0, largest, 1.0)
 
 
+@looked_at(P=check_encoded)
 @one_program
 def min_separation(
     P: Configuration, *, present: Bool[ArrayLike, " n"] | None = None
@@ -194,7 +188,7 @@ def min_separation(
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf), initial=jnp.inf)
 
 
-@_with_checked_targets
+@looked_at(P=check_encoded, D=check_distances)
 @one_program
 def mantel_correlation(
     P: Configuration, D: Targets, *, mesh: Mesh | None = None
@@ -285,6 +279,8 @@ def _sums(
     if isinstance(D, PointCloud) and not isinstance(P, Distances):
         P = as_points(P)
         _check_positions(P.points.shape, D.points.shape)
+        if weights is not None:
+            weights = nan_unless_weights(jnp.asarray(weights, P.points.dtype))
         options = {"weights": weights, "per_position": per_position, "mesh": mesh}
         return lambda term, *args: sum_over_pairs(term, P, D, args=args, **options)
     if mesh is not None:
@@ -310,7 +306,8 @@ def _pairs(P: Configuration, D: Targets, weights: PairWeights | None) -> tuple[A
     present = D.present & P.present
     w = pair_mask(present).astype(points.dtype)
     if weights is not None:
-        weights = jnp.asarray(weights, points.dtype)
+        n = len(present)
+        weights = as_weights(weights, (n,), (n, n), dtype=points.dtype)
         if weights.ndim == 1:
             weights = trust_in_pairs(weights[:, None], weights[None, :])
         w = jnp.where(w > 0, weights, 0.0)

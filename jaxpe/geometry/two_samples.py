@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import centre_rows, floating, safe_sqrt
 from jaxpe.geometry.mds import principal_coordinates
@@ -82,7 +83,7 @@ def _basis(X: Array) -> Array:
     """An orthonormal basis of the columns; 0 in place of what depends on others."""
     U, singular, _ = jnp.linalg.svd(X, full_matrices=False)
     least = jnp.max(singular, initial=0.0) * max(X.shape) * jnp.finfo(X.dtype).eps
-    return jnp.where(singular > least, U, 0.0)
+    return jnp.where(singular <= least, 0.0, U)  # NaN stays
 
 
 def compare_geometries(
@@ -127,8 +128,8 @@ def compare_geometries(
         )
     if is_traced(*a, *b):
         raise ValueError("counts are compared eagerly: how folds are joined depends on their sizes")
-    if permutations < 1 or dim < 1:
-        raise ValueError(f"permutations is {permutations} and dim {dim}: pass at least 1")
+    check_size("permutations", permutations, each=4)
+    check_size("dim", dim)
     documents = [max(int(counts.documents), 1) for counts in (a, b)]
     folds, ratio = _joining(documents, [shape[0] for shape in shapes])
     fields = _compared(a.tokens, b.tokens, key, *folds, dim=dim, permutations=permutations)

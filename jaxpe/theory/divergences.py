@@ -15,6 +15,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_distributions, looked_at
 from jaxpe.geometry.distances import floating, pair_mask, safe_sqrt
 from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
 
@@ -24,15 +25,16 @@ Distributions = PositionalDistributions | Float[ArrayLike, "n vocab"]
 _SERIES = (*(4.0 * (-1) ** k / ((k - 1) * k * (k + 1)) for k in range(18, 1, -1)), 0.0)
 
 
+@looked_at(mu=check_distributions)
 @one_program
 def kl_divergences(mu: Distributions) -> Float[Array, "n n"]:
     """Kullback–Leibler divergences D_KL(μ_i‖μ_j) in nats, in [0, ∞]; not symmetric.
 
     inf where μ_i has a word that μ_j has not: with observed frequencies that is almost every pair,
     so smooth them first. Pairs with an absent position are 0. Summed as μ_i log(μ_i/μ_j) − μ_i +
-    μ_j ≥ 0, which keeps the digits of near distributions, and is Csiszár's I-divergence for rows
-    that do not sum to 1. One row at a time, so memory is that of μ; n² · vocab logarithms. The
-    derivative with respect to a probability of 0 is taken as 0.
+    μ_j ≥ 0, which keeps the digits of near distributions. One row at a time, so memory is that of
+    μ; n² · vocab logarithms. The derivative with respect to a probability of 0 is taken as 0. Rows
+    that are no distributions are refused, and NaN inside `jit`.
 
     >>> kl_divergences(np.array([[0.5, 0.5], [1.0, 0.0]])).round(4).tolist()
     [[0.0, inf], [0.6931, 0.0]]
@@ -132,8 +134,7 @@ def kl_lower_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batc
 def _by_rows(terms: Callable[[Array, Array], Array], mu: Distributions) -> Float[Array, "n n"]:
     """Σ_v terms(μ_i(v), μ_j(v)) for all pairs present, one i at a time."""
     mu = as_distributions(mu)
-    p = floating(mu.probabilities)
-    return jnp.where(pair_mask(mu.present), _rows(p, terms=terms), 0.0)
+    return jnp.where(pair_mask(mu.present), _rows(mu.probabilities, terms=terms), 0.0)
 
 
 @compiled(static=("terms",))
@@ -153,7 +154,7 @@ def _kl_terms(p: Array, q: Array) -> Array:
     # log1p keeps the digits of p ≈ q; near t = −1, where q ≪ p, q/p has them.
     log_ratio = jnp.where(t > -0.5, jnp.log1p(jnp.maximum(t, -0.5)), jnp.log(safe_q / safe_p))
     inside = jnp.maximum(safe_p * (t - log_ratio), 0.0)
-    return jnp.where(both, inside, jnp.where(p > 0, jnp.inf, q))
+    return jnp.where(both, inside, jnp.where(p > 0, jnp.inf, q) + 0.0 * (p + q))  # NaN stays
 
 
 def _floating(x: Float[ArrayLike, "*batch"] | float) -> Array:

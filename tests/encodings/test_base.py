@@ -6,10 +6,22 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxpe import Encoding, alibi, chain, identity, learned, per_head, rope, scale_positions, shaw
+from jaxpe import (
+    Encoding,
+    alibi,
+    chain,
+    encodings,
+    identity,
+    learned,
+    per_head,
+    rope,
+    scale_positions,
+    shaw,
+)
 from jaxpe.encodings.attention import attend, attention_logits
 from jaxpe.encodings.base import align_positions, as_positions, compute_dtype, repeat_heads
 from tests.compilation import counted
+from tests.unchecked import unchecked
 
 N, HEADS, DIM = 5, 4, 8
 PLACES = np.arange(N)
@@ -433,3 +445,26 @@ def test_known_positions_inside_a_trace_are_looked_at():
     np.testing.assert_array_equal(add(jnp.zeros(N, jnp.int32)), PLACES)
     with pytest.raises(ValueError, match="beyond 32 bits"):
         jax.jit(lambda x: x + as_positions(far))(jnp.zeros(N, jnp.int32))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_positions_that_are_no_numbers_are_refused(bad):
+    positions = np.array([0.0, bad])
+    for vectors in (
+        lambda i: encodings.sinusoidal_vectors(i, dim=4),
+        lambda i: encodings.cosine_vectors(i, dim=4, length=8),
+        lambda i: encodings.wavelet_vectors(i, dim=4, length=8),
+        lambda i: encodings.rotary_orbit(i, dim=4),
+        lambda i: encodings.alibi_line(i),
+        as_positions,
+    ):
+        with pytest.raises(ValueError, match="positions hold NaN or infinity"):
+            vectors(positions)
+    with unchecked(), pytest.raises(ValueError, match="positions is str"):
+        as_positions("abc")
+
+
+def test_widths_that_no_memory_holds_are_refused():
+    for vectors in (encodings.sinusoidal_vectors, encodings.rotary_orbit):
+        with pytest.raises(ValueError, match=r"`dim=1000000000` needs .* GB"):
+            vectors(np.arange(3), dim=10**9)

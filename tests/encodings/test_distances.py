@@ -255,7 +255,7 @@ def test_absent_positions_take_no_part(criterion):
 def test_distances_of_another_size_are_refused():
     induced = encoding_distances(alibi(num_heads=1), (), PLACES)
     with pytest.raises(ValueError, match=r"encoding has shape \(6, 6\) and the distances \(7, 7\)"):
-        stress(induced, np.ones((N + 1, N + 1)))
+        stress(induced, 1.0 - np.eye(N + 1))
 
 
 def test_a_chain_by_logits_counts_every_part():

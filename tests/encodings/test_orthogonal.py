@@ -391,10 +391,10 @@ def test_wavelets_need_their_extra(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: legendre(dim=0, length=4), "dim and length must be at least 1, not 0"),
-        (lambda: chebyshev(dim=4, length=0), "dim and length must be at least 1, not 1 and 0"),
-        (lambda: cosine(dim=0, length=4), "dim and length must be at least 1, not 0 and 4"),
-        (lambda: wavelet(dim=4, length=0), "dim and length must be at least 1, not 4 and 0"),
+        (lambda: legendre(dim=0, length=4), "dim must be at least 1, not 0"),
+        (lambda: chebyshev(dim=4, length=0), "length must be at least 1, not 0"),
+        (lambda: cosine(dim=0, length=4), "dim must be at least 1, not 0"),
+        (lambda: wavelet(dim=4, length=0), "length must be at least 1, not 0"),
         (lambda: wavelet(dim=4, length=8, order=39), r"order must lie in \[1, 38\].*not 39"),
         (
             lambda: wavelet(dim=1, length=4, order=2),

@@ -131,7 +131,7 @@ def test_positions_that_no_two_documents_reach():
 @pytest.mark.parametrize(
     ("change", "match"),
     [({"mask": np.ones((2, 2), bool)}, "shape"), ({"permutations": 2}, "key"),
-     ({"permutations": -1}, "0 or more"), ({"estimator": "best"}, "plug-in"),
+     ({"permutations": -1}, "at least 0, not -1"), ({"estimator": "best"}, "plug-in"),
      ({"mask": np.ones((4, 3))}, "booleans")],
 )  # fmt: skip
 def test_bad_input(change, match):

@@ -272,7 +272,9 @@ def test_memory_grows_as_the_positions_do(name):
     points, present = SHAPES
     compiled = jax.jit(LEAN[name]).lower(points, PointCloud(points, present)).compile()
     # The points take 4 MB; a matrix of their distances would take a gigabyte.
-    assert compiled.memory_analysis().temp_size_in_bytes < 150e6
+    # SMACOF keeps some forty configurations, for its steps and to look for saddles.
+    most = 350e6 if name == "smacof" else 150e6
+    assert compiled.memory_analysis().temp_size_in_bytes < most
 
 
 MESH = """

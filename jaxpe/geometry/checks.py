@@ -1,0 +1,304 @@
+"""Numbers that no input may have: refused where they can be looked at, NaN inside `jit`.
+
+Whatever takes a matrix of distances, distributions or weights of pairs has them checked here. A
+function that is a program checks them before it, by `looked_at`. Inside `jit`, `vmap` and `grad`
+numbers are unknown: `nan_unless` then makes NaN of them, and of what is computed from them.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float
+
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.errors import InputError
+from jaxpe._core.memory import available_bytes, check_bytes
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MOST_CHECKED = 4096**2  # entries of a matrix that are looked at
+_ROUNDING = 1e-3  # of the largest distance: how far D may be from what it is to be
+_SUM = 1e-2  # how far a sum over a vocabulary of 1e6 in float32 may be from 1
+_FEW = 2**24  # numbers that always fit in memory
+_MOST = 2**31  # of one array
+
+
+def looked_at(**checks: Callable[[Any], None]) -> Callable[[F], F]:
+    """Decorator: check arguments, by name, before a function that never looks at their numbers."""
+
+    def decorate(function: F) -> F:
+        names = tuple(inspect.signature(function).parameters)
+
+        @functools.wraps(function)
+        def run(*args: Any, **options: Any) -> Any:
+            given = dict(zip(names, args, strict=False)) | options
+            for name, check in checks.items():
+                check(given.get(name))
+            return function(*args, **options)
+
+        return run  # pyrefly: ignore
+
+    return decorate
+
+
+def check_distances(D: Any) -> None:
+    """Raise for a matrix that holds no distances, or whose squares are no floats.
+
+    Nothing is done for points, for numbers that are not known, and for more than 4,096 positions.
+    """
+    values, present = _parts(D, "values")
+    if present is not None and not is_traced(values, present):  # what is absent is not looked at
+        both = np.asarray(present)[..., None] & np.asarray(present)
+        values = np.where(both, values, 0) if both.shape == np.shape(values) else values
+    matrix = _square(values)
+    if matrix is None:
+        return
+    largest, least = float(matrix.max()), float(matrix.min())
+    if not largest < np.inf:
+        raise InputError(
+            f"the largest of the distances is {largest}: mark positions without distances as "
+            "absent, Distances(values, present)"
+        )
+    _check_magnitude("distances", largest, matrix.dtype)
+    if least < -_ROUNDING * largest:
+        raise InputError(
+            f"distances have negative entries, as low as {least:.3g}: of a split-half geometry "
+            "pass .distances, not .squared_distances"
+        )
+    diagonal = float(np.diagonal(matrix).max())
+    if diagonal > _ROUNDING * largest:
+        raise InputError(
+            f"distances have a diagonal of up to {diagonal:.3g}, not 0: of inner products pass "
+            "distances_from_gram(B)"
+        )
+    check_symmetric(matrix, "distances")
+
+
+def check_encoded(P: Any) -> None:
+    """`check_distances` of an encoding that is given by them; of points the size, where finite."""
+    if isinstance(P, tuple) and hasattr(P, "values"):
+        check_distances(P)
+        return
+    points = _known(getattr(P, "coordinates", getattr(P, "points", P)))
+    if points is not None:
+        _check_magnitude("coordinates", float(np.abs(points).max()), points.dtype)
+
+
+def _check_magnitude(name: str, largest: float, dtype: Any) -> None:
+    """Raise for numbers whose squares are 0, inf or without digits."""
+    limits = jnp.finfo(dtype if dtype == np.float64 else jnp.float32)
+    most = (float(limits.max) * float(limits.eps)) ** 0.5
+    if 0 < largest < np.inf and not 1 / most < largest < most:
+        raise InputError(
+            f"{name} reach {largest:.3g}, whose square is no {limits.dtype}: divide them by "
+            f"{largest:.0e}"
+        )
+
+
+def check_symmetric(X: Any, name: str = "inner products") -> None:
+    """Raise for a matrix that is not symmetric; NaN is let through."""
+    matrix = _square(X)
+    if matrix is None:
+        return
+    difference = np.abs(matrix - matrix.T).max()
+    if difference > _ROUNDING * np.abs(matrix).max():
+        raise InputError(
+            f"{name} are not symmetric: [i, j] and [j, i] differ by up to {difference:.3g}. Pass "
+            "(X + X.T) / 2 where this is intended"
+        )
+
+
+def nan_unless_distances(values: Array) -> Array:
+    """Distances under `jit`, NaN where they are none; rows of absent positions are 0."""
+    if not values.size:
+        return values
+    largest, uneven = jnp.max(values), jnp.max(jnp.abs(values - values.T))
+    wrong = jnp.maximum(jnp.maximum(uneven, jnp.max(jnp.diagonal(values))), -jnp.min(values))
+    return jnp.where((wrong <= _ROUNDING * largest) & (largest < jnp.inf), values, jnp.nan)
+
+
+def check_distributions(mu: Any) -> None:
+    """Raise for rows that are no distributions; nothing for numbers that are not known."""
+    rows = _known(*_parts(mu, "probabilities"), ndim=2)
+    if rows is None:
+        return
+    sums, least = rows.sum(axis=1, dtype=float), rows.min(axis=1)
+    wrong = np.flatnonzero(~_is_distribution(sums, least))
+    if wrong.size:
+        raise InputError(
+            f"{len(wrong)} of {len(sums)} rows are no distributions: the first sums to "
+            f"{sums[wrong[0]]:.6g}, its least entry is {float(least[wrong[0]]):.3g}. Of counts "
+            "pass positional_distributions(counts)"
+        )
+
+
+def nan_unless_distributions(probabilities: Array) -> Array:
+    """Distributions under `jit`, NaN in the rows that are none."""
+    least = jnp.min(probabilities, axis=-1, initial=0)
+    valid = _is_distribution(jnp.sum(probabilities, axis=-1), least)
+    return jnp.where(valid[..., None], probabilities, jnp.nan)
+
+
+def _is_distribution(sums: Any, least: Any) -> Any:
+    """Mask of rows that sum to 1, or are 0 as under the policy "zero"; False for NaN."""
+    return (least >= 0) & ((abs(sums - 1.0) <= _SUM) | (sums == 0))
+
+
+def check_counts(counts: Any, name: str = "counts") -> None:
+    """Raise for numbers that are negative, NaN or infinite; nothing where they are not known."""
+    numbers = _known(counts)
+    if numbers is not None and not (numbers.min() >= 0 and numbers.max() < np.inf):
+        wrong = numbers.min() if not numbers.min() >= 0 else numbers.max()
+        raise InputError(f"{name} must be finite and at least 0; one is {wrong}")
+
+
+def check_tolerance(tolerance: Any) -> None:
+    """Raise for a tolerance that is no number, negative, NaN or infinite."""
+    if tolerance is not None and not is_traced(tolerance):
+        numbers(tolerance, "tolerance")
+    check_counts(tolerance, "tolerance")
+
+
+def check_weights(weights: Any) -> None:
+    """Raise for weights of pairs, or documents per position, that are negative or all 0.
+
+    Documents may be NaN, for positions that are absent.
+    """
+    numbers = _known(weights)
+    if numbers is not None:
+        check_counts(numbers[~np.isnan(numbers)] if numbers.ndim == 1 else numbers, "weights")
+        check_symmetric(numbers, "weights")
+        if not numbers.any():
+            raise InputError("weights are all 0: pass None, for pairs that weigh the same")
+
+
+def as_weights(weights: Any, *shapes: tuple[int, ...], dtype: Any) -> Array:
+    """`nan_unless_weights` of weights that have one of the shapes."""
+    weights = floating(weights, "weights").astype(dtype)
+    if weights.shape not in shapes:
+        raise InputError(
+            f"weights have shape {weights.shape}: pass {' or '.join(map(str, shapes))}"
+        )
+    return nan_unless_weights(weights)
+
+
+def nan_unless_weights(weights: Array) -> Array:
+    """Weights under `jit`, NaN where one is negative or all are 0."""
+    return jnp.where(jnp.any(weights < 0) | jnp.all(weights == 0), jnp.nan, weights)
+
+
+def _parts(x: Any, field: str) -> tuple[Any, Any]:
+    """The array of a result and its mask of positions; an array has no mask."""
+    if not isinstance(x, tuple):
+        return x, None
+    return getattr(x, field, None), getattr(x, "present", None)
+
+
+def _known(x: Any, present: Any = None, *, ndim: int | None = None) -> np.ndarray | None:
+    """Numbers of the positions present; None where they are not known, or are refused elsewhere."""
+    if x is None or isinstance(x, tuple) or is_traced(x, present):
+        return None
+    numbers = np.asarray(x)
+    if present is not None and np.shape(present) == numbers.shape[:1]:
+        numbers = numbers[np.asarray(present)]
+    numeric = numbers.dtype.kind in "fiuV" and numbers.size > 0
+    if not numeric or (ndim is not None and numbers.ndim != ndim):
+        return None
+    return numbers if numbers.dtype.kind == "f" else numbers.astype(float)
+
+
+def _square(x: Any) -> np.ndarray | None:
+    """The numbers of a square matrix, if they are known and few enough to be looked at."""
+    numbers = _known(x, ndim=2)
+    if numbers is None or numbers.shape[0] != numbers.shape[1] or numbers.size > _MOST_CHECKED:
+        return None
+    return numbers
+
+
+def check_size(name: str, value: Any, *, least: int = 1, each: int = 1) -> None:
+    """Raise for what is no whole number, too small, or more than memory holds.
+
+    Args:
+        name: argument.
+        value: number of something.
+        least: smallest number allowed.
+        each: numbers in memory for one of them.
+
+    >>> check_size("dim", 0)
+    Traceback (most recent call last):
+    jaxpe.InputError: dim must be at least 1, not 0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    if value < least:
+        raise InputError(f"{name} must be at least {least}, not {value}")
+    if value * each > _FEW:
+        itemsize = jnp.result_type(float).itemsize
+        limit = min(available_bytes() or _MOST * itemsize, _MOST * itemsize)
+        needed = int(value) * each * itemsize
+        check_bytes(needed, what=f"`{name}={value}`", remedy="pass less", limit=limit)
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise unless a number lies strictly between 0 and 1."""
+    if not isinstance(confidence, float) or not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence must lie strictly between 0 and 1, not {confidence!r}")
+
+
+def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n"]:
+    """The mask of the positions that take part, refused if not bool `[n]`; all of them for None."""
+    if present is None:
+        return jnp.ones(n, bool)
+    present = jnp.asarray(present)
+    if present.shape != (n,) or present.dtype != bool:
+        raise ValueError(
+            f"present is {present.dtype} of shape {present.shape}: pass one bool for each of the "
+            f"{n} positions"
+        )
+    return present
+
+
+def numbers(x: Any, name: str) -> Array:
+    """An array of JAX; `InputError` for what holds no numbers, such as text or None."""
+    known = not isinstance(x, jax.Array) and not is_traced(*jax.tree.leaves(x))
+    if hasattr(x, "_fields") or (known and np.asarray(x).dtype.kind not in "biufcV"):
+        raise InputError(f"{name} is {type(x).__name__}: pass real numbers")
+    return jnp.asarray(x)
+
+
+def floating(x: ArrayLike, name: str = "the array") -> Array:
+    """A real array as floats of 32 bits or more; `ValueError` for one that is not real.
+
+    Integers, which would truncate what meets them, become the default float. float16 would overflow
+    in sums, bfloat16 has no digits to spare, and neither has a decomposition.
+    """
+    if isinstance(x, np.ndarray) and x.dtype.kind in "iu":
+        x = x.astype(float)  # before JAX cuts them to 32 bits
+    x = numbers(x, name)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return x if x.dtype.itemsize >= 4 else x.astype(jnp.float32)
+    if not (jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool):
+        raise ValueError(f"{name} is {x.dtype}: pass real numbers")
+    return x.astype(float)
+
+
+def matrix(x: ArrayLike, name: str, shape: str) -> Float[Array, "n d"]:
+    """`floating` of an array that must have two axes, such as points `[n, d]`."""
+    x = floating(x, name)
+    if x.ndim != 2:
+        raise ValueError(f"{name} has shape {x.shape}: pass {shape}, two axes")
+    return x
+
+
+def square_matrix(x: ArrayLike, name: str) -> Float[Array, "n n"]:
+    """`floating` of an array that must be `[n, n]`."""
+    x = floating(x, name)
+    if x.ndim != 2 or x.shape[0] != x.shape[1]:
+        raise ValueError(f"{name} has shape {x.shape}, not [n, n]")
+    return x
