@@ -11,7 +11,7 @@ from pathlib import Path
 from jaxpe._core.errors import InputError, require
 
 _LOCK = ".lock"
-_UNFINISHED: set[Path] = set()  # paths of `writing` that are open
+_UNFINISHED: set[Path] = set()  # files that are being written, folders made for a report
 
 
 @contextlib.contextmanager
@@ -79,10 +79,13 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def discard_unfinished() -> None:
-    """Remove files that are being written, for a process that ends at once."""
-    for part in list(_UNFINISHED):
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+    """Remove files that are being written and empty folders, where a process ends at once."""
+    for path in list(_UNFINISHED):
+        if path.is_dir():
+            _remove_empty(path)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -131,6 +134,8 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
         return
     with _refusing(directory):
         made = not directory.exists()
+    if made:
+        _UNFINISHED.add(directory)
     try:
         with claimed(directory):
             with _refusing(directory):
@@ -146,6 +151,8 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
         if made:
             _remove_empty(directory)
         raise
+    finally:
+        _UNFINISHED.discard(directory)
 
 
 def _remove_empty(directory: Path) -> None:

@@ -37,9 +37,9 @@ def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
     received: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        if _imports(frame):
+            _end(number, message)
         received.append(number)
-        # An import in C that is interrupted prints what it then drops.
-        sys.excepthook = sys.unraisablehook = threading.excepthook = _print_nothing
         raise KeyboardInterrupt
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -80,8 +80,11 @@ def _watch(receiver: socket.socket, message: Callable[[], str]) -> None:
             _end(content[0], message)  # at once where a second signal came
 
 
-def _print_nothing(*_: object) -> None:
-    pass
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: one in C may crash on an exception, or drop it."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _end(number: int, message: Callable[[], str]) -> None:

@@ -111,10 +111,11 @@ def interrupted(
     faults = _left(folder, mark)
     if seconds > LIMIT_S:
         faults.append(f"took {seconds:.1f} s to end")
-    # Before Python runs the first line of the command, signals do what they do in any Python.
-    if process.returncode not in (0, 128 + number, 130) and "site" not in said:
+    # Before the first line of the command, signals do what they do in any Python.
+    if process.returncode not in (0, 128 + number, 130, -number):
         faults.append(f"exit status {process.returncode}")
-    if "Traceback" in said and "jaxpe/__main__" not in said:
+    begun = "interrupts.py" in said or not said.rstrip().endswith("KeyboardInterrupt")
+    if "Traceback" in said and begun:
         faults.append(said)
     return Interruption(name, moment, seconds, faults)
 
@@ -152,6 +153,8 @@ def _left(folder: Path, mark: str) -> list[str]:
     faults = [f"process {pid} is left" for pid in processes]
     temporary = folder.parent / f"{folder.name}-tmp"
     faults += [f"{path.name} is left in the temporary folder" for path in temporary.iterdir()]
+    if folder.exists() and not [path for path in folder.iterdir() if path.name != ".lock"]:
+        faults.append("an empty folder is left")
     files = [path for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
     for path in files:
         if path.name.startswith(".part-") or not _is_whole(path):
