@@ -7,7 +7,7 @@ warm, with the folder that the cold run left. Numbers are medians over rounds, r
 of the same round. Seconds of tracing, lowering and compiling are JAX's own (`jax.monitoring`),
 drawing is the time in `Figure.savefig`, of the process that waits for it; the rest is running and
 host work. CPU seconds are of all processes. Of reports the numbers of `report.json` are compared,
-but for intervals, which have another estimator since. IMDB is read where JAXPE_DATA_DIR names it.
+but for intervals. IMDB is read where JAXPE_DATA_DIR names it.
 `--save` leaves the results of commands that are not run.
 """
 
