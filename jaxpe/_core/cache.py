@@ -32,7 +32,8 @@ def cache_warning() -> str:
     """Line about a folder of caches that is not used, "" where there is none."""
     folder = _configured_folder()
     reason = "" if folder is None else untrusted(folder)
-    return reason and f"nothing is cached in {folder}: {reason}; set JAXPE_CACHE_DIR to another"
+    remedy = f"run `chmod go-w {folder}`, or " if "can write" in reason else ""
+    return reason and f"nothing is cached in {folder}: {reason}; {remedy}set JAXPE_CACHE_DIR"
 
 
 def _configured_folder() -> Path | None:

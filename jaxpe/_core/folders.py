@@ -11,7 +11,7 @@ from pathlib import Path
 from jaxpe._core.errors import InputError, require
 
 _LOCK = ".lock"
-_UNFINISHED: set[Path] = set()  # files that are being written, folders made for a report
+_UNFINISHED: set[Path] = set()  # files that are being written, folders that were made
 
 
 @contextlib.contextmanager
@@ -34,6 +34,7 @@ def claimed(directory: str | os.PathLike[str]) -> Iterator[Path]:
     directory = Path(directory)
     lock = filelock.FileLock(directory / _LOCK)
     with _refusing(directory):
+        made = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire(timeout=0)
@@ -41,10 +42,18 @@ def claimed(directory: str | os.PathLike[str]) -> Iterator[Path]:
             raise InputError(
                 f"another run is writing into {directory}; wait for it, or pass another folder"
             ) from error
+    if made:
+        _UNFINISHED.add(directory)
     try:
         yield directory
+    except BaseException:
+        lock.release()
+        if made:
+            _remove_empty(directory)
+        raise
     finally:
         lock.release()
+        _UNFINISHED.discard(directory)
 
 
 @contextlib.contextmanager
@@ -132,33 +141,23 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     if place in _HELD.get():
         yield directory
         return
-    with _refusing(directory):
-        made = not directory.exists()
-    if made:
-        _UNFINISHED.add(directory)
-    try:
-        with claimed(directory):
-            with _refusing(directory):
-                (directory / "figures").mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryFile(dir=directory) as file:
-                    file.write(b"1")
-            before = _HELD.set(_HELD.get() | {place})
-            try:
-                yield directory
-            finally:
-                _HELD.reset(before)
-    except BaseException:
-        if made:
-            _remove_empty(directory)
-        raise
-    finally:
-        _UNFINISHED.discard(directory)
+    with claimed(directory):
+        with _refusing(directory):
+            (directory / "figures").mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=directory) as file:
+                file.write(b"1")
+        before = _HELD.set(_HELD.get() | {place})
+        try:
+            yield directory
+        finally:
+            _HELD.reset(before)
 
 
 def _remove_empty(directory: Path) -> None:
     """Take a folder away that nothing was written into, as where options were refused."""
     with contextlib.suppress(OSError):
-        (directory / "figures").rmdir()
+        if (directory / "figures").exists():
+            (directory / "figures").rmdir()
         if [path.name for path in directory.iterdir()] == [_LOCK]:
             (directory / _LOCK).unlink()
             directory.rmdir()

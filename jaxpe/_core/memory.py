@@ -68,7 +68,7 @@ def _left_by_groups() -> list[int]:
 
 def device_bytes() -> int | None:
     """Memory of the accelerators of this process together; None for those without their own."""
-    import jax  # not for a process that only draws
+    import jax  # here, since `jaxpe rope` needs none
 
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]
     return sum(limits) if all(limits) else None

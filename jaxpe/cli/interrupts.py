@@ -19,11 +19,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
     """End the process with status 128 + signal soon after SIGINT or SIGTERM.
 
-    Python runs signal handlers in the main thread between two of its instructions. A program that
-    compiles or a tokenizer may take many seconds of one, and libraries catch exceptions. So a
-    thread learns of the signal from the operating system, through a socket, and ends the process
-    after `GRACE_S`. The interpreter's own shutdown is left out: it waits for threads at work, and
-    crashes in some.
+    Python runs signal handlers in the main thread between two of its instructions. One of them,
+    such as compiling, may take many seconds, and libraries catch exceptions. So a thread learns of
+    the signal from the operating system, through a socket, and ends the process after `GRACE_S`.
+    The interpreter's own shutdown is left out: it waits for threads at work, and crashes in some.
 
     A signal that is ignored stays so, as `nohup` has it. A handler with the attribute `defers` is
     trusted with the first signal: training finishes and saves its step.
@@ -64,20 +63,27 @@ def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
 
 
 def _watch(receiver: socket.socket, message: Callable[[], str]) -> None:
-    """End the process a while after a signal, unless the context is left before."""
-    deferred = False
+    """End the process a while after a signal, at once after a second one."""
     with receiver:
-        while content := receiver.recv(1):
-            if content[0] not in _SIGNALS:
-                continue
-            if not deferred and getattr(signal.getsignal(content[0]), "defers", False):
-                deferred = True
-                continue
+        while number := _next_signal(receiver):
             receiver.settimeout(GRACE_S)
-            with contextlib.suppress(TimeoutError):
-                if not receiver.recv(1):
+            try:
+                if not (again := _next_signal(receiver)):
                     return  # the context was left
-            _end(content[0], message)  # at once where a second signal came
+            except TimeoutError:
+                again = 0
+            # Looked at after the grace, in which training may have come to a step that it saves.
+            if again or not getattr(signal.getsignal(number), "defers", False):
+                _end(number, message)
+            receiver.settimeout(None)
+
+
+def _next_signal(receiver: socket.socket) -> int:
+    """Number of the next signal that ends a command; 0 where the context is left."""
+    while content := receiver.recv(1):
+        if content[0] in _SIGNALS:
+            return content[0]
+    return 0
 
 
 def _imports(frame: FrameType | None) -> bool:

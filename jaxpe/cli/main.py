@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -80,8 +81,8 @@ def _run_to_end(words: list[str]) -> None:
         with _dropped_if_closed():
             sys.stdout.flush()
         raise
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as stop:  # of training, with the number of the signal
+        sys.exit(128 + (stop.args[1] if len(stop.args) > 1 else signal.SIGINT))
 
 
 _DEVICES = ("JAX_PLATFORMS", "JAX_DEFAULT_DEVICE", "CUDA_VISIBLE_DEVICES")

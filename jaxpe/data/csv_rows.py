@@ -56,10 +56,10 @@ def csv_rows(lines: Iterable[str], path: str, fields: Fields, found: Found) -> I
     found.choices += dialect.choices
     cells = _cells(lines, path, dialect)
     _, header = next(cells, (0, []))
-    text, label, names = None, None, frozenset(header)
+    text, label, names = None, None, sorted(header)
     for line, row in cells:
         place = where(path, line)
-        if len(row) > 1 and row[0] in names and names.issuperset(row):
+        if len(row) > 1 and row[0] in names and sorted(row) == names:
             raise InputError(
                 f"{place} is a header again, as in files put together; remove it: {listed(row)}"
             )

@@ -214,6 +214,7 @@ def _decompressed(stream: io.BufferedReader, make: Callable[[], Any]) -> Iterato
     """
     unpacker = make()
     for packed in iter(stream.read1, b""):
+        packed = packed.lstrip(b"\0") if unpacker.eof else packed
         while packed or not (unpacker.eof or unpacker.needs_input):
             unpacker = make() if unpacker.eof else unpacker
             yield unpacker.decompress(packed, _BUFFER)

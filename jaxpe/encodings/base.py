@@ -7,6 +7,7 @@ head_dim]`, positions `[..., n]`, logits and weights `[..., heads, n_q, n_k]`.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -249,7 +250,12 @@ def as_positions(positions: ArrayLike) -> Array:
 
 def check_finite_positions(positions: Any) -> None:
     """Raise for NaN and infinity, where positions are known."""
-    values = np.zeros(1) if is_traced(positions) else np.asarray(positions)
+    kind = getattr(getattr(positions, "dtype", None), "kind", "f")
+    if kind in "iub" or is_traced(positions):
+        return
+    if isinstance(positions, jax.Array) and not positions.is_fully_addressable:
+        return
+    values = np.asarray(positions)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise InputError("positions hold NaN or infinity: pass finite numbers")
 

@@ -1,8 +1,8 @@
-"""Numbers that no input may have: refused where they can be looked at, NaN inside `jit`.
+"""Checks of numbers: wrong ones raise an error where they are known, and become NaN inside `jit`.
 
 Whatever takes a matrix of distances, distributions or weights of pairs has them checked here. A
 function that is a program checks them before it, by `looked_at`. Inside `jit`, `vmap` and `grad`
-numbers are unknown: `nan_unless` then makes NaN of them, and of what is computed from them.
+numbers are unknown: the functions `nan_unless_...` then make NaN of them.
 """
 
 import functools
@@ -24,6 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MOST_CHECKED = 4096**2  # entries of a matrix that are looked at
 _ROUNDING = 1e-3  # of the largest distance: how far D may be from what it is to be
+# The same of the diagonal: by ‖x‖² + ‖y‖² − 2x·y in float32 it is no zero. That of inner products
+# is as large as the largest entry.
+_DIAGONAL = 0.05
+_NEGATIVE = -1e-6  # least probability, after subtractions
 _SUM = 1e-2  # how far a sum over a vocabulary of 1e6 in float32 may be from 1
 _FEW = 2**24  # numbers that always fit in memory
 _MOST = 2**31  # of one array
@@ -53,6 +57,8 @@ def check_distances(D: Any) -> None:
     Nothing is done for points, for numbers that are not known, and for more than 4,096 positions.
     """
     values, present = _parts(D, "values")
+    if np.size(values) > _MOST_CHECKED:
+        return
     if present is not None and not is_traced(values, present):  # what is absent is not looked at
         both = np.asarray(present)[..., None] & np.asarray(present)
         values = np.where(both, values, 0) if both.shape == np.shape(values) else values
@@ -72,32 +78,34 @@ def check_distances(D: Any) -> None:
             "pass .distances, not .squared_distances"
         )
     diagonal = float(np.diagonal(matrix).max())
-    if diagonal > _ROUNDING * largest:
+    if diagonal > _DIAGONAL * largest:
         raise InputError(
-            f"distances have a diagonal of up to {diagonal:.3g}, not 0: of inner products pass "
-            "distances_from_gram(B)"
+            f"the diagonal of distances reaches {diagonal:.3g}, not 0: set it to 0 if this is "
+            "rounding; of inner products pass distances_from_gram(B)"
         )
     check_symmetric(matrix, "distances")
 
 
 def check_encoded(P: Any) -> None:
-    """`check_distances` of an encoding that is given by them; of points the size, where finite."""
+    """`check_distances` of an encoding given by distances; of points, their size is checked."""
     if isinstance(P, tuple) and hasattr(P, "values"):
         check_distances(P)
         return
-    points = _known(getattr(P, "coordinates", getattr(P, "points", P)))
-    if points is not None:
+    points = getattr(P, "coordinates", getattr(P, "points", P))
+    points = _known(points, getattr(P, "present", None))
+    if points is not None and points.size:
         _check_magnitude("coordinates", float(np.abs(points).max()), points.dtype)
 
 
 def _check_magnitude(name: str, largest: float, dtype: Any) -> None:
     """Raise for numbers whose squares are 0, inf or without digits."""
-    limits = jnp.finfo(dtype if dtype == np.float64 else jnp.float32)
+    wide = jax.dtypes.canonicalize_dtype(dtype) == np.float64  # which JAX has only where enabled
+    limits = jnp.finfo(jnp.float64 if wide else jnp.float32)
     most = (float(limits.max) * float(limits.eps)) ** 0.5
     if 0 < largest < np.inf and not 1 / most < largest < most:
         raise InputError(
-            f"{name} reach {largest:.3g}, whose square is no {limits.dtype}: divide them by "
-            f"{largest:.0e}"
+            f"{name} reach {largest:.3g}, too large or too small to be squared in {limits.dtype}: "
+            f"divide them by {largest:.0e}"
         )
 
 
@@ -119,8 +127,9 @@ def nan_unless_distances(values: Array) -> Array:
     if not values.size:
         return values
     largest, uneven = jnp.max(values), jnp.max(jnp.abs(values - values.T))
-    wrong = jnp.maximum(jnp.maximum(uneven, jnp.max(jnp.diagonal(values))), -jnp.min(values))
-    return jnp.where((wrong <= _ROUNDING * largest) & (largest < jnp.inf), values, jnp.nan)
+    wrong = jnp.maximum(uneven, -jnp.min(values)) > _ROUNDING * largest
+    wrong |= jnp.max(jnp.diagonal(values)) > _DIAGONAL * largest
+    return jnp.where(~wrong & (largest < jnp.inf), values, jnp.nan)
 
 
 def check_distributions(mu: Any) -> None:
@@ -147,15 +156,15 @@ def nan_unless_distributions(probabilities: Array) -> Array:
 
 def _is_distribution(sums: Any, least: Any) -> Any:
     """Mask of rows that sum to 1, or are 0 as under the policy "zero"; False for NaN."""
-    return (least >= 0) & ((abs(sums - 1.0) <= _SUM) | (sums == 0))
+    return (least >= _NEGATIVE) & ((abs(sums - 1.0) <= _SUM) | (sums == 0))
 
 
 def check_counts(counts: Any, name: str = "counts") -> None:
     """Raise for numbers that are negative, NaN or infinite; nothing where they are not known."""
-    numbers = _known(counts)
+    numbers = _known(counts, as_floats=False)  # tables of whole numbers are large
     if numbers is not None and not (numbers.min() >= 0 and numbers.max() < np.inf):
         wrong = numbers.min() if not numbers.min() >= 0 else numbers.max()
-        raise InputError(f"{name} must be finite and at least 0; one is {wrong}")
+        raise InputError(f"{name} must be finite and at least 0, not {wrong}")
 
 
 def check_tolerance(tolerance: Any) -> None:
@@ -170,11 +179,11 @@ def check_weights(weights: Any) -> None:
 
     Documents may be NaN, for positions that are absent.
     """
-    numbers = _known(weights)
+    numbers = None if np.size(weights) > _MOST_CHECKED else _known(weights)
     if numbers is not None:
         check_counts(numbers[~np.isnan(numbers)] if numbers.ndim == 1 else numbers, "weights")
         check_symmetric(numbers, "weights")
-        if not numbers.any():
+        if not numbers.any() and numbers.shape[-1] > 1:  # one position has no pair
             raise InputError("weights are all 0: pass None, for pairs that weigh the same")
 
 
@@ -190,7 +199,8 @@ def as_weights(weights: Any, *shapes: tuple[int, ...], dtype: Any) -> Array:
 
 def nan_unless_weights(weights: Array) -> Array:
     """Weights under `jit`, NaN where one is negative or all are 0."""
-    return jnp.where(jnp.any(weights < 0) | jnp.all(weights == 0), jnp.nan, weights)
+    none = jnp.all(weights == 0) & (weights.shape[-1] > 1)
+    return jnp.where(jnp.any(weights < 0) | none, jnp.nan, weights)
 
 
 def _parts(x: Any, field: str) -> tuple[Any, Any]:
@@ -200,9 +210,13 @@ def _parts(x: Any, field: str) -> tuple[Any, Any]:
     return getattr(x, field, None), getattr(x, "present", None)
 
 
-def _known(x: Any, present: Any = None, *, ndim: int | None = None) -> np.ndarray | None:
+def _known(
+    x: Any, present: Any = None, *, ndim: int | None = None, as_floats: bool = True
+) -> np.ndarray | None:
     """Numbers of the positions present; None where they are not known, or are refused elsewhere."""
     if x is None or isinstance(x, tuple) or is_traced(x, present):
+        return None
+    if isinstance(x, jax.Array) and not x.is_fully_addressable:  # a part is in other processes
         return None
     numbers = np.asarray(x)
     if present is not None and np.shape(present) == numbers.shape[:1]:
@@ -210,15 +224,13 @@ def _known(x: Any, present: Any = None, *, ndim: int | None = None) -> np.ndarra
     numeric = numbers.dtype.kind in "fiuV" and numbers.size > 0
     if not numeric or (ndim is not None and numbers.ndim != ndim):
         return None
-    return numbers if numbers.dtype.kind == "f" else numbers.astype(float)
+    return numbers if numbers.dtype.kind in ("f" if as_floats else "fiu") else numbers.astype(float)
 
 
 def _square(x: Any) -> np.ndarray | None:
     """The numbers of a square matrix, if they are known and few enough to be looked at."""
-    numbers = _known(x, ndim=2)
-    if numbers is None or numbers.shape[0] != numbers.shape[1] or numbers.size > _MOST_CHECKED:
-        return None
-    return numbers
+    numbers = None if np.size(x) > _MOST_CHECKED else _known(x, ndim=2)
+    return None if numbers is None or numbers.shape[0] != numbers.shape[1] else numbers
 
 
 def check_size(name: str, value: Any, *, least: int = 1, each: int = 1) -> None:
@@ -236,18 +248,19 @@ def check_size(name: str, value: Any, *, least: int = 1, each: int = 1) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    value = int(value)  # numbers of NumPy overflow
     if value < least:
         raise InputError(f"{name} must be at least {least}, not {value}")
     if value * each > _FEW:
         itemsize = jnp.result_type(float).itemsize
         limit = min(available_bytes() or _MOST * itemsize, _MOST * itemsize)
-        needed = int(value) * each * itemsize
+        needed = value * each * itemsize
         check_bytes(needed, what=f"`{name}={value}`", remedy="pass less", limit=limit)
 
 
 def check_confidence(confidence: float) -> None:
     """Raise unless a number lies strictly between 0 and 1."""
-    if not isinstance(confidence, float) or not 0.0 < confidence < 1.0:
+    if not isinstance(confidence, float | np.floating) or not 0.0 < confidence < 1.0:
         raise InputError(f"confidence must lie strictly between 0 and 1, not {confidence!r}")
 
 

@@ -42,9 +42,9 @@ class Smacof(NamedTuple):
         stress: Eq. (4) at the coordinates; never above that of the start.
         initial_stress: Eq. (4) at the start.
         iterations: evaluations of the stress after that of the start.
-        converged: whether this is a minimum. A Guttman transform moves it by at most `tolerance`
-            of its size (or the fit is exact to rounding), and no direction of negative curvature
-            lowers the stress.
+        converged: whether this is a minimum: a Guttman transform moves it by at most `tolerance`
+            of its size, or √eps where rounding hides the rest, and no push that was tried lowers
+            the stress.
     """
 
     coordinates: Float[Array, "n dim"]
@@ -139,7 +139,8 @@ def smacof(
     weights = None if weights is None else floating(weights, "weights")
     D = as_points(D) if isinstance(D, PointCloud) else as_distances(D)
     start = first_configuration(D, dim, init)
-    check_size("starts", starts, each=(_MEMORY + _PRODUCTS) * start.size)
+    matrices = 0 if isinstance(D, PointCloud) else 4 * len(start) ** 2
+    check_size("starts", starts, each=(_MEMORY + _PRODUCTS) * start.size + matrices)
     if starts > 1 and key is None:
         raise InputError(f"starts is {starts}: pass a key too, such as `key=jax.random.key(0)`")
     columns = jnp.ones(dim, bool) if isinstance(init, str) else jnp.any(start != 0, axis=0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError, require
 
-if TYPE_CHECKING:  # the process that draws does without JAX
+if TYPE_CHECKING:
     from jax.typing import ArrayLike
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection

@@ -167,7 +167,7 @@ def fit(
                 run.advance(number)
                 interrupts.defers = True  # now there is a step to save
                 if interrupts.asked:
-                    run.interrupt(number)
+                    run.interrupt(number, interrupts.asked)
         except Exception as error:
             run.rescue(error)
             raise
@@ -298,7 +298,7 @@ class _Run:
         if self.checkpoints is not None:
             self.checkpoints.save(number, self.state, self.data)
 
-    def interrupt(self, number: int) -> None:
+    def interrupt(self, number: int, signal_number: int) -> None:
         self.settle(number)
         self.save(number)
         saved = "nothing is saved: pass checkpoints to be able to resume"
@@ -306,7 +306,7 @@ class _Run:
             saved = f"saved in {self.checkpoints.directory}, where the same call resumes"
         message = f"Stopped after step {number} of {self.steps}; {saved}."
         print(message, file=sys.stderr)
-        raise KeyboardInterrupt(message)
+        raise KeyboardInterrupt(message, signal_number)
 
     def rescue(self, error: Exception) -> None:
         """Save the last update that counts and the place in the data after it, to go on from."""
@@ -328,18 +328,18 @@ class _Interrupts:
     """Signal handler: the first signal asks for an end, a second one raises at once.
 
     Attributes:
-        asked: whether a signal came.
+        asked: number of the signal that came, 0 where none did.
         defers: whether a step is done, which is saved before the end. `jaxpe.cli.interrupts` reads
             it, and ends a process that compiles its first step.
     """
 
-    asked = False
+    asked = 0
     defers = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
-        self.asked = True
+        self.asked = number
 
 
 @contextlib.contextmanager

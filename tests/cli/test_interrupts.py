@@ -82,7 +82,7 @@ def test_a_handler_that_defers_is_left_to_end_by_itself(tmp_path):
     work = (
         "handler = type('Handler', (), {'defers': True, '__call__': lambda *_: None})(); "
         "signal.signal(signal.SIGTERM, handler); import jaxpe.cli.interrupts as own; "
-        "own.GRACE_S = 0.0; ready(); signal.raise_signal(signal.SIGTERM); time.sleep(0.3); "
+        "own.GRACE_S = 0.01; ready(); signal.raise_signal(signal.SIGTERM); time.sleep(0.3); "
         "print('saved', flush=True)"
     )
     process = started(tmp_path / "a", work)
