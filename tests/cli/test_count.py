@@ -302,7 +302,7 @@ def test_merge_on_a_full_disk_is_one_line(command, poems, tmp_path):
         f"jaxpe: cannot write {tmp_path / 'out' / 'counts.npz'} (File too large)"
     )
     assert len(errors.splitlines()) == 1
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_vocabulary_that_was_changed_is_not_used(command, poems, tmp_path):

@@ -579,3 +579,16 @@ def test_turns_of_a_chat_in_parquet_are_not_passed_over_for_names(tmp_path):
     pyarrow.parquet.write_table(rows, path)
     fails(path, r"'messages' is of type list.*'id' as `text_field`")
     assert load_corpus(path, text_field="id").documents == ["a", "b"]
+
+
+def test_a_row_that_repeats_a_word_of_the_header_is_data(tmp_path):
+    (tmp_path / "lemmas.csv").write_text("word,lemma\nwords,word\nword,word\n")
+    corpus = load_corpus(tmp_path / "lemmas.csv", text_field="lemma")
+    assert corpus.documents == ["word", "word"]
+
+
+def test_padding_of_xz_at_the_end_of_a_read(tmp_path):
+    """As `xz` allows: zeros after a stream, here more than is read at once."""
+    packed = lzma.compress(b"one\ntwo\n")
+    (tmp_path / "padded.txt").write_bytes(packed + bytes(2**20))
+    assert load_corpus(tmp_path / "padded.txt").documents == ["one", "two"]

@@ -181,7 +181,7 @@ WRONG = {
     ),
     "negative counts": (
         lambda: geometry.positional_distributions(np.array([[1, -2]])),
-        "counts must be finite and at least 0; one is -2",
+        "counts must be finite and at least 0, not -2",
     ),
     "entropy_rank": (lambda: geometry.entropy_rank(FLAT), r"P has shape \(3,\)"),
     "low_rank_factors": (lambda: geometry.low_rank_factors(FLAT, rank=1), r"P has shape \(3,\)"),

@@ -52,8 +52,8 @@ NO_DISTANCES = {
     "a diagonal": (D + np.eye(6), "diagonal"),
     "NaN": (D + np.nan * (ONCE + ONCE.T == 1), "largest of the distances is nan"),
     "infinite": (np.where(ONCE + ONCE.T, np.inf, D), "largest of the distances is inf"),
-    "too large": (1e200 * D, "whose square is no float64"),
-    "too small": (1e-200 * D, "whose square is no float64"),
+    "too large": (1e200 * D, "squared in float64"),
+    "too small": (1e-200 * D, "squared in float64"),
 }
 
 
@@ -96,7 +96,7 @@ def test_squares_that_float32_does_not_hold_are_refused(value):
         lambda: jaxpe.euclidean_distances(scale * points),
         lambda: geometry.classical_mds_from_points(scale * points, dim=2),
     ):
-        with pytest.raises(jaxpe.InputError, match="whose square is no float32"):
+        with pytest.raises(jaxpe.InputError, match="squared in float32"):
             call()
 
 
@@ -120,7 +120,7 @@ SCORES = (
 @pytest.mark.parametrize("score", SCORES)
 def test_weights_that_weigh_nothing_or_less_are_refused(score):
     ones = np.ones((6, 6))
-    wrong = {"at least 0": -ones, "one is nan": np.nan * ones, "one is inf": np.inf * ones}
+    wrong = {"at least 0": -ones, "not nan": np.nan * ones, "not inf": np.inf * ones}
     wrong |= {"all 0": 0 * ones, "not symmetric": ones + 9 * ONCE}
     for words, weights in wrong.items():
         with pytest.raises(jaxpe.InputError, match=words):
@@ -280,3 +280,28 @@ def test_distances_are_differentiated_in_their_values():
     slope = jax.grad(lambda d: jaxpe.stress(1.1 * P, D._replace(values=d)))(D.values)
     assert np.isfinite(slope).all()
     assert np.abs(slope).max() > 0
+
+
+def test_rounding_of_inner_products_is_no_fault():
+    """By ‖x‖² + ‖y‖² − 2x·y in float32 the diagonal is up to a hundredth."""
+    points = (5 + np.random.default_rng(0).normal(size=(300, 64))).astype(np.float32)
+    squares = (points**2).sum(axis=1)
+    rounded = np.sqrt(np.maximum(squares[:, None] + squares - 2 * points @ points.T, 0))
+    assert np.diagonal(rounded).max() > 1e-3 * rounded.max()
+    np.testing.assert_allclose(jaxpe.stress(points, rounded), 0, atol=1e-5)
+
+
+def test_what_jax_narrows_is_checked_as_it_will_be():
+    with jax.enable_x64(False), pytest.raises(jaxpe.InputError, match="squared in float32"):
+        geometry.gram_matrix(np.array([[0, 1e25], [1e25, 0]]))
+
+
+def test_sizes_of_numpy_do_not_overflow():
+    ids = np.zeros((2, 70_000), np.int32)
+    with unchecked():
+        counts = jaxpe.count_tokens(ids, vocab_size=np.uint16(300))
+    assert counts.tokens.shape == (70_000, 300)
+
+
+def test_one_position_has_no_pair_to_weigh():
+    assert jaxpe.stress(np.zeros((1, 2)), np.zeros((1, 1)), weights=np.zeros((1, 1))) == 0
