@@ -15,7 +15,7 @@ def cache_directory() -> Path | None:
 
 
 def untrusted(folder: Path) -> str:
-    """Reason why a folder of caches is not used, "" where there is none."""
+    """Reason why a folder of caches is not used; "" for one that is."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
@@ -29,7 +29,7 @@ def untrusted(folder: Path) -> str:
 
 
 def cache_warning() -> str:
-    """Line about a folder of caches that is not used, "" where there is none."""
+    """Line about the folder of caches where it is not used, else ""."""
     folder = _configured_folder()
     reason = "" if folder is None else untrusted(folder)
     remedy = f"run `chmod go-w {folder}`, or " if "can write" in reason else ""

@@ -24,8 +24,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MOST_CHECKED = 4096**2  # entries of a matrix that are looked at
 _ROUNDING = 1e-3  # of the largest distance: how far D may be from what it is to be
-# The same of the diagonal: by ‖x‖² + ‖y‖² − 2x·y in float32 it is no zero. That of inner products
-# is as large as the largest entry.
+# By ‖x‖² + ‖y‖² − 2x·y in float32 the diagonal is not 0. Inner products have their largest entry
+# there.
 _DIAGONAL = 0.05
 _NEGATIVE = -1e-6  # least probability, after subtractions
 _SUM = 1e-2  # how far a sum over a vocabulary of 1e6 in float32 may be from 1

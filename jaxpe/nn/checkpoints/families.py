@@ -57,7 +57,7 @@ class Family(NamedTuple):
         allowed: values of fields that change the computation; fields that `options` and `encoding`
             use are not among them.
         same: fields that must equal another one where they are there.
-        transposed: whether matrices of layers are `[out, in]` there; those of heads are.
+        transposed: whether matrices of layers are `[out, in]` there. Matrices of heads always are.
         plus: number that norms there add to their scale.
         gguf: how llama.cpp has it; without a name where it has not, or has it otherwise.
     """
@@ -92,7 +92,7 @@ def tensor_names(
         modules: names here and there.
         trunk: path of the transformer in the model.
         heads: query heads.
-        transposed: whether matrices of layers are `[out, in]` there; those of heads are.
+        transposed: whether matrices of layers are `[out, in]` there. Matrices of heads always are.
         plus: number that norms there add to their scale.
         first_norm: whether the first layer has a norm before attention.
     """
