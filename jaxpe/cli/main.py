@@ -152,7 +152,8 @@ def compile_quickly() -> None:
 
     Read when the first program is compiled. Programs run a fifth longer.
     """
-    metadata = importlib.import_module("importlib.metadata")
+    from importlib import metadata  # not for `--help`: it brings the parser of mail
+
     if metadata.version("jaxlib").startswith(_TESTED_JAXLIB):
         flags = os.environ.get("XLA_FLAGS", "")
         added = [f"--{name}={value}" for name, value in _QUICK.items() if name not in flags]

@@ -42,13 +42,3 @@ def test_a_file_in_its_place_is_not_used(folder):
     folder.write_text("")
     assert cache_directory() is None
     assert str(folder) in cache_warning()
-
-
-def test_other_files_stay(folder, command, films):
-    """The cache of before deleted what was used least, whoever had put it there."""
-    other = folder.parent / "programs" / "other"
-    other.parent.mkdir(parents=True)
-    other.write_bytes(b"not of jaxpe")
-    code, _, _ = command("count", films, "--out", folder.parent / "out")
-    assert code == 0
-    assert other.read_bytes() == b"not of jaxpe"
