@@ -17,12 +17,15 @@ from jaxpe.geometry.counts import (
     fold_of_documents,
     pad_documents,
     permute_within_documents,
+    regroup_folds,
     stack_corpora,
 )
 from jaxpe.geometry.cross_validation import (
     HeldOut,
+    PositionHalves,
     cross_validated_mds,
     disjoint_geometries,
+    disjoint_position_geometries,
     half_sample_interval,
     held_out_stress,
 )
@@ -78,12 +81,21 @@ from jaxpe.geometry.mutual_information import (
     mutual_information_encoding,
     positional_information,
 )
+from jaxpe.geometry.nearness import PositionStatistics, nearness
 from jaxpe.geometry.noise import NoiseFloor, SplitHalfGeometry, noise_floor, split_half_geometry
 from jaxpe.geometry.pairs import distance_rows, sum_over_pairs
 from jaxpe.geometry.points import PointCloud, as_points, hellinger_points
+from jaxpe.geometry.position import (
+    PositionGeometry,
+    contrast_geometry,
+    position_geometry,
+    position_geometry_from_counts,
+)
+from jaxpe.geometry.position_intervals import Estimate, PositionIntervals, position_intervals
 from jaxpe.geometry.procrustes import Procrustes, procrustes
 from jaxpe.geometry.significant_rank import (
     SignificantRank,
+    position_rank,
     rank_above_null,
     significant_rank,
     weighted_gram,
@@ -119,6 +131,7 @@ __all__ = [
     "Distances",
     "Eigenpairs",
     "EmptyPolicy",
+    "Estimate",
     "GeometryComparison",
     "HeldOut",
     "InformationOptimalEncoding",
@@ -128,6 +141,10 @@ __all__ = [
     "PointCloud",
     "PositionCounts",
     "PositionDecodability",
+    "PositionGeometry",
+    "PositionHalves",
+    "PositionIntervals",
+    "PositionStatistics",
     "PositionalDistributions",
     "PositionalInformation",
     "PrincipalCoordinates",
@@ -156,9 +173,11 @@ __all__ = [
     "classical_mds_from_points",
     "compare_geometries",
     "content_labels",
+    "contrast_geometry",
     "count_tokens",
     "cross_validated_mds",
     "disjoint_geometries",
+    "disjoint_position_geometries",
     "distance_rows",
     "distances_from_gram",
     "empty_counts",
@@ -184,18 +203,24 @@ __all__ = [
     "monotonicity_violation_rate",
     "mutual_information",
     "mutual_information_encoding",
+    "nearness",
     "noise_floor",
     "pad_documents",
     "pair_weights",
     "permute_within_documents",
     "position_bins",
     "position_decodability",
+    "position_geometry",
+    "position_geometry_from_counts",
+    "position_intervals",
+    "position_rank",
     "positional_distributions",
     "positional_information",
     "principal_angles",
     "principal_eigenpairs",
     "procrustes",
     "rank_above_null",
+    "regroup_folds",
     "resample_documents",
     "sampled_stress",
     "sampled_violation_rate",

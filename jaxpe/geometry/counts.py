@@ -384,6 +384,24 @@ def _numpy_corpus(number: int, corpus: Any) -> tuple[np.ndarray, np.ndarray]:
     return ids, mask
 
 
+def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
+    """The same counts in fewer folds: fold f is added to fold f modulo their number.
+
+    Raises:
+        ValueError: counts that are in no multiple of so many folds.
+
+    >>> counts = empty_counts(length=2, vocab_size=3, folds=8)
+    >>> regroup_folds(counts, folds=4).tokens.shape
+    (4, 2, 3)
+    """
+    tokens = counts.tokens
+    check_size("folds", folds)
+    if tokens.ndim != 3 or tokens.shape[0] % folds:
+        raise ValueError(f"counts have shape {tokens.shape}: pass a divisor of their folds")
+    parts = tokens.reshape(-1, folds, *tokens.shape[1:])
+    return counts._replace(tokens=sum_counts(parts, 0, "tokens of a cell"))
+
+
 @one_program
 def permute_within_documents(
     key: Array,

@@ -1,13 +1,13 @@
 """Encodings that are fitted to one half of the documents and held against the other half."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
@@ -15,15 +15,17 @@ from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_confidence, check_size
 from jaxpe.geometry.counts import PositionCounts
-from jaxpe.geometry.distances import safe_sqrt
+from jaxpe.geometry.distances import gram_from_squared, pair_mask, safe_sqrt
 from jaxpe.geometry.halving import (
     HalvableTokens,
     in_sets,
     of_each,
     places_of,
+    shuffled_places,
     split_halves,
 )
 from jaxpe.geometry.mds import classical_mds_from_gram
+from jaxpe.geometry.nearness import PositionStatistics, position_statistics
 from jaxpe.geometry.noise import (
     SplitHalfGeometry,
     add_products,
@@ -37,6 +39,7 @@ from jaxpe.geometry.stress import scaled_stress
 
 DEFAULT_SPLITS = 16
 DEFAULT_HALVINGS = 4
+DEFAULT_HALF_NULLS = 4
 _MOST_FREEDOM = 15  # degrees of freedom of 16 folds, however many splits of them
 
 
@@ -56,6 +59,20 @@ class HeldOut(NamedTuple):
     low: Float[Array, "..."]
     high: Float[Array, "..."]
     samples: Float[Array, "splits 2 ..."]
+
+
+class PositionHalves(NamedTuple):
+    """Position geometries of disjoint halves, and what intervals are made of.
+
+    Attributes:
+        position: geometries `[splits, 2, ...]`, less the shuffled documents of the same half.
+        own: statistics of each half before that, `[splits, 2]`.
+        null: statistics of the shuffled halves, `[nulls, splits, 2]`.
+    """
+
+    position: SplitHalfGeometry
+    own: PositionStatistics
+    null: PositionStatistics
 
 
 def disjoint_geometries(
@@ -102,19 +119,103 @@ def disjoint_geometries(
     return map_items(_of_split, parts, counts, progress=progress, description="held-out halves")
 
 
+def disjoint_position_geometries(
+    counts: PositionCounts | SparseCounts,
+    nulls: Sequence[PositionCounts | SparseCounts],
+    *,
+    key: Array,
+    splits: int = DEFAULT_SPLITS,
+    halvings: int = DEFAULT_HALVINGS,
+    progress: Progress = SILENT,
+) -> PositionHalves:
+    """`disjoint_geometries` of position: each half less the shuffled documents of that half.
+
+    Args:
+        counts: counts in at least four folds.
+        nulls: counts of at least two shuffled corpora, in the same folds.
+        key: PRNG key that draws the halves.
+        splits: random splits, of which no more than folds − 1 are used.
+        halvings: halvings of each half.
+        progress: shown by split of each corpus.
+
+    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
+    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(2)]
+    >>> counts, *nulls = [
+    ...     count_tokens(each, vocab_size=9, folds=4, groups=np.arange(400))
+    ...     for each in (ids, *shuffles)]
+    >>> disjoint_position_geometries(counts, nulls, key=jax.random.key(0)).position.gram.shape
+    (3, 2, 3, 3)
+    """
+    drawn = {"splits": min(splits, folds_of(counts) - 1), "halvings": halvings}
+    corpora = [
+        disjoint_geometries(each, key=key, **drawn, progress=progress) for each in (counts, *nulls)
+    ]
+    return position_halves(corpora[0], corpora[1:])
+
+
+def disjoint_position_halves(
+    tokens: HalvableTokens,
+    counted: Bool[ArrayLike, "documents n"],
+    groups: Integer[ArrayLike, " documents"],
+    *,
+    key: Array,
+    keys: Array,
+    splits: int,
+    halvings: int,
+    progress: Progress,
+) -> PositionHalves:
+    """`disjoint_position_geometries` of documents, and of a shuffle for each of the keys."""
+    drawn = {"key": key, "splits": splits, "halvings": halvings, "progress": progress}
+    own = disjoint_halves(tokens, counted, **drawn)
+    shuffles = (shuffled_places(each, counted, groups) for each in keys)
+    nulls = (disjoint_halves(tokens, counted, places, **drawn) for places in shuffles)
+    return position_halves(own, nulls)
+
+
+def position_halves(
+    own: SplitHalfGeometry, nulls: Iterable[SplitHalfGeometry]
+) -> PositionHalves:
+    """Geometries of halves less the mean of those of shuffled halves, one after the other."""
+    statistics, squared = [], jnp.zeros_like(own.squared_distances)
+    for null in nulls:
+        statistics.append(_statistics(null))
+        squared = squared + null.squared_distances
+    if len(statistics) < 2:
+        raise ValueError(f"{len(statistics)} shuffled corpora: pass at least two")
+    stacked = jax.tree.map(lambda *each: jnp.stack(each), *statistics)
+    return PositionHalves(_less(own, squared / len(statistics)), _statistics(own), stacked)
+
+
+@compiled()
+def _statistics(halves: SplitHalfGeometry) -> PositionStatistics:
+    return _over_halves(lambda x: position_statistics(x.squared_distances, x.present), halves)
+
+
+@compiled()
+def _less(halves: SplitHalfGeometry, squared: Array) -> SplitHalfGeometry:
+    def one(half: tuple[SplitHalfGeometry, Array]) -> SplitHalfGeometry:
+        own, null = half
+        d2 = jnp.where(pair_mask(own.present), own.squared_distances - null, 0.0)
+        return SplitHalfGeometry(gram_from_squared(d2, own.present), d2, own.present)
+
+    return _over_halves(one, (halves, squared))
+
+
 def disjoint_halves(
     tokens: HalvableTokens,
     counted: Bool[ArrayLike, "documents n"],
+    places: Int[ArrayLike, "documents n"] | None = None,
     *,
     key: Array,
     splits: int,
     halvings: int = DEFAULT_HALVINGS,
     progress: Progress,
 ) -> SplitHalfGeometry:
-    """`disjoint_geometries` of documents, by the program that halves them all."""
+    """`disjoint_geometries` of documents, whose tokens may be moved to other places."""
     folds = len(tokens.frequent.folds)
     parts = _parts_of_halves(key, folds=folds, splits=splits, halvings=halvings)
-    once, places = np.ones(len(counted), np.int32), places_of(counted)
+    once = np.ones(len(counted), np.int32)
+    places = places_of(counted) if places is None else places
 
     def halved(own: Array) -> tuple[Array, Array]:
         found = split_halves(tokens, once, places, own)
@@ -274,19 +375,24 @@ def half_sample_interval(
     >>> round(found.mean.item(), 2), round(found.standard_error.item(), 2)
     (0.2, 0.1)
     """
-    from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
-
     check_confidence(confidence)
     values = jnp.asarray(samples)
     if values.ndim < 2 or values.shape[1] != 2 or not len(values):
         raise ValueError(f"samples have shape {values.shape}: pass [splits, 2, ...]")
     mean = jnp.mean(values, axis=(0, 1))
     error = 0.5 * safe_sqrt(jnp.mean((values[:, 0] - values[:, 1]) ** 2, axis=0))
-    t = float(stdtrit(min(len(values), _MOST_FREEDOM), 0.5 * (1.0 + confidence)))
+    t = students_t(len(values), confidence)
     return HeldOut(mean, error, mean - t * error, mean + t * error, values)
 
 
-def _over_halves(f: Callable[[Any], Array], halves: Any) -> Array:
+def students_t(splits: int, confidence: float) -> float:
+    """Half length, in standard errors, of an interval from so many splits."""
+    from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
+
+    return float(stdtrit(min(splits, _MOST_FREEDOM), 0.5 * (1.0 + confidence)))
+
+
+def _over_halves(f: Callable[[Any], Any], halves: Any) -> Any:
     """`f` of every half, `[splits, 2, ...]`."""
     return jax.lax.map(lambda split: jax.lax.map(f, split), halves)
 

@@ -5,8 +5,10 @@ structure. Here the data without structure are the documents themselves, their t
 the eigenvalues are of the split-half Gram matrix, in which sampling noise cancels.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,32 +19,12 @@ from jaxtyping import Bool, Float, Int, Integer
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.geometry.checks import check_size
-from jaxpe.geometry.counts import (
-    PositionCounts,
-    _checked_ids,
-    content_labels,
-    counted_tokens,
-)
+from jaxpe.geometry.counts import PositionCounts
 from jaxpe.geometry.distances import floating, gram_from_squared, square_matrix
-from jaxpe.geometry.halving import (
-    HalvableTokens,
-    Halved,
-    drawn_halves,
-    halvable_tokens,
-    places_of,
-    shuffled_places,
-    split_halves,
-)
-from jaxpe.geometry.noise import (
-    DEFAULT_FOLDS,
-    DEFAULT_SPLITS,
-    SplitHalfGeometry,
-)
-from jaxpe.geometry.repeated import map_items
+from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS, SplitHalfGeometry
+from jaxpe.geometry.position import DEFAULT_NULLS, PositionGeometry, position_geometry
 from jaxpe.geometry.sparse import SparseCounts
 
-DEFAULT_NULLS = 20
 DEFAULT_LEVEL = 0.95
 
 
@@ -54,13 +36,17 @@ class SignificantRank(NamedTuple):
             are NaN.
         eigenvalues: float `[n]`, of the corpus' weighted Gram matrix less the null's mean.
         null_eigenvalues: float `[nulls, n]`, of each null corpus less the mean of the others.
-        threshold: the `level` quantile of the null's largest eigenvalue.
+        threshold: of the null's largest eigenvalues that which a fraction 1 − level of nulls + 1
+            corpora reaches.
+        p_value: of the largest eigenvalue, (b + 1)/(nulls + 1) with b null corpora at least as
+            large.
     """
 
     rank: Int[Array, ""]
     eigenvalues: Float[Array, " n"]
     null_eigenvalues: Float[Array, "nulls n"]
     threshold: Float[Array, ""]
+    p_value: Float[Array, ""]
 
 
 def significant_rank(
@@ -84,12 +70,11 @@ def significant_rank(
 
     As in Horn (1965), eigenvalues are held against those of data without structure; these come from
     a permutation null, the tokens of each document in random order. Counted are the eigenvalues of
-    W^½ (B − B₀) W^½ above the `level` quantile of the largest that null corpora reach against one
-    another. B is the split-half Gram matrix and B₀ its mean over the null: permuting keeps lengths
-    and words, so B₀ holds what is not order (late positions come from long documents, which have
-    their own words). W is the number of documents at each position over their mean. Noise goes as
-    1/N_i, so this gives every position the same noise, and a few thin positions do not drown the
-    rest; weights leave the true rank as it is.
+    W^½ B_position W^½ (`position_geometry`) with p = (b + 1)/(nulls + 1) ≤ 1 − level, where b null
+    corpora, each less the mean of the others, have a largest eigenvalue as large. W is the number
+    of documents at each position over their mean. Noise goes as 1/N_i, so this gives every position
+    the same noise, and a few thin positions do not drown the rest; weights leave the true rank as
+    it is.
 
     Args:
         ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.
@@ -98,8 +83,8 @@ def significant_rank(
             `TokenCorpus`, `jaxpe.data.containment_groups(corpus.ids, corpus.mask,
             exclude=corpus.exclude)` finds documents that are pieces of others.
         splits: halvings averaged over, for corpus and null alike.
-        nulls: permuted corpora.
-        level: quantile of the null's largest eigenvalue.
+        nulls: permuted corpora; at least level/(1 − level), 19 at a level of 0.95.
+        level: 1 less the probability that a corpus without position has a rank above 0.
         progress: shown by null corpus; ignored where arguments are traced.
 
     >>> rng = np.random.default_rng(0)
@@ -107,53 +92,23 @@ def significant_rank(
     >>> significant_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
     1
     """
-    ids, mask = _checked_ids(ids, mask, vocab_size, exclude)
-    check_size("nulls", nulls, least=2, each=4 * ids.shape[1] ** 2)
-    check_size("splits", splits)
-    if not ids.shape[1]:
-        raise ValueError(f"ids have shape {ids.shape}: pass documents of at least one position")
-    # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
-    groups = content_labels(ids, mask) if groups is None else groups
-    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
-    tokens = halvable_tokens(ids, counted, groups, vocab_size=vocab_size, folds=folds)
-    common: dict[str, Any] = {"splits": splits, "level": level}
-    keys = null_keys(key, nulls=nulls)
-    return rank_of_tokens(tokens, counted, groups, keys=keys, progress=progress, **common)
+    drawn = {"folds": folds, "splits": splits, "nulls": nulls, "progress": progress}
+    documents = {"vocab_size": vocab_size, "mask": mask, "exclude": exclude, "groups": groups}
+    return position_rank(position_geometry(ids, key=key, **documents, **drawn), level=level)
 
 
-def rank_of_tokens(
-    tokens: HalvableTokens,
-    counted: Bool[ArrayLike, "documents n"],
-    groups: Integer[ArrayLike, " documents"],
-    *,
-    keys: tuple[Array, Array],
-    splits: int,
-    level: float = DEFAULT_LEVEL,
-    progress: Progress,
+def position_rank(
+    geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL
 ) -> SignificantRank:
-    """`significant_rank` of tokens from `halvable_tokens`, and of keys from `null_keys`."""
-    halving, of_nulls = keys
-    once = np.ones(counted.shape[0], np.int32)
+    """`significant_rank` of a position geometry.
 
-    parts = drawn_halves(halving, folds=len(tokens.frequent.folds), splits=splits)
-
-    def gram(tokens: HalvableTokens, places: Array) -> Array:
-        return _gram_of_halves(split_halves(tokens, once, places, parts))
-
-    def of_null(key: Array, tokens: HalvableTokens, counted: ArrayLike, groups: ArrayLike) -> Array:
-        return gram(tokens, shuffled_places(key, counted, groups))
-
-    shown = {"progress": progress, "description": "permutation null"}
-    null_grams = map_items(of_null, of_nulls, tokens, counted, groups, **shown)
-    own = gram(tokens, places_of(counted))
-    return rank_above_null(own, null_grams, level=level)
-
-
-@compiled(static=("nulls",))
-def null_keys(key: Array, *, nulls: int = DEFAULT_NULLS) -> tuple[Array, Array]:
-    """Keys of the halvings, which every corpus shares, and of the null corpora."""
-    keys = jax.random.split(key, nulls + 1)
-    return keys[0], keys[1:]
+    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
+    >>> geometry = position_geometry(ids, vocab_size=9, key=jax.random.key(0))
+    >>> position_rank(geometry).rank.item()
+    0
+    """
+    own, nulls = _weighted_grams(geometry)
+    return rank_above_null(own, nulls, level=level)
 
 
 def weighted_gram(
@@ -170,20 +125,23 @@ def weighted_gram(
     >>> bool(jnp.allclose(weighted_gram(geometry, counts), geometry.gram))
     True
     """
-    return _weighted_gram(geometry, counts.merged().per_position)
+    size = counts.merged().per_position
+    return _weighted_gram(geometry.present, size, geometry.squared_distances)
 
 
 @compiled()
-def _gram_of_halves(found: Halved) -> Array:
-    return _weighted_gram(found.geometry, found.per_position)
+def _weighted_grams(geometry: PositionGeometry) -> tuple[Array, Array]:
+    """Weighted Gram matrices of the documents and of each shuffled corpus."""
+    weighted = partial(_weighted_gram, geometry.present, geometry.per_position)
+    return weighted(geometry.split_half.squared_distances), jax.lax.map(weighted, geometry.null)
 
 
 @compiled()
-def _weighted_gram(geometry: SplitHalfGeometry, per_position: Array) -> Array:
-    size = jnp.where(geometry.present, per_position, 0).astype(float)
+def _weighted_gram(present: Array, per_position: Array, squared: Array) -> Array:
+    size = jnp.where(present, per_position, 0).astype(float)
     mean = jnp.sum(size) / jnp.maximum(jnp.sum(size > 0), 1).astype(size.dtype)
     weights = size / jnp.maximum(mean, 1.0)
-    gram = gram_from_squared(geometry.squared_distances, geometry.present, weights=weights)
+    gram = gram_from_squared(squared, present, weights=weights)
     root = jnp.sqrt(weights)
     return root[:, None] * gram * root[None, :]
 
@@ -196,12 +154,12 @@ def rank_above_null(
 ) -> SignificantRank:
     """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 
-    The threshold is the `level` quantile, in [0, 1], of the largest eigenvalue of each null matrix
-    less the mean of the others. An eigenvalue counts that is above it by more than the rounding of
-    the matrices: where shuffling changes nothing, differences are nothing else.
+    An eigenvalue counts where at most (1 − level)(nulls + 1) − 1 null matrices, each less the mean
+    of the others, have one as large. It must be larger by more than the rounding of the matrices:
+    where shuffling changes nothing, differences are nothing else.
 
     >>> null = np.array([[[0.1, 0.0], [0.0, 0.0]], [[0.2, 0.0], [0.0, 0.0]]])
-    >>> rank_above_null(np.diag([3.0, 0.05]), null).rank.item()
+    >>> rank_above_null(np.diag([3.0, 0.05]), null, level=0.6).rank.item()
     1
     """
     gram, null_grams = square_matrix(gram, "gram"), floating(null_grams, "null_grams")
@@ -210,27 +168,32 @@ def rank_above_null(
             f"gram has shape {gram.shape}, null_grams {null_grams.shape}: pass [n, n] of at least "
             "one position and [nulls, n, n]"
         )
-    if not 0.0 <= level <= 1.0:
-        raise ValueError(f"level must lie in [0, 1], not {level}")
-    if len(null_grams) < 2:
+    if not 0.0 <= level < 1.0:
+        raise ValueError(f"level must lie in [0, 1), not {level}")
+    allowed = math.floor((1.0 - level) * (len(null_grams) + 1) + 1e-9)  # 0.05 · 20 < 1 in floats
+    if len(null_grams) < 2 or not allowed:
+        least = 2 if allowed else math.ceil(1.0 / (1.0 - level) - 1e-9) - 1
         raise ValueError(
-            f"null_grams has {len(null_grams)}: pass at least two, to see how they vary"
+            f"{len(null_grams)} null corpora cannot show significance at level {level}: pass at "
+            f"least {least}"
         )
-    return _above_null(gram, null_grams, level=level)
+    return _above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
 
 
-@compiled(static=("level",))
-def _above_null(gram: Array, null_grams: Array, *, level: float) -> SignificantRank:
-    """`rank_above_null` of arrays that were looked at."""
+@compiled(static=("allowed",))
+def _above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
+    """`rank_above_null` of arrays that were looked at; the threshold is the allowed-largest."""
     nulls = len(null_grams)
     mean = jnp.mean(null_grams, axis=0)
     # x_k − mean of the others = (x_k − mean) · nulls / (nulls − 1)
     contrasts = (null_grams - mean[None]) * (nulls / (nulls - 1))
     eigenvalues = jnp.linalg.eigvalsh(gram - mean)[::-1]
     null_eigenvalues = jnp.linalg.eigvalsh(contrasts)[:, ::-1]
-    threshold = jnp.quantile(null_eigenvalues[:, 0], level)
+    threshold = jnp.sort(null_eigenvalues[:, 0])[nulls - allowed]
     largest = jnp.maximum(jnp.linalg.norm(gram), jnp.linalg.norm(mean))
     rounding = 16.0 * float(jnp.finfo(gram.dtype).eps) * largest
     rank = jnp.sum(eigenvalues > threshold + rounding)
     rank = jnp.where(jnp.isnan(eigenvalues[0]) | jnp.isnan(threshold), -1, rank)
-    return SignificantRank(rank, eigenvalues, null_eigenvalues, threshold)
+    above = jnp.sum(null_eigenvalues[:, 0] + rounding >= eigenvalues[0])
+    p_value = (1.0 + above.astype(gram.dtype)) / (nulls + 1)
+    return SignificantRank(rank, eigenvalues, null_eigenvalues, threshold, p_value)
