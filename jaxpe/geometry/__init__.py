@@ -7,6 +7,7 @@ refused where its numbers are known, and gives NaN inside `jit`, `vmap` and `gra
 
 from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.geometry.binning import bin_counts, bin_positions, position_bins
+from jaxpe.geometry.cohorts import cohort_of, length_weighted_mask, thinned_mask
 from jaxpe.geometry.counts import (
     PositionCounts,
     StackedCorpora,
@@ -171,6 +172,7 @@ __all__ = [
     "classical_mds_from_counts",
     "classical_mds_from_gram",
     "classical_mds_from_points",
+    "cohort_of",
     "compare_geometries",
     "content_labels",
     "contrast_geometry",
@@ -197,6 +199,7 @@ __all__ = [
     "is_monotone",
     "jackknife",
     "kruskal_stress1",
+    "length_weighted_mask",
     "low_rank_factors",
     "mantel_correlation",
     "min_separation",
@@ -236,6 +239,7 @@ __all__ = [
     "stress_per_position",
     "student_interval",
     "sum_over_pairs",
+    "thinned_mask",
     "toeplitz_projection",
     "toeplitz_residual",
     "weighted_gram",

@@ -172,9 +172,7 @@ def disjoint_position_halves(
     return position_halves(own, nulls)
 
 
-def position_halves(
-    own: SplitHalfGeometry, nulls: Iterable[SplitHalfGeometry]
-) -> PositionHalves:
+def position_halves(own: SplitHalfGeometry, nulls: Iterable[SplitHalfGeometry]) -> PositionHalves:
     """Geometries of halves less the mean of those of shuffled halves, one after the other."""
     statistics, squared = [], jnp.zeros_like(own.squared_distances)
     for null in nulls:

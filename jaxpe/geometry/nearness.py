@@ -76,5 +76,3 @@ def position_statistics(
         total=jnp.sum(d2 * (below + above)) / triples,
         by_offset=rows[1:],
     )
-
-

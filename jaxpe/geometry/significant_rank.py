@@ -97,9 +97,7 @@ def significant_rank(
     return position_rank(position_geometry(ids, key=key, **documents, **drawn), level=level)
 
 
-def position_rank(
-    geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL
-) -> SignificantRank:
+def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -> SignificantRank:
     """`significant_rank` of a position geometry.
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))

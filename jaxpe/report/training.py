@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxpe._core.folders import write_whole
 from jaxpe.report import style
-from jaxpe.report.style import ABSENT, PLUG_IN, SPLIT_HALF, Rendered, add_legend, new_figure
+from jaxpe.report.style import ABSENT, PLUG_IN, POSITION, Rendered, add_legend, new_figure
 from jaxpe.report.tables import make_table
 from jaxpe.report.words import number, percent, visible
 
@@ -30,7 +30,7 @@ Record = dict[str, Any]
 PLACES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("all_positions", "all", {"color": ABSENT, "lw": 6, "solid_capstyle": "round"}),
     ("occupied", "occupied", {"color": PLUG_IN, "marker": "o", "ms": 4}),
-    ("split_half", "noise-corrected", {"color": SPLIT_HALF, "marker": "D", "ms": 4}),
+    ("split_half", "noise-corrected", {"color": POSITION, "marker": "D", "ms": 4}),
 )
 SCORES = (
     ("min_separation", "smallest separation"),
@@ -101,7 +101,7 @@ def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
         axis.plot(steps, values, color=PLUG_IN, alpha=0.25, lw=0.8, label="each step")
         axis.plot(steps, smoothed(values), color=PLUG_IN, label="smoothed")
         steps, values = _series(history, f"eval/{name}")
-        held_out: dict[str, Any] = {"color": SPLIT_HALF, "marker": "o", "ms": 4.5, "lw": 1}
+        held_out: dict[str, Any] = {"color": POSITION, "marker": "o", "ms": 4.5, "lw": 1}
         axis.plot(steps, factor * values, **held_out, clip_on=False, label="held out")
         axis.set_ylabel(label)
         axis.grid(axis="y", color="#EEEEEE", lw=0.8)

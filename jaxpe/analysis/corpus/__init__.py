@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         Interval,
         PlugIn,
         SlopeStress,
-        SplitHalf,
+        Position,
         StressByDimension,
         TokenCount,
         TopTokens,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "HeldOutScores",
-    "Interval", "PlugIn", "SlopeStress", "SplitHalf", "StressByDimension", "TokenCount",
+    "Interval", "PlugIn", "SlopeStress", "Position", "StressByDimension", "TokenCount",
     "TopTokens", "analyse", "analyse_counts", "analyse_tokens",
 ]  # fmt: skip
 

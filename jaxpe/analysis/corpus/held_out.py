@@ -14,7 +14,7 @@ from jaxpe.analysis.corpus.result import HeldOutScores, Interval
 from jaxpe.analysis.corpus.vectors import Entries, fixed_vectors, scored_entries, widths_of
 from jaxpe.geometry import HeldOut, SplitHalfGeometry
 
-SPLITS = 8
+SPLITS, HALVINGS = 8, 2
 WIDEST = 32  # of the encodings fitted to halves
 
 
@@ -62,22 +62,21 @@ def held_out_scores(
     found: HeldOutHalves | None,
     coordinates: np.ndarray,
     *,
-    rank: int | None,
+    rank: int,
     dim: int,
 ) -> HeldOutScores | None:
-    """The corpus' own encoding of significant dimensions, and what every encoding scores.
+    """The fitted encoding of the significant dimensions, and what every encoding scores.
 
     Args:
         found: on the halves.
         coordinates: MDS of the geometry of all documents, `[n, at least min(n, WIDEST)]`.
-        rank: significant dimensions, None where they were not judged.
+        rank: significant dimensions.
         dim: width of the report.
     """
     if found is None:
         return None
     widths = widths_of(dim)
-    least = 1 + int(np.argmin(found.by_width.mean))
-    own_dim = least if rank is None else min(rank, len(found.by_width.mean))
+    own_dim = min(rank, len(found.by_width.mean))
     names = [entry.name for entry in found.entries]
     judged = np.array([entry.family != "model" for entry in found.entries])
     best, gain = _compared(found, judged, max(own_dim, 1), widths.index(dim))

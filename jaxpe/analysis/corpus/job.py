@@ -1,13 +1,13 @@
 """Analysis of a corpus, or of its counts: `CorpusAnalysis`."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
@@ -18,17 +18,19 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe._core.threads import side_by_side
 from jaxpe.analysis.corpus.held_out import (
+    HALVINGS,
     SPLITS,
     WIDEST,
     held_out_halves,
     held_out_scores,
 )
 from jaxpe.analysis.corpus.noise import (
-    Noise,
     compacted,
-    noise_of_counts,
-    noise_of_documents,
+    intervals_of,
+    plug_in_trace,
+    position_of,
     rare_positions,
+    shares,
 )
 from jaxpe.analysis.corpus.options import (
     DEFAULT_DIM,
@@ -42,11 +44,7 @@ from jaxpe.analysis.corpus.options import (
 from jaxpe.analysis.corpus.result import (
     CorpusAnalysis,
     EmptyPositions,
-    EncodingScore,
-    HeldOutScores,
     PlugIn,
-    SlopeStress,
-    SplitHalf,
     StressByDimension,
     TokenCount,
     TopTokens,
@@ -55,16 +53,24 @@ from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
 from jaxpe.analysis.corpus.violations import violation_rate
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
-from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry, disjoint_geometries
-from jaxpe.geometry.cross_validation import disjoint_halves
-from jaxpe.geometry.halving import drawn_halves, halvable_tokens, places_of, split_halves
-from jaxpe.geometry.intervals import DEFAULT_SAMPLES
+from jaxpe.geometry import (
+    EmptyPolicy,
+    PositionCounts,
+    PositionGeometry,
+    PositionHalves,
+    cohort_of,
+    position_rank,
+    regroup_folds,
+)
+from jaxpe.geometry.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
+from jaxpe.geometry.halving import drawn_halves, halvable_tokens
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
-from jaxpe.geometry.significant_rank import null_keys
+from jaxpe.geometry.position import null_keys, position_of_tokens
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
 
+LEAST_NULLS = 19  # that show significance at 5 %
 MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again at work
 
 
@@ -78,8 +84,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
     Raises:
         InputError: options out of range, or a source that cannot be read.
 
-    >>> options = CorpusOptions(source="synthetic", dim=8, splits=4, bootstrap=0)
-    >>> analyse(options).split_half.significant_rank
+    >>> analyse(CorpusOptions(source="synthetic", dim=8, splits=4)).position.significant_rank
     2
     """
     check_options(options)
@@ -101,7 +106,6 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
     else:
         options, own, chosen = _with_model(options)
         common["encodings"] = (*options.encodings, *own)
-        samples = DEFAULT_SAMPLES if options.bootstrap is None else options.bootstrap
         corpus = load_tokens(
             options.source,
             tokenizer=options.tokenizer,
@@ -114,9 +118,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         )
         refuse_too_long(corpus, options)
         clock.lap("read")
-        given = {"dim": options.dim, "splits": options.splits, "seed": options.seed}
-        check_numbers(length=corpus.ids.shape[1], bootstrap=samples, **given)
-        found = _of_tokens(corpus, **common, bootstrap=samples)
+        found = analyse_tokens(corpus, cohort=options.cohort, **common)
     return found._replace(
         choices=(*chosen, *found.choices, *_chosen_empty(options, found)),
         seconds=clock.laps | found.seconds | {"in all": clock.total()},
@@ -162,7 +164,7 @@ def analyse_tokens(
     dim: int = DEFAULT_DIM,
     empty: EmptyPolicy = DEFAULT_EMPTY,
     splits: int = DEFAULT_SPLITS,
-    bootstrap: int = DEFAULT_SAMPLES,
+    cohort: bool = False,
     seed: int = 0,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
     progress: Progress = SILENT,
@@ -170,96 +172,82 @@ def analyse_tokens(
     """Analysis of a corpus of token ids.
 
     The numbers are those of the public functions. With `keys = jax.random.split(jax.random.key(
-    seed), 5)` and `groups = jaxpe.data.containment_groups(corpus.ids, corpus.mask,
-    exclude=corpus.exclude)`, the split-half geometry is `split_half_geometry(counts, key=keys[0])`
-    of `count_tokens(..., folds=16, groups=groups)`, the rank `significant_rank(..., key=keys[1],
-    groups=groups)`, and encodings are held against halves of these counts by `disjoint_geometries(
-    counts, key=keys[4], splits=8)`. Intervals have the half lengths of `bootstrap(..., key=keys[2],
-    groups=groups)` with half of the splits.
+    seed), 3)` and `groups = jaxpe.data.containment_groups(corpus.ids, corpus.mask,
+    exclude=corpus.exclude)`, the geometry of position is `position_geometry(..., key=keys[0],
+    groups=groups)`, and the rank its `position_rank`. Encodings are fitted to halves and held
+    against the others by `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, of
+    which `position_intervals` has the intervals.
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
-        dim, empty, splits, bootstrap, seed, encodings: fields of `CorpusOptions`.
-        progress: progress of halvings, null corpora and resamples.
+        dim, empty, splits, cohort, seed, encodings: fields of `CorpusOptions`.
+        progress: progress of halvings and of shuffled documents.
 
     Raises:
-        InputError: options out of range, more counts than memory holds, or empty positions under
-            the policy "error".
+        InputError: options out of range, more counts than memory holds, no document that reaches
+            the last position where a cohort is asked for, or empty positions under the policy
+            "error".
 
     >>> from jaxpe.data import load_tokens
-    >>> found = analyse_tokens(load_tokens("synthetic"), dim=8, splits=4, bootstrap=0)
-    >>> found.plug_in.rank, found.split_half.significant_rank
+    >>> found = analyse_tokens(load_tokens("synthetic"), dim=8, splits=4)
+    >>> found.plug_in.rank, found.position.significant_rank
     (31, 2)
     """
-    options = {"dim": dim, "splits": splits, "bootstrap": bootstrap, "seed": seed}
-    check_numbers(length=corpus.ids.shape[1], **options)
-    return _of_tokens(corpus, empty=empty, encodings=encodings, progress=progress, **options)
-
-
-def _of_tokens(
-    corpus: TokenCorpus,
-    *,
-    dim: int,
-    empty: EmptyPolicy,
-    splits: int,
-    bootstrap: int,
-    seed: int,
-    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry],
-    progress: Progress,
-) -> CorpusAnalysis:
-    """`analyse_tokens` of options that are checked."""
+    check_numbers(length=corpus.ids.shape[1], dim=dim, splits=splits, seed=seed)
     compact, used = compacted(corpus)
+    if cohort:
+        compact = _cohort(compact)
     _check_size(compact)
-    clock = Clock()
-    keys = _keys(seed, bootstrap)
+    clock, keys = Clock(), _keys(seed)
     groups = containment_groups(compact.ids, compact.mask)
     clock.lap("grouping")
     counts = _counts(compact)
     sizes: dict[str, Any] = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
     tokens = halvable_tokens(compact.ids, compact.mask, groups, **sizes)
     clock.lap("counts")
-    parts = drawn_halves(keys.halves, folds=DEFAULT_FOLDS, splits=splits)
-    shown: dict[str, Any] = {"splits": splits, "progress": progress}
-    once, places = np.ones(len(groups), np.int32), places_of(compact.mask)
-    held_out: dict[str, Any] = {"splits": SPLITS, "progress": progress}
-    halved = functools.cache(lambda: split_halves(tokens, once, places, parts))
-    halves = _Halves(
-        lambda: halved().geometry,
-        partial(disjoint_halves, tokens, compact.mask, key=keys.held_out, **held_out),
-    )
-    own = keys.encodings
-    fitted, noise = side_by_side(
-        partial(_fitted, counts, halves, empty, used, own, dim, encodings, progress=progress),
+    halving, shuffling = keys.position
+    parts = drawn_halves(halving, folds=DEFAULT_FOLDS, splits=splits)
+    documents = (tokens, compact.mask, groups)
+    of_position = _OfPosition(
+        partial(position_of_tokens, *documents, parts, shuffling, progress=progress),
         partial(
-            noise_of_documents,
-            compact,
-            groups,
-            tokens,
-            halved,
-            parts,
-            keys.nulls,
-            keys.resamples,
-            **shown,
+            disjoint_position_halves,
+            *documents,
+            key=keys.held_out,
+            keys=shuffling[:DEFAULT_HALF_NULLS],
+            splits=SPLITS,
+            halvings=HALVINGS,
+            progress=progress,
         ),
     )
     known = {
         "source": corpus.name,
         "tokenizer": corpus.tokenizer,
-        "documents": len(corpus.ids),
+        "documents": len(compact.ids),
         "groups": len(np.unique(groups)),
         "vocab_size": corpus.vocab_size,
-        "dim": dim,
-        "seed": seed,
-        "bootstrap": bootstrap,
-        "folds": 0,
+        "folds": DEFAULT_FOLDS,
+        "cohort": cohort,
+        "from_counts": False,
         "group_field": None,
         "edges": None,
         "null_texts": corpus.null_texts,
         "choices": corpus.choices,
-        "empty_positions": _empty_positions(counts, empty),
         "top_tokens": _top_tokens(counts, compact.tokens),
     }
-    return _analysis(known, counts, fitted, noise, splits=splits, clock=clock)
+    options = _Options(dim, empty, splits, seed, encodings, progress)
+    return _analysis(known, counts, used, of_position, keys, options, clock=clock)
+
+
+def _cohort(corpus: TokenCorpus) -> TokenCorpus:
+    """The documents that have a token at every position where some document has one."""
+    inside = cohort_of(corpus.mask)
+    if not inside.any():
+        raise InputError(
+            f"no document has tokens at all {corpus.ids.shape[1]} positions: pass a smaller "
+            "`length`, or leave `cohort` out"
+        )
+    return corpus._replace(ids=corpus.ids[inside], mask=corpus.mask[inside])
 
 
 def analyse_counts(
@@ -272,22 +260,23 @@ def analyse_counts(
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
     progress: Progress = SILENT,
 ) -> CorpusAnalysis:
-    """The same from counts that `jaxpe.analysis.counts` stored, however many documents they are of.
+    """Analysis of counts that `jaxpe.analysis.counts` stored, however many documents they are of.
 
-    What the documents themselves are needed for is different: intervals come from a jackknife over
-    the folds; a document counts as independent of all others but its copies, or with a
-    `group_field` of all others but those of its group, where `analyse_tokens` also finds pieces of
-    longer documents; dimensions are judged against the null corpora that were counted, and are
-    unknown (None) without. With bins, a position is a bin.
+    What needs the documents themselves is different: a document counts as independent of all others
+    but its copies, or with a `group_field` of all others but those of its group, where
+    `analyse_tokens` also finds pieces of longer documents. Halves are made of the folds that
+    shuffled documents were counted in, four by default, so intervals are wider. With bins, a
+    position is a bin.
 
     Args:
         stored: counts from `jaxpe.analysis.counts.read_counts`.
         dim, empty, splits, seed, encodings, progress: arguments of `analyse_tokens`.
 
     Raises:
-        InputError: as `analyse_tokens`.
+        InputError: as `analyse_tokens`; counts with fewer than 19 shuffled corpora, or with fewer
+            than four folds of them.
 
-    >>> analyse_counts(read_counts("counts")).split_half.significant_rank  # doctest: +SKIP
+    >>> analyse_counts(read_counts("counts")).position.significant_rank  # doctest: +SKIP
     6
     """
     settings = stored.settings
@@ -296,20 +285,38 @@ def analyse_counts(
             f"{settings.rows:,} positions are more than the {MAX_LENGTH:,} of a report: count "
             "again with `bins`"
         )
-    check_numbers(length=settings.rows, dim=dim, splits=splits, bootstrap=0, seed=seed)
-    shown: dict[str, Any] = {"splits": splits, "progress": progress}
-    clock, keys = Clock(), _keys(seed, 0)
+    if settings.nulls < LEAST_NULLS or settings.null_folds < 4:
+        raise InputError(
+            f"the counts hold {settings.nulls} shuffled corpora in {settings.null_folds} folds, and "
+            f"a report needs at least {LEAST_NULLS} in 4 to tell position from composition: count "
+            "again with `nulls=20` and `folds=16`"
+        )
+    check_numbers(length=settings.rows, dim=dim, splits=splits, seed=seed)
+    clock, keys = Clock(), _keys(seed)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
     folded = stored._replace(table=stored.table[..., used]).counts
     counts = jax.tree.map(np.asarray, folded.merged())
-    halves = _Halves(
-        partial(jaxpe.split_half_geometry, folded, key=keys.halves, splits=splits),
-        partial(disjoint_geometries, folded, key=keys.held_out, splits=SPLITS, progress=progress),
-    )
-    own = keys.encodings
-    fitted, noise = side_by_side(
-        partial(_fitted, counts, halves, empty, used, own, dim, encodings, progress=progress),
-        partial(noise_of_counts, folded, stored.nulls, used, keys.halves, **shown),
+    grouped = regroup_folds(folded, folds=settings.null_folds)
+    nulls = [grouped._replace(tokens=jnp.asarray(null[..., used])) for null in stored.nulls]
+    shown: dict[str, Any] = {"progress": progress}
+    of_position = _OfPosition(
+        partial(
+            jaxpe.geometry.position_geometry_from_counts,
+            grouped,
+            nulls,
+            key=keys.position[0],
+            splits=splits,
+            **shown,
+        ),
+        partial(
+            jaxpe.geometry.disjoint_position_geometries,
+            grouped,
+            nulls[:DEFAULT_HALF_NULLS],
+            key=keys.held_out,
+            splits=SPLITS,
+            halvings=HALVINGS,
+            **shown,
+        ),
     )
     known = {
         "source": _name_of(stored),
@@ -317,106 +324,80 @@ def analyse_counts(
         "documents": stored.documents,
         "groups": int(folded.documents),
         "vocab_size": settings.vocab_size,
-        "dim": dim,
-        "seed": seed,
-        "bootstrap": 0,
-        "folds": settings.folds,
+        "folds": settings.null_folds,
+        "cohort": False,
+        "from_counts": True,
         "group_field": settings.group_field,
         "edges": settings.edges,
         "null_texts": stored.null_texts,
-        "empty_positions": _empty_positions(counts, empty),
         "top_tokens": _top_tokens(counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
     }
-    return _analysis(known, counts, fitted, noise, splits=splits, clock=clock)
+    options = _Options(dim, empty, splits, seed, encodings, progress)
+    return _analysis(known, counts, used, of_position, keys, options, clock=clock)
 
 
 class _Keys(NamedTuple):
     """PRNG keys of all that is drawn.
 
     Attributes:
-        halves: of halvings.
-        nulls: of the null corpora, from `null_keys`.
-        resamples: of each resample.
+        position: of halvings, and of the shuffled corpora.
         encodings: of encodings that are drawn.
         held_out: of held-out halves.
     """
 
-    halves: jax.Array
-    nulls: tuple[jax.Array, jax.Array]
-    resamples: jax.Array
+    position: tuple[jax.Array, jax.Array]
     encodings: jax.Array
     held_out: jax.Array
 
 
-def _keys(seed: int, samples: int) -> _Keys:
-    return _keys_of(np.uint32(seed), samples=samples)
+def _keys(seed: int) -> _Keys:
+    return _keys_of(np.uint32(seed))
 
 
-@compiled(static=("samples",))
-def _keys_of(seed: ArrayLike | np.uint32, *, samples: int) -> _Keys:
-    halves, nulls, resamples, encodings, held_out = jax.random.split(jax.random.key(seed), 5)
-    draws = jax.random.split(resamples, samples)
-    return _Keys(halves, null_keys(nulls), draws, encodings, held_out)
+@compiled()
+def _keys_of(seed: ArrayLike | np.uint32) -> _Keys:
+    position, encodings, held_out = jax.random.split(jax.random.key(seed), 3)
+    return _Keys(null_keys(position), encodings, held_out)
 
 
-class _Halves(NamedTuple):
-    """Geometries of halves, made when they are asked for."""
+class _OfPosition(NamedTuple):
+    """Geometries of position, made when they are asked for."""
 
-    of_all: Callable[[], SplitHalfGeometry]  # noise-corrected, of all documents
-    disjoint: Callable[[], SplitHalfGeometry]  # of halves with no document in common
-
-
-class _Fitted(NamedTuple):
-    """Geometries, and encodings held against them."""
-
-    geometries: "_Geometries"
-    violation_rate: float  # of the plug-in distances
-    encodings: list[EncodingScore]
-    slopes: list[SlopeStress]
-    by_dimension: StressByDimension
-    held_out: Callable[..., HeldOutScores | None]  # of the rank, which the null decides
-    seconds: dict[str, float]
+    whole: Callable[[], PositionGeometry]
+    halves: Callable[[], PositionHalves]  # of halves with no document in common
 
 
-def _fitted(
-    counts: PositionCounts,
-    halves: _Halves,
-    empty: EmptyPolicy,
-    used: np.ndarray,
-    key: jax.Array,
-    dim: int,
-    names: Sequence[str | jaxpe.encodings.CatalogueEntry],
-    *,
-    progress: Progress,
-) -> _Fitted:
-    clock = Clock(progress)
-    whole, policy = _all_words(counts, empty, used)
-    disjoint = halves.disjoint()
-    clock.lap("held-out halves")
-    with clock.stage("geometry"):
-        geometry = halves.of_all()
-        found = jax.block_until_ready(_geometries_of(whole, counts, geometry, empty=policy))
-        rate = float(violation_rate(found.D))
-    D, mds = found.D, found.mds
-    with clock.stage("held-out halves"):
-        halved = held_out_halves(disjoint, dim, names)
-        held_out = partial(held_out_scores, halved, np.asarray(found.coordinates), dim=dim)
-    with clock.stage("dimensions"):
-        by_dimension, refined = stress_by_dimension(D, mds, dim)
-    with clock.stage("encodings"):
-        encodings, slopes = score_encodings(D, geometry, mds, refined, key, names)
-    return _Fitted(found, rate, encodings, slopes, by_dimension, held_out, clock.laps)
+class _Options(NamedTuple):
+    """What an analysis is asked for."""
+
+    dim: int
+    empty: EmptyPolicy
+    splits: int
+    seed: int
+    encodings: Sequence[str | jaxpe.encodings.CatalogueEntry]
+    progress: Progress
 
 
-class _Geometries(NamedTuple):
-    """Plug-in geometry, that of split halves, and the noise of each position in it."""
+class _PlugIn(NamedTuple):
+    """Plug-in geometry, and what is fitted to it."""
 
     D: jaxpe.Distances
     mds: jaxpe.ClassicalMDS  # at full width
-    split_half: SplitHalfGeometry
-    split_half_error: jax.Array
-    eigenvalues: jax.Array  # of split halves, as the next
-    coordinates: jax.Array  # [n, min(n, WIDEST)], and 3 columns at least
+    violation_rate: float
+    by_dimension: StressByDimension
+    refined: jax.Array  # coordinates of SMACOF
+    seconds: dict[str, float]
+
+
+def _plug_in(counts: PositionCounts, used: np.ndarray, options: _Options) -> _PlugIn:
+    clock = Clock(options.progress)
+    whole, policy = _all_words(counts, options.empty, used)
+    with clock.stage("geometry"):
+        D, mds = jax.block_until_ready(_plug_in_geometry(whole, empty=policy))
+        rate = float(violation_rate(D))
+    with clock.stage("dimensions"):
+        by_dimension, refined = stress_by_dimension(D, mds, options.dim)
+    return _PlugIn(D, mds, rate, by_dimension, refined, clock.laps)
 
 
 def _all_words(
@@ -441,22 +422,26 @@ def _all_words(
 
 
 @compiled(static=("empty",))
-def _geometries_of(
-    whole: PositionCounts,
-    counts: PositionCounts,
-    split_half: SplitHalfGeometry,
-    *,
-    empty: EmptyPolicy,
-) -> _Geometries:
+def _plug_in_geometry(
+    whole: PositionCounts, *, empty: EmptyPolicy
+) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS]:
     mu = jaxpe.positional_distributions(whole, empty=empty)
     gram = jaxpe.hellinger_gram(mu)
     mds = jaxpe.geometry.classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
-    D = jaxpe.geometry.distances_from_gram(gram, present=mu.present)
-    error = jaxpe.noise_floor(counts).split_half_error
+    return jaxpe.geometry.distances_from_gram(gram, present=mu.present), mds
+
+
+@compiled()
+def _of_geometry(
+    counts: PositionCounts, geometry: PositionGeometry
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Eigenvalues, MDS coordinates, the error of each squared norm, and the plug-in trace."""
+    width = max(3, min(WIDEST, len(geometry.gram)))
     coordinates = jaxpe.geometry.classical_mds_from_gram(
-        split_half.gram, dim=max(3, min(WIDEST, len(gram))), present=split_half.present
+        geometry.gram, dim=width, present=geometry.present
     ).coordinates
-    return _Geometries(D, mds, split_half, error, split_half.eigenvalues, coordinates)
+    error = jaxpe.noise_floor(counts).split_half_error
+    return geometry.eigenvalues, coordinates, error, plug_in_trace(counts, geometry.present)
 
 
 def _counts(corpus: TokenCorpus) -> PositionCounts:
@@ -472,62 +457,62 @@ def _counts(corpus: TokenCorpus) -> PositionCounts:
 def _analysis(
     known: dict[str, Any],
     counts: PositionCounts,
-    fitted: _Fitted,
-    noise: Noise,
+    used: np.ndarray,
+    of_position: _OfPosition,
+    keys: _Keys,
+    options: _Options,
     *,
-    splits: int,
     clock: Clock,
 ) -> CorpusAnalysis:
-    """The result, from its parts."""
-    found = fitted.geometries
-    D, mds, geometry = found.D, found.mds, found.split_half
-    per_position = _per_position(counts)
-    split_half = _split_half(found, noise)
+    """The result, from counts and the geometries of position."""
+    laps = Clock(options.progress)
+
+    def position() -> tuple[PositionGeometry, PositionHalves]:
+        with laps.stage("position"):
+            whole = jax.block_until_ready(of_position.whole())
+        with laps.stage("held-out halves"):
+            return whole, of_position.halves()
+
+    plug_in, (geometry, halves) = side_by_side(partial(_plug_in, counts, used, options), position)
+    with laps.stage("encodings"):
+        encodings, slopes = score_encodings(
+            plug_in.D, geometry, plug_in.mds, plug_in.refined, keys.encodings, options.encodings
+        )
+    with laps.stage("held-out halves"):
+        rank, intervals = position_rank(geometry), intervals_of(geometry, halves)
+        eigenvalues, coordinates, error, trace = map(np.asarray, _of_geometry(counts, geometry))
+        tested = held_out_halves(halves.position, options.dim, options.encodings)
+        held_out = held_out_scores(
+            tested, coordinates, rank=max(int(rank.rank), 0), dim=options.dim
+        )
+    per_position, judged = _per_position(counts), np.asarray(geometry.present).any()
+    eigenvalues_of_all = np.asarray(plug_in.mds.eigenvalues)
     return CorpusAnalysis(
         **known,
-        splits=splits,
+        dim=options.dim,
+        seed=options.seed,
+        splits=options.splits,
         tokens=int(per_position.astype(np.int64).sum()),
         length=len(per_position),
+        empty_positions=_empty_positions(counts, options.empty),
         documents_per_position=per_position,
-        rare_positions=rare_positions(
-            per_position, geometry, np.asarray(found.split_half_error), noise.rank
-        ),
+        rare_positions=rare_positions(per_position, geometry, error, rank),
         plug_in=PlugIn(
-            rank=int(mds.rank),
-            trace=float(np.sum(np.asarray(mds.eigenvalues))),
-            eigenvalues=np.asarray(mds.eigenvalues),
-            violation_rate=fitted.violation_rate,
-            noise_share=float(noise.estimate["noise_share"]),
-            present=np.asarray(D.present),
-            distances=np.asarray(D.values),
+            rank=int(plug_in.mds.rank),
+            trace=float(np.sum(eigenvalues_of_all)),
+            eigenvalues=eigenvalues_of_all,
+            violation_rate=plug_in.violation_rate,
+            present=np.asarray(plug_in.D.present),
+            distances=np.asarray(plug_in.D.values),
         ),
-        split_half=split_half,
-        intervals=noise.intervals,
-        encodings=fitted.encodings,
-        alibi_slopes=fitted.slopes,
-        stress_by_dimension=fitted.by_dimension,
-        held_out=fitted.held_out(rank=split_half.significant_rank),
-        seconds=clock.laps | fitted.seconds | noise.seconds,
-    )
-
-
-def _split_half(found: _Geometries, noise: Noise) -> SplitHalf:
-    geometry, rank = found.split_half, noise.rank
-    present = np.asarray(geometry.present)
-    unknown = rank is None or int(rank.rank) < 0
-    nothing = np.full(len(present), np.nan, np.float32)
-    tested = nothing if rank is None else np.asarray(rank.eigenvalues)
-    return SplitHalf(
-        trace=float(np.trace(np.asarray(geometry.gram))) if present.any() else math.nan,
-        eigenvalues=np.asarray(found.eigenvalues),
-        significant_rank=None if unknown else int(rank.rank),
-        violation_rate=float(noise.estimate["split_half_violation_rate"]),
-        positions=int(present.sum()),
-        rank_eigenvalues=tested,
-        null_eigenvalue=math.nan if rank is None else float(rank.threshold) + 0.0,  # no −0
-        present=present,
-        squared_distances=np.asarray(geometry.squared_distances),
-        coordinates=np.asarray(found.coordinates)[:, :3],
+        split_half_trace=float(geometry.split_half.trace) if judged else math.nan,
+        position=position_of(geometry, rank, eigenvalues, coordinates, intervals.by_offset),
+        intervals=shares(intervals, float(trace)) if judged and trace > 0 else {},
+        encodings=encodings,
+        alibi_slopes=slopes,
+        stress_by_dimension=plug_in.by_dimension,
+        held_out=held_out,
+        seconds=clock.laps | plug_in.seconds | laps.laps,
     )
 
 

@@ -16,7 +16,6 @@ DEFAULT_DIM = 64
 DEFAULT_EMPTY: EmptyPolicy = "drop"
 MAX_LENGTH = 4096  # matrices of positions are dense
 MAX_SPLITS = 10_000  # beyond it only time is spent
-MAX_RESAMPLES = 100_000
 _VECTORS = 16  # tables [n, dim] at once: drawn ones, and the gradients of these
 
 
@@ -30,7 +29,7 @@ class CorpusOptions:
             .csv may have quoted fields. A .tsv is read so where all its quotation marks quote
             fields; rename it to .csv to force that.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
-            tokenizer and length, and intervals come from its folds.
+            tokenizer and length.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, for text with spaces between words.
         length: number of positions; from the corpus when absent (at most 128).
@@ -41,8 +40,9 @@ class CorpusOptions:
         model: folder of a BERT or MPNet, or of a training run, whose position vectors are compared
             too; the corpus is read with its tokenizer and special tokens.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
-        splits: number of halvings of the corpus behind the noise-corrected geometry.
-        bootstrap: number of resamples behind the intervals; 20 when absent, 0 for none.
+        splits: number of halvings of the corpus behind the geometry of position.
+        cohort: leave out documents that end before the last position, so that all positions are of
+            the same documents.
         seed: random seed.
         text_field: column or key with the text, in files with columns.
         skip_nulls: leave out rows whose text is null or missing, and count them.
@@ -59,7 +59,7 @@ class CorpusOptions:
     model: Path | None = None
     special: bool = False
     splits: int = DEFAULT_SPLITS
-    bootstrap: int | None = None
+    cohort: bool = False
     seed: int = 0
     text_field: str | None = None
     skip_nulls: bool = False
@@ -68,7 +68,7 @@ class CorpusOptions:
 
 def check_options(options: CorpusOptions) -> None:
     """Refuse options that cannot work, before any time is spent."""
-    names = ("length", "dim", "splits", "bootstrap", "seed")
+    names = ("length", "dim", "splits", "seed")
     check_numbers(**{name: getattr(options, name) for name in names})
     scored_entries(options.encodings)
     if options.model is not None and options.tokenizer is not None:
@@ -79,9 +79,7 @@ def check_options(options: CorpusOptions) -> None:
         _refuse_beside_counts(options)
 
 
-def check_numbers(
-    *, length: int | None, dim: int, splits: int, bootstrap: int | None, seed: int
-) -> None:
+def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> None:
     """Refuse numbers out of range; raises `InputError`."""
     check_range("length", length, least=1, most=MAX_LENGTH)
     check_range("dim", dim, most=LARGEST_SIZE)
@@ -95,9 +93,6 @@ def check_numbers(
         remedy=f"pass a smaller one, such as `dim={DEFAULT_DIM}`",
     )
     check_range("splits", splits, least=1, most=MAX_SPLITS)
-    if bootstrap is not None and (bootstrap < 0 or bootstrap == 1):
-        raise InputError(f"`bootstrap` must be 0 (no intervals) or at least 2, not {bootstrap}")
-    check_range("bootstrap", bootstrap, most=MAX_RESAMPLES)
     check_seed("seed", seed)
 
 
@@ -119,7 +114,7 @@ def _refuse_beside_counts(options: CorpusOptions) -> None:
         "tokenizer",
         "length",
         "special",
-        "bootstrap",
+        "cohort",
         "text_field",
         "skip_nulls",
         "data_dir",

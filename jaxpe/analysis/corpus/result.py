@@ -9,6 +9,9 @@ from jaxpe._core.results import LargeArray, Seconds
 from jaxpe._core.short import short_repr
 
 
+SHARES = ("noise", "composition", "position")  # of the observed variance
+
+
 class EmptyPositions(NamedTuple):
     """Positions without a token.
 
@@ -46,15 +49,13 @@ class TopTokens(NamedTuple):
 
 
 class PlugIn(NamedTuple):
-    """Geometry of the observed frequencies, sampling noise included.
+    """Geometry of the observed frequencies: noise, composition and position.
 
     Attributes:
         rank: numerical rank of the Gram matrix (`ClassicalMDS.rank`).
         trace: trace of the Gram matrix.
         eigenvalues: float `[n]`, descending.
-        violation_rate: triples whose order the distances violate, in [0, 1]; 0.5 is chance.
-        noise_share: share of noise in the trace over the positions that the split-half geometry
-            judges.
+        violation_rate: triples whose order the distances violate, in [0, 1].
         present: bool `[n]`, positions that take part.
         distances: float `[n, n]`, Hellinger.
     """
@@ -63,38 +64,45 @@ class PlugIn(NamedTuple):
     trace: float
     eigenvalues: np.ndarray
     violation_rate: float
-    noise_share: float
     present: np.ndarray
     distances: LargeArray
 
 
-class SplitHalf(NamedTuple):
-    """Geometry from products between halves of the documents, where independent noise cancels.
+class Position(NamedTuple):
+    """Geometry of position alone: `jaxpe.position_geometry`.
 
     Attributes:
-        trace: trace of the Gram matrix; may be negative without signal.
+        trace: trace of the Gram matrix; may be negative without an effect of position.
         eigenvalues: float `[n]`, descending.
-        significant_rank: dimensions above the permutation null; None where no null was counted.
-        violation_rate: rate as of `PlugIn`.
-        positions: number of positions that are present.
-        rank_eigenvalues: float `[n]`, those that are tested: of the weighted Gram matrix less the
-            null's mean. NaN without a null.
-        null_eigenvalue: 95 % quantile of the largest of these under the null.
+        significant_rank: dimensions above those of shuffled documents.
+        p_value: of the first dimension.
+        rank_eigenvalues: float `[n]`, those that are tested: of the weighted Gram matrix.
+        null_eigenvalue: the largest of these that shuffled documents exceed in 5 % of cases.
         present: bool `[n]`, positions with a token in both halves of every split.
         squared_distances: float `[n, n]`; may be negative.
         coordinates: float `[n, 3]`, leading MDS coordinates.
+        composition_correlation: absolute correlation, over positions, of the first eigenvector with
+            that of shuffled documents; NaN without a position.
+        by_offset: float `[3, n − 1]`, mean squared distance at each offset, and the ends of its
+            interval; NaN where none is defined.
     """
 
     trace: float
     eigenvalues: np.ndarray
-    significant_rank: int | None
-    violation_rate: float
-    positions: int
+    significant_rank: int
+    p_value: float
     rank_eigenvalues: np.ndarray
     null_eigenvalue: float
     present: np.ndarray
     squared_distances: LargeArray
     coordinates: LargeArray
+    composition_correlation: float
+    by_offset: np.ndarray
+
+    @property
+    def positions(self) -> int:
+        """Number of positions that are present."""
+        return int(np.sum(self.present))
 
 
 class Interval(NamedTuple):
@@ -122,8 +130,8 @@ class EncodingScore(NamedTuple):
         stress: Eq. (4), raw scale.
         scaled_stress: minimum of the stress over one scale factor, in [0, 1].
         kruskal_stress1: Kruskal's stress-1.
-        split_half_scaled_stress: scaled stress against the noise-corrected distances.
-        violation_rate: rate in [0, 1]; 0.5 is chance.
+        position_scaled_stress: scaled stress against the distances of position alone.
+        violation_rate: of its own distances, in [0, 1]; 0.5 is that of random vectors.
         pearson_r: correlation of its distances with those of the corpus.
         min_separation: smallest distance of two positions.
         distances: float `[n, n]`, Euclidean, at the original positions.
@@ -138,7 +146,7 @@ class EncodingScore(NamedTuple):
     stress: float
     scaled_stress: float
     kruskal_stress1: float
-    split_half_scaled_stress: float
+    position_scaled_stress: float
     violation_rate: float
     pearson_r: float
     min_separation: float
@@ -158,20 +166,19 @@ class EncodingScore(NamedTuple):
 class HeldOutScores(NamedTuple):
     """Scaled stress of encodings against halves of the documents that they were not fitted to.
 
-    Both the fit and the test are noise-corrected, over several splits into halves.
+    Both the fit and the test are of position alone, over several splits into halves.
 
     Attributes:
         splits: number of splits.
-        dim: width of the corpus' own encoding: the number of significant dimensions; where that
-            was not judged, the width of least stress; 0 where no dimension is significant.
-        vectors: float `[n, dim]`, the corpus' own encoding, fitted to all documents.
+        dim: width of the fitted encoding: the number of significant dimensions, at most 32.
+        vectors: float `[n, dim]`, the fitted encoding, of all documents.
         own: stress of MDS of the other half, by width from 1 on.
         widths: int `[widths]`, of the fixed encodings.
         fixed: stress of each fixed encoding, at those widths.
         best: per width, the fixed encoding of least stress, and then those whose difference from it
             has an interval that contains 0.
-        gain: stress of the best fixed encoding at the width of the report less that of the own
-            one; None without an own one.
+        gain: stress of the best fixed encoding at the width of the report less that of the fitted
+            one; None where no dimension is significant.
     """
 
     splits: int
@@ -227,8 +234,9 @@ class CorpusAnalysis(NamedTuple):
         dim: width at which encodings are compared.
         seed: random seed.
         splits: halvings averaged over.
-        bootstrap: resamples behind the intervals; 0 where they come from folds, or there are none.
-        folds: number of folds of the jackknife behind the intervals; 0 for a bootstrap.
+        folds: folds of the documents that halves are made of.
+        cohort: whether documents that end before the last position were left out.
+        from_counts: whether the documents themselves were gone.
         group_field: field whose values are kept together in the folds.
         edges: first position of each bin, and the length, where bins were counted.
         empty_positions: positions without a token.
@@ -236,9 +244,12 @@ class CorpusAnalysis(NamedTuple):
         rare_positions: int, indices of positions with tokens, but with too few documents to judge.
         top_tokens: most frequent tokens of some positions.
         plug_in: geometry of the observed frequencies.
-        split_half: geometry without sampling noise.
-        intervals: intervals by "split_half_trace", "noise_share", "split_half_violation_rate";
-            those that are defined.
+        split_half_trace: variance between positions without sampling noise: composition and
+            position.
+        position: geometry of position alone.
+        intervals: by "noise_share", "composition_share", "position_share" (of the plug-in variance
+            over the positions that are present; they add up to 1) and "nearness"; those that are
+            defined.
         encodings: scores of each encoding.
         alibi_slopes: the standard slopes, then the best one at its scale.
         stress_by_dimension: stress by width.
@@ -259,8 +270,9 @@ class CorpusAnalysis(NamedTuple):
     dim: int
     seed: int
     splits: int
-    bootstrap: int
     folds: int
+    cohort: bool
+    from_counts: bool
     group_field: str | None
     edges: tuple[int, ...] | None
     empty_positions: EmptyPositions
@@ -268,7 +280,8 @@ class CorpusAnalysis(NamedTuple):
     rare_positions: np.ndarray
     top_tokens: list[TopTokens]
     plug_in: PlugIn
-    split_half: SplitHalf
+    split_half_trace: float
+    position: Position
     intervals: dict[str, Interval]
     encodings: list[EncodingScore]
     alibi_slopes: list[SlopeStress]
@@ -280,11 +293,3 @@ class CorpusAnalysis(NamedTuple):
 
     def __repr__(self) -> str:
         return short_repr(self)
-
-
-def resampled_splits(splits: int) -> int:
-    """Number of halvings of a resample: half of those of the estimate.
-
-    Their standard errors are about as large (measured, `experiments/interval_resamples.py`).
-    """
-    return -(-splits // 2)

@@ -19,7 +19,7 @@ from jaxpe.analysis.corpus.vectors import (
     vectors_at,
 )
 from jaxpe.analysis.corpus.violations import violation_rates
-from jaxpe.geometry import SplitHalfGeometry
+from jaxpe.geometry import PositionGeometry
 
 # Widths that have a loop of their own, where others have more columns than a few: of few columns a
 # second loop takes as long to compile as it saves.
@@ -47,7 +47,7 @@ class _Scored(NamedTuple):
 
 def score_encodings(
     D: jaxpe.Distances,
-    geometry: SplitHalfGeometry,
+    geometry: PositionGeometry,
     mds: jaxpe.ClassicalMDS,
     refined: jax.Array,
     key: jax.Array,
@@ -56,7 +56,7 @@ def score_encodings(
     """Every encoding, also those named beside the catalogue, and ALiBi by slope.
 
     Args:
-        D, geometry, mds: geometry of the corpus, and MDS of full width.
+        D, geometry, mds: plug-in distances, geometry of position, and MDS of full width.
         refined: coordinates `[n, dim]` of SMACOF; the others are of this width, too.
         key: PRNG key of encodings that are drawn.
         encodings: further ones.
@@ -123,7 +123,7 @@ def _known(
 @compiled()
 def _scored(
     D: jaxpe.Distances,
-    geometry: SplitHalfGeometry,
+    geometry: PositionGeometry,
     coordinates: jax.Array,
     refined: jax.Array,
     vectors: Sequence[ArrayLike | None],
@@ -164,7 +164,7 @@ def _measures(P: jax.Array, D: jaxpe.Distances, corrected: jaxpe.Distances) -> d
         "stress": jaxpe.stress(delta, D),
         "scaled_stress": jaxpe.scaled_stress(delta, D).stress,
         "kruskal_stress1": jaxpe.kruskal_stress1(delta, D),
-        "split_half_scaled_stress": jnp.where(
+        "position_scaled_stress": jnp.where(
             corrected.present.any(), jaxpe.scaled_stress(delta, corrected).stress, jnp.nan
         ),
         "pearson_r": jaxpe.mantel_correlation(delta, D),

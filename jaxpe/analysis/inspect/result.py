@@ -115,18 +115,17 @@ class GeometryFound(NamedTuple):
         documents: documents counted.
         stress: Eq. (4) of Cirrincione (2026) at the model's own scale, plug-in distances.
         scaled_stress: minimum of the stress over one scale factor, in [0, 1].
-        corrected: the same against the noise-corrected distances.
+        corrected: the same against the distances of position alone (`position_geometry`).
         held_out: the same against halves of the documents, with its interval; None where no
             position has tokens in all quarters.
         sinusoidal: `held_out` of sinusoidal vectors, 128 wide.
-        own: `held_out` of the corpus' own MDS coordinates.
+        own: `held_out` of MDS coordinates fitted to the other half.
         correlation: Pearson's, of distances.
         violation_rate: share of triples whose distances do not grow with the offset.
-        corpus_violation_rate: the same of the corpus.
         shuffled: `corrected` of the table with its rows in random order: mean, and the interval
             that 95 % of the orders lie in.
-        noise_share: share of sampling noise in the plug-in geometry.
-        significant: significant dimensions of the corpus; None where not judged.
+        position_share: share of position in the plug-in variance.
+        significant: significant dimensions of the corpus.
     """
 
     positions: int
@@ -139,10 +138,9 @@ class GeometryFound(NamedTuple):
     own: Interval | None
     correlation: float
     violation_rate: float
-    corpus_violation_rate: float
     shuffled: Interval
-    noise_share: Interval | None
-    significant: int | None
+    position_share: Interval | None
+    significant: int
 
 
 class AttentionFound(NamedTuple):

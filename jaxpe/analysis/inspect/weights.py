@@ -111,27 +111,25 @@ def table_geometry(
     found = analyse_tokens(
         corpus,
         dim=_CORPUS_WIDTH,
-        bootstrap=20,
         seed=seed,
         encodings=(entry,),  # pyrefly: ignore
         progress=progress,
     )
     own = next(score for score in found.encodings if score.name == _NAME)
     return GeometryFound(
-        positions=found.split_half.positions,
+        positions=found.position.positions,
         documents=found.documents,
         stress=own.stress,
         scaled_stress=own.scaled_stress,
-        corrected=own.split_half_scaled_stress,
+        corrected=own.position_scaled_stress,
         held_out=_held_out(found, _NAME),
         sinusoidal=_held_out(found, "sinusoidal"),
         own=_own(found),
         correlation=own.pearson_r,
         violation_rate=own.violation_rate,
-        corpus_violation_rate=found.split_half.violation_rate,
         shuffled=_shuffled(table[:n], found, seed=seed),
-        noise_share=found.intervals.get("noise_share"),
-        significant=found.split_half.significant_rank,
+        position_share=found.intervals.get("position_share"),
+        significant=found.position.significant_rank,
     )
 
 
@@ -147,9 +145,9 @@ def _own(found: CorpusAnalysis) -> Interval | None:
 
 
 def _shuffled(table: np.ndarray, found: CorpusAnalysis, *, seed: int) -> Interval:
-    """Noise-corrected scaled stress with the rows that take part in random order."""
-    present = np.flatnonzero(found.split_half.present)
-    squares = found.split_half.squared_distances[np.ix_(present, present)]
+    """Scaled stress against position with the rows that take part in random order."""
+    present = np.flatnonzero(found.position.present)
+    squares = found.position.squared_distances[np.ix_(present, present)]
     D = jnp.sqrt(jnp.maximum(jnp.asarray(squares), 0))
     rows, rng = jnp.asarray(table[present], D.dtype), np.random.default_rng([seed, 5])
     orders = np.stack([rng.permutation(len(present)) for _ in range(_ORDERS)]).astype(np.int32)

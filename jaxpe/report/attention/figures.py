@@ -9,7 +9,7 @@ from jaxpe.report.attention.words import average, positive
 from jaxpe.report.style import (
     ENCODING_COLOURS,
     PLUG_IN,
-    SPLIT_HALF,
+    POSITION,
     Drawing,
     add_legend,
     new_figure,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jaxpe.analysis.attention import AttentionAnalysis, HeadDrops
 
 _PALE = "#CFCFCF"
-_PART_COLOURS = (_PALE, ENCODING_COLOURS["smacof"], ENCODING_COLOURS["alibi"], SPLIT_HALF, PLUG_IN)
+_PART_COLOURS = (_PALE, ENCODING_COLOURS["smacof"], ENCODING_COLOURS["alibi"], POSITION, PLUG_IN)
 _MOST_HEADS = 12  # with an interval each
 _LARGE = 0.4  # share that an axis from 0 to 1 shows well
 
@@ -38,7 +38,7 @@ def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     offset, place = (positive(x.mean(axis=1)) for x in (variance.offset, variance.place))
     rest = np.clip(1 - offset - place, 0, 1)
     shares = {
-        "the offset j − i": (offset, SPLIT_HALF),
+        "the offset j − i": (offset, POSITION),
         "positions i, j beyond it": (place, ENCODING_COLOURS["rope"]),
         "the rest": (rest, _PALE),
     }
@@ -110,7 +110,7 @@ def ablation_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     order = np.argsort(-first.drop, axis=None)[:_MOST_HEADS]
     names = [f"{i // first.drop.shape[1]}.{i % first.drop.shape[1]}" for i in order]
     figure, (axis,) = new_figure(_ablation_title(first), height=3.6)
-    looks = {"zero": (SPLIT_HALF, "o", "zero in its place"), "mean": (PLUG_IN, "D", "its mean")}
+    looks = {"zero": (POSITION, "o", "zero in its place"), "mean": (PLUG_IN, "D", "its mean")}
     for moved, drops in zip((-0.13, 0.13), result.ablations, strict=False):
         colour, marker, label = looks[drops.kind]
         middle, low, high = (x.ravel()[order] for x in (drops.drop, drops.low, drops.high))

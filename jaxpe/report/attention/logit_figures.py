@@ -7,7 +7,7 @@ import numpy as np
 from jaxpe._core.errors import require
 from jaxpe.report import style
 from jaxpe.report.attention.words import near, positive
-from jaxpe.report.style import PLUG_IN, SPLIT_HALF, add_legend, new_figure
+from jaxpe.report.style import PLUG_IN, POSITION, add_legend, new_figure
 from jaxpe.report.words import percent
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jaxpe.analysis.attention import AttentionAnalysis
 
 DIVERGING = "PuOr_r"
-_LINES = (SPLIT_HALF, PLUG_IN, style.GREEN, style.ORANGE, style.PINK)
+_LINES = (POSITION, PLUG_IN, style.GREEN, style.ORANGE, style.PINK)
 _MOST_LAYERS = 12  # in the grid of logits; of more, half as many are shown
 _MOST_PIXELS = 40_000  # of the grid: more would make a heavy page
 
@@ -104,7 +104,7 @@ def spectra_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     values.legend(fontsize=9.5)
     rank = np.arange(count)
     for found, colour, label, moved in (
-        (means.effective_rank, SPLIT_HALF, "mean logits", -0.12),
+        (means.effective_rank, POSITION, "mean logits", -0.12),
         (result.single.effective_rank, PLUG_IN, "single documents", 0.12),
     ):
         x = np.repeat(rank + moved, found.shape[1])

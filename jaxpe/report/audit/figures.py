@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxpe.report import style
-from jaxpe.report.style import CHANCE, PLUG_IN, SPLIT_HALF, add_legend, new_figure
+from jaxpe.report.style import CHANCE, PLUG_IN, POSITION, add_legend, new_figure
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -51,7 +51,7 @@ def kernel_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     order = np.argsort(pairs.distances)
     for values, colour, label in (
         (pairs.increasing, PLUG_IN, f"best increasing, {up}"),
-        (pairs.decreasing, SPLIT_HALF, f"best decreasing, {down}"),
+        (pairs.decreasing, POSITION, f"best decreasing, {down}"),
     ):
         axis.plot(pairs.distances[order], values[order], color=colour, label=label)
     axis.set(xlabel="Hellinger distance", ylabel="α_ij")
@@ -65,7 +65,7 @@ def training_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     title = "Linearised against real training"
     figure, (losses, gap) = new_figure(title, height=4.6, rows=2, sharex=True)
     losses.plot(found.losses, color=PLUG_IN, label="model")
-    losses.plot(found.linear_losses, color=SPLIT_HALF, ls="--", label="linearised")
+    losses.plot(found.linear_losses, color=POSITION, ls="--", label="linearised")
     losses.set(ylabel="loss")
     losses.legend(fontsize=9.5)
     gap.plot(found.output_distance, color=CHANCE)
@@ -81,7 +81,7 @@ def bound_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     if not shown.any():
         return style.say_why_empty(figure, axis, "(13) has no finite right side")
     axis.loglog(
-        pairs.bound[shown], pairs.reached[shown], ".", ms=2.5, alpha=0.4, color=SPLIT_HALF,
+        pairs.bound[shown], pairs.reached[shown], ".", ms=2.5, alpha=0.4, color=POSITION,
         rasterized=True,
     )  # fmt: skip
     both = np.concatenate([pairs.bound[shown], pairs.reached[shown]])
@@ -96,6 +96,6 @@ def spectrum_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     values = result.kernel.eigenvalues
     figure, (axis,) = new_figure("Spectrum of the kernel")
     axis.semilogy(np.arange(1, len(values) + 1), np.where(values > 0, values, np.nan), ".-",
-                  color=SPLIT_HALF)  # fmt: skip
+                  color=POSITION)  # fmt: skip
     axis.set(xlabel="eigenvalue", ylabel="λ")
     return figure

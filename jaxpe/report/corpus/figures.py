@@ -1,4 +1,4 @@
-"""The seven figures: one short function each, from a `CorpusAnalysis` to a matplotlib `Figure`.
+"""The eight figures: one short function each, from a `CorpusAnalysis` to a matplotlib `Figure`.
 
 Only the object interface is used, no pyplot, so drawing leaves no state behind. Widths suit a
 phone: five inches shown on 340 pixels keep the letters legible.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxpe import plot
-from jaxpe.analysis.corpus.result import CorpusAnalysis, EncodingScore, Interval
+from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, EncodingScore, Interval
 from jaxpe.plot.axes import by_offset
 from jaxpe.report import style
 from jaxpe.report.corpus.findings import (
@@ -26,8 +26,9 @@ from jaxpe.report.corpus.findings import (
 )
 from jaxpe.report.style import (
     CHANCE,
+    COMPOSITION,
     PLUG_IN,
-    SPLIT_HALF,
+    POSITION,
     Margins,
     add_legend,
     legend_height,
@@ -44,6 +45,7 @@ WELL_KNOWN = ("sinusoidal", "rope", "alibi")
 MOST_SHOWN = 6
 SELECTION = f"Shown: the fitted encodings, {', '.join(WELL_KNOWN)} and, of the others, the best"
 
+SHARE_COLOURS = {"noise": CHANCE, "composition": COMPOSITION, "position": POSITION}
 FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
 MOST_PAIRS = 2_000  # points of one scatter
 _LONGEST_NAME = 20
@@ -55,17 +57,39 @@ def render_figures(analysis: CorpusAnalysis) -> list[style.Rendered]:
     return style.render(analysis, *FIGURES)
 
 
+def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
+    """Noise, composition and position as shares of the variance, and documents by position."""
+    parts = {name: analysis.intervals.get(f"{name}_share") for name in SHARES}
+    position = parts["position"]
+    title = (
+        f"Position: {percent(min(max(position.estimate, 0), 1))} of the observed variance"
+        if position
+        else "Who gets there"
+    )
+    figure, axes = new_figure(title, rows=2, height=3.8, margins=Margins(left=1.25, down=0.75))
+    for place, (name, share) in enumerate(parts.items()):
+        if share is None:
+            continue
+        axes[0].barh(place, share.estimate, color=SHARE_COLOURS[name], height=0.6)
+        axes[0].hlines(place, share.low, share.high, color="black", lw=1.3)
+    axes[0].set(yticks=range(len(parts)), ylim=(len(parts) - 0.5, -0.5), xlabel="share of variance")
+    axes[0].set_yticklabels(list(parts))
+    axes[0].axvline(0, color="black", lw=0.8)
+    reach = analysis.documents_per_position
+    axes[1].fill_between(np.arange(len(reach)), reach, step="mid", color=PLUG_IN, alpha=0.35, lw=0)
+    axes[1].set(xlabel="position", ylabel="documents", ylim=(0, None))
+    return figure
+
+
 def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """The distances between positions, plug-in and noise-corrected, each on its own scale."""
-    share = analysis.plug_in.noise_share
-    noise = f"{percent(min(share, 1.0))} of the plug-in variance is noise"
-    title = noise if share > 0 else "Distances between positions"
+    """The distances between positions, plug-in and of position alone, each on its own scale."""
     margins = Margins(left=0.55, right=0.2, bottom=0.1)
+    title = "Distances between positions"
     figure, axes = new_figure(title, height=3.3, columns=2, margins=margins)
-    corrected = np.sqrt(np.clip(analysis.split_half.squared_distances, 0, None))
+    corrected = np.sqrt(np.clip(analysis.position.squared_distances, 0, None))
     panels = (
-        ("plug-in", analysis.plug_in.distances, analysis.plug_in.present),
-        ("noise-corrected", corrected, analysis.split_half.present),
+        ("as observed", analysis.plug_in.distances, analysis.plug_in.present),
+        ("of position alone", corrected, analysis.position.present),
     )
     for axis, (title, distances, shown) in zip(axes, panels, strict=True):
         image = plot.distances(distances, present=shown, ax=axis)
@@ -77,17 +101,16 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 
 def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Eigenvalues of both geometries, and those that are tested against chance."""
-    title = _rank_title(analysis.split_half.significant_rank)
+    title = _rank_title(analysis.position.significant_rank)
     figure, axes = new_figure(title, columns=2, margins=Margins(left=0.85, across=0.65))
-    judged = analysis.split_half.significant_rank is not None
-    null = analysis.split_half.null_eigenvalue
+    null = analysis.position.null_eigenvalue
     panels = (
         (
             "both geometries",
-            ("plug-in", analysis.plug_in.eigenvalues, PLUG_IN),
-            ("noise-corrected", analysis.split_half.eigenvalues, SPLIT_HALF),
+            ("as observed", analysis.plug_in.eigenvalues, PLUG_IN),
+            ("position", analysis.position.eigenvalues, POSITION),
         ),
-        ("the test against chance", ("tested", analysis.split_half.rank_eigenvalues, SPLIT_HALF)),
+        ("the test against chance", ("tested", analysis.position.rank_eigenvalues, POSITION)),
     )
     for axis, (title, *series) in zip(axes, panels, strict=True):
         for label, values, colour in series:
@@ -98,26 +121,23 @@ def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
             axis.set_yscale("linear")
         axis.set(title=title, ylabel="")
     axes[0].set_ylabel("eigenvalue")
-    if judged:
-        axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=f"chance, {number(null)}")
-    else:
-        axes[1].text(0.5, 0.5, "no null was counted", ha="center", transform=axes[1].transAxes)
-        axes[1].set_xscale("linear")
-    for axis in axes[: 1 + judged]:
+    axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=f"chance, {number(null)}")
+    for axis in axes:
         axis.legend(loc="lower left")
     return figure
 
 
 def map_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Positions at their two leading coordinates, coloured by position."""
-    rank = analysis.split_half.significant_rank
+    rank = analysis.position.significant_rank
     titles = ("Nothing on this map rises above chance", "Only axis 1 rises above chance")
     title = titles[rank] if rank in (0, 1) else "The map of positions"
     figure, (axis,) = new_figure(title, height=4.2, margins=Margins(left=0.85, right=0.2, top=0.4))
-    if not analysis.split_half.present.any():
+    position = analysis.position
+    if not position.present.any():
         return style.say_why_empty(figure, axis, "no position can be judged")
-    half = analysis.split_half
-    points = plot.positions(half.coordinates, present=half.present, ax=axis)
+    points = plot.positions(position.coordinates, present=position.present, ax=axis)
+    axis.margins(x=0.2)  # room for the labels of the ends
     figure.colorbar(points, ax=axis, label="position", fraction=0.15, pad=0.03)
     return figure
 
@@ -148,7 +168,7 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         if isinstance(row, str):
             text.set(style="italic", color="#777777")
         elif row.name in [winner.name for winner in winners]:
-            text.set(weight="bold", color=SPLIT_HALF)
+            text.set(weight="bold", color=POSITION)
     add_legend(figure, axes[0], columns=2)
     return figure
 
@@ -163,30 +183,30 @@ def _plug_in_panel(axis, scored: dict[int, EncodingScore]) -> None:
     dots = {"marker": "o", "ls": "", "ms": 6, "color": PLUG_IN, "clip_on": False}
     axis.plot(raw, list(scored), **dots, mfc="white", label="raw, Eq. (4)")
     axis.plot(scaled, list(scored), **dots, label="scaled")
-    axis.set(title="plug-in", xlabel="stress", xscale="log")
+    axis.set(title="as observed", xlabel="stress", xscale="log")
     axis.set_xlim(left=FLOOR)
     axis.minorticks_off()
 
 
 def _corrected_panel(axis, scored: dict[int, EncodingScore], analysis: CorpusAnalysis) -> None:
     """Stress on held-out halves with intervals, or on all documents; and the fitted encoding's."""
-    dots = {"ls": "", "ms": 5.5, "color": SPLIT_HALF, "clip_on": False}
+    dots = {"ls": "", "ms": 5.5, "color": POSITION, "clip_on": False}
     held_out, tested, other = analysis.held_out, held_out_stress(analysis), {}
     for place, score in scored.items():
         if (stress := tested.get(score.name)) is None:
-            other[place] = score.split_half_scaled_stress
+            other[place] = score.position_scaled_stress
             continue
-        axis.hlines(place, stress.low, stress.high, color=SPLIT_HALF, lw=1.6)
+        axis.hlines(place, stress.low, stress.high, color=POSITION, lw=1.6)
         axis.plot(stress.estimate, place, "D", **dots)
     if other:
         axis.plot(list(other.values()), list(other), "D", **dots, mfc="white")
     if held_out is not None and held_out.dim:
         own = own_stress(held_out)
-        axis.axvspan(own.low, own.high, color=SPLIT_HALF, alpha=0.18, lw=0)
-        axis.axvline(own.estimate, color=SPLIT_HALF, lw=1.2)
+        axis.axvspan(own.low, own.high, color=POSITION, alpha=0.18, lw=0)
+        axis.axvline(own.estimate, color=POSITION, lw=1.2)
     ends = [stress.high for stress in tested.values()] + [*other.values()]
     known = [end for end in ends if np.isfinite(end)]
-    axis.set(title="noise-corrected", xlabel="scaled stress")
+    axis.set(title="position", xlabel="scaled stress")
     axis.set_xlim(0, 1.08 * max(known, default=1) or 1)
 
 
@@ -200,12 +220,12 @@ def dimension_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     for name, values in analysis.stress_by_dimension.scaled_stress.items():
         floored = np.maximum(values, FLOOR)
         axes[1].plot(dimensions, floored, "o-", ms=3.5, color=colours[name], label=name)
-    axes[1].set(title="scaled stress, plug-in distances", yscale="log")
+    axes[1].set(title="scaled stress, distances as observed", yscale="log")
     axes[1].set_ylim(bottom=FLOOR)
     positive = np.clip(analysis.plug_in.eigenvalues, 0, None)
     share = np.cumsum(positive) / max(positive.sum(), np.finfo(float).tiny)
     axes[2].plot(np.arange(1, len(share) + 1), share, color=PLUG_IN)
-    axes[2].set(title="share of the plug-in variance", xlabel="dimensions", xscale="log")
+    axes[2].set(title="share of the observed variance", xlabel="dimensions", xscale="log")
     axes[2].set_ylim(0, 1.02)
     ticks = [1, *dimensions[:: len(dimensions) // 9 + 1]]
     axes[2].set_xticks(ticks, [str(tick) for tick in ticks])
@@ -213,9 +233,9 @@ def dimension_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     for axis in axes[: 2 if held_out else 1]:
         if axis.get_legend_handles_labels()[0]:
             axis.legend(fontsize=9)
-    if analysis.split_half.significant_rank:
+    if analysis.position.significant_rank:
         for axis in axes:
-            axis.axvline(analysis.split_half.significant_rank, color=CHANCE, ls="--", lw=1.2)
+            axis.axvline(analysis.position.significant_rank, color=CHANCE, ls="--", lw=1.2)
     return figure
 
 
@@ -226,7 +246,7 @@ def _held_out_panel(axis, analysis: CorpusAnalysis) -> None:
     if held_out is None:
         axis.text(0.5, 0.5, "no halves could be judged", ha="center", transform=axis.transAxes)
         return
-    _band(axis, np.arange(1, len(held_out.own) + 1), held_out.own, SPLIT_HALF, "fitted to halves")
+    _band(axis, np.arange(1, len(held_out.own) + 1), held_out.own, POSITION, "fitted to halves")
     best = dict.fromkeys(["sinusoidal", *(names[0] for names in held_out.best)])
     names = [name for name in best if name in held_out.fixed]
     colours = _colours(analysis)
@@ -243,9 +263,9 @@ def _band(axis, x: np.ndarray, stress: list[Interval], colour: str, label: str) 
 
 
 def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """Distance in each encoding against the noise-corrected one, over pairs of positions."""
-    corrected = np.sqrt(np.clip(analysis.split_half.squared_distances, 0, None))
-    shown = analysis.split_half.present
+    """Distance in each encoding against that of position alone, over pairs of positions."""
+    corrected = np.sqrt(np.clip(analysis.position.squared_distances, 0, None))
+    shown = analysis.position.present
     r = {
         score.name: _correlation(score.distances, corrected, shown) for score in analysis.encodings
     }
@@ -268,7 +288,7 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         axis.set_title(f"{short(title_of(group))}\nr = {r[group[0].name]:.2f}")
     for axis in axes[len(groups) :]:
         axis.axis("off")
-    figure.supxlabel("Hellinger distance, noise-corrected", fontsize=10.5)
+    figure.supxlabel("Hellinger distance of position alone", fontsize=10.5)
     figure.supylabel("distance in the encoding", fontsize=10.5)
     return figure
 
@@ -292,23 +312,20 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     below = legend_height(1 + len(groups), columns=2)
     margins = Margins(left=0.8, bottom=0.5 + below)
     figure, axes = new_figure(title, rows=2, height=6.2, sharex=True, margins=margins)
-    offsets = np.arange(1, len(analysis.plug_in.present))
-    plug_in = by_offset(analysis.plug_in.distances**2, analysis.plug_in.present)
-    corrected = by_offset(analysis.split_half.squared_distances, analysis.split_half.present)
-    for label, (mean, low, high), colour in (
-        ("plug-in", plug_in, PLUG_IN),
-        ("noise-corrected", corrected, SPLIT_HALF),
-    ):
-        axes[0].fill_between(offsets, low, high, color=colour, alpha=0.18, lw=0)
-        axes[0].plot(offsets, mean, color=colour, label=label)
-    axes[1].plot(offsets, corrected[0], color="black", lw=2.4, label="corpus")
+    offsets, shown = np.arange(1, len(analysis.plug_in.present)), analysis.position.present
+    plug_in = by_offset(analysis.plug_in.distances**2, analysis.plug_in.present)[0]
+    mean, low, high = analysis.position.by_offset
+    axes[0].plot(offsets, plug_in, color=PLUG_IN, label="as observed")
+    axes[0].fill_between(offsets, low, high, color=POSITION, alpha=0.18, lw=0)
+    axes[0].plot(offsets, mean, color=POSITION, label="position, 95 % interval")
+    axes[1].plot(offsets, mean, color="black", lw=2.4, label="position")
     colours = _colours(analysis)
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
-        own = by_offset(group[0].distances ** 2, analysis.split_half.present)[0]
-        fitted, colour = _scaled_to(corrected[0], own), colours[group[0].name]
+        own = by_offset(group[0].distances ** 2, shown)[0]
+        fitted, colour = _scaled_to(mean, own), colours[group[0].name]
         axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=short(title_of(group)))
-    axes[0].set(title="mean, and the middle 80 % of pairs", ylabel="squared distance")
-    axes[1].set(title="noise-corrected, and encodings at its scale", xlabel="offset |i − j|")
+    axes[0].set(title="mean over pairs", ylabel="squared distance")
+    axes[1].set(title="position, and encodings at its scale", xlabel="offset |i − j|")
     axes[0].legend()
     add_legend(figure, axes[1], columns=2)
     return figure
@@ -334,43 +351,48 @@ def shown_groups(
 
 FIGURES: tuple[style.Drawing, ...] = (
     (
+        "shares",
+        shares_figure,
+        "Top: parts of the variance observed between positions, with 95 % intervals. Noise does not "
+        "repeat in other documents. Composition remains when the words of each document are "
+        "shuffled. Position is the rest, and all figures of position are of it alone. Bottom: the "
+        "number of documents that reach each position.",
+    ),
+    (
         "hellinger",
         hellinger_figure,
-        "How different the tokens at any two positions are. Left: as counted, sampling noise "
-        "included. Right: estimated from two halves of the corpus, in which independent noise "
-        "cancels. Each has its own scale, which leaves out the lowest and highest 2 %. Grey: the "
-        "diagonal, and positions without data.",
+        "How different the tokens at any two positions are. Left: as counted. Right: without "
+        "sampling noise and composition. Each has its own scale, which leaves out the lowest and "
+        "highest 2 %. Grey: the diagonal, and positions without data.",
     ),
     (
         "spectrum",
         spectrum_figure,
-        "Each point is one dimension. Right: each position weighted by its documents, less what "
-        "shuffling within documents leaves (long documents have their own words). Only points "
-        "above the dashed line are larger than shuffled corpora give; below it the axis is linear.",
+        "Each point is one dimension. Right: each position weighted by its documents, so that all "
+        "have the same noise. Only points above the dashed line are larger than shuffled documents "
+        "give; below it the axis is linear.",
     ),
     (
         "map",
         map_figure,
         "Positions that hold similar tokens lie close together: the leading coordinates of the "
-        "noise-corrected geometry. Successive positions are joined.",
+        "geometry of position. Successive positions are joined.",
     ),
     (
         "encodings",
         encodings_figure,
-        "Farther left is better. Left: against the observed distances; how far raw stress lies to "
-        f"the right of scaled stress is a matter of scale alone, and the edge is {FLOOR:g} and "
-        "less. Right: fixed encodings against held-out halves of the documents, with 95 % "
-        "intervals; the band is the encoding fitted to the other half; hollow marks are of "
-        "encodings that were fitted or drawn, against all documents. Bold: the best fixed encoding "
-        "and those not significantly worse.",
+        "Lower is better. Left: stress against the observed distances, raw (hollow) and rescaled "
+        f"(solid). Values below {FLOOR:g} are drawn at the edge. Right: fixed encodings against the "
+        "distances of position in held-out halves, with 95 % intervals. The band is the encoding "
+        "fitted to the other half. Hollow marks are encodings that were fitted or drawn, against "
+        "all documents. Bold: the best fixed encoding and those not significantly worse.",
     ),
     (
         "dimension",
         dimension_figure,
         "Top: encodings fitted to half of the documents against the other half, with 95 % "
-        "intervals, and fixed ones; beyond the real dimensions the stress of the fitted ones "
-        "rises. Middle and bottom: against the observed distances, noise included, it falls "
-        "on. The dashed line marks the number of significant dimensions.",
+        "intervals, and fixed ones. Middle and bottom: against the observed distances, noise and "
+        "composition included. The dashed line marks the number of significant dimensions.",
     ),
     (
         "scatter",
@@ -383,9 +405,9 @@ FIGURES: tuple[style.Drawing, ...] = (
     (
         "offset",
         offset_figure,
-        "Whether positions farther apart hold more different tokens. The noise-corrected curve "
-        "may dip below zero by chance. Below: encodings rescaled to the corpus, so only the "
-        f"shape counts. {SELECTION} by noise-corrected stress.",
+        "Whether positions farther apart hold more different tokens. The curve of position may dip "
+        "below zero by chance. Below: encodings rescaled to it, so only the shape counts. "
+        f"{SELECTION} by stress against position.",
     ),
 )
 
@@ -415,14 +437,12 @@ def _rows_by_family(scores: list[EncodingScore]) -> list[str | EncodingScore]:
 
 
 def _corrected_fit(score: EncodingScore) -> float:
-    """Noise-corrected stress, or the plug-in one where there is none."""
-    corrected = score.split_half_scaled_stress
+    """Stress against position, or the plug-in one where there is none."""
+    corrected = score.position_scaled_stress
     return corrected if np.isfinite(corrected) else score.scaled_stress
 
 
-def _rank_title(rank: int | None) -> str:
-    if rank is None:
-        return "Eigenvalues, not held against chance"
+def _rank_title(rank: int) -> str:
     if rank == 0:
         return "No dimension rises above chance"
     return f"{plural(rank, 'dimension')} {'rises' if rank == 1 else 'rise'} above chance"
@@ -431,7 +451,7 @@ def _rank_title(rank: int | None) -> str:
 def _fit_title(winners: list[EncodingScore]) -> str:
     groups = alike(winners)
     if not groups:
-        return "Noise-corrected, there is nothing to fit"
+        return "There is nothing to fit"
     if len(groups) > 1:
         return f"{len(groups)} fixed encodings fit best"
     return f"Of the fixed encodings, {short(title_of(groups[0]))} fits best"

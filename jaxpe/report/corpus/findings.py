@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 from jaxpe.analysis.corpus.result import (
+    SHARES,
     CorpusAnalysis,
     EncodingScore,
     HeldOutScores,
     Interval,
-    resampled_splits,
 )
 from jaxpe.report.words import Headline, number, percent, plural, ranges
 
@@ -19,12 +19,15 @@ TIE = 0.01
 SAME = 1e-3
 # A list longer than this names the first two.
 MOST_NAMES = 3
-# Without an interval, a violation rate within this of 0.5 is not significant.
-NEAR_CHANCE = 0.05
+# Documents at the last position, below which share of all a reader is told what follows.
+_FEW_REACH = 0.9
+# Where the first vector is as near as this to that of shuffled documents, the page says so.
+_LIKE_COMPOSITION = 0.3
 _NOTHING_TO_FIT = (
     "There is nothing to fit: no encoding of this corpus is written, and it gives no reason to "
     "prefer one fixed encoding to another."
 )
+_STRESS_IS = "Stress measures faithfulness to the corpus, not how well a model will do."
 
 
 def findings(analysis: CorpusAnalysis) -> list[str]:
@@ -41,8 +44,9 @@ def findings(analysis: CorpusAnalysis) -> list[str]:
 def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
     """The same by what each is about; those that there is nothing to say of are left out."""
     parts = {
+        "shares": _shares,
         "dimensions": _dimensions,
-        "noise": _noise,
+        "reach": _reach,
         "own fit": _own_fit,
         "held-out fit": _held_out_fit,
         "model fit": _model_fit,
@@ -62,41 +66,37 @@ def summary(analysis: CorpusAnalysis) -> str:
     """Summary of the result and of what to do next, for a reader who has read nothing else.
 
     >>> summary(found)  # doctest: +SKIP
-    'Tokens depend on their position: positions differ in about 6 independent directions ...'
+    'Of the variance between positions 87 % is sampling noise ...'
     """
     held_out = analysis.held_out
     if all_alike(analysis) or held_out is None or held_out.dim == 0:
-        nothing = "" if analysis.split_half.significant_rank is None else f" {_NOTHING_TO_FIT}"
-        return f"{_dimensions(analysis)}{nothing}"
-    unknown = analysis.split_half.significant_rank is None
-    differ = (
-        "Whether tokens depend on their position was not tested against chance."
-        if unknown
-        else "Tokens depend on their position: positions differ in about "
-        f"{plural(held_out.dim, 'independent direction')} that shuffled documents do not show."
-    )
+        parts = (_shares(analysis), _dimensions(analysis), _NOTHING_TO_FIT)
+        return " ".join(filter(None, parts))
     name, fixed = _best_fixed(analysis, held_out)
-    return (
-        f"{differ} An encoding gives each position a vector; its scaled stress is the mismatch "
-        "between distances of these vectors and distances of the token frequencies, from 0 (a "
-        f"copy) to 1{_of_random(analysis)}. Vectors of {plural(held_out.dim, 'number')} fitted to "
-        "half of the documents have scaled stress "
-        f"{with_interval(own_stress(held_out))} on the other half; the best fixed encoding of "
-        f"width {analysis.dim}, {name}, has {with_interval(fixed)}. {_model_fit(analysis)} "
-        f"{_advice(held_out)} Stress measures faithfulness to the corpus, not how well a model "
-        "will do."
-    ).replace("  ", " ")
+    parts = (
+        _shares(analysis),
+        f"Positions differ in about {plural(held_out.dim, 'dimension')} that shuffled documents do "
+        "not show.",
+        f"We score encodings by scaled stress: 0 copies the distances of position, 1 ignores them"
+        f"{_of_random(analysis)}. Vectors of {plural(held_out.dim, 'number')} fitted to half of the "
+        f"documents score {with_interval(own_stress(held_out))} on the other half. The best fixed "
+        f"encoding of width {analysis.dim}, {name}, scores {with_interval(fixed)}.",
+        _model_fit(analysis),
+        _advice(held_out),
+        _STRESS_IS,
+    )
+    return " ".join(filter(None, parts))
 
 
 def _of_random(analysis: CorpusAnalysis) -> str:
     """Stress of random vectors: well below 1, since most distances are alike."""
-    scores = {score.name: score.split_half_scaled_stress for score in analysis.encodings}
+    scores = {score.name: score.position_scaled_stress for score in analysis.encodings}
     stress = scores.get("random", math.nan)
-    return f"; random vectors have {number(stress)}" if math.isfinite(stress) else ""
+    return f"; random vectors score {number(stress)}" if math.isfinite(stress) else ""
 
 
 def own_stress(held_out: HeldOutScores) -> Interval:
-    """Stress of the corpus' own encoding on held-out halves."""
+    """Stress of the fitted encoding on held-out halves."""
     return held_out.own[held_out.dim - 1]
 
 
@@ -111,14 +111,8 @@ def held_out_stress(analysis: CorpusAnalysis) -> dict[str, Interval]:
 
 def _advice(held_out: HeldOutScores) -> str:
     if held_out.gain is None or held_out.gain.low <= 0:
-        return (
-            "The difference is within its interval: a fixed encoding shows the corpus as well as a "
-            "fitted one."
-        )
-    return (
-        "To give a model the geometry of this corpus, use the fitted vectors, which are in "
-        "encoding.npz."
-    )
+        return "The interval of the difference contains 0: neither is shown to be better."
+    return "The fitted vectors are in encoding.npz, to give a model the geometry of this corpus."
 
 
 def _best_fixed(analysis: CorpusAnalysis, held_out: HeldOutScores) -> tuple[str, Interval]:
@@ -129,31 +123,44 @@ def _best_fixed(analysis: CorpusAnalysis, held_out: HeldOutScores) -> tuple[str,
 
 def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     """The six numbers on top of the page and in the console table."""
-    low_high = _spread(analysis.intervals.get("split_half_violation_rate"))
-    rank, empty = analysis.split_half.significant_rank, analysis.empty_positions.count
+    position, reach = analysis.position, analysis.documents_per_position
+    near = analysis.intervals.get("nearness")
+    last = int(reach[reach > 0][-1]) if np.any(reach > 0) else 0
     return [
+        Headline("Position's share of the variance", *_share_headline(analysis)),
         Headline(
             "Significant dimensions",
-            "unknown" if rank is None else str(rank),
-            f"{analysis.plug_in.rank} with noise",
+            str(position.significant_rank),
+            f"p = {position.p_value:.2g}; {analysis.plug_in.rank} with noise",
         ),
         *_held_out_headlines(analysis),
         Headline(
-            "Noise in the observed variance",
-            _noise_value(analysis.plug_in.noise_share),
-            _spread(analysis.intervals.get("noise_share")) or "no interval",
+            "Nearness (0: no order)",
+            number(near.estimate) if near else "n/a",
+            _range(near) if near else "no interval",
         ),
         Headline(
-            "Order violated",
-            percent(analysis.split_half.violation_rate),
-            low_high or "50 % is chance",
-        ),
-        Headline(
-            "Positions too rare to judge",
-            f"{len(analysis.rare_positions)} of {analysis.length}",
-            f"{empty} more are empty" if empty else "none is empty",
+            "Documents at the last position",
+            f"{last:,}",
+            f"of {analysis.documents:,}"
+            + (
+                f"; {plural(count, 'position')} too rare"
+                if (count := len(analysis.rare_positions))
+                else ""
+            ),
         ),
     ]
+
+
+def _share_headline(analysis: CorpusAnalysis) -> tuple[str, str]:
+    share = analysis.intervals.get("position_share")
+    if share is None:
+        return "n/a", "no position can be judged"
+    noise, composition = (
+        percent(_within(analysis.intervals[f"{name}_share"].estimate))
+        for name in ("noise", "composition")
+    )
+    return percent(_within(share.estimate)), f"noise {noise}, composition {composition}"
 
 
 def _held_out_headlines(analysis: CorpusAnalysis) -> list[Headline]:
@@ -163,7 +170,7 @@ def _held_out_headlines(analysis: CorpusAnalysis) -> list[Headline]:
         return [Headline(own, "none", "nothing to fit"), Headline(fixed, "none", "nothing to fit")]
     stress, best_fixed = own_stress(held_out), _best_fixed(analysis, held_out)[1]
     return [
-        Headline(own, number(stress.estimate), f"{held_out.dim} wide, {_range(stress)}"),
+        Headline(own, number(stress.estimate), f"dimension {held_out.dim}, {_range(stress)}"),
         Headline(
             fixed,
             number(best_fixed.estimate),
@@ -178,15 +185,14 @@ def all_alike(analysis: CorpusAnalysis) -> bool:
 
 
 def nearness(analysis: CorpusAnalysis) -> int:
-    """+1 if nearer positions are more alike, −1 if less alike, 0 if neither is significant.
+    """+1 if nearer positions are more alike, −1 if less alike, 0 if that is not decided.
 
-    The plug-in rate is not used: positions with fewer documents look farther from all others.
+    Decided only where some dimension is significant and the interval excludes 0.
     """
-    rate = analysis.split_half.violation_rate
-    interval = analysis.intervals.get("split_half_violation_rate") or Interval(
-        rate, rate - NEAR_CHANCE, rate + NEAR_CHANCE
-    )
-    return int(interval.high < 0.5) - int(interval.low > 0.5)
+    interval = analysis.intervals.get("nearness")
+    if interval is None or analysis.position.significant_rank == 0:
+        return 0
+    return int(interval.low > 0) - int(interval.high < 0)
 
 
 def best(analysis: CorpusAnalysis, field: str) -> list[EncodingScore]:
@@ -262,57 +268,69 @@ def _dimensions(analysis: CorpusAnalysis) -> str:
             "All positions have the same token distribution: these documents hold no positional "
             "structure, and there is no variance to explain."
         )
-    rank, null = analysis.split_half.significant_rank, number(analysis.split_half.null_eigenvalue)
-    level = f"the level that shuffled positions exceed in 5 % of cases ({null})"
-    if not analysis.split_half.positions and analysis.groups < 2:
+    rank, null = analysis.position.significant_rank, number(analysis.position.null_eigenvalue)
+    level = f"the level that shuffled documents exceed in 5 % of cases ({null})"
+    if not analysis.position.positions and analysis.groups < 2:
         return (
             "All documents are copies or pieces of one another. They are one piece of evidence, so "
             "nothing here is distinguishable from noise."
         )
-    if not analysis.split_half.positions:
+    if not analysis.position.positions:
         return (
             "No position has enough documents in both halves of every split, so nothing here is "
             "distinguishable from noise. Use more documents or a shorter length."
         )
-    if rank is None:
-        return (
-            "How many dimensions of position are real was not judged: the counts hold no corpora "
-            "with shuffled positions. Count with nulls, 20 for instance. The plug-in distances "
-            f"alone would suggest {analysis.plug_in.rank}."
-        )
     if rank == 0:
         return (
-            "No positional structure is distinguishable from noise here: no eigenvalue of the "
-            f"noise-corrected geometry rises above {level}. It may still exist, below what "
+            "No effect of position is distinguishable from noise: no eigenvalue rises above "
+            f"{level}, p = {analysis.position.p_value:.2g}. An effect may still exist, below what "
             f"{plural(analysis.documents, 'document')} can show."
         )
     rises = "eigenvalue rises" if rank == 1 else "eigenvalues rise"
     return (
-        f"Position has about {plural(rank, 'significant dimension')}: {rank} {rises} above "
-        f"{level}. "
-        f"The plug-in distances alone would suggest {analysis.plug_in.rank}."
-        + (f" That is so if {_assumed(analysis)}." if analysis.folds else "")
+        f"Position has {plural(rank, 'significant dimension')}: {rank} {rises} above {level}. The "
+        f"plug-in distances alone would suggest {analysis.plug_in.rank}."
+        + (f" That is so if {_assumed(analysis)}." if analysis.from_counts else "")
     )
 
 
-def _noise(analysis: CorpusAnalysis) -> str:
-    share = analysis.plug_in.noise_share
-    if not analysis.split_half.positions or math.isnan(share):
+def _shares(analysis: CorpusAnalysis) -> str:
+    """The three parts of the observed variance."""
+    known = [analysis.intervals.get(f"{name}_share") for name in SHARES]
+    if all_alike(analysis) or any(share is None for share in known):
         return ""
-    if share > 1:
-        return (
-            "All of the plug-in variance may be noise: the noise-corrected variance came out "
-            f"negative ({number(analysis.split_half.trace)}), which happens by chance when the "
-            "truth is near zero."
-        )
-    if share <= 0:
-        return "No sampling noise is visible in the plug-in distances."
-    interval = _spread(analysis.intervals.get("noise_share"))
-    return (
-        f"About {percent(share)} of the plug-in variance between positions is sampling noise"
-        f"{f' ({interval})' if interval else ''}. The estimate leans high: signal carried only by "
-        "rare tokens is partly counted as noise."
+    noise, composition, position = (
+        f"{percent(_within(share.estimate))} ({_spread(share)})" for share in known if share
     )
+    return (
+        f"Of the variance observed between positions, {noise} is sampling noise, {composition} is "
+        f"composition and {position} is position. Composition is what documents with their words in "
+        "random order show as well: who gets there, and thin counts."
+    )
+
+
+def _reach(analysis: CorpusAnalysis) -> str:
+    """How many documents reach the end, and what follows."""
+    reach = analysis.documents_per_position
+    present = np.flatnonzero(reach)
+    if not len(present) or not analysis.position.positions:
+        return ""
+    last, count = int(present[-1]), int(reach[present[-1]])
+    if count >= _FEW_REACH * analysis.documents:
+        return f"{count:,} of {plural(analysis.documents, 'document')} reach position {last}."
+    text = (
+        f"{count:,} of {plural(analysis.documents, 'document')} reach position {last}. Far "
+        "positions are of long documents, whose words differ. Shuffled documents show this, and it "
+        "is taken away from everything below"
+    )
+    correlation = analysis.position.composition_correlation
+    if analysis.position.significant_rank and correlation >= _LIKE_COMPOSITION:
+        text += (
+            f"; the first dimension of position still correlates {correlation:.2f} with the first "
+            "of shuffled documents, as an effect that grows towards the end does"
+        )
+    elsewhere = "Count documents of one length" if analysis.from_counts else "Use --cohort"
+    return f"{text}. {elsewhere} to compare the same documents at all positions."
 
 
 def _own_fit(analysis: CorpusAnalysis) -> str:
@@ -322,21 +340,22 @@ def _own_fit(analysis: CorpusAnalysis) -> str:
     means = [stress.estimate for stress in held_out.own]
     least = 1 + int(np.argmin(means))
     text = (
-        f"MDS of half of the documents, {held_out.dim} wide, has scaled stress "
+        f"{plural(held_out.dim, 'coordinate')} fitted to half the documents score "
         f"{with_interval(own_stress(held_out))} on the other half, over "
         f"{plural(held_out.splits, 'random split')}"
     )
     if least != held_out.dim:
-        text += f"; least is {number(means[least - 1])}, at width {least}"
-    if len(means) > max(least, held_out.dim):
+        text += f"; the lowest score is {number(means[least - 1])}, at dimension {least}"
+    if len(means) > max(least, held_out.dim) and means[-1] > means[least - 1] + TIE:
         text += (
-            f". Wider encodings fit the noise of their half ({number(means[-1])} at width "
+            f". Wider encodings fit the noise of their half ({number(means[-1])} at dimension "
             f"{len(means)})"
         )
     if held_out.gain is not None:
+        worse = "worse" if held_out.gain.low > 0 else "higher"
         text += (
-            f". The best fixed encoding of width {analysis.dim} has "
-            f"{with_interval(held_out.gain)} more"
+            f". The best fixed encoding of width {analysis.dim} scores "
+            f"{with_interval(held_out.gain)} {worse}"
         )
     return f"{text}."
 
@@ -348,8 +367,8 @@ def _held_out_fit(analysis: CorpusAnalysis) -> str:
     name, stress = _best_fixed(analysis, held_out)
     _, *tied = [title_of(group) for group in alike(corrected_best(analysis))]
     text = (
-        f"Of the fixed encodings of width {analysis.dim}, {name} has the least stress on held-out "
-        f"halves, {with_interval(stress)}"
+        f"Of the fixed encodings of width {analysis.dim}, {name} scores lowest on held-out halves, "
+        f"{with_interval(stress)}"
     )
     if tied:
         text += f"; {_listed(tied)} {'is' if len(tied) == 1 else 'are'} not significantly worse"
@@ -362,7 +381,7 @@ def _held_out_fit(analysis: CorpusAnalysis) -> str:
         if set(names) != set(here)
     ]
     if others:
-        text += f". At other widths it is different: {', '.join(others)}"
+        text += f". At other widths the best are {', '.join(others)}"
     return f"{text}."
 
 
@@ -371,8 +390,7 @@ def _model_fit(analysis: CorpusAnalysis) -> str:
     tested = held_out_stress(analysis)
     names = [s.name for s in analysis.encodings if s.family == "model" and s.name in tested]
     return " ".join(
-        f"The position vectors of {name} have scaled stress {with_interval(tested[name])} on "
-        "held-out halves."
+        f"The position vectors of {name} score {with_interval(tested[name])} on held-out halves."
         for name in names
     )
 
@@ -389,13 +407,16 @@ def _fixed_fit(analysis: CorpusAnalysis) -> str:
         )
     else:
         text = (
-            f"Against the plug-in distances, noise included, {_names(plug_in)} {_fits(plug_in)} "
+            f"Against the plug-in distances, all three parts included, {_names(plug_in)} {_fits(plug_in)} "
             f"best at equal scale ({_score(plug_in, 'scaled_stress')})."
         )
     if "random" in [score.name for score in plug_in]:
+        noise = analysis.intervals.get("noise_share")
+        mostly_noise = noise is not None and noise.low > 0.5
         text += (
-            " That random vectors are among the best means that these distances are nearly all "
-            "equal, as noise makes them."
+            " Random vectors fit as well as any, because noise makes all distances nearly equal."
+            if mostly_noise
+            else " No fixed encoding fits better than random vectors."
         )
     if " (= " in text:
         text += " Encodings joined by = have the same distances, but perhaps for their scale."
@@ -408,11 +429,11 @@ def _fitted_fit(analysis: CorpusAnalysis) -> str:
         return ""
     text = (
         f"{_listed([s.name for s in fitted])} {'is' if len(fitted) == 1 else 'are'} fitted to the "
-        "plug-in distances, noise included, so a low stress there proves nothing by itself."
+        "plug-in distances, all three parts included, so a low stress there proves nothing."
     )
-    if analysis.split_half.significant_rank != 0:
-        fit = _score(fitted, "split_half_scaled_stress")
-        text += f" Against the noise-corrected geometry: {fit}."
+    if analysis.position.significant_rank:
+        fit = _score(fitted, "position_scaled_stress")
+        text += f" Against the distances of position: {fit}."
     return text
 
 
@@ -427,27 +448,22 @@ def _scale(analysis: CorpusAnalysis) -> str:
 
 
 def _nearness(analysis: CorpusAnalysis) -> str:
-    rate = analysis.split_half.violation_rate
-    if math.isnan(rate):
+    interval, verdict = analysis.intervals.get("nearness"), nearness(analysis)
+    if interval is None or analysis.position.significant_rank == 0:
         return ""
-    verdict = {
-        1: "Nearer positions tend to hold more similar tokens",
-        0: "Whether nearer positions hold more similar tokens is not decided: not significant",
-        -1: "Nearer positions tend to hold less similar tokens, so the structure is not a gradient",
-    }[nearness(analysis)]
-    interval = _spread(analysis.intervals.get("split_half_violation_rate"))
-    return (
-        f"{verdict}: of all triples, {percent(rate)}{f' ({interval})' if interval else ''} put the "
-        f"nearer position at the larger distance, where chance gives {percent(0.5)}. With the "
-        f"plug-in distances it is {percent(analysis.plug_in.violation_rate)}."
-    )
+    value = f"nearness {with_interval(interval)}, where 0 is no order"
+    return {
+        1: f"Nearer positions hold more similar tokens: {value}.",
+        0: f"Whether nearer positions hold more similar tokens is not decided: {value}.",
+        -1: f"Nearer positions hold less similar tokens: {value}.",
+    }[verdict]
 
 
 def _gaps(analysis: CorpusAnalysis) -> str:
     empties = analysis.documents_per_position == 0
     rare, empty = len(analysis.rare_positions), analysis.empty_positions.count
     texts = []
-    if rare and analysis.split_half.positions:
+    if rare and analysis.position.positions:
         are_rare = np.isin(np.arange(analysis.length), analysis.rare_positions)
         texts.append(
             f"{plural(rare, 'position')} ({ranges(are_rare)}) "
@@ -500,34 +516,23 @@ def _kept_together(analysis: CorpusAnalysis) -> str:
         return f"Documents of the same {analysis.group_field!r} share a fold."
     return (
         "Copies of a document share a fold, pieces of a longer one do not: where there are many, "
-        "dimensions are overstated and noise is understated (a report on a sample of the "
-        "documents finds pieces; a count with `group_field` keeps them together)."
+        "dimensions are overstated and noise is understated. A report on a sample of the documents "
+        "finds pieces; a count with `group_field` keeps them together."
     )
 
 
 def _doubts(analysis: CorpusAnalysis) -> str:
-    if analysis.folds:
-        return (
-            f"Intervals are 95 %, from a jackknife over {analysis.folds} folds of the documents. "
-            f"{_kept_together(analysis)} A bias of the estimate itself, as from rare words, is "
-            "not in them. Stress measures faithfulness to the corpus, not how well a model will do."
-        )
-    if analysis.bootstrap == 0:
-        return "No intervals were computed (bootstrap = 0): read every number as a point estimate."
-    resamples = plural(analysis.bootstrap, "bootstrap resample")
-    halved = plural(resampled_splits(analysis.splits), "time")
-    return (
-        "Intervals are 95 %: those of held-out stress from half-samples, the others from "
-        f"{resamples} of the documents, each halved {halved}. A bias of the estimate itself, as "
-        "from rare words, is not in them. Stress measures faithfulness to the corpus, not how well "
-        "a model will do."
+    text = (
+        f"Intervals are 95 %, from half-samples of {analysis.folds} folds of the documents, "
+        "calibrated by shuffled documents. A bias of the estimate itself, as from rare words, is "
+        f"not in them. {_STRESS_IS}"
     )
+    return f"{text} {_kept_together(analysis)}" if analysis.from_counts else text
 
 
-def _noise_value(share: float) -> str:
-    if share > 1:
-        return "all of it"
-    return "none seen" if share <= 0 else percent(share)
+def _within(share: float) -> float:
+    """A share as a reader expects it; noise may put an estimate slightly outside."""
+    return min(max(share, 0.0), 1.0)
 
 
 def with_interval(interval: Interval) -> str:
@@ -539,8 +544,9 @@ def _range(interval: Interval) -> str:
     return f"{number(interval.low)} to {number(interval.high)}"
 
 
-def _spread(interval: Interval | None) -> str:
-    return f"interval {percent(interval.low)} to {percent(interval.high)}" if interval else ""
+def _spread(interval: Interval) -> str:
+    low, high = (percent(_within(end)) for end in (interval.low, interval.high))
+    return f"{low} to {high}" if low != high else f"95 % interval within {low}"
 
 
 def _names(scores: list[EncodingScore]) -> str:

@@ -28,12 +28,13 @@ ENCODING = "encoding.npz"
 _TERMS = {
     "scaled stress": "stress",
     "plug-in": "plug-in",
-    "noise-corrected": "plug-in",
+    "composition": "composition",
     "held-out": "held-out",
     "mds": "mds",
     "smacof": "mds",
     "significant": "dimensions",
-    "violate": "order",
+    "nearness": "nearness",
+    "nearer": "nearness",
 }
 FAMILIES = collections.defaultdict(
     str,
@@ -84,7 +85,7 @@ def _settings(analysis: CorpusAnalysis) -> dict[str, str]:
         "dimension": f"{analysis.dim:,}",
         "seed": str(analysis.seed),
         "splits": str(analysis.splits),
-        "bootstrap": str(analysis.bootstrap),
+        "cohort": "yes" if analysis.cohort else "no",
         "empty positions": visible(analysis.empty_positions.policy),
         "jaxpe": jaxpe.__version__,
         "jax": importlib.metadata.version("jax"),

@@ -36,14 +36,14 @@ def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
     >>> rich.print(encoding_table(found))  # doctest: +SKIP
     """
     families = by_family(analysis.encodings).values()
-    header = ["encoding", "dim", "scaled", "corrected", "held out", "violated", "r"]
+    header = ["encoding", "dim", "scaled", "position", "held out", "violated", "r"]
     held_out = held_out_stress(analysis)
     rows = [
         (
             score.name,
             f"{score.dim}",
             number(score.scaled_stress),
-            number(score.split_half_scaled_stress),
+            number(score.position_scaled_stress),
             number(held_out[score.name].estimate) if score.name in held_out else "",
             percent(score.violation_rate),
             f"{score.pearson_r:.2f}" if math.isfinite(score.pearson_r) else "n/a",

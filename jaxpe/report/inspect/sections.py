@@ -175,25 +175,26 @@ def _encoding(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
 def _geometry(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
     beyond = found.corrected < found.shuffled.low
     finding = (
-        f"At its best scale the table has a stress of {number(found.corrected)} with the "
-        f"noise-corrected geometry of the corpus; in random order it has "
-        f"{number(found.shuffled.estimate)}. Its order fits the corpus "
-        + ("better than chance." if beyond else "no better than chance.")
+        f"At its best scale the table has a stress of {number(found.corrected)} with the distances "
+        f"of position in the corpus; in random order it has {number(found.shuffled.estimate)}. "
+        + (f"Its order fits the corpus {'better' if beyond else 'no better'} than chance.")
+        if found.significant
+        else "The corpus shows no effect of position that a table could fit."
     )
-    if found.noise_share is not None:
-        finding += f" {percent_between(found.noise_share)} of the plug-in geometry is noise."
+    if found.position_share is not None:
+        share = percent_between(found.position_share)
+        finding += f" {share} of the variance observed between positions is position."
     rows = [
-        ("stress at the best scale, noise-corrected", number(found.corrected)),
+        ("stress at the best scale, position", number(found.corrected)),
         ("the same in random order, 95 % of orders", _numbers(found.shuffled)),
         ("stress at the best scale, plug-in", number(found.scaled_stress)),
         ("held-out stress of the table", _numbers(found.held_out)),
         ("held-out stress of sinusoids", _numbers(found.sinusoidal)),
-        ("held-out stress of the corpus' own coordinates", _numbers(found.own)),
+        ("held-out stress of coordinates fitted to the other half", _numbers(found.own)),
         ("correlation of distances", f"{found.correlation:.2f}"),
         ("triples out of order, the table", percent(found.violation_rate)),
-        ("triples out of order, the corpus", percent(found.corpus_violation_rate)),
         ("positions judged, documents", f"{found.positions}, {found.documents:,}"),
-        ("significant dimensions of the corpus", str(found.significant or 0)),
+        ("significant dimensions of the corpus", str(found.significant)),
     ]
     return finding, [Table("Geometry", ["", "value"], rows)]
 

@@ -1,0 +1,77 @@
+"""Other ways to keep composition out of a geometry: by which tokens are counted at all.
+
+`position_geometry` takes composition away by shuffled documents. The functions here choose tokens
+instead, so that positions have the same documents, or as many, or of the same lengths. They return
+masks for `count_tokens` and all that counts. `docs/who-gets-there.md` compares them on corpora of
+known truth.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_size
+
+
+@one_program
+def cohort_of(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, " documents"]:
+    """Documents that have a token at every position where some document has one.
+
+    Composition is the same at all positions then, and the counts are equal. What is found is of
+    these documents alone.
+
+    >>> cohort_of(np.array([[True, True], [True, False]])).tolist()
+    [True, False]
+    """
+    mask = jnp.asarray(mask)
+    return jnp.all(mask | ~jnp.any(mask, axis=0), axis=1) & jnp.any(mask, axis=1)
+
+
+@one_program
+def thinned_mask(key: Array, mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, "documents n"]:
+    """As many tokens at each position as at the thinnest one, drawn at random.
+
+    Roots of thin counts are then biased alike everywhere. Composition stays.
+
+    >>> mask = np.array([[True, True], [True, False], [True, False]])
+    >>> thinned_mask(jax.random.key(0), mask).sum(0).tolist()
+    [1, 1]
+    """
+    mask = jnp.asarray(mask)
+    size = jnp.sum(mask, axis=0)
+    least = jnp.min(jnp.where(size > 0, size, mask.shape[0]))
+    noise = jnp.where(mask, jax.random.uniform(key, mask.shape), 2.0)
+    rank = jnp.argsort(jnp.argsort(noise, axis=0), axis=0)
+    return mask & (rank < least)
+
+
+@one_program
+def length_weighted_mask(
+    key: Array, mask: Bool[ArrayLike, "documents n"], *, classes: int = 4
+) -> Bool[Array, "documents n"]:
+    """Tokens drawn with inverse-probability weights by length, at each position.
+
+    Documents are in classes of about equal size by their number of tokens. At each position a class
+    that some of its documents do not reach is drawn more often, so that all classes that reach it
+    have their share of the corpus. A class that no document of which reaches a position cannot be
+    weighted: where length decides who gets there, weights by length leave most of composition.
+
+    >>> mask = np.arange(4)[None, :] < np.array([[1], [2], [3], [4]])
+    >>> length_weighted_mask(jax.random.key(0), mask, classes=1).sum(0).tolist()
+    [4, 3, 2, 1]
+    """
+    check_size("classes", classes)
+    mask = jnp.asarray(mask)
+    length = jnp.sum(mask, axis=1)
+    order = jnp.argsort(jnp.argsort(length))
+    label = order * classes // max(mask.shape[0], 1)
+    member = (label[:, None] == jnp.arange(classes)).astype(float)
+    reached = jnp.einsum("dc,dn->cn", member, mask.astype(float))
+    share = reached / jnp.maximum(jnp.sum(member, axis=0), 1.0)[:, None]
+    weight = jnp.where(share > 0, 1.0 / jnp.where(share > 0, share, 1.0), 0.0)
+    keep = weight / jnp.maximum(jnp.max(weight, axis=0), 1.0)
+    return mask & (jax.random.uniform(key, mask.shape) < keep[label])
