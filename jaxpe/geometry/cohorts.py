@@ -8,7 +8,6 @@ known truth.
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jaxtyping import Bool
 

@@ -202,7 +202,7 @@ def _less(halves: SplitHalfGeometry, squared: Array) -> SplitHalfGeometry:
 def disjoint_halves(
     tokens: HalvableTokens,
     counted: Bool[ArrayLike, "documents n"],
-    places: Int[ArrayLike, "documents n"] | None = None,
+    places: Int[Array, "documents n"] | None = None,
     *,
     key: Array,
     splits: int,

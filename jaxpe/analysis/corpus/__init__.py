@@ -17,17 +17,29 @@ if TYPE_CHECKING:
         HeldOutScores,
         Interval,
         PlugIn,
-        SlopeStress,
         Position,
+        SlopeStress,
         StressByDimension,
         TokenCount,
         TopTokens,
     )
 
 __all__ = [
-    "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "HeldOutScores",
-    "Interval", "PlugIn", "SlopeStress", "Position", "StressByDimension", "TokenCount",
-    "TopTokens", "analyse", "analyse_counts", "analyse_tokens",
+    "CorpusAnalysis",
+    "CorpusOptions",
+    "EmptyPositions",
+    "EncodingScore",
+    "HeldOutScores",
+    "Interval",
+    "PlugIn",
+    "Position",
+    "SlopeStress",
+    "StressByDimension",
+    "TokenCount",
+    "TopTokens",
+    "analyse",
+    "analyse_counts",
+    "analyse_tokens",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=("result", "options", "job"))

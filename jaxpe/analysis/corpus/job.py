@@ -287,9 +287,9 @@ def analyse_counts(
         )
     if settings.nulls < LEAST_NULLS or settings.null_folds < 4:
         raise InputError(
-            f"the counts hold {settings.nulls} shuffled corpora in {settings.null_folds} folds, and "
-            f"a report needs at least {LEAST_NULLS} in 4 to tell position from composition: count "
-            "again with `nulls=20` and `folds=16`"
+            f"the counts hold {settings.nulls} shuffled corpora in {settings.null_folds} folds; a "
+            f"report needs {LEAST_NULLS} in 4 to tell position from composition: count again with "
+            "`nulls=20` and `folds=16`"
         )
     check_numbers(length=settings.rows, dim=dim, splits=splits, seed=seed)
     clock, keys = Clock(), _keys(seed)

@@ -8,7 +8,6 @@ from jaxpe._core.choices import Choice
 from jaxpe._core.results import LargeArray, Seconds
 from jaxpe._core.short import short_repr
 
-
 SHARES = ("noise", "composition", "position")  # of the observed variance
 
 

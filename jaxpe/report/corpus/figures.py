@@ -353,8 +353,8 @@ FIGURES: tuple[style.Drawing, ...] = (
     (
         "shares",
         shares_figure,
-        "Top: parts of the variance observed between positions, with 95 % intervals. Noise does not "
-        "repeat in other documents. Composition remains when the words of each document are "
+        "Top: parts of the variance observed between positions, with 95 % intervals. Noise is not "
+        "repeated by other documents. Composition remains when the words of each document are "
         "shuffled. Position is the rest, and all figures of position are of it alone. Bottom: the "
         "number of documents that reach each position.",
     ),
@@ -382,7 +382,7 @@ FIGURES: tuple[style.Drawing, ...] = (
         "encodings",
         encodings_figure,
         "Lower is better. Left: stress against the observed distances, raw (hollow) and rescaled "
-        f"(solid). Values below {FLOOR:g} are drawn at the edge. Right: fixed encodings against the "
+        f"(solid). Values below {FLOOR:g} are drawn at the edge. Right: fixed encodings against "
         "distances of position in held-out halves, with 95 % intervals. The band is the encoding "
         "fitted to the other half. Hollow marks are encodings that were fitted or drawn, against "
         "all documents. Bold: the best fixed encoding and those not significantly worse.",

@@ -78,7 +78,7 @@ def summary(analysis: CorpusAnalysis) -> str:
         f"Positions differ in about {plural(held_out.dim, 'dimension')} that shuffled documents do "
         "not show.",
         f"We score encodings by scaled stress: 0 copies the distances of position, 1 ignores them"
-        f"{_of_random(analysis)}. Vectors of {plural(held_out.dim, 'number')} fitted to half of the "
+        f"{_of_random(analysis)}. Vectors of {plural(held_out.dim, 'number')} fitted to half the "
         f"documents score {with_interval(own_stress(held_out))} on the other half. The best fixed "
         f"encoding of width {analysis.dim}, {name}, scores {with_interval(fixed)}.",
         _model_fit(analysis),
@@ -304,8 +304,8 @@ def _shares(analysis: CorpusAnalysis) -> str:
     )
     return (
         f"Of the variance observed between positions, {noise} is sampling noise, {composition} is "
-        f"composition and {position} is position. Composition is what documents with their words in "
-        "random order show as well: who gets there, and thin counts."
+        f"composition and {position} is position. Composition is what documents with their words "
+        "in random order show as well: who gets there, and thin counts."
     )
 
 
@@ -407,8 +407,8 @@ def _fixed_fit(analysis: CorpusAnalysis) -> str:
         )
     else:
         text = (
-            f"Against the plug-in distances, all three parts included, {_names(plug_in)} {_fits(plug_in)} "
-            f"best at equal scale ({_score(plug_in, 'scaled_stress')})."
+            f"Against the plug-in distances, all three parts included, {_names(plug_in)} "
+            f"{_fits(plug_in)} best at equal scale ({_score(plug_in, 'scaled_stress')})."
         )
     if "random" in [score.name for score in plug_in]:
         noise = analysis.intervals.get("noise_share")

@@ -67,8 +67,9 @@ _METHODS = {
     "geometry": (
         "Stress compares distances of position vectors with Hellinger distances of the corpus' "
         "tokens at these positions, at the best scale: 0 is a perfect fit, 1 none. Plug-in "
-        "distances hold sampling noise, held-out ones are noise-corrected distances of documents "
-        "that nothing was fitted to. Chance is the same table with its rows in random order."
+        "distances hold sampling noise and composition. Held-out ones are of position alone, in "
+        "documents that nothing was fitted to. Chance is the same table with its rows in random "
+        "order."
     ),
     "attention": (
         "Share of the variance of a head's logits, over documents and pairs i ≠ j of places of "
