@@ -66,7 +66,7 @@ def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         if position
         else "Who gets there"
     )
-    figure, axes = new_figure(title, rows=2, height=3.8, margins=Margins(left=1.25, down=0.75))
+    figure, axes = new_figure(title, rows=2, height=3.8, margins=Margins(left=1.25, right=0.2, down=0.75))
     for place, (name, share) in enumerate(parts.items()):
         if share is None:
             continue

@@ -546,7 +546,7 @@ def _range(interval: Interval) -> str:
 
 def _spread(interval: Interval) -> str:
     low, high = (percent(_within(end)) for end in (interval.low, interval.high))
-    return f"{low} to {high}" if low != high else f"95 % interval within {low}"
+    return f"{low} to {high}" if low != high else low
 
 
 def _names(scores: list[EncodingScore]) -> str:
