@@ -275,7 +275,7 @@ def _contrast_products(
     def contrast(half: Array) -> tuple[Array, Array]:
         table = jnp.einsum("f,cfnv->cnv", half, tables)
         size = jnp.sum(table[0], axis=1)
-        roots = jnp.sqrt(table / jnp.maximum(size, 1)[:, None].astype(float))
+        roots = jnp.sqrt(table / jnp.maximum(size, 1)[None, :, None].astype(float))
         return centre_rows(roots[0] - jnp.mean(roots[1:], axis=0), size > 0), size > 0
 
     def product(half: Array) -> tuple[Array, Array]:

@@ -122,7 +122,7 @@ def _calibrated(
     if part == "composition":
         return mean, _half_sample_error(mean_of_halves)
     nulls, more = len(null), len(shuffled)
-    h0 = jnp.mean(jax.vmap(_half_sample_error)(shuffled - mean_of_halves) ** 2, axis=0)
+    h0 = jnp.mean(jax.vmap(_half_sample_error)(shuffled - mean_of_halves[None]) ** 2, axis=0)
     h0, v0 = h0 * more / (more - 1), jnp.var(null, axis=0, ddof=1)
     if part == "position":
         value, h = whole - mean, _half_sample_error(own - mean_of_halves) ** 2

@@ -57,9 +57,7 @@ DEGENERATE = {
         },
         "encodings": [score("mds", pearson_r=math.nan)],
     },
-    "negative distances": {
-        "position": {"trace": -0.1, "squared_distances": np.full((N, N), -0.1)}
-    },
+    "negative distances": {"position": {"trace": -0.1, "squared_distances": np.full((N, N), -0.1)}},
     "an unknown encoding": {"encodings": [score("mine & <yours>")]},
 }
 

@@ -95,7 +95,8 @@ def test_without_judged_positions_more_documents_are_asked_for():
 
 def test_shares_are_within_bounds_and_equal_ends_are_said_once():
     noise = {"noise_share": Interval(1.02, 0.999, 1.05)}
-    rest = {"composition_share": Interval(-0.01, -0.02, 0.0), "position_share": Interval(0.0, -1.0, 0.0)}
+    below = Interval(-0.01, -0.02, 0.0)
+    rest = {"composition_share": below, "position_share": below}
     text = said(intervals=noise | rest)
     assert holds(text["shares"], "100 % (over 99 % to 100 %)", "0 % (0 %)")
     assert "nearness" not in text

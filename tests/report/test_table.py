@@ -18,7 +18,13 @@ def printed(table) -> str:
 def test_summary_at_80_columns():
     text = printed(summary_table(factory.analysis()))
     assert max(map(len, text.splitlines())) <= 80
-    for words in ("stdlib: 12,480 documents", "Significant dimensions", "6 positions", "90 %", "alibi"):
+    for words in (
+        "stdlib: 12,480 documents",
+        "Significant dimensions",
+        "6 positions",
+        "90 %",
+        "alibi",
+    ):
         assert words in text
 
 

@@ -29,7 +29,16 @@ def quick(monkeypatch):
 def test_the_folder_is_complete(page):
     folder = page.parent
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    plots = ("dimension", "encodings", "hellinger", "map", "offset", "scatter", "shares", "spectrum")
+    plots = (
+        "dimension",
+        "encodings",
+        "hellinger",
+        "map",
+        "offset",
+        "scatter",
+        "shares",
+        "spectrum",
+    )
     figures = [f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")]
     assert names == [".lock", "encoding.npz", *figures, "report.html", "report.json", "report.npz"]
     report = json.loads((folder / "report.json").read_text())

@@ -62,11 +62,13 @@ def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     parts = {name: analysis.intervals.get(f"{name}_share") for name in SHARES}
     position = parts["position"]
     title = (
-        f"Position: {percent(min(max(position.estimate, 0), 1))} of the observed variance"
+        f"Position: {percent(min(max(position.estimate, 0.0), 1.0))} of the observed variance"
         if position
         else "Who gets there"
     )
-    figure, axes = new_figure(title, rows=2, height=3.8, margins=Margins(left=1.25, right=0.2, down=0.75))
+    figure, axes = new_figure(
+        title, rows=2, height=3.8, margins=Margins(left=1.25, right=0.2, down=0.75)
+    )
     for place, (name, share) in enumerate(parts.items()):
         if share is None:
             continue

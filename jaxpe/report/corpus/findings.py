@@ -313,7 +313,7 @@ def _reach(analysis: CorpusAnalysis) -> str:
     """How many documents reach the end, and what follows."""
     reach = analysis.documents_per_position
     present = np.flatnonzero(reach)
-    if not len(present) or not analysis.position.positions:
+    if all_alike(analysis) or not len(present) or not analysis.position.positions:
         return ""
     last, count = int(present[-1]), int(reach[present[-1]])
     if count >= _FEW_REACH * analysis.documents:

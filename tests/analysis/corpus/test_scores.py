@@ -17,7 +17,7 @@ from jaxpe.report.corpus import figures
 from jaxpe.report.corpus.findings import named_findings
 from tests.report import factory
 
-QUICK = {"splits": 2, "bootstrap": 0}
+QUICK = {"splits": 2}
 
 
 def corpus(ids: np.ndarray) -> TokenCorpus:
@@ -101,10 +101,9 @@ def test_of_positions_that_are_all_alike_nothing_is_claimed(words):
     """Each document one word, over and over: all that differs between positions is rounding."""
     ids = np.random.default_rng(0).integers(0, words, (60, 1)).repeat(7, axis=1)
     case = analyse_tokens(corpus(ids), dim=6, **QUICK)
-    assert case.plug_in.rank == case.split_half.significant_rank == 0
-    assert case.plug_in.trace == case.split_half.null_eigenvalue == 0
-    assert np.isnan(case.plug_in.noise_share)
-    assert np.isnan(case.split_half.violation_rate)
+    assert case.plug_in.rank == case.position.significant_rank == 0
+    assert case.plug_in.trace == case.position.null_eigenvalue == 0
+    assert case.intervals == {}
     assert {s.name: s.stress for s in case.encodings if s.fitted} == {"mds": 0, "smacof": 0}
     assert named_findings(case).keys() == {"dimensions", "dependence", "doubts"}
     assert "same token distribution" in named_findings(case)["dimensions"]
@@ -117,4 +116,4 @@ def test_where_shuffling_changes_nothing_no_dimension_is_real():
     ragged = corpus(ids)._replace(mask=np.arange(8)[None, :] < rng.integers(2, 9, (200, 1)))
     case = analyse_tokens(ragged, dim=6, **QUICK)
     assert case.plug_in.rank > 0
-    assert case.split_half.significant_rank == 0
+    assert case.position.significant_rank == 0
