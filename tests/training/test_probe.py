@@ -79,7 +79,7 @@ def test_empty_positions_may_be_dropped(counts, reference):
 
 def test_the_truth_is_nearer_to_the_geometry_without_noise(corpus):
     truth = jaxpe.hellinger_distances(corpus.distributions)
-    scores = probe(truth, make(counts_of(corpus)))
+    scores = probe(truth, make(*documents_of(corpus)))
     assert scores.position.scaled_stress < 0.5 * scores.all_positions.scaled_stress
     assert scores.position.stress < 0.5 * scores.all_positions.stress
 
