@@ -5,7 +5,7 @@ the same is a loop of the program.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import jax
@@ -43,7 +43,14 @@ def map_items(
     first = map(compute, range(min(1, len(items))))  # which compiles
     rest = in_threads(compute, range(1, len(items)))
     shown = progress.track(itertools.chain(first, rest), description, total=len(items))
-    return _stacked(*shown)
+    return stacked(*shown)
+
+
+def items_of(items: Array) -> Iterator[Array]:
+    """The items along the leading axis, taken on the host where that compiles nothing."""
+    if is_traced(items):
+        return iter(items)
+    return (_item(items, number) for number in range(len(items)))
 
 
 def _item(items: Array, number: int) -> Array:
@@ -53,7 +60,8 @@ def _item(items: Array, number: int) -> Array:
     return jax.random.wrap_key_data(own, impl=jax.random.key_impl(items))
 
 
-def _stacked(*trees: PyTree[Array]) -> PyTree[Array]:
+def stacked(*trees: PyTree[Array]) -> PyTree[Array]:
+    """Trees stacked along a new leading axis, on the host where that compiles nothing."""
     if is_traced(*jax.tree.leaves(trees)):  # of what `f` closes over
         return jax.tree.map(lambda *values: jnp.stack(values), *trees)
     return jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *jax.device_get(trees))

@@ -26,6 +26,7 @@ from jaxpe.analysis.corpus.held_out import (
 )
 from jaxpe.analysis.corpus.noise import (
     compacted,
+    composition_correlation,
     intervals_of,
     plug_in_trace,
     position_of,
@@ -214,7 +215,7 @@ def analyse_tokens(
             disjoint_position_halves,
             *documents,
             key=keys.held_out,
-            keys=shuffling[:DEFAULT_HALF_NULLS],
+            keys=shuffling,
             splits=SPLITS,
             halvings=HALVINGS,
             progress=progress,
@@ -288,8 +289,8 @@ def analyse_counts(
     if settings.nulls < LEAST_NULLS or settings.null_folds < 4:
         raise InputError(
             f"the counts hold {settings.nulls} shuffled corpora in {settings.null_folds} folds; a "
-            f"report needs {LEAST_NULLS} in 4 to tell position from composition: count again with "
-            "`nulls=20` and `folds=16`"
+            f"report needs {LEAST_NULLS} in 4 to tell position from composition: count again, with "
+            "20 nulls and 16 folds"
         )
     check_numbers(length=settings.rows, dim=dim, splits=splits, seed=seed)
     clock, keys = Clock(), _keys(seed)
@@ -432,16 +433,15 @@ def _plug_in_geometry(
 
 
 @compiled()
-def _of_geometry(
-    counts: PositionCounts, geometry: PositionGeometry
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Eigenvalues, MDS coordinates, the error of each squared norm, and the plug-in trace."""
+def _of_geometry(counts: PositionCounts, geometry: PositionGeometry) -> tuple[jax.Array, ...]:
+    """Eigenvalues, MDS coordinates and more of the geometry of position; the plug-in trace."""
     width = max(3, min(WIDEST, len(geometry.gram)))
     coordinates = jaxpe.geometry.classical_mds_from_gram(
         geometry.gram, dim=width, present=geometry.present
     ).coordinates
     error = jaxpe.noise_floor(counts).split_half_error
-    return geometry.eigenvalues, coordinates, error, plug_in_trace(counts, geometry.present)
+    trace, correlation = plug_in_trace(counts, geometry.present), composition_correlation(geometry)
+    return geometry.eigenvalues, coordinates, error, correlation, trace
 
 
 def _counts(corpus: TokenCorpus) -> PositionCounts:
@@ -480,7 +480,9 @@ def _analysis(
         )
     with laps.stage("held-out halves"):
         rank, intervals = position_rank(geometry), intervals_of(geometry, halves)
-        eigenvalues, coordinates, error, trace = map(np.asarray, _of_geometry(counts, geometry))
+        eigenvalues, coordinates, error, correlation, trace = map(
+            np.asarray, _of_geometry(counts, geometry)
+        )
         tested = held_out_halves(halves.position, options.dim, options.encodings)
         held_out = held_out_scores(
             tested, coordinates, rank=max(int(rank.rank), 0), dim=options.dim
@@ -505,8 +507,10 @@ def _analysis(
             present=np.asarray(plug_in.D.present),
             distances=np.asarray(plug_in.D.values),
         ),
-        split_half_trace=float(geometry.split_half.trace) if judged else math.nan,
-        position=position_of(geometry, rank, eigenvalues, coordinates, intervals.by_offset),
+        split_half_trace=float(np.trace(geometry.split_half.gram)) if judged else math.nan,
+        position=position_of(
+            geometry, rank, eigenvalues, coordinates, correlation, intervals.by_offset
+        ),
         intervals=shares(intervals, float(trace)) if judged and trace > 0 else {},
         encodings=encodings,
         alibi_slopes=slopes,
