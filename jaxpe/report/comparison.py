@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxpe._core.errors import require
 from jaxpe.analysis.comparison import NOT_TRAINED, ComparedRun, Group, RunComparison
+from jaxpe.analysis.corpus.result import Interval
 from jaxpe.report import style
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
@@ -14,7 +15,7 @@ from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import make_table
 from jaxpe.report.trained import duration, next_steps
 from jaxpe.report.training import smoothed
-from jaxpe.report.words import plural, visible, with_half
+from jaxpe.report.words import plural, visible
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -117,7 +118,7 @@ def tables_of(result: RunComparison) -> list[tuple[str, list[str], Rows]]:
     if any(group.loss.seeds > 1 for group in result.groups):
         header = ["configuration", "seeds", f"loss, {at}", *accuracy, "more than the first"]
         rows = [_group_row(result, group) for group in result.groups]
-        tables.append(("Means over seeds ± half of a 95 % interval", header, rows))
+        tables.append((_title_of_means(result), header, rows))
     if result.settings:
         rows: Rows = [
             (name, *(visible(value, limit=_LISTED) for value in values))
@@ -167,15 +168,28 @@ def _run_row(result: RunComparison, run: ComparedRun) -> tuple[str, ...]:
 
 
 def _group_row(result: RunComparison, group: Group) -> tuple[str, ...]:
-    accuracy = group.accuracy
     first = group is result.groups[0]
     return (
         title_of(result, group.name),
         str(group.loss.seeds),
         nats(*group.loss[:2]),
-        *([with_half(*accuracy[:2], in_percent=True)] if result.task == "classify" else []),
+        *([_percent(group.accuracy)] if result.task == "classify" else []),
         "–" if first else nats(*group.behind[:2]),
     )
+
+
+def _title_of_means(result: RunComparison) -> str:
+    title = "Means over seeds with 95 % intervals"
+    if len(result.groups) < 3:
+        return title
+    return f"{title}; those of the last column hold for all pairs together"
+
+
+def _percent(found: Interval) -> str:
+    mean, *ends = found
+    if math.isnan(ends[0]):
+        return f"{100 * mean:.1f}"
+    return f"{100 * mean:.1f} [{100 * ends[0]:.1f}–{100 * ends[1]:.1f}]"
 
 
 def _where(result: RunComparison) -> str:
@@ -199,7 +213,8 @@ def _certainty(result: RunComparison, first: Group, second: Group) -> str:
         )
     how = "seed by seed" if second.paired else "of means over independent seeds"
     told = "is significant" if mean - half > 0 else "is not significant"
-    text = f"The difference {how} is {nats(mean, half)} (95 % interval): it {told}."
+    pairs = "" if len(result.groups) < 3 else ", of all pairs of configurations together"
+    text = f"The difference {how} is {nats(mean, half)} (95 % interval{pairs}): it {told}."
     if len(result.groups) > 2:
         text += (
             " The best of several configurations is chosen by the same losses, so its lead is "

@@ -1,17 +1,22 @@
 """Significant differences between encodings, and the number of seeds that others would need."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.special import stdtrit
 
-from jaxpe.analysis.extrapolation.intervals import seed_interval
+from jaxpe.analysis.extrapolation.intervals import (
+    IN_0_1,
+    lead_interval,
+    pair_level,
+    seed_interval,
+)
 from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER
-from jaxpe.analysis.extrapolation.result import Comparison, ExtrapolationCell
+from jaxpe.analysis.extrapolation.result import Comparison, ExtrapolationCell, SeedInterval
 
 # Largest number of seeds that a comparison recommends; leads that need more are called too small.
 MOST_SEEDS = 100
-_LEVEL = 0.95
 _LEAST_ERROR = 1e-30  # whose logarithm is taken
 
 
@@ -27,29 +32,45 @@ def compared(cells: Sequence[ExtrapolationCell]) -> tuple[Comparison, ...]:
     >>> [(x.best, x.encoding, x.decided) for x in compared(found.cells)]  # doctest: +SKIP
     [('none', 'alibi', True), ('none', 'rope', True)]
     """
-    tasks = dict.fromkeys(cell.task for cell in cells)
-    return tuple(
-        one for task in tasks for one in _of_task([cell for cell in cells if cell.task == task])
-    )
+    tasks = dict.fromkeys(cell.task for cell in cells if len(cell.lengths) > 1)
+    known = [_finite([cell for cell in cells if cell.task == task]) for task in tasks]
+    level = pair_level([len(scored) for scored in known])
+    return tuple(one for scored in known for one in _of_task(scored, level))
 
 
-def _of_task(cells: Sequence[ExtrapolationCell]) -> list[Comparison]:
-    if len(cells[0].lengths) < 2:
-        return []
-    worth = {cell.encoding: _worth(cell) for cell in cells}
-    known = {name: values for name, values in worth.items() if np.isfinite(values).all()}
-    first, *others = sorted(known, key=lambda name: -known[name].mean()) or [""]
-    level = 1 - (1 - _LEVEL) / max(1, len(others))
-    within = None if cells[0].metric in LOWER_IS_BETTER else (-1.0, 1.0)
-    found = []
-    for name in others:
-        leads = known[first] - known[name]
-        lead = seed_interval(leads, within=within, level=level)
+def _finite(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
+    """Cells with finite scores beyond T, that of the best mean first."""
+    known = [cell for cell in cells if np.isfinite(_worth(cell)).all()]
+    return sorted(known, key=lambda cell: -_worth(cell).mean())
+
+
+def _of_task(cells: list[ExtrapolationCell], level: float) -> Iterator[Comparison]:
+    for cell in cells[1:]:
+        first, trials = cells[0], trials_beyond(cell)
+        values, other = _worth(first), _worth(cell)
+        lead = lead_interval(values, other, trials=trials, level=level)
         decided = bool(lead.low > 0)
-        seeds = 0 if decided else _seeds_needed(leads, level)
-        cell = cells[0]
-        found.append(Comparison(cell.suite, cell.task, first, name, lead, decided, seeds))
-    return found
+        seeds = 0 if decided else _seeds_needed(values - other, level)
+        yield Comparison(cell.suite, cell.task, first.encoding, cell.encoding, lead, decided, seeds)
+
+
+def trials_beyond(cell: ExtrapolationCell) -> int | float | None:
+    """Number of rows tested beyond T; None of a metric that is no share of trials."""
+    if cell.metric not in IN_0_1:
+        return None
+    return (cell.tests or math.inf) * (len(cell.lengths) - 1)
+
+
+def beyond_interval(cell: ExtrapolationCell) -> SeedInterval:
+    """Interval over seeds of the mean score beyond T.
+
+    >>> beyond_interval(found.cells[0]).low.round(2)  # doctest: +SKIP
+    0.68
+    """
+    trials = trials_beyond(cell)
+    if trials is None:
+        return seed_interval(beyond(cell))
+    return seed_interval(beyond(cell), within=(0.0, 1.0), trials=trials)
 
 
 def beyond(cell: ExtrapolationCell) -> np.ndarray:

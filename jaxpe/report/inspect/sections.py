@@ -92,7 +92,7 @@ _METHODS = {
         "Ridge regression of the position on hidden states, fitted to half of the documents and "
         "judged on the other half. R² = 1 − squared error / variance of the position: 1 is exact, "
         "0 is the middle for every token, below 0 is worse. Before the first layer of a model "
-        "without position vectors only the words tell. Intervals: resampled documents."
+        "without position vectors only the words tell. Intervals: jackknife over documents."
     ),
     "ablation": (
         "The tokens stay in their row and are read at other positions. Shifted: all further on; "
