@@ -12,9 +12,7 @@ from jaxpe.analysis.inspect.result import Means
 Bounds = tuple[float, float] | None
 
 
-def means_of(
-    values: np.ndarray, *, within: Bounds = None, trials: int | float = math.inf
-) -> Means:
+def means_of(values: np.ndarray, *, within: Bounds = None, trials: int | float = math.inf) -> Means:
     """Means over the first axis, that of documents; ends as `seed_interval` gives them.
 
     >>> found = means_of(np.array([[1.0], [2.0], [3.0]]))
@@ -39,7 +37,7 @@ def jackknife(value: np.ndarray | np.floating, left_out: np.ndarray) -> Means:
     """
     count = len(left_out)
     half = stdtrit(count - 1, 0.975) * np.sqrt((count - 1) * left_out.var(axis=0))
-    return Means(value, value - half, value + half)
+    return Means(*map(np.asarray, (value, value - half, value + half)))
 
 
 def mean_of(values: np.ndarray, *, within: Bounds = None) -> Interval:

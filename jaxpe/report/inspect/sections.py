@@ -110,7 +110,8 @@ _METHODS = {
     "needles": (
         "Five sentences with a name and a colour stand in a text at different depths; the text "
         "ends with the question for one of the names. Right: of the five colours that of the name "
-        "has the likeliest first token. Intervals: over texts."
+        "has the likeliest first token. Intervals: Wilson's, from the spread of "
+        "texts, and at least as wide as of independent needles."
     ),
 }
 
