@@ -87,7 +87,8 @@ def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
     """The encodings that share the first mean reciprocal rank, and their lead over the next one.
 
     The interval is that of the difference, seed by seed, of the first and the next, at the level at
-    which those of all pairs hold together. A task and a length are a trial of a rank.
+    which those of all pairs hold together. A task is a trial: a model's ranks at several lengths go
+    together, and three seeds that agree on one task may by chance.
 
     Args:
         cells: cells of one suite in which encodings rank.
@@ -101,7 +102,7 @@ def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
     others = [name for name in found if name not in first]
     ahead, behind = shares[first[0]], shares[others[0] if others else first[0]]
     one, other = (x.mean(axis=(0, 2)) for x in (ahead, behind))
-    trials, level = ahead[:, 0].size, pair_level(len(found))
+    trials, level = len(ahead), pair_level(len(found))
     return Lead(first, lead_interval(one, other, trials=trials, level=level))
 
 
