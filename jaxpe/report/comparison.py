@@ -222,7 +222,8 @@ def _certainty(result: RunComparison, first: Group, second: Group) -> str:
         )
     if mean - half > 0:
         return f"{text} Next, see whether it holds on other documents or at another size."
-    return f"{text} Next, train more seeds, or take the cheaper one."
+    each = "" if len(result.groups) < 3 else ", five or more of each configuration"
+    return f"{text} Next, train more seeds{each}, or take the cheaper one."
 
 
 def _trained_once(*groups: Group) -> str:
