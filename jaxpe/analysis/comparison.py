@@ -234,13 +234,9 @@ def _other_documents(first: TrainedRun, other: TrainedRun, pair: str) -> list[st
 
 def _evaluated_on(run: TrainedRun) -> int | None:
     """Number of documents drawn for evaluation; None for all of them."""
-    rows, held_out = run.config.evaluate_rows, _held_out(run)
+    rows = run.config.evaluate_rows
+    held_out = None if run.summary is None else run.summary.held_out
     return None if held_out is None or rows >= held_out else rows
-
-
-def _held_out(run: TrainedRun) -> int | None:
-    """Number of held-out documents; None while steps are left."""
-    return None if run.summary is None else run.summary.held_out
 
 
 def _of_seeds(runs: Sequence[ComparedRun], groups: Sequence[Group]) -> list[str]:
@@ -300,6 +296,7 @@ def _one(
     losses = [(r["step"], r["loss"]) for r in run.history if r.get("loss") is not None]
     loss_steps, loss = np.array(losses, float).reshape(-1, 2).T
     known = [one for one in found if math.isfinite(one.loss)]
+    rows = run.config.evaluate_rows
     return ComparedRun(
         name=name,
         group=group,
@@ -316,7 +313,7 @@ def _one(
         loss=loss,
         held_out_steps=np.array([one.step for one in found], float),
         held_out=np.array([one.loss for one in found], float),
-        evaluated=min(x for x in (run.config.evaluate_rows, _held_out(run)) if x is not None),
+        evaluated=rows if run.summary is None else min(rows, run.summary.held_out),
     )
 
 

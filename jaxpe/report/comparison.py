@@ -28,6 +28,7 @@ _CAPTION = (
     "twentieth of each run). Runs that differ in their seeds alone have one colour. Dropout raises "
     "the loss of training batches alone."
 )
+_TITLE_OF_MEANS = "Means over seeds with 95 % intervals; of differences, for all pairs together"
 _COLOURS = (
     style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.PINK, style.SKY, style.OLIVE,
     style.WINE, style.INDIGO, style.BROWN,
@@ -118,7 +119,7 @@ def tables_of(result: RunComparison) -> list[tuple[str, list[str], Rows]]:
     if any(group.loss.seeds > 1 for group in result.groups):
         header = ["configuration", "seeds", f"loss, {at}", *accuracy, "more than the first"]
         rows = [_group_row(result, group) for group in result.groups]
-        tables.append((_title_of_means(result), header, rows))
+        tables.append((_TITLE_OF_MEANS, header, rows))
     if result.settings:
         rows: Rows = [
             (name, *(visible(value, limit=_LISTED) for value in values))
@@ -178,18 +179,9 @@ def _group_row(result: RunComparison, group: Group) -> tuple[str, ...]:
     )
 
 
-def _title_of_means(result: RunComparison) -> str:
-    title = "Means over seeds with 95 % intervals"
-    if len(result.groups) < 3:
-        return title
-    return f"{title}; those of the last column hold for all pairs together"
-
-
 def _percent(found: Interval) -> str:
-    mean, *ends = found
-    if math.isnan(ends[0]):
-        return f"{100 * mean:.1f}"
-    return f"{100 * mean:.1f} [{100 * ends[0]:.1f}–{100 * ends[1]:.1f}]"
+    mean, low, high = (f"{100 * x:.1f}" for x in found)
+    return mean if math.isnan(found.low) else f"{mean} [{low}–{high}]"
 
 
 def _where(result: RunComparison) -> str:

@@ -68,9 +68,8 @@ def beyond_interval(cell: ExtrapolationCell) -> SeedInterval:
     0.68
     """
     trials = trials_beyond(cell)
-    if trials is None:
-        return seed_interval(beyond(cell))
-    return seed_interval(beyond(cell), within=(0.0, 1.0), trials=trials)
+    within = None if trials is None else (0.0, 1.0)
+    return seed_interval(beyond(cell), within=within, trials=trials or math.inf)
 
 
 def beyond(cell: ExtrapolationCell) -> np.ndarray:

@@ -115,10 +115,9 @@ def lead_interval(
     >>> bool(found.low < 0 < found.high)  # differences that agree: three of 600 trials
     True
     """
-    bounds = None if trials is None else (-1.0, 1.0)
-    found = seed_interval(values - other, within=bounds, level=level)
     if trials is None:
-        return found
+        return seed_interval(values - other, level=level)
+    found = seed_interval(values - other, within=(-1.0, 1.0), level=level)
     spread, p, q = _pooled(len(values) * trials, level), values.mean(), other.mean()
     (low, high), (under, over) = _wilson(p, spread), _wilson(q, spread)
     return SeedInterval(

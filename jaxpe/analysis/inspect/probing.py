@@ -56,21 +56,41 @@ def probe_layers(
 
 
 def _probed(layer: np.ndarray) -> tuple[PositionDecodability, np.ndarray]:
-    """Decodability under the ridge that is best within the documents of the fit, and R² without
-    each group of documents, two of which are neighbours.
+    """Decodability under the ridge that is best within the documents of the fit, and R² of each
+    `_left_out`.
     """
     within = [float(position_decodability(layer[::2], ridge=ridge).r2) for ridge in _RIDGES]
     best = _RIDGES[int(np.argmax(within))]
-    count, n, _ = layer.shape
-    groups = np.arange(count) // 2 % min(_GROUPS, count // 2)
-    left_out = [
-        position_decodability(
-            layer, mask=np.broadcast_to((groups != k)[:, None], (count, n)), ridge=best
-        ).r2
-        for k in range(max(groups) + 1)
-    ]
-    whole = jax.device_get(position_decodability(layer, ridge=best))
-    return whole, np.array(left_out, np.float64)
+    return jax.device_get(position_decodability(layer, ridge=best)), _left_out(layer, best)
+
+
+def _left_out(layer: np.ndarray, ridge: float) -> np.ndarray:
+    """R² of `position_decodability` without each group of documents, of the fit and judged ones.
+
+    Second moments of a group are subtracted from those of all, so that all fits cost about one. The
+    least ridge is far above what float64 loses in them.
+    """
+    count, n, width = layer.shape
+    x = layer.astype(np.float64) - layer.mean(axis=(0, 1), dtype=np.float64)
+    t, groups = np.arange(n) - (n - 1) / 2, np.arange(count) // 2 % min(_GROUPS, count // 2)
+
+    def sums(rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        flat = rows.reshape(-1, width)
+        return flat.sum(axis=0), flat.T @ flat, t @ rows.sum(axis=0)
+
+    whole, found = sums(x[::2]), []
+    for group in range(groups.max() + 1):
+        out = groups == group
+        size = n * np.sum(~out[::2])
+        parts = zip(whole, sums(x[::2][out[::2]]), strict=True)
+        mean, second, product = ((a - b) / size for a, b in parts)
+        covariance = second - np.outer(mean, mean)
+        scale = np.sqrt(np.where(np.diag(covariance) > 0, np.diag(covariance), 1))
+        matrix = covariance / np.outer(scale, scale) + ridge * np.eye(width)
+        slopes = np.linalg.solve(matrix, product / scale) / scale
+        missed = t - (x[1::2][~out[1::2]] - mean) @ slopes
+        found.append(1 - (missed**2).mean() / max((t**2).mean(), 1e-300))
+    return np.array(found)
 
 
 def probed_layers(count: int) -> np.ndarray:
