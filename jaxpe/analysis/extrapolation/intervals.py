@@ -50,7 +50,7 @@ def seed_interval(
     interval with a width. Values of one trial each have the second term alone, since their spread
     says nothing more.
 
-    `experiments/interval_coverage.py` measures its coverage. It is 92 to 99 % at 95 %, but for
+    `experiments/interval_coverage.py` measures its coverage: 93 to 99.5 % at 95 %, but for
     means near 1 of seeds that differ much: a seed that fails once in fifty is not among three.
 
     Args:
