@@ -499,6 +499,19 @@ def test_a_lead_is_decided_by_its_interval_or_says_how_many_seeds_would():
     assert not any(x.decided or x.seeds for x in compared(tied()))
 
 
+def test_seeds_that_would_decide_are_enough_for_the_trials():
+    """One row of 100 apart on every seed: the spread decides at once, the trials do not."""
+    rows = TOKENS.tests * 3
+    means = {"none": 0.51, "t5": 0.5}
+    apart = [cell(TOKENS, "copy", name, np.full((3, 4), mean)) for name, mean in means.items()]
+    (found,) = compared(apart)
+    assert not found.decided
+    assert found.seeds > 3
+    more = np.full(found.seeds, 0.51), np.full(found.seeds, 0.5)
+    assert lead_interval(*more, trials=rows, level=0.95).low > 0
+    assert lead_interval(*(x[1:] for x in more), trials=rows, level=0.95).low <= 0
+
+
 def test_errors_are_compared_by_their_ratio():
     (found,) = compared(numbers()[:2])
     assert found.best == "alibi"

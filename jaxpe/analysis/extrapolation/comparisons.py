@@ -46,19 +46,16 @@ def _finite(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
 
 def _of_task(cells: list[ExtrapolationCell], level: float) -> Iterator[Comparison]:
     for cell in cells[1:]:
-        first, trials = cells[0], trials_beyond(cell)
-        values, other = _worth(first), _worth(cell)
-        lead = lead_interval(values, other, trials=trials, level=level)
+        first, pair, trials = cells[0], (_worth(cells[0]), _worth(cell)), trials_beyond(cell)
+        lead = lead_interval(*pair, trials=trials, level=level)
         decided = bool(lead.low > 0)
-        seeds = 0 if decided else _seeds_needed(values - other, level)
+        seeds = 0 if decided else _seeds_needed(*pair, trials, level)
         yield Comparison(cell.suite, cell.task, first.encoding, cell.encoding, lead, decided, seeds)
 
 
 def trials_beyond(cell: ExtrapolationCell) -> int | float | None:
     """Number of rows tested beyond T; None of a metric that is no share of trials."""
-    if cell.metric not in IN_0_1:
-        return None
-    return (cell.tests or math.inf) * (len(cell.lengths) - 1)
+    return (cell.tests or math.inf) * (len(cell.lengths) - 1) if cell.metric in IN_0_1 else None
 
 
 def beyond_interval(cell: ExtrapolationCell) -> SeedInterval:
@@ -89,15 +86,22 @@ def _worth(cell: ExtrapolationCell) -> np.ndarray:
     return -np.log(beyond(cell)) if cell.metric in LOWER_IS_BETTER else beyond(cell)
 
 
-def _seeds_needed(leads: np.ndarray, level: float) -> int:
-    """The least number whose interval by Student's t lies above 0; 0 where there is none to tell.
+def _seeds_needed(
+    values: np.ndarray, other: np.ndarray, trials: int | float | None, level: float
+) -> int:
+    """The least number whose interval lies above 0; 0 where there is none to tell.
 
-    One more than there are at least: the bounded interval, which decides, is the wider one.
+    By Student's t, and by the trials if all seeds were as the mean. One more than there are at
+    least: the bounded interval, which decides, is the wider one.
     """
-    count, mean = len(leads), leads.mean()
-    if count < 2 or not mean > 0:
-        return 0
-    spread = leads.std(ddof=1)
-    more = np.arange(count + 1, MOST_SEEDS + 1)
-    enough = stdtrit(more - 1, (1 + level) / 2) * spread / np.sqrt(more) < mean
-    return int(more[np.argmax(enough)]) if enough.any() else 0
+    leads = values - other
+
+    def enough(count: int) -> bool:
+        a, b = (np.full(count, x.mean()) for x in (values, other))
+        half = stdtrit(count - 1, (1 + level) / 2) * leads.std(ddof=1) / count**0.5
+        return bool(
+            min(leads.mean() - half, lead_interval(a, b, trials=trials, level=level).low) > 0
+        )
+
+    most = MOST_SEEDS if len(leads) > 1 and enough(MOST_SEEDS) else 0
+    return next(filter(enough, range(len(leads) + 1, most + 1)), 0)
