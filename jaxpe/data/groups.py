@@ -1,8 +1,12 @@
-"""Groups of documents that contain one another, and so are not independent evidence."""
+"""Groups of documents that are no independent evidence: pieces, copies, near-copies, neighbours."""
+
+import math
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Integer
 
+from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 
 # Documents longer than this are taken as whole texts: a copy of one inside another is rare, and
@@ -10,6 +14,11 @@ from jaxpe._core.memory import check_bytes
 _LONGEST_PIECE = 64
 _TOGETHER = 2**16  # windows that are made at a time, so that they stay in the cache
 _CELL_BYTES = 64  # for each token: it, its hashes and what they are compared with
+_HASHES = 128
+_CHANGED = 0.1  # share of the tokens that near-copies of a document have changed
+_LONGEST_SHINGLE = 12
+_FALSE = 0.1  # pairs of independent documents that may share so much by chance, in a whole corpus
+_PAIRS = 2**14  # of documents that are compared at random
 
 
 def containment_groups(
@@ -34,15 +43,166 @@ def containment_groups(
     >>> containment_groups(ids, ids > 0).tolist()
     [0, 0, 2]
     """
-    check_bytes(
-        _CELL_BYTES * ids.size,
-        what=f"grouping {ids.shape[0]:,} documents of length {ids.shape[1]:,}",
-        remedy="pass a smaller `length`, or fewer documents",
-    )
-    mask = np.ones(ids.shape, bool) if mask is None else mask
-    words, lengths = _packed(ids, mask & ~np.isin(ids, exclude))
-    prefix, powers = _prefix_hashes(words)
-    whole = prefix[np.arange(len(ids)), lengths]
+    words, lengths = _packed(ids, mask, exclude)
+    return _containing(lengths, *_prefix_hashes(words))
+
+
+def near_copy_groups(
+    ids: Int[np.ndarray, "documents n"],
+    mask: Bool[np.ndarray, "documents n"] | None = None,
+    *,
+    exclude: tuple[int, ...] = (),
+) -> Int[np.ndarray, " documents"]:
+    """Group documents with their near-copies, by MinHash and banding.
+
+    Documents are sets of shingles, runs of k tokens (Broder 1997). Signatures are of 64 hashes, in
+    32 bands of 2. Documents that agree in a band are near-copies where the estimated Jaccard
+    similarity of their sets is at least 0.25; groups are the connected components. k is the least
+    number from 3 on with n Σ_w p_w^2k ≤ 0.01, so that other documents share few shingles by chance.
+    Documents join no group where they are too short to tell near-copies from chance: of fewer than
+    8 shingles, or where two documents at random share a run long enough. Changed are 10 % of the
+    tokens of a typical near-copy with k = 3; small vocabularies need longer shingles, and only
+    closer copies are found.
+
+    Arguments, labels and errors are those of `containment_groups`.
+
+    >>> ids = np.random.default_rng(0).integers(0, 999, (3, 30))
+    >>> ids[2] = ids[0]; ids[2, 15] = 999
+    >>> near_copy_groups(ids).tolist()
+    [0, 1, 0]
+    """
+    words, lengths = _packed(ids, mask, exclude)
+    first, second = _near_copies(words, lengths, *_prefix_hashes(words))
+    return _joined(np.arange(len(ids), dtype=np.int32), first, second)
+
+
+def dependent_groups(
+    ids: Int[np.ndarray, "documents n"],
+    mask: Bool[np.ndarray, "documents n"] | None = None,
+    *,
+    exclude: tuple[int, ...] = (),
+    groups: Integer[np.ndarray, " documents"] | None = None,
+) -> Int[np.ndarray, " documents"]:
+    """Group documents that are not independent: pieces, near-copies and those of known groups.
+
+    The connected components of `containment_groups`, `near_copy_groups` and the labels of an author
+    or a source, where these are known. Without near-copies and labels it is `containment_groups`.
+
+    Args:
+        ids, mask, exclude: arguments of `containment_groups`.
+        groups: labels that documents of one author or source share.
+
+    Raises:
+        InputError: more than memory holds, or not one label for each document.
+
+    >>> ids = np.array([[5, 6, 7], [6, 7, 0], [8, 0, 0]])
+    >>> dependent_groups(ids, ids > 0, groups=np.array([3, 4, 4])).tolist()
+    [0, 0, 0]
+    """
+    if groups is not None and groups.shape != (len(ids),):
+        raise InputError(
+            f"`groups` has shape {groups.shape}: pass one label for each of {len(ids)} documents"
+        )
+    words, lengths = _packed(ids, mask, exclude)
+    hashes = _prefix_hashes(words)
+    found = _containing(lengths, *hashes)
+    first, second = _near_copies(words, lengths, *hashes)
+    if groups is not None:
+        _, one, which = np.unique(groups, return_index=True, return_inverse=True)
+        first, second = np.append(first, np.arange(len(ids))), np.append(second, one[which])
+    return _joined(found, first, second)
+
+
+class NeighbourSimilarity(NamedTuple):
+    """Similarity of documents that are next to each other, from `neighbour_similarity`.
+
+    Attributes:
+        neighbours: mean cosine of the words of neighbours, frequent words weighing less.
+        at_random: its mean over random orders of the documents.
+        p_value: share of the orders, the observed one included, whose mean is as large.
+        documents: number of documents, one of each group.
+    """
+
+    neighbours: float
+    at_random: float
+    p_value: float
+    documents: int
+
+
+def neighbour_similarity(
+    ids: Int[np.ndarray, "documents n"],
+    mask: Bool[np.ndarray, "documents n"] | None = None,
+    *,
+    exclude: tuple[int, ...] = (),
+    groups: Integer[np.ndarray, " documents"] | None = None,
+    permutations: int = 999,
+    seed: int = 0,
+) -> NeighbourSimilarity:
+    """Test whether documents next to each other are more alike than documents at random.
+
+    Files often hold the documents of one author or source together. Where these are not known,
+    similar neighbours suggest clusters: documents are then not independent, and intervals are too
+    short. Documents are vectors of words, each word weighing 1/√(its count), less their mean and of
+    length 1, hashed into 64 entries with random signs (Weinberger et al. 2009). The p-value is
+    (b + 1)/(m + 1), for m random orders of which b have neighbours as similar.
+
+    Args:
+        ids, mask, exclude: arguments of `containment_groups`, in the order of the file.
+        groups: labels of documents known to be dependent, from `dependent_groups`; only the first
+            of each group takes part.
+        permutations: number of random orders.
+        seed: random seed of orders and signs.
+
+    Raises:
+        InputError: fewer than 3 documents or groups, no permutation, or more than memory holds.
+
+    >>> rng = np.random.default_rng(0)
+    >>> author = np.arange(200) // 10
+    >>> ids = rng.integers(0, 40, (200, 30)) + 5 * (author % 7)[:, None]
+    >>> neighbour_similarity(ids).p_value < 0.05, neighbour_similarity(ids[rng.permutation(200)]
+    ...     ).p_value < 0.05
+    (True, False)
+    """
+    words, lengths = _packed(ids, mask, exclude)
+    rows = np.flatnonzero(lengths)
+    if groups is not None:
+        rows = rows[np.sort(np.unique(groups[rows], return_index=True)[1])]
+    if len(rows) < 3 or permutations < 1:
+        raise InputError(
+            f"{len(rows)} groups of documents and `permutations={permutations}`: pass at least "
+            "3 documents that are not copies, and one permutation"
+        )
+    rng = np.random.default_rng(seed)
+    vectors = _hashed_vectors(words[rows], rng)
+    first = np.sort(rng.choice(len(rows) - 1, min(_PAIRS // 4, len(rows) - 1), replace=False))
+
+    def similarity(order: np.ndarray) -> float:
+        return float(np.mean(np.sum(vectors[order[first]] * vectors[order[first + 1]], axis=1)))
+
+    observed = similarity(np.arange(len(rows)))
+    null = np.array([similarity(rng.permutation(len(rows))) for _ in range(permutations)])
+    p_value = float((1 + np.sum(null >= observed - 1e-9)) / (1 + permutations))
+    return NeighbourSimilarity(observed, float(null.mean()), p_value, len(rows))
+
+
+def _hashed_vectors(words, rng) -> np.ndarray:
+    """Words of each document as a vector of length 1, less the mean over documents."""
+    size = 64
+    document, place = np.nonzero(words)
+    word = words[document, place].astype(np.int64)
+    counts = np.bincount(word)
+    weight = rng.choice([-1.0, 1.0], len(counts)) / np.sqrt(np.maximum(counts, 1))
+    cell = document * size + rng.integers(0, size, len(counts))[word]
+    vectors = np.bincount(cell, weight[word], len(words) * size).reshape(-1, size)
+    vectors /= np.sum(words > 0, axis=1, keepdims=True)
+    vectors -= vectors.mean(axis=0)
+    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(norm > 0, norm, 1.0)).astype(np.float32)
+
+
+def _containing(lengths, prefix, powers) -> np.ndarray:
+    """Labels of `containment_groups`, from the hashes of all prefixes."""
+    whole = prefix[np.arange(len(lengths)), lengths]
     _, first, which = np.unique(whole, return_index=True, return_inverse=True)
     parent = first[which].astype(np.int32)  # equal documents, however long
     low = prefix.astype(np.uint16)
@@ -58,11 +218,143 @@ def containment_groups(
     return _roots(parent)
 
 
-def _packed(ids, kept) -> tuple[np.ndarray, np.ndarray]:
+def _near_copies(words, lengths, prefix, powers) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of near-copies, which have all of them as connected components."""
+    size, least = _shingles_of_copies(words, lengths)
+    rows = np.flatnonzero(least <= 1)
+    rows = rows[np.argsort(lengths[rows], kind="stable")]  # parts of them have little padding
+    if len(rows) < 2:
+        return rows[:0], rows[:0]
+    sets = _shingle_sets(lengths[rows] - size + 1, prefix[rows], powers[size], size)
+    signatures = _signatures(sets)
+    pairs = []
+    for each in range(_HASHES):
+        band = signatures[:, each].astype(np.uint64) << np.uint64(32)
+        band |= signatures[:, (each + 1) % _HASHES]
+        order = np.argsort(band)
+        equal = np.flatnonzero(band[order[1:]] == band[order[:-1]])
+        pairs.append(order[equal] * len(rows) + order[equal + 1])
+    first, second = np.divmod(np.unique(np.concatenate(pairs)), len(rows))
+    needed = np.maximum(least[rows[first]], least[rows[second]])
+    near = np.zeros(len(first), bool)
+    for start in range(0, len(first), _PAIRS):
+        part = slice(start, start + _PAIRS)
+        agree = np.mean(signatures[first[part]] == signatures[second[part]], axis=1)
+        likely = start + np.flatnonzero(agree >= needed[part] / 2)
+        near[likely] = _similarity(sets[first[likely]], sets[second[likely]]) >= needed[likely]
+    return rows[first[near]], rows[second[near]]
+
+
+def _shingles_of_copies(words, lengths) -> tuple[int, np.ndarray]:
+    """Tokens of a shingle, and the Jaccard similarity from which each document has a near-copy.
+
+    It is half the similarity of two near-copies, and more where independent documents may reach
+    that. They share the longest run that two of N documents have, log(N² n² / 2) / log(1 / Σ p²)
+    tokens (Erdős and Rényi), a Poisson number of shingles, and what many documents begin with.
+    """
+    from scipy.special import pdtrik
+
+    counts = np.bincount(words[words > 0].astype(np.int64))
+    frequent = float(np.sum((counts / max(counts.sum(), 1)) ** 2))
+    same, both = _random_agreement(words)
+    collision = min(max(frequent, same.sum() / max(both, 1)), 1 - 1e-6)
+    documents, typical = len(words), np.sum(lengths**2) // max(np.sum(lengths), 1)
+    pairs = max(documents**2 / 2 / _FALSE, 2.0)
+    n = np.arange(1, words.shape[1] + 1)
+    longest = np.log(pairs * n.astype(float) ** 2) / -math.log(max(collision, 1e-12))
+    found = []
+    for size in range(2, min(_LONGEST_SHINGLE, len(n)) + 1):
+        shingles = np.maximum(n - size + 1, 0)
+        at_one_place = np.zeros(len(n))
+        runs = np.lib.stride_tricks.sliding_window_view(same, size, axis=1).all(axis=2)
+        at_one_place[size - 1 :] = np.cumsum(runs.mean(axis=0))
+        mean = np.maximum(at_one_place + shingles**2 * frequent**size, 1e-9)
+        clumps = pdtrik(1 - 1 / pairs, mean * (1 - collision)) / (1 - collision)
+        shared = np.maximum(longest - size + 1, 1 + clumps)
+        total = np.maximum(shingles, 1e-9)
+        chance = np.where(shared < total, shared / (2 * total - shared), 2.0)
+        share = (1 - _CHANGED) ** (2 * size)
+        similarity = share / (2 - share)
+        found.append((size, similarity, chance))
+        if chance[typical - 1] <= 0.6 * similarity:
+            break
+    if not found:
+        return 2, np.full(documents, np.inf)
+    size, similarity, chance = min(found, key=lambda each: each[2][typical - 1] / each[1])
+    return size, np.append(np.inf, np.maximum(0.45 * similarity, chance))[lengths]
+
+
+def _random_agreement(words) -> tuple[np.ndarray, int]:
+    """Where pairs of documents at random have one word at one place, and places of both."""
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(0, len(words), (2, min(_PAIRS, 4 * len(words))))
+    one, other = one[one != other], other[one != other]
+    same = (words[one] == words[other]) & (words[one] > 0)
+    return same, int(np.sum((words[one] > 0) & (words[other] > 0)))
+
+
+def _shingle_sets(shingles, prefix, power, size) -> np.ndarray:
+    """Hashes of the shingles of each document, ascending; the last stands to the end of its row."""
+    width = int(shingles.max())
+    sets = prefix[:, size : size + width] - prefix[:, :width] * power
+    sets ^= sets >> np.uint64(31)
+    sets *= np.uint64(0xBF58476D1CE4E5B9)
+    sets = (sets >> np.uint64(32)).astype(np.uint32)
+    sets = np.where(np.arange(width) < shingles[:, None], sets, sets[:, :1])
+    sets.sort(axis=1)
+    return sets
+
+
+def _signatures(sets) -> np.ndarray:
+    """The least of each of the hashes over the shingles of each document, uint32."""
+    odd, shift = np.random.default_rng(0x6A617870).integers(0, 2**32, (2, _HASHES), np.uint32)
+    odd |= np.uint32(1)
+    signatures = np.empty((len(sets), _HASHES), np.uint32)
+    rows = max(_TOGETHER // sets.shape[1], 1)
+    for start in range(0, len(sets), rows):
+        part = sets[start : start + rows]
+        for each in range(_HASHES):
+            hashes = part * odd[each] + shift[each]
+            hashes.min(axis=1, out=signatures[start : start + rows, each])
+    return signatures
+
+
+def _similarity(one, other) -> np.ndarray:
+    """Jaccard similarity of pairs of sets, each a row with its last element repeated."""
+    both = np.concatenate([one, other], axis=1)
+    both.sort(axis=1)
+    sizes = [1 + np.sum(x[:, 1:] != x[:, :-1], axis=1) for x in (one, other, both)]
+    return (sizes[0] + sizes[1]) / sizes[2] - 1
+
+
+def _joined(labels, first, second) -> np.ndarray:
+    """Labels of the connected components of labelled groups and further pairs of documents."""
+    if not len(first):
+        return labels
+    import scipy.sparse
+    import scipy.sparse.csgraph
+
+    count = len(labels)
+    one, other = np.append(np.arange(count), first), np.append(labels, second)
+    edges = scipy.sparse.coo_array((np.ones(len(one), np.int8), (one, other)), (count, count))
+    _, component = scipy.sparse.csgraph.connected_components(edges, directed=False)
+    _, representative = np.unique(component, return_index=True)
+    return labels[representative][component].astype(np.int32)
+
+
+def _packed(ids, mask, exclude) -> tuple[np.ndarray, np.ndarray]:
     """Kept ids moved to the left as words ≥ 1 (0 is padding), and how many there are."""
+    check_bytes(
+        _CELL_BYTES * ids.size,
+        what=f"grouping {ids.shape[0]:,} documents of length {ids.shape[1]:,}",
+        remedy="pass a smaller `length`, or fewer documents",
+    )
+    kept = (np.ones(ids.shape, bool) if mask is None else mask) & ~np.isin(ids, exclude)
     lengths = kept.sum(axis=1)
     words = np.zeros(ids.shape, np.uint64)
-    words[np.arange(ids.shape[1])[None, :] < lengths[:, None]] = ids[kept].astype(np.uint64) + 1
+    # Numbers in the order of the ids: what is found does not depend on words that never occur.
+    _, number = np.unique(ids[kept], return_inverse=True)
+    words[np.arange(ids.shape[1])[None, :] < lengths[:, None]] = number.astype(np.uint64) + 1
     return words, lengths
 
 

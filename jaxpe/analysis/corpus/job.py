@@ -53,7 +53,7 @@ from jaxpe.analysis.corpus.result import (
 )
 from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
 from jaxpe.analysis.corpus.violations import violation_rate
-from jaxpe.data import TokenCorpus, containment_groups, load_tokens
+from jaxpe.data import TokenCorpus, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import EmptyPolicy, PositionCounts, SplitHalfGeometry, disjoint_geometries
 from jaxpe.geometry.cross_validation import disjoint_halves
@@ -170,12 +170,11 @@ def analyse_tokens(
     """Analysis of a corpus of token ids.
 
     The numbers are those of the public functions. With `keys = jax.random.split(jax.random.key(
-    seed), 5)` and `groups = jaxpe.data.containment_groups(corpus.ids, corpus.mask,
-    exclude=corpus.exclude)`, the split-half geometry is `split_half_geometry(counts, key=keys[0])`
-    of `count_tokens(..., folds=16, groups=groups)`, the rank `significant_rank(..., key=keys[1],
-    groups=groups)`, and encodings are held against halves of these counts by `disjoint_geometries(
-    counts, key=keys[4], splits=8)`. Intervals have the half lengths of `bootstrap(..., key=keys[2],
-    groups=groups)` with half of the splits.
+    seed), 5)` and `groups = corpus.groups()`, the split-half geometry is
+    `split_half_geometry(counts, key=keys[0])` of `count_tokens(..., folds=16, groups=groups)`, the
+    rank `significant_rank(..., key=keys[1], groups=groups)`, and encodings are held against halves
+    of these counts by `disjoint_geometries(counts, key=keys[4], splits=8)`. Intervals have the half
+    lengths of `bootstrap(..., key=keys[2], groups=groups)` with half of the splits.
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
@@ -212,7 +211,7 @@ def _of_tokens(
     _check_size(compact)
     clock = Clock()
     keys = _keys(seed, bootstrap)
-    groups = containment_groups(compact.ids, compact.mask)
+    groups = compact.groups()
     clock.lap("grouping")
     counts = _counts(compact)
     sizes: dict[str, Any] = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
