@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int, Int32, Integer, UInt32
@@ -91,7 +91,7 @@ class TokenCorpus(NamedTuple):
         """
         return dependent_groups(self.ids, self.mask, exclude=self.exclude, groups=self.group_labels)
 
-    def chosen(self, rows: Int[np.ndarray, " rows"] | Bool[np.ndarray, " documents"]) -> Self:
+    def chosen(self, rows: Int[np.ndarray, " rows"] | Bool[np.ndarray, " documents"]) -> "TokenCorpus":
         """The documents of these rows.
 
         >>> corpus = jaxpe.data.tokens_from_ids([[3, 1], [0, 1], [2, 2]])
