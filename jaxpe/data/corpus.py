@@ -91,7 +91,9 @@ class TokenCorpus(NamedTuple):
         """
         return dependent_groups(self.ids, self.mask, exclude=self.exclude, groups=self.group_labels)
 
-    def chosen(self, rows: Int[np.ndarray, " rows"] | Bool[np.ndarray, " documents"]) -> "TokenCorpus":
+    def chosen(
+        self, rows: Int[np.ndarray, " rows"] | Bool[np.ndarray, " documents"]
+    ) -> "TokenCorpus":
         """The documents of these rows.
 
         >>> corpus = jaxpe.data.tokens_from_ids([[3, 1], [0, 1], [2, 2]])

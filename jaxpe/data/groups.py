@@ -14,11 +14,12 @@ from jaxpe._core.memory import check_bytes
 _LONGEST_PIECE = 64
 _TOGETHER = 2**16  # windows that are made at a time, so that they stay in the cache
 _CELL_BYTES = 64  # for each token: it, its hashes and what they are compared with
-_HASHES = 128
+_HASHES = 64
 _CHANGED = 0.1  # share of the tokens that near-copies of a document have changed
 _LONGEST_SHINGLE = 12
-_FALSE = 0.1  # pairs of independent documents that may share so much by chance, in a whole corpus
-_PAIRS = 2**14  # of documents that are compared at random
+_FEWEST = 7  # features that copies share, so that phrases of a few words do not make copies
+_FALSE = 0.0002  # documents that independent ones may be taken for copies of, on average
+_PAIRS = 2**14  # of documents that are compared at random, or at a time
 
 
 def containment_groups(
@@ -220,12 +221,30 @@ def _containing(lengths, prefix, powers) -> np.ndarray:
 
 def _near_copies(words, lengths, prefix, powers) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of near-copies, which have all of them as connected components."""
-    size, least = _shingles_of_copies(words, lengths)
-    rows = np.flatnonzero(least <= 1)
-    rows = rows[np.argsort(lengths[rows], kind="stable")]  # parts of them have little padding
+    same, reached = _random_agreement(words)
+    places = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    placed = words * np.uint64(0xD1342543DE82EF95) + places
+    aligned = _similar_pairs(placed, lengths, _least_aligned(same, reached, len(words)))
+    size, least = _least_shingled(words, lengths, same)
+    runs = prefix[:, size:] - prefix[:, :-size] * powers[size]
+    shifted = _similar_pairs(runs, np.maximum(lengths - size + 1, 0), least)
+    first, second = np.concatenate([aligned, shifted], axis=1)
+    return first, second
+
+
+def _similar_pairs(features, counts, least) -> np.ndarray:
+    """Pairs of documents, int `[2, pairs]`, whose sets of features are similar enough.
+
+    Args:
+        features: hashes `[documents, width]`, of which the first `counts` of each are its set.
+        counts: how many.
+        least: Jaccard similarity that is enough, by their number; above 1 where none is.
+    """
+    rows = np.flatnonzero(least[counts] <= 1)
+    rows = rows[np.argsort(counts[rows], kind="stable")]
     if len(rows) < 2:
-        return rows[:0], rows[:0]
-    sets = _shingle_sets(lengths[rows] - size + 1, prefix[rows], powers[size], size)
+        return np.zeros((2, 0), np.int64)
+    sets = _hashed_sets(features[rows, : counts[rows[-1]]], counts[rows])
     signatures = _signatures(sets)
     pairs = []
     for each in range(_HASHES):
@@ -235,72 +254,86 @@ def _near_copies(words, lengths, prefix, powers) -> tuple[np.ndarray, np.ndarray
         equal = np.flatnonzero(band[order[1:]] == band[order[:-1]])
         pairs.append(order[equal] * len(rows) + order[equal + 1])
     first, second = np.divmod(np.unique(np.concatenate(pairs)), len(rows))
-    needed = np.maximum(least[rows[first]], least[rows[second]])
+    needed = np.maximum(*(least[counts[rows[x]]] for x in (first, second)))
     near = np.zeros(len(first), bool)
     for start in range(0, len(first), _PAIRS):
         part = slice(start, start + _PAIRS)
         agree = np.mean(signatures[first[part]] == signatures[second[part]], axis=1)
         likely = start + np.flatnonzero(agree >= needed[part] / 2)
         near[likely] = _similarity(sets[first[likely]], sets[second[likely]]) >= needed[likely]
-    return rows[first[near]], rows[second[near]]
+    return np.stack([rows[first[near]], rows[second[near]]])
 
 
-def _shingles_of_copies(words, lengths) -> tuple[int, np.ndarray]:
-    """Tokens of a shingle, and the Jaccard similarity from which each document has a near-copy.
+def _least_aligned(same, reached, documents) -> np.ndarray:
+    """Jaccard similarity of tokens at their places from which documents of n tokens are copies.
 
-    It is half the similarity of two near-copies, and more where independent documents may reach
-    that. They share the longest run that two of N documents have, log(N² n² / 2) / log(1 / Σ p²)
-    tokens (Erdős and Rényi), a Poisson number of shingles, and what many documents begin with.
+    Independent documents agree at a binomial number of places, as random pairs do.
+    """
+    from scipy.special import bdtrik
+
+    n = np.arange(1, same.shape[1] + 1)
+    mean = np.cumsum(same.sum(axis=0)) / np.maximum(np.cumsum(reached), 1)
+    chance = 1 + bdtrik(1 - _FALSE / documents, n, np.clip(mean, 1e-9, 1 - 1e-9))
+    return _least_similarity(chance, n, (1 - _CHANGED) ** 2)
+
+
+def _least_similarity(chance, count, share) -> np.ndarray:
+    """Similarity above chance and half of what copies have, by the number of features from 0 on."""
+    chance = np.maximum(chance, _FEWEST)
+    shared = np.where(chance < count, chance, 2 * count)
+    above = shared / np.maximum(2 * count - shared, 1e-9)
+    return np.append(
+        np.inf, np.where(chance < count, np.maximum(above, share / (2 - share) / 2), 2.0)
+    )
+
+
+def _least_shingled(words, lengths, same) -> tuple[int, np.ndarray]:
+    """Tokens of a shingle, and the similarity of their sets from which documents are copies.
+
+    Independent documents share the longest run that two of N have, log(N n² ...) / log(1 / Σ p²)
+    tokens (Erdős and Rényi), and a number of shingles that is Poisson in clumps, with what many
+    documents have at one place.
     """
     from scipy.special import pdtrik
 
     counts = np.bincount(words[words > 0].astype(np.int64))
     frequent = float(np.sum((counts / max(counts.sum(), 1)) ** 2))
-    same, both = _random_agreement(words)
-    collision = min(max(frequent, same.sum() / max(both, 1)), 1 - 1e-6)
-    documents, typical = len(words), np.sum(lengths**2) // max(np.sum(lengths), 1)
-    pairs = max(documents**2 / 2 / _FALSE, 2.0)
-    n = np.arange(1, words.shape[1] + 1)
-    longest = np.log(pairs * n.astype(float) ** 2) / -math.log(max(collision, 1e-12))
-    found = []
-    for size in range(2, min(_LONGEST_SHINGLE, len(n)) + 1):
-        shingles = np.maximum(n - size + 1, 0)
-        at_one_place = np.zeros(len(n))
+    collision = min(max(frequent, float(same.mean()) if same.size else 0.0), 1 - 1e-6)
+    typical = int(np.sum(lengths**2) // max(np.sum(lengths), 1))
+    pairs = len(words) / _FALSE
+    best = 2, np.full(words.shape[1] + 1, 2.0), np.inf
+    for size in range(2, min(_LONGEST_SHINGLE, typical) + 1):
+        count = np.arange(1, words.shape[1] - size + 2)
         runs = np.lib.stride_tricks.sliding_window_view(same, size, axis=1).all(axis=2)
-        at_one_place[size - 1 :] = np.cumsum(runs.mean(axis=0))
-        mean = np.maximum(at_one_place + shingles**2 * frequent**size, 1e-9)
+        mean = np.maximum(np.cumsum(runs.mean(axis=0)) + count**2 * frequent**size, 1e-9)
         clumps = pdtrik(1 - 1 / pairs, mean * (1 - collision)) / (1 - collision)
-        shared = np.maximum(longest - size + 1, 1 + clumps)
-        total = np.maximum(shingles, 1e-9)
-        chance = np.where(shared < total, shared / (2 * total - shared), 2.0)
+        longest = np.log(pairs * count.astype(float) ** 2) / -math.log(max(collision, 1e-12))
+        chance = np.maximum(longest - size + 1, 1 + clumps)
         share = (1 - _CHANGED) ** (2 * size)
-        similarity = share / (2 - share)
-        found.append((size, similarity, chance))
-        if chance[typical - 1] <= 0.6 * similarity:
+        least = _least_similarity(chance, count, share)
+        ratio = least[typical - size + 1] / (share / (2 - share))
+        if ratio < best[2]:
+            best = size, least, ratio
+        if ratio <= 0.6:
             break
-    if not found:
-        return 2, np.full(documents, np.inf)
-    size, similarity, chance = min(found, key=lambda each: each[2][typical - 1] / each[1])
-    return size, np.append(np.inf, np.maximum(0.45 * similarity, chance))[lengths]
+    return best[:2]
 
 
-def _random_agreement(words) -> tuple[np.ndarray, int]:
-    """Where pairs of documents at random have one word at one place, and places of both."""
+def _random_agreement(words) -> tuple[np.ndarray, np.ndarray]:
+    """Places where random pairs of documents have one word, and pairs that reach each place."""
     rng = np.random.default_rng(0)
     one, other = rng.integers(0, len(words), (2, min(_PAIRS, 4 * len(words))))
     one, other = one[one != other], other[one != other]
-    same = (words[one] == words[other]) & (words[one] > 0)
-    return same, int(np.sum((words[one] > 0) & (words[other] > 0)))
+    both = (words[one] > 0) & (words[other] > 0)
+    return (words[one] == words[other]) & both, both.sum(axis=0)
 
 
-def _shingle_sets(shingles, prefix, power, size) -> np.ndarray:
-    """Hashes of the shingles of each document, ascending; the last stands to the end of its row."""
-    width = int(shingles.max())
-    sets = prefix[:, size : size + width] - prefix[:, :width] * power
-    sets ^= sets >> np.uint64(31)
-    sets *= np.uint64(0xBF58476D1CE4E5B9)
-    sets = (sets >> np.uint64(32)).astype(np.uint32)
-    sets = np.where(np.arange(width) < shingles[:, None], sets, sets[:, :1])
+def _hashed_sets(features, counts) -> np.ndarray:
+    """Sets as hashes of 32 bits, ascending, filled up with one of them."""
+    hashes = features ^ (features >> np.uint64(31))
+    hashes *= np.uint64(0xBF58476D1CE4E5B9)
+    sets = (hashes >> np.uint64(32)).astype(np.uint32)
+    sets = np.where(np.arange(sets.shape[1]) < counts[:, None], sets, sets[:, :1])
     sets.sort(axis=1)
     return sets
 

@@ -216,7 +216,7 @@ def _joined(table: np.ndarray, folds: int) -> np.ndarray:
 
 
 def _thinned(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Tables `[folds, n, vocab]` with so many tokens at each position, drawn without replacement."""
+    """Tables `[folds, n, vocab]` of so many tokens at each position, drawn without replacement."""
     thin = np.zeros(tables.shape, np.int32)
     for fold, position in np.ndindex(tables.shape[:2]):
         row = tables[fold, position]
