@@ -110,6 +110,7 @@ from jaxpe.geometry.toeplitz import (
 from jaxpe.geometry.two_samples import (
     GeometryComparison,
     compare_geometries,
+    holm_adjusted,
     principal_angles,
 )
 
@@ -174,6 +175,7 @@ __all__ = [
     "hellinger_distances",
     "hellinger_gram",
     "hellinger_points",
+    "holm_adjusted",
     "information_optimal_encoding",
     "is_monotone",
     "jackknife",

@@ -22,7 +22,7 @@ from jaxpe.geometry.sparse import root_frequencies
 DEFAULT_PERMUTATIONS = 999
 _MOST_FOLDS = 10  # of a corpus, once they are joined
 _FEWEST_NULL_FOLDS = 4  # of a corpus, of which more than a few deals are possible
-_MOST_NULLS = 8  # null corpora whose mean is taken away
+MOST_NULLS = 8  # null corpora whose mean is taken away
 _DEALS = 1000  # different ones, of which p-values are counted
 _BLOCK = 512  # words that are made dense together
 
@@ -54,7 +54,7 @@ class GeometryComparison(NamedTuple):
     residual: Float[Array, ""]
     angles: Float[Array, " dim"]
     grams: Float[Array, "2 n n"]
-    present: Bool[Array, " n"]
+    present: Bool[np.ndarray, " n"]
     folds: int
     tokens: int
     of_position: bool
@@ -155,7 +155,7 @@ def compare_geometries(
     folds = _common_folds([len(table) for table in tables], most=_MOST_FOLDS)
     null_tables = []
     if nulls is not None:
-        null_tables = [np.asarray(each)[:_MOST_NULLS] for each in nulls]
+        null_tables = [np.asarray(each)[:MOST_NULLS] for each in nulls]
         few = _common_folds([each.shape[1] for each in null_tables], most=_MOST_FOLDS)
         fits = all(len(t) % few == 0 for t in tables) and few >= _FEWEST_NULL_FOLDS
         folds, null_tables = (few, null_tables) if fits else (folds, [])
@@ -168,19 +168,18 @@ def compare_geometries(
     rng = np.random.default_rng(np.asarray(jax.random.key_data(seed)))
     pooled = np.concatenate([_joined(table, folds) for table in tables])
     size = pooled.sum(axis=2).min(axis=0)
-    pooled = _thinned(rng, pooled, size)
-    shuffled = None
-    if null_tables:
-        count = min(map(len, null_tables))
-        shuffled = np.stack(
-            [
-                _thinned(rng, np.concatenate([_joined(t[k], folds) for t in null_tables]), size)
-                for k in range(count)
-            ]
-        )
-    fields = _compared(pooled, shuffled, deals, folds, dim=dim, permutations=permutations)
+    count = min(map(len, null_tables), default=0)
+
+    def products(tables: np.ndarray) -> Array:
+        return _products(_thinned(rng, tables, size), size)
+
+    between = products(pooled)
+    for null in range(count):
+        shuffled = np.concatenate([_joined(table[null], folds) for table in null_tables])
+        between = between - products(shuffled) / count
+    fields = _compared(between, size > 0, deals, folds, dim=dim, permutations=permutations)
     return GeometryComparison(
-        *fields, folds=folds, tokens=int(size.sum()), of_position=shuffled is not None
+        *fields, present=size > 0, folds=folds, tokens=int(size.sum()), of_position=count > 0
     )
 
 
@@ -230,8 +229,8 @@ def _thinned(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> 
 
 @one_program
 def _compared(
-    pooled: Int[Array, "m n vocab"],
-    shuffled: Int[Array, "nulls m n vocab"] | None,
+    products: Float[Array, "m m n n"],
+    present: Bool[Array, " n"],
     key: Array,
     folds: int,
     *,
@@ -239,20 +238,14 @@ def _compared(
     permutations: int,
 ) -> tuple[Array, ...]:
     """The arrays of a `GeometryComparison`."""
-    totals = jnp.sum(pooled, axis=2)
-    present = jnp.all(totals > 0, axis=0)
-    products = _products(pooled, totals)
-    if shuffled is not None:
-        products -= jnp.mean(jax.lax.map(lambda null: _products(null, totals), shuffled), axis=0)
     labels = (jnp.arange(2 * folds) < folds).astype(products.dtype)
     keys = jax.random.split(key, permutations)
     dealt = jax.vmap(lambda key: jax.random.permutation(key, labels))(keys)
-    grams = jnp.stack([_gram(products, each, present) for each in (labels, 1.0 - labels)])
+    grams = jnp.stack([_gram(products, _pairs(x), present) for x in (labels, 1.0 - labels)])
     size = safe_sqrt(_norm(grams[0]) * _norm(grams[1]))
 
     def difference(label: Array) -> Array:
-        one, other = (_gram(products, each, present) for each in (label, 1.0 - label))
-        return _norm(one - other)
+        return _norm(_gram(products, _pairs(label) - _pairs(1.0 - label), present))
 
     observed = difference(labels)
     null = jax.lax.map(difference, dealt)
@@ -264,7 +257,7 @@ def _compared(
     P, Q = (principal_coordinates(gram, min(dim, len(gram)))[0] for gram in grams)
     residual = procrustes(P, Q, scale=True, present=present).residual
     scale = jnp.where(size > 0, size, jnp.nan)
-    return observed / scale, p_value, null / scale, residual, principal_angles(P, Q), grams, present
+    return observed / scale, p_value, null / scale, residual, principal_angles(P, Q), grams
 
 
 def _pearson_tail(observed: Array, null: Array) -> Array:
@@ -279,26 +272,32 @@ def _pearson_tail(observed: Array, null: Array) -> Array:
     return jnp.where(steep > 0, gammaincc(shape, at), gammainc(shape, at))
 
 
-def _products(pooled: Int[Array, "m n vocab"], totals: Int[Array, "m n"]) -> Array:
-    """S_i S_jᵀ of all pairs of folds, `[m, m, n, n]`, by blocks of words."""
-    m, n, vocab = pooled.shape
+@one_program
+def _products(tables: Int[Array, "m n vocab"], size: Int[Array, " n"]) -> Float[Array, "m m n n"]:
+    """S_i S_jᵀ of all pairs of folds, which have `size` tokens at each position."""
+    m, n, vocab = tables.shape
     blocks = -(-vocab // _BLOCK)
-    padded = jnp.pad(pooled, ((0, 0), (0, 0), (0, blocks * _BLOCK - vocab)))
+    padded = jnp.pad(tables, ((0, 0), (0, 0), (0, blocks * _BLOCK - vocab)))
     split = jnp.moveaxis(padded.reshape(m, n, blocks, _BLOCK), 2, 0)
 
     def add(sums: Array, block: Array) -> tuple[Array, None]:
-        roots = jax.vmap(root_frequencies)(block, totals).reshape(m * n, _BLOCK)
+        roots = jax.vmap(root_frequencies, in_axes=(0, None))(block, size).reshape(m * n, _BLOCK)
         return sums + dot(roots, roots.T), None
 
     start = jnp.zeros((m * n, m * n), float)
     return jnp.moveaxis(jax.lax.scan(add, start, split)[0].reshape(m, n, m, n), 2, 1)
 
 
-def _gram(products: Array, chosen: Array, present: Array) -> Array:
-    """The mean of the products of different folds among those chosen, centred."""
+def _pairs(chosen: Float[Array, " m"]) -> Float[Array, "m m"]:
+    """Weights of the mean over pairs of different folds among those chosen."""
     number = jnp.sum(chosen)
     weight = chosen[:, None] * chosen[None, :] * (1.0 - jnp.eye(len(chosen), dtype=chosen.dtype))
-    mean = jnp.tensordot(weight / (number * (number - 1.0)), products, 2, precision="highest")
+    return weight / (number * (number - 1.0))
+
+
+def _gram(products: Array, weight: Array, present: Array) -> Array:
+    """A weighted sum of the products of folds, centred."""
+    mean = jnp.tensordot(weight, products, 2, precision="highest")
     return centre_rows(centre_rows((mean + mean.T) / 2.0, present).T, present)
 
 
