@@ -165,18 +165,19 @@ def compare_geometries(
             "equally many: pass counts with an even number of folds"
         )
     seed, deals = jax.random.split(key)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(seed)))
-    pooled = np.concatenate([_joined(table, folds) for table in tables])
-    size = pooled.sum(axis=2).min(axis=0)
-    count = min(map(len, null_tables), default=0)
+    joined = [_joined(table, folds) for table in tables]
+    size = np.min([table.sum(axis=2) for table in joined], axis=(0, 1))
+    draws = np.asarray(jax.random.key_data(seed)).tolist()
 
-    def products(tables: np.ndarray) -> Array:
-        return _products(_thinned(rng, tables, size), size)
+    def products(both: list[np.ndarray], number: int) -> Array:
+        # Equal draws for both, so that a corpus is at no distance from itself.
+        thin = [_thinned(np.random.default_rng([*draws, number]), each, size) for each in both]
+        return _products(np.concatenate(thin), size)
 
-    between = products(pooled)
+    between, count = products(joined, 0), min(map(len, null_tables), default=0)
     for null in range(count):
-        shuffled = np.concatenate([_joined(table[null], folds) for table in null_tables])
-        between = between - products(shuffled) / count
+        shuffled = [_joined(table[null], folds) for table in null_tables]
+        between = between - products(shuffled, 1 + null) / count
     fields = _compared(between, size > 0, deals, folds, dim=dim, permutations=permutations)
     return GeometryComparison(
         *fields, present=size > 0, folds=folds, tokens=int(size.sum()), of_position=count > 0
