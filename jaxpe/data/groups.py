@@ -221,6 +221,8 @@ def _containing(lengths, prefix, powers) -> np.ndarray:
 
 def _near_copies(words, lengths, prefix, powers) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of near-copies, which have all of them as connected components."""
+    if min(words.shape) < 2:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     same, reached = _random_agreement(words)
     places = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     placed = words * np.uint64(0xD1342543DE82EF95) + places
