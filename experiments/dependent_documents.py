@@ -33,7 +33,7 @@ from jaxpe.geometry import (
 
 LEVEL = 0.05
 COPIES, CHANGED = 4, 0.1
-FOLDS, NULL_FOLDS, NULLS = 16, 4, 8  # of counts that are compared
+FOLDS, NULL_FOLDS, NULLS = 16, 4, 4  # of counts that are compared
 WORDS, LENGTH = 100, 12  # of corpora that are compared
 Corpus = tuple[np.ndarray, np.ndarray, np.ndarray | None]  # ids, mask, groups
 
@@ -43,9 +43,9 @@ def experiment(run: Run) -> dict[str, Any]:
     result: dict[str, Any] = {"level": LEVEL, "copies": COPIES, "changed": CHANGED}
     result["groups"] = grouped(few)
     result["recall"] = recall(few)
-    result["rank"] = ranks(10 if few else 300)
-    result["comparison"] = comparisons(4 if few else 300)
-    result["information"] = information(4 if few else 100)
+    result["rank"] = ranks(10 if few else 200)
+    result["comparison"] = comparisons(4 if few else 200)
+    result["information"] = information(4 if few else 60)
     result["neighbours"] = neighbours(10 if few else 500, few)
     return result
 

@@ -223,13 +223,20 @@ def _near_copies(words, lengths, prefix, powers) -> tuple[np.ndarray, np.ndarray
     """Pairs of near-copies, which have all of them as connected components."""
     if min(words.shape) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    same, reached = _random_agreement(words)
+    one, other = _random_pairs(len(words))
+    both = (words[one] > 0) & (words[other] > 0)
+    same = (words[one] == words[other]) & both
     places = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     placed = words * np.uint64(0xD1342543DE82EF95) + places
-    aligned = _similar_pairs(placed, lengths, _least_aligned(same, reached, len(words)))
-    size, least = _least_shingled(words, lengths, same)
-    runs = prefix[:, size:] - prefix[:, :-size] * powers[size]
-    shifted = _similar_pairs(runs, np.maximum(lengths - size + 1, 0), least)
+    aligned = _similar_pairs(placed, lengths, _least_aligned(same, both, len(words)))
+    size, least = _least_shingled(
+        words,
+        lengths,
+        same,
+        lambda size: _shared_shingles(prefix, powers, lengths, size, one, other),
+    )
+    shingles = prefix[:, size:] - prefix[:, :-size] * powers[size]
+    shifted = _similar_pairs(shingles, np.maximum(lengths - size + 1, 0), least)
     first, second = np.concatenate([aligned, shifted], axis=1)
     return first, second
 
@@ -266,7 +273,7 @@ def _similar_pairs(features, counts, least) -> np.ndarray:
     return np.stack([rows[first[near]], rows[second[near]]])
 
 
-def _least_aligned(same, reached, documents) -> np.ndarray:
+def _least_aligned(same, both, documents) -> np.ndarray:
     """Jaccard similarity of tokens at their places from which documents of n tokens are copies.
 
     Independent documents agree at a binomial number of places, as random pairs do.
@@ -274,7 +281,7 @@ def _least_aligned(same, reached, documents) -> np.ndarray:
     from scipy.special import bdtrik
 
     n = np.arange(1, same.shape[1] + 1)
-    mean = np.cumsum(same.sum(axis=0)) / np.maximum(np.cumsum(reached), 1)
+    mean = np.cumsum(same.sum(axis=0)) / np.maximum(np.cumsum(both.sum(axis=0)), 1)
     chance = 1 + bdtrik(1 - _FALSE / documents, n, np.clip(mean, 1e-9, 1 - 1e-9))
     return _least_similarity(chance, n, (1 - _CHANGED) ** 2)
 
@@ -289,30 +296,33 @@ def _least_similarity(chance, count, share) -> np.ndarray:
     )
 
 
-def _least_shingled(words, lengths, same) -> tuple[int, np.ndarray]:
+def _least_shingled(words, lengths, same, shared) -> tuple[int, np.ndarray]:
     """Tokens of a shingle, and the similarity of their sets from which documents are copies.
 
-    Independent documents share the longest run that two of N have, log(N n² ...) / log(1 / Σ p²)
-    tokens (Erdős and Rényi), and a number of shingles that is Poisson in clumps, with what many
-    documents have at one place.
+    Independent documents share a number of shingles that is Poisson in clumps, with what many have
+    at one place, and one run of tokens, of which the longest is as Erdős and Rényi say. How often
+    shingles match is that of random pairs of documents, and at least that of independent words.
     """
     from scipy.special import pdtrik
 
     counts = np.bincount(words[words > 0].astype(np.int64))
     frequent = float(np.sum((counts / max(counts.sum(), 1)) ** 2))
-    collision = min(max(frequent, float(same.mean()) if same.size else 0.0), 1 - 1e-6)
+    aligned = float(same.mean()) if same.size else 0.0
     typical = int(np.sum(lengths**2) // max(np.sum(lengths), 1))
-    pairs = len(words) / _FALSE
+    pairs, before = len(words) / _FALSE, max(frequent, 1e-12)
     best = 2, np.full(words.shape[1] + 1, 2.0), np.inf
     for size in range(2, min(_LONGEST_SHINGLE, typical) + 1):
         count = np.arange(1, words.shape[1] - size + 2)
+        rate, clump = shared(size)
+        rate = max(rate, frequent**size, 1e-30)
+        longer = min(max(rate / before, frequent, aligned), 1 - 1e-6)  # probability of one more
+        before, clump = rate, max(clump, 1 / (1 - longer))
         runs = np.lib.stride_tricks.sliding_window_view(same, size, axis=1).all(axis=2)
-        mean = np.maximum(np.cumsum(runs.mean(axis=0)) + count**2 * frequent**size, 1e-9)
-        clumps = pdtrik(1 - 1 / pairs, mean * (1 - collision)) / (1 - collision)
-        longest = np.log(pairs * count.astype(float) ** 2) / -math.log(max(collision, 1e-12))
-        chance = np.maximum(longest - size + 1, 1 + clumps)
+        mean = np.maximum(np.cumsum(runs.mean(axis=0)) + count**2 * rate, 1e-9)
+        number = clump * pdtrik(1 - 1 / pairs, mean / clump)
+        longest = np.log(np.maximum(pairs * count.astype(float) ** 2 * rate, 1)) / -math.log(longer)
         share = (1 - _CHANGED) ** (2 * size)
-        least = _least_similarity(chance, count, share)
+        least = _least_similarity(1 + np.maximum(longest, number), count, share)
         ratio = least[typical - size + 1] / (share / (2 - share))
         if ratio < best[2]:
             best = size, least, ratio
@@ -321,13 +331,35 @@ def _least_shingled(words, lengths, same) -> tuple[int, np.ndarray]:
     return best[:2]
 
 
-def _random_agreement(words) -> tuple[np.ndarray, np.ndarray]:
-    """Places where random pairs of documents have one word, and pairs that reach each place."""
-    rng = np.random.default_rng(0)
-    one, other = rng.integers(0, len(words), (2, min(_PAIRS, 4 * len(words))))
-    one, other = one[one != other], other[one != other]
-    both = (words[one] > 0) & (words[other] > 0)
-    return (words[one] == words[other]) & both, both.sum(axis=0)
+def _shared_shingles(prefix, powers, lengths, size, one, other) -> tuple[float, float]:
+    """Of random pairs: probability that two shingles match, and variance over mean of their number.
+
+    The hundredth that share the most may be copies, and is left out.
+    """
+    fits = (lengths[one] >= size) & (lengths[other] >= size)
+    one, other = one[fits], other[fits]
+    if not len(one):
+        return 0.0, 1.0
+    counts = [lengths[x] - size + 1 for x in (one, other)]
+    width = int(max(counts[0].max(), counts[1].max()))
+    sets = [
+        _hashed_sets(prefix[x, size : size + width] - prefix[x, :width] * powers[size], count)
+        for x, count in zip((one, other), counts, strict=True)
+    ]
+    sizes = _set_sizes(*sets)
+    number = sizes[0] + sizes[1] - sizes[2]
+    kept = number <= np.quantile(number, 0.99)
+    rate = number[kept].sum() / np.sum((counts[0] * counts[1])[kept])
+    mean = max(float(number[kept].mean()), 1e-9)
+    return float(rate), max(float(number[kept].var()) / mean, 1.0)
+
+
+def _random_pairs(documents) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of different documents at random."""
+    one, other = np.random.default_rng(0).integers(
+        0, documents, (2, min(_PAIRS // 4, 4 * documents))
+    )
+    return one[one != other], other[one != other]
 
 
 def _hashed_sets(features, counts) -> np.ndarray:
@@ -355,11 +387,16 @@ def _signatures(sets) -> np.ndarray:
 
 
 def _similarity(one, other) -> np.ndarray:
-    """Jaccard similarity of pairs of sets, each a row with its last element repeated."""
+    """Jaccard similarity of pairs of sets."""
+    sizes = _set_sizes(one, other)
+    return (sizes[0] + sizes[1]) / sizes[2] - 1
+
+
+def _set_sizes(one, other) -> list[np.ndarray]:
+    """Sizes of sets, each an ascending row that may repeat elements, and of their unions."""
     both = np.concatenate([one, other], axis=1)
     both.sort(axis=1)
-    sizes = [1 + np.sum(x[:, 1:] != x[:, :-1], axis=1) for x in (one, other, both)]
-    return (sizes[0] + sizes[1]) / sizes[2] - 1
+    return [1 + np.sum(x[:, 1:] != x[:, :-1], axis=1) for x in (one, other, both)]
 
 
 def _joined(labels, first, second) -> np.ndarray:
