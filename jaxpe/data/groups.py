@@ -56,14 +56,14 @@ def near_copy_groups(
 ) -> Int[np.ndarray, " documents"]:
     """Group documents with their near-copies, by MinHash and banding.
 
-    Documents are sets of shingles, runs of k tokens (Broder 1997). Signatures are of 64 hashes, in
-    32 bands of 2. Documents that agree in a band are near-copies where the estimated Jaccard
-    similarity of their sets is at least 0.25; groups are the connected components. k is the least
-    number from 3 on with n Σ_w p_w^2k ≤ 0.01, so that other documents share few shingles by chance.
-    Documents join no group where they are too short to tell near-copies from chance: of fewer than
-    8 shingles, or where two documents at random share a run long enough. Changed are 10 % of the
-    tokens of a typical near-copy with k = 3; small vocabularies need longer shingles, and only
-    closer copies are found.
+    Documents are compared as two kinds of sets (Broder 1997): of tokens at their places, which
+    finds copies with other words, and of shingles, runs of k tokens, which finds copies with words
+    put in. Candidates agree in two neighbouring ones of 64 hashes; they are near-copies where the
+    Jaccard similarity of their sets is at least half of what copies with 10 % of the tokens changed
+    have. It must also exceed what independent documents of the corpus reach by chance, as random
+    pairs of them show, and 7 tokens or shingles. k is the least number from 2 on for which chance
+    leaves room. Groups are the connected components. Short documents join none: of Zipf words,
+    those of 24 tokens are found, and 90 % of those of 12 tokens.
 
     Arguments, labels and errors are those of `containment_groups`.
 

@@ -95,8 +95,7 @@ def significant_rank(
         ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.
         key: PRNG key for halves and permutations.
         groups: labels of documents that are not independent, as in `count_tokens`; of a
-            `TokenCorpus`, `jaxpe.data.containment_groups(corpus.ids, corpus.mask,
-            exclude=corpus.exclude)` finds documents that are pieces of others.
+            `TokenCorpus`, `corpus.groups()` finds near-copies and pieces of other documents.
         splits: halvings averaged over, for corpus and null alike.
         nulls: permuted corpora.
         level: quantile of the null's largest eigenvalue.
