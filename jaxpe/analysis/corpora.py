@@ -4,7 +4,7 @@ import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -177,20 +177,18 @@ def _compared(
     """The comparison of two corpora, and how much of their tokens they share."""
     tables = aligned_tables((a, b), names=names)
     used = np.logical_or(*(np.any(table, axis=(0, 1)) for table in tables))
-    nulls = None
+    nulls: Any = None
     if len(a.nulls) and len(b.nulls):
         flat = aligned_tables([_as_folds(each) for each in (a, b)], names=names)
-        nulls = tuple(
-            table[..., used].reshape(-1, *each.nulls.shape[1:3], used.sum())
-            for table, each in zip(flat, (a, b), strict=True)
-        )
+        shapes = [(-1, *each.nulls.shape[1:3], used.sum()) for each in (a, b)]
+        nulls = [t[..., used].reshape(shape) for t, shape in zip(flat, shapes, strict=True)]
     parts = [
         each._replace(table=table[..., used]) for each, table in zip((a, b), tables, strict=True)
     ]
     totals = [part.table.sum(axis=(0, 1), dtype=np.int64) for part in parts]
     overlap = np.minimum(*(total / max(1, total.sum()) for total in totals)).sum()
     folded: list[PositionCounts] = [part.counts for part in parts]
-    options = {"dim": dim, "permutations": permutations, "nulls": nulls}
+    options = {"dim": dim, "permutations": permutations, "nulls": nulls and tuple(nulls)}
     return compare_geometries(*folded, key=key, **options), float(overlap)
 
 

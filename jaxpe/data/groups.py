@@ -119,7 +119,7 @@ class NeighbourSimilarity(NamedTuple):
 
     Attributes:
         neighbours: mean cosine of the words of neighbours, frequent words weighing less.
-        at_random: its mean over random orders of the documents.
+        at_random: mean of the same over random orders of the documents.
         p_value: share of the orders, the observed one included, whose mean is as large.
         documents: number of documents, one of each group.
     """

@@ -172,7 +172,7 @@ def compare_geometries(
     def products(both: list[np.ndarray], number: int) -> Array:
         # Equal draws for both, so that a corpus is at no distance from itself.
         thin = [_thinned(np.random.default_rng([*draws, number]), each, size) for each in both]
-        return _products(np.concatenate(thin), size)
+        return _products(jnp.asarray(np.concatenate(thin)), jnp.asarray(size))
 
     between, count = products(joined, 0), min(map(len, null_tables), default=0)
     for null in range(count):
