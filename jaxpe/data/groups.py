@@ -332,7 +332,7 @@ def _least_shingled(words, lengths, same, shared) -> tuple[int, np.ndarray]:
 
 
 def _shared_shingles(prefix, powers, lengths, size, one, other) -> tuple[float, float]:
-    """Of random pairs: probability that two shingles match, and variance over mean of their number.
+    """Probability that shingles of a random pair match, and variance over mean of their number.
 
     The hundredth that share the most may be copies, and is left out.
     """
