@@ -684,6 +684,7 @@ GEOMETRY: dict[str, Call] = {
     "compare_geometries": lambda rng: geometry.compare_geometries(
         counts(rng, folds=4), counts(rng, folds=4), key=KEY, dim=2, permutations=3
     ),
+    "holm_adjusted": lambda rng: geometry.holm_adjusted(rng.random(5)),
     "principal_angles": lambda rng: geometry.principal_angles(normal(rng, N, 2), normal(rng, N, 2)),
     "empty_counts": lambda rng: geometry.empty_counts(length=3, vocab_size=4),
     "principal_eigenpairs": _eigenpairs,

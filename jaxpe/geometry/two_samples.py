@@ -184,6 +184,7 @@ def compare_geometries(
     )
 
 
+@one_program
 def holm_adjusted(p_values: Float[ArrayLike, " tests"]) -> Float[Array, " tests"]:
     """p-values of several tests, adjusted by Holm (1979): below α, errors of all have level α.
 
