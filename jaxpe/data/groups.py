@@ -14,7 +14,8 @@ from jaxpe._core.memory import check_bytes
 _LONGEST_PIECE = 64
 _TOGETHER = 2**16  # windows that are made at a time, so that they stay in the cache
 _CELL_BYTES = 64  # for each token: it, its hashes and what they are compared with
-_HASHES = 64
+_CELLS = 2**23  # tokens of the pairs of documents that are compared at random
+_HASHES = 64  # of MinHash
 _CHANGED = 0.1  # share of the tokens that near-copies of a document have changed
 _LONGEST_SHINGLE = 12
 _FEWEST = 7  # features that copies share, so that phrases of a few words do not make copies
@@ -106,12 +107,12 @@ def dependent_groups(
         )
     words, lengths = _packed(ids, mask, exclude)
     hashes = _prefix_hashes(words)
-    found = _containing(lengths, *hashes)
+    labels = _containing(lengths, *hashes)
     first, second = _near_copies(words, lengths, *hashes)
     if groups is not None:
         _, one, which = np.unique(groups, return_index=True, return_inverse=True)
         first, second = np.append(first, np.arange(len(ids))), np.append(second, one[which])
-    return _joined(found, first, second)
+    return _joined(labels, first, second)
 
 
 class NeighbourSimilarity(NamedTuple):
@@ -223,7 +224,7 @@ def _near_copies(words, lengths, prefix, powers) -> tuple[np.ndarray, np.ndarray
     """Pairs of near-copies, which have all of them as connected components."""
     if min(words.shape) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    one, other = _random_pairs(len(words))
+    one, other = _random_pairs(*words.shape)
     both = (words[one] > 0) & (words[other] > 0)
     same = (words[one] == words[other]) & both
     places = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -348,17 +349,16 @@ def _shared_shingles(prefix, powers, lengths, size, one, other) -> tuple[float, 
     ]
     sizes = _set_sizes(*sets)
     number = sizes[0] + sizes[1] - sizes[2]
-    kept = number <= np.quantile(number, 0.99)
-    rate = number[kept].sum() / np.sum((counts[0] * counts[1])[kept])
-    mean = max(float(number[kept].mean()), 1e-9)
-    return float(rate), max(float(number[kept].var()) / mean, 1.0)
+    usual = number <= np.quantile(number, 0.99)
+    rate = number[usual].sum() / np.sum((counts[0] * counts[1])[usual])
+    mean = max(float(number[usual].mean()), 1e-9)
+    return float(rate), max(float(number[usual].var()) / mean, 1.0)
 
 
-def _random_pairs(documents) -> tuple[np.ndarray, np.ndarray]:
+def _random_pairs(documents, n) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of different documents at random."""
-    one, other = np.random.default_rng(0).integers(
-        0, documents, (2, min(_PAIRS // 4, 4 * documents))
-    )
+    number = min(_PAIRS // 4, 4 * documents, max(_CELLS // n, 64))
+    one, other = np.random.default_rng(0).integers(0, documents, (2, number))
     return one[one != other], other[one != other]
 
 
