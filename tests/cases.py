@@ -340,6 +340,7 @@ CASES: dict[str, Case] = {
     ),
     "procrustes": Case(geometry.procrustes, _two_points, total),
     "principal_angles": Case(geometry.principal_angles, _two_points, total),
+    "holm_adjusted": Case(geometry.holm_adjusted, lambda rng: (0.1 * rng.random(5),), total),
     "toeplitz_projection": Case(geometry.toeplitz_projection, _square, total),
     "toeplitz_residual": Case(geometry.toeplitz_residual, _square, total),
     "circulant_projection": Case(geometry.circulant_projection, _square, total),
@@ -475,7 +476,7 @@ CASES: dict[str, Case] = {
 
 # Public functions without a row, and why.
 EXEMPT = {
-    "compare_geometries": "eager: how many documents a fold has decides how folds are joined",
+    "compare_geometries": "eager: counts are thinned on the host, to sizes that depend on them",
     "empty_counts": "sizes in, zeros out",
     "sparse_counts": "eager: how many cells are occupied is a shape",
     "sparse_counts_from_cells": "eager: how many cells are occupied is a shape",

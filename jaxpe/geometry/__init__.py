@@ -123,6 +123,7 @@ from jaxpe.geometry.toeplitz import (
 from jaxpe.geometry.two_samples import (
     GeometryComparison,
     compare_geometries,
+    holm_adjusted,
     principal_angles,
 )
 
@@ -195,6 +196,7 @@ __all__ = [
     "hellinger_distances",
     "hellinger_gram",
     "hellinger_points",
+    "holm_adjusted",
     "information_optimal_encoding",
     "is_monotone",
     "jackknife",

@@ -13,7 +13,6 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import (
     LabelledTokens,
     TokenCorpus,
-    containment_groups,
     hold_out,
     load_labelled,
     load_tokens,
@@ -123,9 +122,7 @@ def _drawn_pairs(config: TrainConfig) -> Data:
 
 
 def _rows_of(labelled: LabelledTokens, rows: np.ndarray) -> LabelledTokens:
-    corpus = labelled.corpus
-    corpus = corpus._replace(ids=corpus.ids[rows], mask=corpus.mask[rows])
-    return labelled._replace(corpus=corpus, labels=labelled.labels[rows])
+    return labelled._replace(corpus=labelled.corpus.chosen(rows), labels=labelled.labels[rows])
 
 
 def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
@@ -162,7 +159,7 @@ def geometry_of_documents(corpus: TokenCorpus, *, seed: int) -> PositionGeometry
 
 def _counted(corpus: TokenCorpus) -> dict[str, Any]:
     options: dict[str, Any] = {"mask": corpus.mask, "exclude": corpus.exclude}
-    options["groups"] = containment_groups(corpus.ids, **options)
+    options["groups"] = corpus.groups()
     return options | {"vocab_size": corpus.vocab_size, "folds": FOLDS}
 
 

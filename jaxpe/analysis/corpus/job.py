@@ -52,7 +52,7 @@ from jaxpe.analysis.corpus.result import (
 )
 from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
 from jaxpe.analysis.corpus.violations import violation_rate
-from jaxpe.data import TokenCorpus, containment_groups, load_tokens
+from jaxpe.data import TokenCorpus, load_tokens
 from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import (
     EmptyPolicy,
@@ -173,11 +173,11 @@ def analyse_tokens(
     """Analysis of a corpus of token ids.
 
     The numbers are those of the public functions. With `keys = jax.random.split(jax.random.key(
-    seed), 3)` and `groups = jaxpe.data.containment_groups(corpus.ids, corpus.mask,
-    exclude=corpus.exclude)`, the geometry of position is `position_geometry(..., key=keys[0],
-    groups=groups)`, and the rank its `position_rank`. Encodings are fitted to halves and held
-    against the others by `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, of
-    which `position_intervals` has the intervals.
+    seed), 3)` and `groups = corpus.groups()`, the geometry of position is
+    `position_geometry(..., key=keys[0], groups=groups)`, and the rank its `position_rank`.
+    Encodings are fitted to halves and held against the others by
+    `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, of which
+    `position_intervals` has the intervals.
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
@@ -200,7 +200,7 @@ def analyse_tokens(
         compact = _cohort(compact)
     _check_size(compact)
     clock, keys = Clock(), _keys(seed)
-    groups = containment_groups(compact.ids, compact.mask)
+    groups = compact.groups()
     clock.lap("grouping")
     counts = _counts(compact)
     sizes: dict[str, Any] = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
@@ -248,7 +248,7 @@ def _cohort(corpus: TokenCorpus) -> TokenCorpus:
             f"no document has tokens at all {corpus.ids.shape[1]} positions: pass a smaller "
             "`length`, or leave `cohort` out"
         )
-    return corpus._replace(ids=corpus.ids[inside], mask=corpus.mask[inside])
+    return corpus.chosen(np.asarray(inside))
 
 
 def analyse_counts(
