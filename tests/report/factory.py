@@ -18,7 +18,7 @@ from jaxpe.analysis.corpus import (
     TokenCount,
     TopTokens,
 )
-from jaxpe.data import Choice
+from jaxpe.data import Choice, NeighbourSimilarity
 from jaxpe.encodings import catalogue
 from jaxpe.plot.axes import by_offset
 
@@ -191,6 +191,7 @@ def _defaults() -> dict[str, Any]:
         "cohort": False,
         "from_counts": False,
         "group_field": None,
+        "neighbours": NeighbourSimilarity(0.002, 0.001, 0.3, 12_480),
         "edges": None,
         "documents_per_position": np.linspace(12_480, 20, N).astype(int) * present,
         "rare_positions": np.arange(40, 46),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jaxpe.analysis.corpus import Interval
+from jaxpe.data import NeighbourSimilarity
 from jaxpe.report import findings, summary
 from jaxpe.report.corpus.findings import (
     alike,
@@ -250,6 +251,9 @@ def test_counts_say_their_folds_their_groups_and_their_bins():
 def test_pieces_of_others_are_counted():
     assert holds(said(groups=9000)["dependence"], "12,480", "9,000")
     assert "dependence" not in said(groups=12_000)
+    alike = NeighbourSimilarity(0.11, 0.001, 0.005, 12_480)
+    assert holds(said(neighbours=alike)["dependence"], "0.11", "p = 0.005", "--group-field")
+    assert holds(said(group_field="author", groups=40)["dependence"], "40 groups", "'author'")
 
 
 def test_the_fixture_is_what_it_claims():

@@ -52,7 +52,7 @@ from jaxpe.analysis.corpus.result import (
 )
 from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
 from jaxpe.analysis.corpus.violations import violation_rate
-from jaxpe.data import TokenCorpus, load_tokens
+from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
 from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import (
     EmptyPolicy,
@@ -113,6 +113,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
             length=options.length,
             special=options.special,
             text_field=options.text_field,
+            group_field=options.group_field,
             skip_nulls=options.skip_nulls,
             data_dir=options.data_dir,
             progress=progress,
@@ -120,6 +121,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         refuse_too_long(corpus, options)
         clock.lap("read")
         found = analyse_tokens(corpus, cohort=options.cohort, **common)
+        found = found._replace(group_field=options.group_field)
     return found._replace(
         choices=(*chosen, *found.choices, *_chosen_empty(options, found)),
         seconds=clock.laps | found.seconds | {"in all": clock.total()},
@@ -231,6 +233,7 @@ def analyse_tokens(
         "cohort": cohort,
         "from_counts": False,
         "group_field": None,
+        "neighbours": _neighbours(compact, groups),
         "edges": None,
         "null_texts": corpus.null_texts,
         "choices": corpus.choices,
@@ -238,6 +241,13 @@ def analyse_tokens(
     }
     options = _Options(dim, empty, splits, seed, encodings, progress)
     return _analysis(known, counts, used, of_position, keys, options, clock=clock)
+
+
+def _neighbours(corpus: TokenCorpus, groups: np.ndarray) -> NeighbourSimilarity | None:
+    """Test of documents next to each other, where it is not known which belong together."""
+    if corpus.group_labels is not None or len(np.unique(groups[corpus.mask.any(axis=1)])) < 3:
+        return None
+    return neighbour_similarity(corpus.ids, corpus.mask, groups=groups, permutations=199)
 
 
 def _cohort(corpus: TokenCorpus) -> TokenCorpus:
@@ -329,6 +339,7 @@ def analyse_counts(
         "cohort": False,
         "from_counts": True,
         "group_field": settings.group_field,
+        "neighbours": None,
         "edges": settings.edges,
         "null_texts": stored.null_texts,
         "top_tokens": _top_tokens(counts, [stored.tokens[i] for i in np.flatnonzero(used)]),

@@ -7,6 +7,7 @@ import numpy as np
 from jaxpe._core.choices import Choice
 from jaxpe._core.results import LargeArray, Seconds
 from jaxpe._core.short import short_repr
+from jaxpe.data.groups import NeighbourSimilarity
 
 SHARES = ("noise", "composition", "position")  # of the observed variance
 
@@ -237,6 +238,9 @@ class CorpusAnalysis(NamedTuple):
         cohort: whether documents that end before the last position were left out.
         from_counts: whether the documents themselves were gone.
         group_field: field whose values are kept together in the folds.
+        neighbours: whether documents next to each other in the source are more alike than at
+            random; None where a `group_field` says which belong together, or the documents are
+            gone or fewer than three.
         edges: first position of each bin, and the length, where bins were counted.
         empty_positions: positions without a token.
         documents_per_position: int `[n]`.
@@ -273,6 +277,7 @@ class CorpusAnalysis(NamedTuple):
     cohort: bool
     from_counts: bool
     group_field: str | None
+    neighbours: NeighbourSimilarity | None
     edges: tuple[int, ...] | None
     empty_positions: EmptyPositions
     documents_per_position: np.ndarray

@@ -23,6 +23,8 @@ MOST_NAMES = 3
 _FEW_REACH = 0.9
 # Where the first vector is as near as this to that of shuffled documents, the page says so.
 _LIKE_COMPOSITION = 0.3
+# Neighbours as alike as this, beyond chance, are suspected to share an author or a source.
+_SUSPICION, _ALIKE = 0.01, 0.01
 _NOTHING_TO_FIT = (
     "There is nothing to fit: no encoding of this corpus is written, and it gives no reason to "
     "prefer one fixed encoding to another."
@@ -496,12 +498,26 @@ def _bins(analysis: CorpusAnalysis) -> str:
 
 
 def _dependence(analysis: CorpusAnalysis) -> str:
-    if analysis.groups > 0.9 * analysis.documents:
-        return ""
-    return (
-        f"Many documents are pieces of others: the {analysis.documents:,} of them form about "
-        f"{plural(analysis.groups, 'independent group')}, and noise is judged by these."
-    )
+    texts, near = [], analysis.neighbours
+    if analysis.group_field is not None:
+        texts.append(
+            f"The {analysis.documents:,} documents form {plural(analysis.groups, 'group')} by "
+            f"{analysis.group_field!r}, copies and pieces, and noise is judged by these."
+        )
+    elif analysis.groups <= 0.9 * analysis.documents:
+        texts.append(
+            f"Many documents are copies or pieces of others: the {analysis.documents:,} of them "
+            f"form about {plural(analysis.groups, 'independent group')}, and noise is judged by "
+            "these."
+        )
+    if near is not None and near.p_value < _SUSPICION and near.neighbours > _ALIKE:
+        texts.append(
+            "Documents next to each other in the source are more alike than at random (mean cosine "
+            f"{number(near.neighbours)}, p = {near.p_value:.2g}). If they share an author or a "
+            "source, they are not independent, and intervals are too short: name its column by "
+            "--group-field."
+        )
+    return " ".join(texts)
 
 
 def _assumed(analysis: CorpusAnalysis) -> str:

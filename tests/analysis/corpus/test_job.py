@@ -118,6 +118,18 @@ def test_a_cohort_has_the_same_documents_everywhere(corpus):
         analyse_tokens(nobody, dim=4, cohort=True)
 
 
+def test_documents_of_one_author_are_one_piece_of_evidence(tmp_path):
+    rows = [f"author{k // 10},w{k % 7} w{k % 5} w{k % 3}" for k in range(200)]
+    (tmp_path / "x.csv").write_text("by,text\n" + "\n".join(rows))
+    options = CorpusOptions(source=str(tmp_path / "x.csv"), dim=2, splits=1, text_field="text")
+    alone = analyse(options)
+    together = analyse(dataclasses.replace(options, group_field="by"))
+    assert together.groups < 20 < alone.groups
+    assert (alone.group_field, together.group_field) == (None, "by")
+    assert alone.neighbours is not None
+    assert together.neighbours is None
+
+
 def test_shuffled_documents_have_no_position(corpus):
     """Lengths and words of the documents stay: composition is there, and nothing is said of it."""
     groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
