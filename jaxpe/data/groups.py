@@ -1,6 +1,7 @@
 """Groups of documents that are no independent evidence: pieces, copies, near-copies, neighbours."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -230,12 +231,8 @@ def _near_copies(words, lengths, prefix, powers) -> tuple[np.ndarray, np.ndarray
     places = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     placed = words * np.uint64(0xD1342543DE82EF95) + places
     aligned = _similar_pairs(placed, lengths, _least_aligned(same, both, len(words)))
-    size, least = _least_shingled(
-        words,
-        lengths,
-        same,
-        lambda size: _shared_shingles(prefix, powers, lengths, size, one, other),
-    )
+    shared = partial(_shared_shingles, prefix, powers, lengths, one, other)
+    size, least = _least_shingled(words, lengths, same, shared)
     shingles = prefix[:, size:] - prefix[:, :-size] * powers[size]
     shifted = _similar_pairs(shingles, np.maximum(lengths - size + 1, 0), least)
     first, second = np.concatenate([aligned, shifted], axis=1)
@@ -292,9 +289,8 @@ def _least_similarity(chance, count, share) -> np.ndarray:
     chance = np.maximum(chance, _FEWEST)
     shared = np.where(chance < count, chance, 2 * count)
     above = shared / np.maximum(2 * count - shared, 1e-9)
-    return np.append(
-        np.inf, np.where(chance < count, np.maximum(above, share / (2 - share) / 2), 2.0)
-    )
+    likely = np.where(chance < count, np.maximum(above, share / (2 - share) / 2), 2.0)
+    return np.append(np.inf, likely)
 
 
 def _least_shingled(words, lengths, same, shared) -> tuple[int, np.ndarray]:
@@ -332,7 +328,7 @@ def _least_shingled(words, lengths, same, shared) -> tuple[int, np.ndarray]:
     return best[:2]
 
 
-def _shared_shingles(prefix, powers, lengths, size, one, other) -> tuple[float, float]:
+def _shared_shingles(prefix, powers, lengths, one, other, size) -> tuple[float, float]:
     """Probability that shingles of a random pair match, and variance over mean of their number.
 
     The hundredth that share the most may be copies, and is left out.
