@@ -46,9 +46,10 @@ class Corpus(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """Dimensions of position."""
+        """Dimensions of position with more than a hundredth of its variance."""
         roots = np.sqrt(self.truth)
-        return int(np.linalg.matrix_rank(roots - roots.mean(axis=0), tol=1e-6))
+        variances = np.linalg.svd(roots - roots.mean(axis=0), compute_uv=False) ** 2
+        return int(np.sum(variances > max(0.01 * variances.sum(), 1e-12)))
 
     @property
     def effect(self) -> bool:

@@ -6,7 +6,6 @@ ones. Small corpora share one compiled program; large ones take the way of long 
 """
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from common import Run, compacted, main, squared_from_gram  # pyrefly: ignore
-from position_corpora import N, VOCAB, Corpus, Documents, large, small  # pyrefly: ignore
+from position_corpora import VOCAB, Corpus, Documents, N, large, small  # pyrefly: ignore
 
 import jaxpe
 from jaxpe import geometry

@@ -139,7 +139,7 @@ def _calibrated(
     """
     mean, mean_of_halves = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
     nulls, more = len(null), len(shuffled)
-    h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - mean_of_halves), axis=0)
+    h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - mean_of_halves[None]), axis=0)
     h0, v0 = h0 * more / (more - 1), jnp.var(null, axis=0, ddof=1)
     if part == "position":
         value, h = whole - mean, _half_sample_variance(own - mean_of_halves)
