@@ -8,7 +8,6 @@ known truth.
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jaxtyping import Bool
 
@@ -28,7 +27,7 @@ def cohort_of(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, " documents"]
     [True, False]
     """
     mask = jnp.asarray(mask)
-    return jnp.all(mask | ~jnp.any(mask, axis=0), axis=1) & jnp.any(mask, axis=1)
+    return jnp.all(mask | ~jnp.any(mask, axis=0)[None], axis=1) & jnp.any(mask, axis=1)
 
 
 @one_program
@@ -69,9 +68,9 @@ def length_weighted_mask(
     length = jnp.sum(mask, axis=1)
     order = jnp.argsort(jnp.argsort(length))
     label = order * classes // max(mask.shape[0], 1)
-    member = (label[:, None] == jnp.arange(classes)).astype(float)
+    member = (label[:, None] == jnp.arange(classes)[None]).astype(float)
     reached = jnp.einsum("dc,dn->cn", member, mask.astype(float))
     share = reached / jnp.maximum(jnp.sum(member, axis=0), 1.0)[:, None]
     weight = jnp.where(share > 0, 1.0 / jnp.where(share > 0, share, 1.0), 0.0)
-    keep = weight / jnp.maximum(jnp.max(weight, axis=0), 1.0)
+    keep = weight / jnp.maximum(jnp.max(weight, axis=0), 1.0)[None]
     return mask & (jax.random.uniform(key, mask.shape) < keep[label])
