@@ -440,12 +440,12 @@ CASES: dict[str, Case] = {
     "noise_floor": Case(_of_counts(geometry.noise_floor), _made_of(_counts)),
     "significant_rank": Case(
         lambda ids: geometry.significant_rank(
-            ids, vocab_size=VOCAB, key=jax.random.key(0), splits=2, nulls=2
+            ids, vocab_size=VOCAB, key=jax.random.key(0), splits=2, nulls=2, level=0.5
         ),
         _ids,
     ),
     "rank_above_null": Case(
-        geometry.rank_above_null,
+        lambda gram, nulls: geometry.rank_above_null(gram, nulls, level=0.5),
         lambda rng: (_gram(rng)[0], np.stack([_gram(rng)[0] for _ in range(4)])),
     ),
     "bootstrap": Case(
