@@ -141,6 +141,38 @@ def _halves(ids):
     return geometry.disjoint_geometries(counts, key=jax.random.key(0), splits=2, halvings=2)
 
 
+def _nulls(ids):
+    keys = jax.random.split(jax.random.key(1), 2)
+    shuffled = [geometry.permute_within_documents(key, ids) for key in keys]
+    groups = np.arange(24)
+    return [_counts(each, folds=4, groups=groups) for each in (ids, *shuffled)]
+
+
+def _position(ids):
+    counts, *nulls = _nulls(ids)
+    return geometry.position_geometry_from_counts(counts, nulls, key=jax.random.key(0), splits=2)
+
+
+def _position_halves(ids):
+    counts, *nulls = _nulls(ids)
+    drawn = {"key": jax.random.key(0), "splits": 2, "halvings": 2}
+    return geometry.disjoint_position_geometries(counts, nulls, **drawn)
+
+
+def _as_position(leaves):
+    split_half = geometry.SplitHalfGeometry(*leaves[3:6])
+    return geometry.PositionGeometry(*leaves[:3], split_half, *leaves[6:8])
+
+
+def _as_halves(leaves):
+    statistics = (geometry.PositionStatistics(*leaves[k : k + 4]) for k in (3, 7))
+    return geometry.PositionHalves(geometry.SplitHalfGeometry(*leaves[:3]), *statistics)
+
+
+def _squared_distances(rng):
+    return (_targets(rng)[0] ** 2,)
+
+
 @functools.cache
 def _arrays(make, ids):
     """NumPy arrays of what is made of ids given as bytes, so that a case need not compile it."""
@@ -361,6 +393,40 @@ CASES: dict[str, Case] = {
     "is_monotone": Case(geometry.is_monotone, _points),
     "split_half_geometry": Case(_split_half, _ids),
     "disjoint_geometries": Case(_halves, _ids),
+    "position_geometry": Case(
+        lambda ids: geometry.position_geometry(
+            ids, vocab_size=VOCAB, key=jax.random.key(0), splits=2, nulls=2
+        ),
+        _ids,
+    ),
+    "position_geometry_from_counts": Case(_position, _ids),
+    "position_rank": Case(
+        lambda *leaves: geometry.position_rank(_as_position(leaves), level=0.5), _made_of(_position)
+    ),
+    "disjoint_position_geometries": Case(_position_halves, _ids),
+    "position_intervals": Case(
+        lambda *leaves: geometry.position_intervals(_as_position(leaves), _as_halves(leaves[8:])),
+        _made_of(lambda ids: (_position(ids), _position_halves(ids))),
+    ),
+    "contrast_geometry": Case(
+        lambda ids: geometry.contrast_geometry(
+            *(lambda counts, *nulls: (counts, nulls))(*_nulls(ids)), key=jax.random.key(0)
+        ),
+        _ids,
+    ),
+    "nearness": Case(geometry.nearness, _squared_distances, total),
+    "cohort_of": Case(geometry.cohort_of, lambda rng: (rng.random((24, N)) < 0.9,)),
+    "thinned_mask": Case(
+        lambda mask: geometry.thinned_mask(jax.random.key(0), mask),
+        lambda rng: (rng.random((24, N)) < 0.8,),
+    ),
+    "length_weighted_mask": Case(
+        lambda mask: geometry.length_weighted_mask(jax.random.key(0), mask),
+        lambda rng: (rng.random((24, N)) < 0.8,),
+    ),
+    "regroup_folds": Case(
+        _of_counts(lambda c: geometry.regroup_folds(c, folds=1)), _made_of(_folded)
+    ),
     "held_out_stress": Case(
         lambda P: geometry.held_out_stress(P, _same_halves()), _points_for_halves, total
     ),
@@ -375,12 +441,12 @@ CASES: dict[str, Case] = {
     "noise_floor": Case(_of_counts(geometry.noise_floor), _made_of(_counts)),
     "significant_rank": Case(
         lambda ids: geometry.significant_rank(
-            ids, vocab_size=VOCAB, key=jax.random.key(0), splits=2, nulls=2
+            ids, vocab_size=VOCAB, key=jax.random.key(0), splits=2, nulls=2, level=0.5
         ),
         _ids,
     ),
     "rank_above_null": Case(
-        geometry.rank_above_null,
+        lambda gram, nulls: geometry.rank_above_null(gram, nulls, level=0.5),
         lambda rng: (_gram(rng)[0], np.stack([_gram(rng)[0] for _ in range(4)])),
     ),
     "bootstrap": Case(

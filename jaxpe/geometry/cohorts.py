@@ -27,7 +27,7 @@ def cohort_of(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, " documents"]
     [True, False]
     """
     mask = jnp.asarray(mask)
-    return jnp.all(mask | ~jnp.any(mask, axis=0)[None, :], axis=1) & jnp.any(mask, axis=1)
+    return jnp.all(mask | ~jnp.any(mask, axis=0)[None], axis=1) & jnp.any(mask, axis=1)
 
 
 @one_program
@@ -43,7 +43,7 @@ def thinned_mask(key: Array, mask: Bool[ArrayLike, "documents n"]) -> Bool[Array
     mask = jnp.asarray(mask)
     size = jnp.sum(mask, axis=0)
     least = jnp.min(jnp.where(size > 0, size, mask.shape[0]))
-    noise = jnp.where(mask, jax.random.uniform(key, mask.shape), 2.0)
+    noise = jnp.where(mask, jax.random.uniform(key, mask.shape, jnp.float32), 2.0)
     rank = jnp.argsort(jnp.argsort(noise, axis=0), axis=0)
     return mask & (rank < least)
 
@@ -68,9 +68,9 @@ def length_weighted_mask(
     length = jnp.sum(mask, axis=1)
     order = jnp.argsort(jnp.argsort(length))
     label = order * classes // max(mask.shape[0], 1)
-    member = (label[:, None] == jnp.arange(classes)[None, :]).astype(float)
-    reached = jnp.einsum("dc,dn->cn", member, mask.astype(float))
+    member = (label[:, None] == jnp.arange(classes)[None]).astype(jnp.float32)
+    reached = jnp.einsum("dc,dn->cn", member, mask.astype(jnp.float32))
     share = reached / jnp.maximum(jnp.sum(member, axis=0), 1.0)[:, None]
     weight = jnp.where(share > 0, 1.0 / jnp.where(share > 0, share, 1.0), 0.0)
-    keep = weight / jnp.maximum(jnp.max(weight, axis=0), 1.0)[None, :]
-    return mask & (jax.random.uniform(key, mask.shape) < keep[label])
+    keep = weight / jnp.maximum(jnp.max(weight, axis=0), 1.0)[None]
+    return mask & (jax.random.uniform(key, mask.shape, keep.dtype) < keep[label])

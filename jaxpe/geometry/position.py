@@ -273,7 +273,8 @@ def _contrast_products(
     def contrast(half: Array) -> tuple[Array, Array]:
         table = jnp.einsum("f,cfnv->cnv", half, tables)
         size = jnp.sum(table[0], axis=1)
-        roots = jnp.sqrt(table / jnp.maximum(size, 1)[None, :, None].astype(float))
+        rates = table.astype(float) / jnp.maximum(size, 1).astype(float)[None, :, None]
+        roots = jnp.sqrt(rates)
         return centre_rows(roots[0] - jnp.mean(roots[1:], axis=0), size > 0), size > 0
 
     def product(half: Array) -> tuple[Array, Array]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -55,10 +56,15 @@ def position_intervals(
 ) -> PositionIntervals:
     """Intervals from halves of the documents, calibrated by the same halves of shuffled ones.
 
-    The squared standard error is h − h₀ + v₀. h is that of half-samples (`half_sample_interval`).
-    Noise falls as 1/N² where there is no effect, so half-samples overstate it; h₀ is what they say
-    of shuffled corpora, and v₀ the variance that shuffled corpora have. Ends are Student's, of as
-    many degrees of freedom as there are splits, at most one less than folds.
+    The squared standard error is s + v₀, s = max(h − h₀, 0). h is that of half-samples
+    (`half_sample_interval`). Noise falls as 1/N² where there is no effect, so half-samples
+    overstate it; h₀ is what they say of shuffled corpora, and v₀ the variance that shuffled corpora
+    have. Ends are at t errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), Student's
+    of as many degrees of freedom as there are splits, and one less than shuffled corpora.
+
+    Nearness is a ratio. Its interval holds every ratio r in [−1, 1] for which the mean of
+    "difference − r · total" is within t errors of 0 (Fieller 1954): it excludes 0 where the
+    difference does, and is [−1, 1] where nothing is known.
 
     Args:
         geometry: of all documents, from `position_geometry`.
@@ -78,29 +84,40 @@ def position_intervals(
     True
     """
     check_confidence(confidence)
-    t = students_t(len(halves.own.trace), confidence)
     whole = position_statistics(geometry.split_half.squared_distances, geometry.present)
     null = jax.lax.map(lambda d2: position_statistics(d2, geometry.present), geometry.null)
     parts = (whole, null, halves.own, halves.null)
 
-    def estimate(get: Callable[[PositionStatistics], Array], part: str) -> Estimate:
-        value, error = _calibrated(*map(get, parts), part=part)
-        return Estimate(value, value - t * error, value + t * error, error)
+    def estimate(get: Callable[[PositionStatistics], Array], part: str = "position") -> Estimate:
+        return _calibrated(*map(get, parts), part=part, confidence=confidence)
 
-    difference, total = (
-        getattr(whole, name) - jnp.mean(getattr(null, name)) for name in ("difference", "total")
-    )
-    ratio = difference / jnp.where(total == 0, jnp.nan, total)
-    # By the delta method the error of a ratio is that of difference − ratio · total, over total.
-    residual = estimate(lambda x: x.difference - ratio * x.total, "position")
-    error = residual.standard_error / jnp.abs(total)
     return PositionIntervals(
-        position=estimate(lambda x: x.trace, "position"),
+        position=estimate(lambda x: x.trace),
         composition=estimate(lambda x: x.trace, "composition"),
         split_half=estimate(lambda x: x.trace, "split_half"),
-        nearness=Estimate(ratio, ratio - t * error, ratio + t * error, error),
-        by_offset=estimate(lambda x: x.by_offset, "position"),
+        nearness=_ratio(estimate),
+        by_offset=estimate(lambda x: x.by_offset),
     )
+
+
+def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]) -> Estimate:
+    """Nearness by Fieller's set, of ratios ever farther from the estimate."""
+    difference, total = (estimate(lambda x, n=n: getattr(x, n)) for n in ("difference", "total"))
+    ratio = difference.value / jnp.where(total.value == 0, jnp.nan, total.value)
+    value = jnp.clip(ratio, -1.0, 1.0)
+
+    def residual(ratio: Array) -> Estimate:
+        return estimate(lambda x: x.difference - ratio * x.total)
+
+    steps = jnp.asarray(np.geomspace(1e-5, 2.0, 300), value.dtype)
+    ratios = jnp.clip(value + jnp.concatenate([-steps, steps]), -1.0, 1.0)
+    left = jax.lax.map(residual, ratios)
+    inside = (left.low <= 0.0) & (left.high >= 0.0)
+    low = jnp.min(jnp.where(inside, ratios, value))
+    high = jnp.max(jnp.where(inside, ratios, value))
+    # By the delta method the error of a ratio is that of difference − ratio · total, over total.
+    error = residual(ratio).standard_error / jnp.abs(total.value)
+    return Estimate(value, low, high, error)
 
 
 def _calibrated(
@@ -110,27 +127,36 @@ def _calibrated(
     shuffled: Float[Array, "more_nulls splits 2 ..."],
     *,
     part: str,
-) -> tuple[Array, Array]:
-    """Value and standard error of a linear statistic of a part of the variance.
+    confidence: float,
+) -> Estimate:
+    """Estimate of a linear statistic of a part of the variance.
 
     Args:
         whole, null: the statistic of the documents and of each shuffled corpus.
         own, shuffled: likewise of halves.
         part: "position", "composition" or "split_half".
+        confidence: of the interval.
     """
     mean, mean_of_halves = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
-    if part == "composition":
-        return mean, _half_sample_error(mean_of_halves)
     nulls, more = len(null), len(shuffled)
-    h0 = jnp.mean(jax.vmap(_half_sample_error)(shuffled - mean_of_halves[None]) ** 2, axis=0)
+    h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - mean_of_halves[None]), axis=0)
     h0, v0 = h0 * more / (more - 1), jnp.var(null, axis=0, ddof=1)
     if part == "position":
-        value, h = whole - mean, _half_sample_error(own - mean_of_halves) ** 2
-        h0, v0 = h0 * (1 + 1 / more), v0 * (1 + 1 / nulls)
+        value, h = whole - mean, _half_sample_variance(own - mean_of_halves)
+        s, v = h - h0 * (1 + 1 / more), v0 * (1 + 1 / nulls)
+    elif part == "composition":
+        # A mean of few shuffled halves is noisy: a quarter of h stays, lest too little is left.
+        value, h = mean, _half_sample_variance(mean_of_halves)
+        s, v = jnp.maximum(h - h0 / more, 0.25 * h), v0 / nulls
     else:
-        value, h = whole, _half_sample_error(own) ** 2
-    return value, safe_sqrt(jnp.maximum(h - h0, 0.0) + v0)
+        value, h = whole, _half_sample_variance(own)
+        s, v = h - h0, v0
+    s = jnp.maximum(s, 0.0)
+    of_s, of_v = (students_t(freedom, confidence) for freedom in (len(own), nulls - 1))
+    t = (s * of_s + v * of_v) / jnp.where(s + v > 0, s + v, 1.0)
+    error = safe_sqrt(s + v)
+    return Estimate(value, value - t * error, value + t * error, error)
 
 
-def _half_sample_error(samples: Float[Array, "splits 2 ..."]) -> Float[Array, "..."]:
-    return 0.5 * safe_sqrt(jnp.mean((samples[:, 0] - samples[:, 1]) ** 2, axis=0))
+def _half_sample_variance(samples: Float[Array, "splits 2 ..."]) -> Float[Array, "..."]:
+    return 0.25 * jnp.mean((samples[:, 0] - samples[:, 1]) ** 2, axis=0)

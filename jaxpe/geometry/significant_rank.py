@@ -134,7 +134,7 @@ def _weighted_grams(geometry: PositionGeometry) -> tuple[Array, Array]:
 
 @compiled()
 def _weighted_gram(present: Array, per_position: Array, squared: Array) -> Array:
-    size = jnp.where(present, per_position, 0).astype(float)
+    size = jnp.where(present, per_position, 0).astype(squared.dtype)
     mean = jnp.sum(size) / jnp.maximum(jnp.sum(size > 0), 1).astype(size.dtype)
     weights = size / jnp.maximum(mean, 1.0)
     gram = gram_from_squared(squared, present, weights=weights)

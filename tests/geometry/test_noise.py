@@ -124,28 +124,29 @@ def test_positions_empty_in_a_half_take_no_part(regimes):
 
 
 def test_significant_rank_with_and_without_signal(stationary, regimes):
-    rank = jax.jit(partial(significant_rank, vocab_size=VOCAB, key=KEY, splits=4, nulls=12))
+    rank = jax.jit(partial(significant_rank, vocab_size=VOCAB, key=KEY, splits=4, nulls=19))
     assert rank(stationary.ids).rank <= 1
     found = rank(regimes.ids)
     assert found.rank == 2
-    assert found.null_eigenvalues.shape == (12, LENGTH)
-    np.testing.assert_allclose(
-        found.threshold, np.quantile(found.null_eigenvalues.max(axis=1), 0.95)
-    )
+    assert found.null_eigenvalues.shape == (19, LENGTH)
+    np.testing.assert_allclose(found.threshold, found.null_eigenvalues.max())
+    np.testing.assert_allclose(found.p_value, 1 / 20)
 
 
-@pytest.mark.parametrize(("level", "rank"), [(0.0, 3), (0.75, 2), (1.0, 1)])
-def test_rank_counts_what_stands_above_the_quantile(level, rank):
-    sizes = np.array([0.5, 1.5, 2.5])
-    null = np.zeros((3, 4, 4))
+@pytest.mark.parametrize(("level", "allowed"), [(0.0, 4), (0.2, 4), (0.5, 2), (0.8, 1)])
+def test_rank_counts_what_few_null_corpora_reach(level, allowed):
+    """A share 1 − level of 5 corpora, the documents' own among them, may be as large."""
+    sizes = np.array([0.5, 2.0, 2.5, 4.0])
+    null = np.zeros((4, 4, 4))
     null[:, 0, 0] = sizes
-    others = (sizes.sum() - sizes) / 2
+    others = (sizes.sum() - sizes) / 3
     top = np.maximum(sizes - others, 0)  # of each null less the mean of the others
-    found = rank_above_null(np.diag([1.5, 9.0, 1.0, 0.1]), null, level=level)
-    np.testing.assert_allclose(found.threshold, np.quantile(top, level))
-    np.testing.assert_allclose(found.eigenvalues, [9.0, 1.0, 0.1, 0.0], atol=1e-12)
-    assert found.rank == (np.array([9.0, 1.0, 0.1, 0.0]) > np.quantile(top, level) + 1e-9).sum()
-    assert found.rank == rank
+    found = rank_above_null(np.diag([2.25, 9.0, 1.0, 0.1]), null, level=level)
+    own = np.array([9.0, 1.0, 0.1, 0.0])
+    np.testing.assert_allclose(found.threshold, np.sort(top)[-allowed], atol=1e-12)
+    np.testing.assert_allclose(found.eigenvalues, own, atol=1e-12)
+    assert found.rank == sum(np.sum(top >= x - 1e-9) < allowed for x in own)
+    np.testing.assert_allclose(found.p_value, (1 + np.sum(top >= 9.0)) / 5)
 
 
 def test_interval_of_a_share_covers_it_as_often_as_it_says():
@@ -247,14 +248,15 @@ def test_options_out_of_range_are_refused(regimes):
         bootstrap(mean_of_folds, regimes.ids, vocab_size=VOCAB, key=KEY, samples=0)
     with pytest.raises(ValueError, match="level must lie in"):
         rank_above_null(np.eye(2), np.zeros((2, 2, 2)), level=2.0)
-    with pytest.raises(ValueError, match="pass at least two"):
-        rank_above_null(np.eye(2), np.zeros((1, 2, 2)))
+    for nulls, least in ((1, 19), (18, 19)):
+        with pytest.raises(ValueError, match=f"at least {least}"):
+            rank_above_null(np.eye(2), np.zeros((nulls, 2, 2)))
 
 
 def test_copies_of_documents_are_no_evidence_of_order():
     rng = np.random.default_rng(0)
     ids = np.repeat(rng.integers(0, 60, (300, LENGTH)), 10, axis=0)
-    rank = jax.jit(partial(significant_rank, vocab_size=60, splits=4, nulls=10))
+    rank = jax.jit(partial(significant_rank, vocab_size=60, splits=4, nulls=19))
     assert rank(ids, key=KEY).rank <= 1
     assert rank(ids, key=KEY, groups=np.repeat(np.arange(300), 10)).rank <= 1
 
@@ -277,8 +279,8 @@ PROGRESSING = {
     "split halves": (5, lambda ids, progress: split_half_geometry(
         count_tokens(ids, vocab_size=9, folds=4), key=KEY, splits=5, progress=progress
     )),
-    "permutation null": (3, lambda ids, progress: significant_rank(
-        ids, vocab_size=9, key=KEY, splits=2, nulls=3, exclude=(2,), progress=progress
+    "shuffled documents": (3, lambda ids, progress: significant_rank(
+        ids, vocab_size=9, key=KEY, splits=2, nulls=3, level=0.5, exclude=(2,), progress=progress
     )),
     "bootstrap": (4, lambda ids, progress: bootstrap(
         mean_of_folds, ids, vocab_size=9, key=KEY, samples=4, folds=4, progress=progress
@@ -312,7 +314,7 @@ def test_ids_outside_the_vocabulary_are_refused():
 
 
 def test_nan_is_no_rank():
-    assert rank_above_null(np.full((2, 2), np.nan), np.zeros((2, 2, 2))).rank == -1
+    assert rank_above_null(np.full((2, 2), np.nan), np.zeros((19, 2, 2))).rank == -1
 
 
 FOLDS = 8

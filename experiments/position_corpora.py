@@ -1,0 +1,258 @@
+"""Corpora of known truth: the law at each position, averaged over one population of documents.
+
+The population is the same for all positions, so who gets there is no part of the truth. A document
+has a class, drawn by weight, and a length that may depend on it; given both, its tokens are
+independent, of the law of the class at each position.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+import jaxpe
+
+N, VOCAB = 12, 256
+AUTHORS = 60
+
+
+class Documents(NamedTuple):
+    """Documents as the geometry takes them.
+
+    Attributes:
+        ids, mask: `[documents, n]`.
+        groups: labels of documents that depend on each other; None where nothing is known.
+    """
+
+    ids: np.ndarray
+    mask: np.ndarray
+    groups: np.ndarray | None
+
+
+class Corpus(NamedTuple):
+    """A generator of documents and what is true of it.
+
+    Attributes:
+        truth: float `[n, vocab]`, law at each position, averaged over the population.
+        draw: documents, from a random generator.
+        documents: number of documents.
+        seeds: number of corpora of a large one.
+    """
+
+    truth: np.ndarray
+    draw: Callable[[np.random.Generator], Documents]
+    documents: int
+    seeds: int = 0
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of position with more than a hundredth of its variance."""
+        roots = np.sqrt(self.truth)
+        variances = np.linalg.svd(roots - roots.mean(axis=0), compute_uv=False) ** 2
+        return int(np.sum(variances > max(0.01 * variances.sum(), 1e-12)))
+
+    @property
+    def effect(self) -> bool:
+        """Whether there is an effect of position."""
+        return self.rank > 0
+
+
+def zipf(vocab: int = VOCAB) -> np.ndarray:
+    return normalised(1.0 / np.arange(1, vocab + 1))
+
+
+def normalised(weights: np.ndarray) -> np.ndarray:
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def tilts(number: int, size: float, *, seed: int, vocab: int = VOCAB) -> np.ndarray:
+    """Factors exp(size · N(0, 1)) of the words, `[number, vocab]`."""
+    return np.exp(size * np.random.default_rng(seed).standard_normal((number, vocab)))
+
+
+def flat() -> np.ndarray:
+    """No effect of position, `[n, vocab]` factors."""
+    return np.ones((N, VOCAB))
+
+
+def alternating(size: float, *, vocab: int = VOCAB) -> np.ndarray:
+    """Odd and even places differ: one dimension."""
+    both = tilts(2, size, seed=1, vocab=vocab)
+    return both[np.arange(N) % 2]
+
+
+def drift(size: float) -> np.ndarray:
+    """Factors that go with log(1 + i)."""
+    log = np.log1p(np.arange(N)) / np.log(N)
+    return tilts(1, size, seed=2)[0] ** log[:, None]
+
+
+def laws_of(effect: np.ndarray, classes: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """Laws `[classes, n, vocab]` of factors of position and of class."""
+    return normalised(zipf(effect.shape[1]) * np.asarray(classes)[:, None] * effect[None])
+
+
+ONE_CLASS = np.ones((1, VOCAB))
+TOPICS = tilts(2, 0.6, seed=3)
+
+
+def full(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+    """All documents reach the last position."""
+    return np.full(len(labels), N)
+
+
+def unequal(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+    """Log-normal lengths, cut at n: a fifth of the documents reaches the last position."""
+    return _cut(rng.lognormal(1.8, 0.7, len(labels)))
+
+
+def by_class(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+    """Log-normal lengths, of which those of odd classes are longer."""
+    return _cut(rng.lognormal(1.4 + 0.8 * (labels % 2), 0.5))
+
+
+def thin(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+    """Geometric lengths: a few documents in a hundred reach the last position."""
+    return _cut(rng.geometric(0.25, len(labels)).astype(float))
+
+
+def _cut(lengths: np.ndarray) -> np.ndarray:
+    return np.clip(np.rint(lengths), 1, N).astype(int)
+
+
+def corpus(
+    laws: np.ndarray,
+    lengths: Callable[..., np.ndarray] = unequal,
+    *,
+    documents: int = 1500,
+    at_end: bool = False,
+    seeds: int = 0,
+) -> Corpus:
+    """Independent documents of one class or more, of equal weight."""
+
+    def draw(rng: np.random.Generator) -> Documents:
+        return one_each(*_drawn(rng, laws, lengths, documents=documents, at_end=at_end))
+
+    return Corpus(laws.mean(axis=0), draw, documents, seeds)
+
+
+def one_each(ids: np.ndarray, mask: np.ndarray) -> Documents:
+    return Documents(ids, mask, None)
+
+
+def copied(*, changed: float, grouped: bool, originals: int = 375) -> Corpus:
+    """Each document four times, a share of the tokens of each copy drawn anew."""
+    laws = laws_of(flat(), ONE_CLASS)
+
+    def draw(rng: np.random.Generator) -> Documents:
+        ids, mask = _drawn(rng, laws, unequal, documents=originals)
+        ids, mask = np.repeat(ids, 4, axis=0), np.repeat(mask, 4, axis=0)
+        anew = rng.random(ids.shape) < changed
+        ids[anew] = rng.choice(VOCAB, anew.sum(), p=laws[0, 0])
+        return Documents(ids, mask, np.repeat(np.arange(originals), 4) if grouped else None)
+
+    return Corpus(laws.mean(axis=0), draw, 4 * originals)
+
+
+def authors(*, habits: float, grouped: bool, documents: int = 1500) -> Corpus:
+    """Authors with topics and lengths of their own, and with habits of their own at each position.
+
+    Authors are drawn anew each time. Over the population of authors every position has one law, up
+    to the normalisation of the tilted laws, which is the same for all.
+    """
+
+    def draw(rng: np.random.Generator) -> Documents:
+        topic = np.exp(0.5 * rng.standard_normal((AUTHORS, 1, VOCAB)))
+        habit = np.exp(habits * rng.standard_normal((AUTHORS, N, VOCAB)))
+        laws = normalised(zipf() * topic * habit)
+        label = rng.integers(AUTHORS, size=documents)
+        scale = rng.normal(1.8, 0.5, AUTHORS)
+        lengths = _cut(rng.lognormal(scale[label], 0.4))
+        ids, mask = _sampled(rng, laws, label, lengths)
+        return Documents(ids, mask, label if grouped else None)
+
+    return Corpus(np.tile(zipf(), (N, 1)), draw, documents)
+
+
+def _drawn(
+    rng: np.random.Generator,
+    laws: np.ndarray,
+    lengths: Callable[..., np.ndarray],
+    *,
+    documents: int,
+    at_end: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    label = rng.integers(len(laws), size=documents)
+    return _sampled(rng, laws, label, lengths(rng, label), at_end=at_end)
+
+
+def _sampled(
+    rng: np.random.Generator,
+    laws: np.ndarray,
+    label: np.ndarray,
+    lengths: np.ndarray,
+    *,
+    at_end: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and mask of documents of these classes and lengths."""
+    n = laws.shape[1]
+    place = np.arange(n)[None, :]
+    mask = (n - 1 - place if at_end else place) < lengths[:, None]
+    u = rng.random(mask.shape)
+    ids = np.zeros(mask.shape, np.int32)
+    cumulative = np.cumsum(laws, axis=2)
+    for c in np.unique(label):
+        own = np.flatnonzero(label == c)
+        for i in range(n):
+            ids[own, i] = np.searchsorted(cumulative[c, i, :-1], u[own, i], side="right")
+    return ids, mask
+
+
+def small() -> dict[str, Corpus]:
+    """Corpora of at most 2,000 documents of 12 positions over 256 words."""
+    one, topics, odd = ONE_CLASS, TOPICS, alternating(0.25)
+    regimes = jaxpe.data.three_regimes(documents=1, length=N, vocab_size=VOCAB, separation=0.3)
+    zipf_drift = jaxpe.data.zipf_drift(documents=1, length=N, vocab_size=VOCAB, strength=0.13)
+    frequent = jaxpe.data.three_regimes(documents=1, length=N, vocab_size=40, separation=0.3)
+    few = np.pad(frequent.distributions, ((0, 0), (0, VOCAB - 40)))
+    last = drift(0.5)[::-1]
+    return {
+        "no signal": corpus(laws_of(flat(), one), full),
+        "unequal lengths": corpus(laws_of(flat(), one)),
+        "topic with length": corpus(laws_of(flat(), topics), by_class),
+        "authors, grouped": authors(habits=0.0, grouped=True),
+        "authors, not grouped": authors(habits=0.0, grouped=False),
+        "authors with habits, grouped": authors(habits=0.5, grouped=True),
+        "authors with habits, not grouped": authors(habits=0.5, grouped=False),
+        "copies": copied(changed=0.0, grouped=False),
+        "near-copies, grouped": copied(changed=0.1, grouped=True),
+        "near-copies, not grouped": copied(changed=0.1, grouped=False),
+        "few documents, no signal": corpus(laws_of(flat(), one), documents=100),
+        "thin positions, no signal": corpus(laws_of(flat(), one), thin),
+        "Zipf drift": corpus(zipf_drift.distributions[None], full),
+        "three regimes": corpus(regimes.distributions[None], full),
+        "three regimes, frequent words": corpus(few[None], full),
+        "alternating": corpus(laws_of(odd, one)),
+        "alternating, topic with length": corpus(laws_of(odd, topics), by_class),
+        "few documents": corpus(laws_of(alternating(0.6), one), documents=100),
+        "one length": corpus(laws_of(odd, one), full),
+        "aligned at the end": corpus(laws_of(last, topics), by_class, at_end=True),
+        "steady drift": corpus(laws_of(drift(0.5), one)),
+        "steady drift, topic with length": corpus(laws_of(drift(0.5), topics), by_class),
+        "thin positions": corpus(laws_of(drift(0.5), one), thin),
+        "strong": corpus(laws_of(alternating(1.5), one), full),
+    }
+
+
+def large() -> dict[str, Corpus]:
+    """Corpora of many words."""
+
+    def odd(vocab: int) -> np.ndarray:
+        return laws_of(alternating(0.25, vocab=vocab), np.ones((1, vocab)))
+
+    none = np.ones((N, 20_000))
+    return {
+        "many words, no signal": corpus(laws_of(none, none[:1]), documents=6000, seeds=100),
+        "many words": corpus(odd(20_000), documents=6000, seeds=100),
+        "a million words": corpus(odd(1_000_000), full, documents=90_000, seeds=10),
+    }
