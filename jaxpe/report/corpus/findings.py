@@ -52,9 +52,6 @@ def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
         "own fit": _own_fit,
         "held-out fit": _held_out_fit,
         "model fit": _model_fit,
-        "fixed fit": _fixed_fit,
-        "fitted fit": _fitted_fit,
-        "scale": _scale,
         "nearness": _nearness,
         "gaps": _gaps,
         "bins": _bins,
@@ -195,20 +192,6 @@ def nearness(analysis: CorpusAnalysis) -> int:
     if interval is None or analysis.position.significant_rank == 0:
         return 0
     return int(interval.low > 0) - int(interval.high < 0)
-
-
-def best(analysis: CorpusAnalysis, field: str) -> list[EncodingScore]:
-    """The fixed encodings whose `field` is lowest, ties included, best first.
-
-    Trainable encodings are left out: their initial values do not predict the trained ones. None
-    where all distances are zero, which every encoding fits.
-    """
-    if not analysis.plug_in.trace > 0:
-        return []
-    scored = [s for s in analysis.encodings if s.fixed and math.isfinite(getattr(s, field))]
-    # Rounded, so that encodings with the same distances stay in the order of the table.
-    scored.sort(key=lambda score: round(getattr(score, field), 6))
-    return [s for s in scored if getattr(s, field) - getattr(scored[0], field) < TIE]
 
 
 def corrected_best(analysis: CorpusAnalysis) -> list[EncodingScore]:
@@ -397,58 +380,6 @@ def _model_fit(analysis: CorpusAnalysis) -> str:
     )
 
 
-def _fixed_fit(analysis: CorpusAnalysis) -> str:
-    plug_in = best(analysis, "scaled_stress")
-    if not plug_in:
-        return ""
-    tied = alike(plug_in)
-    if len(tied) == len(alike([s for s in analysis.encodings if s.fixed])) > 1:
-        text = (
-            f"At equal scale all fixed encodings ({_names(plug_in)}) fit the plug-in distances "
-            f"equally well ({_score(plug_in, 'scaled_stress')}): these do not tell them apart."
-        )
-    else:
-        text = (
-            f"Against the plug-in distances, all three parts included, {_names(plug_in)} "
-            f"{_fits(plug_in)} best at equal scale ({_score(plug_in, 'scaled_stress')})."
-        )
-    if "random" in [score.name for score in plug_in]:
-        noise = analysis.intervals.get("noise_share")
-        mostly_noise = noise is not None and noise.low > 0.5
-        text += (
-            " Random vectors fit as well as any, because noise makes all distances nearly equal."
-            if mostly_noise
-            else " No fixed encoding fits better than random vectors."
-        )
-    if " (= " in text:
-        text += " Encodings joined by = have the same distances, but perhaps for their scale."
-    return text
-
-
-def _fitted_fit(analysis: CorpusAnalysis) -> str:
-    fitted = [score for score in analysis.encodings if score.fitted]
-    if not fitted or all_alike(analysis):
-        return ""
-    text = (
-        f"{_listed([s.name for s in fitted])} {'is' if len(fitted) == 1 else 'are'} fitted to the "
-        "plug-in distances, all three parts included, so a low stress there proves nothing."
-    )
-    if analysis.position.significant_rank:
-        fit = _score(fitted, "position_scaled_stress")
-        text += f" Against the distances of position: {fit}."
-    return text
-
-
-def _scale(analysis: CorpusAnalysis) -> str:
-    by_raw, by_scaled = best(analysis, "stress"), best(analysis, "scaled_stress")
-    if not by_raw or by_raw[0] in by_scaled:
-        return ""
-    return (
-        f"Raw stress, Eq. (4), would choose {by_raw[0].name} ({number(by_raw[0].stress)}), mostly "
-        "because of its scale: a model can rescale an encoding freely, so compare at equal scale."
-    )
-
-
 def _nearness(analysis: CorpusAnalysis) -> str:
     interval, verdict = analysis.intervals.get("nearness"), nearness(analysis)
     if interval is None or analysis.position.significant_rank == 0:
@@ -573,15 +504,3 @@ def _listed(names: list[str]) -> str:
     if len(names) > MOST_NAMES:
         return f"{names[0]}, {names[1]} and {len(names) - 2} others"
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names) or "none"
-
-
-def _fits(scores: list[EncodingScore]) -> str:
-    return "fits" if len(alike(scores)) == 1 else "fit"
-
-
-def _score(scores: list[EncodingScore], field: str) -> str:
-    values = [value for s in scores if math.isfinite(value := getattr(s, field))]
-    if not values:
-        return "nothing to fit"
-    low, high = number(min(values)), number(max(values))
-    return f"scaled stress {low}" + (f" to {high}" if high != low else "")
