@@ -14,11 +14,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import PyTree
 
-from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.compiled import compiled
+from jaxpe._core.arrays import is_traced
 from jaxpe._core.progress import Progress
 from jaxpe._core.threads import in_threads
-from jaxpe.geometry.counts import PositionCounts, count_tokens
 
 State = TypeVar("State")
 
@@ -67,12 +65,6 @@ def stacked(*trees: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *jax.device_get(trees))
 
 
-@compiled(static=("number",))
-def split_key(key: Array, *, number: int) -> Array:
-    """`jax.random.split` as one program."""
-    return jax.random.split(key, number)
-
-
 def fold_items(
     step: Callable[..., State],
     state: State,
@@ -87,15 +79,3 @@ def fold_items(
     for number in progress.track(range(len(items)), description, total=len(items)):
         state = jax.block_until_ready(step(state, _item(items, number), *arrays))
     return state
-
-
-@compiled(static=("vocab_size", "exclude", "folds"))
-def counted(
-    ids: ArrayLike,
-    mask: ArrayLike,
-    groups: ArrayLike | None,
-    repeats: ArrayLike | None = None,
-    **options: Any,
-) -> PositionCounts:
-    """`count_tokens` as one program, of ids that were looked at before."""
-    return count_tokens(ids, mask=mask, groups=groups, repeats=repeats, **options)

@@ -13,7 +13,6 @@ from jaxpe.analysis.corpus import (
     Interval,
     PlugIn,
     Position,
-    SlopeStress,
     StressByDimension,
     TokenCount,
     TopTokens,
@@ -228,11 +227,6 @@ def _defaults() -> dict[str, Any]:
             "nearness": Interval(0.31, 0.25, 0.37),
         },
         "encodings": [score(name) for name in FAMILIES],
-        "alibi_slopes": [
-            SlopeStress(0.5, 90.0),
-            SlopeStress(1 / 64, 0.498),
-            SlopeStress(0.02, 0.31),
-        ],
         "stress_by_dimension": {
             "dimensions": dimensions,
             "stress": {

@@ -46,7 +46,7 @@ def test_the_usual_case_says_each_thing_once():
     assert findings(analysis()) == list(named_findings(analysis()).values())
     assert holds(text["dimensions"], "2 significant dimensions", "0.04", "44")
     assert holds(text["shares"], "90 % (87 % to 93 %)", "4 % (3 % to 5 %)", "6 % (5 % to 7 %)")
-    assert holds(text["reach"], "position 45", "12,480", "--cohort")
+    assert holds(text["reach"], "position 45", "12,480", "cohort")
     assert holds(text["own fit"], "2 coordinates", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)")
     assert holds(text["held-out fit"], "alibi", "0.12 (0.1 to 0.14)")
     assert holds(text["nearness"], "more similar", "0.31 (0.25 to 0.37)")
@@ -106,7 +106,7 @@ def test_a_first_dimension_like_composition_is_named(correlation, said_so):
     assert ("0.90" in text) == said_so
     everyone = said(documents_per_position=np.full(N, 12_480))["reach"]
     assert holds(everyone, "12,480 of 12,480")
-    assert "--cohort" not in everyone
+    assert "cohort" not in everyone
 
 
 def test_what_is_found_and_what_to_do():
@@ -197,7 +197,7 @@ def test_pieces_of_others_are_counted():
     assert holds(said(groups=9000)["dependence"], "12,480", "9,000")
     assert "dependence" not in said(groups=12_000)
     alike = NeighbourSimilarity(0.11, 0.001, 0.005, 12_480)
-    assert holds(said(neighbours=alike)["dependence"], "0.11", "p = 0.005", "--group-field")
+    assert holds(said(neighbours=alike)["dependence"], "0.11", "p = 0.005", "group_field")
     assert holds(said(group_field="author", groups=40)["dependence"], "40 groups", "'author'")
 
 

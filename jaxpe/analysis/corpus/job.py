@@ -486,7 +486,7 @@ def _analysis(
 
     plug_in, (geometry, halves) = side_by_side(partial(_plug_in, counts, used, options), position)
     with laps.stage("encodings"):
-        encodings, slopes = score_encodings(
+        encodings = score_encodings(
             plug_in.D, geometry, plug_in.mds, plug_in.refined, keys.encodings, options.encodings
         )
     with laps.stage("held-out halves"):
@@ -524,7 +524,6 @@ def _analysis(
         ),
         intervals=shares(intervals, float(trace)) if judged and trace > 0 else {},
         encodings=encodings,
-        alibi_slopes=slopes,
         stress_by_dimension=plug_in.by_dimension,
         held_out=held_out,
         seconds=clock.laps | plug_in.seconds | laps.laps,

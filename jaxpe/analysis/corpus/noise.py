@@ -36,24 +36,19 @@ def shares(found: PositionIntervals, plug_in_trace: float) -> dict[str, Interval
     """
     noise = plug_in_trace - float(found.split_half.value)
     parts = {
-        "noise": found.split_half._replace(value=np.asarray(noise)),
+        "noise": found.split_half,
         "composition": found.composition,
         "position": found.position,
     }
     intervals = {}
     for name, part in parts.items():
-        value, half = float(part.value), 0.5 * (float(part.high) - float(part.low))
-        rest = noise if name == "noise" else plug_in_trace - value
-        intervals[f"{name}_share"] = _around(
-            value / plug_in_trace, abs(rest) / plug_in_trace**2 * half
-        )
+        share = (noise if name == "noise" else float(part.value)) / plug_in_trace
+        rest = share if name == "noise" else 1.0 - share
+        half = 0.5 * (float(part.high) - float(part.low)) * abs(rest) / plug_in_trace
+        intervals[f"{name}_share"] = Interval(share, share - half, share + half)
     near = found.nearness
     intervals["nearness"] = Interval(*map(float, (near.value, near.low, near.high)))
     return {name: own for name, own in intervals.items() if math.isfinite(own.low + own.high)}
-
-
-def _around(value: float, half: float) -> Interval:
-    return Interval(value, value - half, value + half)
 
 
 @compiled()

@@ -194,18 +194,6 @@ class HeldOutScores(NamedTuple):
         return short_repr(self)
 
 
-class SlopeStress(NamedTuple):
-    """Stress, Eq. (4), of ALiBi at a slope.
-
-    Attributes:
-        slope: slope of the line.
-        stress: Eq. (4) at that slope.
-    """
-
-    slope: float
-    stress: float
-
-
 class StressByDimension(NamedTuple):
     """Stress of some encodings at widths 2, 4, 8, ... (Figure 4).
 
@@ -254,7 +242,6 @@ class CorpusAnalysis(NamedTuple):
             over the positions that are present; they add up to 1) and "nearness"; those that are
             defined.
         encodings: scores of each encoding.
-        alibi_slopes: the standard slopes, then the best one at its scale.
         stress_by_dimension: stress by width.
         held_out: stress against documents that were not fitted to; None where no position has
             tokens in all quarters of the documents.
@@ -288,7 +275,6 @@ class CorpusAnalysis(NamedTuple):
     position: Position
     intervals: dict[str, Interval]
     encodings: list[EncodingScore]
-    alibi_slopes: list[SlopeStress]
     stress_by_dimension: StressByDimension
     held_out: HeldOutScores | None
     null_texts: int = 0

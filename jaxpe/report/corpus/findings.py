@@ -314,8 +314,8 @@ def _reach(analysis: CorpusAnalysis) -> str:
             f"; the first dimension of position still correlates {correlation:.2f} with the first "
             "of shuffled documents, as an effect that grows towards the end does"
         )
-    elsewhere = "Count documents of one length" if analysis.from_counts else "Use --cohort"
-    return f"{text}. {elsewhere} to compare the same documents at all positions."
+    how = "Counts of documents of one length" if analysis.from_counts else "The option cohort"
+    return f"{text}. {how} would compare the same documents at all positions."
 
 
 def _own_fit(analysis: CorpusAnalysis) -> str:
@@ -445,8 +445,8 @@ def _dependence(analysis: CorpusAnalysis) -> str:
         texts.append(
             "Documents next to each other in the source are more alike than at random (mean cosine "
             f"{number(near.neighbours)}, p = {near.p_value:.2g}). If they share an author or a "
-            "source, they are not independent, and intervals are too short: name its column by "
-            "--group-field."
+            "source, they are not independent, and intervals are too short: name its column as "
+            "group_field."
         )
     return " ".join(texts)
 
