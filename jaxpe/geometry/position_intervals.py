@@ -164,12 +164,10 @@ def _t_of_part(
     s: Float[Array, "..."], h: Float[Array, "..."], splits: int, confidence: float
 ) -> Float[Array, "..."]:
     """Student's t for s, which is h less what is known better."""
-    freedom = splits * (s / jnp.where(h > 0, h, 1.0)) ** 2
-    whole = np.arange(1, splits + 1)
+    freedom = jnp.maximum(splits * (s / jnp.where(h > 0, h, 1.0)) ** 2, min(4, splits))
+    whole = range(1, splits + 1)
     ts = [students_t(number, confidence) for number in whole]
-    return jnp.interp(
-        jnp.maximum(freedom, min(4, splits)), *(jnp.array(x, s.dtype) for x in (whole, ts))
-    )
+    return jnp.interp(freedom, *(jnp.array(x, s.dtype) for x in (whole, ts)))
 
 
 def _half_sample_variance(samples: Float[Array, "splits 2 ..."]) -> Float[Array, "..."]:
