@@ -201,7 +201,7 @@ def numbers(
     near = truth.difference / jnp.where(truth.total > 0, truth.total, jnp.nan)
     noise = found.split_half._replace(value=observed - found.split_half.value)
     parts = {"noise": noise, "composition": found.composition, "position": found.position}
-    told = {
+    told: dict[str, Any] = {
         "trace": (*found.position[:3], truth.trace),
         "split half": (*found.split_half[:3], jnp.nan),
         "nearness": (*found.nearness[:3], near),

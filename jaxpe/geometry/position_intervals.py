@@ -23,7 +23,7 @@ class Estimate(NamedTuple):
     Attributes:
         value: the estimate.
         low, high: ends of the interval.
-        standard_error: of the estimate, for other documents of the same kind.
+        standard_error: standard error, for other documents of the same kind.
     """
 
     value: Float[Array, "..."]
@@ -70,8 +70,8 @@ def position_intervals(
     difference does, and is [−1, 1] where nothing is known.
 
     Args:
-        geometry: of all documents, from `position_geometry`.
-        halves: from `disjoint_position_geometries`.
+        geometry: geometry of all documents, from `position_geometry`.
+        halves: halves of them, from `disjoint_position_geometries`.
         confidence: coverage of the intervals, in (0, 1).
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
@@ -136,9 +136,9 @@ def _calibrated(
 
     Args:
         whole, null: the statistic of the documents and of each shuffled corpus.
-        own, shuffled: likewise of halves.
+        own, shuffled: the same of halves.
         part: "position", "composition" or "split_half".
-        confidence: of the interval.
+        confidence: coverage of the interval.
     """
     mean, mean_of_halves = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
     nulls, more = len(null), len(shuffled)
