@@ -25,7 +25,7 @@ from jaxpe.geometry import PositionGeometry, PositionHalves, SplitHalfGeometry
 from jaxpe.geometry.counts import content_labels
 from jaxpe.geometry.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
 from jaxpe.geometry.distances import gram_from_squared
-from jaxpe.geometry.halving import drawn_halves, halvable_tokens, places_of, split_halves
+from jaxpe.geometry.halving import drawn_halves, halvable_tokens
 from jaxpe.geometry.nearness import position_statistics
 from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
 from jaxpe.geometry.position import null_keys, position_of_tokens
@@ -126,13 +126,13 @@ def report_geometries(drawn: Drawn, key: jax.Array, vocab_size: int) -> tuple[An
         halvings=HALVINGS,
         progress=SILENT,
     )
-    return whole, halves, parts, halving, shuffling
+    return whole, halves, halving, shuffling
 
 
 @jax.jit
 def _small(drawn: Drawn, key: jax.Array, true: jax.Array) -> dict[str, Any]:
     """All numbers and all methods of one corpus, as one program."""
-    whole, halves, parts, halving, shuffling = report_geometries(drawn, key, VOCAB)
+    whole, halves, halving, shuffling = report_geometries(drawn, key, VOCAB)
     counts = geometry.count_tokens(drawn.ids, vocab_size=VOCAB, mask=drawn.mask)
     masks = {
         "cohort": drawn.mask & geometry.cohort_of(drawn.mask)[:, None],
@@ -141,12 +141,10 @@ def _small(drawn: Drawn, key: jax.Array, true: jax.Array) -> dict[str, Any]:
     }
     found = {"plug-in": plug_in(counts), "split half": whole.split_half, "position": whole}
     found["contrasts"] = contrasts(drawn, halving, shuffling[:CONTRAST_NULLS])
-    once = jnp.ones(ROWS, jnp.int32)
+    folded = {"vocab_size": VOCAB, "folds": DEFAULT_FOLDS, "groups": drawn.groups}
     for name, mask in masks.items():
-        tokens = halvable_tokens(
-            drawn.ids, mask, drawn.groups, vocab_size=VOCAB, folds=DEFAULT_FOLDS
-        )
-        found[name] = split_halves(tokens, once, places_of(mask), parts).geometry
+        kept = geometry.count_tokens(drawn.ids, mask=mask, **folded)
+        found[name] = geometry.split_half_geometry(kept, key=halving)
     shuffled = whole.split_half.gram - whole.gram
     methods = {name: compared(each, true, shuffled) for name, each in found.items()}
     observed = plug_in_trace(counts, whole.present)
@@ -203,7 +201,7 @@ def numbers(
     near = truth.difference / jnp.where(truth.total > 0, truth.total, jnp.nan)
     noise = found.split_half._replace(value=observed - found.split_half.value)
     parts = {"noise": noise, "composition": found.composition, "position": found.position}
-    told = {
+    told: dict[str, Any] = {
         "trace": (*found.position[:3], truth.trace),
         "split half": (*found.split_half[:3], jnp.nan),
         "nearness": (*found.nearness[:3], near),

@@ -32,7 +32,7 @@ def cohort_of(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, " documents"]
 
 @one_program
 def thinned_mask(key: Array, mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, "documents n"]:
-    """As many tokens at each position as at the thinnest one, drawn at random.
+    """Equal numbers of tokens at all positions, those of the thinnest one, drawn at random.
 
     Roots of thin counts are then biased alike everywhere. Composition stays.
 

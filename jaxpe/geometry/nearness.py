@@ -22,9 +22,9 @@ class PositionStatistics(NamedTuple):
     """Statistics that are linear in squared distances.
 
     Attributes:
-        trace: of the centred Gram matrix, Σ_ij d²_ij / 2m over m positions.
+        trace: trace of the centred Gram matrix, Σ_ij d²_ij / 2m over m positions.
         difference: mean, over triples with |i − j| < |i − k|, of d²_ik − d²_ij.
-        total: likewise of d²_ik + d²_ij.
+        total: mean of d²_ik + d²_ij over the same triples.
         by_offset: float `[n − 1]`, mean of d²_ij at |i − j| = 1, 2, ...; 0 without a pair.
     """
 
@@ -38,7 +38,7 @@ class PositionStatistics(NamedTuple):
 def nearness(
     squared: Float[ArrayLike, "n n"], *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Float[Array, ""]:
-    """How much more alike the nearer of two positions is: in [−1, 1] for squared distances ≥ 0.
+    """Relative excess of d² over farther positions: in [−1, 1] for squared distances ≥ 0.
 
     Over triples of distinct positions with |i − j| < |i − k|, the mean of d²_ik − d²_ij divided by
     the mean of d²_ik + d²_ij. 0 is no order, positive where nearer positions are more alike, 1/3

@@ -23,7 +23,7 @@ class Estimate(NamedTuple):
     Attributes:
         value: the estimate.
         low, high: ends of the interval.
-        standard_error: of the estimate, for other documents of the same kind.
+        standard_error: standard error, for other documents of the same kind.
     """
 
     value: Float[Array, "..."]
@@ -56,19 +56,22 @@ def position_intervals(
 ) -> PositionIntervals:
     """Intervals from halves of the documents, calibrated by the same halves of shuffled ones.
 
-    The squared standard error is s + v₀, s = max(h − h₀, 0). h is that of half-samples
+    The squared standard error is s + v₀, s = max(h − h₀, h/10). h is that of half-samples
     (`half_sample_interval`). Noise falls as 1/N² where there is no effect, so half-samples
     overstate it; h₀ is what they say of shuffled corpora, and v₀ the variance that shuffled corpora
-    have. Ends are at t errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), Student's
-    of as many degrees of freedom as there are splits, and one less than shuffled corpora.
+    have. Ends are at t errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), of
+    Student's t. A difference has fewer degrees of freedom than its parts (Satterthwaite 1946): s
+    has (s/h)² times the number of splits, at least 4, and v₀ one less than shuffled corpora. The
+    tenth of h and the 4 are chosen by coverage on corpora of known truth
+    (`experiments/position_truth.py`).
 
     Nearness is a ratio. Its interval holds every ratio r in [−1, 1] for which the mean of
     "difference − r · total" is within t errors of 0 (Fieller 1954): it excludes 0 where the
     difference does, and is [−1, 1] where nothing is known.
 
     Args:
-        geometry: of all documents, from `position_geometry`.
-        halves: from `disjoint_position_geometries`.
+        geometry: geometry of all documents, from `position_geometry`.
+        halves: halves of them, from `disjoint_position_geometries`.
         confidence: coverage of the intervals, in (0, 1).
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
@@ -133,9 +136,9 @@ def _calibrated(
 
     Args:
         whole, null: the statistic of the documents and of each shuffled corpus.
-        own, shuffled: likewise of halves.
+        own, shuffled: the same of halves.
         part: "position", "composition" or "split_half".
-        confidence: of the interval.
+        confidence: coverage of the interval.
     """
     mean, mean_of_halves = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
     nulls, more = len(null), len(shuffled)
@@ -145,17 +148,26 @@ def _calibrated(
         value, h = whole - mean, _half_sample_variance(own - mean_of_halves)
         s, v = h - h0 * (1 + 1 / more), v0 * (1 + 1 / nulls)
     elif part == "composition":
-        # A mean of few shuffled halves is noisy: a quarter of h stays, lest too little is left.
         value, h = mean, _half_sample_variance(mean_of_halves)
-        s, v = jnp.maximum(h - h0 / more, 0.25 * h), v0 / nulls
+        s, v = h - h0 / more, v0 / nulls
     else:
         value, h = whole, _half_sample_variance(own)
         s, v = h - h0, v0
-    s = jnp.maximum(s, 0.0)
-    of_s, of_v = (students_t(freedom, confidence) for freedom in (len(own), nulls - 1))
-    t = (s * of_s + v * of_v) / jnp.where(s + v > 0, s + v, 1.0)
+    s = jnp.maximum(s, 0.1 * h)
+    t_s, t_v = _t_of_part(s, h, len(own), confidence), students_t(nulls - 1, confidence)
+    t = (s * t_s + v * t_v) / jnp.where(s + v > 0, s + v, 1.0)
     error = safe_sqrt(s + v)
     return Estimate(value, value - t * error, value + t * error, error)
+
+
+def _t_of_part(
+    s: Float[Array, "..."], h: Float[Array, "..."], splits: int, confidence: float
+) -> Float[Array, "..."]:
+    """Student's t for s, which is h less what is known better."""
+    freedom = jnp.maximum(splits * (s / jnp.where(h > 0, h, 1.0)) ** 2, min(4, splits))
+    whole = range(1, splits + 1)
+    ts = [students_t(number, confidence) for number in whole]
+    return jnp.interp(freedom, *(jnp.array(x, s.dtype) for x in (whole, ts)))
 
 
 def _half_sample_variance(samples: Float[Array, "splits 2 ..."]) -> Float[Array, "..."]:

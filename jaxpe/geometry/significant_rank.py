@@ -35,10 +35,10 @@ class SignificantRank(NamedTuple):
             are NaN.
         eigenvalues: float `[n]`, of the corpus' weighted Gram matrix less the null's mean.
         null_eigenvalues: float `[nulls, n]`, of each null corpus less the mean of the others.
-        threshold: of the null's largest eigenvalues that which a fraction 1 − level of nulls + 1
+        threshold: largest eigenvalue of a null corpus that a fraction 1 − level of the nulls + 1
             corpora reaches.
-        p_value: of the largest eigenvalue, (b + 1)/(nulls + 1) with b null corpora at least as
-            large.
+        p_value: p-value of the largest eigenvalue, (b + 1)/(nulls + 1) with b null corpora at
+            least as large.
     """
 
     rank: Int[Array, ""]

@@ -88,7 +88,7 @@ def reference_geometry(
 
     Args:
         counts: counts of the corpus.
-        geometry: from `position_geometry` of the same documents.
+        geometry: result of `position_geometry` for the same documents.
         empty: treatment of positions without a token in `plug_in`: "uniform" over the vocabulary of
             the counts (Cirrincione 2026), or "drop", "zero", "error" as in
             `positional_distributions`. It touches neither `position` nor `occupied`.

@@ -380,7 +380,7 @@ class _OfPosition(NamedTuple):
 
 
 class _Options(NamedTuple):
-    """What an analysis is asked for."""
+    """Options of an analysis."""
 
     dim: int
     empty: EmptyPolicy

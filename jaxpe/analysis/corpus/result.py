@@ -75,7 +75,7 @@ class Position(NamedTuple):
         trace: trace of the Gram matrix; may be negative without an effect of position.
         eigenvalues: float `[n]`, descending.
         significant_rank: dimensions above those of shuffled documents.
-        p_value: of the first dimension.
+        p_value: p-value of the first dimension.
         rank_eigenvalues: float `[n]`, those that are tested: of the weighted Gram matrix.
         null_eigenvalue: the largest of these that shuffled documents exceed in 5 % of cases.
         present: bool `[n]`, positions with a token in both halves of every split.
@@ -131,7 +131,7 @@ class EncodingScore(NamedTuple):
         scaled_stress: minimum of the stress over one scale factor, in [0, 1].
         kruskal_stress1: Kruskal's stress-1.
         position_scaled_stress: scaled stress against the distances of position alone.
-        violation_rate: of its own distances, in [0, 1]; 0.5 is that of random vectors.
+        violation_rate: rate of its own distances, in [0, 1]; 0.5 is that of random vectors.
         pearson_r: correlation of its distances with those of the corpus.
         min_separation: smallest distance of two positions.
         distances: float `[n, n]`, Euclidean, at the original positions.
@@ -238,7 +238,7 @@ class CorpusAnalysis(NamedTuple):
         split_half_trace: variance between positions without sampling noise: composition and
             position.
         position: geometry of position alone.
-        intervals: by "noise_share", "composition_share", "position_share" (of the plug-in variance
+        intervals: intervals by "noise_share", "composition_share", "position_share" (of the plug-in variance
             over the positions that are present; they add up to 1) and "nearness"; those that are
             defined.
         encodings: scores of each encoding.

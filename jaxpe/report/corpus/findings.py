@@ -295,7 +295,7 @@ def _shares(analysis: CorpusAnalysis) -> str:
 
 
 def _reach(analysis: CorpusAnalysis) -> str:
-    """How many documents reach the end, and what follows."""
+    """Number of documents that reach the end, and what follows from it."""
     reach = analysis.documents_per_position
     present = np.flatnonzero(reach)
     if all_alike(analysis) or not len(present) or not analysis.position.positions:
