@@ -238,9 +238,9 @@ class CorpusAnalysis(NamedTuple):
         split_half_trace: variance between positions without sampling noise: composition and
             position.
         position: geometry of position alone.
-        intervals: intervals by "noise_share", "composition_share", "position_share" (of the plug-in variance
-            over the positions that are present; they add up to 1) and "nearness"; those that are
-            defined.
+        intervals: intervals by "noise_share", "composition_share", "position_share" (of the plug-in
+            variance over the positions that are present; they add up to 1) and "nearness"; those
+            that are defined.
         encodings: scores of each encoding.
         stress_by_dimension: stress by width.
         held_out: stress against documents that were not fitted to; None where no position has
