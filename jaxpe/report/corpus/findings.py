@@ -305,17 +305,17 @@ def _reach(analysis: CorpusAnalysis) -> str:
         return f"{count:,} of {plural(analysis.documents, 'document')} reach position {last}."
     text = (
         f"{count:,} of {plural(analysis.documents, 'document')} reach position {last}. Far "
-        "positions are of long documents, whose words differ. Shuffled documents show this, and it "
-        "is taken away from everything below"
+        "positions are of long documents, whose words may differ. Shuffled documents show this, "
+        "and it is taken away from everything below."
     )
     correlation = analysis.position.composition_correlation
     if analysis.position.significant_rank and correlation >= _LIKE_COMPOSITION:
         text += (
-            f"; the first dimension of position still correlates {correlation:.2f} with the first "
-            "of shuffled documents, as an effect that grows towards the end does"
+            f" The first dimension of position and that of shuffled documents correlate "
+            f"{correlation:.2f}: both may change towards the end."
         )
     how = "Counts of documents of one length" if analysis.from_counts else "The option cohort"
-    return f"{text}. {how} would compare the same documents at all positions."
+    return f"{text} {how} would compare the same documents at all positions."
 
 
 def _own_fit(analysis: CorpusAnalysis) -> str:
