@@ -31,7 +31,7 @@ from learning import folded, once, scaled_to_tokens  # pyrefly: ignore
 from learning_tasks import LENGTH, SIZES, Task, next_words, train  # pyrefly: ignore
 
 import jaxpe
-from jaxpe.data import TokenCorpus, containment_groups, load_tokens
+from jaxpe.data import TokenCorpus, load_tokens
 from jaxpe.geometry import HeldOut, SplitHalfGeometry
 
 WIDTHS, WIDEST, SPLITS, SEEDS, RATE = (8, 16, 32, 64, 128), 32, 16, 3, 1e-2
@@ -97,7 +97,7 @@ def rank_of(corpus: TokenCorpus, *, quick: bool) -> int:
         vocab_size=len(words),
         mask=corpus.mask,
         exclude=excluded,
-        groups=containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude),
+        groups=corpus.groups(),
         key=jax.random.key(0),
         nulls=5 if quick else 20,
         splits=2 if quick else 8,

@@ -27,7 +27,7 @@ from common import (  # pyrefly: ignore
 )
 
 import jaxpe
-from jaxpe.data import TokenCorpus, containment_groups, load_tokens
+from jaxpe.data import TokenCorpus, load_tokens
 
 FOLDS, SPLITS, NULLS = 16, 4, 20
 
@@ -55,7 +55,7 @@ def measured(corpus: TokenCorpus, run: Run, *, grouped: bool) -> dict[str, Any]:
     counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     groups = None
     if grouped:
-        groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+        groups = corpus.groups()
     words, renumbered = np.unique(np.where(counted, corpus.ids, -1), return_inverse=True)
     ids = np.maximum(renumbered.reshape(corpus.ids.shape) - 1, 0).astype(np.int32)
     geometry = partial(_measured, counted, groups, vocab_size=len(words))

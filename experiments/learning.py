@@ -21,7 +21,7 @@ from common import DataMissingError, compacted, real_corpus  # pyrefly: ignore
 from scipy import stats
 
 import jaxpe
-from jaxpe.data import LabelledTokens, TokenCorpus, containment_groups, load_labelled
+from jaxpe.data import LabelledTokens, TokenCorpus, load_labelled
 from jaxpe.nn import Bert, MPNet
 from jaxpe.nn.bert import BertEncoder
 from jaxpe.training import batches, in_order
@@ -107,7 +107,7 @@ def folded_sst2() -> FoldedCounts:
 def folded(corpus: TokenCorpus) -> FoldedCounts:
     """Counts whose folds keep phrases of one sentence together."""
     counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
-    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    groups = corpus.groups()
     words = np.unique(corpus.ids[counted])
     ids, size = compacted(np.where(counted, corpus.ids, words[0]))
     counts = jaxpe.count_tokens(ids, vocab_size=size, mask=counted, folds=FOLDS, groups=groups)

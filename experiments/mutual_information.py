@@ -30,7 +30,7 @@ from spectral_claims import smollm2_folder  # pyrefly: ignore
 
 import jaxpe
 from jaxpe import geometry, nn
-from jaxpe.data import containment_groups, load_tokens
+from jaxpe.data import load_tokens
 
 LENGTH, TOKENS = 32, 64
 ESTIMATORS = ("plug-in", "miller-madow", "grassberger")
@@ -61,7 +61,7 @@ def experiment(run: Run) -> dict[str, Any]:
 def independent(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Words of one document of each group, the longest."""
     corpus = load_tokens(name, length=LENGTH)
-    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    groups = corpus.groups()
     order = np.argsort(-corpus.mask.sum(axis=1), kind="stable")
     _, first = np.unique(groups[order], return_index=True)
     rows = np.sort(order[first])

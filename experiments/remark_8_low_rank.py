@@ -30,7 +30,6 @@ from common import (  # pyrefly: ignore
 )
 
 import jaxpe
-from jaxpe.data import containment_groups
 from jaxpe.geometry.procrustes import procrustes
 from jaxpe.theory.cirrincione2026.proposition_6_strain import strain
 from jaxpe.theory.cirrincione2026.remark_8_low_rank import low_rank_descent, remark_8
@@ -93,7 +92,7 @@ def sst2() -> dict[str, jaxpe.Distances]:
         mask=corpus.mask,
         exclude=corpus.exclude,
         folds=16,
-        groups=containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude),
+        groups=corpus.groups(),
     )
     geometry = jax.jit(partial(jaxpe.split_half_geometry, splits=16))(counts, key=jax.random.key(0))
     return {"sst2_plug_in": plug_in(counts.merged()).D, "sst2_split_half": geometry.distances}

@@ -31,7 +31,6 @@ import jaxpe
 from jaxpe.analysis.corpus import CorpusAnalysis, analyse_counts, analyse_tokens
 from jaxpe.analysis.counts import read_counts
 from jaxpe.data import (
-    containment_groups,
     find_shards,
     load_corpus,
     load_tokens,
@@ -491,7 +490,7 @@ def pieces(folder: Path) -> dict[str, Any]:
     if not (home / "sst2" / "train.tsv").is_file():
         return {"corpus": "not measured: JAXPE_DATA_DIR names no folder with sst2/train.tsv"}
     texts, tokens = load_corpus("sst2").documents, load_tokens("sst2")
-    sentences = containment_groups(tokens.ids, tokens.mask).tolist()
+    sentences = tokens.groups().tolist()
     table = folder / "sst2.jsonl"
     with open(table, "w", encoding="utf-8") as file:
         for text, sentence in zip(texts, sentences, strict=True):

@@ -517,7 +517,7 @@ def _judged(name: str, leaves: list[np.ndarray], args) -> tuple[str, str]:
     infinities = any(np.isinf(x.astype(np.float64)).any() for x in floats)
     if not nans and not infinities:
         return "number", ""
-    if wild or (not nans and _of(name, INFINITE)) or (nans and _of(name, UNDEFINED)):
+    if wild or (not nans and _of(name, INFINITE)):
         return "documented", "NaN" if nans else "inf"
     return "wrong", "NaN" if nans else "inf"
 
@@ -537,8 +537,6 @@ def _of(name: str, names: Sequence[str]) -> bool:
 # Functions that say they are infinite somewhere, or NaN.
 INFINITE = ("stress", "kruskal_stress1", "min_separation", "spectrum", "contraction_ratio")
 INFINITE = (*INFINITE, "fixed_point", "max_learning_rate", "stochastic_mds", "sampled_stress")
-# The statistic of these cases is a share, of which there is none of no documents.
-UNDEFINED = ("bootstrap", "jackknife")
 
 
 if __name__ == "__main__":

@@ -684,6 +684,7 @@ GEOMETRY: dict[str, Call] = {
     "compare_geometries": lambda rng: geometry.compare_geometries(
         counts(rng, folds=4), counts(rng, folds=4), key=KEY, dim=2, permutations=3
     ),
+    "holm_adjusted": lambda rng: geometry.holm_adjusted(rng.random(5)),
     "principal_angles": lambda rng: geometry.principal_angles(normal(rng, N, 2), normal(rng, N, 2)),
     "empty_counts": lambda rng: geometry.empty_counts(length=3, vocab_size=4),
     "principal_eigenpairs": _eigenpairs,
@@ -767,7 +768,10 @@ EXEMPT = {
                 "check_data_dir",
                 "containment_groups",
                 "count_triggers",
+                "dependent_groups",
                 "hold_out",
+                "near_copy_groups",
+                "neighbour_similarity",
                 "open_tokenizer",
                 "relative_distance",
                 "three_regimes",

@@ -12,7 +12,8 @@ from scipy.special import stdtrit
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import short_names
 from jaxpe._core.results import LargeArray
-from jaxpe.analysis.extrapolation.intervals import seed_mean
+from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.extrapolation.intervals import pair_level, seed_interval, seed_mean
 from jaxpe.analysis.trained import Evaluation, TrainedRun, choices, evaluations, read_run
 
 # What may differ between runs that are seeds of one configuration: seeds, and how it is watched.
@@ -35,6 +36,7 @@ class ComparedRun(NamedTuple):
         best: the same where the loss is least.
         loss: loss of the training batches, one a step; `loss_steps` their steps.
         held_out: losses on held-out documents; `held_out_steps` their steps.
+        evaluated: number of these documents, or the most there can be while steps are left.
     """
 
     name: str
@@ -52,6 +54,7 @@ class ComparedRun(NamedTuple):
     loss: LargeArray
     held_out_steps: LargeArray
     held_out: LargeArray
+    evaluated: int
 
 
 class Estimate(NamedTuple):
@@ -59,7 +62,7 @@ class Estimate(NamedTuple):
 
     Attributes:
         mean: over so many `seeds`.
-        half: half the width of its 95 % interval by Student's t; NaN of one seed.
+        half: half the width of its interval by Student's t; NaN of one seed.
     """
 
     mean: float
@@ -72,16 +75,19 @@ class Group(NamedTuple):
 
     Attributes:
         name: name of its first run.
-        loss: on held-out documents at the step compared.
-        accuracy: the same; NaN where the task has none.
+        loss: loss on held-out documents at the step compared, with a 95 % interval.
+        accuracy: mean accuracy there, with the 95 % interval of a share of documents
+            (`seed_interval`); NaN where the task has none.
         behind: how much larger its loss is than that of the first group, seed by seed where both
             have the same two seeds or more, else of independent samples (Welch); 0 of the first.
+            Intervals of all pairs of groups hold together at 95 % (`pair_level`): the first is
+            chosen by the same losses.
         paired: whether seed by seed.
     """
 
     name: str
     loss: Estimate
-    accuracy: Estimate
+    accuracy: Interval
     behind: Estimate
     paired: bool
 
@@ -290,6 +296,7 @@ def _one(
     losses = [(r["step"], r["loss"]) for r in run.history if r.get("loss") is not None]
     loss_steps, loss = np.array(losses, float).reshape(-1, 2).T
     known = [one for one in found if math.isfinite(one.loss)]
+    rows = run.config.evaluate_rows
     return ComparedRun(
         name=name,
         group=group,
@@ -306,6 +313,7 @@ def _one(
         loss=loss,
         held_out_steps=np.array([one.step for one in found], float),
         held_out=np.array([one.loss for one in found], float),
+        evaluated=rows if run.summary is None else min(rows, run.summary.held_out),
     )
 
 
@@ -338,10 +346,11 @@ def _groups(runs: Sequence[ComparedRun]) -> tuple[Group, ...]:
         return math.inf if math.isnan(mean) else mean
 
     names = sorted(members, key=loss)
-    return tuple(_group(name, members[name], members[names[0]]) for name in names)
+    level = pair_level(len(names))
+    return tuple(_group(name, members[name], members[names[0]], level) for name in names)
 
 
-def _group(name: str, own: list[ComparedRun], first: list[ComparedRun]) -> Group:
+def _group(name: str, own: list[ComparedRun], first: list[ComparedRun], level: float) -> Group:
     found, best = _by_seeds(own), _by_seeds(first)
     losses = [one.loss for one in found.values()]
     shared = sorted(found.keys() & best.keys())
@@ -349,13 +358,15 @@ def _group(name: str, own: list[ComparedRun], first: list[ComparedRun]) -> Group
     if own is first:
         behind = Estimate(0.0, math.nan, len(found))
     elif paired:
-        behind = _mean([found[seeds].loss - best[seeds].loss for seeds in shared])
+        behind = _mean([found[seeds].loss - best[seeds].loss for seeds in shared], level)
     else:
-        behind = _welch(losses, [one.loss for one in best.values()])
+        behind = _welch(losses, [one.loss for one in best.values()], level)
+    accuracies = np.array([one.accuracy for one in found.values()])
+    trials = min(run.evaluated for run in own)
     return Group(
         name=name,
         loss=_mean(losses),
-        accuracy=_mean([one.accuracy for one in found.values()]),
+        accuracy=Interval(*map(float, seed_interval(accuracies, within=(0.0, 1.0), trials=trials))),
         behind=behind,
         paired=paired,
     )
@@ -371,12 +382,12 @@ def _at(run: ComparedRun) -> Evaluation:
     return run.last if run.common is None else run.common
 
 
-def _mean(values: Sequence[float]) -> Estimate:
-    found = seed_mean(np.asarray(values, float))
+def _mean(values: Sequence[float], level: float = 0.95) -> Estimate:
+    found = seed_mean(np.asarray(values, float), level=level)
     return Estimate(float(found.mean), float(found.half), len(values))
 
 
-def _welch(own: list[float], other: list[float]) -> Estimate:
+def _welch(own: list[float], other: list[float], level: float) -> Estimate:
     """Difference of means of independent samples, with Welch's interval; NaN of one value."""
     a, b = np.asarray(own, float), np.asarray(other, float)
     mean, seeds = float(a.mean() - b.mean()), min(len(a), len(b))
@@ -387,4 +398,4 @@ def _welch(own: list[float], other: list[float]) -> Estimate:
     if not parts.sum() > 0:
         return Estimate(mean, 0.0, seeds)
     degrees = parts.sum() ** 2 / (parts**2 / freedom).sum()
-    return Estimate(mean, float(stdtrit(degrees, 0.975) * parts.sum() ** 0.5), seeds)
+    return Estimate(mean, float(stdtrit(degrees, (1 + level) / 2) * parts.sum() ** 0.5), seeds)

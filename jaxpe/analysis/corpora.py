@@ -4,7 +4,7 @@ import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,13 +15,18 @@ from jaxpe._core.options import check_range, check_seed
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts import StoredCounts, read_counts
 from jaxpe.analysis.counts.merging import aligned_tables
-from jaxpe.geometry import GeometryComparison, PositionCounts, compare_geometries, procrustes
+from jaxpe.geometry import (
+    GeometryComparison,
+    PositionCounts,
+    compare_geometries,
+    holm_adjusted,
+    procrustes,
+)
 from jaxpe.geometry.mds import principal_coordinates
-from jaxpe.geometry.two_samples import DEFAULT_PERMUTATIONS
+from jaxpe.geometry.two_samples import DEFAULT_PERMUTATIONS, MOST_NULLS
 
 DEFAULT_DIM = 8
 LEVEL = 0.05  # p-value below which a difference is significant
-_FAR_FROM_ALIKE = 1.5  # ratio of the sizes of folds from which a p-value is not to be believed
 
 
 class ComparedCorpus(NamedTuple):
@@ -48,12 +53,15 @@ class ComparedPair(NamedTuple):
         distance: between their Gram matrices (`compare_geometries`); `chance` that which 95 % of
             the deals at random stay below.
         p_value: of the permutation test.
+        p_adjusted: the same, adjusted for the number of pairs (`holm_adjusted`).
         residual: of Procrustes in `dim` dimensions.
         angles: principal angles, ascending, in [0, π/2].
         overlap: of their distributions of tokens over all positions, Σ min(p, q), in [0, 1].
         positions: with tokens in every fold of both.
-        folds: of each, once they were joined to like sizes.
-        size_ratio: of these sizes.
+        folds: of each, once they were joined.
+        tokens: of a fold, thinned to equally many at each position in both corpora.
+        of_position: whether position alone is compared, by null corpora, and not also which
+            documents reach late positions.
     """
 
     first: str
@@ -61,12 +69,14 @@ class ComparedPair(NamedTuple):
     distance: float
     chance: float
     p_value: float
+    p_adjusted: float
     residual: float
     angles: np.ndarray
     overlap: float
     positions: int
-    folds: tuple[int, int]
-    size_ratio: float
+    folds: int
+    tokens: int
+    of_position: bool
 
 
 class CorporaComparison(NamedTuple):
@@ -102,7 +112,10 @@ def compare_counts(
 ) -> CorporaComparison:
     """Compare the positional geometries of corpora by `jaxpe.geometry.compare_geometries`.
 
-    Vocabularies of words and characters need not be the same; they are aligned by token.
+    Corpora may differ in size and in the lengths of their documents: counts are thinned to equally
+    many tokens at each position. Null corpora that both were counted with, of 4 folds at least, are
+    taken away, so that position alone is compared. Vocabularies of words and characters need not be
+    the same; they are aligned by token.
 
     Args:
         counts: two or more, or the folders that hold them.
@@ -134,6 +147,8 @@ def compare_counts(
         )
         grams |= {i: found.grams[0], j: found.grams[1]}
         pairs.append(_pair(names[i], names[j], found, overlap))
+    adjusted = np.asarray(holm_adjusted(np.array([pair.p_value for pair in pairs])))
+    pairs = [pair._replace(p_adjusted=float(p)) for pair, p in zip(pairs, adjusted, strict=True)]
     corpora = tuple(
         ComparedCorpus(name, each.documents, int(each.table.sum(dtype=np.int64)), coordinates)
         for name, each, coordinates in zip(names, stored, _turned(stored, grams), strict=True)
@@ -162,14 +177,25 @@ def _compared(
     """The comparison of two corpora, and how much of their tokens they share."""
     tables = aligned_tables((a, b), names=names)
     used = np.logical_or(*(np.any(table, axis=(0, 1)) for table in tables))
+    nulls: Any = None
+    if len(a.nulls) and len(b.nulls):
+        flat = aligned_tables([_as_folds(each) for each in (a, b)], names=names)
+        shapes = [(-1, *each.nulls.shape[1:3], used.sum()) for each in (a, b)]
+        nulls = [t[..., used].reshape(shape) for t, shape in zip(flat, shapes, strict=True)]
     parts = [
         each._replace(table=table[..., used]) for each, table in zip((a, b), tables, strict=True)
     ]
     totals = [part.table.sum(axis=(0, 1), dtype=np.int64) for part in parts]
     overlap = np.minimum(*(total / max(1, total.sum()) for total in totals)).sum()
     folded: list[PositionCounts] = [part.counts for part in parts]
-    found = compare_geometries(*folded, key=key, dim=dim, permutations=permutations)
-    return found, float(overlap)
+    options = {"dim": dim, "permutations": permutations, "nulls": nulls and tuple(nulls)}
+    return compare_geometries(*folded, key=key, **options), float(overlap)
+
+
+def _as_folds(stored: StoredCounts) -> StoredCounts:
+    """The first null corpora in place of the counts, all of their folds one after the other."""
+    nulls = stored.nulls[:MOST_NULLS]
+    return stored._replace(table=nulls.reshape(-1, *nulls.shape[2:]))
 
 
 def _pair(one: str, other: str, found: GeometryComparison, overlap: float) -> ComparedPair:
@@ -179,12 +205,14 @@ def _pair(one: str, other: str, found: GeometryComparison, overlap: float) -> Co
         distance=float(found.distance),
         chance=float(np.quantile(np.asarray(found.null), 1 - LEVEL)),
         p_value=float(found.p_value),
+        p_adjusted=float(found.p_value),
         residual=float(found.residual),
         angles=np.asarray(found.angles),
         overlap=overlap,
         positions=int(np.sum(np.asarray(found.present))),
         folds=found.folds,
-        size_ratio=found.size_ratio,
+        tokens=found.tokens,
+        of_position=found.of_position,
     )
 
 
@@ -203,11 +231,19 @@ def _warnings(
     stored: Sequence[StoredCounts], names: Sequence[str], pairs: Sequence[ComparedPair]
 ) -> list[str]:
     found = [
-        f"Folds of {pair.first} and {pair.second} differ {pair.size_ratio:.1f} times in size, so "
-        "that their p-value is too small: count about as many documents of both."
+        f"{pair.first} and {pair.second} are compared without null corpora, so that a difference "
+        "may be one of the documents that reach late positions: count both with `nulls` and at "
+        "least 8 `folds`."
         for pair in pairs
-        if pair.size_ratio >= _FAR_FROM_ALIKE
+        if not pair.of_position
     ]
+    if alone := [
+        name for each, name in zip(stored, names, strict=True) if each.settings.group_field is None
+    ]:
+        found.append(
+            f"Documents of {', '.join(alone)} were counted without a `group_field`: near-copies "
+            "and documents of one author make p-values too small."
+        )
     for (a, one), (b, other) in itertools.combinations(zip(stored, names, strict=True), 2):
         same = {s.digest for s in a.shards if s.documents} & {s.digest for s in b.shards}
         if same:

@@ -5,7 +5,13 @@ from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.data import synthetic
 from jaxpe.data.corpus import Corpus, Document, TokenBatch, TokenCorpus
 from jaxpe.data.export import export_corpus, open_corpus
-from jaxpe.data.groups import containment_groups
+from jaxpe.data.groups import (
+    NeighbourSimilarity,
+    containment_groups,
+    dependent_groups,
+    near_copy_groups,
+    neighbour_similarity,
+)
 from jaxpe.data.ids import tokens_from_ids
 from jaxpe.data.labelled import LabelledTokens, hold_out, load_labelled
 from jaxpe.data.load import BUILT_IN, load_corpus, load_tokens
@@ -19,12 +25,13 @@ from jaxpe.data.vocabulary import vocabulary_of
 
 __all__ = [
     "BUILT_IN", "SEQUENCE_TASKS", "Choice", "Corpus", "Document", "Examples", "LabelledTokens",
-    "SequenceTask", "Shard", "SyntheticCorpus", "TokenBatch", "TokenCorpus", "Tokenizer",
-    "check_data_dir", "containment_groups", "count_triggers", "export_corpus", "find_shards",
-    "hold_out", "load_corpus", "load_labelled", "load_tokens", "open_corpus", "open_tokenizer",
-    "relative_distance", "sequence_pairs", "sequence_task", "synthetic", "three_regimes",
-    "tokenize", "tokenizer_of_ids", "tokens_from_ids", "vocabulary_of", "zipf_drift",
-    "zipf_stationary",
+    "NeighbourSimilarity", "SequenceTask", "Shard", "SyntheticCorpus", "TokenBatch",
+    "TokenCorpus", "Tokenizer", "check_data_dir", "containment_groups", "count_triggers",
+    "dependent_groups", "export_corpus", "find_shards", "hold_out", "load_corpus",
+    "load_labelled", "load_tokens", "near_copy_groups", "neighbour_similarity", "open_corpus",
+    "open_tokenizer", "relative_distance", "sequence_pairs", "sequence_task", "synthetic",
+    "three_regimes", "tokenize", "tokenizer_of_ids", "tokens_from_ids", "vocabulary_of",
+    "zipf_drift", "zipf_stationary",
 ]  # fmt: skip
 
 _show_as_written(__all__, globals())

@@ -1,6 +1,7 @@
 """Types of corpora: documents of text, or rows of token ids."""
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ from jaxtyping import Bool, Int, Int32, Integer, UInt32
 
 from jaxpe._core.choices import Choice
 from jaxpe._core.short import short_repr
-from jaxpe.data.groups import containment_groups
+from jaxpe.data.groups import dependent_groups
 
 Source = str | os.PathLike[str]
 
@@ -22,12 +23,15 @@ class Corpus(NamedTuple):
         choices: settings that were not passed and were chosen.
         name: built-in name, or path of the file.
         documents: texts, in the order of the file.
+        groups: author or source of each document, None where it has none; None without a
+            `group_field`.
     """
 
     name: str
     documents: list[str]
     null_texts: int = 0
     choices: tuple[Choice, ...] = ()
+    groups: list[str | None] | None = None
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -59,6 +63,8 @@ class TokenCorpus(NamedTuple):
         tokens: the text of each id, `vocab_size` of them; `"id 17"` where only the id is known.
         longest: length of the longest document before truncation, special tokens included.
         null_texts, choices: the same fields of `Corpus`; not exported.
+        group_labels: label of the author or source of each document, from a `group_field`; None
+            without. Not exported.
     """
 
     name: str
@@ -71,9 +77,10 @@ class TokenCorpus(NamedTuple):
     longest: int
     null_texts: int = 0
     choices: tuple[Choice, ...] = ()
+    group_labels: Int32[np.ndarray, " documents"] | None = None
 
     def groups(self) -> Int[np.ndarray, " documents"]:
-        """`containment_groups` of this corpus, int32.
+        """`dependent_groups` of this corpus and its `group_labels`, int32.
 
         Raises:
             InputError: more than memory holds.
@@ -82,10 +89,35 @@ class TokenCorpus(NamedTuple):
         >>> jaxpe.data.tokenize(films).groups().tolist()
         [0, 0, 2]
         """
-        return containment_groups(self.ids, self.mask, exclude=self.exclude)
+        return dependent_groups(self.ids, self.mask, exclude=self.exclude, groups=self.group_labels)
+
+    def chosen(
+        self, rows: Int[np.ndarray, " rows"] | Bool[np.ndarray, " documents"]
+    ) -> "TokenCorpus":
+        """The documents of these rows.
+
+        >>> corpus = jaxpe.data.tokens_from_ids([[3, 1], [0, 1], [2, 2]])
+        >>> corpus.chosen(np.array([2, 0])).ids.tolist()
+        [[2, 2], [3, 1]]
+        """
+        names = ("ids", "mask", *(() if self.group_labels is None else ("group_labels",)))
+        return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
     def __repr__(self) -> str:
         return short_repr(self)
+
+
+def group_labels(groups: Sequence[str | None] | None) -> Int32[np.ndarray, " documents"] | None:
+    """Labels of named groups: the index of their first document; documents without one are alone.
+
+    >>> group_labels(["a", None, "a"]).tolist()
+    [0, 1, 0]
+    """
+    if groups is None:
+        return None
+    first: dict[str | int, int] = {}
+    named = (number if name is None else name for number, name in enumerate(groups))
+    return np.array([first.setdefault(x, number) for number, x in enumerate(named)], np.int32)
 
 
 class TokenBatch(NamedTuple):

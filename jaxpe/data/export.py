@@ -296,7 +296,7 @@ def _metadata(corpus: Corpus | TokenCorpus) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": "text", "name": corpus.name}
     if isinstance(corpus, TokenCorpus):
         own = {name: getattr(corpus, name) for name in TokenCorpus._fields}
-        for name in ("ids", "mask", "null_texts", "choices"):  # the last two are of the reading
+        for name in ("ids", "mask", "null_texts", "choices", "group_labels"):  # of the reading
             del own[name]
         fields |= {"kind": "tokens", **own, "length": corpus.ids.shape[1]}
     names = "".join([corpus.name, *fields.get("tokens", ())])

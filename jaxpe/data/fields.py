@@ -138,6 +138,22 @@ def label_column(place: str, columns: Sequence[str], fields: Fields) -> int | No
     return columns.index(fields.label)
 
 
+def group_of(value: Any, place: str) -> str | None:
+    """Author or source of a document as text; None where it has none.
+
+    Raises:
+        InputError: a value that is neither a string nor a number.
+    """
+    if value is None or value == "":
+        return None
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InputError(
+        f"{place}: the group is a {type(value).__name__}; pass a column of strings or numbers as "
+        "`group_field`"
+    )
+
+
 def refuse_repeated(path: str, columns: Sequence[str], names: Sequence[str | None]) -> None:
     """Refuse columns in use that share their name with others, with `InputError`."""
     for name in filter(None, names):

@@ -1,8 +1,13 @@
-"""Groups of documents that contain one another, and so are not independent evidence."""
+"""Groups of documents that are no independent evidence: pieces, copies, near-copies, neighbours."""
+
+import math
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Integer
 
+from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 
 # Documents longer than this are taken as whole texts: a copy of one inside another is rare, and
@@ -10,6 +15,13 @@ from jaxpe._core.memory import check_bytes
 _LONGEST_PIECE = 64
 _TOGETHER = 2**16  # windows that are made at a time, so that they stay in the cache
 _CELL_BYTES = 64  # for each token: it, its hashes and what they are compared with
+_CELLS = 2**23  # tokens of the pairs of documents that are compared at random
+_HASHES = 64  # of MinHash
+_CHANGED = 0.1  # share of the tokens that near-copies of a document have changed
+_LONGEST_SHINGLE = 12
+_FEWEST = 7  # features that copies share, so that phrases of a few words do not make copies
+_FALSE = 0.0002  # documents that independent ones may be taken for copies of, on average
+_PAIRS = 2**14  # of documents that are compared at random, or at a time
 
 
 def containment_groups(
@@ -34,15 +46,166 @@ def containment_groups(
     >>> containment_groups(ids, ids > 0).tolist()
     [0, 0, 2]
     """
-    check_bytes(
-        _CELL_BYTES * ids.size,
-        what=f"grouping {ids.shape[0]:,} documents of length {ids.shape[1]:,}",
-        remedy="pass a smaller `length`, or fewer documents",
-    )
-    mask = np.ones(ids.shape, bool) if mask is None else mask
-    words, lengths = _packed(ids, mask & ~np.isin(ids, exclude))
-    prefix, powers = _prefix_hashes(words)
-    whole = prefix[np.arange(len(ids)), lengths]
+    words, lengths = _packed(ids, mask, exclude)
+    return _containing(lengths, *_prefix_hashes(words))
+
+
+def near_copy_groups(
+    ids: Int[np.ndarray, "documents n"],
+    mask: Bool[np.ndarray, "documents n"] | None = None,
+    *,
+    exclude: tuple[int, ...] = (),
+) -> Int[np.ndarray, " documents"]:
+    """Group documents with their near-copies, by MinHash and banding.
+
+    Documents are compared as two kinds of sets (Broder 1997): of tokens at their places, which
+    finds copies with other words, and of shingles, runs of k tokens, which finds copies with words
+    put in. Candidates agree in two neighbouring ones of 64 hashes; they are near-copies where the
+    Jaccard similarity of their sets is at least half of what copies with 10 % of the tokens changed
+    have. It must also exceed what independent documents of the corpus reach by chance, as random
+    pairs of them show, and 7 tokens or shingles. k is the least number from 2 on for which chance
+    leaves room. Groups are the connected components. Short documents join none: of Zipf words,
+    those of 24 tokens are found, and 90 % of those of 12 tokens.
+
+    Arguments, labels and errors are those of `containment_groups`.
+
+    >>> ids = np.random.default_rng(0).integers(0, 999, (3, 30))
+    >>> ids[2] = ids[0]; ids[2, 15] = 999
+    >>> near_copy_groups(ids).tolist()
+    [0, 1, 0]
+    """
+    words, lengths = _packed(ids, mask, exclude)
+    first, second = _near_copies(words, lengths, *_prefix_hashes(words))
+    return _joined(np.arange(len(ids), dtype=np.int32), first, second)
+
+
+def dependent_groups(
+    ids: Int[np.ndarray, "documents n"],
+    mask: Bool[np.ndarray, "documents n"] | None = None,
+    *,
+    exclude: tuple[int, ...] = (),
+    groups: Integer[np.ndarray, " documents"] | None = None,
+) -> Int[np.ndarray, " documents"]:
+    """Group documents that are not independent: pieces, near-copies and those of known groups.
+
+    The connected components of `containment_groups`, `near_copy_groups` and the labels of an author
+    or a source, where these are known. Without near-copies and labels it is `containment_groups`.
+
+    Args:
+        ids, mask, exclude: arguments of `containment_groups`.
+        groups: labels that documents of one author or source share.
+
+    Raises:
+        InputError: more than memory holds, or not one label for each document.
+
+    >>> ids = np.array([[5, 6, 7], [6, 7, 0], [8, 0, 0]])
+    >>> dependent_groups(ids, ids > 0, groups=np.array([3, 4, 4])).tolist()
+    [0, 0, 0]
+    """
+    if groups is not None and groups.shape != (len(ids),):
+        raise InputError(
+            f"`groups` has shape {groups.shape}: pass one label for each of {len(ids)} documents"
+        )
+    words, lengths = _packed(ids, mask, exclude)
+    hashes = _prefix_hashes(words)
+    labels = _containing(lengths, *hashes)
+    first, second = _near_copies(words, lengths, *hashes)
+    if groups is not None:
+        _, one, which = np.unique(groups, return_index=True, return_inverse=True)
+        first, second = np.append(first, np.arange(len(ids))), np.append(second, one[which])
+    return _joined(labels, first, second)
+
+
+class NeighbourSimilarity(NamedTuple):
+    """Similarity of documents that are next to each other, from `neighbour_similarity`.
+
+    Attributes:
+        neighbours: mean cosine of the words of neighbours, frequent words weighing less.
+        at_random: mean of the same over random orders of the documents.
+        p_value: share of the orders, the observed one included, whose mean is as large.
+        documents: number of documents, one of each group.
+    """
+
+    neighbours: float
+    at_random: float
+    p_value: float
+    documents: int
+
+
+def neighbour_similarity(
+    ids: Int[np.ndarray, "documents n"],
+    mask: Bool[np.ndarray, "documents n"] | None = None,
+    *,
+    exclude: tuple[int, ...] = (),
+    groups: Integer[np.ndarray, " documents"] | None = None,
+    permutations: int = 999,
+    seed: int = 0,
+) -> NeighbourSimilarity:
+    """Test whether documents next to each other are more alike than documents at random.
+
+    Files often hold the documents of one author or source together. Where these are not known,
+    similar neighbours suggest clusters: documents are then not independent, and intervals are too
+    short. Documents are vectors of words, each word weighing 1/√(its count), less their mean and of
+    length 1, hashed into 64 entries with random signs (Weinberger et al. 2009). The p-value is
+    (b + 1)/(m + 1), for m random orders of which b have neighbours as similar.
+
+    Args:
+        ids, mask, exclude: arguments of `containment_groups`, in the order of the file.
+        groups: labels of documents known to be dependent, from `dependent_groups`; only the first
+            of each group takes part.
+        permutations: number of random orders.
+        seed: random seed of orders and signs.
+
+    Raises:
+        InputError: fewer than 3 documents or groups, no permutation, or more than memory holds.
+
+    >>> rng = np.random.default_rng(0)
+    >>> author = np.arange(200) // 10
+    >>> ids = rng.integers(0, 40, (200, 30)) + 5 * (author % 7)[:, None]
+    >>> neighbour_similarity(ids).p_value < 0.05, neighbour_similarity(ids[rng.permutation(200)]
+    ...     ).p_value < 0.05
+    (True, False)
+    """
+    words, lengths = _packed(ids, mask, exclude)
+    rows = np.flatnonzero(lengths)
+    if groups is not None:
+        rows = rows[np.sort(np.unique(groups[rows], return_index=True)[1])]
+    if len(rows) < 3 or permutations < 1:
+        raise InputError(
+            f"{len(rows)} groups of documents and `permutations={permutations}`: pass at least "
+            "3 documents that are not copies, and one permutation"
+        )
+    rng = np.random.default_rng(seed)
+    vectors = _hashed_vectors(words[rows], rng)
+    first = np.sort(rng.choice(len(rows) - 1, min(_PAIRS // 4, len(rows) - 1), replace=False))
+
+    def similarity(order: np.ndarray) -> float:
+        return float(np.mean(np.sum(vectors[order[first]] * vectors[order[first + 1]], axis=1)))
+
+    observed = similarity(np.arange(len(rows)))
+    null = np.array([similarity(rng.permutation(len(rows))) for _ in range(permutations)])
+    p_value = float((1 + np.sum(null >= observed - 1e-9)) / (1 + permutations))
+    return NeighbourSimilarity(observed, float(null.mean()), p_value, len(rows))
+
+
+def _hashed_vectors(words, rng) -> np.ndarray:
+    """Words of each document as a vector of length 1, less the mean over documents."""
+    size = 64
+    document, place = np.nonzero(words)
+    word = words[document, place].astype(np.int64)
+    counts = np.bincount(word)
+    weight = rng.choice([-1.0, 1.0], len(counts)) / np.sqrt(np.maximum(counts, 1))
+    cell = document * size + rng.integers(0, size, len(counts))[word]
+    vectors = np.bincount(cell, weight[word], len(words) * size).reshape(-1, size)
+    vectors /= np.sum(words > 0, axis=1, keepdims=True)
+    vectors -= vectors.mean(axis=0)
+    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(norm > 0, norm, 1.0)).astype(np.float32)
+
+
+def _containing(lengths, prefix, powers) -> np.ndarray:
+    """Labels of `containment_groups`, from the hashes of all prefixes."""
+    whole = prefix[np.arange(len(lengths)), lengths]
     _, first, which = np.unique(whole, return_index=True, return_inverse=True)
     parent = first[which].astype(np.int32)  # equal documents, however long
     low = prefix.astype(np.uint16)
@@ -58,11 +221,208 @@ def containment_groups(
     return _roots(parent)
 
 
-def _packed(ids, kept) -> tuple[np.ndarray, np.ndarray]:
+def _near_copies(words, lengths, prefix, powers) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of near-copies, which have all of them as connected components."""
+    if min(words.shape) < 2:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    one, other = _random_pairs(*words.shape)
+    both = (words[one] > 0) & (words[other] > 0)
+    same = (words[one] == words[other]) & both
+    places = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    placed = words * np.uint64(0xD1342543DE82EF95) + places
+    aligned = _similar_pairs(placed, lengths, _least_aligned(same, both, len(words)))
+    shared = partial(_shared_shingles, prefix, powers, lengths, one, other)
+    size, least = _least_shingled(words, lengths, same, shared)
+    shingles = prefix[:, size:] - prefix[:, :-size] * powers[size]
+    shifted = _similar_pairs(shingles, np.maximum(lengths - size + 1, 0), least)
+    first, second = np.concatenate([aligned, shifted], axis=1)
+    return first, second
+
+
+def _similar_pairs(features, counts, least) -> np.ndarray:
+    """Pairs of documents, int `[2, pairs]`, whose sets of features are similar enough.
+
+    Args:
+        features: hashes `[documents, width]`, of which the first `counts` of each are its set.
+        counts: how many.
+        least: Jaccard similarity that is enough, by their number; above 1 where none is.
+    """
+    rows = np.flatnonzero(least[counts] <= 1)
+    rows = rows[np.argsort(counts[rows], kind="stable")]
+    if len(rows) < 2:
+        return np.zeros((2, 0), np.int64)
+    sets = _hashed_sets(features[rows, : counts[rows[-1]]], counts[rows])
+    signatures = _signatures(sets)
+    pairs = []
+    for each in range(_HASHES):
+        band = signatures[:, each].astype(np.uint64) << np.uint64(32)
+        band |= signatures[:, (each + 1) % _HASHES]
+        order = np.argsort(band)
+        equal = np.flatnonzero(band[order[1:]] == band[order[:-1]])
+        pairs.append(order[equal] * len(rows) + order[equal + 1])
+    first, second = np.divmod(np.unique(np.concatenate(pairs)), len(rows))
+    needed = np.maximum(*(least[counts[rows[x]]] for x in (first, second)))
+    near = np.zeros(len(first), bool)
+    for start in range(0, len(first), _PAIRS):
+        part = slice(start, start + _PAIRS)
+        agree = np.mean(signatures[first[part]] == signatures[second[part]], axis=1)
+        likely = start + np.flatnonzero(agree >= needed[part] / 2)
+        near[likely] = _similarity(sets[first[likely]], sets[second[likely]]) >= needed[likely]
+    return np.stack([rows[first[near]], rows[second[near]]])
+
+
+def _least_aligned(same, both, documents) -> np.ndarray:
+    """Jaccard similarity of tokens at their places from which documents of n tokens are copies.
+
+    Independent documents agree at a binomial number of places, as random pairs do.
+    """
+    from scipy.special import bdtrik
+
+    n = np.arange(1, same.shape[1] + 1)
+    mean = np.cumsum(same.sum(axis=0)) / np.maximum(np.cumsum(both.sum(axis=0)), 1)
+    chance = 1 + bdtrik(1 - _FALSE / documents, n, np.clip(mean, 1e-9, 1 - 1e-9))
+    return _least_similarity(chance, n, (1 - _CHANGED) ** 2)
+
+
+def _least_similarity(chance, count, share) -> np.ndarray:
+    """Similarity above chance and half of what copies have, by the number of features from 0 on."""
+    chance = np.maximum(chance, _FEWEST)
+    shared = np.where(chance < count, chance, 2 * count)
+    above = shared / np.maximum(2 * count - shared, 1e-9)
+    likely = np.where(chance < count, np.maximum(above, share / (2 - share) / 2), 2.0)
+    return np.append(np.inf, likely)
+
+
+def _least_shingled(words, lengths, same, shared) -> tuple[int, np.ndarray]:
+    """Tokens of a shingle, and the similarity of their sets from which documents are copies.
+
+    Independent documents share a number of shingles that is Poisson in clumps, with what many have
+    at one place, and one run of tokens, of which the longest is as Erdős and Rényi say. How often
+    shingles match is that of random pairs of documents, and at least that of independent words.
+    """
+    from scipy.special import pdtrik
+
+    counts = np.bincount(words[words > 0].astype(np.int64))
+    frequent = float(np.sum((counts / max(counts.sum(), 1)) ** 2))
+    aligned = float(same.mean()) if same.size else 0.0
+    typical = int(np.sum(lengths**2) // max(np.sum(lengths), 1))
+    pairs, before = len(words) / _FALSE, max(frequent, 1e-12)
+    best = 2, np.full(words.shape[1] + 1, 2.0), np.inf
+    for size in range(2, min(_LONGEST_SHINGLE, typical) + 1):
+        count = np.arange(1, words.shape[1] - size + 2)
+        rate, clump = shared(size)
+        rate = max(rate, frequent**size, 1e-30)
+        longer = min(max(rate / before, frequent, aligned), 1 - 1e-6)  # probability of one more
+        before, clump = rate, max(clump, 1 / (1 - longer))
+        runs = np.lib.stride_tricks.sliding_window_view(same, size, axis=1).all(axis=2)
+        mean = np.maximum(np.cumsum(runs.mean(axis=0)) + count**2 * rate, 1e-9)
+        number = clump * pdtrik(1 - 1 / pairs, mean / clump)
+        longest = np.log(np.maximum(pairs * count.astype(float) ** 2 * rate, 1)) / -math.log(longer)
+        share = (1 - _CHANGED) ** (2 * size)
+        least = _least_similarity(1 + np.maximum(longest, number), count, share)
+        ratio = least[typical - size + 1] / (share / (2 - share))
+        if ratio < best[2]:
+            best = size, least, ratio
+        if ratio <= 0.6:
+            break
+    return best[:2]
+
+
+def _shared_shingles(prefix, powers, lengths, one, other, size) -> tuple[float, float]:
+    """Probability that shingles of a random pair match, and variance over mean of their number.
+
+    The hundredth that share the most may be copies, and is left out.
+    """
+    fits = (lengths[one] >= size) & (lengths[other] >= size)
+    one, other = one[fits], other[fits]
+    if not len(one):
+        return 0.0, 1.0
+    counts = [lengths[x] - size + 1 for x in (one, other)]
+    width = int(max(counts[0].max(), counts[1].max()))
+    sets = [
+        _hashed_sets(prefix[x, size : size + width] - prefix[x, :width] * powers[size], count)
+        for x, count in zip((one, other), counts, strict=True)
+    ]
+    sizes = _set_sizes(*sets)
+    number = sizes[0] + sizes[1] - sizes[2]
+    usual = number <= np.quantile(number, 0.99)
+    rate = number[usual].sum() / np.sum((counts[0] * counts[1])[usual])
+    mean = max(float(number[usual].mean()), 1e-9)
+    return float(rate), max(float(number[usual].var()) / mean, 1.0)
+
+
+def _random_pairs(documents, n) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of different documents at random."""
+    number = min(_PAIRS // 4, 4 * documents, max(_CELLS // n, 64))
+    one, other = np.random.default_rng(0).integers(0, documents, (2, number))
+    return one[one != other], other[one != other]
+
+
+def _hashed_sets(features, counts) -> np.ndarray:
+    """Sets as hashes of 32 bits, ascending, filled up with one of them."""
+    hashes = features ^ (features >> np.uint64(31))
+    hashes *= np.uint64(0xBF58476D1CE4E5B9)
+    sets = (hashes >> np.uint64(32)).astype(np.uint32)
+    sets = np.where(np.arange(sets.shape[1]) < counts[:, None], sets, sets[:, :1])
+    sets.sort(axis=1)
+    return sets
+
+
+def _signatures(sets) -> np.ndarray:
+    """The least of each of the hashes over the shingles of each document, uint32."""
+    odd, shift = np.random.default_rng(0x6A617870).integers(0, 2**32, (2, _HASHES), np.uint32)
+    odd |= np.uint32(1)
+    signatures = np.empty((len(sets), _HASHES), np.uint32)
+    rows = max(_TOGETHER // sets.shape[1], 1)
+    for start in range(0, len(sets), rows):
+        part = sets[start : start + rows]
+        for each in range(_HASHES):
+            hashes = part * odd[each] + shift[each]
+            hashes.min(axis=1, out=signatures[start : start + rows, each])
+    return signatures
+
+
+def _similarity(one, other) -> np.ndarray:
+    """Jaccard similarity of pairs of sets."""
+    sizes = _set_sizes(one, other)
+    return (sizes[0] + sizes[1]) / sizes[2] - 1
+
+
+def _set_sizes(one, other) -> list[np.ndarray]:
+    """Sizes of sets, each an ascending row that may repeat elements, and of their unions."""
+    both = np.concatenate([one, other], axis=1)
+    both.sort(axis=1)
+    return [1 + np.sum(x[:, 1:] != x[:, :-1], axis=1) for x in (one, other, both)]
+
+
+def _joined(labels, first, second) -> np.ndarray:
+    """Labels of the connected components of labelled groups and further pairs of documents."""
+    if not len(first):
+        return labels
+    import scipy.sparse
+    import scipy.sparse.csgraph
+
+    count = len(labels)
+    one, other = np.append(np.arange(count), first), np.append(labels, second)
+    edges = scipy.sparse.coo_array((np.ones(len(one), np.int8), (one, other)), (count, count))
+    _, component = scipy.sparse.csgraph.connected_components(edges, directed=False)
+    _, representative = np.unique(component, return_index=True)
+    return labels[representative][component].astype(np.int32)
+
+
+def _packed(ids, mask, exclude) -> tuple[np.ndarray, np.ndarray]:
     """Kept ids moved to the left as words ≥ 1 (0 is padding), and how many there are."""
+    check_bytes(
+        _CELL_BYTES * ids.size,
+        what=f"grouping {ids.shape[0]:,} documents of length {ids.shape[1]:,}",
+        remedy="pass a smaller `length`, or fewer documents",
+    )
+    kept = (np.ones(ids.shape, bool) if mask is None else mask) & ~np.isin(ids, exclude)
     lengths = kept.sum(axis=1)
     words = np.zeros(ids.shape, np.uint64)
-    words[np.arange(ids.shape[1])[None, :] < lengths[:, None]] = ids[kept].astype(np.uint64) + 1
+    # Numbers in the order of the ids: what is found does not depend on words that never occur.
+    _, number = np.unique(ids[kept], return_inverse=True)
+    words[np.arange(ids.shape[1])[None, :] < lengths[:, None]] = number.astype(np.uint64) + 1
     return words, lengths
 
 

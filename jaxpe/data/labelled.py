@@ -11,7 +11,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.short import short_repr
 from jaxpe.data.corpus import Corpus, Source, TokenCorpus
-from jaxpe.data.fields import Found, Row
+from jaxpe.data.fields import Fields, Found, Row
 from jaxpe.data.files import (
     SUPPORTED_TABLES,
     TABLES,
@@ -123,7 +123,7 @@ def load_labelled(
         tokenizer, length = like.tokenizer, like.corpus.ids.shape[1]
         special = bool(like.corpus.exclude)
     found = Found()
-    fields = {"text_field": text_field, "label_field": label_field, "skip_nulls": skip_nulls}
+    fields = Fields(text_field, label_field, skip_nulls=skip_nulls)
     rows = _rows(source, split, fields, data_dir, found, progress)
     name = name_of(source) if split == "train" else f"{source} {split}"
     texts = [row.text for row in rows]
@@ -144,9 +144,9 @@ def hold_out(
 ) -> tuple[LabelledTokens, LabelledTokens]:
     """Set a part aside, where a corpus has no split of its own to judge by.
 
-    Copies of a document never straddle the cut, nor, as far as `containment_groups` finds them,
-    a phrase and the longer document it was cut from. Whole groups are drawn at random until they
-    hold the fraction. Both parts keep the order of the documents.
+    Copies of a document never straddle the cut, nor, as far as `dependent_groups` finds them,
+    near-copies, or a phrase and the longer document it was cut from. Whole groups are drawn at
+    random until they hold the fraction. Both parts keep the order of the documents.
 
     Returned are the rest, and the part set aside.
 
@@ -185,22 +185,21 @@ def hold_out(
 
 def _part(labelled: LabelledTokens, kept: Bool[np.ndarray, " documents"]) -> LabelledTokens:
     corpus = labelled.corpus
-    corpus = corpus._replace(ids=corpus.ids[kept], mask=corpus.mask[kept])
-    return labelled._replace(corpus=corpus, labels=labelled.labels[kept])
+    return labelled._replace(corpus=corpus.chosen(kept), labels=labelled.labels[kept])
 
 
 def _rows(
     source: str,
     split: str,
-    fields: dict[str, Any],
+    fields: Fields,
     data_dir: Source | None,
     found: Found,
     progress: Progress,
 ) -> list[Row]:
     if source in NAMED:
-        if fields["text_field"] is not None:
+        if fields.text is not None:
             raise InputError(f"{source} has one column of text; leave `text_field` out")
-        options = {"label_field": fields["label_field"], "data_dir": data_dir}
+        options = {"label_field": fields.label, "data_dir": data_dir}
         return named_rows(source, split=split, **options, progress=progress)
     if text_ending(source) not in TABLES:
         raise InputError(
@@ -210,7 +209,7 @@ def _rows(
     if split != "train":
         raise InputError(f"{source} is one split; leave `split` out and pass the file of {split!r}")
     check_file(source)
-    return read_rows(source, **fields, found=found, progress=progress)
+    return read_rows(source, fields, found=found, progress=progress)
 
 
 def _numbered(

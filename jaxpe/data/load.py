@@ -8,8 +8,8 @@ from jaxpe._core.array_files import npy_header
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import export
-from jaxpe.data.corpus import Corpus, Source, TokenCorpus
-from jaxpe.data.fields import Fields, Found
+from jaxpe.data.corpus import Corpus, Source, TokenCorpus, group_labels
+from jaxpe.data.fields import Fields, Found, group_of
 from jaxpe.data.files import (
     STANDARD_INPUT,
     SUPPORTED,
@@ -44,6 +44,7 @@ def load_corpus(
     source: Source,
     *,
     text_field: str | None = None,
+    group_field: str | None = None,
     skip_nulls: bool = False,
     data_dir: Source | None = None,
     progress: Progress = SILENT,
@@ -78,6 +79,8 @@ def load_corpus(
         source: a name or a path; a name wins over a file of that name (write `./sst2`).
         text_field: the column that holds the text. Default: `text`, else `sentence`, else the only
             column of text.
+        group_field: the column with the author, the source or whatever documents share that are
+            not independent of each other; its values are in `Corpus.groups`.
         skip_nulls: whether rows whose text is null or missing are left out and counted
             (`null_texts`); the first is refused otherwise.
         data_dir: the directory with the named corpora.
@@ -85,8 +88,9 @@ def load_corpus(
 
     Raises:
         InputError: nothing there, no regular file, unreadable or undecodable text, a line that is
-            too long, no header or several, no such column, a text that is null, turns of a chat,
-            fewer than two documents, more than memory holds, or token ids instead of text.
+            too long, no header or several, no such column, a text that is null, a group that is no
+            string or number, turns of a chat, fewer than two documents, more than memory holds, or
+            token ids instead of text.
         MissingExtraError: `.parquet`, `.arrow` or `.zst` without the extra.
 
     >>> import tempfile, pathlib
@@ -96,7 +100,7 @@ def load_corpus(
     ['The fog comes', 'on little cat feet.']
     """
     source = os.fspath(source)
-    _check_text_field(source, text_field)
+    _check_fields(source, text_field, group_field)
     if source == "synthetic" or _holds_ids(source, text_field):
         raise InputError(f"{source} holds token ids, not text; read it with load_tokens")
     if source == "stdlib":
@@ -109,11 +113,12 @@ def load_corpus(
     else:
         check_file(source)
         found = Found()
-        fields = {"text_field": text_field, "skip_nulls": skip_nulls}
-        options = {**fields, "found": found, "progress": progress}
-        rows = [row for file in _files(source) for row in read_rows(file, **options)]
+        fields = Fields(text_field, group_field, "group_field", skip_nulls)
+        options = {"found": found, "progress": progress}
+        rows = [row for file in _files(source) for row in read_rows(file, fields, **options)]
+        groups = None if group_field is None else [group_of(row.label, row.place) for row in rows]
         name = "stdin" if source == STANDARD_INPUT else name_of(source)
-        corpus = Corpus(name, [row.text for row in rows], found.null_texts, found.choices)
+        corpus = Corpus(name, [row.text for row in rows], found.null_texts, found.choices, groups)
     return at_least_two(corpus, source)
 
 
@@ -124,6 +129,7 @@ def load_tokens(
     length: int | None = None,
     special: bool = False,
     text_field: str | None = None,
+    group_field: str | None = None,
     skip_nulls: bool = False,
     data_dir: Source | None = None,
     progress: Progress = SILENT,
@@ -153,6 +159,7 @@ def load_tokens(
         corpus = load_corpus(
             source,
             text_field=text_field,
+            group_field=group_field,
             skip_nulls=skip_nulls,
             data_dir=data_dir,
             progress=progress,
@@ -160,9 +167,9 @@ def load_tokens(
         return tokenize(
             corpus, tokenizer=tokenizer, length=length, special=special, progress=progress
         )
-    _check_text_field(source, text_field)
+    _check_fields(source, text_field, group_field)
     if _holds_documents(source):
-        fields = Fields(text_field, None, skip_nulls=skip_nulls)
+        fields = Fields(text_field, group_field, "group_field", skip_nulls)
         return _load_documents(source, fields, tokenizer, length, special)
     corpus = _load_ids(source, length, progress)
     known = (DEFAULT_TOKENIZER, corpus.tokenizer)
@@ -223,9 +230,13 @@ def _load_documents(
     size = 1 if opened is None else len(opened.tokens)
     stream, found = Stream(length=length or DEFAULT_LENGTH, vocab_size=size), Found()
     documents = (
-        ids for file in _files(source) for ids, _ in id_documents(file, fields, stream, found=found)
+        (ids, group_of(label, file))
+        for file in _files(source)
+        for ids, label in id_documents(file, fields, stream, found=found)
     )
-    rows = held(documents, lambda ids: ids.nbytes + _ROW_BYTES, what=source)
+    labelled = held(documents, lambda row: row[0].nbytes + _ROW_BYTES, what=source)
+    rows = [ids for ids, _ in labelled]
+    groups = None if fields.label is None else [group for _, group in labelled]
     if len(rows) < 2:
         raise InputError(
             f"{source} holds {len(rows)} documents of ids; pass at least two, as an array "
@@ -233,7 +244,8 @@ def _load_documents(
         )
     if opened is None:
         opened = tokenizer_of_ids(vocab_size=1 + max(int(row.max()) for row in rows))
-    return corpus_of_ids(name_of(source), rows, opened, length=length, null_texts=found.null_texts)
+    about = {"null_texts": found.null_texts, "group_labels": group_labels(groups)}
+    return corpus_of_ids(name_of(source), rows, opened, length=length, **about)
 
 
 def check_file(source: str) -> None:
@@ -256,11 +268,14 @@ def check_file(source: str) -> None:
         raise InputError(f"{source}: unknown kind of file; supported are {_SUPPORTED}")
 
 
-def _check_text_field(source: str, text_field: str | None) -> None:
-    if text_field is not None and text_ending(source) not in TABLES and not is_saved(source):
-        raise InputError(
-            f"{source} has no columns; leave `text_field` out (it is for {', '.join(TABLES)})"
-        )
+def _check_fields(source: str, text_field: str | None, group_field: str | None) -> None:
+    if text_ending(source) in TABLES or is_saved(source):
+        return
+    for name, field in (("text_field", text_field), ("group_field", group_field)):
+        if field is not None:
+            raise InputError(
+                f"{source} has no columns; leave `{name}` out (it is for {', '.join(TABLES)})"
+            )
 
 
 def at_least_two(corpus: Corpus, source: str) -> Corpus:

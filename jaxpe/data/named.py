@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.progress import Progress
 from jaxpe.data.corpus import Source
-from jaxpe.data.fields import Row
+from jaxpe.data.fields import Fields, Row
 from jaxpe.data.rows import read_rows
 
 
@@ -69,7 +69,7 @@ def _found_rows(
         known = ", ".join(map(repr, home.splits))
         raise InputError(f"{name} has no split {split!r} with labels; pass one of {known}")
     if path := named_file(name, split=split, data_dir=data_dir):
-        return read_rows(path, text_field=home.field, label_field=label_field, progress=progress)
+        return read_rows(path, Fields(home.field, label_field), progress=progress)
     try:
         return _from_tfds(home, home.splits[split], label_field, progress)
     # TFDS fails in many ways (no package, no network, no disk), all of them with one remedy.

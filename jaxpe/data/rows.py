@@ -20,16 +20,9 @@ _T = TypeVar("_T")
 
 
 def read_rows(
-    path: str,
-    *,
-    text_field: str | None,
-    label_field: str | None = None,
-    skip_nulls: bool = False,
-    found: Found | None = None,
-    progress: Progress,
+    path: str, fields: Fields, *, found: Found | None = None, progress: Progress
 ) -> list[Row]:
     """The rows of a file, or of standard input, `"-"`, whose text is not blank."""
-    fields = Fields(text_field, label_field, skip_nulls=skip_nulls)
     rows = iter_rows(path, fields, found=found, progress=progress)
     return held(rows, lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=path)
 

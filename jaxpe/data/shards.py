@@ -7,14 +7,14 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.hashing import Content, content_hash
 from jaxpe._core.progress import SILENT
 from jaxpe.data import export
 from jaxpe.data.corpus import Document, Source
-from jaxpe.data.fields import Fields, Found, Row, with_text
+from jaxpe.data.fields import Fields, Found, Row, group_of, with_text
 from jaxpe.data.files import (
     STANDARD_INPUT,
     SUPPORTED,
@@ -104,7 +104,7 @@ class Shard(NamedTuple):
         found = Found() if found is None else found
         if stream is not None:
             rows = id_documents(self.path, fields, stream, found=found, content=content)
-            return (Document(ids, _group(label, self.path)) for ids, label in rows)
+            return (Document(ids, group_of(label, self.path)) for ids, label in rows)
         if self.path in BUILT_IN:
             return _built_in(self.path, content)
         if _is_records(self.path):
@@ -127,7 +127,7 @@ class Shard(NamedTuple):
         self.check_fields(text_field=text_field, group_field=group_field)
         fields = Fields(text_field, group_field, "group_field", skip_nulls)
         for ids, labels in id_blocks(self.path, fields, stream, found=found, content=content):
-            yield ids, None if labels is None else [_group(label, self.path) for label in labels]
+            yield ids, None if labels is None else [group_of(label, self.path) for label in labels]
 
     def holds_ids(self, text_field: str | None = None) -> bool:
         """Whether the shard holds token ids: `jaxpe.data.token_files.holds_ids`.
@@ -265,19 +265,7 @@ def _rows(path: str, fields: Fields, found: Found, content: Content | None) -> I
     rows = iter_rows(path, fields, found=found, content=content, progress=SILENT)
     if fields.label is None:  # what millions of documents go through
         return map(Document, map(operator.attrgetter("text"), rows))
-    return (Document(row.text, _group(row.label, row.place)) for row in rows)
-
-
-def _group(value: Any, place: str) -> str | None:
-    """A group as text; None where there is none."""
-    if value is None or value == "":
-        return None
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise InputError(
-        f"{place}: the group is a {type(value).__name__}; pass a column of strings or numbers as "
-        "`group_field`"
-    )
+    return (Document(row.text, group_of(row.label, row.place)) for row in rows)
 
 
 def _records(
@@ -292,7 +280,7 @@ def _records(
         rows = (Row(text, None, place) for place, text in texts)
     else:
         rows = with_text(json_rows(texts, fields, found), fields, found)
-    return (Document(row.text, _group(row.label, row.place)) for row in rows if row.text.strip())
+    return (Document(row.text, group_of(row.label, row.place)) for row in rows if row.text.strip())
 
 
 def _exported(path: str, content: Content | None) -> Iterator[Document]:

@@ -16,7 +16,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.options import check_range
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.short import short_repr
-from jaxpe.data.corpus import Corpus, Source, TokenCorpus
+from jaxpe.data.corpus import Corpus, Source, TokenCorpus, group_labels
 from jaxpe.data.ids import DEFAULT_LENGTH, LARGEST_VOCABULARY, check_length, check_table
 from jaxpe.data.pretrained import check_ids, open_pretrained
 from jaxpe.data.ragged import Ragged, joined, ragged
@@ -160,6 +160,7 @@ def tokenize(
         exclude=opened.exclude,
         tokens=list(tokens),
         longest=longest,
+        group_labels=group_labels(corpus.groups),
         null_texts=corpus.null_texts,
         choices=choices,
     )
@@ -248,7 +249,7 @@ def tokenizer_of_ids(
 
 
 def corpus_of_ids(
-    name: str, rows: list[Any], opened: Tokenizer, *, length: int | None, null_texts: int = 0
+    name: str, rows: list[Any], opened: Tokenizer, *, length: int | None, **fields: Any
 ) -> TokenCorpus:
     """Documents of ids as a corpus, truncated and padded to one length, as by `tokenize`."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -267,8 +268,8 @@ def corpus_of_ids(
         exclude=opened.exclude,
         tokens=list(opened.tokens),
         longest=int(lengths.max()),
-        null_texts=null_texts,
         choices=choices,
+        **fields,
     )
 
 

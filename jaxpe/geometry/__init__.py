@@ -47,15 +47,6 @@ from jaxpe.geometry.distributions import (
     positional_distributions,
 )
 from jaxpe.geometry.entropy_rank import entropy_rank
-from jaxpe.geometry.intervals import (
-    Bootstrap,
-    Jackknife,
-    basic_interval,
-    bootstrap,
-    jackknife,
-    resample_documents,
-    student_interval,
-)
 from jaxpe.geometry.krylov import Eigenpairs, principal_eigenpairs
 from jaxpe.geometry.mds import (
     ClassicalMDS,
@@ -123,11 +114,11 @@ from jaxpe.geometry.toeplitz import (
 from jaxpe.geometry.two_samples import (
     GeometryComparison,
     compare_geometries,
+    holm_adjusted,
     principal_angles,
 )
 
 __all__ = [
-    "Bootstrap",
     "ClassicalMDS",
     "Distances",
     "Eigenpairs",
@@ -136,7 +127,6 @@ __all__ = [
     "GeometryComparison",
     "HeldOut",
     "InformationOptimalEncoding",
-    "Jackknife",
     "LowRankFactors",
     "NoiseFloor",
     "PointCloud",
@@ -162,10 +152,8 @@ __all__ = [
     "add_documents",
     "as_distances",
     "as_points",
-    "basic_interval",
     "bin_counts",
     "bin_positions",
-    "bootstrap",
     "circulant_projection",
     "circulant_residual",
     "classical_mds",
@@ -195,9 +183,9 @@ __all__ = [
     "hellinger_distances",
     "hellinger_gram",
     "hellinger_points",
+    "holm_adjusted",
     "information_optimal_encoding",
     "is_monotone",
-    "jackknife",
     "kruskal_stress1",
     "length_weighted_mask",
     "low_rank_factors",
@@ -224,7 +212,6 @@ __all__ = [
     "procrustes",
     "rank_above_null",
     "regroup_folds",
-    "resample_documents",
     "sampled_stress",
     "sampled_violation_rate",
     "scaled_stress",
@@ -237,7 +224,6 @@ __all__ = [
     "stochastic_mds",
     "stress",
     "stress_per_position",
-    "student_interval",
     "sum_over_pairs",
     "thinned_mask",
     "toeplitz_projection",

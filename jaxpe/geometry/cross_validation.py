@@ -1,6 +1,7 @@
 """Encodings that are fitted to one half of the documents and held against the other half."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
@@ -33,7 +34,7 @@ from jaxpe.geometry.noise import (
     geometry_of_products,
     no_products,
 )
-from jaxpe.geometry.repeated import map_items
+from jaxpe.geometry.repeated import items_of, map_items, stacked
 from jaxpe.geometry.sparse import SparseCounts
 from jaxpe.geometry.stress import scaled_stress
 
@@ -164,24 +165,33 @@ def disjoint_position_halves(
     halvings: int,
     progress: Progress,
 ) -> PositionHalves:
-    """`disjoint_position_geometries` of documents, and of a shuffle for each of the keys."""
+    """`disjoint_position_geometries` of documents, and of shuffles for the first keys."""
     drawn = {"key": key, "splits": splits, "halvings": halvings, "progress": progress}
     own = disjoint_halves(tokens, counted, **drawn)
-    shuffles = (shuffled_places(each, counted, groups) for each in keys)
+    shuffles = (
+        shuffled_places(each, counted, groups)
+        for each in islice(items_of(keys), DEFAULT_HALF_NULLS)
+    )
     nulls = (disjoint_halves(tokens, counted, places, **drawn) for places in shuffles)
     return position_halves(own, nulls)
 
 
 def position_halves(own: SplitHalfGeometry, nulls: Iterable[SplitHalfGeometry]) -> PositionHalves:
     """Geometries of halves less the mean of those of shuffled halves, one after the other."""
-    statistics, squared = [], jnp.zeros_like(own.squared_distances)
+    statistics, sums = [], None
     for null in nulls:
         statistics.append(_statistics(null))
-        squared = squared + null.squared_distances
-    if len(statistics) < 2:
+        squared = null.squared_distances
+        sums = squared if sums is None else _sum(sums, squared)
+    if sums is None or len(statistics) < 2:
         raise ValueError(f"{len(statistics)} shuffled corpora: pass at least two")
-    stacked = jax.tree.map(lambda *each: jnp.stack(each), *statistics)
-    return PositionHalves(_less(own, squared / len(statistics)), _statistics(own), stacked)
+    number = np.array(len(statistics), sums.dtype)
+    return PositionHalves(_less(own, sums, number), _statistics(own), stacked(*statistics))
+
+
+@compiled()
+def _sum(a: Array, b: Array) -> Array:
+    return a + b
 
 
 @compiled()
@@ -190,19 +200,21 @@ def _statistics(halves: SplitHalfGeometry) -> PositionStatistics:
 
 
 @compiled()
-def _less(halves: SplitHalfGeometry, squared: Array) -> SplitHalfGeometry:
+def _less(halves: SplitHalfGeometry, sums: Array, number: ArrayLike) -> SplitHalfGeometry:
+    """Halves less the mean of a number of shuffled ones."""
+
     def one(half: tuple[SplitHalfGeometry, Array]) -> SplitHalfGeometry:
-        own, null = half
-        d2 = jnp.where(pair_mask(own.present), own.squared_distances - null, 0.0)
+        own, total = half
+        d2 = jnp.where(pair_mask(own.present), own.squared_distances - total / number, 0.0)
         return SplitHalfGeometry(gram_from_squared(d2, own.present), d2, own.present)
 
-    return _over_halves(one, (halves, squared))
+    return _over_halves(one, (halves, sums))
 
 
 def disjoint_halves(
     tokens: HalvableTokens,
     counted: Bool[ArrayLike, "documents n"],
-    places: Int[ArrayLike, "documents n"] | None = None,
+    places: Int[Array, "documents n"] | None = None,
     *,
     key: Array,
     splits: int,
@@ -212,11 +224,10 @@ def disjoint_halves(
     """`disjoint_geometries` of documents, whose tokens may be moved to other places."""
     folds = len(tokens.frequent.folds)
     parts = _parts_of_halves(key, folds=folds, splits=splits, halvings=halvings)
-    once = np.ones(len(counted), np.int32)
     places = places_of(counted) if places is None else places
 
     def halved(own: Array) -> tuple[Array, Array]:
-        found = split_halves(tokens, once, places, own)
+        found = split_halves(tokens, places, own)
         return found.products, found.present
 
     found = map_items(halved, parts, progress=progress, description="held-out halves")

@@ -16,12 +16,12 @@ class PositionDecodability(NamedTuple):
     """Accuracy of a linear probe for positions, on rows that it was not fitted to.
 
     Attributes:
-        r2: 1 − Σ(t − t̂)²/Σ(t − t̄)², at most 1; 0 for a probe that says the mean everywhere, below
-            0 for one that does worse, and 0 where positions do not differ.
+        r2: 1 − Σ(t − t̂)²/Σt², at most 1, t being positions from the middle of their row; 0 for a
+            probe that says the middle everywhere, below 0 for one that does worse, and 0 where
+            positions do not differ.
         error: mean |t − t̂|, in positions.
-        missed: Σ(t − t̂)² of each row that is judged, so that r2 = 1 − Σ missed/Σ spread; intervals
-            over rows are made of these two.
-        spread: Σ(t − t̄)² of each row that is judged, t̄ being the mean over all of them.
+        missed: Σ(t − t̂)² of each row that is judged, so that r2 = 1 − Σ missed/Σ spread.
+        spread: Σt² of each row that is judged.
     """
 
     r2: Float[Array, ""]
@@ -37,7 +37,12 @@ def position_decodability(
     mask: Bool[ArrayLike, "rows n"] | None = None,
     ridge: float = 1e-8,
 ) -> PositionDecodability:
-    """Ridge regression of the position 0 … n − 1 on hidden states (Alain and Bengio 2017).
+    """Ridge regression of the position within its row on hidden states (Alain and Bengio 2017).
+
+    Positions are counted from the middle of their row, the mean of its positions that count, and
+    what is linear in the middles is taken from the states. Else rows of different lengths show
+    positions in states that have none: where a topic has longer documents, its words say that the
+    position is large. Rows of equal length have one middle, and nothing is taken.
 
     Fitted on the rows 0, 2, 4, …, judged on the rows 1, 3, 5, …, so that nothing is told of rows
     that are seen twice only where rows are different documents. Entries are centred and divided by
@@ -82,8 +87,14 @@ def position_decodability(
     counts = jnp.ones((rows, n), bool) if mask is None else jnp.asarray(mask)
     hidden = jnp.where(counts[..., None], hidden, 0.0)
     places = jnp.broadcast_to(jnp.arange(n, dtype=hidden.dtype)[None, :], (rows, n))
-    whole = hidden, places, counts
+    middles = jax.vmap(_mean)(places, counts)
+    # From one of them on: where all are alike they lie at 0 exactly, and nothing is taken.
+    away = middles - middles[jnp.argmax(jnp.any(counts, axis=1))]
+    away, middles = (jnp.broadcast_to(x[:, None], (rows, n)) for x in (away, middles))
+    whole = hidden, places - middles, counts, away
     fitted, judged = ([x[k::2].reshape(-1, *x.shape[2:]) for x in whole] for k in (0, 1))
+    slopes = _slopes(fitted[0], fitted[3], fitted[2])
+    fitted, judged = ([x - dot(m[:, None], slopes[None]), t, c] for x, t, c, m in (fitted, judged))
     return _judge(_fit(*fitted, ridge=ridge), *judged, n=n)
 
 
@@ -108,6 +119,13 @@ class _Probe(NamedTuple):
     units: _Units
     slopes: Array
     mean: Array
+
+
+def _slopes(x: Array, m: Array, counts: Array) -> Array:
+    """Slopes of entries on m, 0 where m does not vary."""
+    x = jnp.where(counts[:, None], x - x[jnp.argmax(counts)][None, :], 0.0)
+    m = jnp.where(counts, m - _mean(m, counts), 0.0)
+    return _moment(x, m, counts) / _or_one(_moment(m, m, counts))
 
 
 def _units(x: Array, counts: Array) -> _Units:

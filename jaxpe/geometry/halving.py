@@ -1,4 +1,4 @@
-"""Split halves of documents as they are, shuffled, or resampled: one program for all of it.
+"""Split halves of documents as they are, or shuffled: one program for both.
 
 Halvings are made of tables in folds, a block of the vocabulary at a time. Words of few tokens have
 no column there: see `rare_words`.
@@ -141,12 +141,6 @@ def _filled(parts: Int[Array, "rows folds"], multiple: int) -> Int[Array, "fille
     return jnp.pad(parts, ((0, missing), (0, 0)), constant_values=_LEFT_OUT)
 
 
-def first_halves(parts: Int[Array, "rows folds"], number: int) -> np.ndarray:
-    """The first halvings, and all others left out."""
-    kept = np.arange(len(parts))[:, None] < number
-    return np.where(kept, np.asarray(parts), np.int32(_LEFT_OUT))
-
-
 @compiled()
 def places_of(counted: Bool[ArrayLike, "documents n"]) -> Int[Array, "documents n"]:
     """The places of tokens that stay where they are."""
@@ -178,7 +172,6 @@ def shuffled_places(
 @compiled()
 def split_halves(
     tokens: HalvableTokens,
-    repeats: Integer[ArrayLike, " documents"],
     places: Int[Array, "documents n"],
     parts: Int[ArrayLike, "rows folds"],
 ) -> Halved:
@@ -186,7 +179,6 @@ def split_halves(
 
     Args:
         tokens: tokens of the documents, from `halvable_tokens`.
-        repeats: how often each document counts.
         places: where the tokens are moved to, from `places_of` or `shuffled_places`.
         parts: 0 and 1 for the folds of either half, 2 for those left out; a multiple of
             `DEFAULT_SPLITS` rows, of which the last may have no half. The first rows are of the
@@ -196,15 +188,15 @@ def split_halves(
     folds, chunks = parts.shape[1], _chunks_used(parts)
     parts = parts.reshape(-1, SETS, _TOGETHER, folds).swapaxes(0, 1).reshape(SETS, -1, folds)
     used = jnp.any(parts < _LEFT_OUT, axis=2)
-    sizes = tokens.frequent.per_position(repeats)
+    sizes = tokens.frequent.per_position
     halves = jnp.stack([parts == 0, parts == 1]).astype(jnp.int32)
     totals = halves @ sizes
     scale = jnp.where(totals > 0, 1.0 / jnp.sqrt(jnp.maximum(totals, 1).astype(float)), 0.0)
-    halves, weight = halves.astype(scale.dtype), jnp.asarray(repeats).astype(scale.dtype)
-    products = _frequent_products(tokens.frequent, repeats, places, halves, scale, chunks)
+    halves = halves.astype(scale.dtype)
+    products = _frequent_products(tokens.frequent, places, halves, scale, chunks)
     if tokens.rare is not None:
         own = halves[..., tokens.frequent.fold]
-        products = products + rare_products(tokens.rare, weight, places, own, scale)
+        products = products + rare_products(tokens.rare, places, own, scale)
     present = jnp.all((totals > 0) | ~used[None, ..., None], axis=(0, 2))
     products = 0.5 * (products + products.swapaxes(1, 2))
     halvings = jnp.sum(used, dtype=jnp.int32)
@@ -219,7 +211,6 @@ def _chunks_used(parts: Int[Array, "rows folds"]) -> Int[Array, ""]:
 
 def _frequent_products(
     tokens: Occurrences,
-    repeats: ArrayLike,
     places: Array,
     halves: Float[Array, "2 sets splits folds"],
     scale: Float[Array, "2 sets splits n"],
@@ -248,4 +239,4 @@ def _frequent_products(
 
         return jax.lax.fori_loop(0, chunks, of_chunk, products)
 
-    return tokens.fold_tables(of_block, jnp.zeros((SETS, n, n), halves.dtype), repeats, places)
+    return tokens.fold_tables(of_block, jnp.zeros((SETS, n, n), halves.dtype), places)

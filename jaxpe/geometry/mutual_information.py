@@ -10,13 +10,16 @@ from jax import Array
 from jax.scipy.special import digamma
 from jaxtyping import Bool, Float, Int, Integer, Num
 
-from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import check_counts, check_size, floating, looked_at, square_matrix
+from jaxpe.geometry.counts import content_labels
 from jaxpe.geometry.mds import ClassicalMDS, classical_mds_from_gram
+from jaxpe.geometry.two_samples import holm_adjusted
 
 EntropyEstimator = Literal["plug-in", "miller-madow", "grassberger"]
+_EQUAL = 0.1  # pairs of documents that are equal by chance, on average, in a whole corpus
 
 
 class PositionalInformation(NamedTuple):
@@ -27,20 +30,34 @@ class PositionalInformation(NamedTuple):
         null: mean of the estimates where the second token is taken from another document, which
             leaves no information: the bias of independent positions. 0 without permutations.
         null_deviation: their standard deviation, at least two permutations; else 0.
-        documents: number of documents that reach both positions.
+        documents: number of documents that reach both positions, one of each group.
+        p_values: (b + 1)/(m + 1), for m permutations of which b have as much information; NaN
+            without permutations and where there are no values, 1 on the diagonal.
     """
 
     values: Float[Array, "n n"]
     null: Float[Array, "n n"]
     null_deviation: Float[Array, "n n"]
     documents: Int[Array, "n n"]
+    p_values: Float[Array, "n n"]
+
+    @property
+    def p_adjusted(self) -> Float[Array, "n n"]:
+        """p-values adjusted by Holm for the number of pairs of positions (`holm_adjusted`).
+
+        With fewer than 20 permutations for each pair of positions, none can be below 0.05.
+        """
+        rows, columns = np.triu_indices(len(self.values), 1)
+        adjusted = holm_adjusted(self.p_values[rows, columns])
+        upper = jnp.ones_like(self.p_values).at[rows, columns].set(adjusted)
+        return upper.at[columns, rows].set(adjusted)
 
     @property
     def corrected(self) -> Float[Array, "n n"]:
         """Estimates less the null: the excess over independent positions.
 
         Dependent tokens fill fewer cells than independent ones, so that the null takes too much
-        where text is sparse. Whether there is information is (values − null) / null_deviation.
+        where text is sparse. `p_adjusted` says whether there is information.
         """
         return self.values - self.null
 
@@ -133,14 +150,16 @@ def positional_information(
     estimator: EntropyEstimator = "grassberger",
     permutations: int = 0,
     key: Array | None = None,
+    groups: Integer[ArrayLike, " documents"] | None = None,
 ) -> PositionalInformation:
     """Mutual information of the tokens at every two positions, over documents.
 
     I_ij = I(X_i; X_j), X_i the token at position i of a document drawn at random. A vocabulary has
     far more pairs than there are documents, so that every estimator has a bias. The null shows
     that of independent positions; that of dependent ones is smaller, and `corrected`, less the
-    null, underestimates their information. Documents count as independent: keep one of each group
-    (`jaxpe.data.containment_groups`). Time grows with n² · documents: cut to the positions wanted.
+    null, underestimates their information. Copies of a document would look like information: one
+    document of each group takes part, that with the most tokens. Time grows with n² · documents:
+    cut to the positions wanted.
 
     Args:
         ids: tokens, at least two documents.
@@ -149,9 +168,13 @@ def positional_information(
         permutations: number of permutations of documents, for the null; each takes as long as the
             estimate.
         key: draws them; required where there are any.
+        groups: labels of documents that are not independent, such as those of
+            `jaxpe.data.dependent_groups`. Default: equal documents are a group, where none would be
+            equal by chance, given how often positions have equal tokens. Inside `jit` none are.
 
     Raises:
-        ValueError: for ids that are no matrix of integers, a mask of another shape, an unknown
+        ValueError: for ids that are no matrix of integers, groups that are not one integer for each
+            document or are traced, a mask of another shape, an unknown
             estimator, or permutations without a key.
 
     >>> ids = np.array([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]] * 8)
@@ -176,7 +199,37 @@ def positional_information(
     if estimator not in get_args(EntropyEstimator):
         raise ValueError(f"estimator is {estimator!r}: pass one of {get_args(EntropyEstimator)}")
     key = jax.random.key(0) if key is None else key
+    if groups is not None or not is_traced(ids, mask):
+        if is_traced(ids, mask, groups):
+            raise ValueError("groups are traced, and shapes depend on them: pass them outside jit")
+        rows = _one_of_each(np.asarray(ids), np.asarray(mask), groups)
+        ids, mask = ids[rows], mask[rows]
     return _between_all(ids, mask, key, estimator=estimator, permutations=permutations)
+
+
+def _one_of_each(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
+    """Indices of the document with the most tokens of each group."""
+    if groups is None:
+        groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
+        groups = np.where(_equal_by_chance(ids, mask), -1 - np.arange(len(ids)), groups)
+    groups = np.asarray(groups)
+    if groups.shape != (len(ids),) or groups.dtype.kind not in "iu":
+        raise ValueError(
+            f"groups is {groups.dtype} of shape {groups.shape}: pass one integer for each of "
+            f"{len(ids)} documents"
+        )
+    order = np.argsort(-mask.sum(axis=1), kind="stable")
+    _, first = np.unique(groups[order], return_index=True)
+    return np.sort(order[first])
+
+
+def _equal_by_chance(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Documents so short, or of so few words, that some two would be equal without being copies."""
+    log_equal = np.zeros(ids.shape[1])
+    for position, (column, there) in enumerate(zip(ids.T, mask.T, strict=True)):
+        _, counts = np.unique(column[there], return_counts=True)
+        log_equal[position] = np.log(max(np.sum((counts / max(there.sum(), 1)) ** 2), 1e-30))
+    return 2 * np.log(len(ids)) + mask @ log_equal > np.log(_EQUAL)
 
 
 @partial(jax.jit, static_argnames=("estimator", "permutations"))
@@ -199,16 +252,23 @@ def _between_all(
             )
 
         if not permutations:
-            return value, jnp.zeros_like(value), jnp.zeros_like(value), jnp.sum(both)
+            zero = jnp.zeros_like(value)
+            return value, zero, zero, jnp.sum(both), zero + jnp.nan
         null = jax.lax.map(shuffled, keys)
         deviation = jnp.std(null, ddof=1) if permutations > 1 else jnp.zeros_like(value)
-        return value, jnp.mean(null), deviation, jnp.sum(both)
+        # Equal tables differ in their last digits.
+        rounding = 100 * jnp.finfo(value.dtype).eps * jnp.maximum(jnp.abs(value), 1.0)
+        as_large = jnp.sum(null >= value - rounding, dtype=value.dtype)
+        p_value = jnp.where(jnp.isnan(value), jnp.nan, (1 + as_large) / (1 + permutations))
+        return value, jnp.mean(null), deviation, jnp.sum(both), p_value
 
     values = jax.lax.map(of_pair, (rows, columns, np.arange(len(rows))))
     matrices = (jnp.zeros((n, n), x.dtype).at[rows, columns].set(x) for x in values)
-    value, null, deviation, documents = (x + x.T for x in matrices)
+    value, null, deviation, documents, p_values = (x + x.T for x in matrices)
     reached = jnp.diag(jnp.sum(mask, axis=0, dtype=documents.dtype))
-    return PositionalInformation(value, null, deviation, documents + reached)
+    return PositionalInformation(
+        value, null, deviation, documents + reached, p_values + jnp.eye(n, dtype=p_values.dtype)
+    )
 
 
 def _first(x: Array, kept: Array) -> Array:

@@ -1,8 +1,8 @@
-"""Tokens one by one, of which counts are made again and again: of resamples and shuffles.
+"""Tokens one by one, of which counts are made again and again: of shuffles.
 
 A table in folds, `[folds, n, vocab]`, is larger than the documents it is made of. Here tokens are
-dealt to blocks of the vocabulary once; another weight of the documents, or another order within
-them, then is other numbers in the same arrays.
+dealt to blocks of the vocabulary once; another order within the documents then is other numbers in
+the same arrays.
 """
 
 from collections.abc import Callable
@@ -53,34 +53,30 @@ class Occurrences(NamedTuple):
         """Columns of a block."""
         return -(-self.columns.shape[0] // (self.bounds.shape[0] - 1))
 
-    def per_position(self, repeats: Integer[ArrayLike, " documents"]) -> Int[Array, "folds n"]:
-        """Number of documents with a counted token at each position, each so often."""
-        rows = jnp.where(self.counted, jnp.asarray(repeats)[:, None], 0)
+    @property
+    def per_position(self) -> Int[Array, "folds n"]:
+        """Number of documents with a counted token at each position."""
+        rows = self.counted.astype(jnp.int32)
         return jax.ops.segment_sum(rows, self.fold, len(self.folds))
 
     def fold_tables(
         self,
         step: Callable[..., Any],
         start: Any,
-        repeats: Integer[ArrayLike, " documents"],
         places: Int[Array, "documents n"] | None = None,
-        *,
-        merged: bool = False,
     ) -> Any:
         """Result of step(carry, table) over all blocks of the vocabulary, each dense in its turn.
 
         Args:
             step: function of the carry and of a table, int32 `[folds, n, width]`.
             start: first carry.
-            repeats: how often each document counts.
             places: where the tokens are moved to, a permutation of the counted places of each
                 document.
-            merged: whether the folds are summed, in tables `[1, n, width]`.
         """
         documents, n = self.counted.shape
-        tables = 1 if merged else len(self.folds)
+        tables = len(self.folds)
         listed = self.cell, self.document, self.position, self.there
-        chunk, weight = _chunk_of(self.cell.shape[0]), jnp.asarray(repeats)
+        chunk = _chunk_of(self.cell.shape[0])
         inside = {"mode": "promise_in_bounds"}  # tokens outside the vocabulary are not counted
 
         def add(begin: Array, end: Array, table: Array) -> Array:
@@ -88,10 +84,8 @@ class Occurrences(NamedTuple):
                 jax.lax.dynamic_slice(x, (begin,), (chunk,)) for x in listed
             )
             moved = position if places is None else places.at[document, position].get(**inside)
-            cell = (cell % (n * self.width) if merged else cell) + moved * self.width
             own = there & (begin + jnp.arange(chunk, dtype=jnp.int32) < end)
-            count = jnp.where(own, weight.at[document].get(**inside), 0)
-            return table.at[cell].add(count, **inside)
+            return table.at[cell + moved * self.width].add(own.astype(jnp.int32), **inside)
 
         def body(carry: Any, bounds: tuple[Array, Array]) -> tuple[Any, None]:
             begin, end = bounds

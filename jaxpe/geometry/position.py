@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Integer
 
@@ -160,17 +159,16 @@ def position_of_tokens(
     progress: Progress,
 ) -> PositionGeometry:
     """`position_geometry` of tokens from `halvable_tokens`, halves, and keys of the shuffles."""
-    once = np.ones(counted.shape[0], np.int32)
 
     def shuffled(
         key: Array, tokens: HalvableTokens, counted: ArrayLike, groups: ArrayLike, parts: ArrayLike
     ) -> Array:
-        found = split_halves(tokens, once, shuffled_places(key, counted, groups), parts)
+        found = split_halves(tokens, shuffled_places(key, counted, groups), parts)
         return found.geometry.squared_distances
 
     shown = {"progress": progress, "description": "shuffled documents"}
     null = map_items(shuffled, keys, tokens, counted, groups, parts, **shown)
-    found = split_halves(tokens, once, places_of(counted), parts)
+    found = split_halves(tokens, places_of(counted), parts)
     return position_part(found.geometry, null, per_position=found.per_position)
 
 

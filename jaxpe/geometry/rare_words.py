@@ -58,7 +58,6 @@ def rare_words(listed: ListedTokens) -> RareWords:
 
 def rare_products(
     words: RareWords,
-    weight: Float[Array, " documents"],
     places: Int[Array, "documents n"],
     halves: Float[Array, "2 sets splits documents"],
     scale: Float[Array, "2 sets splits n"],
@@ -67,7 +66,6 @@ def rare_products(
 
     Args:
         words: those that `rare_words` lays out.
-        weight: number of times that each document counts.
         places: where tokens are moved to, as in `Occurrences.fold_tables`.
         halves: 1 for the documents of each half of each halving, else 0.
         scale: 1/√N of each half at each position.
@@ -75,12 +73,12 @@ def rare_products(
     sets, n = scale.shape[1], scale.shape[-1]
     product = partial(jnp.einsum, precision="highest")
     if not places.size:
-        return jnp.zeros((sets, n, n), weight.dtype)
+        return jnp.zeros((sets, n, n), scale.dtype)
 
     def add(products: Array, block: RareWords) -> tuple[Array, None]:
         document, there = block.document, block.there
         position = places[document, block.position]
-        own = jnp.where(there, weight[document], 0.0)
+        own = there.astype(scale.dtype)
         same = position[:, None] == position[None, :]
         earlier = jnp.tril(jnp.ones((len(document),) * 2, bool), k=-1)
         # A cell's root is that of its first token; the cell of a padded word has weight 0.
@@ -92,5 +90,5 @@ def rare_products(
         place = position[:, None] * n + position[None]
         return products.at[place].add(jnp.moveaxis(pairs, 0, -1)), None
 
-    products = jnp.zeros((n * n, sets), weight.dtype)
+    products = jnp.zeros((n * n, sets), scale.dtype)
     return jax.lax.scan(add, products, words)[0].T.reshape(sets, n, n)

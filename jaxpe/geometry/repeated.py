@@ -5,7 +5,7 @@ the same is a loop of the program.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import jax
@@ -14,11 +14,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import PyTree
 
-from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.compiled import compiled
+from jaxpe._core.arrays import is_traced
 from jaxpe._core.progress import Progress
 from jaxpe._core.threads import in_threads
-from jaxpe.geometry.counts import PositionCounts, count_tokens
 
 State = TypeVar("State")
 
@@ -43,7 +41,14 @@ def map_items(
     first = map(compute, range(min(1, len(items))))  # which compiles
     rest = in_threads(compute, range(1, len(items)))
     shown = progress.track(itertools.chain(first, rest), description, total=len(items))
-    return _stacked(*shown)
+    return stacked(*shown)
+
+
+def items_of(items: Array) -> Iterator[Array]:
+    """The items along the leading axis, taken on the host where that compiles nothing."""
+    if is_traced(items):
+        return iter(items)
+    return (_item(items, number) for number in range(len(items)))
 
 
 def _item(items: Array, number: int) -> Array:
@@ -53,16 +58,11 @@ def _item(items: Array, number: int) -> Array:
     return jax.random.wrap_key_data(own, impl=jax.random.key_impl(items))
 
 
-def _stacked(*trees: PyTree[Array]) -> PyTree[Array]:
+def stacked(*trees: PyTree[Array]) -> PyTree[Array]:
+    """Trees stacked along a new leading axis, on the host where that compiles nothing."""
     if is_traced(*jax.tree.leaves(trees)):  # of what `f` closes over
         return jax.tree.map(lambda *values: jnp.stack(values), *trees)
     return jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *jax.device_get(trees))
-
-
-@compiled(static=("number",))
-def split_key(key: Array, *, number: int) -> Array:
-    """`jax.random.split` as one program."""
-    return jax.random.split(key, number)
 
 
 def fold_items(
@@ -79,15 +79,3 @@ def fold_items(
     for number in progress.track(range(len(items)), description, total=len(items)):
         state = jax.block_until_ready(step(state, _item(items, number), *arrays))
     return state
-
-
-@compiled(static=("vocab_size", "exclude", "folds"))
-def counted(
-    ids: ArrayLike,
-    mask: ArrayLike,
-    groups: ArrayLike | None,
-    repeats: ArrayLike | None = None,
-    **options: Any,
-) -> PositionCounts:
-    """`count_tokens` as one program, of ids that were looked at before."""
-    return count_tokens(ids, mask=mask, groups=groups, repeats=repeats, **options)

@@ -79,8 +79,7 @@ def significant_rank(
         ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.
         key: PRNG key for halves and permutations.
         groups: labels of documents that are not independent, as in `count_tokens`; of a
-            `TokenCorpus`, `jaxpe.data.containment_groups(corpus.ids, corpus.mask,
-            exclude=corpus.exclude)` finds documents that are pieces of others.
+            `TokenCorpus`, `corpus.groups()` finds near-copies and pieces of other documents.
         splits: halvings averaged over, for corpus and null alike.
         nulls: permuted corpora; at least level/(1 − level), 19 at a level of 0.95.
         level: 1 less the probability that a corpus without position has a rank above 0.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxpe._core.errors import require
 from jaxpe.analysis.comparison import NOT_TRAINED, ComparedRun, Group, RunComparison
+from jaxpe.analysis.corpus.result import Interval
 from jaxpe.report import style
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
@@ -14,7 +15,7 @@ from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import make_table
 from jaxpe.report.trained import duration, next_steps
 from jaxpe.report.training import smoothed
-from jaxpe.report.words import plural, visible, with_half
+from jaxpe.report.words import plural, visible
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -27,6 +28,7 @@ _CAPTION = (
     "twentieth of each run). Runs that differ in their seeds alone have one colour. Dropout raises "
     "the loss of training batches alone."
 )
+_TITLE_OF_MEANS = "Means over seeds with 95 % intervals; of differences, for all pairs together"
 _COLOURS = (
     style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.PINK, style.SKY, style.OLIVE,
     style.WINE, style.INDIGO, style.BROWN,
@@ -117,7 +119,7 @@ def tables_of(result: RunComparison) -> list[tuple[str, list[str], Rows]]:
     if any(group.loss.seeds > 1 for group in result.groups):
         header = ["configuration", "seeds", f"loss, {at}", *accuracy, "more than the first"]
         rows = [_group_row(result, group) for group in result.groups]
-        tables.append(("Means over seeds ± half of a 95 % interval", header, rows))
+        tables.append((_TITLE_OF_MEANS, header, rows))
     if result.settings:
         rows: Rows = [
             (name, *(visible(value, limit=_LISTED) for value in values))
@@ -167,15 +169,19 @@ def _run_row(result: RunComparison, run: ComparedRun) -> tuple[str, ...]:
 
 
 def _group_row(result: RunComparison, group: Group) -> tuple[str, ...]:
-    accuracy = group.accuracy
     first = group is result.groups[0]
     return (
         title_of(result, group.name),
         str(group.loss.seeds),
         nats(*group.loss[:2]),
-        *([with_half(*accuracy[:2], in_percent=True)] if result.task == "classify" else []),
+        *([_percent(group.accuracy)] if result.task == "classify" else []),
         "–" if first else nats(*group.behind[:2]),
     )
+
+
+def _percent(found: Interval) -> str:
+    mean, low, high = (f"{100 * x:.1f}" for x in found)
+    return mean if math.isnan(found.low) else f"{mean} [{low}–{high}]"
 
 
 def _where(result: RunComparison) -> str:
@@ -199,7 +205,8 @@ def _certainty(result: RunComparison, first: Group, second: Group) -> str:
         )
     how = "seed by seed" if second.paired else "of means over independent seeds"
     told = "is significant" if mean - half > 0 else "is not significant"
-    text = f"The difference {how} is {nats(mean, half)} (95 % interval): it {told}."
+    pairs = "" if len(result.groups) < 3 else ", of all pairs of configurations together"
+    text = f"The difference {how} is {nats(mean, half)} (95 % interval{pairs}): it {told}."
     if len(result.groups) > 2:
         text += (
             " The best of several configurations is chosen by the same losses, so its lead is "
@@ -207,7 +214,8 @@ def _certainty(result: RunComparison, first: Group, second: Group) -> str:
         )
     if mean - half > 0:
         return f"{text} Next, see whether it holds on other documents or at another size."
-    return f"{text} Next, train more seeds, or take the cheaper one."
+    each = "" if len(result.groups) < 3 else ", five or more of each configuration"
+    return f"{text} Next, train more seeds{each}, or take the cheaper one."
 
 
 def _trained_once(*groups: Group) -> str:

@@ -49,13 +49,12 @@ def corpora_summary(result: CorporaComparison) -> str:
     >>> corpora_summary(found)  # doctest: +SKIP
     'The positional geometries of wikipedia and code differ by more than chance ...'
     """
-    told = [pair for pair in result.pairs if pair.p_value <= LEVEL]
+    told = [pair for pair in result.pairs if pair.p_adjusted <= LEVEL]
     if len(result.pairs) == 1:
         return _of_pair(result.pairs[0])
     return (
         f"Of {plural(len(result.pairs), 'pair')} of corpora {len(told)} differ in their positional "
-        f"geometry at the level of {LEVEL:g}; that many pairs are tested makes one that does by "
-        f"chance more likely ({LEVEL * len(result.pairs):.2g} are expected)."
+        f"geometry at the level of {LEVEL:g}, by p-values adjusted for the number of pairs (Holm)."
     )
 
 
@@ -79,7 +78,15 @@ def corpora_rows(result: CorporaComparison) -> list[tuple[str, list[str], Rows]]
     corpora: Rows = [
         (visible(each.name), f"{each.documents:,}", f"{each.tokens:,}") for each in result.corpora
     ]
-    header = ["corpora", "distance", "by chance up to", "p-value", "Procrustes", "angle", "overlap"]
+    header = [
+        "corpora",
+        "distance",
+        "by chance up to",
+        "p (Holm)",
+        "Procrustes",
+        "angle",
+        "overlap",
+    ]
     return [
         ("Corpora", ["corpus", "documents", "tokens"], corpora),
         ("Positional geometries", header, [_row(pair) for pair in result.pairs]),
@@ -107,7 +114,7 @@ def _row(pair: ComparedPair) -> tuple[str, ...]:
         f"{visible(pair.first)}, {visible(pair.second)}",
         number(pair.distance),
         number(pair.chance),
-        number(pair.p_value),
+        number(pair.p_adjusted),
         number(pair.residual),
         f"{largest:.0f}°",
         percent(pair.overlap),

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
-# Over all positions, over those that hold a token, and against the noise-corrected geometry.
+# Over all positions, over those that hold a token, and against the geometry of position alone.
 PLACES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("all_positions", "all", {"color": ABSENT, "lw": 6, "solid_capstyle": "round"}),
     ("occupied", "occupied", {"color": PLUG_IN, "marker": "o", "ms": 4}),
-    ("split_half", "noise-corrected", {"color": POSITION, "marker": "D", "ms": 4}),
+    ("position", "position", {"color": POSITION, "marker": "D", "ms": 4}),
 )
 SCORES = (
     ("min_separation", "smallest separation"),
@@ -83,7 +83,8 @@ _CURVES = (
 )
 _PROBE = (
     "Distances between position vectors against Hellinger distances between the token frequencies "
-    "of the training documents, at the steps probed; noise-corrected ones are of disjoint halves."
+    "of the training documents, at the steps probed. Those of position are of disjoint halves, "
+    "less shuffled documents."
 )
 
 

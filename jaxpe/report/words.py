@@ -49,18 +49,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
 
 
-def with_half(
-    mean: float | np.ndarray, half: float | np.ndarray, *, in_percent: bool = False
-) -> str:
-    """Mean ± half of the interval; the mean alone where there is none.
-
-    >>> with_half(0.5, 0.01), with_half(0.5, 0.01, in_percent=True), with_half(0.5, math.nan)
-    ('0.5 ± 0.01', '50.0 ± 1.0', '0.5')
-    """
-    shown = [f"{100 * x:.1f}" if in_percent else number(x) for x in (float(mean), float(half))]
-    return " ± ".join(shown[: 2 - bool(np.isnan(half))])
-
-
 def plural(count: int, noun: str) -> str:
     """Count and noun.
 

@@ -11,6 +11,7 @@ import optax
 from flax import nnx
 
 from jaxpe._core.errors import InputError
+from jaxpe.data import TokenCorpus
 from jaxpe.data.sequences import BOS
 from jaxpe.encodings import Encoding, LayerPattern, chain, identity, information_optimal
 from jaxpe.geometry import PositionCounts
@@ -38,7 +39,7 @@ from jaxpe.training.config import (
     longest_row,
     peak_learning_rate,
 )
-from jaxpe.training.documents import Vocabulary
+from jaxpe.training.documents import Vocabulary, geometry_of_documents
 from jaxpe.training.optimizers import Schedule, adamw, learning_rate_schedule
 from jaxpe.training.probe import (
     GeometryProbe,
@@ -128,7 +129,7 @@ def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
 
 
 def build_probe(
-    model: Any, counts: PositionCounts, *, seed: int
+    model: Any, corpus: TokenCorpus, counts: PositionCounts, *, seed: int
 ) -> Callable[[Params], GeometryProbe]:
     """`params -> probe` of the model's encoding against the corpus, compiled.
 
@@ -139,7 +140,7 @@ def build_probe(
         InputError: too few documents to tell positions apart.
     """
     try:
-        reference = reference_geometry(counts, key=jax.random.key(seed))
+        reference = reference_geometry(counts, geometry_of_documents(corpus, seed=seed))
     except ValueError as error:
         raise InputError(f"{error}; or leave the probe out: `probe_at=()`") from error
     positions = np.arange(reference.occupied.shape[0], dtype=np.int32)

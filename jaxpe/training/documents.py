@@ -13,7 +13,6 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import (
     LabelledTokens,
     TokenCorpus,
-    containment_groups,
     hold_out,
     load_labelled,
     load_tokens,
@@ -26,7 +25,7 @@ from jaxpe.data.named import NAMED
 from jaxpe.data.rows import column_names
 from jaxpe.data.sequences import BOS, EOS, PADDING, sequence_tokens
 from jaxpe.data.vocabulary import vocabulary_occurs
-from jaxpe.geometry import PositionCounts, count_tokens
+from jaxpe.geometry import PositionCounts, PositionGeometry, count_tokens, position_geometry
 from jaxpe.training.batches import Batch, batches, in_order
 from jaxpe.training.config import DEFAULT_PAIRS, Task, TrainConfig, tokenizer_of
 from jaxpe.training.memory import FOLDS
@@ -123,9 +122,7 @@ def _drawn_pairs(config: TrainConfig) -> Data:
 
 
 def _rows_of(labelled: LabelledTokens, rows: np.ndarray) -> LabelledTokens:
-    corpus = labelled.corpus
-    corpus = corpus._replace(ids=corpus.ids[rows], mask=corpus.mask[rows])
-    return labelled._replace(corpus=corpus, labels=labelled.labels[rows])
+    return labelled._replace(corpus=labelled.corpus.chosen(rows), labels=labelled.labels[rows])
 
 
 def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
@@ -152,11 +149,18 @@ def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Ba
 
 def count_documents(labelled: LabelledTokens) -> PositionCounts:
     """Counts in folds, in which copies and pieces of a document are together."""
-    corpus = labelled.corpus
+    return count_tokens(labelled.corpus.ids, **_counted(labelled.corpus))
+
+
+def geometry_of_documents(corpus: TokenCorpus, *, seed: int) -> PositionGeometry:
+    """Geometry of position of the same documents in the same folds."""
+    return position_geometry(corpus.ids, key=jax.random.key(seed), **_counted(corpus))
+
+
+def _counted(corpus: TokenCorpus) -> dict[str, Any]:
     options: dict[str, Any] = {"mask": corpus.mask, "exclude": corpus.exclude}
-    options["groups"] = containment_groups(corpus.ids, **options)
-    options |= {"vocab_size": corpus.vocab_size, "folds": FOLDS}
-    return count_tokens(corpus.ids, **options)
+    options["groups"] = corpus.groups()
+    return options | {"vocab_size": corpus.vocab_size, "folds": FOLDS}
 
 
 def fingerprint(data: Data) -> dict[str, int]:

@@ -27,7 +27,7 @@ from jaxpe.geometry.distributions import (
 )
 from jaxpe.geometry.entropy_rank import entropy_rank
 from jaxpe.geometry.monotonicity import monotonicity_violation_rate
-from jaxpe.geometry.noise import split_half_geometry
+from jaxpe.geometry.position import PositionGeometry
 from jaxpe.geometry.stress import Encoded, mantel_correlation, min_separation, scaled_stress, stress
 
 
@@ -37,13 +37,13 @@ class ReferenceGeometry(NamedTuple):
     Attributes:
         plug_in: Hellinger distances of the observed frequencies, over all n positions (over the
             occupied ones under the policy "drop").
-        split_half: distances without sampling noise, over the positions with tokens in both halves
-            of every split.
+        position: distances of position alone, over the positions with tokens in both halves of
+            every split.
         occupied: the positions that hold a token.
     """
 
     plug_in: Distances
-    split_half: Distances
+    position: Distances
     occupied: Bool[Array, " n"]
 
 
@@ -68,47 +68,47 @@ class GeometryScores(NamedTuple):
 
 
 class GeometryProbe(NamedTuple):
-    """Scores against the plug-in distances, over all their positions and over the occupied ones.
-
-    And against the distances without sampling noise, `split_half`.
+    """Scores against the plug-in distances, and against the distances of position alone.
 
     Attributes:
         all_positions: scores over all positions.
         occupied: scores over positions with tokens.
-        split_half: scores against the noise-corrected distances.
+        position: scores against the distances of position alone.
     """
 
     all_positions: GeometryScores
     occupied: GeometryScores
-    split_half: GeometryScores
+    position: GeometryScores
 
 
 def reference_geometry(
-    counts: PositionCounts, *, key: Array, splits: int = 8, empty: EmptyPolicy = "uniform"
+    counts: PositionCounts, geometry: PositionGeometry, *, empty: EmptyPolicy = "uniform"
 ) -> ReferenceGeometry:
-    """The geometry of a corpus, plug-in and without sampling noise.
+    """The geometry of a corpus, plug-in and of position alone.
 
     Args:
-        counts, key, splits: arguments of `split_half_geometry`.
+        counts: counts of the corpus.
+        geometry: result of `position_geometry` for the same documents.
         empty: treatment of positions without a token in `plug_in`: "uniform" over the vocabulary of
             the counts (Cirrincione 2026), or "drop", "zero", "error" as in
-            `positional_distributions`. It touches neither `split_half` nor `occupied`.
+            `positional_distributions`. It touches neither `position` nor `occupied`.
 
     Raises:
-        ValueError: counts without folds, or too few documents for any two positions to have tokens
-            in both halves (under `jit`, which cannot look: a `split_half` without positions, to
-            which any encoding has stress 0).
+        ValueError: too few documents for any two positions to have tokens in both halves (under
+            `jit`, which cannot look: a `position` without positions, to which any encoding has
+            stress 0).
 
     >>> ids = np.random.default_rng(0).integers(0, 5, (200, 4))
     >>> mask = np.broadcast_to(np.arange(4) < 3, ids.shape)
-    >>> counts = count_tokens(ids, vocab_size=5, mask=mask, folds=4)
-    >>> reference = reference_geometry(counts, key=jax.random.key(0))
-    >>> reference.plug_in.present.tolist(), reference.split_half.present.tolist()
+    >>> documents = {"vocab_size": 5, "mask": mask, "groups": np.arange(200)}
+    >>> geometry = position_geometry(ids, key=jax.random.key(0), folds=4, **documents)
+    >>> reference = reference_geometry(count_tokens(ids, vocab_size=5, mask=mask), geometry)
+    >>> reference.plug_in.present.tolist(), reference.position.present.tolist()
     ([True, True, True, True], [True, True, True, False])
     """
     frequencies = positional_distributions(counts, empty=empty)
-    found = _reference(counts, frequencies, key, splits=splits)
-    present = found.split_half.present
+    found = _reference(counts, frequencies, geometry)
+    present = found.position.present
     if not is_traced(present) and np.asarray(present).sum() < 2:
         raise ValueError(
             "fewer than two positions hold tokens in both halves of every split: count more "
@@ -117,13 +117,13 @@ def reference_geometry(
     return found
 
 
-@compiled(static=("splits",))
+@compiled()
 def _reference(
-    counts: PositionCounts, frequencies: PositionalDistributions, key: Array, *, splits: int
+    counts: PositionCounts, frequencies: PositionalDistributions, geometry: PositionGeometry
 ) -> ReferenceGeometry:
     return ReferenceGeometry(
         plug_in=hellinger_distances(frequencies),
-        split_half=split_half_geometry(counts, key=key, splits=splits).distances,
+        position=geometry.distances,
         occupied=counts.merged().per_position > 0,
     )
 
@@ -153,7 +153,7 @@ def probe_geometry(encoded: Encoded, reference: ReferenceGeometry) -> GeometryPr
     plug_in = reference.plug_in
     occupied = Distances(plug_in.values, plug_in.present & reference.occupied)
     # One program for the three of them: it compiles in a third of the time.
-    geometries = jax.tree.map(lambda *D: jnp.stack(D), plug_in, occupied, reference.split_half)
+    geometries = jax.tree.map(lambda *D: jnp.stack(D), plug_in, occupied, reference.position)
     scores = jax.vmap(_scores, in_axes=(None, 0))(encoded, geometries)
     return GeometryProbe(*(jax.tree.map(lambda leaf, k=k: leaf[k], scores) for k in range(3)))
 
@@ -180,7 +180,7 @@ def encoding_probe(
     >>> D = as_distances(abs(np.arange(3.0)[:, None] - np.arange(3.0)))
     >>> reference = ReferenceGeometry(D, D, jnp.ones(3, bool))
     >>> probe = encoding_probe(jaxpe.alibi(num_heads=1), (), jnp.arange(3), reference)
-    >>> round(probe.split_half.correlation.item(), 6)
+    >>> round(probe.position.correlation.item(), 6)
     1.0
     """
     if encoding.defines("vectors"):

@@ -374,7 +374,7 @@ def _hooks(
     hooks = [Hook(at=every_n_steps(config.evaluate_every), run=evaluation)]
     if not config.probe_at:
         return hooks
-    look = build_probe(model, counts, seed=config.seed)
+    look = build_probe(model, data.train.corpus, counts, seed=config.seed)
 
     def probe(step: int, state: TrainState) -> Record:
         clock.pause()

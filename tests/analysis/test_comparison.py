@@ -64,6 +64,34 @@ def test_seeds_are_paired(tmp_path):
     assert first.loss.seeds == 3
 
 
+def test_the_best_of_equal_configurations_is_not_significant(tmp_path):
+    """Eight of the same law, which intervals of 95 % each tell apart in two cases of five."""
+    losses = np.random.default_rng(0).normal(1.2, 0.1, size=(8, 3))
+    runs = [
+        run
+        for k, own in enumerate(losses)
+        for run in of_seeds(tmp_path, f"{k}-", own, learning_rate=0.001 * (k + 1))
+    ]
+    found = compare_runs(runs)
+    best, worst = np.argmin(losses.mean(axis=1)), np.argmax(losses.mean(axis=1))
+    paired = stats.ttest_rel(losses[worst], losses[best])
+    interval = paired.confidence_interval(1 - 0.05 / 28)  # of 8 · 7 / 2 pairs
+    last = found.groups[-1].behind
+    np.testing.assert_allclose((last.mean - last.half, last.mean + last.half), interval)
+    assert "is not significant" in comparison_summary(found)
+    assert "pairs" in comparison_summary(found)
+
+
+def test_accuracies_are_shares_of_the_documents(tmp_path):
+    """Three seeds of one accuracy, of 10 documents each."""
+    runs = of_seeds(tmp_path, "a", [1.0, 1.3, 1.1], task="classify")
+    (group,) = compare_runs(runs).groups
+    expected = stats.binomtest(15, 30).proportion_ci(method="wilson")
+    np.testing.assert_allclose(group.accuracy[1:], expected)
+    ((_, _, (row,)),) = [x for x in tables_of(compare_runs(runs)) if x[0].startswith("Means")]
+    assert "50.0 [33.2–66.8]" in row
+
+
 def test_other_seeds_are_independent(tmp_path):
     ours, theirs = np.array([1.0, 1.3, 1.1]), np.array([1.2, 1.4, 1.35])
     runs = of_seeds(tmp_path, "a", ours), of_seeds(tmp_path, "b", theirs, encoding="rope", seed=7)

@@ -9,9 +9,10 @@ import pytest
 
 from jaxpe._core.folders import claimed
 from jaxpe.analysis import counts as counting
+from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import find_shards, open_tokenizer
 
-SMALL = ("--length", 8, "--folds", 4, "--nulls", 2, "--batch-size", 64)
+SMALL = ("--length", 8, "--folds", 4, "--nulls", 19, "--batch-size", 64)
 REPORT = ("--dim", 8, "--splits", 4)
 
 
@@ -40,7 +41,7 @@ def test_count_words_with_a_first_pass(command, poems, tmp_path):
     assert table["documents"] == "300"
     assert table["positions"] == "8"
     assert table["vocabulary"] == "31 (words)"
-    assert table["folds"] == "4, and 2 nulls in 4"
+    assert table["folds"] == "4, and 19 nulls in 4"
     assert table["shards"] == "2"
     assert str(out) in printed.replace("\n", "")
     assert "first pass, for the vocabulary of words" in errors
@@ -364,7 +365,7 @@ def stored(poems):
     """Counts with and without nulls, made without the command."""
     shards = find_shards([poems / "*.txt"])
     tokenizer = open_tokenizer(vocabulary=["the", *(f"word{k}" for k in range(30))])
-    settings = counting.count_settings(tokenizer, length=14, folds=8, nulls=3)
+    settings = counting.count_settings(tokenizer, length=14, folds=8, nulls=19)
     folder = poems / "counts"
     return counting.count_shards(shards, folder, tokenizer=tokenizer, settings=settings)
 
@@ -382,45 +383,37 @@ def test_report_on_counts(command, stored, poems, tmp_path):
     assert code == 0, errors
     assert "a.txt and 1 more: 300 documents, length 14" in printed
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "from a jackknife over 8 folds of the documents" in page
+    assert "from half-samples of 4 folds of the documents" in page
     text = (tmp_path / "out" / "report.json").read_text()
     report = json.loads(text)
-    assert report["split_half"]["significant_rank"] >= 1
+    assert report["position"]["significant_rank"] >= 1
     assert report["documents"] == 300
     assert report["empty_positions"] == {"policy": "drop", "count": 14 - 12}
     assert set(report["intervals"]) == {
-        *("split_half_trace", "noise_share", "split_half_violation_rate")
+        *("noise_share", "composition_share", "position_share", "nearness")
     }
-    interval = report["intervals"]["noise_share"]
-    assert interval["low"] < report["plug_in"]["noise_share"] < interval["high"]
+    parts = [report["intervals"][f"{name}_share"]["estimate"] for name in SHARES]
+    np.testing.assert_allclose(sum(parts), 1, rtol=1e-5)
     assert_no_nonsense(printed)
     assert_no_nonsense(text)
 
 
-@pytest.mark.usefixtures("quick")
-def test_report_on_counts_without_nulls_judges_no_dimensions(command, stored, tmp_path):
+def test_a_report_needs_shuffled_corpora(command, stored, tmp_path):
     shape = (0, *stored.nulls.shape[1:])
     without = stored._replace(
         nulls=np.zeros(shape, np.int32), settings=stored.settings._replace(nulls=0)
     )
     counting.write_counts(without, tmp_path / "counts")
-    code, printed, errors = command(
-        "report", "--counts", tmp_path / "counts", *REPORT, "--out", tmp_path / "out"
-    )
-    assert code == 0, errors
-    assert cells(printed)["Significant"].split()[1] == "unknown"
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert "How many dimensions of position are real was not judged" in page
-    text = (tmp_path / "out" / "report.json").read_text()
-    assert json.loads(text)["split_half"]["significant_rank"] is None
-    for shown in (printed, page, text):
-        assert_no_nonsense(shown)
+    code, _, errors = command("report", "--counts", tmp_path / "counts", "--out", tmp_path / "out")
+    assert code == 2
+    assert "0 shuffled corpora" in errors
+    assert "20 nulls" in errors
 
 
 @pytest.mark.usefixtures("quick")
 def test_report_on_next_to_nothing(command, tmp_path):
     (tmp_path / "a.txt").write_text("one\n")
-    words = ("--tokenizer", "bytes", "--length", 14, "--folds", 4, "--nulls", 2)
+    words = ("--tokenizer", "bytes", "--length", 14, "--folds", 4, "--nulls", 19)
     assert command("count", tmp_path / "a.txt", *words, "--out", tmp_path / "counts")[0] == 0
     code, printed, errors = command(
         "report", "--counts", tmp_path / "counts", *REPORT, "--out", tmp_path / "out"

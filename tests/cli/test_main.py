@@ -33,7 +33,7 @@ def poems(tmp_path):
 
 
 WORDS = [f"word{k}" for k in range(30)]
-SMALL = ("--dim", 4, "--splits", 2, "--bootstrap", 2)
+SMALL = ("--dim", 4, "--splits", 2)
 
 
 COUNTED = """
@@ -86,15 +86,15 @@ def test_report_from_a_text_file(command, poems, tmp_path, monkeypatch):
     assert set(names) == {"mds", "smacof", *with_vectors} - {"information_optimal"}
     assert {"sinusoidal", "rope", "alibi", "random", "legendre", "wavelet"} < set(names)
     assert {"rank", "trace", "eigenvalues", "violation_rate"} <= set(report["plug_in"])
-    expected = {"trace", "eigenvalues", "significant_rank", "violation_rate"}
-    assert expected <= set(report["split_half"])
+    expected = {"trace", "eigenvalues", "significant_rank", "p_value", "by_offset"}
+    assert expected <= set(report["position"])
     scores = {
         *("name", "dim", "parameters", "stress", "scaled_stress", "kruskal_stress1"),
-        *("split_half_scaled_stress", "violation_rate", "pearson_r", "min_separation"),
+        *("position_scaled_stress", "violation_rate", "pearson_r", "min_separation"),
     }
     assert scores <= set(report["encodings"][0])
     assert report["empty_positions"] == {"policy": "drop", "count": 0}
-    assert report["split_half"]["significant_rank"] == 1
+    assert report["position"]["significant_rank"] == 1
 
 
 @pytest.mark.usefixtures("quick")
@@ -176,7 +176,6 @@ BAD = {
     "seed": (_write_text("a.txt", LINES), ("--seed", 2**65), f"--seed is {2**65}"),
     "file name too long": (lambda folder: "x" * 5000, (), "too long"),
     "no splits": (_write_text("a.txt", LINES), ("--splits", 0), "--splits"),
-    "one resample": (_write_text("a.txt", LINES), ("--bootstrap", 1), "--bootstrap"),
     "zero length": (_write_text("a.txt", LINES), ("--length", 0), "length"),
     "unknown column": (
         _write_text("a.csv", "left,right\na,b\nc,d\n"),

@@ -157,7 +157,7 @@ def test_figures_show_the_log(runs):
         np.testing.assert_allclose(smooth[1:-1], (each[:-2] + each[1:-1] + each[2:]) / 3)
     panels = {axis.get_title(loc="left"): axis for axis in probe_figure(history).axes}
     stress = panels["raw stress, Eq. (4)"].lines[2].get_ydata()
-    probed = [r["probe/split_half/stress"] for r in history if "probe/split_half/stress" in r]
+    probed = [r["probe/position/stress"] for r in history if "probe/position/stress" in r]
     np.testing.assert_allclose(stress, probed)
     assert len(panels) == 6
     assert len(stress) == 3

@@ -26,17 +26,29 @@ probe = jax.jit(lambda x, mask: Scores(*position_decodability(x, mask=mask)[:2])
 everywhere = np.ones((ROWS, N), bool)
 
 
+def from_middles(mask):
+    """Positions from the mean of those in their row that count, and these means."""
+    t = np.broadcast_to(np.arange(mask.shape[1]), mask.shape)
+    middles = np.ma.masked_array(t, ~mask).mean(axis=1).data[:, None] + 0 * t
+    return t - middles, middles
+
+
 def by_lstsq(hidden, mask, *, ridge=0.0):
-    """Least squares of standardised entries with the penalty as more rows."""
-    t = np.broadcast_to(np.arange(hidden.shape[1]), mask.shape)
+    """Least squares of standardised entries with the penalty as more rows.
+
+    Entries are what least squares on the middles of the rows leaves of them.
+    """
+    t, middles = from_middles(mask)
     x, y = hidden[::2][mask[::2]], t[::2][mask[::2]]
+    x_new, y_new = hidden[1::2][mask[1::2]], t[1::2][mask[1::2]]
+    by_middles = np.linalg.lstsq(np.stack([0 * y + 1, middles[::2][mask[::2]]], 1), x, rcond=None)
+    x = x - middles[::2][mask[::2]][:, None] * by_middles[0][1]
+    x_new = x_new - middles[1::2][mask[1::2]][:, None] * by_middles[0][1]
     more = np.sqrt(ridge * len(x)) * np.eye(hidden.shape[2])
     A = np.concatenate([(x - x.mean(0)) / x.std(0), more])
-    b = np.r_[y - y.mean(), np.zeros(hidden.shape[2])]
-    slopes = np.linalg.lstsq(A, b, rcond=None)[0]
-    x_new, y_new = hidden[1::2][mask[1::2]], t[1::2][mask[1::2]]
-    missed = y_new - ((x_new - x.mean(0)) / x.std(0) @ slopes + y.mean())
-    return 1 - (missed**2).sum() / ((y_new - y_new.mean()) ** 2).sum(), np.abs(missed).mean()
+    slopes = np.linalg.lstsq(A, np.r_[y, np.zeros(hidden.shape[2])], rcond=None)[0]
+    missed = y_new - (x_new - x.mean(0)) / x.std(0) @ slopes
+    return 1 - (missed**2).sum() / (y_new**2).sum(), np.abs(missed).mean()
 
 
 @pytest.mark.parametrize("mask", [everywhere, MASK])
@@ -48,7 +60,7 @@ def test_it_is_ridge_regression(mask, ridge):
 
     missed, spread = np.asarray(found.missed), np.asarray(found.spread)
     np.testing.assert_allclose(1 - missed.sum() / spread.sum(), found.r2, rtol=1e-12)
-    places = np.arange(N)[None] - np.nonzero(mask[1::2])[1].mean()
+    places = from_middles(mask)[0][1::2]
     np.testing.assert_allclose(spread, (places**2 * mask[1::2]).sum(axis=1))
 
 
@@ -108,6 +120,26 @@ def test_a_position_in_a_row_is_read_exactly():
     hidden = NOISE.copy()
     hidden[..., 2] = np.arange(N)
     np.testing.assert_allclose(probe(hidden, everywhere), [1, 0], atol=1e-3)
+
+
+def rows_of_topics(seed, rows=64, n=40):
+    """States of a topic alone, one of two, and the mask of rows whose length goes with it."""
+    rng = np.random.default_rng(seed)
+    topic = rng.integers(0, 2, rows)
+    lengths = np.where(topic == 1, rng.integers(30, n + 1, rows), rng.integers(5, 15, rows))
+    states = topic[:, None, None] + rng.standard_normal((rows, n, 8))
+    return states, np.arange(n) < lengths[:, None]
+
+
+def test_a_topic_with_longer_rows_is_no_position():
+    states, masks = map(np.stack, zip(*map(rows_of_topics, range(20)), strict=True))
+    many = jax.jit(jax.vmap(probe))
+    found = many(states, masks).r2
+    assert abs(found.mean()) < 0.03  # 0.12 where positions are counted from the start
+    clock = np.arange(states.shape[2])[:, None]
+    np.testing.assert_allclose(many(states + 100 * clock, masks).r2, 1, atol=1e-5)
+    shuffled = np.random.default_rng(0).permuted(np.broadcast_to(clock, states.shape), axis=2)
+    assert many(states + shuffled, masks).r2.mean() < 0.03
 
 
 def test_a_probe_is_judged_on_other_rows():

@@ -120,6 +120,47 @@ def test_the_null_keeps_to_documents_that_reach_both():
     np.testing.assert_allclose(found.values[0, 1], np.log(2), rtol=1e-6)
 
 
+def test_copies_are_no_information():
+    rng = np.random.default_rng(1)
+    once = rng.integers(0, 40, (150, 5))
+    copies, key = np.repeat(once, 4, axis=0), jax.random.key(0)
+    pairs = np.triu_indices(5, 1)
+    found = positional_information(copies, permutations=20, key=key)
+    assert found.documents[0, 1] == 150
+    np.testing.assert_allclose(found.values, positional_information(once).values, atol=1e-6)
+    # The null of copies that are shuffled apart would be some 1.7 nats less.
+    assert abs(np.asarray(found.corrected)[pairs]).max() < 0.2
+    # Near-copies and pieces are known by their labels, and so are authors.
+    near = copies.copy()
+    near[::4, 2] = 41
+    labels = np.repeat(np.arange(150), 4)
+    found = positional_information(near, permutations=20, key=key, groups=labels)
+    assert found.documents[0, 1] == 150
+    assert abs(np.asarray(found.corrected)[pairs]).max() < 0.2
+
+
+def test_short_documents_are_equal_without_being_copies():
+    ids = np.random.default_rng(0).integers(0, 3, (400, 2))
+    assert positional_information(ids).documents[0, 1] == 400
+
+
+def test_one_pair_in_many_is_not_significant_by_chance():
+    pairs, any_pair, any_score = np.triu_indices(4, 1), [], []
+    for seed in range(10):
+        ids = np.random.default_rng(seed).integers(0, 8, (50, 4))
+        found = positional_information(ids, permutations=139, key=jax.random.key(seed))
+        score = np.asarray(found.corrected)[pairs] / np.asarray(found.null_deviation)[pairs]
+        any_score.append(score.max() > 1.645)
+        any_pair.append(np.asarray(found.p_adjusted)[pairs].min() <= 0.05)
+        assert np.asarray(found.p_values)[pairs].min() >= 1 / 140
+    assert np.sum(any_pair) <= 3  # 0.5 expected; four or more have probability 0.001
+    assert np.sum(any_score) > np.sum(any_pair)
+    ids[:, 3] = ids[:, 0]
+    found = positional_information(ids, permutations=139, key=jax.random.key(0))
+    assert found.p_adjusted[0, 3] == found.p_adjusted[3, 0] <= 6 / 140 + 1e-6
+    assert np.isnan(positional_information(ids).p_values[0, 1])
+
+
 def test_positions_that_no_two_documents_reach():
     mask = np.array([[True, True], [True, False], [True, False]])
     found = positional_information(np.zeros((3, 2), int), mask=mask)
@@ -132,6 +173,8 @@ def test_positions_that_no_two_documents_reach():
     ("change", "match"),
     [({"mask": np.ones((2, 2), bool)}, "shape"), ({"permutations": 2}, "key"),
      ({"permutations": -1}, "at least 0, not -1"), ({"estimator": "best"}, "plug-in"),
+     ({"groups": np.zeros(3, int)}, "one integer for each of 4"),
+     ({"groups": np.zeros(4)}, "groups is float64"),
      ({"mask": np.ones((4, 3))}, "booleans")],
 )  # fmt: skip
 def test_bad_input(change, match):

@@ -1,12 +1,20 @@
 """Two corpora compared: angles against SciPy, the test by its level, its power and its symmetry."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.stats
 
-from jaxpe.geometry import compare_geometries, count_tokens, principal_angles
-from jaxpe.geometry.two_samples import _joining
+from jaxpe.geometry import (
+    compare_geometries,
+    count_tokens,
+    holm_adjusted,
+    permute_within_documents,
+    principal_angles,
+)
+from jaxpe.geometry.two_samples import _common_folds, _pearson_tail, _thinned
 
 N, WORDS, FOLDS = 6, 12, 8
 
@@ -72,17 +80,88 @@ def test_the_order_of_the_two_does_not_matter():
 
 
 @pytest.mark.parametrize(
-    ("documents", "folds", "expected", "ratio"),
-    [
-        ((800, 800), (16, 16), (8, 8), 1.0),
-        ((400, 800), (16, 16), (4, 8), 1.0),
-        ((800, 200), (16, 16), (16, 4), 1.0),
-        ((10, 10_000), (16, 16), (2, 16), 125.0),
-        ((100, 100), (4, 8), (4, 4), 1.0),
-    ],
+    ("numbers", "expected"),
+    [((16, 16), 8), ((16, 4), 4), ((20, 30), 10), ((8, 6), 2), ((7, 7), 7), ((7, 4), 0)],
 )
-def test_folds_are_joined_to_like_sizes(documents, folds, expected, ratio):
-    assert _joining([*documents], [*folds]) == (expected, ratio)
+def test_folds_are_joined_to_equally_many(numbers, expected):
+    assert _common_folds([*numbers], most=10) == expected
+
+
+def test_thinning_draws_without_replacement():
+    tables = np.random.default_rng(0).integers(0, 9, (2, 3, 5))
+    size = tables.sum(axis=2).min(axis=0)
+    thin = _thinned(np.random.default_rng(1), tables, size)
+    assert (thin <= tables).all()
+    np.testing.assert_array_equal(thin.sum(axis=2), np.stack([size, size]))
+    # Each token is as likely to stay: the mean of hypergeometric draws.
+    rng = np.random.default_rng(2)
+    mean = np.mean([_thinned(rng, tables[:1], size // 2) for _ in range(2000)], axis=0)
+    expected = tables[0] * (size // 2 / tables[0].sum(axis=1))[:, None]
+    np.testing.assert_allclose(mean[0], expected, atol=0.15)
+
+
+def zipf_counts(rng, documents, *, mean=2.0, folds=8, shift=0.0):
+    """Counts of i.i.d. words in documents of log-normal lengths; odd places may have others."""
+    weights = 1 / np.arange(1, 61)
+    lengths = np.clip(np.exp(rng.normal(mean, 0.6, documents)), 2, 12).astype(int)
+    ids = rng.choice(60, (documents, 12), p=weights / weights.sum())
+    moved = (rng.random(ids.shape) < shift) & (np.arange(12) % 2 == 1)
+    ids = np.where(moved, (ids + 17) % 60, ids)
+    mask = np.arange(12) < lengths[:, None]
+    nulls = [
+        count_tokens(
+            permute_within_documents(jax.random.key(k), ids, mask), mask=mask, vocab_size=60,
+            folds=folds, groups=np.arange(documents),
+        ).tokens
+        for k in range(2)
+    ]  # fmt: skip
+    counts = count_tokens(ids, mask=mask, vocab_size=60, folds=folds, groups=np.arange(documents))
+    joined = np.stack(nulls).reshape(2, folds // 4, 4, 12, 60).sum(axis=1)
+    return counts, joined
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [({"documents": 200}, {"documents": 2000}),
+     ({"documents": 600, "mean": 1.5}, {"documents": 600, "mean": 2.4})],
+    ids=["sizes", "lengths"],
+)  # fmt: skip
+@pytest.mark.parametrize("with_nulls", [False, True])
+def test_sizes_and_lengths_of_documents_are_no_difference(one, other, with_nulls):
+    p_values = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        (a, of_a), (b, of_b) = zipf_counts(rng, **one), zipf_counts(rng, **other)
+        nulls = (of_a, of_b) if with_nulls else None
+        found = compare_geometries(
+            a, b, key=jax.random.key(seed), dim=2, permutations=99, nulls=nulls
+        )
+        assert found.of_position == with_nulls
+        p_values.append(float(found.p_value))
+    # At level 0.07, more than 4 of 12 have probability 0.001; before, all of them were below 0.05.
+    assert np.sum(np.array(p_values) <= 0.05) <= 4
+
+
+@pytest.mark.parametrize("with_nulls", [False, True])
+def test_a_difference_of_positions_is_seen_in_corpora_of_other_sizes(with_nulls):
+    rng = np.random.default_rng(0)
+    (a, of_a), (b, of_b) = zipf_counts(rng, 800), zipf_counts(rng, 2400, mean=2.4, shift=0.5)
+    nulls = (of_a, of_b) if with_nulls else None
+    found = compare_geometries(a, b, key=jax.random.key(0), dim=2, permutations=99, nulls=nulls)
+    assert found.p_value <= 0.02
+
+
+def test_the_pearson_tail_is_that_of_a_gamma_distribution():
+    draws = np.random.default_rng(0).gamma(3.0, 2.0, 200_000)
+    at = np.quantile(draws, [0.5, 0.95, 0.999])
+    found = [float(_pearson_tail(jnp.asarray(x), jnp.asarray(draws))) for x in at]
+    np.testing.assert_allclose(found, scipy.stats.gamma.sf(at, 3.0, scale=2.0), rtol=0.15)
+
+
+def test_holm_against_the_definition():
+    p = np.array([0.01, np.nan, 0.04, 0.03, 0.005])
+    np.testing.assert_allclose(holm_adjusted(p), [0.03, np.nan, 0.06, 0.06, 0.02], rtol=1e-6)
+    np.testing.assert_allclose(holm_adjusted(np.array([0.9, 0.8])), [1.0, 1.0])
 
 
 def test_what_does_not_compare_is_refused():

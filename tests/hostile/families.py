@@ -29,7 +29,7 @@ Attempts = Iterator[Attempt]
 SMALL_MODEL = ("--model.dim", 8, "--model.layers", 1, "--model.heads", 2, "--length", 8)
 # Options that make a command quick; an option under attack comes after them, and wins.
 QUICK: dict[str, tuple[object, ...]] = {
-    "report": ("--dim", 4, "--splits", 2, "--bootstrap", 0, "--length", 6),
+    "report": ("--dim", 4, "--splits", 2, "--length", 6),
     "count": ("--length", 6, "--folds", 4, "--nulls", 2, "--batch-size", 16),
     "audit": ("--examples", 8, "--length", 6, "--steps", 2),
     "spectral": ("--examples", 8, "--length", 6),

@@ -12,14 +12,14 @@ from jaxpe.analysis.corpus import (
     HeldOutScores,
     Interval,
     PlugIn,
-    SlopeStress,
-    SplitHalf,
+    Position,
     StressByDimension,
     TokenCount,
     TopTokens,
 )
-from jaxpe.data import Choice
+from jaxpe.data import Choice, NeighbourSimilarity
 from jaxpe.encodings import catalogue
+from jaxpe.plot.axes import by_offset
 
 N = 48
 # The report's rows: the fitted ones, then those of the catalogue that have vectors for text.
@@ -40,7 +40,7 @@ HOSTILE_TOKENS = [
 ]
 
 
-NESTED = {"plug_in": PlugIn, "split_half": SplitHalf, "stress_by_dimension": StressByDimension}
+NESTED = {"plug_in": PlugIn, "position": Position, "stress_by_dimension": StressByDimension}
 
 
 def analysis(**overrides: Any) -> CorpusAnalysis:
@@ -51,11 +51,6 @@ def analysis(**overrides: Any) -> CorpusAnalysis:
     fields = _defaults()
     for name, value in overrides.items():
         fields[name] = fields[name] | value if name in NESTED else value
-    plug_in, split_half = fields["plug_in"], fields["split_half"]
-    defined = split_half["present"].any() and plug_in["trace"] > 0
-    share = 1 - split_half["trace"] / plug_in["trace"] if defined else math.nan
-    plug_in.setdefault("noise_share", share)
-    split_half["positions"] = int(split_half["present"].sum())
     empty = int(np.sum(fields["documents_per_position"] == 0))
     fields.setdefault("held_out", _held_out(fields))
     nested = {name: kind(**fields.pop(name)) for name, kind in NESTED.items()}
@@ -93,7 +88,7 @@ def score(name: str, **overrides: Any) -> EncodingScore:
         "stress": raw,
         "scaled_stress": scaled,
         "kruskal_stress1": float(np.sqrt(scaled)),
-        "split_half_scaled_stress": corrected,
+        "position_scaled_stress": corrected,
         "violation_rate": 0.5 if name in ("random", "learned") else 0.224,
         "pearson_r": 0.02 if name in ("random", "learned") else 1.0 - scaled,
         "min_separation": 0.4,
@@ -106,12 +101,11 @@ def score(name: str, **overrides: Any) -> EncodingScore:
 
 def _held_out(fields: dict[str, Any]) -> HeldOutScores | None:
     """Intervals of ±0.02 about the stress against all documents; nearer ones are tied."""
-    fixed = {s.name: s.split_half_scaled_stress for s in fields["encodings"] if s.fixed}
+    fixed = {s.name: s.position_scaled_stress for s in fields["encodings"] if s.fixed}
     known = {name: value for name, value in fixed.items() if math.isfinite(value)}
-    if not known or not fields["split_half"]["present"].any():
+    if not known or not fields["position"]["present"].any():
         return None
-    rank = fields["split_half"]["significant_rank"]
-    dim = 2 if rank is None else rank
+    dim = fields["position"]["significant_rank"]
     order = sorted(known, key=known.__getitem__)
     least = known[order[0]]
     best = [name for name in order if known[name] - least < 0.02]
@@ -158,7 +152,7 @@ def _plug_in() -> np.ndarray:
     return np.sqrt(_squared(np.concatenate([_truth(), noise], axis=1)))
 
 
-def _split_half() -> np.ndarray:
+def _position() -> np.ndarray:
     noise = np.random.default_rng(2).normal(size=(N, N)) * 0.004
     return _squared(_truth()) + (noise + noise.T) * (1 - np.eye(N))
 
@@ -175,9 +169,10 @@ def _defaults() -> dict[str, Any]:
     present = np.ones(N, bool)
     present[[0, 46, 47]] = False
     judged = present & (np.arange(N) < 44)
-    plug_in, split_half = _plug_in(), _split_half()
+    plug_in, position = _plug_in(), _position()
     plug_in_values = _eigenvalues(plug_in**2, present)
-    split_half_values = _eigenvalues(split_half, judged)
+    position_values = _eigenvalues(position, judged)
+    offsets = by_offset(position, judged)[0]
     dimensions = np.array([1, 2, 4, 8, 16, 32, 64])
     centred = _truth() - _truth().mean(0)
     return {
@@ -191,9 +186,11 @@ def _defaults() -> dict[str, Any]:
         "dim": 64,
         "seed": 0,
         "splits": 8,
-        "bootstrap": 200,
-        "folds": 0,
+        "folds": 16,
+        "cohort": False,
+        "from_counts": False,
         "group_field": None,
+        "neighbours": NeighbourSimilarity(0.002, 0.001, 0.3, 12_480),
         "edges": None,
         "documents_per_position": np.linspace(12_480, 20, N).astype(int) * present,
         "rare_positions": np.arange(40, 46),
@@ -209,27 +206,27 @@ def _defaults() -> dict[str, Any]:
             "present": present,
             "distances": plug_in * (present[:, None] & present),
         },
-        "split_half": {
-            "trace": float(split_half_values.sum()),
-            "eigenvalues": split_half_values,
+        "split_half_trace": 1.5 * float(position_values.sum()),
+        "position": {
+            "trace": float(position_values.sum()),
+            "eigenvalues": position_values,
             "significant_rank": 2,
-            "violation_rate": 0.224,
-            "rank_eigenvalues": split_half_values,
+            "p_value": 1 / 21,
+            "rank_eigenvalues": position_values,
             "null_eigenvalue": 0.04,
             "present": judged,
-            "squared_distances": np.where(judged[:, None] & judged, split_half, np.nan),
+            "squared_distances": np.where(judged[:, None] & judged, position, np.nan),
             "coordinates": np.where(judged[:, None], centred, np.nan),
+            "composition_correlation": 0.12,
+            "by_offset": np.stack([offsets, offsets - 0.01, offsets + 0.01]),
         },
         "intervals": {
-            "noise_share": Interval(0.97, 0.95, 0.98),
-            "split_half_violation_rate": Interval(0.224, 0.20, 0.25),
+            "noise_share": Interval(0.9, 0.87, 0.93),
+            "composition_share": Interval(0.04, 0.03, 0.05),
+            "position_share": Interval(0.06, 0.05, 0.07),
+            "nearness": Interval(0.31, 0.25, 0.37),
         },
         "encodings": [score(name) for name in FAMILIES],
-        "alibi_slopes": [
-            SlopeStress(0.5, 90.0),
-            SlopeStress(1 / 64, 0.498),
-            SlopeStress(0.02, 0.31),
-        ],
         "stress_by_dimension": {
             "dimensions": dimensions,
             "stress": {

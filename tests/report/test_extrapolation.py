@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from rich.console import Console
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import result_files
@@ -17,10 +17,13 @@ from jaxpe.analysis import load_result
 from jaxpe.analysis.extrapolation import (
     ExtrapolationCell,
     ExtrapolationResult,
+    SeedInterval,
     Suite,
     compared,
+    lead_interval,
     leaders,
     mean_reciprocal_rank,
+    pair_level,
     reciprocal_ranks,
     seed_interval,
 )
@@ -64,19 +67,20 @@ def cell(suite, task, encoding, scores):
         metric=metric,
         lengths=suite.lengths[: scores.shape[1]],
         scores=found,
-        summary=seed_means(found),
+        summary=seed_means(found, tests=suite.tests),
         defined=np.ones(scores.shape[1], bool),
         rate=suite.rates[-1],
         rates=suite.rates,
         tuning=np.ones(len(suite.rates)),
         loss=np.full(len(scores), 0.1),
         seconds={"training": 1.0},
+        tests=suite.tests,
     )
 
 
 def scored(found, scores):
     """The same cell with other scores."""
-    return found._replace(scores=scores, summary=seed_means(scores))
+    return found._replace(scores=scores, summary=seed_means(scores, tests=found.tests))
 
 
 def seeds_of(*middle, count=3, spread=0.01):
@@ -201,7 +205,7 @@ def test_intervals_are_over_seeds():
     cells = [scored(cells[0], {"accuracy": cells[0].scores["accuracy"][::-1]}), *cells[1:]]
     for name, shares in reciprocal_ranks(cells).items():
         of_seeds = [np.mean(shares[:, seed]) for seed in range(3)]
-        expected = seed_interval(np.array(of_seeds), within=(0.0, 1.0))
+        expected = seed_interval(np.array(of_seeds), within=(0.0, 1.0), trials=6)  # 2 tasks, 3 n
         found = mean_reciprocal_rank(cells)[name]
         np.testing.assert_allclose(found, expected)
 
@@ -266,23 +270,33 @@ def said_of(result):
     return [plain(x) for x in words.extrapolation_findings(result)]
 
 
-def thrice(mean):
-    """A mean and the ends of its interval without width, with two digits."""
-    return [mean, *[f"{float(mean):.2f}"] * 2]
+def numbers_in(said):
+    return re.findall(r"\d[\d,.]*(?<![,.])", said)
+
+
+def ranks_of(case, suite):
+    """Numbers of the mean reciprocal ranks of the first and the second, and of the lead."""
+    cells = case.cells_of(case.suites[suite])
+    first, second, *_ = mean_reciprocal_rank(cells).values()
+    said = [words.with_interval(x) for x in (first, second, leaders(cells).lead)]
+    assert (first.mean, second.mean) == pytest.approx([(1, 1 / 2), (7 / 9, 7 / 12)][suite])
+    return [*numbers_in("; ".join(said)), *numbers_in("not 0")]
+
+
+def pooled(share, trials):
+    """Wilson's interval of a share of trials: the m with (share − m)² = z² m (1 − m)/trials."""
+    c = ndtri(0.975) ** 2 / trials
+    return sorted(np.roots([1 + c, -2 * share - c, share**2]))
 
 
 def test_findings_say_what_the_numbers_do():
     found = said_of(CASES["two suites"])
     # Which finding it is, by a key word, the suite it is of, and the numbers in it.
     expected = [
-        ("ranks first", "sums", ["8", "1", *["1.00"] * 2, *thrice("0.5") * 2, "3", "3"]),
+        ("ranks first", "sums", ["8", *ranks_of(CASES["two suites"], 0)]),
         ("at T itself", "sums", ["0.2", "0.05"]),
         ("always saying 0", "sums", ["0", "1", "8", "16", "32", "64"]),
-        (
-            "ranks first",
-            "strings",
-            ["4", "0.778", *["0.78"] * 2, "0.583", *["0.58"] * 2, "0.194", *["0.19"] * 2, "3", "3"],
-        ),
+        ("ranks first", "strings", ["4", *ranks_of(CASES["two suites"], 1)]),
         ("at T itself", "strings", ["99", "99"]),
         ("best accuracies", "strings", ["32", "20", "99"]),
         ("not defined", "sums", ["8"]),
@@ -296,13 +310,13 @@ def test_findings_say_what_the_numbers_do():
         assert key in sentence
         assert f"“{suite}”" in sentence or not suite
         unnamed = re.sub("“.*?”", "", sentence)
-        assert re.findall(r"\d[\d,.]*(?<![,.])", unnamed) == numbers_
+        assert numbers_in(unnamed) == numbers_
     assert re.findall("“(.*?)”", found[0]) == ["sums", "alibi", "sinusoidal"]
     assert re.findall("“(.*?)”", found[3]) == ["strings", "t5", "NoPE (none)"]
     assert re.findall("“(.*?)”", found[2]) == [
         "sums", "running_sum", "alibi", "sinusoidal", "alibi", "alibi",
     ]  # fmt: skip
-    assert "chance" in found[0]  # three seeds that agree
+    assert "not significantly" in found[0]  # three seeds that agree, as they may by chance
 
 
 def test_the_interval_decides_what_is_told_apart():
@@ -310,11 +324,15 @@ def test_the_interval_decides_what_is_told_apart():
     assert ahead.first == ("t5",)
     by_name = {name: place_by_place(cells_of("two suites", 1))[name] for name in ("t5", "none")}
     seedwise = [np.mean(np.reshape(x, (2, 3, 3)), axis=(0, 2)) for x in by_name.values()]
-    expected = seed_interval(seedwise[0] - seedwise[1], within=(-1.0, 1.0))
-    np.testing.assert_allclose(ahead.lead, expected)
-    other = numbers()
+    level = pair_level(3)
+    expected = seed_interval(seedwise[0] - seedwise[1], within=(-1.0, 1.0), level=level)
+    assert ahead.lead.mean == expected.mean
+    assert ahead.lead.low <= expected.low
+    np.testing.assert_allclose(ahead.lead, lead_interval(*seedwise, trials=2, level=level))
+    other = numbers(count=12)
     mixed = [x.scores["mse"].copy() for x in other[:2]]
-    mixed[0][0], mixed[1][0] = mixed[1][0].copy(), mixed[0][0].copy()  # one seed says otherwise
+    for seed in range(4):  # these say otherwise
+        mixed[0][seed], mixed[1][seed] = mixed[1][seed].copy(), mixed[0][seed].copy()
     cells = [scored(x, x.scores | {"mse": y}) for x, y in zip(other, mixed, strict=False)]
     assert not leaders(cells).sure
     assert leaders(other).sure
@@ -325,7 +343,7 @@ def test_the_interval_decides_what_is_told_apart():
     tie = words._of_ranks(cells_of("ties"))[0]
     assert re.findall("“(.*?)”", tie) == ["strings", "NoPE (none)", "rope", "t5"]
     assert "share the first place" in tie
-    assert "0.611 [0.61, 0.61]" in tie
+    assert f"({words.with_interval(SeedInterval(11 / 18, *pooled(11 / 18, 18)))})" in tie
     assert words._of_ranks(cells_of("one encoding")) == []
 
 
@@ -382,7 +400,9 @@ def test_numbers_are_those_of_the_cells():
     mean, *beyond = learned["summary"]["mse"]["mean"]
     assert mean == pytest.approx(0.05)
     assert beyond == [None] * 3
-    assert found["mean_reciprocal_rank"]["sums"]["alibi"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
+    alibi = found["mean_reciprocal_rank"]["sums"]["alibi"]
+    assert (alibi["mean"], alibi["high"]) == (1.0, 1.0)
+    assert alibi["low"] == pytest.approx(pooled(1.0, 9)[0])
     assert found["suites"][1]["tasks"] == ["copy", "parity"]
     assert json_of(CASES["one encoding"])["mean_reciprocal_rank"] == {"sums": {}}
 
@@ -472,11 +492,24 @@ def test_a_lead_is_decided_by_its_interval_or_says_how_many_seeds_would():
     assert (rope.decided, t5.decided) == (False, True)
     assert rope.seeds > 4
     spread = 0.3 * np.std([1, -1, 0.3, -0.3], ddof=1)
-    halves = {n: stdtrit(n - 1, 0.9875) * spread / n**0.5 for n in (rope.seeds - 1, rope.seeds)}
-    assert halves[rope.seeds] < 0.2 <= halves[rope.seeds - 1]  # of two comparisons
+    halves = {n: stdtrit(n - 1, 1 - 0.025 / 3) * spread / n**0.5 for n in range(100)}
+    assert halves[rope.seeds] < 0.2 <= halves[rope.seeds - 1]  # of three pairs
     one = compared([scored(x, {k: v[:1] for k, v in x.scores.items()}) for x in noisy(0.15)])
     assert not any(x.decided or x.seeds for x in one)
     assert not any(x.decided or x.seeds for x in compared(tied()))
+
+
+def test_seeds_that_would_decide_are_enough_for_the_trials():
+    """One row of 100 apart on every seed: the spread decides at once, the trials do not."""
+    rows = TOKENS.tests * 3
+    means = {"none": 0.51, "t5": 0.5}
+    apart = [cell(TOKENS, "copy", name, np.full((3, 4), mean)) for name, mean in means.items()]
+    (found,) = compared(apart)
+    assert not found.decided
+    assert found.seeds > 3
+    more = np.full(found.seeds, 0.51), np.full(found.seeds, 0.5)
+    assert lead_interval(*more, trials=rows, level=0.95).low > 0
+    assert lead_interval(*(x[1:] for x in more), trials=rows, level=0.95).low <= 0
 
 
 def test_errors_are_compared_by_their_ratio():

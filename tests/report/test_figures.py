@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import MissingExtraError
+from jaxpe.analysis.corpus import Interval
 from jaxpe.report.corpus import figures as drawn
 from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
 from jaxpe.report.style import STYLE, Rendered, simplify_log_axes
@@ -16,34 +17,27 @@ from tests.report.factory import N, analysis, score
 
 DRAW = {name: draw for name, draw, _ in FIGURES}
 NONE, NAN = np.zeros(N, bool), np.full((N, N), math.nan)
-TIED = {"split_half_scaled_stress": score("cosine").split_half_scaled_stress}
-HALF = {"split_half_scaled_stress": math.nan}
+TIED = {"position_scaled_stress": score("cosine").position_scaled_stress}
+HALF = {"position_scaled_stress": math.nan}
 
 # Each must draw, without a warning, something true.
 DEGENERATE = {
-    "no structure": {"split_half": {"significant_rank": 0}},
-    "one dimension": {"split_half": {"significant_rank": 1}},
-    "unknown dimensions": {
-        "split_half": {
-            "significant_rank": None,
-            "rank_eigenvalues": np.full(N, math.nan),
-            "null_eigenvalue": math.nan,
-        }
-    },
+    "no structure": {"position": {"significant_rank": 0}},
+    "one dimension": {"position": {"significant_rank": 1}},
     "nothing judged": {
-        "split_half": {
+        "position": {
             "present": NONE,
             "significant_rank": 0,
             "squared_distances": NAN,
             "eigenvalues": np.zeros(N),
             "trace": 0.0,
-            "violation_rate": math.nan,
+            "by_offset": np.full((3, N - 1), math.nan),
         },
         "intervals": {},
         "encodings": [score("mds", **HALF), score("alibi", **HALF)],
     },
-    "one judged": {"split_half": {"present": np.arange(N) == 7}},
-    "no null": {"split_half": {"null_eigenvalue": 0.0}},
+    "one judged": {"position": {"present": np.arange(N) == 7}},
+    "no null": {"position": {"null_eigenvalue": 0.0}},
     "no encodings": {
         "encodings": [],
         "stress_by_dimension": {
@@ -54,7 +48,7 @@ DEGENERATE = {
     },
     "identical positions": {
         "plug_in": {"distances": np.zeros((N, N)), "eigenvalues": np.zeros(N), "trace": 0.0},
-        "split_half": {
+        "position": {
             "squared_distances": np.zeros((N, N)),
             "eigenvalues": np.zeros(N),
             "coordinates": np.zeros((N, 3)),
@@ -63,9 +57,7 @@ DEGENERATE = {
         },
         "encodings": [score("mds", pearson_r=math.nan)],
     },
-    "negative split half": {
-        "split_half": {"trace": -0.1, "squared_distances": np.full((N, N), -0.1)}
-    },
+    "negative distances": {"position": {"trace": -0.1, "squared_distances": np.full((N, N), -0.1)}},
     "an unknown encoding": {"encodings": [score("mine & <yours>")]},
 }
 
@@ -113,18 +105,17 @@ def test_analyses_draw_and_nothing_is_cut(case):
 @pytest.mark.parametrize(
     ("name", "overrides", "title"),
     [
-        ("hellinger", {"plug_in": {"noise_share": 0.5}}, "50 %"),
-        ("hellinger", {"split_half": {"trace": -1.0}}, "100 %"),
-        ("hellinger", {"plug_in": {"trace": 0.0}}, "Distances"),
+        ("shares", {}, "6 %"),
+        ("shares", {"intervals": {}}, "Who gets there"),
+        ("hellinger", {}, "Distances"),
         ("spectrum", {}, "2 dimensions"),
-        ("spectrum", {"split_half": {"significant_rank": 1}}, "1 dimension "),
-        ("spectrum", {"split_half": {"significant_rank": 0}}, "No dimension"),
-        ("spectrum", {"split_half": {"significant_rank": None}}, "not held against chance"),
+        ("spectrum", {"position": {"significant_rank": 1}}, "1 dimension "),
+        ("spectrum", {"position": {"significant_rank": 0}}, "No dimension"),
         ("map", {}, "The map"),
-        ("map", {"split_half": {"significant_rank": 1}}, "Only axis 1"),
-        ("map", {"split_half": {"significant_rank": 0}}, "Nothing"),
+        ("map", {"position": {"significant_rank": 1}}, "Only axis 1"),
+        ("map", {"position": {"significant_rank": 0}}, "Nothing"),
         ("encodings", {}, "alibi fits best"),
-        ("encodings", {"split_half": {"significant_rank": 0}}, "nothing to fit"),
+        ("encodings", {"position": {"significant_rank": 0}}, "nothing to fit"),
         ("encodings", {"encodings": [score("rope"), score("sinusoidal")]}, "rope (= sinusoidal)"),
         (
             "encodings",
@@ -134,8 +125,8 @@ def test_analyses_draw_and_nothing_is_cut(case):
         ("scatter", {}, "alibi, r = "),
         ("scatter", {"encodings": []}, "Distances"),
         ("offset", {}, "grows"),
-        ("offset", {"split_half": {"violation_rate": 0.8}, "intervals": {}}, "shrinks"),
-        ("offset", {"split_half": {"violation_rate": 0.5}, "intervals": {}}, "no clear relation"),
+        ("offset", {"intervals": {"nearness": Interval(-0.2, -0.3, -0.1)}}, "shrinks"),
+        ("offset", {"intervals": {}}, "no clear relation"),
     ],
 )
 def test_titles_say_the_finding(name, overrides, title):
@@ -146,7 +137,7 @@ def test_titles_say_the_finding(name, overrides, title):
 def test_absent_positions_and_the_diagonal_have_no_colour():
     left, right = DRAW["hellinger"](analysis()).axes[:2]
     case = analysis()
-    for axis, shown in ((left, case.plug_in.present), (right, case.split_half.present)):
+    for axis, shown in ((left, case.plug_in.present), (right, case.position.present)):
         hidden = np.ma.getmaskarray(axis.images[0].get_array())
         assert hidden[~shown].all()
         assert hidden[:, ~shown].all()
@@ -200,7 +191,7 @@ def test_no_two_lines_have_one_colour(alike):
     if alike:  # leaves room for one more of the others
         scores[1] = scores[1]._replace(distances=scores[0].distances)
     # The scatter prefers other ones than the lines do.
-    scores = [score._replace(pearson_r=score.split_half_scaled_stress) for score in scores]
+    scores = [score._replace(pearson_r=score.position_scaled_stress) for score in scores]
     lines = DRAW["offset"](analysis(encodings=scores)).axes[1].lines
     assert len(lines) == 1 + drawn.MOST_SHOWN
     assert len({line.get_color() for line in lines}) == len(lines)

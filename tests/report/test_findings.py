@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from jaxpe.analysis.corpus import Interval
+from jaxpe.data import NeighbourSimilarity
 from jaxpe.report import findings, summary
 from jaxpe.report.corpus.findings import (
     alike,
-    best,
     by_family,
     corrected_best,
     headlines,
@@ -40,33 +40,31 @@ def holds(text: str, *parts: str) -> bool:
 def test_the_usual_case_says_each_thing_once():
     text = said()
     assert list(text) == [
-        *("dimensions", "noise", "own fit", "held-out fit", "fixed fit", "fitted fit", "scale"),
+        *("shares", "dimensions", "reach", "own fit", "held-out fit"),
         *("nearness", "gaps", "doubts"),
     ]
     assert findings(analysis()) == list(named_findings(analysis()).values())
     assert holds(text["dimensions"], "2 significant dimensions", "0.04", "44")
-    assert holds(text["noise"], "97 %", "95 % to 98 %")
-    assert holds(text["own fit"], "2 wide", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)")
+    assert holds(text["shares"], "90 % (87 % to 93 %)", "4 % (3 % to 5 %)", "6 % (5 % to 7 %)")
+    assert holds(text["reach"], "position 45", "12,480", "cohort")
+    assert holds(text["own fit"], "2 coordinates", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)")
     assert holds(text["held-out fit"], "alibi", "0.12 (0.1 to 0.14)")
-    assert holds(text["fixed fit"], "random", "0.029")
-    assert holds(text["fitted fit"], "mds", "smacof", "0.3 to 0.31")
-    assert holds(text["scale"], "alibi", "0.498")
-    assert holds(text["nearness"], "more similar", "22 %", "20 % to 25 %", "41 %")
+    assert holds(text["nearness"], "more similar", "0.31 (0.25 to 0.37)")
     assert holds(text["gaps"], "6 positions", "40–45", "3 positions", "0, 46–47")
-    assert "200" in text["doubts"]
+    assert "16 folds" in text["doubts"]
 
 
 def test_one_dimension_is_singular():
-    text = said(split_half={"significant_rank": 1})["dimensions"]
+    text = said(position={"significant_rank": 1})["dimensions"]
     assert holds(text, "1 significant dimension:", "1 eigenvalue ")
 
 
 def test_without_structure_nothing_is_claimed():
-    case = {"split_half": {"significant_rank": 0}}
+    case = {"position": {"significant_rank": 0, "p_value": 0.4}}
     text = said(**case)
-    assert holds(text["dimensions"], "No positional structure", "12,480 documents")
-    assert not {"own fit", "held-out fit"} & text.keys()
-    assert "noise-corrected" not in text["fitted fit"]
+    assert holds(text["dimensions"], "No effect of position", "p = 0.4", "12,480 documents")
+    assert not {"own fit", "held-out fit", "nearness"} & text.keys()
+    assert nearness(analysis(**case)) == 0
     assert shown(**case)[OWN] == shown(**case)[FIXED] == "none; nothing to fit"
     assert shown(**case)["Significant dimensions"].startswith("0;")
     assert "nothing to fit" in summary(analysis(**case))
@@ -79,50 +77,46 @@ def test_documents_of_one_token_have_no_structure_to_speak_of():
     assert "distribution" not in text
 
 
-def test_dimensions_that_were_not_judged_are_unknown():
-    case = {"split_half": {"significant_rank": None}}
-    assert holds(said(**case)["dimensions"], "not judged", "nulls", "44")
-    assert shown(**case)["Significant dimensions"].startswith("unknown;")
-    assert "alibi" in shown(**case)[FIXED]
-    assert "not tested" in summary(analysis(**case))
-
-
 def test_without_judged_positions_more_documents_are_asked_for():
     nothing = {
-        "split_half": {"present": np.zeros(N, bool), "significant_rank": 0},
+        "position": {"present": np.zeros(N, bool), "significant_rank": 0},
         "intervals": {},
     }
     text = said(**nothing)
     assert "more documents" in text["dimensions"]
-    assert "noise" not in text
+    assert not {"shares", "reach"} & text.keys()
     assert "more documents" not in said(**nothing, groups=1)["dimensions"]
-    assert shown(**nothing)["Noise in the observed variance"] == "n/a; no interval"
+    assert shown(**nothing)["Position's share of the variance"].startswith("n/a;")
 
 
-@pytest.mark.parametrize(
-    ("plug_in", "split_half", "finding", "words", "headline"),
-    [
-        (10.0, -0.2, "noise", "negative (-0.2)", "all of it"),
-        (0.0, 0.0, "dimensions", "same token distribution", "n/a"),
-        (1.0, 1.1, "noise", "No sampling noise", "none seen"),
-        (1.0, 0.5, "noise", "50 %", "50 %"),
-    ],
-)
-def test_noise(plug_in, split_half, finding, words, headline):
-    case = {"plug_in": {"trace": plug_in}, "split_half": {"trace": split_half}, "intervals": {}}
-    assert words in said(**case)[finding]
-    assert ("noise" in said(**case)) == (finding == "noise")
-    assert shown(**case)["Noise in the observed variance"] == f"{headline}; no interval"
+def test_shares_are_within_bounds_and_equal_ends_are_said_once():
+    noise = {"noise_share": Interval(1.02, 0.999, 1.05)}
+    below = Interval(-0.01, -0.02, 0.0)
+    rest = {"composition_share": below, "position_share": below}
+    text = said(intervals=noise | rest)
+    assert holds(text["shares"], "100 % (over 99 % to 100 %)", "0 % (0 %)")
+    assert "nearness" not in text
+    assert shown(intervals=noise | rest)["Nearness (0: no order)"] == "n/a; no interval"
+    assert "shares" not in said(plug_in={"trace": 0.0})
+
+
+@pytest.mark.parametrize(("correlation", "said_so"), [(0.9, True), (0.1, False)])
+def test_a_first_dimension_like_composition_is_named(correlation, said_so):
+    text = said(position={"composition_correlation": correlation})["reach"]
+    assert ("0.90" in text) == said_so
+    everyone = said(documents_per_position=np.full(N, 12_480))["reach"]
+    assert holds(everyone, "12,480 of 12,480")
+    assert "cohort" not in everyone
 
 
 def test_what_is_found_and_what_to_do():
-    text = summary(analysis())
-    assert holds(text, "2 independent directions", "0.05 (0.04 to 0.06)", "alibi", "encoding.npz")
+    text = summary(analysis()).replace("\N{NO-BREAK SPACE}", " ")
+    assert holds(text, "2 dimensions", "90 %", "0.05 (0.04 to 0.06)", "alibi", "encoding.npz")
     usual = analysis().held_out
     undecided = usual._replace(gain=Interval(0.01, -0.01, 0.03))
     assert "encoding.npz" not in summary(analysis(held_out=undecided))
     assert "nothing to fit" in summary(
-        analysis(split_half={"present": np.zeros(N, bool), "significant_rank": 0})
+        analysis(position={"present": np.zeros(N, bool), "significant_rank": 0})
     )
 
 
@@ -133,30 +127,13 @@ def test_other_widths_with_another_best_are_named():
     assert "other widths" not in said()["held-out fit"]
 
 
-def test_ties_are_called_ties():
-    tied = [score(name, scaled_stress=0.2 + k / 1000) for k, name in enumerate(["rope", "alibi"])]
-    text = said(encodings=tied)
-    assert holds(text["fixed fit"], "rope and alibi", "equally well", "0.2 to 0.201")
-    assert "fitted fit" not in text
-
-
-def test_a_tie_of_some_is_named():
-    names = ["sinusoidal", "cosine", "alibi"]
-    encodings = [score(name, scaled_stress=0.1 * (k > 1)) for k, name in enumerate(names)]
-    text = said(encodings=encodings)["fixed fit"]
-    assert "sinusoidal and cosine fit " in text
-    assert "random" not in text
-
-
 def test_the_same_distances_are_no_tie_of_two():
-    same = {"split_half_scaled_stress": 0.1}
+    same = {"position_scaled_stress": 0.1}
     case = {"encodings": [score("rope", **same), score("sinusoidal", **same)]}
     assert [[s.name for s in group] for group in alike(case["encodings"])] == [
         ["rope", "sinusoidal"]
     ]
-    assert holds(said(**case)["fixed fit"], "rope (= sinusoidal) fits ", "joined by =")
     assert "rope (= sinusoidal), 0.08" in shown(**case)[FIXED]
-    assert "joined by" not in said()["fixed fit"]
 
 
 def test_alike_is_up_to_scale_and_not_more():
@@ -166,73 +143,34 @@ def test_alike_is_up_to_scale_and_not_more():
     assert len(alike([nothing, nothing])) == 2
 
 
-@pytest.mark.parametrize(
-    ("tied", "words"), [(3, "a, bb and ccc fit"), (4, "a, bb and 2 others fit"), (9, "7 others")]
-)
-def test_long_ties_name_two(tied, words):
-    scores = [score("abcdefghi"[k] * (k + 1), scaled_stress=0.1) for k in range(tied)]
-    case = {"encodings": [*scores, score("alibi", scaled_stress=0.9)]}
-    assert words in said(**case)["fixed fit"]
-    assert len(shown(**case)[FIXED]) < 60
-
-
-def test_what_will_be_trained_cannot_win():
-    case = analysis(encodings=[score("learned", scaled_stress=0.0), score("alibi")])
-    assert [s.name for s in best(case, "scaled_stress")] == ["alibi"]
-
-
 def test_families_keep_their_order():
     families = by_family([score(name) for name in ("rope", "mds", "alibi", "rope_partial")])
     assert list(families) == ["rotary", "fitted", "bias"]
     assert [s.name for s in families["rotary"]] == ["rope", "rope_partial"]
 
 
-def test_that_random_wins_is_explained():
-    assert "random vectors are among the best" in said()["fixed fit"]
-
-
-def test_raw_stress_is_silent_where_it_agrees():
-    assert "scale" not in said(encodings=[score("alibi", stress=0.1, scaled_stress=0.1)])
-
-
 def test_no_encodings():
-    assert not {"fixed fit", "fitted fit", "scale"} & said(encodings=[]).keys()
     assert shown(encodings=[])[FIXED] == "none; nothing to fit"
 
 
-def test_one_fitted_encoding_is_singular():
-    assert "mds is " in said(encodings=[score("mds"), score("rope")])["fitted fit"]
-
-
 def test_scores_that_are_not_numbers_never_win():
-    broken = score("rope", scaled_stress=math.nan, split_half_scaled_stress=math.nan)
+    broken = score("rope", scaled_stress=math.nan, position_scaled_stress=math.nan)
     case = analysis(encodings=[broken, score("alibi")])
-    assert [s.name for s in best(case, "scaled_stress")] == ["alibi"]
     assert [s.name for s in corrected_best(case)] == ["alibi"]
 
 
 @pytest.mark.parametrize(
-    ("rate", "interval", "verdict", "words"),
+    ("interval", "verdict", "words"),
     [
-        (0.3, None, 1, "more similar"),
-        (0.48, None, 0, "not significant"),
-        (0.7, None, -1, "less similar"),
-        (0.40, Interval(0.40, 0.28, 0.52), 0, "40 % (interval 28 % to 52 %)"),
-        (0.48, Interval(0.48, 0.47, 0.49), 1, "more similar"),
+        (Interval(0.2, 0.1, 0.3), 1, "more similar"),
+        (Interval(0.2, -0.1, 0.5), 0, "not decided"),
+        (Interval(-0.2, -0.3, -0.1), -1, "less similar"),
     ],
 )
-def test_nearness(rate, interval, verdict, words):
-    intervals = {"split_half_violation_rate": interval} if interval else {}
-    case = {"split_half": {"violation_rate": rate}, "intervals": intervals}
-    assert nearness(analysis(**case)) == verdict
-    assert words in said(**case)["nearness"]
-
-
-def test_without_a_noise_corrected_rate_nothing_is_said_of_nearness():
-    case = {"split_half": {"violation_rate": math.nan}, "intervals": {}}
-    assert nearness(analysis(**case)) == 0
-    assert "nearness" not in said(**case)
-    assert shown(**case)["Order violated"] == "n/a; 50 % is chance"
+def test_nearness(interval, verdict, words):
+    intervals = analysis().intervals | {"nearness": interval}
+    assert nearness(analysis(intervals=intervals)) == verdict
+    assert words in said(intervals=intervals)["nearness"]
 
 
 def test_one_rare_and_one_absent_position_are_singular():
@@ -243,29 +181,26 @@ def test_one_rare_and_one_absent_position_are_singular():
 
 def test_nothing_rare_and_nothing_absent_needs_no_sentence():
     assert "gaps" not in said(**FULL)
-    assert shown(**FULL)["Positions too rare to judge"].startswith("0 of 48;")
-
-
-def test_without_bootstrap_there_are_no_intervals():
-    text = said(bootstrap=0, intervals={})
-    assert "bootstrap = 0" in text["doubts"]
-    assert not any("interval " in words for words in text.values())
+    assert shown(**FULL)["Documents at the last position"] == "100; of 12,480"
 
 
 def test_counts_say_their_folds_their_groups_and_their_bins():
-    case = {"folds": 8, "bootstrap": 0, "group_field": "author", "edges": (0, 4, 8, 16)}
+    case = {"folds": 4, "from_counts": True, "group_field": "author", "edges": (0, 4, 8, 16)}
     text = said(**case)
-    assert holds(text["doubts"], "jackknife", "8 folds", "'author'")
+    assert holds(text["doubts"], "4 folds", "'author'")
     assert "'author'" in text["dimensions"]
     assert holds(text["bins"], "3 bins", "4 to 8", "16")
-    assert "group_field" in said(folds=8)["doubts"]
+    assert "group_field" in said(from_counts=True)["doubts"]
 
 
 def test_pieces_of_others_are_counted():
     assert holds(said(groups=9000)["dependence"], "12,480", "9,000")
     assert "dependence" not in said(groups=12_000)
+    alike = NeighbourSimilarity(0.11, 0.001, 0.005, 12_480)
+    assert holds(said(neighbours=alike)["dependence"], "0.11", "p = 0.005", "group_field")
+    assert holds(said(group_field="author", groups=40)["dependence"], "40 groups", "'author'")
 
 
 def test_the_fixture_is_what_it_claims():
-    found = factory.analysis().split_half
+    found = factory.analysis().position
     assert np.sum(found.eigenvalues > found.null_eigenvalue) == found.significant_rank

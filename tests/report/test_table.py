@@ -18,7 +18,13 @@ def printed(table) -> str:
 def test_summary_at_80_columns():
     text = printed(summary_table(factory.analysis()))
     assert max(map(len, text.splitlines())) <= 80
-    for words in ("stdlib: 12,480 documents", "Significant dimensions", "6 of 48", "97 %", "alibi"):
+    for words in (
+        "stdlib: 12,480 documents",
+        "Significant dimensions",
+        "6 positions",
+        "90 %",
+        "alibi",
+    ):
         assert words in text
 
 
@@ -32,7 +38,7 @@ def test_encodings_at_80_columns_without_wrapping():
 
 def test_the_widest_numbers_fit_80_columns():
     extremes = {"dim": 4096, "scaled_stress": 0.00123, "pearson_r": -0.5}
-    extremes |= {"split_half_scaled_stress": 0.00123, "violation_rate": 0.995}
+    extremes |= {"position_scaled_stress": 0.00123, "violation_rate": 0.995}
     case = factory.analysis(encodings=[factory.score("legendre_clipped", **extremes)])
     lines = printed(encoding_table(case)).splitlines()
     row = "legendre_clipped 4096 0.00123 0.00123 0.00123 over 99 % -0.50"

@@ -1,7 +1,6 @@
 """The probe of geometry: laws of its scores, its three references, transforms."""
 
 import json
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +21,18 @@ from jaxpe.training.probe import (
 
 N, D, KEY = 8, 5, jax.random.key(0)
 probe = jax.jit(probe_geometry)
-make = jax.jit(partial(reference_geometry, key=KEY, splits=4), static_argnames="empty")
+make = jax.jit(reference_geometry, static_argnames="empty")
 RNG = np.random.default_rng(0)
 P = RNG.standard_normal((N, D))
 OCCUPIED = np.arange(N) < 6
 
 
-def counts_of(corpus, mask=None, folds=8):
-    vocab_size = corpus.distributions.shape[1]
-    return jaxpe.count_tokens(corpus.ids, vocab_size=vocab_size, mask=mask, folds=folds)
+def documents_of(corpus, mask=None):
+    """Counts and the geometry of position of the same documents."""
+    options = {"vocab_size": corpus.distributions.shape[1], "mask": mask}
+    drawn = {"key": KEY, "folds": 8, "splits": 4, "nulls": 4}
+    counts = jaxpe.count_tokens(corpus.ids, **options)
+    return counts, jaxpe.position_geometry(corpus.ids, **options, **drawn)
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +43,12 @@ def corpus():
 @pytest.fixture(scope="module")
 def counts(corpus):
     """Two positions at the end hold nothing."""
-    return counts_of(corpus, np.broadcast_to(OCCUPIED, corpus.ids.shape))
+    return documents_of(corpus, np.broadcast_to(OCCUPIED, corpus.ids.shape))
 
 
 @pytest.fixture(scope="module")
 def reference(counts):
-    return make(counts)
+    return make(*counts)
 
 
 def close(actual, expected, rtol=1e-9, atol=1e-9):
@@ -56,20 +58,20 @@ def close(actual, expected, rtol=1e-9, atol=1e-9):
 
 
 def test_a_reference_holds_the_geometry_of_the_counts(counts, reference):
+    counts, geometry = counts
     mu = jaxpe.positional_distributions(counts, empty="uniform")
     close(reference.plug_in, jaxpe.hellinger_distances(mu))
-    split_half = jaxpe.split_half_geometry(counts, key=KEY, splits=4).distances
-    close(reference.split_half, split_half)
+    close(reference.position, geometry.distances)
     np.testing.assert_array_equal(reference.occupied, OCCUPIED)
-    np.testing.assert_array_equal(reference.split_half.present, OCCUPIED)
+    np.testing.assert_array_equal(reference.position.present, OCCUPIED)
     assert reference.plug_in.present.all()
     assert reference.plug_in.values[6, 7] == 0  # the same uniform distribution
 
 
 def test_empty_positions_may_be_dropped(counts, reference):
-    dropped = make(counts, empty="drop")
+    dropped = make(*counts, empty="drop")
     np.testing.assert_array_equal(dropped.plug_in.present, OCCUPIED)
-    close(dropped.split_half, reference.split_half)
+    close(dropped.position, reference.position)
     scores = probe(P, dropped)
     close(scores.all_positions, scores.occupied)
     close(scores.occupied, probe(P, reference).occupied)
@@ -77,9 +79,9 @@ def test_empty_positions_may_be_dropped(counts, reference):
 
 def test_the_truth_is_nearer_to_the_geometry_without_noise(corpus):
     truth = jaxpe.hellinger_distances(corpus.distributions)
-    scores = probe(truth, make(counts_of(corpus)))
-    assert scores.split_half.scaled_stress < 0.5 * scores.all_positions.scaled_stress
-    assert scores.split_half.stress < 0.5 * scores.all_positions.stress
+    scores = probe(truth, make(*documents_of(corpus)))
+    assert scores.position.scaled_stress < 0.5 * scores.all_positions.scaled_stress
+    assert scores.position.stress < 0.5 * scores.all_positions.stress
 
 
 def test_isometries_change_nothing(reference):
@@ -101,7 +103,7 @@ def test_mds_of_the_plug_in_distances_is_perfect(reference):
     for part in (scores.all_positions, scores.occupied):
         np.testing.assert_allclose(part.correlation, 1.0)
         np.testing.assert_allclose((part.stress, part.scaled_stress), 0.0, atol=1e-20)
-    assert scores.split_half.scaled_stress > 0.01
+    assert scores.position.scaled_stress > 0.01
     s = np.sqrt(np.maximum(mds.eigenvalues, 0))
     share = s[s > 1e-6] / s[s > 1e-6].sum()
     expected = np.exp(-(share * np.log(share)).sum())
@@ -128,9 +130,7 @@ def test_occupied_positions_alone_equal_the_part_of_the_matrix(reference, as_poi
     def part(distances):
         return jaxpe.geometry.as_distances(np.asarray(distances.values)[:6, :6])
 
-    small = ReferenceGeometry(
-        part(reference.plug_in), part(reference.split_half), jnp.ones(6, bool)
-    )
+    small = ReferenceGeometry(part(reference.plug_in), part(reference.position), jnp.ones(6, bool))
     points = P.copy()
     points[~OCCUPIED] = 1e3
     encoded, cut = points, points[:6]
@@ -139,7 +139,7 @@ def test_occupied_positions_alone_equal_the_part_of_the_matrix(reference, as_poi
     whole, alone = probe(encoded, reference), probe(cut, small)
     close(whole.occupied, alone.all_positions)
     close(whole.occupied, alone.occupied)
-    close(whole.split_half, alone.split_half)
+    close(whole.position, alone.position)
     assert whole.all_positions.stress > 100 * whole.occupied.stress
 
 
@@ -152,8 +152,8 @@ def test_jit_equals_eager(reference):
 
 
 def test_references_are_made_eagerly_and_under_vmap(counts, reference):
-    close(reference_geometry(counts, key=KEY, splits=4), reference)
-    many = jax.jit(jax.vmap(make))(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), counts))
+    close(reference_geometry(*counts), reference)
+    many = jax.jit(jax.vmap(make))(*jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), counts))
     close(jax.tree.map(lambda leaf: leaf[1], many), reference)
 
 
@@ -198,11 +198,9 @@ def test_other_positions_are_refused(reference, encoded):
 
 
 def test_counts_that_make_no_reference(corpus):
-    with pytest.raises(ValueError, match="folds"):
-        reference_geometry(counts_of(corpus, folds=None), key=KEY)
-    nothing = counts_of(corpus, np.zeros(corpus.ids.shape, bool))
+    nothing = documents_of(corpus, np.zeros(corpus.ids.shape, bool))
     with pytest.raises(ValueError, match="count more documents, or in more folds"):
-        reference_geometry(nothing, key=KEY)
+        reference_geometry(*nothing)
 
 
 def test_a_record_is_flat_and_ready_for_json(reference):
@@ -210,7 +208,7 @@ def test_a_record_is_flat_and_ready_for_json(reference):
     record = as_record(scores)
     assert json.loads(json.dumps(record)) == record
     assert len(record) == len(jax.tree.leaves(scores)) == 18
-    for where, name in (("all_positions", "stress"), ("split_half", "correlation")):
+    for where, name in (("all_positions", "stress"), ("position", "correlation")):
         assert record[f"{where}/{name}"] == float(getattr(getattr(scores, where), name))
     assert isinstance(scores, GeometryProbe)
 

@@ -50,14 +50,18 @@ def ablations_of(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDro
     widest = max(config.hidden_width, config.dim)
 
     def drops(kind: Kind) -> HeadDrops:
-        found = []
+        parts = []
         for chunk in progress.track(chunks, "ablating heads"):
             at_once = max(1, _ACTIVATIONS // (chunk["ids"].size * widest))
-            found.append(ablated(params, chunk, fills[kind], at_once=at_once))
-        score = np.concatenate([np.asarray(x.score, np.float64) for x in found])
-        drop = np.concatenate([np.asarray(x.drop, np.float64) for x in found], axis=-1)
+            parts.append(ablated(params, chunk, fills[kind], at_once=at_once))
+        score = np.concatenate([np.asarray(x.score, np.float64) for x in parts])
+        drop = np.concatenate([np.asarray(x.drop, np.float64) for x in parts], axis=-1)
         # A cosine with what was there before cannot but fall.
-        return _drops(kind, score, drop, rng, tested=sample.score != "embedding")
+        found = _drops(kind, score, drop, rng, tested=sample.score != "embedding")
+        if sample.score != "accuracy":
+            return found
+        low, high = _paired_shares(drop)
+        return found._replace(low=low, high=high)
 
     return [drops(kind) for kind in kinds]
 
@@ -171,6 +175,17 @@ def _drops(
         share_by_chance=float(np.quantile(chance, 0.95)),
         entropy=float(found.entropy[0]),
     )
+
+
+def _paired_shares(drop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the adjusted Wald interval of paired proportions, from drops of −1, 0 and 1.
+
+    Agresti and Min (2005) add half a document to each of the four cells. Resamples of documents
+    have an interval without width where a head changes no answer.
+    """
+    total, count = drop.sum(axis=-1), drop.shape[-1] + 2
+    half = 1.96 * np.sqrt((drop**2).sum(axis=-1) + 1 - total**2 / count) / count
+    return total / count - half, total / count + half
 
 
 def _p_values(drop: np.ndarray, rng: np.random.Generator) -> np.ndarray:

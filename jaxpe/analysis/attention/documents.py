@@ -12,7 +12,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe.analysis.subject import Subject
-from jaxpe.data import TokenCorpus, containment_groups
+from jaxpe.data import TokenCorpus
 from jaxpe.nn import Bert, Transformer, trunk
 from jaxpe.training.masking import some_places, with_mask
 
@@ -96,7 +96,7 @@ def _text_places(rows: np.ndarray, corpus: TokenCorpus, source: str) -> slice:
 
 def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
     """Rows without padding, a multiple of four of them, no two from one document."""
-    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    groups = corpus.groups()
     rng = np.random.default_rng(seed)
     lengths = corpus.mask.sum(axis=1)
     longest_first = np.lexsort((rng.permutation(len(lengths)), -lengths))

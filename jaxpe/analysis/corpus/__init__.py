@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         HeldOutScores,
         Interval,
         PlugIn,
-        SlopeStress,
         Position,
         StressByDimension,
         TokenCount,
@@ -25,9 +24,20 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "HeldOutScores",
-    "Interval", "PlugIn", "SlopeStress", "Position", "StressByDimension", "TokenCount",
-    "TopTokens", "analyse", "analyse_counts", "analyse_tokens",
+    "CorpusAnalysis",
+    "CorpusOptions",
+    "EmptyPositions",
+    "EncodingScore",
+    "HeldOutScores",
+    "Interval",
+    "PlugIn",
+    "Position",
+    "StressByDimension",
+    "TokenCount",
+    "TopTokens",
+    "analyse",
+    "analyse_counts",
+    "analyse_tokens",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=("result", "options", "job"))

@@ -26,6 +26,7 @@ from jaxpe.analysis.corpus.held_out import (
 )
 from jaxpe.analysis.corpus.noise import (
     compacted,
+    composition_correlation,
     intervals_of,
     plug_in_trace,
     position_of,
@@ -51,7 +52,7 @@ from jaxpe.analysis.corpus.result import (
 )
 from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
 from jaxpe.analysis.corpus.violations import violation_rate
-from jaxpe.data import TokenCorpus, containment_groups, load_tokens
+from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
 from jaxpe.data.ids import DEFAULT_LENGTH
 from jaxpe.geometry import (
     EmptyPolicy,
@@ -112,6 +113,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
             length=options.length,
             special=options.special,
             text_field=options.text_field,
+            group_field=options.group_field,
             skip_nulls=options.skip_nulls,
             data_dir=options.data_dir,
             progress=progress,
@@ -119,6 +121,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         refuse_too_long(corpus, options)
         clock.lap("read")
         found = analyse_tokens(corpus, cohort=options.cohort, **common)
+        found = found._replace(group_field=options.group_field)
     return found._replace(
         choices=(*chosen, *found.choices, *_chosen_empty(options, found)),
         seconds=clock.laps | found.seconds | {"in all": clock.total()},
@@ -172,11 +175,11 @@ def analyse_tokens(
     """Analysis of a corpus of token ids.
 
     The numbers are those of the public functions. With `keys = jax.random.split(jax.random.key(
-    seed), 3)` and `groups = jaxpe.data.containment_groups(corpus.ids, corpus.mask,
-    exclude=corpus.exclude)`, the geometry of position is `position_geometry(..., key=keys[0],
-    groups=groups)`, and the rank its `position_rank`. Encodings are fitted to halves and held
-    against the others by `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, of
-    which `position_intervals` has the intervals.
+    seed), 3)` and `groups = corpus.groups()`, the geometry of position is
+    `position_geometry(..., key=keys[0], groups=groups)`, and the rank its `position_rank`.
+    Encodings are fitted to halves and held against the others by
+    `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, of which
+    `position_intervals` has the intervals.
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
@@ -199,7 +202,7 @@ def analyse_tokens(
         compact = _cohort(compact)
     _check_size(compact)
     clock, keys = Clock(), _keys(seed)
-    groups = containment_groups(compact.ids, compact.mask)
+    groups = compact.groups()
     clock.lap("grouping")
     counts = _counts(compact)
     sizes: dict[str, Any] = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
@@ -214,7 +217,7 @@ def analyse_tokens(
             disjoint_position_halves,
             *documents,
             key=keys.held_out,
-            keys=shuffling[:DEFAULT_HALF_NULLS],
+            keys=shuffling,
             splits=SPLITS,
             halvings=HALVINGS,
             progress=progress,
@@ -230,6 +233,7 @@ def analyse_tokens(
         "cohort": cohort,
         "from_counts": False,
         "group_field": None,
+        "neighbours": _neighbours(compact, groups),
         "edges": None,
         "null_texts": corpus.null_texts,
         "choices": corpus.choices,
@@ -237,6 +241,13 @@ def analyse_tokens(
     }
     options = _Options(dim, empty, splits, seed, encodings, progress)
     return _analysis(known, counts, used, of_position, keys, options, clock=clock)
+
+
+def _neighbours(corpus: TokenCorpus, groups: np.ndarray) -> NeighbourSimilarity | None:
+    """Test of documents next to each other, where it is not known which belong together."""
+    if corpus.group_labels is not None or len(np.unique(groups[corpus.mask.any(axis=1)])) < 3:
+        return None
+    return neighbour_similarity(corpus.ids, corpus.mask, groups=groups, permutations=199)
 
 
 def _cohort(corpus: TokenCorpus) -> TokenCorpus:
@@ -247,7 +258,7 @@ def _cohort(corpus: TokenCorpus) -> TokenCorpus:
             f"no document has tokens at all {corpus.ids.shape[1]} positions: pass a smaller "
             "`length`, or leave `cohort` out"
         )
-    return corpus._replace(ids=corpus.ids[inside], mask=corpus.mask[inside])
+    return corpus.chosen(np.asarray(inside))
 
 
 def analyse_counts(
@@ -287,9 +298,9 @@ def analyse_counts(
         )
     if settings.nulls < LEAST_NULLS or settings.null_folds < 4:
         raise InputError(
-            f"the counts hold {settings.nulls} shuffled corpora in {settings.null_folds} folds, and "
-            f"a report needs at least {LEAST_NULLS} in 4 to tell position from composition: count "
-            "again with `nulls=20` and `folds=16`"
+            f"the counts hold {settings.nulls} shuffled corpora in {settings.null_folds} folds; a "
+            f"report needs {LEAST_NULLS} in 4 to tell position from composition: count again, with "
+            "20 nulls and 16 folds"
         )
     check_numbers(length=settings.rows, dim=dim, splits=splits, seed=seed)
     clock, keys = Clock(), _keys(seed)
@@ -328,6 +339,7 @@ def analyse_counts(
         "cohort": False,
         "from_counts": True,
         "group_field": settings.group_field,
+        "neighbours": None,
         "edges": settings.edges,
         "null_texts": stored.null_texts,
         "top_tokens": _top_tokens(counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
@@ -368,7 +380,7 @@ class _OfPosition(NamedTuple):
 
 
 class _Options(NamedTuple):
-    """What an analysis is asked for."""
+    """Options of an analysis."""
 
     dim: int
     empty: EmptyPolicy
@@ -432,16 +444,15 @@ def _plug_in_geometry(
 
 
 @compiled()
-def _of_geometry(
-    counts: PositionCounts, geometry: PositionGeometry
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Eigenvalues, MDS coordinates, the error of each squared norm, and the plug-in trace."""
+def _of_geometry(counts: PositionCounts, geometry: PositionGeometry) -> tuple[jax.Array, ...]:
+    """Eigenvalues, MDS coordinates and more of the geometry of position; the plug-in trace."""
     width = max(3, min(WIDEST, len(geometry.gram)))
     coordinates = jaxpe.geometry.classical_mds_from_gram(
         geometry.gram, dim=width, present=geometry.present
     ).coordinates
     error = jaxpe.noise_floor(counts).split_half_error
-    return geometry.eigenvalues, coordinates, error, plug_in_trace(counts, geometry.present)
+    trace, correlation = plug_in_trace(counts, geometry.present), composition_correlation(geometry)
+    return geometry.eigenvalues, coordinates, error, correlation, trace
 
 
 def _counts(corpus: TokenCorpus) -> PositionCounts:
@@ -475,12 +486,14 @@ def _analysis(
 
     plug_in, (geometry, halves) = side_by_side(partial(_plug_in, counts, used, options), position)
     with laps.stage("encodings"):
-        encodings, slopes = score_encodings(
+        encodings = score_encodings(
             plug_in.D, geometry, plug_in.mds, plug_in.refined, keys.encodings, options.encodings
         )
     with laps.stage("held-out halves"):
         rank, intervals = position_rank(geometry), intervals_of(geometry, halves)
-        eigenvalues, coordinates, error, trace = map(np.asarray, _of_geometry(counts, geometry))
+        eigenvalues, coordinates, error, correlation, trace = map(
+            np.asarray, _of_geometry(counts, geometry)
+        )
         tested = held_out_halves(halves.position, options.dim, options.encodings)
         held_out = held_out_scores(
             tested, coordinates, rank=max(int(rank.rank), 0), dim=options.dim
@@ -505,11 +518,12 @@ def _analysis(
             present=np.asarray(plug_in.D.present),
             distances=np.asarray(plug_in.D.values),
         ),
-        split_half_trace=float(geometry.split_half.trace) if judged else math.nan,
-        position=position_of(geometry, rank, eigenvalues, coordinates, intervals.by_offset),
+        split_half_trace=float(np.trace(geometry.split_half.gram)) if judged else math.nan,
+        position=position_of(
+            geometry, rank, eigenvalues, coordinates, correlation, intervals.by_offset
+        ),
         intervals=shares(intervals, float(trace)) if judged and trace > 0 else {},
         encodings=encodings,
-        alibi_slopes=slopes,
         stress_by_dimension=plug_in.by_dimension,
         held_out=held_out,
         seconds=clock.laps | plug_in.seconds | laps.laps,

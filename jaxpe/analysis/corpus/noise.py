@@ -36,24 +36,19 @@ def shares(found: PositionIntervals, plug_in_trace: float) -> dict[str, Interval
     """
     noise = plug_in_trace - float(found.split_half.value)
     parts = {
-        "noise": found.split_half._replace(value=jnp.asarray(noise)),
+        "noise": found.split_half,
         "composition": found.composition,
         "position": found.position,
     }
     intervals = {}
     for name, part in parts.items():
-        value, half = float(part.value), 0.5 * float(part.high - part.low)
-        rest = noise if name == "noise" else plug_in_trace - value
-        intervals[f"{name}_share"] = _around(
-            value / plug_in_trace, abs(rest) / plug_in_trace**2 * half
-        )
+        share = (noise if name == "noise" else float(part.value)) / plug_in_trace
+        rest = share if name == "noise" else 1.0 - share
+        half = 0.5 * (float(part.high) - float(part.low)) * abs(rest) / plug_in_trace
+        intervals[f"{name}_share"] = Interval(share, share - half, share + half)
     near = found.nearness
     intervals["nearness"] = Interval(*map(float, (near.value, near.low, near.high)))
     return {name: own for name, own in intervals.items() if math.isfinite(own.low + own.high)}
-
-
-def _around(value: float, half: float) -> Interval:
-    return Interval(value, value - half, value + half)
 
 
 @compiled()
@@ -68,6 +63,7 @@ def position_of(
     rank: SignificantRank,
     eigenvalues: np.ndarray,
     coordinates: np.ndarray,
+    correlation: np.ndarray,
     by_offset: Estimate,
 ) -> Position:
     """The geometry of position as a report stores it."""
@@ -82,13 +78,12 @@ def position_of(
         present=present,
         squared_distances=np.asarray(geometry.squared_distances),
         coordinates=np.asarray(coordinates)[:, :3],
-        composition_correlation=float(_composition_correlation(geometry)),
+        composition_correlation=float(correlation),
         by_offset=np.stack([np.asarray(x) for x in by_offset[:3]]),
     )
 
 
-@compiled()
-def _composition_correlation(geometry: PositionGeometry) -> jax.Array:
+def composition_correlation(geometry: PositionGeometry) -> jax.Array:
     """|r| of the first eigenvectors of position and of shuffled documents; both are centred."""
     own = jnp.linalg.eigh(geometry.gram)[1][:, -1]
     shuffled = jnp.linalg.eigh(geometry.split_half.gram - geometry.gram)[1][:, -1]

@@ -45,6 +45,8 @@ class CorpusOptions:
             the same documents.
         seed: random seed.
         text_field: column or key with the text, in files with columns.
+        group_field: column or key with the author, source or whatever documents share that are not
+            independent of each other.
         skip_nulls: leave out rows whose text is null or missing, and count them.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
@@ -62,6 +64,7 @@ class CorpusOptions:
     cohort: bool = False
     seed: int = 0
     text_field: str | None = None
+    group_field: str | None = None
     skip_nulls: bool = False
     data_dir: Path | None = None
 
@@ -116,6 +119,7 @@ def _refuse_beside_counts(options: CorpusOptions) -> None:
         "special",
         "cohort",
         "text_field",
+        "group_field",
         "skip_nulls",
         "data_dir",
         "model",

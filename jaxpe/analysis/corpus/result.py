@@ -7,7 +7,7 @@ import numpy as np
 from jaxpe._core.choices import Choice
 from jaxpe._core.results import LargeArray, Seconds
 from jaxpe._core.short import short_repr
-
+from jaxpe.data.groups import NeighbourSimilarity
 
 SHARES = ("noise", "composition", "position")  # of the observed variance
 
@@ -75,7 +75,7 @@ class Position(NamedTuple):
         trace: trace of the Gram matrix; may be negative without an effect of position.
         eigenvalues: float `[n]`, descending.
         significant_rank: dimensions above those of shuffled documents.
-        p_value: of the first dimension.
+        p_value: p-value of the first dimension.
         rank_eigenvalues: float `[n]`, those that are tested: of the weighted Gram matrix.
         null_eigenvalue: the largest of these that shuffled documents exceed in 5 % of cases.
         present: bool `[n]`, positions with a token in both halves of every split.
@@ -131,7 +131,7 @@ class EncodingScore(NamedTuple):
         scaled_stress: minimum of the stress over one scale factor, in [0, 1].
         kruskal_stress1: Kruskal's stress-1.
         position_scaled_stress: scaled stress against the distances of position alone.
-        violation_rate: of its own distances, in [0, 1]; 0.5 is that of random vectors.
+        violation_rate: rate of its own distances, in [0, 1]; 0.5 is that of random vectors.
         pearson_r: correlation of its distances with those of the corpus.
         min_separation: smallest distance of two positions.
         distances: float `[n, n]`, Euclidean, at the original positions.
@@ -194,18 +194,6 @@ class HeldOutScores(NamedTuple):
         return short_repr(self)
 
 
-class SlopeStress(NamedTuple):
-    """Stress, Eq. (4), of ALiBi at a slope.
-
-    Attributes:
-        slope: slope of the line.
-        stress: Eq. (4) at that slope.
-    """
-
-    slope: float
-    stress: float
-
-
 class StressByDimension(NamedTuple):
     """Stress of some encodings at widths 2, 4, 8, ... (Figure 4).
 
@@ -238,6 +226,9 @@ class CorpusAnalysis(NamedTuple):
         cohort: whether documents that end before the last position were left out.
         from_counts: whether the documents themselves were gone.
         group_field: field whose values are kept together in the folds.
+        neighbours: whether documents next to each other in the source are more alike than at
+            random; None where a `group_field` says which belong together, or the documents are
+            gone or fewer than three.
         edges: first position of each bin, and the length, where bins were counted.
         empty_positions: positions without a token.
         documents_per_position: int `[n]`.
@@ -247,11 +238,10 @@ class CorpusAnalysis(NamedTuple):
         split_half_trace: variance between positions without sampling noise: composition and
             position.
         position: geometry of position alone.
-        intervals: by "noise_share", "composition_share", "position_share" (of the plug-in variance
-            over the positions that are present; they add up to 1) and "nearness"; those that are
-            defined.
+        intervals: intervals by "noise_share", "composition_share", "position_share" (of the plug-in
+            variance over the positions that are present; they add up to 1) and "nearness"; those
+            that are defined.
         encodings: scores of each encoding.
-        alibi_slopes: the standard slopes, then the best one at its scale.
         stress_by_dimension: stress by width.
         held_out: stress against documents that were not fitted to; None where no position has
             tokens in all quarters of the documents.
@@ -274,6 +264,7 @@ class CorpusAnalysis(NamedTuple):
     cohort: bool
     from_counts: bool
     group_field: str | None
+    neighbours: NeighbourSimilarity | None
     edges: tuple[int, ...] | None
     empty_positions: EmptyPositions
     documents_per_position: np.ndarray
@@ -284,7 +275,6 @@ class CorpusAnalysis(NamedTuple):
     position: Position
     intervals: dict[str, Interval]
     encodings: list[EncodingScore]
-    alibi_slopes: list[SlopeStress]
     stress_by_dimension: StressByDimension
     held_out: HeldOutScores | None
     null_texts: int = 0

@@ -10,7 +10,7 @@ import numpy as np
 import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
-from jaxpe.analysis.corpus.result import EncodingScore, SlopeStress, StressByDimension
+from jaxpe.analysis.corpus.result import EncodingScore, StressByDimension
 from jaxpe.analysis.corpus.vectors import (
     ALIBI_HEADS,
     RANDOM_DRAWS,
@@ -34,15 +34,13 @@ class _Scored(NamedTuple):
         vectors: `[draws of all encodings, n, width of the widest]`.
         values: values by name, each `[draws of all encodings]`.
         distances: `[2 + entries, n, n]`, of the first draw.
-        lines: stress of the line at each standard slope, `[heads]`.
-        best: stress of the line at the best slope of all, and that slope.
+        lines: stress of ALiBi's line at each standard slope, `[heads]`.
     """
 
     vectors: jax.Array
     values: dict[str, jax.Array]
     distances: jax.Array
     lines: jax.Array
-    best: jaxpe.geometry.ScaledStress
 
 
 def score_encodings(
@@ -52,8 +50,8 @@ def score_encodings(
     refined: jax.Array,
     key: jax.Array,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
-) -> tuple[list[EncodingScore], list[SlopeStress]]:
-    """Every encoding, also those named beside the catalogue, and ALiBi by slope.
+) -> list[EncodingScore]:
+    """Every encoding, also those named beside the catalogue; ALiBi at its best standard slope.
 
     Args:
         D, geometry, mds: plug-in distances, geometry of position, and MDS of full width.
@@ -68,8 +66,7 @@ def score_encodings(
     rates = violation_rates(np.asarray(scored.vectors), D.present)
     found, rates = jax.device_get((scored, rates))
     widths = [1 if own is None else own.shape[-1] for own in vectors]
-    lines = list(map(SlopeStress, SLOPES, map(float, found.lines)))
-    slope = min(lines, key=lambda line: line.stress).slope
+    slope = SLOPES[int(np.argmin(found.lines))]
     rank = min(dim, int(mds.rank))
     fitted = {
         "family": "fitted",
@@ -91,11 +88,10 @@ def score_encodings(
         for name, value in (found.values | {"violation_rate": rates}).items()
     }
     rows = [dict(zip(measured, row, strict=True)) for row in zip(*measured.values(), strict=True)]
-    scores = [
+    return [
         EncodingScore(**of, **row, distances=own)
         for of, row, own in zip(known, rows, found.distances, strict=True)
     ]
-    return scores, [*lines, SlopeStress(float(found.best.scale), float(found.best.stress))]
 
 
 def _known(
@@ -143,8 +139,7 @@ def _scored(
         lambda P: jaxpe.euclidean_distances(P, present=D.present).values,
         stacked[_firsts(_draws_of_each(vectors))],
     )
-    best = jaxpe.scaled_stress(lines[0] / SLOPES[0], D)
-    return _Scored(stacked, measured, distances, stress_of_lines, best)
+    return _Scored(stacked, measured, distances, stress_of_lines)
 
 
 def _draws_of_each(vectors: Sequence[ArrayLike | None]) -> list[int]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import jaxpe

@@ -77,7 +77,8 @@ class CountOptions:
         skip_nulls: leave out rows whose text is null or missing, and count them; otherwise the
             first such row stops the run.
         group_field: column or key such as the author or source, for documents that are not
-            independent: those with the same value share a fold.
+            independent: those with the same value share a fold. Without one, equal documents do,
+            and near-copies count as independent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
         distributed: whether this is one of several processes of a cluster manager (SLURM, GKE).
         coordinator: host and port of process 0, of several processes started by hand.

@@ -37,9 +37,13 @@ from jaxpe.analysis.counts.state import (
     zero_state,
 )
 from jaxpe.analysis.counts.stored import is_counted, read_counts, write_counts
-from jaxpe.data import Shard, TokenBatch, Tokenizer
+from jaxpe.data import Shard, TokenBatch, Tokenizer, dependent_groups
 from jaxpe.data.token_files import Stream
 from jaxpe.data.workers import Workers, in_python
+from jaxpe.geometry.counts import content_labels
+
+_LOOKED_AT = 2048  # of the first documents, and of their positions, for near-copies
+_MANY_COPIES = 0.01  # share of documents from which they are told
 
 
 def count_shards(
@@ -156,6 +160,8 @@ def _counted(
             agreed(lambda: _check_place(stream.get_state(), state, reading, directory))
             progress.say(f"going on from step {step:,}")
         feed = _Feed(stream, empty_batch(reading, length=settings.length))
+        if settings.group_field is None:
+            feed.on_first = lambda batch: _say_near_copies(batch, settings, progress)
         adder = batch_adder(settings, mesh, tokenizer.tokens)
         while (since := _met(feed, most_in(state), progress)) is not None:
             state = aside.with_room(state, since + save_every * reading.batch_size)
@@ -221,6 +227,7 @@ class _Feed:
         self.place: dict[str, Any] = blank.place
         self.finished, self.problem, self.read = False, "", 0
         self.started = time.perf_counter()
+        self.on_first: Callable[[TokenBatch], None] = lambda batch: None
 
     def __next__(self) -> TokenBatch:
         if self.finished:
@@ -230,6 +237,8 @@ class _Feed:
         except InputError as error:
             self.finished, self.problem = True, str(error)
             return self._blank
+        if not self.read:
+            self.on_first(batch)
         self.place, self.finished = batch.place, not batch.valid.all()
         self.read += int(batch.valid.sum())
         return batch
@@ -238,6 +247,26 @@ class _Feed:
     def began(self) -> bool:
         """Whether anything was taken."""
         return self.read > 0 or self.finished
+
+
+def _say_near_copies(batch: TokenBatch, settings: CountSettings, progress: Progress) -> None:
+    """Say what share of the first documents are near-copies of others among them.
+
+    Their folds cannot show it: a fold follows from the content of one document, so that counts do
+    not depend on batches, shards and processes.
+    """
+    ids, mask = (x[batch.valid][:_LOOKED_AT, :_LOOKED_AT] for x in (batch.ids, batch.mask))
+    if not len(ids):
+        return
+    groups = dependent_groups(ids, mask, exclude=settings.exclude)
+    different = len(np.unique(np.asarray(content_labels(ids, mask))))
+    share = 1 - len(np.unique(groups)) / different
+    if share >= _MANY_COPIES:
+        progress.say(
+            f"{share:.0%} of the first {len(ids):,} documents are near-copies or pieces of others "
+            "among them and count as independent, which makes noise look like position; pass "
+            "`group_field`, the name of a column with what they share"
+        )
 
 
 def _add(

@@ -1,8 +1,18 @@
 """Length extrapolation: tasks under encodings with equal data, seeds, weights and budgets."""
 
 from jaxpe._core.signatures import show_as_written as _show_as_written
-from jaxpe.analysis.extrapolation.comparisons import MOST_SEEDS, beyond, compared
-from jaxpe.analysis.extrapolation.intervals import seed_interval, seed_mean
+from jaxpe.analysis.extrapolation.comparisons import (
+    MOST_SEEDS,
+    beyond,
+    beyond_interval,
+    compared,
+)
+from jaxpe.analysis.extrapolation.intervals import (
+    lead_interval,
+    pair_level,
+    seed_interval,
+    seed_mean,
+)
 from jaxpe.analysis.extrapolation.job import (
     ExtrapolationOptions,
     extrapolate,
@@ -30,9 +40,9 @@ from jaxpe.analysis.extrapolation.variants import Variant, variant, variant_name
 __all__ = [
     "MOST_SEEDS", "PRESETS", "Comparison", "ExtrapolationCell", "ExtrapolationOptions",
     "ExtrapolationResult", "Lead", "SeedInterval", "SeedMean", "Streams", "Suite", "Variant",
-    "beyond", "check_memory", "compared", "extrapolate", "extrapolate_suites", "leaders",
-    "mean_reciprocal_rank", "preset", "reciprocal_ranks", "seed_interval", "seed_mean", "streams",
-    "suites_of", "variant", "variant_names",
+    "beyond", "beyond_interval", "check_memory", "compared", "extrapolate", "extrapolate_suites",
+    "lead_interval", "leaders", "mean_reciprocal_rank", "pair_level", "preset", "reciprocal_ranks",
+    "seed_interval", "seed_mean", "streams", "suites_of", "variant", "variant_names",
 ]  # fmt: skip
 
 _show_as_written(__all__, globals())

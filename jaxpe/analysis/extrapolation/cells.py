@@ -114,11 +114,12 @@ def _tested(suite: Suite, data: Streams, name: str, trained: kept.Trained) -> Ex
         metric=METRICS[task.kind][0],
         lengths=suite.lengths,
         scores=scores,
-        summary=seed_means(scores),
+        summary=seed_means(scores, tests=suite.tests),
         defined=np.array(defined),
         rate=trained.rate,
         rates=suite.rates,
         tuning=np.array(trained.tuning),
         loss=_last(trained.losses).astype(float),
         seconds={"training": trained.seconds},
+        tests=suite.tests,
     )

@@ -1,17 +1,22 @@
 """Significant differences between encodings, and the number of seeds that others would need."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.special import stdtrit
 
-from jaxpe.analysis.extrapolation.intervals import seed_interval
+from jaxpe.analysis.extrapolation.intervals import (
+    IN_0_1,
+    lead_interval,
+    pair_level,
+    seed_interval,
+)
 from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER
-from jaxpe.analysis.extrapolation.result import Comparison, ExtrapolationCell
+from jaxpe.analysis.extrapolation.result import Comparison, ExtrapolationCell, SeedInterval
 
 # Largest number of seeds that a comparison recommends; leads that need more are called too small.
 MOST_SEEDS = 100
-_LEVEL = 0.95
 _LEAST_ERROR = 1e-30  # whose logarithm is taken
 
 
@@ -27,29 +32,41 @@ def compared(cells: Sequence[ExtrapolationCell]) -> tuple[Comparison, ...]:
     >>> [(x.best, x.encoding, x.decided) for x in compared(found.cells)]  # doctest: +SKIP
     [('none', 'alibi', True), ('none', 'rope', True)]
     """
-    tasks = dict.fromkeys(cell.task for cell in cells)
-    return tuple(
-        one for task in tasks for one in _of_task([cell for cell in cells if cell.task == task])
-    )
+    tasks = dict.fromkeys(cell.task for cell in cells if len(cell.lengths) > 1)
+    known = [_finite([cell for cell in cells if cell.task == task]) for task in tasks]
+    level = pair_level([len(scored) for scored in known])
+    return tuple(one for scored in known for one in _of_task(scored, level))
 
 
-def _of_task(cells: Sequence[ExtrapolationCell]) -> list[Comparison]:
-    if len(cells[0].lengths) < 2:
-        return []
-    worth = {cell.encoding: _worth(cell) for cell in cells}
-    known = {name: values for name, values in worth.items() if np.isfinite(values).all()}
-    first, *others = sorted(known, key=lambda name: -known[name].mean()) or [""]
-    level = 1 - (1 - _LEVEL) / max(1, len(others))
-    within = None if cells[0].metric in LOWER_IS_BETTER else (-1.0, 1.0)
-    found = []
-    for name in others:
-        leads = known[first] - known[name]
-        lead = seed_interval(leads, within=within, level=level)
+def _finite(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
+    """Cells with finite scores beyond T, that of the best mean first."""
+    known = [cell for cell in cells if np.isfinite(_worth(cell)).all()]
+    return sorted(known, key=lambda cell: -_worth(cell).mean())
+
+
+def _of_task(cells: list[ExtrapolationCell], level: float) -> Iterator[Comparison]:
+    for cell in cells[1:]:
+        first, pair, trials = cells[0], (_worth(cells[0]), _worth(cell)), trials_beyond(cell)
+        lead = lead_interval(*pair, trials=trials, level=level)
         decided = bool(lead.low > 0)
-        seeds = 0 if decided else _seeds_needed(leads, level)
-        cell = cells[0]
-        found.append(Comparison(cell.suite, cell.task, first, name, lead, decided, seeds))
-    return found
+        seeds = 0 if decided else _seeds_needed(*pair, trials, level)
+        yield Comparison(cell.suite, cell.task, first.encoding, cell.encoding, lead, decided, seeds)
+
+
+def trials_beyond(cell: ExtrapolationCell) -> int | float | None:
+    """Number of rows tested beyond T; None of a metric that is no share of trials."""
+    return (cell.tests or math.inf) * (len(cell.lengths) - 1) if cell.metric in IN_0_1 else None
+
+
+def beyond_interval(cell: ExtrapolationCell) -> SeedInterval:
+    """Interval over seeds of the mean score beyond T.
+
+    >>> beyond_interval(found.cells[0]).low.round(2)  # doctest: +SKIP
+    0.68
+    """
+    trials = trials_beyond(cell)
+    within = None if trials is None else (0.0, 1.0)
+    return seed_interval(beyond(cell), within=within, trials=trials or math.inf)
 
 
 def beyond(cell: ExtrapolationCell) -> np.ndarray:
@@ -69,15 +86,22 @@ def _worth(cell: ExtrapolationCell) -> np.ndarray:
     return -np.log(beyond(cell)) if cell.metric in LOWER_IS_BETTER else beyond(cell)
 
 
-def _seeds_needed(leads: np.ndarray, level: float) -> int:
-    """The least number whose interval by Student's t lies above 0; 0 where there is none to tell.
+def _seeds_needed(
+    values: np.ndarray, other: np.ndarray, trials: int | float | None, level: float
+) -> int:
+    """The least number whose interval lies above 0; 0 where there is none to tell.
 
-    One more than there are at least: the bounded interval, which decides, is the wider one.
+    By Student's t, and by the trials if all seeds were as the mean. One more than there are at
+    least: the bounded interval, which decides, is the wider one.
     """
-    count, mean = len(leads), leads.mean()
-    if count < 2 or not mean > 0:
-        return 0
-    spread = leads.std(ddof=1)
-    more = np.arange(count + 1, MOST_SEEDS + 1)
-    enough = stdtrit(more - 1, (1 + level) / 2) * spread / np.sqrt(more) < mean
-    return int(more[np.argmax(enough)]) if enough.any() else 0
+    leads = values - other
+
+    def enough(count: int) -> bool:
+        a, b = (np.full(count, x.mean()) for x in (values, other))
+        half = stdtrit(count - 1, (1 + level) / 2) * leads.std(ddof=1) / count**0.5
+        return bool(
+            min(leads.mean() - half, lead_interval(a, b, trials=trials, level=level).low) > 0
+        )
+
+    most = MOST_SEEDS if len(leads) > 1 and enough(MOST_SEEDS) else 0
+    return next(filter(enough, range(len(leads) + 1, most + 1)), 0)

@@ -97,7 +97,8 @@ def read_cell(
         _check_cell(kept.cell, suite, task, name)
     except ValueError as error:
         raise InputError(f"{path} is damaged ({error}): {_REMEDY}") from error
-    return kept.cell._replace(summary=seed_means(kept.cell.scores))
+    summary = seed_means(kept.cell.scores, tests=suite.tests)
+    return kept.cell._replace(summary=summary, tests=suite.tests)
 
 
 def _check_cell(cell: ExtrapolationCell, suite: Suite, task: SequenceTask, name: str) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxpe.analysis.extrapolation.intervals import seed_interval
+from jaxpe.analysis.extrapolation.intervals import lead_interval, pair_level, seed_interval
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell, SeedInterval
 
 LOWER_IS_BETTER = ("mse", "relative_mse")
@@ -77,7 +77,7 @@ def mean_reciprocal_rank(cells: Sequence[ExtrapolationCell]) -> dict[str, SeedIn
     if len({cell.encoding for cell in cells}) < 2 or len(cells[0].lengths) < 2:
         return {}
     found = {
-        name: seed_interval(shares.mean(axis=(0, 2)), within=(0.0, 1.0))
+        name: seed_interval(shares.mean(axis=(0, 2)), within=(0.0, 1.0), trials=shares[:, 0].size)
         for name, shares in reciprocal_ranks(cells).items()
     }
     return dict(sorted(found.items(), key=lambda item: -round(float(item[1].mean), 9)))
@@ -86,7 +86,9 @@ def mean_reciprocal_rank(cells: Sequence[ExtrapolationCell]) -> dict[str, SeedIn
 def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
     """The encodings that share the first mean reciprocal rank, and their lead over the next one.
 
-    The interval is that of the difference, seed by seed, of the first and the next.
+    The interval is that of the difference, seed by seed, of the first and the next, at the level at
+    which those of all pairs hold together. A task is a trial: a model's ranks at several lengths go
+    together, and three seeds that agree on one task may by chance.
 
     Args:
         cells: cells of one suite in which encodings rank.
@@ -98,9 +100,10 @@ def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
     top = max(float(x.mean) for x in found.values())
     first = tuple(name for name, x in found.items() if top - float(x.mean) < _EQUAL)
     others = [name for name in found if name not in first]
-    behind = shares[others[0] if others else first[0]]
-    lead = (shares[first[0]] - behind).mean(axis=(0, 2))
-    return Lead(first, seed_interval(lead, within=(-1.0, 1.0)))
+    ahead, behind = shares[first[0]], shares[others[0] if others else first[0]]
+    one, other = (x.mean(axis=(0, 2)) for x in (ahead, behind))
+    trials, level = len(ahead), pair_level(len(found))
+    return Lead(first, lead_interval(one, other, trials=trials, level=level))
 
 
 def best_first(cells: Sequence[ExtrapolationCell]) -> list[ExtrapolationCell]:

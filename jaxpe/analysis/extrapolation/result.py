@@ -37,8 +37,8 @@ class SeedInterval(NamedTuple):
 class Comparison(NamedTuple):
     """An encoding against the one of the best mean score beyond the training length, on a task.
 
-    Scores of a seed are means over the lengths beyond the training's. All intervals of a task hold
-    together at 95 % (Bonferroni).
+    Scores of a seed are means over the lengths beyond the training's. The intervals of all pairs of
+    encodings, on all tasks of the suite, hold together at 95 % (`pair_level`).
 
     Attributes:
         suite: the comparison it belongs to.
@@ -80,6 +80,7 @@ class ExtrapolationCell(NamedTuple):
         tuning: loss of each rate, after a share of the steps, on a seed of its own.
         loss: loss of training, at the end, `[seeds]`.
         seconds: duration of "training", choosing the rate included.
+        tests: number of rows at each length tested; 0 where unknown.
     """
 
     suite: str
@@ -95,6 +96,7 @@ class ExtrapolationCell(NamedTuple):
     tuning: np.ndarray
     loss: np.ndarray
     seconds: Seconds = {}  # noqa: RUF012
+    tests: int = 0
 
 
 class ExtrapolationResult(NamedTuple):

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.special import stdtrit
 
 from jaxpe import spectral
 from jaxpe._core.progress import SILENT, Progress
@@ -21,7 +20,7 @@ from jaxpe.analysis.attention.variance import (
     variance_of,
 )
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect.averages import mean_of
+from jaxpe.analysis.inspect.averages import jackknife, mean_of
 from jaxpe.analysis.inspect.result import AttentionFound, Means
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import functionalize, trunk
@@ -202,16 +201,9 @@ def _jackknife(
         kept = ([g for k, g in enumerate(groups) if k != out and k % 2 == h] for h in (0, 1))
         one, other = map(_merged, kept)
         left.append(position_share((one, other), causal=causal).mean(axis=1))
-    t = float(stdtrit(count - 1, 0.975))
-
-    def half(values: np.ndarray) -> np.ndarray:
-        return np.asarray(t * np.sqrt((count - 1) * values.var(axis=0)))
-
-    whole, by = np.asarray(left), half(np.asarray(left))
-    mean, around = float(by_layer.mean()), float(half(whole.mean(axis=1)))
-    return Means(by_layer, by_layer - by, by_layer + by), Interval(
-        mean, mean - around, mean + around
-    )
+    whole = np.asarray(left)
+    overall = jackknife(by_layer.mean(), whole.mean(axis=1))
+    return jackknife(by_layer, whole), Interval(*map(float, overall))
 
 
 def _offsets(looks: list[_Looks], documents: int, *, causal: bool) -> np.ndarray:

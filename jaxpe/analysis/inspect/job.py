@@ -143,7 +143,7 @@ def _attention(found: Inspected, progress: Progress) -> AttentionFound:
 def _probe(found: Inspected, progress: Progress) -> ProbeFound:
     layers = probed_layers(trunk(found.module).config.num_layers)
     hidden = hidden_states(found.sample, layers, progress=progress)
-    return probe_layers(hidden, layers=layers, seed=found.sample.seed, progress=progress)
+    return probe_layers(hidden, layers=layers, progress=progress)
 
 
 def _ablation(found: Inspected, progress: Progress) -> AblationFound:

@@ -17,7 +17,7 @@ class Means(NamedTuple):
 
     Attributes:
         mean: mean over documents.
-        low: lower end of Student's interval; NaN of one document.
+        low: lower end of the interval; NaN of one document.
         high: upper end.
     """
 
@@ -207,8 +207,8 @@ class ProbeFound(NamedTuple):
         documents: documents that the probe is judged on; as many others it is fitted to.
         layers: layers whose input is probed, `[layers]`; the number of all of them stands for what
             leaves the last.
-        r2: share of the variance of the position explained, `[layers]`, with intervals over
-            documents by resampling; below 0 for a probe that is worse than the mean.
+        r2: share of the variance of the position explained, `[layers]`, with intervals by the
+            jackknife over documents; below 0 for a probe that is worse than the mean.
         error: mean absolute error in positions, `[layers]`.
         by_chance: error of a probe that always says the middle.
     """
@@ -318,7 +318,8 @@ class NeedlesFound(NamedTuple):
         lengths: tokens of the texts, `[lengths]`.
         depths: depth of each needle, 0 at the start of the text and 1 at its end, `[depths]`.
         texts: number of texts of each length.
-        accuracy: share of needles found, `[lengths, depths]`, with intervals over texts.
+        accuracy: share of needles found, `[lengths, depths]`, with Wilson's intervals; at least as
+            wide as of independent needles, and as of independent texts.
         by_length: the same over all depths, `[lengths]`.
         chance: accuracy of a guess.
         needle: a needle, as the text has it.

@@ -62,11 +62,13 @@ def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     parts = {name: analysis.intervals.get(f"{name}_share") for name in SHARES}
     position = parts["position"]
     title = (
-        f"Position: {percent(min(max(position.estimate, 0), 1))} of the observed variance"
+        f"Position: {percent(min(max(position.estimate, 0.0), 1.0))} of the observed variance"
         if position
         else "Who gets there"
     )
-    figure, axes = new_figure(title, rows=2, height=3.8, margins=Margins(left=1.25, down=0.75))
+    figure, axes = new_figure(
+        title, rows=2, height=3.8, margins=Margins(left=1.25, right=0.2, down=0.75)
+    )
     for place, (name, share) in enumerate(parts.items()):
         if share is None:
             continue
@@ -353,8 +355,8 @@ FIGURES: tuple[style.Drawing, ...] = (
     (
         "shares",
         shares_figure,
-        "Top: parts of the variance observed between positions, with 95 % intervals. Noise does not "
-        "repeat in other documents. Composition remains when the words of each document are "
+        "Top: parts of the variance observed between positions, with 95 % intervals. Noise is not "
+        "repeated by other documents. Composition remains when the words of each document are "
         "shuffled. Position is the rest, and all figures of position are of it alone. Bottom: the "
         "number of documents that reach each position.",
     ),
@@ -382,7 +384,7 @@ FIGURES: tuple[style.Drawing, ...] = (
         "encodings",
         encodings_figure,
         "Lower is better. Left: stress against the observed distances, raw (hollow) and rescaled "
-        f"(solid). Values below {FLOOR:g} are drawn at the edge. Right: fixed encodings against the "
+        f"(solid). Values below {FLOOR:g} are drawn at the edge. Right: fixed encodings against "
         "distances of position in held-out halves, with 95 % intervals. The band is the encoding "
         "fitted to the other half. Hollow marks are encodings that were fitted or drawn, against "
         "all documents. Bold: the best fixed encoding and those not significantly worse.",

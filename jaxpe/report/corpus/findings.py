@@ -23,6 +23,8 @@ MOST_NAMES = 3
 _FEW_REACH = 0.9
 # Where the first vector is as near as this to that of shuffled documents, the page says so.
 _LIKE_COMPOSITION = 0.3
+# Neighbours as alike as this, beyond chance, are suspected to share an author or a source.
+_SUSPICION, _ALIKE = 0.01, 0.01
 _NOTHING_TO_FIT = (
     "There is nothing to fit: no encoding of this corpus is written, and it gives no reason to "
     "prefer one fixed encoding to another."
@@ -50,9 +52,6 @@ def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
         "own fit": _own_fit,
         "held-out fit": _held_out_fit,
         "model fit": _model_fit,
-        "fixed fit": _fixed_fit,
-        "fitted fit": _fitted_fit,
-        "scale": _scale,
         "nearness": _nearness,
         "gaps": _gaps,
         "bins": _bins,
@@ -78,7 +77,7 @@ def summary(analysis: CorpusAnalysis) -> str:
         f"Positions differ in about {plural(held_out.dim, 'dimension')} that shuffled documents do "
         "not show.",
         f"We score encodings by scaled stress: 0 copies the distances of position, 1 ignores them"
-        f"{_of_random(analysis)}. Vectors of {plural(held_out.dim, 'number')} fitted to half of the "
+        f"{_of_random(analysis)}. Vectors of {plural(held_out.dim, 'number')} fitted to half the "
         f"documents score {with_interval(own_stress(held_out))} on the other half. The best fixed "
         f"encoding of width {analysis.dim}, {name}, scores {with_interval(fixed)}.",
         _model_fit(analysis),
@@ -195,20 +194,6 @@ def nearness(analysis: CorpusAnalysis) -> int:
     return int(interval.low > 0) - int(interval.high < 0)
 
 
-def best(analysis: CorpusAnalysis, field: str) -> list[EncodingScore]:
-    """The fixed encodings whose `field` is lowest, ties included, best first.
-
-    Trainable encodings are left out: their initial values do not predict the trained ones. None
-    where all distances are zero, which every encoding fits.
-    """
-    if not analysis.plug_in.trace > 0:
-        return []
-    scored = [s for s in analysis.encodings if s.fixed and math.isfinite(getattr(s, field))]
-    # Rounded, so that encodings with the same distances stay in the order of the table.
-    scored.sort(key=lambda score: round(getattr(score, field), 6))
-    return [s for s in scored if getattr(s, field) - getattr(scored[0], field) < TIE]
-
-
 def corrected_best(analysis: CorpusAnalysis) -> list[EncodingScore]:
     """The fixed encodings of least stress on held-out halves, and those not significantly worse.
 
@@ -304,16 +289,16 @@ def _shares(analysis: CorpusAnalysis) -> str:
     )
     return (
         f"Of the variance observed between positions, {noise} is sampling noise, {composition} is "
-        f"composition and {position} is position. Composition is what documents with their words in "
-        "random order show as well: who gets there, and thin counts."
+        f"composition and {position} is position. Composition is what documents with their words "
+        "in random order show as well: who gets there, and thin counts."
     )
 
 
 def _reach(analysis: CorpusAnalysis) -> str:
-    """How many documents reach the end, and what follows."""
+    """Number of documents that reach the end, and what follows from it."""
     reach = analysis.documents_per_position
     present = np.flatnonzero(reach)
-    if not len(present) or not analysis.position.positions:
+    if all_alike(analysis) or not len(present) or not analysis.position.positions:
         return ""
     last, count = int(present[-1]), int(reach[present[-1]])
     if count >= _FEW_REACH * analysis.documents:
@@ -329,8 +314,8 @@ def _reach(analysis: CorpusAnalysis) -> str:
             f"; the first dimension of position still correlates {correlation:.2f} with the first "
             "of shuffled documents, as an effect that grows towards the end does"
         )
-    elsewhere = "Count documents of one length" if analysis.from_counts else "Use --cohort"
-    return f"{text}. {elsewhere} to compare the same documents at all positions."
+    how = "Counts of documents of one length" if analysis.from_counts else "The option cohort"
+    return f"{text}. {how} would compare the same documents at all positions."
 
 
 def _own_fit(analysis: CorpusAnalysis) -> str:
@@ -395,58 +380,6 @@ def _model_fit(analysis: CorpusAnalysis) -> str:
     )
 
 
-def _fixed_fit(analysis: CorpusAnalysis) -> str:
-    plug_in = best(analysis, "scaled_stress")
-    if not plug_in:
-        return ""
-    tied = alike(plug_in)
-    if len(tied) == len(alike([s for s in analysis.encodings if s.fixed])) > 1:
-        text = (
-            f"At equal scale all fixed encodings ({_names(plug_in)}) fit the plug-in distances "
-            f"equally well ({_score(plug_in, 'scaled_stress')}): these do not tell them apart."
-        )
-    else:
-        text = (
-            f"Against the plug-in distances, all three parts included, {_names(plug_in)} {_fits(plug_in)} "
-            f"best at equal scale ({_score(plug_in, 'scaled_stress')})."
-        )
-    if "random" in [score.name for score in plug_in]:
-        noise = analysis.intervals.get("noise_share")
-        mostly_noise = noise is not None and noise.low > 0.5
-        text += (
-            " Random vectors fit as well as any, because noise makes all distances nearly equal."
-            if mostly_noise
-            else " No fixed encoding fits better than random vectors."
-        )
-    if " (= " in text:
-        text += " Encodings joined by = have the same distances, but perhaps for their scale."
-    return text
-
-
-def _fitted_fit(analysis: CorpusAnalysis) -> str:
-    fitted = [score for score in analysis.encodings if score.fitted]
-    if not fitted or all_alike(analysis):
-        return ""
-    text = (
-        f"{_listed([s.name for s in fitted])} {'is' if len(fitted) == 1 else 'are'} fitted to the "
-        "plug-in distances, all three parts included, so a low stress there proves nothing."
-    )
-    if analysis.position.significant_rank:
-        fit = _score(fitted, "position_scaled_stress")
-        text += f" Against the distances of position: {fit}."
-    return text
-
-
-def _scale(analysis: CorpusAnalysis) -> str:
-    by_raw, by_scaled = best(analysis, "stress"), best(analysis, "scaled_stress")
-    if not by_raw or by_raw[0] in by_scaled:
-        return ""
-    return (
-        f"Raw stress, Eq. (4), would choose {by_raw[0].name} ({number(by_raw[0].stress)}), mostly "
-        "because of its scale: a model can rescale an encoding freely, so compare at equal scale."
-    )
-
-
 def _nearness(analysis: CorpusAnalysis) -> str:
     interval, verdict = analysis.intervals.get("nearness"), nearness(analysis)
     if interval is None or analysis.position.significant_rank == 0:
@@ -496,12 +429,26 @@ def _bins(analysis: CorpusAnalysis) -> str:
 
 
 def _dependence(analysis: CorpusAnalysis) -> str:
-    if analysis.groups > 0.9 * analysis.documents:
-        return ""
-    return (
-        f"Many documents are pieces of others: the {analysis.documents:,} of them form about "
-        f"{plural(analysis.groups, 'independent group')}, and noise is judged by these."
-    )
+    texts, near = [], analysis.neighbours
+    if analysis.group_field is not None:
+        texts.append(
+            f"The {analysis.documents:,} documents form {plural(analysis.groups, 'group')} by "
+            f"{analysis.group_field!r}, copies and pieces, and noise is judged by these."
+        )
+    elif analysis.groups <= 0.9 * analysis.documents:
+        texts.append(
+            f"Many documents are copies or pieces of others: the {analysis.documents:,} of them "
+            f"form about {plural(analysis.groups, 'independent group')}, and noise is judged by "
+            "these."
+        )
+    if near is not None and near.p_value < _SUSPICION and near.neighbours > _ALIKE:
+        texts.append(
+            "Documents next to each other in the source are more alike than at random (mean cosine "
+            f"{number(near.neighbours)}, p = {near.p_value:.2g}). If they share an author or a "
+            "source, they are not independent, and intervals are too short: name its column as "
+            "group_field."
+        )
+    return " ".join(texts)
 
 
 def _assumed(analysis: CorpusAnalysis) -> str:
@@ -546,7 +493,7 @@ def _range(interval: Interval) -> str:
 
 def _spread(interval: Interval) -> str:
     low, high = (percent(_within(end)) for end in (interval.low, interval.high))
-    return f"{low} to {high}" if low != high else f"95 % interval within {low}"
+    return f"{low} to {high}" if low != high else low
 
 
 def _names(scores: list[EncodingScore]) -> str:
@@ -557,15 +504,3 @@ def _listed(names: list[str]) -> str:
     if len(names) > MOST_NAMES:
         return f"{names[0]}, {names[1]} and {len(names) - 2} others"
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names) or "none"
-
-
-def _fits(scores: list[EncodingScore]) -> str:
-    return "fits" if len(alike(scores)) == 1 else "fit"
-
-
-def _score(scores: list[EncodingScore], field: str) -> str:
-    values = [value for s in scores if math.isfinite(value := getattr(s, field))]
-    if not values:
-        return "nothing to fit"
-    low, high = number(min(values)), number(max(values))
-    return f"scaled stress {low}" + (f" to {high}" if high != low else "")

@@ -12,7 +12,7 @@ from jaxpe.analysis.extrapolation import (
     SeedInterval,
     Suite,
     beyond,
-    seed_interval,
+    beyond_interval,
 )
 from jaxpe.report.extrapolation.words import (
     IN_PERCENT,
@@ -55,7 +55,8 @@ def _of_suite(result: ExtrapolationResult, suite: Suite, *, defined: bool) -> st
     if defined:
         parts.append(
             "Brackets and ± hold 95 % intervals; it is decided which encoding is better where the "
-            "interval of the difference, seed by seed, lies above 0."
+            "interval of the difference, seed by seed, lies above 0, wide enough for those of all "
+            "pairs on all tasks to hold together at 95 %."
         )
     if "none" in suite.encodings:
         parts.append("NoPE (none) is no positional encoding at all.")
@@ -86,12 +87,6 @@ def _of_best(task: str, cells: Cells, found: list[Comparison]) -> str:
     if lost := [x for x in by_name if x not in (best.encoding, *(one.encoding for one in found))]:
         parts.append(f"; without scores there: {joined(list(map(quoted, lost)))}")
     return "".join(parts) + "."
-
-
-def beyond_interval(cell: ExtrapolationCell) -> SeedInterval:
-    """Interval of the mean score beyond T."""
-    within = (0.0, 1.0) if cell.metric in IN_PERCENT else None
-    return seed_interval(beyond(cell), within=within)
 
 
 def _level(cell: ExtrapolationCell, found: SeedInterval | None = None) -> str:

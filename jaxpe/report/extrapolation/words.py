@@ -19,7 +19,6 @@ Cells = list[ExtrapolationCell]
 
 IN_PERCENT = ("accuracy", "exact")
 _ROUNDING = 1e-9  # of a percentage that is whole but for its last bit
-_AGREEING = 6  # seeds that agree by chance in at most one case of twenty: 2 · 2⁻⁶ < 0.05
 METRIC_WORDS = {
     "accuracy": "accuracy in %",
     "exact": "exact match in %",
@@ -135,11 +134,9 @@ def _of_ranks(cells: Cells) -> list[str]:
 
 
 def _told(ahead: Lead, seeds: int) -> str:
-    """Statement on an interval of the lead; seeds that all agree have none of use."""
+    """Statement on an interval of the lead."""
     if seeds < 2:
         return "; one seed gives no interval"
-    if ahead.lead.low == ahead.lead.high and seeds < _AGREEING:
-        return f": all {seeds} seeds agree, which {seeds} may by chance"
     return f", {'' if ahead.sure else 'not '}significantly different from 0"
 
 

@@ -67,8 +67,9 @@ _METHODS = {
     "geometry": (
         "Stress compares distances of position vectors with Hellinger distances of the corpus' "
         "tokens at these positions, at the best scale: 0 is a perfect fit, 1 none. Plug-in "
-        "distances hold sampling noise, held-out ones are noise-corrected distances of documents "
-        "that nothing was fitted to. Chance is the same table with its rows in random order."
+        "distances hold sampling noise and composition. Held-out ones are of position alone, in "
+        "documents that nothing was fitted to. Chance is the same table with its rows in random "
+        "order."
     ),
     "attention": (
         "Share of the variance of a head's logits, over documents and pairs i ≠ j of places of "
@@ -92,7 +93,7 @@ _METHODS = {
         "Ridge regression of the position on hidden states, fitted to half of the documents and "
         "judged on the other half. R² = 1 − squared error / variance of the position: 1 is exact, "
         "0 is the middle for every token, below 0 is worse. Before the first layer of a model "
-        "without position vectors only the words tell. Intervals: resampled documents."
+        "without position vectors only the words tell. Intervals: jackknife over documents."
     ),
     "ablation": (
         "The tokens stay in their row and are read at other positions. Shifted: all further on; "
@@ -110,7 +111,8 @@ _METHODS = {
     "needles": (
         "Five sentences with a name and a colour stand in a text at different depths; the text "
         "ends with the question for one of the names. Right: of the five colours that of the name "
-        "has the likeliest first token. Intervals: over texts."
+        "has the likeliest first token. Intervals: Wilson's, from the spread of "
+        "texts, and at least as wide as of independent needles."
     ),
 }
 

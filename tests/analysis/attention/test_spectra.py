@@ -264,6 +264,15 @@ def test_a_deposit_is_told_from_chance():
     assert np.isnan(ablating._drops("zero", np.zeros(50), noise, rng, tested=False).p_value).all()
 
 
+def test_answers_that_no_head_changes_have_intervals_with_a_width():
+    rng = np.random.default_rng(0)
+    for more, less in ((0.0, 0.0), (0.01, 0.01), (0.03, 0.005), (0.3, 0.1)):
+        drop = rng.choice([1.0, -1.0, 0.0], p=[more, less, 1 - more - less], size=(1, 4000, 200))
+        low, high = ablating._paired_shares(drop)
+        assert (high - low).min() > 1 / 200
+        assert np.mean((low <= more - less) & (more - less <= high)) > 0.92
+
+
 def test_the_largest_is_found_where_every_head_does_harm():
     drop = np.full((2, 4, 8), -0.19)
     drop[1, 3] = -0.045

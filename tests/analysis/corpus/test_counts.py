@@ -6,11 +6,17 @@ import pytest
 
 import jaxpe
 from jaxpe import InputError
-from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis.corpus import CorpusAnalysis, analyse_counts, analyse_tokens, job
+from jaxpe.analysis.corpus import analyse_counts, analyse_tokens, job
 from jaxpe.analysis.counts import CountedShard, CountSettings, StoredCounts
 from jaxpe.data import TokenCorpus, containment_groups
-from jaxpe.geometry import permute_within_documents, rank_above_null, weighted_gram
+from jaxpe.geometry import (
+    disjoint_position_geometries,
+    permute_within_documents,
+    position_geometry_from_counts,
+    position_intervals,
+    position_rank,
+    regroup_folds,
+)
 from tests.conftest import score_only
 
 N, WORDS, FOLDS = 8, 20, 16
@@ -36,15 +42,15 @@ def table(ids, corpus, folds):
 
 @pytest.fixture(scope="module")
 def stored(corpus) -> StoredCounts:
-    """The counts of these documents and of three permutations, in the folds of `analyse_tokens`."""
+    """The counts of these documents, and of twenty shuffles of them."""
     shuffled = [
-        permute_within_documents(jax.random.key(k), corpus.ids, corpus.mask) for k in range(3)
+        permute_within_documents(jax.random.key(k), corpus.ids, corpus.mask) for k in range(20)
     ]
     return StoredCounts(
         table=table(corpus.ids, corpus, FOLDS),
         nulls=np.stack([table(ids, corpus, 4) for ids in shuffled]),
         documents=400,
-        settings=CountSettings("words", "", N, None, WORDS, (), FOLDS, 3, 4, 0),
+        settings=CountSettings("words", "", N, None, WORDS, (), FOLDS, 20, 4, 0),
         tokens=corpus.tokens,
         shards=(CountedShard("all.txt", 1, "0" * 32, 400),),
     )
@@ -56,57 +62,46 @@ def few_encodings(monkeypatch):
 
 
 def test_counts_tell_what_the_documents_tell(corpus, stored):
-    """With the same folds and the same key, the halves are the same."""
+    """Observed numbers are the same; the geometry of position has other halves and shuffles."""
     counted = analyse_counts(stored, **OPTIONS)
-    read = analyse_tokens(corpus, **OPTIONS, bootstrap=0)
+    read = analyse_tokens(corpus, **OPTIONS)
     for field in ("source", "tokenizer", "documents", "tokens", "length", "top_tokens"):
         assert getattr(counted, field) == getattr(read, field), field
     close = {"rtol": 1e-5, "atol": 1e-6}
-    for name in ("rank", "trace", "eigenvalues", "violation_rate", "noise_share", "distances"):
+    for name in ("rank", "trace", "eigenvalues", "violation_rate", "distances"):
         ours, theirs = getattr(counted.plug_in, name), getattr(read.plug_in, name)
         np.testing.assert_allclose(ours, theirs, **close, err_msg=name)
-    for name in ("trace", "eigenvalues", "violation_rate", "squared_distances"):
-        ours, theirs = getattr(counted.split_half, name), getattr(read.split_half, name)
-        np.testing.assert_allclose(ours, theirs, **close, err_msg=name)
     np.testing.assert_array_equal(counted.documents_per_position, read.documents_per_position)
-    assert counted.folds == FOLDS
-    assert counted.bootstrap == read.folds == 0
+    assert (counted.folds, counted.from_counts, read.from_counts) == (4, True, False)
+    share, expected = (x.intervals["position_share"] for x in (counted, read))
+    assert share.low < expected.estimate < share.high
+    assert counted.position.significant_rank == read.position.significant_rank > 0
 
 
-def test_the_interval_is_that_of_the_jackknife(stored):
-    key = jax.random.split(jax.random.key(5), 4)[0]
-    found = analyse_counts(stored, **OPTIONS).intervals["split_half_trace"]
-    expected = jaxpe.jackknife(
-        lambda counts: jaxpe.split_half_geometry(counts, key=key, splits=4).trace, stored.counts
-    )
-    ends = expected.estimate, expected.low, expected.high
-    np.testing.assert_allclose(found, ends, rtol=1e-5)
+def test_the_geometry_is_that_of_the_public_functions(stored):
+    keys = jax.random.split(jax.random.key(5), 3)
+    counts = regroup_folds(stored.counts, folds=4)
+    nulls = [counts._replace(tokens=null) for null in stored.nulls]
+    halving = jax.random.split(keys[0], 21)[0]
+    expected = position_geometry_from_counts(counts, nulls, key=halving, splits=4)
+    found = analyse_counts(stored, **OPTIONS)
+    close = {"rtol": 1e-4, "atol": 1e-6}
+    for name in ("trace", "eigenvalues", "squared_distances"):
+        ours, theirs = getattr(found.position, name), getattr(expected, name)
+        np.testing.assert_allclose(ours, theirs, **close)
+    rank = position_rank(expected)
+    np.testing.assert_allclose(found.position.rank_eigenvalues, rank.eigenvalues, **close)
+    np.testing.assert_allclose(found.position.null_eigenvalue, rank.threshold, rtol=1e-4)
+    halves = disjoint_position_geometries(counts, nulls[:4], key=keys[2], splits=8, halvings=2)
+    near = position_intervals(expected, halves).nearness
+    np.testing.assert_allclose(found.intervals["nearness"], near[:3], **close)
 
 
-def test_dimensions_are_judged_in_the_folds_of_the_null(corpus, stored):
-    key = jax.random.split(jax.random.key(5), 4)[0]
-
-    def gram(tokens):
-        counts = stored._replace(table=tokens).counts
-        return weighted_gram(jaxpe.split_half_geometry(counts, key=key, splits=4), counts)
-
-    regrouped = stored.table.reshape(4, 4, N, WORDS).sum(axis=0, dtype=np.int32)
-    expected = rank_above_null(gram(regrouped), np.stack([gram(null) for null in stored.nulls]))
-    found = analyse_counts(stored, **OPTIONS).split_half
-    np.testing.assert_allclose(found.rank_eigenvalues, expected.eigenvalues, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.null_eigenvalue, expected.threshold, rtol=1e-4)
-    assert found.significant_rank == expected.rank > 0
-
-
-def test_without_nulls_dimensions_are_unknown(stored, tmp_path):
-    none = np.zeros((0, 4, N, WORDS), np.int32)
-    found = analyse_counts(stored._replace(nulls=none), **OPTIONS)
-    assert found.split_half.significant_rank is None
-    assert np.isnan(found.split_half.rank_eigenvalues).all()
-    for name, content in result_files(found, "report").items():
-        (tmp_path / name).write_bytes(content)
-    saved = load_result(CorpusAnalysis, tmp_path / "report.json")
-    jax.tree.map(np.testing.assert_array_equal, saved, found._replace(seconds={}))
+@pytest.mark.parametrize("nulls", [0, 18])
+def test_without_enough_shuffles_position_is_not_judged(stored, nulls):
+    settings = stored.settings._replace(nulls=nulls)
+    with pytest.raises(InputError, match=rf"{nulls} shuffled corpora .* 20 nulls"):
+        analyse_counts(stored._replace(nulls=stored.nulls[:nulls], settings=settings))
 
 
 def test_more_positions_than_a_report_has(stored):

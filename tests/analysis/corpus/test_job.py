@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import sys
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -15,7 +14,10 @@ import jaxpe
 from jaxpe import InputError
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.corpus import CorpusAnalysis, CorpusOptions, analyse, analyse_tokens
+from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
+from jaxpe.geometry import permute_within_documents
+from jaxpe.report.corpus.findings import named_findings
 
 SEED = 3
 THERE = Path("there")
@@ -56,25 +58,25 @@ def found(corpus) -> CorpusAnalysis:
 
 def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpus, found):
     """No option is passed but the corpus, its groups and the keys that the docstring names."""
-    keys = jax.random.split(jax.random.key(SEED), 4)
+    keys = jax.random.split(jax.random.key(SEED), 3)
     groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
     assert found.groups == len(np.unique(groups)) < found.documents
     documents = {"vocab_size": 50, "mask": corpus.mask, "exclude": (0,), "groups": groups}
 
-    counts = jaxpe.count_tokens(corpus.ids, folds=16, **documents)
-    geometry = jaxpe.split_half_geometry(counts, key=keys[0])
+    geometry = jaxpe.position_geometry(corpus.ids, key=keys[0], **documents)
     close = {"rtol": 1e-4, "atol": 1e-6}
-    split_half = found.split_half
-    np.testing.assert_allclose(split_half.squared_distances, geometry.squared_distances, **close)
-    np.testing.assert_allclose(split_half.eigenvalues, geometry.eigenvalues, **close)
-    np.testing.assert_allclose(split_half.trace, geometry.trace, **close)
-    np.testing.assert_array_equal(split_half.present, geometry.present)
+    position = found.position
+    for name in ("squared_distances", "eigenvalues", "trace", "present"):
+        np.testing.assert_allclose(getattr(position, name), getattr(geometry, name), **close)
+    np.testing.assert_allclose(found.split_half_trace, geometry.split_half.trace, **close)
 
-    rank = jaxpe.significant_rank(corpus.ids, key=keys[1], **documents)
-    assert split_half.significant_rank == rank.rank > 0
-    np.testing.assert_allclose(split_half.rank_eigenvalues, rank.eigenvalues, **close)
-    np.testing.assert_allclose(split_half.null_eigenvalue, rank.threshold, **close)
+    rank = jaxpe.position_rank(geometry)
+    assert position.significant_rank == rank.rank > 0
+    np.testing.assert_allclose(position.rank_eigenvalues, rank.eigenvalues, **close)
+    np.testing.assert_allclose(position.null_eigenvalue, rank.threshold, **close)
+    np.testing.assert_allclose(position.p_value, rank.p_value)
 
+    counts = jaxpe.count_tokens(corpus.ids, folds=16, **documents)
     mu = jaxpe.positional_distributions(counts)
     gram = jaxpe.hellinger_gram(mu)
     np.testing.assert_allclose(found.plug_in.trace, jnp.trace(gram), **close)
@@ -82,30 +84,72 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     np.testing.assert_allclose(found.plug_in.distances, D.values, **close)
     assert found.plug_in.rank == jaxpe.classical_mds(D, dim=4).rank
 
-    def trace(counts, splits):
-        return jaxpe.split_half_geometry(counts, key=keys[0], splits=splits).trace
+    shuffled = {"mask": corpus.mask, "exclude": (0,), "groups": groups}
+    shuffles = [
+        permute_within_documents(key, corpus.ids, **shuffled)
+        for key in jax.random.split(keys[0], 21)[1:5]
+    ]
+    nulls = [jaxpe.count_tokens(ids, folds=16, **documents) for ids in shuffles]
+    drawn = {"key": keys[2], "splits": 8, "halvings": 2}
+    halves = jaxpe.geometry.disjoint_position_geometries(counts, nulls, **drawn)
+    intervals = jaxpe.geometry.position_intervals(geometry, halves)
+    near = intervals.nearness
+    np.testing.assert_allclose(found.intervals["nearness"], near[:3], **close)
+    by_offset = np.stack([np.asarray(x) for x in intervals.by_offset[:3]])
+    np.testing.assert_allclose(position.by_offset, by_offset, **close)
+    shares = [found.intervals[f"{name}_share"] for name in SHARES]
+    noise, composition, of_position = (share.estimate for share in shares)
+    plug_in = jnp.trace(jaxpe.hellinger_gram(mu._replace(present=geometry.present)))
+    np.testing.assert_allclose(of_position, geometry.trace / plug_in, **close)
+    np.testing.assert_allclose(noise, 1 - geometry.split_half.trace / plug_in, **close)
+    np.testing.assert_allclose(noise + composition + of_position, 1, **close)
+    assert all(share.low < share.estimate < share.high for share in shares)
 
-    def share(counts, splits):
-        halves = jaxpe.split_half_geometry(counts, key=keys[0], splits=splits)
-        mu = jaxpe.positional_distributions(counts)._replace(present=halves.present)
-        return 1.0 - halves.trace / jnp.trace(jaxpe.hellinger_gram(mu))
 
-    for name, statistic in (("split_half_trace", trace), ("noise_share", share)):
-        # Resamples are halved half as often as the corpus.
-        resampled = partial(statistic, splits=4)
-        interval = jaxpe.bootstrap(resampled, corpus.ids, key=keys[2], **documents)
-        estimate, half = statistic(counts, 8), interval.high - interval.estimate
-        ends = estimate, estimate - half, estimate + half
-        np.testing.assert_allclose(found.intervals[name], ends, **close)
-    np.testing.assert_allclose(found.plug_in.noise_share, share(counts, 8), **close)
+def test_a_cohort_has_the_same_documents_everywhere(corpus):
+    corpus = corpus._replace(mask=corpus.mask & (np.arange(10) > 0))
+    found = analyse_tokens(corpus, dim=4, splits=2, cohort=True)
+    whole = (corpus.mask | ~corpus.mask.any(axis=0)).all(axis=1)
+    assert found.documents == whole.sum() < len(corpus.ids)
+    assert set(found.documents_per_position) == {0, found.documents}
+    assert found.cohort
+    nobody = corpus._replace(mask=np.eye(10, dtype=bool)[np.arange(600) % 10])
+    with pytest.raises(InputError, match=r"`length`.*`cohort`"):
+        analyse_tokens(nobody, dim=4, cohort=True)
+
+
+def test_documents_of_one_author_are_one_piece_of_evidence(tmp_path):
+    rows = [f"author{k // 10},w{k % 7} w{k % 5} w{k % 3}" for k in range(200)]
+    (tmp_path / "x.csv").write_text("by,text\n" + "\n".join(rows))
+    options = CorpusOptions(source=str(tmp_path / "x.csv"), dim=2, splits=1, text_field="text")
+    alone = analyse(options)
+    together = analyse(dataclasses.replace(options, group_field="by"))
+    assert together.groups < 20 < alone.groups
+    assert (alone.group_field, together.group_field) == (None, "by")
+    assert alone.neighbours is not None
+    assert together.neighbours is None
+
+
+def test_shuffled_documents_have_no_position(corpus):
+    """Lengths and words of the documents stay: composition is there, and nothing is said of it."""
+    groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
+    ids = permute_within_documents(
+        jax.random.key(7), corpus.ids, corpus.mask, exclude=(0,), groups=groups
+    )
+    found = analyse_tokens(corpus._replace(ids=np.asarray(ids)), dim=4)
+    share = found.intervals["position_share"]
+    assert found.position.significant_rank == 0
+    assert share.low < 0 < share.high
+    assert found.held_out.dim == 0
+    assert not {"own fit", "held-out fit", "nearness"} & named_findings(found).keys()
 
 
 def test_of_a_source_and_of_its_tokens_the_same():
-    options = CorpusOptions(source="synthetic", dim=4, splits=2, bootstrap=2)
+    options = CorpusOptions(source="synthetic", dim=4, splits=2)
     by_source = analyse(options)
-    by_tokens = analyse_tokens(load_tokens("synthetic"), dim=4, splits=2, bootstrap=2)
+    by_tokens = analyse_tokens(load_tokens("synthetic"), dim=4, splits=2)
     assert result_files(by_source, "report") == result_files(by_tokens, "report")
-    assert {"read", "bootstrap", "dimensions"} <= by_source.seconds.keys()
+    assert {"read", "position", "dimensions"} <= by_source.seconds.keys()
 
 
 def test_a_saved_analysis_is_the_analysis(found, tmp_path):
@@ -126,7 +170,7 @@ def test_an_analysis_of_before_there_were_choices_is_read(found, tmp_path):
 
 
 def test_what_was_chosen_and_left_out_is_in_the_result(tmp_path):
-    path, quick = tmp_path / "x.jsonl", {"dim": 2, "splits": 1, "bootstrap": 0}
+    path, quick = tmp_path / "x.jsonl", {"dim": 2, "splits": 1}
     texts = ["a b c", None, *["b c"] * 40]
     path.write_text("".join(json.dumps({"n": 1, "body": text}) + "\n" for text in texts))
     options = CorpusOptions(source=str(path), skip_nulls=True, **quick)
@@ -147,21 +191,20 @@ def test_progress_is_shown_and_changes_nothing(corpus, found):
     recorder = Recorder()
     again = analyse_tokens(corpus, dim=4, seed=SEED, progress=recorder)
     assert result_files(again, "report") == result_files(found, "report")
-    stages = dict.fromkeys(("geometry", "encodings", "dimensions"), 1)
-    held_out = 8 + 1  # two halves a call, and what is made of them
-    repeated = {"permutation null": 20, "bootstrap": 20, "held-out halves": held_out}
+    stages = dict.fromkeys(("geometry", "encodings", "dimensions", "position"), 1)
+    held_out = 5 * 8 + 2  # of the documents and four shuffles, and what is made of them
+    repeated = {"shuffled documents": 20, "held-out halves": held_out}
     assert recorder.shown == repeated | stages
 
 
 def test_uniform_is_over_the_whole_vocabulary(corpus):
     """A position that holds nothing, and 50 words of which 28 occur."""
     mask = corpus.mask & (np.arange(10) != 9)
-    case = analyse_tokens(corpus._replace(mask=mask), dim=4, empty="uniform", splits=2, bootstrap=0)
+    case = analyse_tokens(corpus._replace(mask=mask), dim=4, empty="uniform", splits=2)
     counts = jaxpe.count_tokens(corpus.ids, vocab_size=50, mask=mask, exclude=(0,))
     D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts, empty="uniform"))
     np.testing.assert_allclose(case.plug_in.distances, D.values, rtol=1e-5, atol=1e-6)
     assert case.empty_positions == ("uniform", 1)
-    assert case.intervals == {}
     rows = np.asarray(counts.tokens)
     for position, tokens in case.top_tokens:
         assert tokens[0].count == rows[position].max()
@@ -177,14 +220,12 @@ def test_uniform_is_over_the_whole_vocabulary(corpus):
         ({"length": 0}, ("`length`", "0")),
         ({"length": 5000}, ("`length`", "4,096")),
         ({"splits": 0}, ("`splits`", "0")),
-        ({"bootstrap": 1}, ("`bootstrap`", "1")),
-        ({"bootstrap": 10**6}, ("`bootstrap`", "100,000")),
         ({"seed": -1}, ("`seed`", "-1")),
         ({"data_dir": THERE}, ("`data_dir`", "sst2", "stdlib")),
         ({"encodings": ("no_such_module:mine",)}, ("no_such_module",)),
         ({"counts": THERE, "tokenizer": "bytes"}, ("`counts`", "`tokenizer`")),
         ({"counts": THERE, "source": "sst2"}, ("`counts`", "`source`")),
-        ({"counts": THERE, "bootstrap": 40}, ("`counts`", "`bootstrap`")),
+        ({"counts": THERE, "cohort": True}, ("`counts`", "`cohort`")),
         ({"counts": THERE, "special": True}, ("`counts`", "`special`")),
     ],
 )
@@ -200,7 +241,7 @@ def test_further_encodings_are_scored(corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     name = "further_of_mine:mine"
-    found = analyse_tokens(corpus, dim=4, splits=1, bootstrap=0, encodings=(name,)).encodings
+    found = analyse_tokens(corpus, dim=4, splits=1, encodings=(name,)).encodings
     known = next(score for score in found if score.name == "sinusoidal")
     assert found[-1].name == name
     assert found[-1].stress == pytest.approx(known.stress)
@@ -211,13 +252,13 @@ def test_a_length_beyond_every_document_needs_a_policy(tmp_path):
     path.write_text("a b c\nb c\n" * 20)
     with pytest.raises(InputError, match=r"`length=9`.* 3 tokens.*`length=3`.*`empty`"):
         analyse(CorpusOptions(source=str(path), length=9))
-    options = CorpusOptions(source=str(path), length=9, empty="drop", dim=2, splits=1, bootstrap=0)
+    options = CorpusOptions(source=str(path), length=9, empty="drop", dim=2, splits=1)
     assert analyse(options).empty_positions == ("drop", 6)
 
 
 def test_a_policy_for_empty_positions_is_chosen_where_there_are_some(tmp_path):
     np.save(tmp_path / "ids.npy", np.arange(60).reshape(20, 3) % 7)
-    options = CorpusOptions(source=str(tmp_path / "ids.npy"), dim=2, splits=1, bootstrap=0)
+    options = CorpusOptions(source=str(tmp_path / "ids.npy"), dim=2, splits=1)
     found = analyse(options)
     assert [choice[:2] for choice in found.choices] == [("length", "3")]
     assert found.empty_positions == ("drop", 0)

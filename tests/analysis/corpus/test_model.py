@@ -46,7 +46,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folder, source) -> CorpusAnalysis:
-    return analyse(CorpusOptions(source=source, model=folder, dim=4, splits=2, bootstrap=0))
+    return analyse(CorpusOptions(source=source, model=folder, dim=4, splits=2))
 
 
 def test_its_table_is_scored_by_its_tokens(found, folder):

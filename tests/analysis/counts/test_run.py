@@ -99,6 +99,24 @@ def with_nulls(shards, tmp_path_factory):
     return count(shards, tmp_path_factory.mktemp("nulls"), settings=SETTINGS)
 
 
+def test_near_copies_among_the_first_documents_are_told(tmp_path):
+    rng = np.random.default_rng(0)
+    letters = np.array([*"abcdefghijklmnopqrstuvwxyz"])
+    base = letters[rng.integers(0, 26, (40, 12))]
+    near = base.copy()
+    near[:, 5] = "#"
+    for name, documents in (("alone", base), ("near", np.concatenate([base, near]))):
+        path, lines = tmp_path / f"{name}.txt", []
+        path.write_text("\n".join(map("".join, documents)))
+        shards = find_shards([path])
+        stored = count(shards, tmp_path / name, batch_size=80, progress=Told(lines))
+        told = [line for line in lines if "`group_field`" in line]
+        assert [line.startswith("50%") for line in told] == ([] if name == "alone" else [True])
+        # Counts stay those of contents, whatever the batches.
+        other = count(shards, tmp_path / f"{name} again", batch_size=7)
+        np.testing.assert_array_equal(stored.table, other.table)
+
+
 def test_documents_of_a_group_share_a_fold(tmp_path):
     authors = [f"author {number % 9}" if number % 5 else None for number in range(70)]
     rows = [{"text": text, "by": by} for text, by in zip(texts(), authors, strict=True)]

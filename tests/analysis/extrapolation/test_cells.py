@@ -205,9 +205,10 @@ def cell():
     scores = {name: np.full((2, 2), 0.5) for name in ("accuracy", "exact")}
     return ExtrapolationCell(
         suite="tiny", task="parity", encoding="rope", metric="accuracy", lengths=(3, 6),
-        scores=scores, summary=seed_means(scores), defined=np.array([True, False]), rate=1e-2,
-        rates=SUITE.rates, tuning=np.array([0.7, np.nan]), loss=np.array([0.6, np.nan]),
-        seconds={"training": 1.5},
+        scores=scores, summary=seed_means(scores, tests=SUITE.tests),
+        defined=np.array([True, False]), rate=1e-2, rates=SUITE.rates,
+        tuning=np.array([0.7, np.nan]), loss=np.array([0.6, np.nan]),
+        seconds={"training": 1.5}, tests=SUITE.tests,
     )  # fmt: skip
 
 

@@ -1,0 +1,187 @@
+"""Groups of dependent documents: near-copies, known groups, and neighbours that are alike."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe.data import (
+    containment_groups,
+    dependent_groups,
+    load_tokens,
+    near_copy_groups,
+    neighbour_similarity,
+    tokens_from_ids,
+)
+from jaxpe.geometry import significant_rank
+from tests.unchecked import unchecked
+
+
+def zipf(words):
+    weights = 1 / np.arange(1, words + 1)
+    return weights / weights.sum()
+
+
+def near_copies(seed, documents=250, *, words=300, n=24, copies=4, changed=0.1):
+    """Each document several times, a share of its tokens drawn anew in each."""
+    rng = np.random.default_rng(seed)
+    ids = np.repeat(rng.choice(words, (documents, n), p=zipf(words)), copies, axis=0)
+    other = rng.random(ids.shape) < changed
+    ids[other] = rng.choice(words, other.sum(), p=zipf(words))
+    return ids.astype(np.int32), np.repeat(np.arange(documents), copies)
+
+
+def share_together(groups, truth):
+    return np.mean([len(np.unique(groups[truth == k])) == 1 for k in np.unique(truth)])
+
+
+@pytest.mark.parametrize(("words", "n"), [(50, 24), (300, 24), (300, 12), (5000, 128), (4, 128)])
+def test_near_copies_are_together_and_others_are_not(words, n):
+    ids, truth = near_copies(0, words=words, n=n)
+    groups = near_copy_groups(ids)
+    assert share_together(groups, truth) > 0.97
+    mixed = np.mean([len(np.unique(truth[groups == k])) > 1 for k in np.unique(groups)])
+    assert mixed < 0.02
+
+
+@pytest.mark.parametrize("words", [2, 4, 9, 50, 300])
+@pytest.mark.parametrize("n", [8, 24, 128])
+def test_independent_documents_are_no_near_copies(words, n):
+    ids = np.random.default_rng(words).integers(0, words, (1500, n)).astype(np.int32)
+    sizes = np.unique(near_copy_groups(ids), return_counts=True)[1]
+    assert sizes.max() <= (2 if words >= 9 else 3)
+    assert np.sum(sizes > 1) <= (1 if words >= 9 else 20)  # 0.3 are expected at most
+
+
+def test_text_that_all_documents_begin_with_makes_no_copies():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(20, 400, (600, 32)).astype(np.int32)
+    ids[:, :16] = np.arange(16)
+    assert len(np.unique(near_copy_groups(ids))) == 600
+    # Words that tell positions: each place has one word with probability 0.6.
+    ids = np.where(rng.random((600, 24)) < 0.6, np.arange(24), rng.integers(0, 24, (600, 24)))
+    assert np.unique(near_copy_groups(ids.astype(np.int32)), return_counts=True)[1].max() <= 3
+
+
+def test_a_copy_with_words_put_in_is_a_near_copy():
+    rng = np.random.default_rng(1)
+    base = rng.integers(0, 2000, (200, 60)).astype(np.int32)
+    shifted = np.insert(base, [3, 20], rng.integers(0, 2000, (200, 2)), axis=1)[:, :60]
+    groups = near_copy_groups(np.concatenate([base, shifted]))
+    np.testing.assert_array_equal(groups[200:], groups[:200])
+
+
+def test_labels_do_not_depend_on_padding_or_the_numbers_of_words():
+    ids, _ = near_copies(2, 60, n=30)
+    mask = np.ones(ids.shape, bool)
+    mask[::7, 25:] = False
+    expected = dependent_groups(ids, mask)
+    np.testing.assert_array_equal(dependent_groups(3 * ids + 5, mask), expected)
+    wide = np.pad(ids, ((0, 0), (0, 9)))
+    np.testing.assert_array_equal(dependent_groups(wide, np.pad(mask, ((0, 0), (0, 9)))), expected)
+    assert expected.dtype == np.int32
+    assert (expected[expected] == expected).all()  # each label is one of the group's documents
+
+
+def test_all_kinds_of_dependence_are_joined():
+    rng = np.random.default_rng(3)
+    ids = rng.integers(1, 500, (6, 30)).astype(np.int32)
+    mask = np.ones(ids.shape, bool)
+    ids[1, :9], mask[1, 9:] = ids[0, 4:13], False  # a piece of document 0
+    ids[2] = ids[0]
+    ids[2, 3], ids[2, 20] = 501, 502  # a near-copy of it
+    known = np.array([9, 8, 7, 7, 5, 4])  # documents 2 and 3 are of one author
+    groups = dependent_groups(ids, mask, groups=known)
+    assert len(np.unique(groups[:4])) == 1
+    assert len(np.unique(groups)) == 3
+    apart = np.array([0, 4, 5])
+    np.testing.assert_array_equal(
+        dependent_groups(ids[apart], mask[apart]), containment_groups(ids[apart], mask[apart])
+    )
+    with unchecked(), pytest.raises(InputError, match=r"`groups`.*one label for each of 6"):
+        dependent_groups(ids, mask, groups=known[:3])
+
+
+def test_near_copies_leave_no_dimension_of_position():
+    # Without groups every one of these corpora has a significant dimension, where 0 is right.
+    ranks = []
+    for seed in range(4):
+        ids, _ = near_copies(seed, 150, words=60, n=12)
+        options = {"vocab_size": 60, "nulls": 19, "level": 1.0, "splits": 8}
+        key = jax.random.key(seed)
+        ranks.append(significant_rank(ids, key=key, groups=dependent_groups(ids), **options).rank)
+    # Level 1/20 each: two of four have probability 0.014.
+    assert np.sum(np.array(ranks) > 0) <= 1
+    assert significant_rank(ids, key=key, **options).rank > 0
+
+
+@pytest.mark.parametrize("documents", [1, 2, 3])
+def test_few_or_empty_documents(documents):
+    for ids in (np.zeros((documents, 0), np.int32), np.zeros((documents, 4), np.int32)):
+        assert len(dependent_groups(ids)) == documents
+    ids = np.arange(8 * documents, dtype=np.int32).reshape(documents, 8)
+    np.testing.assert_array_equal(near_copy_groups(ids), np.arange(documents))
+    np.testing.assert_array_equal(near_copy_groups(ids, ids < 0), np.arange(documents))
+
+
+def clustered(seed, *, share=0.3, each=30):
+    """Documents of authors, who take a share of their words from ten of their own."""
+    rng = np.random.default_rng(seed)
+    ids = rng.choice(300, (900, 20), p=zipf(300))
+    author = np.arange(900) // each
+    own = rng.integers(0, 300, (author.max() + 1, 10))[
+        author[:, None], rng.integers(0, 10, (900, 20))
+    ]
+    return np.where(rng.random(ids.shape) < share, own, ids).astype(np.int32), author
+
+
+def test_neighbours_of_one_author_are_alike():
+    ids, author = clustered(0)
+    found = neighbour_similarity(ids, permutations=99)
+    assert found.p_value == 0.01
+    assert found.neighbours > found.at_random + 0.02
+    assert found.documents == 900
+    # One document of each author, or documents in random order, are not.
+    assert neighbour_similarity(ids, groups=author, permutations=99).documents == 30
+    shuffled = [
+        neighbour_similarity(np.random.default_rng(k).permutation(ids), permutations=99).p_value
+        for k in range(12)
+    ]
+    assert np.sum(np.array(shuffled) <= 0.05) <= 3
+    with pytest.raises(InputError, match="at least 3 documents"):
+        neighbour_similarity(ids[:2])
+
+
+def test_known_groups_are_read_with_the_documents(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [("to be or", "w"), ("not", None), ("that is", "w"), (" ", 3), ("it", 3)]
+    path.write_text("\n".join(json.dumps({"text": text, "by": by}) for text, by in rows))
+    corpus = load_tokens(path, group_field="by")
+    assert corpus.group_labels.tolist() == [0, 1, 0, 3]
+    assert corpus.groups().tolist() == [0, 1, 0, 3]
+    assert corpus.chosen(np.array([2, 3])).group_labels.tolist() == [0, 3]
+    assert load_tokens(path).group_labels is None
+    for source, field, message in (
+        (path, "author", "no column 'author'.*as `group_field`"),
+        (tmp_path / "a.txt", "by", "leave `group_field` out"),
+        ("stdlib", "by", "leave `group_field` out"),
+        ("synthetic", "by", "leave `group_field` out"),
+    ):
+        (tmp_path / "a.txt").write_text("to be\nor not\n")
+        with pytest.raises(InputError, match=message):
+            load_tokens(source, group_field=field)
+    path.write_text('{"text": "a", "by": [1]}\n{"text": "b", "by": [2]}\n')
+    with pytest.raises(InputError, match="strings or numbers as `group_field`"):
+        load_tokens(path, group_field="by")
+
+
+def test_ids_of_documents_have_groups_too(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"ids": [[1, 2], [3], [4, 5, 6]], "by": ["a", "b", "a"]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    corpus = load_tokens(tmp_path / "a.parquet", text_field="ids", group_field="by")
+    assert corpus.group_labels.tolist() == [0, 1, 0]
+    assert tokens_from_ids([[1, 2], [3, 4]]).group_labels is None
