@@ -199,20 +199,16 @@ def numbers(
     found, rank = geometry.position_intervals(whole, halves), geometry.position_rank(whole)
     truth = position_statistics(among(true, whole.present), whole.present)
     near = truth.difference / jnp.where(truth.total > 0, truth.total, jnp.nan)
-    noise = found.split_half._replace(value=observed - found.split_half.value)
-    parts = {"noise": noise, "composition": found.composition, "position": found.position}
+    shares = geometry.variance_shares(whole, halves, observed)
     told: dict[str, Any] = {
         "trace": (*found.position[:3], truth.trace),
         "split half": (*found.split_half[:3], jnp.nan),
         "nearness": (*found.nearness[:3], near),
         "by offset": (*found.by_offset[:3], truth.by_offset),
     }
-    for name, part in parts.items():
-        rest = noise.value if name == "noise" else observed - part.value
-        half = 0.5 * (part.high - part.low) * jnp.abs(rest) / observed**2
-        share = part.value / observed
+    for name, share in shares._asdict().items():
         known = truth.trace / observed if name == "position" else jnp.nan
-        told[f"{name} share"] = (share, share - half, share + half, known)
+        told[f"{name} share"] = (*share[:3], known)
     fixed = np.asarray(_VECTORS.padded)[:, 0]
     return {
         "told": {name: jnp.stack(jnp.broadcast_arrays(*each)) for name, each in told.items()},

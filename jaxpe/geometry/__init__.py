@@ -83,7 +83,13 @@ from jaxpe.geometry.position import (
     position_geometry,
     position_geometry_from_counts,
 )
-from jaxpe.geometry.position_intervals import Estimate, PositionIntervals, position_intervals
+from jaxpe.geometry.position_intervals import (
+    Estimate,
+    PositionIntervals,
+    VarianceShares,
+    position_intervals,
+    variance_shares,
+)
 from jaxpe.geometry.procrustes import Procrustes, procrustes
 from jaxpe.geometry.significant_rank import (
     SignificantRank,
@@ -149,6 +155,7 @@ __all__ = [
     "SplitHalfGeometry",
     "StackedCorpora",
     "StochasticMDS",
+    "VarianceShares",
     "add_documents",
     "as_distances",
     "as_points",
@@ -228,6 +235,7 @@ __all__ = [
     "thinned_mask",
     "toeplitz_projection",
     "toeplitz_residual",
+    "variance_shares",
     "weighted_gram",
 ]  # fmt: skip
 

@@ -269,12 +269,29 @@ def _parts(
         part = part.reshape(-1)
         return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part)
 
-    def split(key: Array) -> Array:
-        first, rest = jax.random.split(key)
-        order = jax.random.permutation(first, folds)
-        return jax.lax.map(lambda k: halved(k, order), jax.random.split(rest, halvings))
+    def split(item: tuple[Array, Array]) -> Array:
+        order, key = item
+        return jax.lax.map(lambda k: halved(k, order), jax.random.split(key, halvings))
 
-    return jax.lax.map(split, jax.random.split(key, splits)).astype(jnp.int32)
+    first, rest = jax.random.split(key)
+    orders = _orders(first, folds=folds, splits=splits)
+    return jax.lax.map(split, (orders, jax.random.split(rest, splits))).astype(jnp.int32)
+
+
+def _orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
+    """Folds in an order for each split, of which the first half are one half.
+
+    Balanced half-samples (McCarthy 1969) where there are few splits of 2, 4, 8, ... folds: the
+    signs of two splits are orthogonal, as rows of a Hadamard matrix, so that each split adds a
+    degree of freedom. Random ones else.
+    """
+    if folds & (folds - 1) or splits >= folds:
+        keys = jax.random.split(key, splits)
+        return jax.lax.map(lambda k: jax.random.permutation(k, folds), keys)
+    rows, columns = np.arange(1, splits + 1)[:, None], np.arange(folds)[None, :]
+    signs = np.bitwise_count(rows & columns) % 2
+    order = np.argsort(signs, axis=1, kind="stable").astype(np.int32)
+    return jax.random.permutation(key, folds)[order].astype(jnp.int32)
 
 
 @compiled()

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import check_confidence
 from jaxpe.geometry.cross_validation import PositionHalves, students_t
@@ -87,9 +88,7 @@ def position_intervals(
     True
     """
     check_confidence(confidence)
-    whole = position_statistics(geometry.split_half.squared_distances, geometry.present)
-    null = jax.lax.map(lambda d2: position_statistics(d2, geometry.present), geometry.null)
-    parts = (whole, null, halves.own, halves.null)
+    parts = _statistics(geometry, halves)
 
     def estimate(get: Callable[[PositionStatistics], Array], part: str = "position") -> Estimate:
         return _calibrated(*map(get, parts), part=part, confidence=confidence)
@@ -101,6 +100,77 @@ def position_intervals(
         nearness=_ratio(estimate),
         by_offset=estimate(lambda x: x.by_offset),
     )
+
+
+class VarianceShares(NamedTuple):
+    """Parts of the observed variance between positions, which add up to 1.
+
+    Attributes:
+        noise: share of sampling noise.
+        composition: share that shuffled documents show.
+        position: share of position.
+    """
+
+    noise: Estimate
+    composition: Estimate
+    position: Estimate
+
+
+@one_program
+def variance_shares(
+    geometry: PositionGeometry,
+    halves: PositionHalves,
+    observed: Float[ArrayLike, ""],
+    *,
+    confidence: float = 0.95,
+) -> VarianceShares:
+    """Shares of noise, composition and position, with intervals as of `position_intervals`.
+
+    Other documents change a part x and the whole T alike, which moves x/T by (T − x)/T² only. The
+    noise of products of halves is in the part alone. So the squared error is ((T − x)²s/T² + v₀)/T²
+    with s and v₀ of `position_intervals`.
+
+    Args:
+        geometry, halves: arguments of `position_intervals`.
+        observed: T, trace of the plug-in Gram matrix over the positions that are present.
+        confidence: coverage of the intervals, in (0, 1).
+
+    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
+    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(4)]
+    >>> counts, *nulls = [
+    ...     count_tokens(each, vocab_size=9, folds=8, groups=np.arange(400))
+    ...     for each in (ids, *shuffles)]
+    >>> key = jax.random.key(0)
+    >>> geometry = position_geometry_from_counts(counts, nulls, key=key)
+    >>> halves = disjoint_position_geometries(counts, nulls, key=key)
+    >>> observed = jnp.trace(hellinger_gram(positional_distributions(counts.merged())))
+    >>> variance_shares(geometry, halves, observed).noise.value > 0.5
+    Array(True, dtype=bool)
+    """
+    check_confidence(confidence)
+    observed = jnp.asarray(observed)
+    parts = [each.trace for each in _statistics(geometry, halves)]
+    whole, composition = parts[0], jnp.mean(parts[1])
+    values = {
+        "split_half": observed - whole,
+        "composition": composition,
+        "position": whole - composition,
+    }
+    shares = []
+    for part, value in values.items():
+        share = value / observed
+        rest = share if part == "split_half" else 1.0 - share
+        found = _calibrated(*parts, part=part, confidence=confidence, signal=rest)
+        half, error = 0.5 * (found.high - found.low) / observed, found.standard_error / observed
+        shares.append(Estimate(share, share - half, share + half, error))
+    return VarianceShares(*shares)
+
+
+def _statistics(geometry: PositionGeometry, halves: PositionHalves) -> list[PositionStatistics]:
+    """Statistics of the documents, of shuffles, and of halves of both."""
+    whole = position_statistics(geometry.split_half.squared_distances, geometry.present)
+    null = jax.lax.map(lambda d2: position_statistics(d2, geometry.present), geometry.null)
+    return [whole, null, halves.own, halves.null]
 
 
 def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]) -> Estimate:
@@ -131,6 +201,7 @@ def _calibrated(
     *,
     part: str,
     confidence: float,
+    signal: float | Array = 1.0,
 ) -> Estimate:
     """Estimate of a linear statistic of a part of the variance.
 
@@ -139,6 +210,7 @@ def _calibrated(
         own, shuffled: the same of halves.
         part: "position", "composition" or "split_half".
         confidence: coverage of the interval.
+        signal: factor of what other documents change.
     """
     mean, mean_of_halves = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
     nulls, more = len(null), len(shuffled)
@@ -155,6 +227,7 @@ def _calibrated(
         s, v = h - h0, v0
     s = jnp.maximum(s, 0.1 * h)
     t_s, t_v = _t_of_part(s, h, len(own), confidence), students_t(nulls - 1, confidence)
+    s = s * signal**2
     t = (s * t_s + v * t_v) / jnp.where(s + v > 0, s + v, 1.0)
     error = safe_sqrt(s + v)
     return Estimate(value, value - t * error, value + t * error, error)

@@ -27,11 +27,11 @@ from jaxpe.analysis.corpus.held_out import (
 from jaxpe.analysis.corpus.noise import (
     compacted,
     composition_correlation,
+    defined_intervals,
     intervals_of,
     plug_in_trace,
     position_of,
     rare_positions,
-    shares,
 )
 from jaxpe.analysis.corpus.options import (
     DEFAULT_DIM,
@@ -490,10 +490,11 @@ def _analysis(
             plug_in.D, geometry, plug_in.mds, plug_in.refined, keys.encodings, options.encodings
         )
     with laps.stage("held-out halves"):
-        rank, intervals = position_rank(geometry), intervals_of(geometry, halves)
+        rank = position_rank(geometry)
         eigenvalues, coordinates, error, correlation, trace = map(
             np.asarray, _of_geometry(counts, geometry)
         )
+        shares, intervals = jax.device_get(intervals_of(geometry, halves, trace))
         tested = held_out_halves(halves.position, options.dim, options.encodings)
         held_out = held_out_scores(
             tested, coordinates, rank=max(int(rank.rank), 0), dim=options.dim
@@ -522,7 +523,7 @@ def _analysis(
         position=position_of(
             geometry, rank, eigenvalues, coordinates, correlation, intervals.by_offset
         ),
-        intervals=shares(intervals, float(trace)) if judged and trace > 0 else {},
+        intervals=defined_intervals(shares, intervals.nearness) if judged and trace > 0 else {},
         encodings=encodings,
         stress_by_dimension=plug_in.by_dimension,
         held_out=held_out,

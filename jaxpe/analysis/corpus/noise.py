@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe._core.arrays import rounded_size
+from jaxpe._core.arrays import ArrayLike, rounded_size
 from jaxpe._core.compiled import compiled
 from jaxpe.analysis.corpus.result import Interval, Position
 from jaxpe.data import TokenCorpus
@@ -17,38 +17,30 @@ from jaxpe.geometry import (
     PositionGeometry,
     PositionIntervals,
     SignificantRank,
+    VarianceShares,
     position_intervals,
+    variance_shares,
 )
 from jaxpe.geometry.cross_validation import PositionHalves
 from jaxpe.geometry.distances import centre_rows, hellinger_roots
 
 
 @compiled()
-def intervals_of(geometry: PositionGeometry, halves: PositionHalves) -> PositionIntervals:
-    """`position_intervals` as one program."""
-    return position_intervals(geometry, halves)
+def intervals_of(
+    geometry: PositionGeometry, halves: PositionHalves, observed: ArrayLike
+) -> tuple[VarianceShares, PositionIntervals]:
+    """Shares of the observed variance and other intervals, by one program."""
+    return variance_shares(geometry, halves, observed), position_intervals(geometry, halves)
 
 
-def shares(found: PositionIntervals, plug_in_trace: float) -> dict[str, Interval]:
-    """Shares of the plug-in variance with intervals, and nearness; those that are defined.
-
-    The variance of a part moves the whole by as much: d(x/T) = (T − x)/T² dx.
-    """
-    noise = plug_in_trace - float(found.split_half.value)
-    parts = {
-        "noise": found.split_half,
-        "composition": found.composition,
-        "position": found.position,
+def defined_intervals(shares: VarianceShares, nearness: Estimate) -> dict[str, Interval]:
+    """Shares and nearness by name; those that are defined."""
+    named = {f"{name}_share": share for name, share in shares._asdict().items()}
+    found = {
+        name: Interval(*(float(x) for x in (own.value, own.low, own.high)))
+        for name, own in (named | {"nearness": nearness}).items()
     }
-    intervals = {}
-    for name, part in parts.items():
-        share = (noise if name == "noise" else float(part.value)) / plug_in_trace
-        rest = share if name == "noise" else 1.0 - share
-        half = 0.5 * (float(part.high) - float(part.low)) * abs(rest) / plug_in_trace
-        intervals[f"{name}_share"] = Interval(share, share - half, share + half)
-    near = found.nearness
-    intervals["nearness"] = Interval(*map(float, (near.value, near.low, near.high)))
-    return {name: own for name, own in intervals.items() if math.isfinite(own.low + own.high)}
+    return {name: own for name, own in found.items() if math.isfinite(sum(own))}
 
 
 @compiled()
