@@ -140,16 +140,26 @@ def one_each(ids: np.ndarray, mask: np.ndarray) -> Documents:
     return Documents(ids, mask, None)
 
 
-def copied(*, changed: float, grouped: bool, originals: int = 375) -> Corpus:
-    """Each document four times, a share of the tokens of each copy drawn anew."""
-    laws = laws_of(flat(), ONE_CLASS)
+def copied(
+    *,
+    changed: float,
+    grouped: bool,
+    found: bool = False,
+    lengths: Callable[..., np.ndarray] = unequal,
+) -> Corpus:
+    """Each of 375 documents four times, a share of the tokens of each copy drawn anew.
+
+    Groups are the true ones, or those that a report finds.
+    """
+    laws, originals = laws_of(flat(), ONE_CLASS), 375
 
     def draw(rng: np.random.Generator) -> Documents:
-        ids, mask = _drawn(rng, laws, unequal, documents=originals)
+        ids, mask = _drawn(rng, laws, lengths, documents=originals)
         ids, mask = np.repeat(ids, 4, axis=0), np.repeat(mask, 4, axis=0)
         anew = rng.random(ids.shape) < changed
         ids[anew] = rng.choice(VOCAB, anew.sum(), p=laws[0, 0])
-        return Documents(ids, mask, np.repeat(np.arange(originals), 4) if grouped else None)
+        groups = np.repeat(np.arange(originals), 4) if grouped else None
+        return Documents(ids, mask, jaxpe.data.dependent_groups(ids, mask) if found else groups)
 
     return Corpus(laws.mean(axis=0), draw, 4 * originals)
 
@@ -227,6 +237,9 @@ def small() -> dict[str, Corpus]:
         "copies": copied(changed=0.0, grouped=False),
         "near-copies, grouped": copied(changed=0.1, grouped=True),
         "near-copies, not grouped": copied(changed=0.1, grouped=False),
+        "near-copies of one length, groups found": copied(
+            changed=0.1, grouped=True, found=True, lengths=full
+        ),
         "few documents, no signal": corpus(laws_of(flat(), one), documents=100),
         "thin positions, no signal": corpus(laws_of(flat(), one), thin),
         "Zipf drift": corpus(zipf_drift.distributions[None], full),
