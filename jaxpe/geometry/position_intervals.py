@@ -58,7 +58,8 @@ def position_intervals(
     The squared standard error is h − h₀ + v₀. h is that of half-samples (`half_sample_interval`).
     Noise falls as 1/N² where there is no effect, so half-samples overstate it; h₀ is what they say
     of shuffled corpora, and v₀ the variance that shuffled corpora have. Ends are Student's, of as
-    many degrees of freedom as there are splits, at most one less than folds.
+    many degrees of freedom as there are splits, at most one less than folds. Nearness is a ratio:
+    it has no bounds, ends −∞ and ∞, where the mean squared distance is within its error of 0.
 
     Args:
         geometry: of all documents, from `position_geometry`.
@@ -94,6 +95,9 @@ def position_intervals(
     # By the delta method the error of a ratio is that of difference − ratio · total, over total.
     residual = estimate(lambda x: x.difference - ratio * x.total, "position")
     error = residual.standard_error / jnp.abs(total)
+    # A total within its error of 0 leaves the ratio without bounds (Fieller 1954).
+    certain = jnp.abs(total) > t * estimate(lambda x: x.total, "position").standard_error
+    error = jnp.where(certain, error, jnp.inf)
     return PositionIntervals(
         position=estimate(lambda x: x.trace, "position"),
         composition=estimate(lambda x: x.trace, "composition"),
