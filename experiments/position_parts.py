@@ -20,6 +20,7 @@ from jaxpe.geometry import PositionGeometry, PositionHalves, position_rank
 from jaxpe.geometry.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
 from jaxpe.geometry.halving import drawn_halves, halvable_tokens
 from jaxpe.geometry.position import null_keys, position_of_tokens
+from jaxpe.geometry.significant_rank import weighted_gram
 
 FOLDS = 16
 
@@ -101,7 +102,8 @@ def parts_of(documents: Documents, *, splits: int = 8, half_splits: int = 8) -> 
 def measured_parts(documents: Documents, parts: Parts) -> dict[str, Any]:
     """Shares of the observed variance with intervals, rank, nearness, and who reaches a position.
 
-    Of positions that are present in both halves of every split.
+    Of positions that are present in both halves of every split. Correlations are of the first
+    vector of position with that of composition, plain and with positions weighted by documents.
     """
     geometry, halves = parts
     merged = documents.counts.merged()
@@ -109,8 +111,16 @@ def measured_parts(documents: Documents, parts: Parts) -> dict[str, Any]:
     intervals = jax.jit(jaxpe.geometry.position_intervals)(geometry, halves)
     observed = float(plug_in_trace(merged, geometry.present))
     reach = np.asarray(geometry.per_position)[np.asarray(geometry.present)]
-    composition = geometry.split_half.gram - geometry.gram
-    own, null = (np.linalg.eigh(np.asarray(x, float)) for x in (geometry.gram, composition))
+    composition = geometry.split_half._replace(
+        gram=geometry.split_half.gram - geometry.gram,
+        squared_distances=geometry.split_half.squared_distances - geometry.squared_distances,
+    )
+    position = geometry.split_half._replace(
+        gram=geometry.gram, squared_distances=geometry.squared_distances
+    )
+    both = (position, composition)
+    own, null = (np.linalg.eigh(np.asarray(x.gram, float)) for x in both)
+    weighted = [np.linalg.eigh(np.asarray(weighted_gram(x, merged), float)) for x in both]
     return {
         "documents": len(documents.ids),
         "groups": len(np.unique(documents.groups)),
@@ -128,6 +138,7 @@ def measured_parts(documents: Documents, parts: Parts) -> dict[str, Any]:
         "eigenvalues": own[0][::-1][:12],
         "composition_eigenvalue": null[0][-1],
         "composition_correlation": abs(own[1][:, -1] @ null[1][:, -1]),
+        "weighted_correlation": abs(weighted[0][1][:, -1] @ weighted[1][1][:, -1]),
     }
 
 
