@@ -1,12 +1,12 @@
 """The encoding of a corpus itself, fitted to half of its documents and held against the other half.
 
-For the standard library, SST-2, IMDB, and the standard library with its tokens shuffled over all
-documents, where there is nothing to fit: stress of MDS of the noise-corrected geometry of one half
-against that of the other, by width and at the significant rank, and of every fixed encoding at
-widths 8 to 128, with intervals of the differences. Then whether it helps: next words of IMDB's
-reviews (`learning_tasks.py`), bits a word on held-out reviews with the fitted vectors, fixed or as
-a start, against learned, rotary, sinusoidal and none, 3 seeds on the same batches until the loss
-has stopped falling, the rate the best of four for all (0.01).
+For the standard library, SST-2, IMDB, and the standard library with its tokens shuffled within each
+document, where nothing of position is left, and over all documents: stress of MDS of the geometry
+of position of one half against that of the other, by width and at the significant rank, and of
+every fixed encoding at widths 8 to 128, with intervals of the differences. Then whether it helps:
+next words of IMDB's reviews (`learning_tasks.py`), bits a word on held-out reviews with the fitted
+vectors, fixed or as a start, against learned, rotary, sinusoidal and none, 3 seeds on the same
+batches until the loss has stopped falling, the rate the best of four for all (0.01).
 """
 
 from pathlib import Path
@@ -27,49 +27,51 @@ from common import (  # pyrefly: ignore
     real_corpus,
     save_figure,
 )
-from learning import folded, once, scaled_to_tokens  # pyrefly: ignore
+from learning import once, scaled_to_tokens  # pyrefly: ignore
 from learning_tasks import LENGTH, SIZES, Task, next_words, train  # pyrefly: ignore
+from position_parts import Documents, documents_of, parts_of, shuffled_within  # pyrefly: ignore
 
 import jaxpe
-from jaxpe.data import TokenCorpus, load_tokens
-from jaxpe.geometry import HeldOut, SplitHalfGeometry
+from jaxpe.data import load_tokens
+from jaxpe.geometry import HeldOut, PositionGeometry, position_geometry, position_rank
 
-WIDTHS, WIDEST, SPLITS, SEEDS, RATE = (8, 16, 32, 64, 128), 32, 16, 3, 1e-2
+WIDTHS, WIDEST, SPLITS, SEEDS, RATE = (8, 16, 32, 64, 128), 32, 15, 3, 1e-2
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK)
 
 
 def experiment(run: Run) -> dict[str, Any]:
-    names = ("stdlib", "shuffled") if run.quick else ("stdlib", "sst2", "imdb", "shuffled")
-    found = {name: held_out(corpus(name, quick=run.quick), quick=run.quick) for name in names}
+    shuffled = ("shuffled_within", "shuffled")
+    names = ("stdlib", *shuffled) if run.quick else ("stdlib", "sst2", "imdb", *shuffled)
+    found = {name: held_out(name, quick=run.quick) for name in names}
     result = {"splits": SPLITS, "corpora": found, "training": trained(run)}
     draw(run, result)
     return result
 
 
-def corpus(name: str, *, quick: bool) -> TokenCorpus:
+def corpus(name: str, *, quick: bool) -> Documents:
     if name in ("sst2", "imdb"):
-        return real_corpus(name)
-    found = load_tokens("stdlib", length=32 if quick else 128)
-    if name == "stdlib":
-        return found
-    # Over the whole corpus: within documents, later positions would still be those of long ones.
-    ids = found.ids.copy()
-    ids[found.mask] = np.random.default_rng(7).permutation(ids[found.mask])
-    return found._replace(name="shuffled", ids=ids)
+        return documents_of(real_corpus(name))
+    found = documents_of(load_tokens("stdlib", length=32 if quick else 128))
+    if name == "shuffled_within":
+        return shuffled_within(found, seed=7)
+    if name == "shuffled":
+        ids = found.ids.copy()
+        ids[found.counted] = np.random.default_rng(7).permutation(ids[found.counted])
+        return found._replace(ids=ids)
+    return found
 
 
-def held_out(corpus: TokenCorpus, *, quick: bool) -> dict[str, Any]:
+def held_out(name: str, *, quick: bool) -> dict[str, Any]:
     """Stress on held-out halves, of MDS by width and of fixed encodings by width."""
-    counts, _ = folded(corpus)
-    rank = rank_of(corpus, quick=quick)
-    splits = 4 if quick else SPLITS
-    halves = jaxpe.geometry.disjoint_geometries(counts, key=jax.random.key(1), splits=splits)
-    n = corpus.ids.shape[1]
+    documents = corpus(name, quick=quick)
+    parts = parts_of(documents, half_splits=4 if quick else SPLITS)
+    rank, halves = int(position_rank(parts.geometry).rank), parts.halves.position
+    n = documents.ids.shape[1]
     own = jaxpe.geometry.cross_validated_mds(halves, dim=min(WIDEST, n))
     fixed = {width: jaxpe.geometry.held_out_stress(stacked(width, n), halves) for width in WIDTHS}
     names = [entry.name for entry in fixed_entries()]
     found: dict[str, Any] = {
-        "documents": len(corpus.ids),
+        "documents": len(documents.ids),
         "significant_rank": rank,
         "by_width": [ends(own, k) for k in range(len(own.mean))],
         "fixed": {
@@ -85,24 +87,8 @@ def held_out(corpus: TokenCorpus, *, quick: bool) -> dict[str, Any]:
             name: ends(jaxpe.geometry.half_sample_interval(fixed[64].samples[..., k] - at_rank))
             for k, name in enumerate(names)
         }
-    print(corpus.name, found.get("own"), found["best"], flush=True)
+    print(name, rank, found.get("own"), found["best"], flush=True)
     return found
-
-
-def rank_of(corpus: TokenCorpus, *, quick: bool) -> int:
-    words, ids = np.unique(corpus.ids, return_inverse=True)
-    excluded = tuple(np.flatnonzero(np.isin(words, corpus.exclude)).tolist())
-    found = jaxpe.significant_rank(
-        ids.reshape(corpus.ids.shape).astype(np.int32),
-        vocab_size=len(words),
-        mask=corpus.mask,
-        exclude=excluded,
-        groups=corpus.groups(),
-        key=jax.random.key(0),
-        nulls=5 if quick else 20,
-        splits=2 if quick else 8,
-    )
-    return int(found.rank)
 
 
 def fixed_entries() -> list[jaxpe.encodings.CatalogueEntry]:
@@ -174,13 +160,12 @@ def trained(run: Run) -> dict[str, Any]:
     }
 
 
-def text_geometry(task: Task) -> tuple[SplitHalfGeometry, int]:
-    """Noise-corrected geometry of the rows learned from, and its significant rank."""
-    sizes: dict[str, Any] = {"vocab_size": task.vocab_size, "mask": task.plain > 0}
-    counts = jaxpe.count_tokens(task.plain, folds=16, **sizes)
-    geometry = jaxpe.split_half_geometry(counts, key=jax.random.key(0))
-    rank = jaxpe.significant_rank(task.plain, key=jax.random.key(1), **sizes)
-    return geometry, int(rank.rank)
+def text_geometry(task: Task) -> tuple[PositionGeometry, int]:
+    """Geometry of position of the rows learned from, and its significant rank."""
+    geometry = position_geometry(
+        task.plain, vocab_size=task.vocab_size, mask=task.plain > 0, key=jax.random.key(1)
+    )
+    return geometry, int(position_rank(geometry).rank)
 
 
 def cell(task: Task, encoding: jaxpe.Encoding, *, quick: bool) -> dict[str, Any]:
@@ -198,7 +183,7 @@ def cell(task: Task, encoding: jaxpe.Encoding, *, quick: bool) -> dict[str, Any]
 def draw(run: Run, result: dict[str, Any]) -> None:
     corpora = result["corpora"]
     figure, axes = new_figure(
-        "Encodings on documents they were not fitted to", columns=len(corpora), width=13, height=3.6
+        "Encodings on documents they were not fitted to", columns=len(corpora), width=15, height=3.6
     )
     for axis, (name, found) in zip(axes[0], corpora.items(), strict=True):
         band(axis, np.arange(1, 1 + len(found["by_width"])), found["by_width"], "black", "fitted")
@@ -206,8 +191,8 @@ def draw(run: Run, result: dict[str, Any]) -> None:
             ["sinusoidal", "alibi", *found["best"].values()]), strict=False):  # fmt: skip
             curve = [found["fixed"][width][fixed] for width in WIDTHS]
             band(axis, np.array(WIDTHS), curve, colour, fixed)
-        axis.set(title=f"{name}: rank {found['significant_rank']}", xscale="log", ylim=(0, 1),
-                 xlabel="width")  # fmt: skip
+        axis.set(xscale="log", ylim=(0, 1), xlabel="width")
+        axis.set_title(f"{name.replace('_', ' ')}: rank {found['significant_rank']}")
         axis.set_xticks([1, 2, 4, 8, 16, 32, 64, 128], map(str, [1, 2, 4, 8, 16, 32, 64, 128]))
         axis.minorticks_off()
         axis.legend(fontsize=8)

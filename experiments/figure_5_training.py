@@ -6,7 +6,7 @@ with Hellinger distances 1.000, 0.168, 0.036. Ours: (a) `mini`, 4 layers 256 wid
 epochs at 2e-4; (b) `minilm`, MiniLM fine-tuned for one epoch; (c) `mpnet`, MPNet for 100 steps,
 which is what a CPU allows; `bert` where `--bert FOLDER` or JAXPE_MODELS_DIR has bert-base-uncased,
 3 epochs at 2e-5; with `--full` also `base`, BERT-base from scratch, for a GPU. Over all 128
-positions, over the 64 that hold text, and against split halves.
+positions, over the 64 that hold text, and against the distances of position.
 
 No training row is longer than 66 tokens, so rows 66 to 127 never receive a gradient. Checkpoints
 lie in `runs/` under the folder of results (`--runs FOLDER` elsewhere); a second call resumes there.

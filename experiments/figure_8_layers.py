@@ -3,8 +3,8 @@
 Theirs (BERT-base): near zero at all layers from scratch; pretrained a peak of 5,000 at layer 3,
 1,100 to 1,900 at layers 4 to 11, 2,500 at layer 12. Ours: MiniLM and MPNet (BERT-base where
 `--bert FOLDER` or JAXPE_MODELS_DIR has it) and initialisations N(0, 0.02²) of both widths, over all
-128 positions (empty ones uniform, as published), the occupied ones, and split halves; sinusoids and
-the model's own table; M of the whole width and of each head.
+128 positions (empty ones uniform, as published), the occupied ones, and position alone; sinusoids
+and the model's own table; M of the whole width and of each head.
 
 With ρ² = Σδ²/Σd² the size of the projected distances and s the scaled stress, Eq. (4) is exactly
 ρ² − 2ρ√(1 − s) + 1: the raw curve is a curve of sizes, and only s is about shape.
@@ -55,7 +55,7 @@ COLOURS = {
 def experiment(run: Run) -> dict[str, Any]:
     reference = sst2_geometry()
     occupied = jaxpe.geometry.Distances(reference.plug_in.values, reference.occupied)
-    geometries = (reference.plug_in, occupied, reference.split_half)
+    geometries = (reference.plug_in, occupied, reference.position)
     targets = jax.tree.map(lambda *D: jnp.stack(D), *geometries)
     result: dict[str, Any] = {"models": {}}
     for name in ("minilm",) if run.quick else ("minilm", "mpnet", "bert"):
@@ -148,7 +148,7 @@ def delta_of(values: jax.Array, D: jaxpe.Distances) -> jaxpe.Distances:
 
 def named(found: dict[str, jax.Array]) -> dict[str, dict[str, np.ndarray]]:
     """The last axis of the scores by the name of the geometry."""
-    where = ("all", "occupied", "split_half")
+    where = ("all", "occupied", "position")
     return {
         score: {name: np.asarray(values[..., i]) for i, name in enumerate(where)}
         for score, values in found.items()

@@ -22,13 +22,14 @@ from scipy import stats
 
 import jaxpe
 from jaxpe.data import LabelledTokens, TokenCorpus, load_labelled
+from jaxpe.geometry import PositionGeometry, position_geometry
 from jaxpe.nn import Bert, MPNet
 from jaxpe.nn.bert import BertEncoder
 from jaxpe.training import batches, in_order
-from jaxpe.training.probe import ReferenceGeometry, encoding_probe
+from jaxpe.training.probe import ReferenceGeometry, encoding_probe, reference_geometry
 
 LENGTH = 128  # positions, as the paper has them
-FOLDS, SPLITS = 16, 4
+FOLDS = 16
 PRETRAINED: dict[str, tuple[str, type[Bert]]] = {
     "minilm": ("all-MiniLM-L6-v2", Bert),
     "mpnet": ("all-mpnet-base-v2", MPNet),
@@ -116,17 +117,22 @@ def folded(corpus: TokenCorpus) -> FoldedCounts:
 
 @cache
 def sst2_geometry() -> ReferenceGeometry:
-    """Plug-in distances with uniform empty positions, as published, and split halves."""
+    """Plug-in distances with uniform empty positions, as published, and those of position."""
     corpus = real_corpus("sst2")
     plain = jaxpe.count_tokens(
         corpus.ids, vocab_size=corpus.vocab_size, mask=corpus.mask, exclude=corpus.exclude
     )
-    mu = jaxpe.positional_distributions(plain, empty="uniform")
-    split = jaxpe.split_half_geometry(folded_sst2().counts, key=jax.random.key(0), splits=SPLITS)
-    return ReferenceGeometry(
-        plug_in=jaxpe.hellinger_distances(mu),
-        split_half=split.distances,
-        occupied=plain.per_position > 0,
+    return reference_geometry(plain, position_of(corpus), empty="uniform")
+
+
+def position_of(corpus: TokenCorpus) -> PositionGeometry:
+    """The geometry of position, with pieces of one text in a group."""
+    counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
+    words = np.unique(corpus.ids[counted])
+    ids, size = compacted(np.where(counted, corpus.ids, words[0]))
+    groups = corpus.groups()
+    return position_geometry(
+        ids, vocab_size=size, mask=counted, groups=groups, folds=FOLDS, key=jax.random.key(0)
     )
 
 

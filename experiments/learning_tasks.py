@@ -250,8 +250,7 @@ def train(
     """
     begun = time.perf_counter()
     apply, _ = functionalize(Tagger(task, encoding, jax.random.key(0)))
-    begin = jax.jit(jax.vmap(lambda key: functionalize(Tagger(task, encoding, key))[1]))
-    start = begin(jax.random.split(jax.random.key(1), seeds))
+    start = initial_params(task, encoding, seeds=seeds)
     loss = partial(tagging, apply)
     data = Rows(*map(jnp.asarray, task.train))
 
@@ -291,6 +290,12 @@ def train(
     kept[len(losses)] = state.params
     return Trained(apply, kept, losses, held_out, len(losses), reason,
                    time.perf_counter() - begun)  # fmt: skip
+
+
+def initial_params(task: Task, encoding: Any, *, seeds: int) -> Any:
+    """Parameters before training, of every seed."""
+    begin = jax.jit(jax.vmap(lambda key: functionalize(Tagger(task, encoding, key))[1]))
+    return begin(jax.random.split(jax.random.key(1), seeds))
 
 
 def tagging(apply: Any, params: Any, rows: Rows, key: Any) -> Any:

@@ -36,24 +36,25 @@ def interval(value: Interval) -> dict[str, float]:
 
 
 def script() -> dict[str, float]:
-    """Share of noise in the variance, and stress of sinusoids with and without it."""
+    """Shares of the observed variance, and stress of sinusoids against what is observed and not."""
     corpus = load_tokens("stdlib", length=LENGTH)
-    counts = jaxpe.count_tokens(
-        corpus.ids, vocab_size=corpus.vocab_size, mask=corpus.mask, folds=16
-    )
-    mu = jaxpe.positional_distributions(counts)
-    corrected = jaxpe.split_half_geometry(counts, key=jax.random.key(0))
+    documents = {"vocab_size": corpus.vocab_size, "mask": corpus.mask}
+    mu = jaxpe.positional_distributions(jaxpe.count_tokens(corpus.ids, **documents))
+    position = jaxpe.geometry.position_geometry(corpus.ids, key=jax.random.key(0), **documents)
     P = jaxpe.sinusoidal_vectors(jnp.arange(LENGTH), dim=DIM)
     D = jaxpe.hellinger_distances(mu)
+    observed = jnp.trace(jaxpe.hellinger_gram(mu))
     return {
-        "noise": float(1 - corrected.trace / jnp.trace(jaxpe.hellinger_gram(mu))),
+        "noise": float(1 - position.split_half.trace / observed),
+        "composition": float(position.composition / observed),
+        "position": float(position.trace / observed),
         "observed": float(jaxpe.scaled_stress(P, D).stress),
-        "without_noise": float(jaxpe.scaled_stress(P, corrected.distances).stress),
+        "of_position": float(jaxpe.scaled_stress(P, position.distances).stress),
     }
 
 
 def experiment(run: Run) -> dict[str, Any]:
-    options = CorpusOptions(length=32, bootstrap=0) if run.quick else CorpusOptions()
+    options = CorpusOptions(length=32) if run.quick else CorpusOptions()
     found = analyse(options)
     held_out = found.held_out
     if held_out is None:
@@ -66,8 +67,11 @@ def experiment(run: Run) -> dict[str, Any]:
         "documents": found.documents,
         "summary": printed(summary_table(found)),
         "encodings": printed(encoding_table(found)),
-        "significant_rank": found.split_half.significant_rank,
-        "noise_share": found.plug_in.noise_share,
+        "significant_rank": found.position.significant_rank,
+        "composition_correlation": found.position.composition_correlation,
+        "split_half_trace": found.split_half_trace,
+        "position_trace": found.position.trace,
+        **{name: interval(of) for name, of in found.intervals.items()},
         "fitted": {"dim": held_out.dim} | interval(held_out.own[held_out.dim - 1]),
         "best_fixed": {"name": best} | interval(fixed[best]),
         "script": script(),

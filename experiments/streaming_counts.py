@@ -505,14 +505,8 @@ def pieces(folder: Path) -> dict[str, Any]:
 
 
 def about_noise(analysis: CorpusAnalysis) -> dict[str, Any]:
-    interval = analysis.intervals["split_half_trace"]
-    return {
-        "dimensions": analysis.split_half.significant_rank,
-        "noise": analysis.plug_in.noise_share,
-        "trace": analysis.split_half.trace,
-        "low": interval.low,
-        "high": interval.high,
-    }
+    shares = {name: of._asdict() for name, of in analysis.intervals.items()}
+    return {"dimensions": analysis.position.significant_rank, **shares}
 
 
 def streaming_counts(run: Run) -> dict[str, Any]:

@@ -4,15 +4,17 @@ Theirs: "not established and may not hold in general". Ours: one small classifie
 encoding of the catalogue that text can have, 4 seeds each, all on the same batches in the same
 order; accuracy on the dev set and on a tenth of the training phrases held out with their sentences,
 against the stress of the encoding before and after training (raw, at the best scale, and that
-against split halves; distances that the encoding induces between logits where it has no vectors),
+against position alone; distances that the encoding induces between logits where it has no vectors),
 as Spearman's rank correlation with a bootstrap over encodings. Then stress as a regulariser of the
-learned table: loss + λ · scaled stress against split halves.
+learned table: loss + λ · scaled stress against position alone.
 
 Pre-norm encoder of 2 layers, 64 wide, 4 heads of 16, mean over tokens; the 4,000 most frequent
 words, rows cut at 48. What is added to the embeddings is rescaled to rows of root mean square norm
 1 at the start, which is the norm of a token's embedding, so that size decides nothing. AdamW at
 1e-3 with linear decay, batches of 64. Each encoding's result is kept in `runs/` under the folder of
-results; a second call makes those that are missing.
+results; a second call makes those that are missing. With `--stored` the accuracies of encodings are
+those of the stored result, which no geometry enters, and encodings as initialised are scored again;
+what they are after training is against split halves then, composition included.
 """
 
 import time
@@ -42,10 +44,13 @@ from learning import (  # pyrefly: ignore
     folded,
     interval,
     once,
+    position_of,
     scaled_to_tokens,
     spearman,
+    take_options,
     training_batches,
 )
+from rows import read_rows  # pyrefly: ignore
 
 import jaxpe
 from jaxpe._core.errors import InputError
@@ -70,8 +75,10 @@ LAMBDAS = (0.0, 0.1, 1.0, 10.0)
 MEASURES = {
     "raw": "occupied/stress",
     "scaled": "occupied/scaled_stress",
-    "split_half": "split_half/scaled_stress",
+    "position": "position/scaled_stress",
+    "split_half": "split_half/scaled_stress",  # position and composition, of stored results
 }
+OPTIONS = take_options("stored")
 COLOURS = {
     "absolute": BLUE,
     "orthogonal": GREEN,
@@ -107,8 +114,15 @@ def experiment(run: Run) -> dict[str, Any]:
     names = ("none", "sinusoidal", "alibi", "t5") if run.quick else ()
     entries = [entry for entry in jaxpe.catalogue(*names) if entry.coordinates == 1]
     rows = {}
+    stored = read_rows(run.out / "stress_and_accuracy.json")["encodings"] if OPTIONS.stored else {}
     for entry in entries:
+        if stored and entry.name not in stored:  # encodings that came later
+            continue
         encoding = scaled_to_tokens(made(entry, task), LENGTH)
+        if stored:
+            before = scores_before(encoding, task, seeds=seeds)
+            rows[entry.name] = stored[entry.name] | {"before": before}
+            continue
         rows[entry.name] = once(
             kept / f"{entry.name}.json", measured, encoding, task, seeds=seeds, steps=steps
         ) | {"family": entry.family}
@@ -147,9 +161,9 @@ def read_task() -> Task:
     except InputError as error:
         raise DataMissingError(str(error)) from error
     train, held_out = hold_out(train, fraction=0.1)
-    counts = folded(train.corpus).counts
-    reference = reference_geometry(counts, key=jax.random.key(0), splits=4, empty="drop")
-    return Task(train, held_out, dev, counts.merged(), reference)
+    counts = folded(train.corpus).counts.merged()
+    reference = reference_geometry(counts, position_of(train.corpus), empty="drop")
+    return Task(train, held_out, dev, counts, reference)
 
 
 def made(entry: jaxpe.encodings.CatalogueEntry, task: Task) -> jaxpe.Encoding:
@@ -176,9 +190,8 @@ def measured(
         params = functionalize(classifier(encoding, task, key))[1]
         return init_state(params, optimizer, key=key)
 
-    state = jax.jit(jax.vmap(begin))(jax.random.split(jax.random.key(1), seeds))
-    score = partial(encoding_scores, encoding, task.reference, SIZES)
-    geometry = jax.jit(jax.vmap(score, axis_size=seeds))  # NoPE has no parameters to tell it
+    state = jax.jit(jax.vmap(begin))(keys_of(seeds))
+    geometry = scores_of(encoding, task, seeds=seeds)
     before = geometry(encoding_params(state.params))
     step = jax.jit(jax.vmap(step_function(loss, optimizer), in_axes=(0, None)), donate_argnums=0)
     data = training_batches(task.train, batch_size=64, seed=0, buckets=BUCKETS)
@@ -197,6 +210,22 @@ def measured(
         "seconds": time.perf_counter() - start,
         "seconds_per_step": training / steps,
     }
+
+
+def keys_of(seeds: int) -> jax.Array:
+    return jax.random.split(jax.random.key(1), seeds)
+
+
+def scores_of(encoding: jaxpe.Encoding, task: Task, *, seeds: int) -> Any:
+    score = partial(encoding_scores, encoding, task.reference, SIZES)
+    return jax.jit(jax.vmap(score, axis_size=seeds))  # NoPE has no parameters to tell it
+
+
+def scores_before(encoding: jaxpe.Encoding, task: Task, *, seeds: int) -> dict[str, list[float]]:
+    """Scores of the encoding as initialised, of every seed."""
+    begin = jax.jit(jax.vmap(lambda key: functionalize(classifier(encoding, task, key))[1]))
+    found = scores_of(encoding, task, seeds=seeds)(encoding_params(begin(keys_of(seeds))))
+    return {name: np.asarray(value).tolist() for name, value in found.items()}
 
 
 def classifier(encoding: jaxpe.Encoding, task: Task, key: jax.Array) -> Classifier:
@@ -218,12 +247,12 @@ def classifier(encoding: jaxpe.Encoding, task: Task, key: jax.Array) -> Classifi
 def regularised_by_stress(
     loss: LossFunction, encoding: jaxpe.Encoding, reference: ReferenceGeometry, weight: float
 ) -> LossFunction:
-    """The loss plus `weight` times the scaled stress of the vectors against split halves."""
+    """The loss plus `weight` times the scaled stress of the vectors against position."""
 
     def penalised(params, batch, key):
         tally, extra = loss(params, batch, key)
         P = encoding.vectors(encoding_params(params), jnp.arange(LENGTH))
-        penalty = jaxpe.scaled_stress(P, reference.split_half).stress
+        penalty = jaxpe.scaled_stress(P, reference.position).stress
         return MeanMetric(tally.total + weight * penalty * tally.weight, tally.weight), extra
 
     return penalised
@@ -250,6 +279,8 @@ def rank_correlations(rows: dict[str, Any]) -> dict[str, Any]:
         accuracy = np.array([np.mean(rows[name]["held_out"]) for name in names])
         for when in ("before", "after"):
             for label, measure in MEASURES.items():
+                if any(measure not in rows[name][when] for name in names):
+                    continue
                 stress = np.array([np.mean(rows[name][when][measure]) for name in names])
                 found[f"{which}/{when}/{label}"] = spearman(stress, accuracy)
     return found
@@ -271,7 +302,7 @@ def power(rows: dict[str, Any], task: Task) -> dict[str, float]:
 
 
 def draw(run: Run, result: dict[str, Any]) -> None:
-    rows = result["encodings"]
+    rows, correlations = result["encodings"], result["rank_correlations"]
     figure, axes = new_figure(
         "Stress and accuracy of one small classifier",
         columns=3,
@@ -289,19 +320,20 @@ def draw(run: Run, result: dict[str, Any]) -> None:
     listed.set_yticks(range(len(order)), order, fontsize=8.5)
     listed.set(xlabel="held-out accuracy, %", title="95 % intervals over seeds")
     for axis, when in zip(against, ("before", "after"), strict=True):
+        look = next(x for x in ("position", "split_half") if f"all/{when}/{x}" in correlations)
         for family, colour in COLOURS.items():
             names = [name for name in rows if rows[name]["family"] == family]
             axis.plot(
-                [np.mean(rows[n][when][MEASURES["split_half"]]) for n in names],
+                [np.mean(rows[n][when][MEASURES[look]]) for n in names],
                 [100 * np.mean(rows[n]["held_out"]) for n in names],
                 "o",
                 ms=5,
                 color=colour,
                 label=family,
             )
-        found = result["rank_correlations"][f"all/{when}/split_half"]
+        found = correlations[f"all/{when}/{look}"]
         axis.set(
-            xlabel=f"scaled stress {when} training, split halves",
+            xlabel=f"scaled stress {when} training, {look.replace('_', ' ')}",
             title=f"rank correlation {found['rho']:.2f} [{found['low']:.2f}, {found['high']:.2f}]",
         )
     against[0].set_ylabel("held-out accuracy, %")

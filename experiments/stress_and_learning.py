@@ -5,12 +5,13 @@ order. Here: next words, words at offsets (both IMDB) and kinds of token in sour
 (`learning_tasks.py`), 16 encodings of all families, 3 seeds on the same batches, until the loss has
 stopped falling. Asked before looking, six looks: over encodings, the rank correlation of held-out
 loss with the scaled stress of the encoding as initialised, against the plug-in distances and
-against split halves of the corpus that is learned from, for three tasks. Intervals are bootstrapped
-at 1 − 0.05/6. Then the choice itself: what one loses by taking the encoding of least stress,
-against the best one and one drawn at random.
+against those of position alone in the corpus that is learned from, for three tasks. Intervals are
+bootstrapped at 1 − 0.05/6. Then the choice itself: what one loses by taking the encoding of least
+stress, against the best one and one drawn at random.
 
 Each cell is kept in `runs/` under the folder of results; a second call makes those that are
-missing (four hours on one core in all).
+missing (four hours on one core in all). With `--stored` the trainings are those of the stored
+result, which no geometry enters, and the encodings as initialised are scored again.
 """
 
 from functools import partial
@@ -20,10 +21,18 @@ from typing import Any
 import jax
 import numpy as np
 from common import BLUE, GREEN, ORANGE, PINK, VERMILION, Run, main, new_figure, save_figure  # pyrefly: ignore  # pyrefly: ignore
-from learning import FOLDS, encoding_scores, once, scaled_to_tokens, spearman  # pyrefly: ignore
-from learning_tasks import LENGTH, SIZES, Task, tasks, train  # pyrefly: ignore
+from learning import (  # pyrefly: ignore
+    encoding_scores,
+    once,
+    scaled_to_tokens,
+    spearman,
+    take_options,
+)
+from learning_tasks import LENGTH, SIZES, Task, initial_params, tasks, train  # pyrefly: ignore
+from rows import read_rows  # pyrefly: ignore
 
 import jaxpe
+from jaxpe.geometry import position_geometry
 from jaxpe.training.probe import ReferenceGeometry, reference_geometry
 
 SEEDS = 3
@@ -35,10 +44,11 @@ ENCODINGS = (
 )  # fmt: skip
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 TRIED = ("none", "sinusoidal", "rope", "t5")  # whose best rates decide the rate of a task
-LOOKS = {"plug-in": "occupied/scaled_stress", "split halves": "split_half/scaled_stress"}
+LOOKS = {"plug-in": "occupied/scaled_stress", "position": "position/scaled_stress"}
 COLOURS = {"absolute": BLUE, "orthogonal": GREEN, "rotary": VERMILION, "bias": ORANGE,
            "relative": PINK}  # fmt: skip
 QUICK = {"most": 20, "window": 5, "tail": 6}
+OPTIONS = take_options("stored")
 
 
 def experiment(run: Run) -> dict[str, Any]:
@@ -46,22 +56,27 @@ def experiment(run: Run) -> dict[str, Any]:
     seeds = 2 if run.quick else SEEDS
     entries = jaxpe.catalogue(*(("none", "sinusoidal") if run.quick else ENCODINGS))
     found: dict[str, Any] = {}
+    stored = read_rows(run.out / "stress_and_learning.json")["tasks"] if OPTIONS.stored else {}
     for name, read in tasks(quick=run.quick).items():
         task = read()
-        counts = jaxpe.count_tokens(
-            task.plain, vocab_size=task.vocab_size, mask=task.plain > 0, folds=FOLDS
-        )
-        reference = reference_geometry(counts, key=jax.random.key(0), splits=4, empty="drop")
+        documents = {"vocab_size": task.vocab_size, "mask": task.plain > 0}
+        counts = jaxpe.count_tokens(task.plain, **documents)
+        geometry = position_geometry(task.plain, key=jax.random.key(0), **documents)
+        reference = reference_geometry(counts, geometry, empty="drop")
         folder = kept / name.replace(" ", "_")
-        rates = {} if run.quick else rates_tried(task, folder)
+        rates = stored[name]["rates"] if stored else {} if run.quick else rates_tried(task, folder)
         rate = 3e-3 if run.quick else best_rate(rates)
         rows = {}
         for entry in entries:
             encoding = (
-                jaxpe.information_optimal(counts.merged(), dim=SIZES.dim)
+                jaxpe.information_optimal(counts, dim=SIZES.dim)
                 if entry.fitted
                 else entry.make(SIZES)
             )
+            if stored:
+                before = scores_before(task, scaled_to_tokens(encoding, LENGTH), reference, seeds)
+                rows[entry.name] = stored[name]["encodings"][entry.name] | {"before": before}
+                continue
             rows[entry.name] = once(
                 folder / f"{entry.name}.json", measured, task, scaled_to_tokens(encoding, LENGTH),
                 reference, rate=rate, seeds=seeds, **(QUICK if run.quick else {}),
@@ -117,9 +132,7 @@ def measured(
 ) -> dict[str, Any]:
     """Held-out loss of every seed, and the stress of its encoding before and after training."""
     trained = train(task, encoding, seeds=seeds, **how)
-    geometry = jax.jit(
-        jax.vmap(partial(encoding_scores, encoding, reference, SIZES), axis_size=seeds)
-    )
+    geometry = scores_of(encoding, reference, seeds)
     return {
         "held_out": trained.held_out.tolist(),
         "losses": trained.losses.mean(axis=1)[::50].tolist(),
@@ -129,6 +142,19 @@ def measured(
         "before": _lists(geometry(_of_encoding(trained.params[0]))),
         "after": _lists(geometry(_of_encoding(trained.params[trained.steps]))),
     }
+
+
+def scores_before(
+    task: Task, encoding: jaxpe.Encoding, reference: ReferenceGeometry, seeds: int
+) -> dict[str, list[float]]:
+    """Scores of the encoding as initialised, of every seed."""
+    params = initial_params(task, encoding, seeds=seeds)
+    return _lists(scores_of(encoding, reference, seeds)(_of_encoding(params)))
+
+
+def scores_of(encoding: jaxpe.Encoding, reference: ReferenceGeometry, seeds: int) -> Any:
+    score = partial(encoding_scores, encoding, reference, SIZES)
+    return jax.jit(jax.vmap(score, axis_size=seeds))  # NoPE has no parameters to tell it
 
 
 def _of_encoding(params: Any) -> Any:
@@ -174,14 +200,14 @@ def draw(run: Run, result: dict[str, Any]) -> None:
         for family, colour in COLOURS.items():
             rows = [row for row in of["encodings"].values() if row["family"] == family]
             axis.plot(
-                [np.mean(row["before"][LOOKS["split halves"]]) for row in rows],
+                [np.mean(row["before"][LOOKS["position"]]) for row in rows],
                 [np.mean(row["held_out"]) for row in rows],
                 "o", ms=5, color=colour, label=family,
             )  # fmt: skip
-        look = of["looks"]["split halves"]
+        look = of["looks"]["position"]
         axis.set(
             title=f"{name}: {look['rho']:.2f} [{look['low']:.2f}, {look['high']:.2f}]",
-            xlabel="scaled stress as initialised, split halves",
+            xlabel="scaled stress as initialised, position",
         )
     axes[0, 0].set_ylabel("held-out loss, nats")
     axes[0, 0].legend(fontsize=8.5)

@@ -248,14 +248,14 @@ def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 def draw(result: dict[str, Any]) -> None:
     """Seconds of each command before and after, cold and warm."""
-    from jaxpe.report.style import CHANCE, SPLIT_HALF, new_figure
+    from jaxpe.report.style import CHANCE, POSITION, new_figure
 
     names = [name for name in result["commands"] if name != "help"]
     height = 1.2 + 0.45 * len(names)
     title = "Seconds of each command, before and after"
     figure, axes = new_figure(title, height=height, width=8, columns=2, sharey=True)
     for axis, when in zip(axes, ("cold", "warm"), strict=True):
-        for which, shift, colour in (("before", -0.2, CHANCE), ("after", 0.2, SPLIT_HALF)):
+        for which, shift, colour in (("before", -0.2, CHANCE), ("after", 0.2, POSITION)):
             seconds = [result["commands"][name][which][when]["wall"] for name in names]
             places = [place + shift for place in range(len(names))]
             bars = axis.barh(places, seconds, height=0.38, color=colour, label=which)

@@ -25,7 +25,13 @@ from jaxpe.data.named import NAMED
 from jaxpe.data.rows import column_names
 from jaxpe.data.sequences import BOS, EOS, PADDING, sequence_tokens
 from jaxpe.data.vocabulary import vocabulary_occurs
-from jaxpe.geometry import PositionCounts, PositionGeometry, count_tokens, position_geometry
+from jaxpe.geometry import (
+    PositionCounts,
+    PositionGeometry,
+    count_tokens,
+    permute_within_documents,
+    position_geometry,
+)
 from jaxpe.training.batches import Batch, batches, in_order
 from jaxpe.training.config import DEFAULT_PAIRS, Task, TrainConfig, tokenizer_of
 from jaxpe.training.memory import FOLDS
@@ -150,6 +156,15 @@ def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Ba
 def count_documents(labelled: LabelledTokens) -> PositionCounts:
     """Counts in folds, in which copies and pieces of a document are together."""
     return count_tokens(labelled.corpus.ids, **_counted(labelled.corpus))
+
+
+def count_shuffled(labelled: LabelledTokens, *, seed: int, number: int) -> list[PositionCounts]:
+    """Counts in the same folds with the tokens of each document in random order."""
+    ids, options = labelled.corpus.ids, _counted(labelled.corpus)
+    shuffled = {name: options[name] for name in ("exclude", "groups")}
+    keys = jax.random.split(jax.random.key(seed), number)
+    drawn = (permute_within_documents(k, ids, options["mask"], **shuffled) for k in keys)
+    return [count_tokens(each, **options) for each in drawn]
 
 
 def geometry_of_documents(corpus: TokenCorpus, *, seed: int) -> PositionGeometry:

@@ -18,7 +18,7 @@ from jaxpe import (
     monotonicity_violation_rate,
 )
 from jaxpe.data import zipf_drift, zipf_stationary
-from jaxpe.geometry import is_monotone
+from jaxpe.geometry import is_monotone, permute_within_documents
 from jaxpe.theory.cirrincione2026.conjecture_5_monotonicity import (
     conjecture_5,
     even_positions_loss,
@@ -184,6 +184,22 @@ def test_thin_positions_are_not_taken_for_distant_ones():
     assert 0.4 < violated < 0.6
     assert 0.02 < significant < 0.06
     assert 0.02 < upheld < 0.06
+
+
+def test_words_of_long_documents_are_no_violation():
+    """Short and long documents with words of their own: no order within any, all composition."""
+    rng, documents = np.random.default_rng(0), 4000
+    lengths = np.where(np.arange(documents) % 3 == 0, N, N // 2)
+    mask = np.arange(N) < lengths[:, None]
+    ids = rng.integers(0, 20, (documents, N)) + 20 * (lengths == N)[:, None]
+    own = {"vocab_size": 40, "folds": FOLDS, "mask": mask, "groups": np.arange(documents)}
+    counts = count_tokens(ids, **own)
+    keys = jax.random.split(jax.random.key(0), 4)
+    nulls = [count_tokens(permute_within_documents(k, ids, mask), **own) for k in keys]
+    assert shares_of(counts).significant + shares_of(counts).upheld > 0.3
+    corrected = shares_of(counts, nulls)
+    assert corrected.significant < 0.1
+    assert corrected.upheld < 0.1
 
 
 def test_a_monotone_corpus_is_upheld():

@@ -14,10 +14,16 @@ from jaxpe._core.errors import InputError
 from jaxpe.analysis.subject import Subject
 from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
 from jaxpe.nn import PositionFunctions, functions_of_positions, trunk
-from jaxpe.training.documents import Vocabulary, count_documents
+from jaxpe.training.documents import (
+    Vocabulary,
+    count_documents,
+    count_shuffled,
+    geometry_of_documents,
+)
 from jaxpe.training.masking import one_place, with_mask
 
 _LEAST = 3  # positions with text
+_NULLS = 4  # shuffled corpora of a test of triples
 
 
 class PositionLoss(NamedTuple):
@@ -54,11 +60,15 @@ class Geometry(NamedTuple):
         counts: counts in folds.
         mu: positional distributions.
         D: their Hellinger distances, uncorrected for noise.
+        nulls: counts of shuffled documents.
+        position: squared distances of position alone, over the positions that have them.
     """
 
     counts: PositionCounts
     mu: PositionalDistributions
     D: Distances
+    nulls: list[PositionCounts]
+    position: np.ndarray
 
 
 def position_loss(
@@ -131,22 +141,25 @@ def _to_guess(
 
 
 def geometry_of(subject: Subject) -> Geometry:
-    """Distributions and plug-in Hellinger distances over the positions that hold text.
+    """Distributions and distances over the positions that hold text, plug-in and of position.
 
-    Raises `InputError` where text reaches fewer than three positions.
+    Raises `InputError` where text reaches fewer than three positions, in each half of the
+    documents.
 
     >>> geometry_of(subject).D.values.shape  # doctest: +SKIP
     (16, 16)
     """
     counts = count_documents(subject.documents)
     mu, D = _distances(counts)
-    reached = np.count_nonzero(mu.present)
+    position = geometry_of_documents(subject.documents.corpus, seed=0)
+    reached = np.count_nonzero(position.present)
     if reached < _LEAST:
         raise InputError(
-            f"{subject.source}: text reaches {reached} positions, and {_LEAST} at "
-            "least are needed: pass longer documents or a larger `length`"
+            f"{subject.source}: text of both halves of the documents reaches {reached} positions, "
+            f"and {_LEAST} at least are needed: pass more or longer documents, or a larger `length`"
         )
-    return Geometry(counts, mu, D)
+    nulls = count_shuffled(subject.documents, seed=1, number=_NULLS)
+    return Geometry(counts, mu, D, nulls, inner(position.squared_distances, position.present))
 
 
 @compiled()

@@ -2,6 +2,7 @@
 
 import itertools
 import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -129,7 +130,11 @@ def even_positions_loss(
 
 
 def monotonicity_test(
-    counts: PositionCounts, *, level: float = 0.05, least: float = 0.25
+    counts: PositionCounts,
+    nulls: Sequence[PositionCounts] = (),
+    *,
+    level: float = 0.05,
+    least: float = 0.25,
 ) -> MonotonicityTest:
     """Test of the strict hypothesis of Conjecture 5: triples that violate it beyond sampling error.
 
@@ -145,11 +150,13 @@ def monotonicity_test(
     all others. So every position is thinned to the size of the smallest that takes part; roots are
     replaced by their expectation over that thinning, and nothing is drawn. As in
     `split_half_geometry`, contrasts in rare words are understated, here at the size of one fold.
-    That late positions come from long documents, with words of their own, is no noise, and stays.
+    That late positions come from long documents, with words of their own, is no noise. It goes
+    where nulls are passed: then K_fg is less the mean K_fg of the shuffled documents.
 
     Args:
         counts: counts kept in at least four folds; 16 are a good number. Documents that are not
             independent must share a fold (`count_tokens(..., groups=...)`; copies do anyway).
+        nulls: counts of shuffled documents (`permute_within_documents`) in the same folds.
         level: one-sided level of each triple's test, in (0, 0.5).
         least: positions with fewer than this share of the tokens of the fullest take no part, in
             (0, 1].
@@ -170,7 +177,10 @@ def monotonicity_test(
     size = counts.merged().per_position.astype(float)
     present = jnp.all(counts.per_position > 0, axis=0) & (size >= least * jnp.max(size))
     smallest = jnp.min(jnp.where(present, size, jnp.inf))
-    K = _cross_fold_squares(counts.tokens, jnp.where(present, smallest / size, 1.0))
+    kept = jnp.where(present, smallest / size, 1.0)
+    K = _cross_fold_squares(counts.tokens, kept)
+    for null in nulls:
+        K = K - _cross_fold_squares(null.tokens, kept) / len(nulls)
     z = statistics.NormalDist().inv_cdf(1.0 - level)
     sums = jnp.sum(_events_by_row(K, present, z, folds=counts.tokens.shape[0]), axis=0)
     violated, significant, upheld = sums[:3] / jnp.maximum(sums[3], 1.0)

@@ -69,8 +69,8 @@ def remark_7(
     not above 0 have shares of 0 and no weight.
 
     Args:
-        squared_distances: plug-in `D.values**2`, or those of `split_half_geometry` (negative ones
-            are 0 for the stress); cut to positions that are present.
+        squared_distances: plug-in `D.values**2`, or of a corpus those of `position_geometry`
+            (negative ones are 0 for the stress); cut to positions that are present.
         dim: leading eigenvectors, and width of the encoding; even.
         tolerance: deviation that counts as approximate, in (0, 1).
 

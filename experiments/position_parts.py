@@ -1,0 +1,151 @@
+"""Noise, composition and position in a corpus, as `jaxpe report` has them, with intervals.
+
+What several experiments measure of a corpus: documents over the words that occur, the same
+documents with the tokens of each in random order, and the shares of the observed variance.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from common import compacted  # pyrefly: ignore
+
+import jaxpe
+from jaxpe._core.progress import SILENT
+from jaxpe.analysis.corpus.held_out import HALVINGS
+from jaxpe.analysis.corpus.noise import defined_intervals, intervals_of, plug_in_trace
+from jaxpe.data import TokenCorpus
+from jaxpe.geometry import PositionGeometry, PositionHalves, position_rank
+from jaxpe.geometry.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
+from jaxpe.geometry.halving import drawn_halves, halvable_tokens
+from jaxpe.geometry.position import null_keys, position_of_tokens
+from jaxpe.geometry.significant_rank import weighted_gram
+
+FOLDS = 16
+
+
+class Documents(NamedTuple):
+    """Counted tokens over the words that occur.
+
+    Attributes:
+        ids: int `[documents, n]`, renumbered.
+        counted: bool `[documents, n]`.
+        groups: int `[documents]`, documents that are not independent.
+        vocab_size: rounded up, so that corpora share programs.
+    """
+
+    ids: np.ndarray
+    counted: np.ndarray
+    groups: np.ndarray
+    vocab_size: int
+
+    @property
+    def counts(self) -> jaxpe.PositionCounts:
+        return jaxpe.count_tokens(
+            self.ids,
+            vocab_size=self.vocab_size,
+            mask=self.counted,
+            folds=FOLDS,
+            groups=self.groups,
+        )
+
+
+class Parts(NamedTuple):
+    """The geometry of position of all documents and of halves of them."""
+
+    geometry: PositionGeometry
+    halves: PositionHalves
+
+
+def documents_of(corpus: TokenCorpus, *, grouped: bool = True) -> Documents:
+    """Documents with pieces of one text in a group, or with copies alone in one."""
+    counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
+    words = np.unique(corpus.ids[counted])
+    ids, size = compacted(np.where(counted, corpus.ids, words[0]))
+    if grouped:
+        groups = corpus.groups()
+    else:
+        _, groups = np.unique(np.where(counted, ids, -1), axis=0, return_inverse=True)
+    return Documents(ids, counted, groups.reshape(-1).astype(np.int32), size)
+
+
+def shuffled_within(documents: Documents, *, seed: int) -> Documents:
+    """The same documents, the tokens of each in random order: no effect of position is left."""
+    ids = jaxpe.geometry.permute_within_documents(
+        jax.random.key(seed), documents.ids, documents.counted, groups=documents.groups
+    )
+    return documents._replace(ids=np.asarray(ids))
+
+
+def parts_of(documents: Documents, *, splits: int = 8, half_splits: int = 8) -> Parts:
+    """The geometry of position and the halves its intervals come from, as the report has them."""
+    ids, counted, groups, vocab_size = documents
+    tokens = halvable_tokens(ids, counted, groups, vocab_size=vocab_size, folds=FOLDS)
+    keys = jax.random.split(jax.random.key(0), 3)  # as `analyse_tokens` at seed 0
+    halving, shuffles = null_keys(keys[0])
+    parts = drawn_halves(halving, folds=FOLDS, splits=splits)
+    geometry = position_of_tokens(tokens, counted, groups, parts, shuffles, progress=SILENT)
+    halves = disjoint_position_halves(
+        tokens,
+        counted,
+        groups,
+        key=keys[2],
+        keys=shuffles[:DEFAULT_HALF_NULLS],
+        splits=half_splits,
+        halvings=HALVINGS,
+        progress=SILENT,
+    )
+    return Parts(geometry, halves)
+
+
+def measured_parts(documents: Documents, parts: Parts) -> dict[str, Any]:
+    """Shares of the observed variance with intervals, rank, nearness, and who reaches a position.
+
+    Of positions that are present in both halves of every split. Correlations are of the first
+    vector of position with that of composition, plain and with positions weighted by documents.
+    """
+    geometry, halves = parts
+    merged = documents.counts.merged()
+    rank = position_rank(geometry)
+    observed = plug_in_trace(merged, geometry.present)
+    shares, intervals = intervals_of(geometry, halves, observed)
+    reach = np.asarray(geometry.per_position)[np.asarray(geometry.present)]
+    composition = geometry.split_half._replace(
+        gram=geometry.split_half.gram - geometry.gram,
+        squared_distances=geometry.split_half.squared_distances - geometry.squared_distances,
+    )
+    position = geometry.split_half._replace(
+        gram=geometry.gram, squared_distances=geometry.squared_distances
+    )
+    both = (position, composition)
+    own, null = (np.linalg.eigh(np.asarray(x.gram, float)) for x in both)
+    weighted = [np.linalg.eigh(np.asarray(weighted_gram(x, merged), float)) for x in both]
+    return {
+        "documents": len(documents.ids),
+        "groups": len(np.unique(documents.groups)),
+        "positions": len(reach),
+        "reach": {"first": reach[0], "middle": reach[len(reach) // 2], "last": reach[-1]},
+        "plug_in_trace": float(observed),
+        "split_half_trace": ends(intervals.split_half),
+        "composition_trace": ends(intervals.composition),
+        "position_trace": ends(intervals.position),
+        **{
+            name: share._asdict()
+            for name, share in defined_intervals(shares, intervals.nearness).items()
+        },
+        "rank": int(rank.rank),
+        "p_value": float(rank.p_value),
+        "rank_eigenvalues": np.asarray(rank.eigenvalues)[:12],
+        "threshold": float(rank.threshold),
+        "eigenvalues": own[0][::-1][:12],
+        "composition_eigenvalue": null[0][-1],
+        "composition_correlation": abs(own[1][:, -1] @ null[1][:, -1]),
+        "weighted_correlation": abs(weighted[0][1][:, -1] @ weighted[1][1][:, -1]),
+    }
+
+
+def ends(estimate: Any) -> dict[str, float]:
+    """An estimate of `position_intervals` as a result has it."""
+    names = {"estimate": "value", "low": "low", "high": "high", "standard_error": "standard_error"}
+    return {name: float(jnp.asarray(getattr(estimate, field))) for name, field in names.items()}
