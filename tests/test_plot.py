@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 import jaxpe
 from jaxpe import InputError, plot
 from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis.corpus.result import HeldOutScores, PlugIn, SplitHalf
+from jaxpe.analysis.corpus.result import HeldOutScores, PlugIn, Position
 
 
 @pytest.fixture
@@ -91,8 +91,11 @@ def test_parts_of_a_loaded_report_are_drawn_like_results_of_functions(tmp_path):
     squares = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
     squares[0, 1] = squares[1, 0] = -1.0
     values = np.array([3.0, 1.0, 0.0, -0.5])
-    half = saved(SplitHalf(1.0, values, 1, 0.2, 3, values, 0.3, shown, squares, points(4)))
-    whole = saved(PlugIn(3, 1.0, values, 0.2, 0.1, shown, np.sqrt(np.abs(squares))))
+    offsets = np.zeros((3, 3))
+    half = saved(
+        Position(1.0, values, 1, 0.05, values, 0.3, shown, squares, points(4), 0.1, offsets)
+    )
+    whole = saved(PlugIn(3, 1.0, values, 0.2, shown, np.sqrt(np.abs(squares))))
     for part in (half, whole):
         image = plot.distances(part, ax=axes[0]).get_array()
         assert np.ma.getmaskarray(image)[3].all()

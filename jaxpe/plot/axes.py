@@ -34,7 +34,7 @@ def distances(
 
     Args:
         D: distances `[n, n]`, or a result with them: of `jaxpe.geometry`, or a part of a report,
-            such as `split_half` of what `load_result` returns.
+            such as `position` of what `load_result` returns.
         present: booleans `[n]`, positions to show; those of D, or all, when None.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
@@ -69,7 +69,7 @@ def positions(
 
     Args:
         P: position vectors `[n, k]`, k ≥ 2, or a result with coordinates: of MDS, or a part of a
-            report, such as `split_half`.
+            report, such as `position`.
         present: booleans `[n]`, positions to show; those of P, or all, when None.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
@@ -160,7 +160,7 @@ def profile(
 
     Args:
         D: distances `[n, n]`, or a result with them: of `jaxpe.geometry`, or a part of a report,
-            such as `split_half` of what `load_result` returns.
+            such as `position` of what `load_result` returns.
         present: booleans `[n]`, positions to show; those of D, or all, when None.
         squared: whether squared distances are shown, in whose mean the noise of split halves
             cancels.

@@ -109,7 +109,7 @@ def test_near_copies_leave_no_dimension_of_position():
     ranks = []
     for seed in range(4):
         ids, _ = near_copies(seed, 150, words=60, n=12)
-        options = {"vocab_size": 60, "nulls": 19, "level": 1.0, "splits": 8}
+        options = {"vocab_size": 60, "nulls": 19, "splits": 8}
         key = jax.random.key(seed)
         ranks.append(significant_rank(ids, key=key, groups=dependent_groups(ids), **options).rank)
     # Level 1/20 each: two of four have probability 0.014.
