@@ -8,6 +8,7 @@ rank of position, and the correlation of the first vector of position with that 
 
 from typing import Any
 
+import numpy as np
 from common import (  # pyrefly: ignore
     BLUE,
     GREY,
@@ -19,6 +20,7 @@ from common import (  # pyrefly: ignore
     save_figure,
 )
 from position_parts import (  # pyrefly: ignore
+    Documents,
     documents_of,
     measured_parts,
     parts_of,
@@ -28,6 +30,7 @@ from position_parts import (  # pyrefly: ignore
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import load_tokens
+from jaxpe.geometry import cohort_of
 
 CORPORA: dict[str, dict[str, Any]] = {
     "stdlib, 128": {"source": "stdlib", "length": 128},
@@ -45,7 +48,30 @@ def experiment(run: Run) -> dict[str, Any]:
     for name, options in list(CORPORA.items())[: 1 if run.quick else None]:
         rows[name] = measured(name, options)
     draw(run, rows)
-    return {"shuffle_seed": SHUFFLE, "corpora": rows}
+    cohort = of_cohort(CORPORA["stdlib, 128" if run.quick else "IMDB, 256"])
+    return {"shuffle_seed": SHUFFLE, "corpora": rows, "cohort": cohort}
+
+
+def of_cohort(options: dict[str, Any]) -> dict[str, Any]:
+    """|Correlations| of first vectors: of documents that reach the last position, where nobody
+    gets lost, with those of all documents and of shuffled ones."""
+    documents = documents_of(load_tokens(**options))
+    inside = np.asarray(cohort_of(documents.counted))
+    ids, counted, groups, vocab_size = documents
+    whole = parts_of(documents, half_splits=1).geometry
+    cohort = Documents(ids[inside], counted[inside], groups[inside], vocab_size)
+    own = first_vector(parts_of(cohort, half_splits=1).geometry.gram)
+    shuffled = first_vector(whole.split_half.gram - whole.gram)
+    return {
+        "documents": int(inside.sum()),
+        "with_position": abs(own @ first_vector(whole.gram)),
+        "with_shuffled": abs(own @ shuffled),
+        "position_with_shuffled": abs(first_vector(whole.gram) @ shuffled),
+    }
+
+
+def first_vector(gram: Any) -> np.ndarray:
+    return np.linalg.eigh(np.asarray(gram, float))[1][:, -1]
 
 
 def measured(name: str, options: dict[str, Any]) -> dict[str, Any]:
