@@ -37,7 +37,7 @@ def containment_groups(
     Each document of at most 64 tokens joins one longer document that contains it as a run of tokens
     (found by rolling hashes of 64 bits); equal documents share a group. Groups are labelled by the
     index of one of their documents, int32 `[documents]`, as `count_tokens(groups=...)` and
-    `bootstrap(groups=...)` take them.
+    `position_geometry(groups=...)` take them.
 
     Raises:
         InputError: more than memory holds.

@@ -70,8 +70,8 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     A bin of several positions holds several tokens of a document. So `per_position` then counts
     tokens, not documents, and these are not independent: what takes it for a sample size
     (`noise_floor`, `pair_weights`) trusts it too much, while what compares folds of documents
-    (`split_half_geometry`, `bootstrap`) stays right. `documents` stays what it is. Add shards
-    before binning: the check of `+` is for documents.
+    (`split_half_geometry`, `position_geometry_from_counts`) stays right. `documents` stays what it
+    is. Add shards before binning: the check of `+` is for documents.
 
     Raises:
         ValueError: edges that are not `[bins + 1]`, rising from 0 to n, as of `position_bins`.
