@@ -1,8 +1,8 @@
 """One number for each position: logarithm, square root or line against the geometry of position.
 
-Held-out scaled stress of one-number encodings, and of classical MDS fitted to the other half, over 15
-balanced splits of the documents into halves. The logarithm is log(1 + i / tau), the power i^a, with
-tau and a fitted to the other half on a coarse grid. Corpora and lengths are those of
+Held-out scaled stress of one-number encodings, and of classical MDS fitted to the other half, over
+15 balanced splits of the documents into halves. The logarithm is log(1 + i / tau), the power is i
+to the a, with tau and a fitted to the other half on a coarse grid. Corpora and lengths are those of
 `who_gets_there.py`, and the first 32 words of the standard library.
 """
 

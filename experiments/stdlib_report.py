@@ -40,7 +40,9 @@ def script() -> dict[str, float]:
     corpus = load_tokens("stdlib", length=LENGTH)
     documents = {"vocab_size": corpus.vocab_size, "mask": corpus.mask}
     mu = jaxpe.positional_distributions(jaxpe.count_tokens(corpus.ids, **documents))
-    position = jaxpe.geometry.position_geometry(corpus.ids, key=jax.random.key(0), **documents)
+    position = jaxpe.position_geometry(
+        corpus.ids, groups=corpus.groups(), key=jax.random.key(0), **documents
+    )
     P = jaxpe.sinusoidal_vectors(jnp.arange(LENGTH), dim=DIM)
     D = jaxpe.hellinger_distances(mu)
     observed = jnp.trace(jaxpe.hellinger_gram(mu))
