@@ -403,6 +403,12 @@ CASES: dict[str, Case] = {
         lambda *leaves: geometry.position_intervals(_as_position(leaves), _as_halves(leaves[8:])),
         _made_of(lambda ids: (_position(ids), _position_halves(ids))),
     ),
+    "variance_shares": Case(
+        lambda *leaves: geometry.variance_shares(
+            _as_position(leaves), _as_halves(leaves[8:]), leaves[0][0, 0] + 9.0
+        ),
+        _made_of(lambda ids: (_position(ids), _position_halves(ids))),
+    ),
     "contrast_geometry": Case(
         lambda ids: geometry.contrast_geometry(
             *(lambda counts, *nulls: (counts, nulls))(*_nulls(ids)), key=jax.random.key(0)

@@ -517,7 +517,7 @@ def _judged(name: str, leaves: list[np.ndarray], args) -> tuple[str, str]:
     infinities = any(np.isinf(x.astype(np.float64)).any() for x in floats)
     if not nans and not infinities:
         return "number", ""
-    if wild or (not nans and _of(name, INFINITE)):
+    if wild or (not nans and _of(name, INFINITE)) or (nans and _of(name, UNDEFINED)):
         return "documented", "NaN" if nans else "inf"
     return "wrong", "NaN" if nans else "inf"
 
@@ -536,6 +536,8 @@ def _of(name: str, names: Sequence[str]) -> bool:
 
 # Functions that say they are infinite somewhere, or NaN.
 INFINITE = ("stress", "kruskal_stress1", "min_separation", "spectrum", "contraction_ratio")
+# NaN is documented where there is no triple of positions, or all are the same.
+UNDEFINED = ("nearness", "position_intervals", "variance_shares")
 INFINITE = (*INFINITE, "fixed_point", "max_learning_rate", "stochastic_mds", "sampled_stress")
 
 

@@ -167,7 +167,10 @@ def projections(rng, count, dim=3):
 
 
 def reference(rng):
-    return training.reference_geometry(counts(rng, folds=4), key=KEY, splits=2)
+    ids = rng.integers(0, 5, (40, N), dtype=np.int32)
+    drawn = {"key": KEY, "folds": 4, "splits": 2, "nulls": 2}
+    geometry = jaxpe.position_geometry(ids, vocab_size=5, **drawn)
+    return training.reference_geometry(jaxpe.count_tokens(ids, vocab_size=5), geometry)
 
 
 @functools.cache

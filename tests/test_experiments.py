@@ -15,7 +15,15 @@ EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCOREBOARD = EXPERIMENTS / "RESULTS.md"
 TOOLS = (
     *("common", "fetch_models", "learning", "learning_tasks", "literal_numbers"),
-    *("position_corpora", "provenance", "render_results", "rows", "task_measures", "task_models"),
+    *(
+        "position_corpora",
+        "position_parts",
+        "provenance",
+        "render_results",
+        "rows",
+        "task_measures",
+        "task_models",
+    ),
 )
 SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if path.stem not in TOOLS)
 

@@ -26,7 +26,7 @@ def cohort_of(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, " documents"]
     >>> cohort_of(np.array([[True, True], [True, False]])).tolist()
     [True, False]
     """
-    mask = jnp.asarray(mask)
+    mask = _checked(mask)
     return jnp.all(mask | ~jnp.any(mask, axis=0)[None], axis=1) & jnp.any(mask, axis=1)
 
 
@@ -40,7 +40,7 @@ def thinned_mask(key: Array, mask: Bool[ArrayLike, "documents n"]) -> Bool[Array
     >>> thinned_mask(jax.random.key(0), mask).sum(0).tolist()
     [1, 1]
     """
-    mask = jnp.asarray(mask)
+    mask = _checked(mask)
     size = jnp.sum(mask, axis=0)
     least = jnp.min(jnp.where(size > 0, size, mask.shape[0]))
     noise = jnp.where(mask, jax.random.uniform(key, mask.shape, jnp.float32), 2.0)
@@ -64,7 +64,7 @@ def length_weighted_mask(
     [4, 3, 2, 1]
     """
     check_size("classes", classes)
-    mask = jnp.asarray(mask)
+    mask = _checked(mask)
     length = jnp.sum(mask, axis=1)
     order = jnp.argsort(jnp.argsort(length))
     label = order * classes // max(mask.shape[0], 1)
@@ -74,3 +74,10 @@ def length_weighted_mask(
     weight = jnp.where(share > 0, 1.0 / jnp.where(share > 0, share, 1.0), 0.0)
     keep = weight / jnp.maximum(jnp.max(weight, axis=0), 1.0)[None]
     return mask & (jax.random.uniform(key, mask.shape, keep.dtype) < keep[label])
+
+
+def _checked(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, "documents n"]:
+    mask = jnp.asarray(mask)
+    if mask.ndim != 2 or mask.dtype != bool:
+        raise ValueError(f"mask is {mask.dtype} of shape {mask.shape}: pass bool [documents, n]")
+    return mask

@@ -241,12 +241,13 @@ def test_a_new_encoding_is_scored(own):
     from jaxpe.analysis.corpus.vectors import scored_entries
 
     ids = np.random.default_rng(0).integers(0, 9, (40, 6), dtype=np.int32)
-    counts = jaxpe.count_tokens(ids, vocab_size=9, folds=4)
-    split = jaxpe.split_half_geometry(counts, key=jax.random.key(0), splits=2)
-    D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts.merged()))
+    drawn = {"key": jax.random.key(0), "folds": 4, "splits": 2, "nulls": 2}
+    geometry = jaxpe.position_geometry(ids, vocab_size=9, **drawn)
+    counts = jaxpe.count_tokens(ids, vocab_size=9)
+    D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts))
     names = [f"{own}:halved", f"{own}:plain"]
     mds = jaxpe.classical_mds(D, dim=4)
-    scores, _ = score_encodings(D, split, mds, mds.coordinates, jax.random.key(1), names)
+    scores = score_encodings(D, geometry, mds, mds.coordinates, jax.random.key(1), names)
     found = {score.name: score for score in scores}
     assert list(found)[-2:] == ["halved", f"{own}:plain"]
     line = np.abs(np.arange(6)[:, None] - np.arange(6)[None])

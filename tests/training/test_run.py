@@ -161,8 +161,8 @@ def test_every_encoding_makes_a_model_and_is_probed(name, corpus, tmp_path):
     apply, params = nn.functionalize(model)
     ids = jax.ShapeDtypeStruct((2, 8), np.int32)
     assert jax.eval_shape(apply, params, ids).logits.shape == (2, 8, 9)
-    counts = count_documents(load_data(config(corpus, tmp_path)).train)
-    probe = jax.eval_shape(build_probe(model, counts, seed=0), params)
+    train = load_data(config(corpus, tmp_path)).train
+    probe = jax.eval_shape(build_probe(model, train.corpus, count_documents(train), seed=0), params)
     assert probe.occupied.stress.shape == ()
 
 
