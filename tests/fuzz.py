@@ -538,6 +538,8 @@ def _of(name: str, names: Sequence[str]) -> bool:
 INFINITE = ("stress", "kruskal_stress1", "min_separation", "spectrum", "contraction_ratio")
 # NaN is documented where there is no triple of positions, or all are the same.
 UNDEFINED = ("nearness", "position_intervals", "variance_shares")
+# And inside `jit` for rows that are no distributions.
+UNDEFINED = (*UNDEFINED, "fisher_rao_distances", "hellinger")
 INFINITE = (*INFINITE, "fixed_point", "max_learning_rate", "stochastic_mds", "sampled_stress")
 
 

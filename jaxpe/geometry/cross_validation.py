@@ -1,5 +1,6 @@
 """Encodings that are fitted to one half of the documents and held against the other half."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -330,7 +331,7 @@ def held_out_stress(
     True
     """
     vectors = jnp.asarray(P)
-    single = vectors.reshape(-1, *vectors.shape[-2:])
+    single = vectors.reshape(math.prod(vectors.shape[:-2]), *vectors.shape[-2:])
 
     def against(geometry: SplitHalfGeometry) -> Array:
         return jax.lax.map(lambda own: scaled_stress(own, geometry.distances).stress, single)
