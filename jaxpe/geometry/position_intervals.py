@@ -120,7 +120,7 @@ class VarianceShares(NamedTuple):
 def variance_shares(
     geometry: PositionGeometry,
     halves: PositionHalves,
-    observed: Float[ArrayLike, ""],
+    observed: float | Float[ArrayLike, ""],
     *,
     confidence: float = 0.95,
 ) -> VarianceShares:
@@ -148,7 +148,7 @@ def variance_shares(
     Array(True, dtype=bool)
     """
     check_confidence(confidence)
-    observed = jnp.asarray(observed)
+    observed = jnp.asarray(observed, geometry.gram.dtype)
     parts = [each.trace for each in _statistics(geometry, halves)]
     whole, composition = parts[0], jnp.mean(parts[1])
     values = {
