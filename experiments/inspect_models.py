@@ -139,7 +139,7 @@ def geometry(result: InspectResult) -> dict[str, Any] | None:
     found = result.geometry
     if found is None:
         return None
-    names = ("held_out", "sinusoidal", "own", "shuffled", "noise_share")
+    names = ("held_out", "sinusoidal", "own", "shuffled", "position_share")
     return {name: interval(getattr(found, name)) for name in names} | {
         "corrected": found.corrected,
         "correlation": found.correlation,
