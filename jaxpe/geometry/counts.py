@@ -385,7 +385,7 @@ def _numpy_corpus(number: int, corpus: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
-    """The same counts in fewer folds: fold f is added to fold f modulo their number.
+    """Counts in fewer folds: fold f is added to fold f modulo their number.
 
     Raises:
         ValueError: counts that are in no multiple of so many folds.

@@ -17,7 +17,7 @@ from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_confidence, check_size
 from jaxpe.geometry.counts import PositionCounts
-from jaxpe.geometry.distances import gram_from_squared, pair_mask, safe_sqrt
+from jaxpe.geometry.distances import safe_sqrt
 from jaxpe.geometry.halving import (
     HalvableTokens,
     in_sets,
@@ -35,6 +35,7 @@ from jaxpe.geometry.noise import (
     geometry_of_products,
     no_products,
 )
+from jaxpe.geometry.position import without_composition
 from jaxpe.geometry.repeated import items_of, map_items, stacked
 from jaxpe.geometry.sparse import SparseCounts
 from jaxpe.geometry.stress import scaled_stress
@@ -206,8 +207,7 @@ def _less(halves: SplitHalfGeometry, sums: Array, number: ArrayLike) -> SplitHal
 
     def one(half: tuple[SplitHalfGeometry, Array]) -> SplitHalfGeometry:
         own, total = half
-        d2 = jnp.where(pair_mask(own.present), own.squared_distances - total / number, 0.0)
-        return SplitHalfGeometry(gram_from_squared(d2, own.present), d2, own.present)
+        return without_composition(own, total / number)
 
     return _over_halves(one, (halves, sums))
 

@@ -1,4 +1,4 @@
-"""The geometry of position alone: split halves of the documents less those of shuffled documents.
+"""The geometry of position alone: split halves of the documents less shuffled documents.
 
 What is observed between positions is the sum of three parts. *Sampling noise* goes where products
 of disjoint halves are taken. *Composition* is who gets there: long documents have other words, and
@@ -56,7 +56,7 @@ DEFAULT_NULLS = 20
 
 
 class PositionGeometry(NamedTuple):
-    """Geometry of position: the split-half geometry less that of shuffled documents.
+    """Geometry of position: split halves of the documents less shuffled documents.
 
     Attributes:
         gram: float `[n, n]`, centred, B − mean of B over shuffles; not positive semidefinite.
@@ -115,7 +115,7 @@ def position_geometry(
 
     B_position = B − E[B of shuffles]. Without an effect of position, documents and shuffles have
     one law, so B_position has mean 0 whatever the lengths, the words and the number of documents.
-    With one, it is that of the documents that reach each position, as seen at this number of
+    With one, it describes the documents that reach each position, as seen at this number of
     documents (see `split_half_geometry` on rare words). A position's own words are in the shuffles
     of its documents, too: an effect that grows steadily with position is understated where most
     documents are short.
@@ -221,11 +221,18 @@ def position_part(
     split_half: SplitHalfGeometry, null: Float[Array, "nulls n n"], *, per_position: ArrayLike
 ) -> PositionGeometry:
     """Split-half geometry less the mean of shuffled corpora, given their squared distances."""
-    squared = split_half.squared_distances - jnp.mean(null, axis=0)
+    position = without_composition(split_half, jnp.mean(null, axis=0))
+    return PositionGeometry(*position, split_half, null, jnp.asarray(per_position))
+
+
+def without_composition(
+    split_half: SplitHalfGeometry, shuffled: Float[Array, "n n"]
+) -> SplitHalfGeometry:
+    """Split-half geometry less the mean squared distances of shuffled documents."""
+    squared = split_half.squared_distances - shuffled
     squared = jnp.where(pair_mask(split_half.present), squared, 0.0)
     gram = gram_from_squared(squared, split_half.present)
-    size = jnp.asarray(per_position)
-    return PositionGeometry(gram, squared, split_half.present, split_half, null, size)
+    return SplitHalfGeometry(gram, squared, split_half.present)
 
 
 @compiled(static=("nulls",))

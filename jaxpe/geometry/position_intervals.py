@@ -57,7 +57,7 @@ def position_intervals(
 ) -> PositionIntervals:
     """Intervals from halves of the documents, calibrated by the same halves of shuffled ones.
 
-    The squared standard error is s + v₀, s = max(h − h₀, h/10). h is that of half-samples
+    The squared standard error is s + v₀, s = max(h − h₀, h/10). h is the variance of half-samples
     (`half_sample_interval`). Noise falls as 1/N² where there is no effect, so half-samples
     overstate it; h₀ is what they say of shuffled corpora, and v₀ the variance that shuffled corpora
     have. Ends are at t errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), of

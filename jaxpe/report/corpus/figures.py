@@ -265,7 +265,7 @@ def _band(axis, x: np.ndarray, stress: list[Interval], colour: str, label: str) 
 
 
 def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """Distance in each encoding against that of position alone, over pairs of positions."""
+    """Distance in each encoding against the distance of position alone, over pairs."""
     corrected = np.sqrt(np.clip(analysis.position.squared_distances, 0, None))
     shown = analysis.position.present
     r = {
@@ -439,7 +439,7 @@ def _rows_by_family(scores: list[EncodingScore]) -> list[str | EncodingScore]:
 
 
 def _corrected_fit(score: EncodingScore) -> float:
-    """Stress against position, or the plug-in one where there is none."""
+    """Stress against position, or plug-in stress where no position is judged."""
     corrected = score.position_scaled_stress
     return corrected if np.isfinite(corrected) else score.scaled_stress
 

@@ -311,7 +311,7 @@ def _reach(analysis: CorpusAnalysis) -> str:
     correlation = analysis.position.composition_correlation
     if analysis.position.significant_rank and correlation >= _LIKE_COMPOSITION:
         text += (
-            f" The first dimension of position and that of shuffled documents correlate "
+            " The first dimensions of position and of shuffled documents have a correlation of "
             f"{correlation:.2f}: both may change towards the end."
         )
     how = "Counts of documents of one length" if analysis.from_counts else "The option cohort"
