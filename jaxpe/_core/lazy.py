@@ -17,9 +17,9 @@ def lazy_names(
         names: names to offer: its modules, and what the modules `within` define.
         within: modules looked through, in their order.
 
-    >>> get, listed = lazy_names("jaxpe", ["spectral", "rope"], within=["encodings"])
-    >>> get("spectral").__name__, get("rope").__name__, listed()
-    ('jaxpe.spectral', 'rope', ['rope', 'spectral'])
+    >>> get, listed = lazy_names("jaxpe", ["spectral", "alibi"], within=["encodings"])
+    >>> get("spectral").__name__, get("alibi").__name__, listed()
+    ('jaxpe.spectral', 'alibi', ['alibi', 'spectral'])
     """
     offered = frozenset(names)
 

@@ -1,10 +1,14 @@
 """Ranges of options: what lies outside is refused before anything is read."""
 
+import re
+
 from jaxpe._core.errors import InputError
 
 LARGEST_SEED = 2**32 - 1  # the key of a larger one is that of a smaller one
 MOST_STEPS = 2**31 - 1  # what a counter of 32 bits holds
 LARGEST_SIZE = 2**31 - 1  # of an axis of an array
+_LENGTH = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)([km]?)", re.ASCII | re.IGNORECASE)
+_UNITS = {"": 1, "k": 2**10, "m": 2**20}
 
 
 def check_range(
@@ -31,3 +35,20 @@ def check_range(
 def check_seed(name: str, value: int) -> None:
     """Refuse a random seed outside of [0, 2**32)."""
     check_range(name, value, least=0, most=LARGEST_SEED)
+
+
+def parse_length(name: str, text: str) -> int:
+    """A length as a person writes it: k is 1,024, and m 1,048,576.
+
+    >>> parse_length("length", "128k"), parse_length("length", "131,072")
+    (131072, 131072)
+    >>> parse_length("length", "1.5k")
+    Traceback (most recent call last):
+    jaxpe.InputError: `length` is 1.5k; pass a whole number, with k for 1,024 or m for 1,048,576
+    """
+    found = _LENGTH.fullmatch(text)
+    if found is None:
+        raise InputError(
+            f"`{name}` is {text}; pass a whole number, with k for 1,024 or m for 1,048,576"
+        )
+    return int(re.sub("[,_]", "", found[1])) * _UNITS[found[2].lower()]

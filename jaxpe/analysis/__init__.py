@@ -2,8 +2,8 @@
 
 Each is a module of its own, imported when it is asked for, since some bring Flax and Optax:
 `corpus`, `corpora`, `counts` (and `engines`, which make them), `audit`, `attention`,
-`extrapolation`, `inspect`, `properties`, `rope`, and of runs of `jaxpe.training.train` `trained`
-and `comparison`.
+`extrapolation`, `inspect`, `properties`, and of runs of `jaxpe.training.train` `trained` and
+`comparison`.
 """
 
 from jaxpe._core.json_values import to_json
@@ -12,7 +12,7 @@ from jaxpe._core.results import load_result
 
 __all__ = [
     "attention", "audit", "comparison", "corpora", "corpus", "counts", "engines", "extrapolation",
-    "inspect", "load_result", "properties", "rope", "to_json", "trained",
+    "inspect", "load_result", "properties", "to_json", "trained",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__)

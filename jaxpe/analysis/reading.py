@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.hub import model_name, with_local_model
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.subject import Subject
 from jaxpe.data import LabelledTokens
@@ -33,9 +34,10 @@ class SubjectOptions:
             .zst), .parquet or .arrow file. A .csv may have quoted fields. A .tsv is read so where
             all its quotation marks quote fields; rename it to .csv to force that. For a run, its
             own source unless another one is given.
-        model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet; when
-            absent, a small transformer with its initial parameters. A run has its own documents,
-            length and task.
+        model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet or its
+            name on the hub; when absent, a small transformer with its initial parameters. A run has
+            its own documents, length and task.
+        revision: branch, tag or commit of a model on the hub; its default branch when absent.
         length: number of positions, special tokens included; 64 when absent.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or that of the model.
@@ -49,6 +51,7 @@ class SubjectOptions:
 
     source: str = "stdlib"
     model: str | None = None
+    revision: str | None = None
     length: int | None = None
     tokenizer: str | None = None
     task: Literal["classify", "mlm", "causal"] | None = None
@@ -93,6 +96,7 @@ def read_subject(
     >>> subject.source, subject.model, subject.vocabulary.task
     ('lines.txt', '2 layers 64 wide, as initialised', 'mlm')
     """
+    options = with_local_model(options, "model")
     folder = None if options.model is None else Path(options.model)
     of_run = folder is not None and is_run(folder)
     found = _model_of(options, folder, new_head=new_head)
@@ -117,7 +121,7 @@ def _model_of(options: SubjectOptions, folder: Path | None, *, new_head: bool) -
         words = f"{folder.name}, trained for {run.step:,} steps"
         return _Found(config, run.model, words, trained=run.step > 0)
     if new_head:
-        return _Found(_beside_small(options), None, f"{folder.name}, new head")
+        return _Found(_beside_small(options), None, f"{model_name(folder)}, new head")
     return _decoder(options, folder) if _is_decoder(folder) else _encoder(options, folder)
 
 
@@ -130,8 +134,8 @@ def _encoder(options: SubjectOptions, folder: Path) -> _Found:
         )
     config = _beside_small(options)
     if options.task == "mlm":
-        return _Found(config, None, f"{folder.name}, masked language model")
-    return _Found(config, load_encoder(folder), folder.name)
+        return _Found(config, None, f"{model_name(folder)}, masked language model")
+    return _Found(config, load_encoder(folder), model_name(folder))
 
 
 def load_encoder(folder: Path) -> Any:
@@ -150,7 +154,7 @@ def _decoder(options: SubjectOptions, path: Path) -> _Found:
     if tokenizer is None:
         tokenizer = str(tokenizer_of_model(path))
     config = _reading(dataclasses.replace(options, tokenizer=tokenizer, task="causal"))
-    return _Found(config, load_causal_lm(path), path.stem if path.is_file() else path.name)
+    return _Found(config, load_causal_lm(path), path.stem if path.is_file() else model_name(path))
 
 
 def is_run(folder: Path) -> bool:

@@ -22,7 +22,7 @@ COMMANDS = {
     "report": "measure how tokens depend on position in a corpus, and write a report",
     "encodings": "list the positional encodings, or print computed properties of them",
     "inspect": "measure what position does in a model: attention, hidden states, loss and reach",
-    "rope": "explain a model's rotary configuration, and where its readers disagree",
+    "rope": "say what each layer of a model does with positions, and where programs disagree",
     "export": "write a corpus as a TFDS dataset",
     "count": "count the tokens at each position of any number of documents",
     "merge": "add counts of different documents, such as from several machines",
@@ -85,6 +85,7 @@ def _run_to_end(words: list[str]) -> None:
         sys.exit(128 + (stop.args[1] if len(stop.args) > 1 else signal.SIGINT))
 
 
+_WITHOUT_JAX = ("rope",)  # NumPy alone, but for .gguf files
 _DEVICES = ("JAX_PLATFORMS", "JAX_DEFAULT_DEVICE", "CUDA_VISIBLE_DEVICES")
 _OUT_OF_MEMORY = (
     "out of memory ({}); pass a smaller length, batch or model, or fewer documents at once"
@@ -108,7 +109,8 @@ def _run(words: list[str]) -> None:
         compile_quickly()
     require("tyro", extra="report")
     require("rich", extra="report")
-    _import_jax()
+    if words[0] not in _WITHOUT_JAX:
+        _import_jax()
     collect_rarely()
     atexit.register(gc.freeze)  # else Python searches all that was made for cycles as it ends
     from jaxpe.cli.console import prepare

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jaxpe._core.errors import require
+from jaxpe._core.options import parse_length
 
 Options = TypeVar("Options")
+_LENGTHS = {f"--{name}": name for name in ("length", "longest", "context")}
 _ARGUMENT = re.compile(r"`([a-z_][a-z_.]*)(?:=([^`]*))?`")
 
 
@@ -18,7 +20,20 @@ def parse(kind: type[Options], words: Sequence[str], *, default: Options | None 
     tyro = require("tyro", extra="report")
     prog = f"jaxpe {kind.__module__.rpartition('.')[2]}"
     given = {} if default is None else {"default": default}
-    return tyro.cli(kind, args=list(words), prog=prog, **given)
+    return tyro.cli(kind, args=_with_lengths(words), prog=prog, **given)
+
+
+def _with_lengths(words: Sequence[str]) -> list[str]:
+    """The words, with lengths of text such as 128k in digits."""
+    found = []
+    for before, word in zip(("", *words), words, strict=False):
+        flag, _, value = word.rpartition("=")
+        name = _LENGTHS.get(flag or before)
+        if name is not None and value != "None" and not value.startswith("-"):  # these are tyro's
+            length = parse_length(name, value)
+            word = f"{flag}={length}" if flag else str(length)
+        found.append(word)
+    return found
 
 
 def described(options: type, **more: str) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,49 +12,67 @@ from tyro.conf import Positional
 
 from jaxpe import report
 from jaxpe._core.folders import output_folder
-from jaxpe.analysis import to_json
-from jaxpe.analysis.rope import RopeAnalysis, RopeOptions, RopeWarning, explain_rope
+from jaxpe._core.json_values import to_json
 from jaxpe.cli.parsing import described, in_flags, parse, plain
+from jaxpe.report.rope.text import ROPE_LEGEND, thread_address
+from jaxpe.rope import Finding, RopeAnalysis, RopeOptions, explain_rope
+
+NOT_JUDGED = 3  # exit code
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(RopeOptions):
     __doc__ = described(
         RopeOptions,
-        json="print the result as JSON and nothing else.",
-        out="folder for rope.html, rope.json and figures, where they are wanted.",
-        png="whether figures are written as PNG beside SVG.",
+        json="print only the result, as JSON.",
+        explain="explain the columns of the tables.",
+        out="folder to write rope.html, rope.json and figures to.",
+        png="write figures as PNG as well as SVG.",
     )
     config: Positional[str | None] = None
     json: bool = False
+    explain: bool = False
     out: Path | None = None
     png: bool = False
 
 
 def run(words: Sequence[str]) -> None:
-    """Read the configuration, print what it means, and write the page where one is asked for."""
+    """Read the configuration, print the result, and write the page if `--out` is given."""
     options = parse(Command, words)
     found = explain_rope(plain(options, RopeOptions))
-    found = found._replace(warnings=tuple(map(_with_flags, found.warnings)))
+    found = found._replace(findings=tuple(map(_with_flags, found.findings)))
     page = None
     if options.out is not None:
         with output_folder(options.out):
             page = report.write(found, options.out, png=options.png)
     if options.json:
         print(json.dumps(to_json(found), indent=2))
-        return
-    rich.print(report.rope_table(found))
-    _tell(found)
-    if page is not None:
-        print(f"Page: {page}")
+    else:
+        _tell(found, legend=options.explain)
+        if page is not None:
+            print(f"Page: {page}")
+    if found.status != "judged":
+        sys.exit(NOT_JUDGED)
 
 
-def _with_flags(one: RopeWarning) -> RopeWarning:
+def _with_flags(one: Finding) -> Finding:
     return one._replace(text=in_flags(one.text, Command), remedy=in_flags(one.remedy, Command))
 
 
-def _tell(found: RopeAnalysis) -> None:
-    for one in found.warnings:
-        reports = f" ({', '.join(one.reports)})" if one.reports else ""
-        rich.print(Text(f"{one.severity}: {one.text} {one.remedy}{reports}"))
+def _tell(found: RopeAnalysis, *, legend: bool) -> None:
+    rich.print(report.rope_table(found))
+    if legend:
+        for name, meaning in ROPE_LEGEND:
+            rich.print(Text(f"{name:>9}  {meaning}"))
+        print()
+    for one in found.findings:
+        line = Text(f"{one.severity}: {one.text} {one.remedy}")
+        for index, name in enumerate(one.references):
+            line.append(", " if index else " (")
+            line.append(name, style=f"link {thread_address(name)}")
+        rich.print(line.append(")") if one.references else line)
+    if found.recipes:
+        print(f"\nWhat to do for {found.length:,} positions:")
+    for recipe in found.recipes:
+        print(f"\n# {recipe.program}\n{recipe.text}")
     rich.print(Text(f"\n{report.rope_summary(found)}"))

@@ -16,6 +16,7 @@ from tyro.conf import Positional
 
 from jaxpe._core.checkpoints import newest_checkpoint
 from jaxpe._core.errors import InputError
+from jaxpe._core.hub import with_local_model
 from jaxpe.analysis.trained import read_run
 from jaxpe.cli import audit, compare, spectral
 from jaxpe.cli.console import Bars
@@ -60,14 +61,17 @@ def run(words: Sequence[str]) -> None:
 
 
 def parsed(words: Sequence[str]) -> TrainConfig:
-    """The configuration that words ask for; with --resume, the saved one and what they change."""
-    config = plain(parse(Command, words), TrainConfig)
+    """The configuration that words ask for; with --resume, the saved one and what they change.
+
+    A name on the hub becomes the folder of a commit, which a run is resumed from.
+    """
+    config = with_local_model(plain(parse(Command, words), TrainConfig), "pretrained")
     if not config.resume:
         return config
     for side in ("encoding", "decoder_encoding", "cross_encoding"):
         encoding_entries(config, side)  # imports modules that a person names; a file may not
     saved = plain(load_config(config.out), Command)
-    return plain(parse(Command, words, default=saved), TrainConfig)
+    return with_local_model(plain(parse(Command, words, default=saved), TrainConfig), "pretrained")
 
 
 def resuming(config: TrainConfig, **changes: Any) -> str:

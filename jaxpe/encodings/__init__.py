@@ -1,13 +1,24 @@
 """Positional encodings: tuples of pure functions that compose, and the plain functions in them."""
 
 import jaxpe.encodings.scaled  # noqa: F401 (it registers rows)
+from jaxpe._core.rope_scaling import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    NtkByPartsScaling,
+    NtkScaling,
+    ProportionalScaling,
+    ResonanceScaling,
+    YarnScaling,
+    inverse_frequencies,
+)
 from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.encodings.absolute import (
     fourier,
     from_matrix,
     from_vectors,
     information_optimal,
-    inverse_frequencies,
     learned,
     low_rank,
     low_rank_from,
@@ -53,17 +64,6 @@ from jaxpe.encodings.power_law import PowerLaw
 from jaxpe.encodings.properties import EncodingProperties, encoding_properties
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, catalogue, register, resolve
 from jaxpe.encodings.relative import shaw, transformer_xl
-from jaxpe.encodings.rope_scaling import (
-    DynamicScaling,
-    LinearScaling,
-    Llama3Scaling,
-    LongRopeScaling,
-    NtkByPartsScaling,
-    NtkScaling,
-    ProportionalScaling,
-    ResonanceScaling,
-    YarnScaling,
-)
 from jaxpe.encodings.rotary import (
     axial_rope,
     convert_rotary_layout,

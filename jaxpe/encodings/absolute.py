@@ -16,6 +16,7 @@ from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.program import one_program
+from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings._tables import check_tables, take
 from jaxpe.encodings.base import (
     Encoding,
@@ -393,18 +394,6 @@ def low_rank_from(
     return _tables(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
 
 
-def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray, " half"]:
-    """ω_k = base^(−2k/dim), k = 0..dim/2 − 1, in float64 NumPy: Eq. (2).
-
-    >>> inverse_frequencies(4).tolist()
-    [1.0, 0.01]
-    """
-    _check_pairs(dim)
-    if not base > 0:
-        raise ValueError(f"base must be positive, not {base}")
-    return base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
-
-
 @looked_at(positions=check_finite_positions)
 @one_program
 def sinusoidal_vectors(
@@ -418,6 +407,7 @@ def sinusoidal_vectors(
     >>> sinusoidal_vectors(jnp.arange(2), dim=2).round(4).tolist()
     [[0.0, 1.0], [0.8415, 0.5403]]
     """
+    _check_pairs(dim)
     frequencies = inverse_frequencies(dim, base=base)
     angles = phases(positions, frequencies, vector_dtype(positions))
     return _paired(jnp.sin(angles), jnp.cos(angles), layout)

@@ -10,9 +10,9 @@ from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
+from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings._rotation import rotate
 from jaxpe.encodings._tables import check_tables
-from jaxpe.encodings.absolute import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     Params,

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings._tables import check_tables
-from jaxpe.encodings.absolute import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,

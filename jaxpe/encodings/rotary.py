@@ -10,28 +10,30 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.program import one_program
-from jaxpe.encodings._rotation import rotate
-from jaxpe.encodings.absolute import Positions, inverse_frequencies
-from jaxpe.encodings.base import (
-    Encoding,
-    align_positions,
-    as_positions,
-    check_finite_positions,
-    compute_dtype,
-    with_axes,
-)
-from jaxpe.encodings.phases import phases
-from jaxpe.encodings.registry import register
-from jaxpe.encodings.rope_scaling import (
+from jaxpe._core.rope_scaling import (
     Length,
     ProportionalScaling,
     RopeFrequencies,
     RopeScaling,
     check_scaling,
+    inverse_frequencies,
     partial_rotary_factor,
     scaling_from_hf,
     scaling_to_hf,
 )
+from jaxpe.encodings._rotation import rotate
+from jaxpe.encodings.absolute import Positions
+from jaxpe.encodings.base import (
+    Encoding,
+    align_positions,
+    as_positions,
+    check_finite_positions,
+    check_sizes,
+    compute_dtype,
+    with_axes,
+)
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
 from jaxpe.geometry.checks import looked_at
 
 Layout = Literal["half_split", "interleaved"]
@@ -558,6 +560,7 @@ def _check_width(head_dim: int, rotary_dim: int) -> None:
             f"{rotary_dim} of {head_dim} entries would turn: it must be an even number of at least "
             "2, since rotations act on pairs; change head_dim or fraction"
         )
+    check_sizes(dim=rotary_dim)
 
 
 def _rows(positions: ArrayLike) -> int:

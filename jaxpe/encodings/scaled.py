@@ -5,9 +5,7 @@ Each extends the training length four times, as `rope(scaling=...)` with the num
 
 from collections.abc import Callable
 
-from jaxpe.encodings.base import Encoding
-from jaxpe.encodings.registry import EncodingSizes, register
-from jaxpe.encodings.rope_scaling import (
+from jaxpe._core.rope_scaling import (
     DynamicScaling,
     LinearScaling,
     Llama3Scaling,
@@ -19,6 +17,8 @@ from jaxpe.encodings.rope_scaling import (
     RopeScaling,
     YarnScaling,
 )
+from jaxpe.encodings.base import Encoding
+from jaxpe.encodings.registry import EncodingSizes, register
 from jaxpe.encodings.rotary import rope
 
 FACTOR = 4.0

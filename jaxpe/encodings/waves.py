@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings._rotation import rotate
 from jaxpe.encodings._tables import check_tables
-from jaxpe.encodings.absolute import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,

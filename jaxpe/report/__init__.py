@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from jaxpe.report.extrapolation.page import extrapolation_table
     from jaxpe.report.inspect.page import inspect_markdown, inspect_table
     from jaxpe.report.inspect.words import inspect_summary
-    from jaxpe.report.rope.words import rope_summary, rope_table
+    from jaxpe.report.rope.text import rope_summary, rope_table
     from jaxpe.report.trained import trained_summary
 
 __all__ = [
-    "audit_summary", "audit_table", "comparison_summary", "comparison_table", "corpora_summary",
-    "corpora_table", "counts_table", "encoding_table", "extrapolation_table", "findings",
+    "audit_summary", "audit_table", "comparison_summary", "comparison_table",
+    "corpora_summary", "corpora_table", "counts_table", "encoding_table", "extrapolation_table",
+    "findings",
     "inspect_markdown", "inspect_summary", "inspect_table", "pace", "property_markdown",
     "property_table", "rope_summary", "rope_table",
     "spectral_summary", "spectral_table", "summary", "summary_table", "trained_summary",
@@ -51,8 +52,8 @@ _ON_DEMAND = {
     "inspect_table": "inspect.page",
     "property_markdown": "encodings",
     "property_table": "encodings",
-    "rope_summary": "rope.words",
-    "rope_table": "rope.words",
+    "rope_summary": "rope.text",
+    "rope_table": "rope.text",
     "spectral_summary": "attention.words",
     "spectral_table": "attention.page",
     "summary": "corpus.findings",

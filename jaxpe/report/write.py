@@ -36,8 +36,8 @@ def write(
     earlier report left go. The same result gives the same bytes.
 
     Args:
-        result: result of a job of `jaxpe.analysis`: `corpus`, `corpora`, `audit`, `attention`,
-            `extrapolation`, `inspect`, `rope`, `trained` or `comparison`.
+        result: result of `jaxpe.rope`, or of a job of `jaxpe.analysis`: `corpus`, `corpora`,
+            `audit`, `attention`, `extrapolation`, `inspect`, `trained` or `comparison`.
         directory: folder for the files.
         png: whether figures are written as PNG beside SVG, which takes as long again.
         commands: command lines to go on with, by what they do, on the page of a run or of several.
@@ -51,10 +51,11 @@ def write(
     >>> write(analyse(CorpusOptions(source="synthetic")), "report")  # doctest: +SKIP
     PosixPath('report/report.html')
     """
-    *package, job = type(result).__module__.split(".")[:3]
-    if package != ["jaxpe", "analysis"] or job not in _VIEWS:
+    package, *names = type(result).__module__.split(".")
+    job = next((name for name in names if name != "analysis"), "")
+    if package != "jaxpe" or job not in _VIEWS:
         raise TypeError(
-            f"{type(result).__name__} has no page: pass a result of jaxpe.analysis "
+            f"{type(result).__name__} has no page: pass a result of jaxpe.analysis or jaxpe.rope "
             f"({', '.join(_VIEWS)})"
         )
     module, function = _VIEWS[job]

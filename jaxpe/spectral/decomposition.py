@@ -14,6 +14,7 @@ from jaxtyping import Bool, Complex, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
+from jaxpe._core.rope_scaling import RopeFrequencies
 from jaxpe._core.trees import tree_add
 from jaxpe.encodings.attention import Keys, Queries
 from jaxpe.encodings.base import (
@@ -29,7 +30,6 @@ from jaxpe.encodings.base import (
     with_axes,
 )
 from jaxpe.encodings.phases import phases as phases_of
-from jaxpe.encodings.rope_scaling import RopeFrequencies
 from jaxpe.encodings.rotary import Layout, rotary_permutation
 from jaxpe.geometry.toeplitz import unexplained_share
 from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix

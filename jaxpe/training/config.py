@@ -31,7 +31,8 @@ _OF_PAIRS = ("longer", "pairs", "decoder_encoding", "cross_encoding")
 _OF_TEXTS = (
     *("text_field", "skip_nulls", "data_dir", "tokenizer", "special", "max_vocab", "pretrained"),
 )
-_NOT_SAVED = ("out", "resume")  # where a run lies and how it was called are not what it is
+# Where a run lies and how it was called are not what it is; a revision has become a folder.
+_NOT_SAVED = ("out", "resume", "revision")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,7 +111,8 @@ class TrainConfig:
         decoder_encoding: encoding of the decoder, for translate; `encoding` when absent.
         cross_encoding: encoding of the attention from decoder to encoder, for translate; none when
             absent.
-        pretrained: Hugging Face directory of a BERT or MPNet to start from.
+        pretrained: Hugging Face directory of a BERT or MPNet to start from, or its name on the hub.
+        revision: branch, tag or commit of a model on the hub; its default branch when absent.
         model: sizes and choices of the model.
         batch_size: documents of a step.
         accumulate: number of parts in which a batch is computed, to save memory.
@@ -154,6 +156,7 @@ class TrainConfig:
     decoder_encoding: str | None = None
     cross_encoding: str | None = None
     pretrained: str | None = None
+    revision: str | None = None
     model: ModelConfig = ModelConfig()
     batch_size: int = 32
     accumulate: int = 1

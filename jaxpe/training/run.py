@@ -13,6 +13,7 @@ from jax.sharding import AxisType, Mesh
 from jaxpe._core.checkpoints import Checkpoints, newest_checkpoint
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import claimed, remove_files, write_whole
+from jaxpe._core.hub import model_name, with_local_model
 from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import load_result
@@ -186,6 +187,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     ([0, 1, 2], ['accuracy', 'loss'])
     """
     started = time.perf_counter()
+    config = with_local_model(config, "pretrained")
     saved = _check_folder(config)
     check_config(config)
     done = finished_summary(config) if config.resume else None
@@ -463,7 +465,7 @@ def _begun(config: TrainConfig, data: Data, model: Any) -> TrainSummary:
     return TrainSummary(
         source=data.train.corpus.name,
         task=data.vocabulary.task,
-        encoding=names if config.pretrained is None else Path(config.pretrained).name,
+        encoding=names if config.pretrained is None else model_name(Path(config.pretrained)),
         documents=rows,
         held_out=len(data.held_out.labels),
         vocab_size=len(data.vocabulary.tokens),

@@ -46,8 +46,9 @@ class AttentionOptions(SubjectOptions):
 
     Attributes:
         model: folder of a `jaxpe train` run, a Hugging Face directory of a BERT or MPNet, or a
-            decoder: its directory, a .gguf, or a folder with one. When absent, a small transformer
-            with its initial parameters. A run has its own documents, length and task.
+            decoder: its directory, a .gguf, or a folder with one. Each but a run may be a name on
+            the Hugging Face hub. When absent, a small transformer with its initial parameters. A
+            run has its own documents, length and task.
         task: classify, mlm (masked words) or causal (next word); when absent, the task that the
             model was trained for.
         examples: largest number of documents.

@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.hub import model_name
 from jaxpe.encodings import CatalogueEntry, from_vectors
 from jaxpe.nn import position_table
 
@@ -45,7 +46,7 @@ def model_positions(folder: Path) -> ModelPositions:
         module, length = load_encoder(folder), None
         tokenizer, special = str(folder), True
     table = np.asarray(position_table(module, length=length), np.float32)
-    return ModelPositions(entry_of_table(table, folder.name), len(table), tokenizer, special)
+    return ModelPositions(entry_of_table(table, model_name(folder)), len(table), tokenizer, special)
 
 
 def entry_of_table(table: np.ndarray, name: str) -> CatalogueEntry:

@@ -37,8 +37,10 @@ class CorpusOptions:
         empty: treatment of positions without tokens; "drop" when absent. Needed when the length
             exceeds every document.
         encodings: further encodings to compare, as module:function.
-        model: folder of a BERT or MPNet, or of a training run, whose position vectors are compared
-            too; the corpus is read with its tokenizer and special tokens.
+        model: folder of a BERT or MPNet or its name on the Hugging Face hub, or folder of a
+            training run, whose position vectors are compared too; the corpus is read with its
+            tokenizer and special tokens.
+        revision: branch, tag or commit of a model on the hub; its default branch when absent.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
         splits: number of halvings of the corpus behind the geometry of position.
         cohort: leave out documents that end before the last position, so that all positions are of
@@ -59,6 +61,7 @@ class CorpusOptions:
     empty: EmptyPolicy | None = None
     encodings: tuple[str, ...] = ()
     model: Path | None = None
+    revision: str | None = None
     special: bool = False
     splits: int = DEFAULT_SPLITS
     cohort: bool = False
@@ -123,6 +126,7 @@ def _refuse_beside_counts(options: CorpusOptions) -> None:
         "skip_nulls",
         "data_dir",
         "model",
+        "revision",
     )
     for name in brought:
         if getattr(options, name) != getattr(CorpusOptions, name):

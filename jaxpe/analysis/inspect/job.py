@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxpe._core.hub import with_local_model
 from jaxpe._core.progress import SILENT, Clock, Progress, duration
 from jaxpe.analysis.inspect.attending import inspect_attention
 from jaxpe.analysis.inspect.kept import kept_stages
@@ -71,6 +72,7 @@ def inspect_model(
     0.98
     """
     options.check()
+    options = with_local_model(options, "model")
     kept, clock = kept_stages(options, folder), Clock()
     found: dict[str, Any] = {}
     if (facts := kept.read("facts", InspectFacts)) is not None:

@@ -16,9 +16,9 @@ from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.rope_scaling import RopeFrequencies, RopeScaling
 from jaxpe.analysis.inspect.averages import mean_of, means_of
 from jaxpe.analysis.inspect.result import FarLoss, LossFound, ScaledLoss
-from jaxpe.analysis.rope import RopeAnalysis
 from jaxpe.encodings import (
     Encoding,
     LinearScaling,
@@ -26,9 +26,9 @@ from jaxpe.encodings import (
     YarnScaling,
     rope_frequencies,
 )
-from jaxpe.encodings.rope_scaling import RopeFrequencies, RopeScaling
 from jaxpe.nn import CausalLM, functionalize, trunk
 from jaxpe.nn.transformer import has_one_encoding
+from jaxpe.rope import RopeAnalysis
 
 OWN = "as it is"
 FACTOR = 4.0  # of scalings, where no text is longer than the context
@@ -172,14 +172,14 @@ def why_unscaled(model: Any, context: int, rope: RopeAnalysis | None) -> str:
         return "the model has no rotary positions"
     if not context:
         return "the configuration says no context"
-    if not has_one_encoding(below) or len(rope.layers) > 1 or rope.without_rope:
+    if not has_one_encoding(below) or len(rope.groups) > 1 or rope.widest is None:
         return "layers differ in their positions"
-    reading = next(one for one in rope.readings if one.problem is None)
+    plan = rope.widest
     if any(encoding.defines(hook) for hook in ("embed", "bias", "products", "value", "weights")):
         return "positions enter in other ways, too"
-    if reading.rope_type != "default":
-        return f"the model comes with a scaling of its own ({reading.rope_type})"
-    if reading.rotated != below.config.head_width:
+    if plan.rope_type != "default":
+        return f"the model comes with a scaling of its own ({plan.rope_type})"
+    if plan.turning != below.config.head_width:
         return "only a part of each head turns"
     return ""
 
@@ -233,19 +233,20 @@ _BY_TABLES = Encoding(query=_turned, key=_turned)
 def _scalings(rope: RopeAnalysis | None, context: int, factor: float) -> list[Frequencies]:
     """The model's own frequencies, and those of each scaling by a factor."""
     assert rope is not None  # or nothing is scaled
-    reading = next(one for one in rope.readings if one.problem is None)
+    assert rope.widest is not None
+    plan = rope.widest
     tried: dict[str, RopeScaling] = {
         "linear": LinearScaling(factor),
         "NTK": NtkScaling(factor),
         "YaRN": YarnScaling(factor, context),
     }
-    own = Frequencies(OWN, RopeFrequencies(reading.inverse, reading.attention_factor))
+    own = Frequencies(OWN, RopeFrequencies(plan.frequencies, plan.attention_factor))
     return [
         own,
         *(
             Frequencies(
                 f"{name} ×{factor:g}",
-                rope_frequencies(head_dim=reading.rotated, base=reading.base, scaling=scaling),
+                rope_frequencies(head_dim=plan.turning, base=plan.base, scaling=scaling),
             )
             for name, scaling in tried.items()
         ),

@@ -8,14 +8,13 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.errors import InputError
+from jaxpe._core.hub import model_name, with_local_model
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample, draw_sample
 from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
 from jaxpe.analysis.reading import is_run
-from jaxpe.analysis.rope import RopeOptions
-from jaxpe.analysis.rope.facts import read_facts
 from jaxpe.analysis.subject import Subject
 from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
 from jaxpe.data.gguf_file import read_gguf
@@ -32,6 +31,7 @@ from jaxpe.nn import (
     trunk,
 )
 from jaxpe.nn.huggingface import open_tensors, read_config
+from jaxpe.rope import RopeOptions, longest_context, read_configuration
 from jaxpe.training.documents import Vocabulary
 
 LENGTH = 128  # positions, where none are asked for
@@ -110,6 +110,7 @@ def read_inspected(options: InspectOptions, *, progress: Progress = SILENT) -> I
     ('encoder', 512)
     """
     options.check()
+    options = with_local_model(options, "model")
     path = Path(options.model)
     tokenizer = _tokenizer(options, path)
     _check_memory(path)
@@ -128,7 +129,7 @@ def read_inspected(options: InspectOptions, *, progress: Progress = SILENT) -> I
         documents=LabelledTokens(rows, np.zeros(len(rows.ids), np.int32), (), tokenizer.path),
         vocabulary=_vocabulary(rows, module),
         source=texts.name,
-        model=path.stem if path.suffix == ".gguf" else path.resolve().name,
+        model=path.stem if path.suffix == ".gguf" else model_name(path),
     )
     try:
         sample = draw_sample(subject, examples=_examples(options, module), seed=options.seed)
@@ -218,7 +219,7 @@ def _tokenizer(options: InspectOptions, path: Path) -> _Tokenizer:
     if not path.exists():
         raise InputError(
             f"`model`: {options.model} is not there; pass a Hugging Face directory, a .gguf file, "
-            "or a folder with one"
+            "a folder with one, or a name on the hub, such as Qwen/Qwen3-0.6B"
         )
     if path.is_dir() and is_run(path):
         raise InputError(
@@ -274,10 +275,9 @@ def _context(path: Path, module: Any) -> int:
     """Positions of the table, or of the configuration; 0 where it does not say."""
     if (length := getattr(trunk(module), "length", None)) is not None:
         return int(length)
-    try:
-        return read_facts(RopeOptions(config=str(path))).context
-    except InputError:  # positions that are not rotary
-        fields = {} if _gguf(path) else read_config(path / "config.json")
+    if not trunk(module).encoding.defines("embed"):
+        return longest_context(read_configuration(RopeOptions(config=str(path))))
+    fields = {} if _gguf(path) else read_config(path / "config.json")
     found = next((fields[name] for name in _LENGTHS if isinstance(fields.get(name), int)), 0)
     # Their tables begin with rows that no token has.
     return found - 2 if fields.get("model_type") in _WITH_OFFSET else found

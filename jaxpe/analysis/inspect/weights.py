@@ -16,9 +16,9 @@ from jaxpe.analysis.corpus.model import entry_of_table
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.corpus.vectors import widths_of
 from jaxpe.analysis.inspect.result import EncodingFound, GeometryFound, LearnedTable
-from jaxpe.analysis.rope import RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import position_table, trunk
+from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
 
 _NAME = "model"
 _WIDTH = 128  # of sinusoidal vectors; the widest at which fixed encodings are held out
@@ -183,4 +183,5 @@ def _rope(below: Any, path: Path | None) -> RopeAnalysis | None:
         part.defines("query") for part in (below.encoding, *below.pattern.encodings)
     ):
         return None
-    return explain_rope(RopeOptions(config=str(path)))
+    found = explain_rope(RopeOptions(config=str(path)))
+    return None if found.widest is None else found

@@ -14,8 +14,8 @@ from flax import nnx
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json
+from jaxpe._core.rope_scaling import PARAMETER_KINDS
 from jaxpe.encodings import Encoding, LayerPattern, rope_frequencies
-from jaxpe.encodings.rope_scaling import PARAMETER_KINDS
 from jaxpe.encodings.rotary import rope_arguments
 from jaxpe.nn import huggingface
 from jaxpe.nn.checkpoints.architectures import (

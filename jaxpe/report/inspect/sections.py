@@ -154,21 +154,19 @@ def _encoding(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
         low, high = np.nanmin(found.bias), np.nanmax(found.bias)
         said.append(f"A bias adds {low:.2f} to {high:.2f} to the logits, by offset and head.")
         rows.append(("bias, least and largest", f"{low:.2f}, {high:.2f}".replace("-", "−")))
-    if (rope := found.rope) is not None:
-        layer = max(rope.layers, key=lambda one: one.reach)
-        reading = next(one for one in rope.readings if one.problem is None)
+    if (rope := found.rope) is not None and (plan := rope.widest) is not None:
+        slow = f"{plan.never_round} of {len(plan.frequencies)}"
         said.append(
-            f"Queries and keys turn with base {reading.base:,.0f}; {layer.never_round} of "
-            f"{len(layer.inverse)} frequencies never come round within {layer.trained:,} "
-            "positions."
+            f"Queries and keys turn with base {plan.base:,.0f}. {slow} frequencies never complete "
+            f"a rotation within {plan.trained:,} positions."
         )
         rows += [
-            ("base θ", f"{reading.base:,.0f}"),
-            ("entries of a head that turn", f"{reading.rotated} of {rope.head_dim}"),
-            ("scaling", reading.rope_type),
-            ("frequencies that never come round", f"{layer.never_round} of {len(layer.inverse)}"),
+            ("base θ", f"{plan.base:,.0f}"),
+            ("entries of a head that turn", f"{plan.turning} of {plan.head_dim}"),
+            ("scaling", plan.rope_type),
+            ("frequencies that never complete a rotation", slow),
         ]
-        told = (one.text.replace("`", "") for one in rope.warnings)
+        told = (one.text.replace("`", "") for one in rope.findings)
         rows += [("warning", visible(text, limit=2000)) for text in told]
     finding = " ".join(said) or f"Positions enter as {words.ways(facts.encoding)}."
     return finding, [Table("Encoding", ["", "value"], rows)]

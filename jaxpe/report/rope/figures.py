@@ -1,14 +1,23 @@
-"""Figures of a positional configuration: wavelengths, what scaling does, errors of phases."""
+"""Figures of a rotary configuration: wavelengths, scaling, programs and phase errors."""
 
 import math
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe.analysis.rope import RopeAnalysis
 from jaxpe.report import style
-from jaxpe.report.rope.words import widest_layer
-from jaxpe.report.style import Rendered, add_legend, new_figure, render
+from jaxpe.report.rope.text import short_names
+from jaxpe.report.style import (
+    Margins,
+    Rendered,
+    add_legend,
+    legend_height,
+    new_figure,
+    render,
+)
+from jaxpe.rope import LayerPlan, RopeAnalysis
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -22,85 +31,102 @@ _TYPES = {
 _DASHES = {"all": "-", "frequencies": "--"}
 _CAPTIONS = {
     "wavelengths": (
-        "Positions in which each frequency makes one turn: before scaling (faint) and after it. "
-        "A frequency above the line of the training length was never seen to come round."
+        "Wavelength: number of positions in which a frequency completes a rotation, before scaling "
+        "(faint) and after. Above the training line, no rotation is complete in training."
     ),
     "scaling": (
-        "Frequency after scaling over that before it. At 1 it is left alone; at 1/factor positions "
-        "are interpolated."
+        "Frequency after scaling, divided by the frequency before scaling. At 1 the frequency is "
+        "unchanged. At 1/factor positions are interpolated."
     ),
     "readers": (
-        "Frequencies of each reader over those of the first. A line that is not at 1 turns queries "
-        "and keys by other angles than the model was trained with."
+        "Frequencies of each program, divided by the first program's. Away from 1, the program "
+        "rotates queries and keys by other angles."
     ),
     "precision": (
-        "Largest error of a phase among the last 256 positions of a text, where everything is "
-        "rounded to the type (solid), or the frequencies alone (dashed). At π nothing is left."
+        "Largest phase error over the last 256 positions of a text. Solid: all numbers are rounded "
+        "to the dtype. Dashed: only frequencies are rounded. An error of π is the maximum."
     ),
 }
 
 
-def rope_figures(result: RopeAnalysis) -> list[Rendered]:
-    """The figures that this configuration has something to show in."""
+def rope_figures(result: RopeAnalysis, names: Container[str] = _CAPTIONS) -> list[Rendered]:
+    """Named figures that apply to this configuration."""
+    if result.widest is None:
+        return []
     drawn = {"wavelengths": wavelengths_figure, "precision": precision_figure}
-    if any(layer.kept < len(layer.inverse) for layer in result.layers):
+    if any(layer.kept < len(layer.frequencies) for layer in _turning(result)):
         drawn["scaling"] = scaling_figure
-    if any(one.what == "inverse" for one in result.disagreements):
+    if any(one.what == "frequencies" for one in result.disagreements):
         drawn["readers"] = readers_figure
-    return render(result, *((name, draw, _CAPTIONS[name]) for name, draw in drawn.items()))
+    chosen = {name: draw for name, draw in drawn.items() if name in names}
+    return render(result, *((name, draw, _CAPTIONS[name]) for name, draw in chosen.items()))
+
+
+def _turning(result: RopeAnalysis) -> list[LayerPlan]:
+    return [group for group in result.groups if group.turns]
 
 
 def wavelengths_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     """Wavelengths before and after scaling, against the lengths of training and use."""
-    widest = widest_layer(result)
-    title = f"{widest.never_round} of {len(widest.inverse)} frequencies never come round"
-    figure, (axis,) = new_figure(title, height=4.0)
-    for layer, colour in zip(result.layers, _COLOURS, strict=False):
-        axis.plot(_wavelengths(layer.unscaled), color=colour, lw=1.2, alpha=0.4)
-        axis.plot(_wavelengths(layer.inverse), color=colour, label=layer.layers.replace("_", " "))
+    widest: Any = result.widest
+    slow, count = widest.never_round, len(widest.frequencies)
+    title = f"{slow} of {count} frequencies never complete a rotation"
+    shown = list(zip(_turning(result), _COLOURS, strict=False))
+    below = legend_height(len(shown) + 2, columns=2)
+    figure, (axis,) = new_figure(title, height=4.0, margins=Margins(0.75, bottom=0.5 + below))
+    for layer, colour in shown:
+        axis.plot(2 * math.pi / layer.unscaled, color=colour, lw=1.2, alpha=0.4)
+        wavelengths = 2 * math.pi / np.asarray(layer.frequencies)
+        axis.plot(wavelengths, color=colour, label=layer.name.replace("_", " "))
     for length, dash, name in ((widest.trained, "--", "training"), (widest.reach, ":", "longest")):
         axis.axhline(length, color=style.CHANCE, lw=1.0, ls=dash, label=f"{name}: {length:,}")
     axis.set(xlabel="frequency k", ylabel="wavelength, positions", yscale="log")
-    add_legend(figure, axis, columns=3)
+    add_legend(figure, axis, columns=2)
     return figure
 
 
 def scaling_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
-    """Ratio of frequencies after and before scaling."""
-    widest = widest_layer(result)
-    figure, (axis,) = new_figure(
-        f"Scaling leaves {widest.kept} of {len(widest.inverse)} frequencies alone", height=3.6
-    )
-    for layer, colour in zip(result.layers, _COLOURS, strict=False):
-        label = layer.layers.replace("_", " ")
-        axis.plot(layer.inverse / layer.unscaled, color=colour, marker="o", ms=3, label=label)
+    """Ratio of each frequency after scaling to the frequency before."""
+    widest: Any = result.widest
+    count = len(widest.frequencies)
+    title = f"Scaling leaves {widest.kept} of {count} frequencies unchanged"
+    figure, (axis,) = new_figure(title, height=3.6)
+    for layer, colour in zip(_turning(result), _COLOURS, strict=False):
+        label = layer.name.replace("_", " ")
+        axis.plot(layer.frequencies / layer.unscaled, color=colour, marker="o", ms=3, label=label)
     axis.set(xlabel="frequency k", ylabel="after / before", ylim=(0, None))
-    if len(result.layers) > 1:
+    if len(_turning(result)) > 1:
         add_legend(figure, axis, columns=2)
     return figure
 
 
 def readers_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
-    """Frequencies of the readers over those of the first, of layers that reach furthest."""
-    kind = widest_layer(result).layers
-    known = [r for r in result.readings if r.layers == kind and r.problem is None]
-    first = known[0]
-    figure, (axis,) = new_figure("Readers turn by other frequencies", height=4.0)
-    colours = zip(known, (*_COLOURS, style.PINK), strict=False)
-    for place, (reading, colour) in enumerate(colours):
-        if len(reading.inverse) != len(first.inverse):
-            continue
-        turning = first.inverse > 0
-        ratio = np.divide(reading.inverse, np.where(turning, first.inverse, np.nan))
-        axis.plot(ratio, color=colour, lw=3.2 - 0.5 * place, alpha=0.85, label=reading.reader)
-    axis.set(xlabel="frequency k", ylabel=f"over that of {first.reader}", yscale="log")
-    add_legend(figure, axis, columns=2)
+    """Ratio of each program's frequencies to the first program's, in the first differing group."""
+    told = (one for one in result.disagreements if one.what == "frequencies")
+    index: Any = next(told).group
+    known = [one for one in result.readers if one.problem is None]
+    first: Any = known[0].readings[index]
+    figure, (axis,) = new_figure("Programs compute different frequencies", height=4.0)
+    lines: dict[bytes, list[str]] = {}
+    for program in known:
+        frequencies = program.readings[index].frequencies
+        if len(frequencies) == len(first.frequencies):
+            ratio = np.float32(frequencies / first.frequencies).round(5)
+            lines.setdefault(ratio.tobytes(), []).append(program.name)
+    colours = (*_COLOURS, style.PINK, style.CHANCE)
+    for place, (ratio, names) in enumerate(lines.items()):
+        look = {"color": colours[place % len(colours)], "lw": 2.6, "alpha": 0.85}
+        label = textwrap.fill(short_names(names), 48)
+        axis.plot(np.frombuffer(ratio, np.float32), label=label, **look)
+    axis.set(xlabel="frequency k", ylabel=f"divided by {known[0].name}")
+    axis.set_yscale("log", base=2)
+    add_legend(figure, axis, columns=1)
     return figure
 
 
 def precision_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
-    """Largest errors of phases over the length of a text."""
-    figure, (axis,) = new_figure("Phases keep their digits in float32 alone", height=4.0)
+    """Largest phase error against the length of a text."""
+    figure, (axis,) = new_figure("Phase error by dtype", height=4.0)
     pairs = dict.fromkeys((error.dtype, error.rounded) for error in result.precision)
     for name, rounded in pairs:
         own = [e for e in result.precision if (e.dtype, e.rounded) == (name, rounded)]
@@ -112,9 +138,3 @@ def precision_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     axis.set(xlabel="length of the text", ylabel="error, radians", xscale="log", yscale="log")
     add_legend(figure, axis, columns=2)
     return figure
-
-
-def _wavelengths(inverse: np.ndarray) -> np.ndarray:
-    """NaN, which is not drawn, for what does not turn."""
-    turning = np.where(inverse > 0, inverse, np.nan)
-    return 2 * math.pi / turning

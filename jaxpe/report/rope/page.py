@@ -1,12 +1,18 @@
-"""The page on a positional configuration."""
+"""Page about a rotary configuration."""
 
 from pathlib import Path
 
-from jaxpe.analysis.rope import RopeAnalysis
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.rope.figures import rope_figures
-from jaxpe.report.rope.words import headlines, rope_summary, tables_of
+from jaxpe.report.rope.text import (
+    ROPE_LEGEND,
+    headlines,
+    rope_summary,
+    tables_of,
+    thread_address,
+)
+from jaxpe.rope import RopeAnalysis
 
 _SEVERITY = {"wrong": "Wrong", "risk": "Risk", "note": "Note"}
 
@@ -20,6 +26,8 @@ def write_rope(result: RopeAnalysis, folder: Path, *, png: bool = False) -> Path
         headlines=headlines(result),
         severity=_SEVERITY,
         tables=tables_of(result),
+        legend=ROPE_LEGEND,
+        threads=thread_address,
         figures=figures,
     )
     others = "wavelengths|precision|scaling|readers"

@@ -1,4 +1,4 @@
-"""Frequencies of rotary encoding beyond the training length, under the field's names.
+"""Frequencies of rotary embeddings, plain and scaled, under the field's names; NumPy alone.
 
 Each scaling is a NamedTuple whose fields are the keys of a Hugging Face `rope_parameters` entry,
 and whose `frequencies` gives ω_k and the factor on cos and sin (the attention factor; attention
@@ -9,13 +9,25 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jaxtyping import Float
 
-from jaxpe.encodings.absolute import inverse_frequencies
+# A whole number, or a scalar of JAX while a length is traced: this module does not import JAX.
+Length = Any
+Frequencies = Any  # float64 NumPy, or an array of JAX where they follow from a traced length
 
-Length = int | np.integer | Array | None
+
+def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray, " half"]:
+    """ω_k = base^(−2k/dim), k = 0..dim/2 − 1, in float64 NumPy: Eq. (2).
+
+    >>> inverse_frequencies(4).tolist()
+    [1.0, 0.01]
+    """
+    if dim < 2 or dim % 2:
+        raise ValueError(f"dim must be even and at least 2, not {dim}: frequencies come in pairs")
+    if not base > 0:
+        raise ValueError(f"base must be positive, not {base}")
+    return base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
 
 
 class RopeFrequencies(NamedTuple):
@@ -28,7 +40,7 @@ class RopeFrequencies(NamedTuple):
         attention_factor: factor on cos and sin.
     """
 
-    inverse: np.ndarray | Array
+    inverse: Frequencies
     attention_factor: float = 1.0
 
 
@@ -78,7 +90,7 @@ class DynamicScaling(NamedTuple):
     def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries for sequences of this length."""
         ratio = _known(length, self) / self.original_max_position_embeddings
-        ratio = jnp.maximum(ratio, 1.0) if isinstance(ratio, Array) else max(ratio, 1.0)
+        ratio = _namespace(ratio).maximum(ratio, 1.0)
         return RopeFrequencies(_ntk(dim, base, self.factor * ratio - self.factor + 1))
 
 
@@ -150,7 +162,7 @@ class YarnScaling(NamedTuple):
 class Llama3Scaling(NamedTuple):
     """Scaling of Llama 3.1: ω/s at wavelengths λ > L0/low, ω at λ < L0/high, smooth between.
 
-    Where low and high are the same, as in Llama 4 Scout, there is a step and nothing between.
+    Where high is not above low, as in Llama 4 Scout, there is a step at low and nothing between.
 
     Attributes:
         factor: s, the divisor of slow frequencies.
@@ -170,7 +182,7 @@ class Llama3Scaling(NamedTuple):
         turns = self.original_max_position_embeddings * inverse / (2 * np.pi)
         width = self.high_freq_factor - self.low_freq_factor
         above = turns - self.low_freq_factor
-        kept = np.clip(above / width, 0.0, 1.0) if width else (above >= 0).astype(float)
+        kept = np.clip(above / width, 0.0, 1.0) if width > 0 else (above >= 0).astype(float)
         return RopeFrequencies((1 - kept) * inverse / self.factor + kept * inverse)
 
 
@@ -205,11 +217,7 @@ class LongRopeScaling(NamedTuple):
         inverse = inverse_frequencies(dim, base=base)
         short, long = (inverse / np.asarray(f) for f in (self.short_factor, self.long_factor))
         beyond = _known(length, self) > self.original_max_position_embeddings
-        chosen = (
-            jnp.where(beyond, long, short)
-            if isinstance(beyond, Array)
-            else (long if beyond else short)
-        )
+        chosen = _namespace(beyond).where(beyond, long, short)
         return RopeFrequencies(chosen, self._temperature())
 
     def _temperature(self) -> float:
@@ -257,7 +265,7 @@ class ResonanceScaling(NamedTuple):
         found = RopeFrequencies(inverse_frequencies(dim, base=base))
         if self.scaling is not None:
             found = self.scaling.frequencies(dim, base, length)
-        library = jnp if isinstance(found.inverse, Array) else np
+        library = _namespace(found.inverse)
         wavelengths = library.maximum(library.round(2 * np.pi / found.inverse), 1)
         return found._replace(inverse=2 * np.pi / wavelengths)
 
@@ -432,7 +440,7 @@ def _refuse_unknown(given: Mapping[str, Any], fields: tuple[str, ...], kind: str
         )
 
 
-def _ntk(dim: int, base: float, factor: float | Array) -> np.ndarray | Array:
+def _ntk(dim: int, base: float, factor: Any) -> Frequencies:
     """Frequencies for the base base·factor^(d/(d−2)), as ω_k·factor^(−2k/(d−2)).
 
     The second form keeps float32's digits when the factor is traced. With d = 2 the only
@@ -440,9 +448,12 @@ def _ntk(dim: int, base: float, factor: float | Array) -> np.ndarray | Array:
     """
     exponents = -np.arange(0, dim, 2) / max(dim - 2, 1)
     inverse = inverse_frequencies(dim, base=base)
-    if isinstance(factor, Array):
-        return jnp.asarray(inverse, factor.dtype) * factor ** jnp.asarray(exponents, factor.dtype)
-    return inverse * factor**exponents
+    library = _namespace(factor)
+    if library is np:
+        return inverse * float(factor) ** exponents
+    return library.asarray(inverse, factor.dtype) * factor ** library.asarray(
+        exponents, factor.dtype
+    )
 
 
 def _ramp(dim: int, base: float, scaling: NtkByPartsScaling) -> np.ndarray:
@@ -462,7 +473,13 @@ def _ramp(dim: int, base: float, scaling: NtkByPartsScaling) -> np.ndarray:
     return np.clip((np.arange(dim // 2) - low) / width, 0.0, 1.0)
 
 
-def _known(length: Length, scaling: RopeScaling) -> int | Array:
+def _known(length: Length, scaling: RopeScaling) -> Length:
     if length is None:
         raise ValueError(f"{type(scaling).__name__} depends on the length of the sequence: pass it")
-    return length if isinstance(length, Array) else int(length)
+    return int(length) if _namespace(length) is np else length
+
+
+def _namespace(value: Any) -> Any:
+    """The module of an array's functions: that of JAX for its arrays, else NumPy."""
+    of = getattr(value, "__array_namespace__", None)
+    return np if of is None or isinstance(value, np.ndarray | np.generic) else of()

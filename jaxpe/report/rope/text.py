@@ -1,0 +1,403 @@
+"""Sentences and tables about a rotary configuration."""
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+from jaxpe._core.errors import require
+from jaxpe.report.tables import make_table
+from jaxpe.report.words import Headline, number, plural, visible
+from jaxpe.rope import LayerPlan, PhaseError, Program, Reading, RopeAnalysis
+from jaxpe.rope.comparison import SAME, same_frequencies
+
+if TYPE_CHECKING:
+    import rich.console
+
+Rows = list[tuple[str, ...]]
+KINDS = {
+    "rotary": "rotates",
+    "axial": "rotates by axis",
+    "none": "no positions",
+    "linear": "recurrence",
+    "bias": "bias",
+    "table": "position table",
+}
+_PLACES = {"first": "", "last": ", last entries", "latent": ", rope part", "indexer": ", indexer"}
+# Columns of the tables, and their meanings.
+ROPE_LEGEND = (
+    ("layers", "indices from 0; “+6” after two indices means every sixth layer from there"),
+    ("turns", "rotated entries of a query head, out of all its entries"),
+    (
+        "pairs",
+        "half: entry i rotates with i + half; interleaved: entry 2i rotates with 2i + 1; numbers "
+        "such as 24+20+20: frequencies of time, height and width",
+    ),
+    ("window", "positions that a query sees, itself included; ±: to both sides"),
+    ("s", "scaling factor"),
+    ("L0", "length before scaling"),
+    ("cos, sin", "factor on both; logits are multiplied by its square"),
+    ("logits", "additional factor on all logits"),
+    ("queries", "factor on a query at the last position of the longest text"),
+    ("trained", "training positions of the unscaled frequencies"),
+    ("reach", "positions of the longest text, within the window"),
+    ("never", "frequencies that never complete a rotation within the trained positions"),
+    ("at reach", "frequencies that never complete a rotation within the reach, after scaling"),
+    ("unseen", "slow frequencies whose phase within the reach exceeds every training phase"),
+    ("kept", "frequencies that scaling does not change"),
+    ("÷ s", "frequencies that scaling divides by its full factor"),
+    ("evidence", "run: compared with the program; read from source: rules read, not run"),
+    ("≠", "value that differs from the first program"),
+)
+
+
+def rope_summary(result: RopeAnalysis) -> str:
+    """Paragraph of layers, reach, programs and the first serious finding, to be read alone.
+
+    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> rope_summary(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
+    'All layers rotate 64 of 64 entries of a head, base 10,000, ...'
+    """
+    return " ".join(part for part in (plan_summary(result), _todo(result)) if part)
+
+
+def plan_summary(result: RopeAnalysis) -> str:
+    """Sentences on layers, reach and agreement of programs, without the findings.
+
+    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> plan_summary(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
+    'All layers rotate 64 of 64 entries of a head, base 10,000, ...'
+    """
+    if result.status == "not judged":
+        return f"Not judged: {result.reason}."
+    parts = [_layers(result), _reach(result), _programs(result)]
+    return " ".join(part.strip() for part in parts if part)
+
+
+def _layers(result: RopeAnalysis) -> str:
+    groups, reading = result.groups, [one for one in result.readers if one.problem is None]
+    if not reading:
+        return "No program reads this file."
+    if reading[0] is not result.readers[0]:
+        newest, other = result.readers[0].name, reading[0].name
+        said = f"{newest} gives no numbers for this file."
+        if not result.numbers_of:
+            return f"{said} {other} does."
+        others = result._replace(readers=tuple(reading))
+        return f"{said} Those shown are of {other}. {_layers(others)}"
+    if not any(group.turns or group.kind == "axial" for group in groups):
+        kinds = sorted({KINDS[group.kind] for group in groups})
+        return f"No layer rotates queries and keys ({', '.join(kinds)})."
+    if len(groups) > 1:
+        several = _several_parts(groups)
+        turning = [group for group in groups if group.turns]
+        shared = {_scaling_sentence(group) for group in turning}
+        once = shared.pop() if len(turning) > 1 and len(shared) == 1 else ""
+        sentences = (_layer_sentence(one, _named(one, several), told=bool(once)) for one in groups)
+        return " ".join(sentences) + once
+    return _layer_sentence(groups[0], "All layers")
+
+
+def _several_parts(groups: tuple[LayerPlan, ...]) -> bool:
+    return len({group.part for group in groups}) > 1
+
+
+def _named(group: LayerPlan, several: bool) -> str:
+    name = visible(group.name.replace("_", " "))
+    count = "" if group.layers is None else f"{plural(len(group.layers), 'layer')} of "
+    said = f"{count}{name}"
+    if several and group.part:
+        said += f" in {visible(group.part)}"
+    return said[0].upper() + said[1:]
+
+
+def _layer_sentence(group: LayerPlan, name: str, *, told: bool = False) -> str:
+    axial = group.kind == "axial"
+    if not group.turns and not axial:
+        return f"{name}: {KINDS[group.kind]}."
+    verb = "rotates" if group.layers is not None and len(group.layers) == 1 else "rotate"
+    text = (
+        f"{name} {verb} {group.turning} of {group.head_dim} entries of a head, base "
+        f"{group.base:,.0f}, {group.pairing} pairing"
+    )
+    if axial:
+        return f"{text}, by {' and '.join(map(visible, group.axes))}."
+    window = f", within {group.window:,} positions" if group.window else ""
+    return f"{text}{window}.{'' if told else _scaling_sentence(group)}"
+
+
+def _scaling_sentence(group: LayerPlan) -> str:
+    if group.rope_type in ("default", "proportional"):
+        return ""
+    between = len(group.frequencies) - group.kept - group.divided
+    return (
+        f" {group.rope_type} keeps {group.kept} frequencies, divides {group.divided} by the full "
+        f"factor and {between} by less; cos and sin are multiplied by {group.attention_factor:.4g}."
+    )
+
+
+def _reach(result: RopeAnalysis) -> str:
+    widest = result.widest
+    if widest is None:
+        return ""
+    text = (
+        f"{widest.never_round} of {len(widest.frequencies)} frequencies never complete a rotation "
+        f"within the {widest.trained:,} training positions."
+    )
+    if widest.unseen:
+        text += (
+            f" At {widest.reach:,} positions, the phases of {widest.unseen} of them exceed every "
+            "training phase."
+        )
+    return text
+
+
+def _programs(result: RopeAnalysis) -> str:
+    reading = [one for one in result.readers if one.problem is None]
+    if len(reading) < 2 or result.widest is None:
+        return ""
+    odd = differing_programs(result)
+    if not odd:
+        return f"All {len(reading)} programs that read the file compute the same numbers."
+    return f"{', '.join(odd)} differ{'s' if len(odd) == 1 else ''} from {reading[0].name}."
+
+
+def differing_programs(result: RopeAnalysis) -> list[str]:
+    """Names of the programs that differ from the first in any quantity but the longest text."""
+    first = next((one for one in result.readers if one.problem is None), None)
+    odd = dict[str, None]()
+    for one in result.disagreements:
+        if one.group is not None and one.what != "rope_type" and first is not None:
+            own = one.values.get(first.name)
+            odd |= dict.fromkeys(name for name, value in one.values.items() if value != own)
+    return list(odd)
+
+
+def _todo(result: RopeAnalysis) -> str:
+    serious = [one for one in result.findings if one.severity != "note"]
+    if serious:
+        several = f"{len(serious)} points to check. The first: " if len(serious) > 1 else ""
+        return f"{several}{serious[0].text} {serious[0].remedy}"
+    if result.status != "judged" or result.unread or differing_programs(result):
+        return ""
+    return "No change is needed."
+
+
+def at_longest(result: RopeAnalysis) -> list[PhaseError]:
+    """Phase errors at the longest text."""
+    return [error for error in result.precision if error.length == result.length]
+
+
+def headlines(result: RopeAnalysis) -> list[Headline]:
+    """Numbers at the top of the page."""
+    widest = result.widest
+    if widest is None:
+        return []
+    float32 = next(error for error in at_longest(result) if error.dtype == "float32")
+    readers = [one for one in result.readers if one.problem is None]
+    odd = differing_programs(result)
+    return [
+        Headline("Base", f"{widest.base:,.0f}", f"{widest.turning} of {widest.head_dim} turn"),
+        Headline(
+            "Never complete a rotation",
+            f"{widest.never_round} of {len(widest.frequencies)}",
+            f"frequencies, in {widest.trained:,} positions",
+        ),
+        Headline("On cos and sin", f"{widest.attention_factor:.4g}", widest.rope_type),
+        Headline("Float32 phase error", f"{number(float32.largest)} rad", f"at {result.length:,}"),
+        Headline(
+            "Programs that agree", f"{len(readers) - len(odd)} of {len(readers)}", readers[0].name
+        ),
+    ]
+
+
+def tables_of(result: RopeAnalysis) -> list[tuple[str, list[str], Rows]]:
+    """Tables of layers, programs, frequencies and phases: title, header and rows of each."""
+    several = _several_parts(result.groups)
+    rows = [_layer_row(one, several) for one in result.groups]
+    tables = [("Layers", _LAYER_HEADER, rows)] if rows else []
+    if result.towers:
+        towers = [_layer_row(one, True) for one in result.towers]
+        tables.append(("Other models", _LAYER_HEADER, towers))
+    tables += [
+        _program_table(result, index) for index in range(len(result.groups))
+        if result.status == "judged" and _compared(result, index)
+    ]  # fmt: skip
+    turning = [group for group in result.groups if group.turns]
+    if not turning:
+        return tables
+    header = ["layers", "trained", "reach", "never", "at reach", "unseen", "kept", "÷ s"]
+    tables.append(("Frequencies", header, [_frequency_row(one) for one in turning]))
+    rows: Rows = [
+        (one.dtype, _ROUNDED[one.rounded], f"{one.largest:.2g}", f"{one.lost}")
+        for one in at_longest(result)
+    ]
+    title = f"Phases near position {result.length:,}"
+    return [*tables, (title, ["type", "rounded", "error, rad", "off by 0.1"], rows)]
+
+
+def _compared(result: RopeAnalysis, index: int) -> bool:
+    """Whether the first program that reads the file rotates a group."""
+    first = next((one for one in result.readers if one.problem is None), None)
+    return first is not None and any(one.turns for one in first.readings[index : index + 1])
+
+
+_ROUNDED = {"all": "all numbers", "frequencies": "frequencies only"}
+_LAYER_HEADER = ["kind", "layers", "does", "turns", "base", "scaling", "window", "pairs"]
+_ROWS = (
+    "type",
+    "base",
+    "turns",
+    "s",
+    "L0",
+    "cos, sin",
+    "logits",
+    "queries",
+    "pairs",
+    "frequencies",
+)
+
+
+def _layer_row(one: LayerPlan, part: bool) -> tuple[str, ...]:
+    window = "–" if one.window is None else f"{'±' if one.two_sided else ''}{one.window:,}"
+    kind = visible(one.name.removesuffix("_attention").replace("_", " "))
+    if part and one.part:
+        kind += f" in {visible(one.part)}"
+    shared = kind, layer_ranges(one.layers), KINDS[one.kind]
+    if one.kind == "axial":
+        return (*shared, f"{one.turning} of {one.head_dim}", f"{one.base:,.0f}", one.layout, window,
+                one.pairing or "–")  # fmt: skip
+    if not one.turns:
+        return (*shared, "–", "–", "–", window, "–")
+    turns = f"{one.turning} of {one.head_dim}{_PLACES[one.place]}"
+    sections = f", {'+'.join(map(str, one.sections))}" if one.sections else ""
+    pairs = f"{one.pairing}{sections}" if one.pairing else "–"
+    return (*shared, turns, f"{one.base:,.0f}", one.rope_type, window, pairs)
+
+
+def layer_ranges(layers: tuple[int, ...] | None) -> str:
+    """Short text of layer indices: ranges, or the first two of equally spaced indices.
+
+    >>> layer_ranges((0, 1, 2, 5)), layer_ranges((5, 11, 17, 23)), layer_ranges(None)
+    ('0-2, 5', '5, 11 +6 to 23', 'all')
+    """
+    if layers is None:
+        return "all"
+    if not layers:
+        return "none"
+    steps = {b - a for a, b in itertools.pairwise(layers)}
+    if len(layers) > 3 and len(steps) == 1 and steps != {1}:
+        return f"{layers[0]}, {layers[1]} +{steps.pop()} to {layers[-1]}"
+    ranges: list[list[int]] = []
+    for layer in layers:
+        if ranges and layer == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [layer]
+        else:
+            ranges.append([layer])
+    texts = ["-".join(map(str, one)) for one in ranges]
+    if len(texts) > 4:
+        return f"{len(layers)}: {', '.join(texts[:3])} … {texts[-1]}"
+    return ", ".join(texts)
+
+
+def _program_table(result: RopeAnalysis, index: int) -> tuple[str, list[str], Rows]:
+    """Table with one column for programs that agree; ≠ marks a difference from the first."""
+    columns: dict[tuple[str, ...], list[Program]] = {}
+    first = next(one for one in result.readers if one.problem is None).readings[index]
+    for program in result.readers:
+        columns.setdefault(_program_column(program, index, first), []).append(program)
+    names = [short_names([one.name for one in programs]) for programs in columns.values()]
+    evidence = [" and ".join(sorted({one.evidence for one in of})) for of in columns.values()]
+    own = next(column for column in columns if column[0] not in ("refused",))
+    marked = [
+        tuple(f"≠ {cell}" if cell != mine and not {cell, mine} & {"–", "as weights"} else cell
+              for cell, mine in zip(column, own, strict=True))
+        if column is not own and column[0] != "refused" else column
+        for column in columns
+    ]  # fmt: skip
+    header = ["", *(["all programs"] if len(names) == 1 < len(result.readers) else names)]
+    cells: Rows = [(name, *row) for name, *row in zip(_ROWS, *marked, strict=True)]
+    cells.append(("evidence", *evidence))
+    several = sum(group.turns for group in result.groups) > 1
+    group = result.groups[index]
+    suffix = f" in {visible(group.name.replace('_', ' '))} layers" if several else ""
+    if several and group.part and _several_parts(result.groups):
+        suffix += f" of {visible(group.part)}"
+    return f"What programs compute{suffix}", header, cells
+
+
+def short_names(names: list[str]) -> str:
+    """Program names, each followed by its versions: "transformers 5.24, 4.57"."""
+    versions: dict[str, list[str]] = {}
+    for name in names:
+        program, _, version = name.partition(" ")
+        versions.setdefault(program, []).append(version)
+    return ", ".join(f"{program} {', '.join(of)}".strip() for program, of in versions.items())
+
+
+def _program_column(program: Program, index: int, first: Reading) -> tuple[str, ...]:
+    if program.problem is not None:
+        return ("refused", *["–"] * (len(_ROWS) - 1))
+    one = program.readings[index]
+    if not one.turns:
+        return ("does not turn", *["–"] * (len(_ROWS) - 1))
+    if same_frequencies(one.frequencies, first.frequencies):
+        frequencies = "as the first"
+    elif len(one.frequencies) != len(first.frequencies):
+        frequencies = f"{len(one.frequencies)} of them"
+    else:
+        ratios = one.frequencies / first.frequencies
+        ratios = ratios[abs(ratios - 1) > SAME]
+        frequencies = f"× {ratios.min():.4g} to {ratios.max():.4g}"
+    return (
+        one.rope_type,
+        f"{one.base:,.0f}",
+        str(one.turning),
+        "–" if math.isnan(one.factor) or one.rope_type == "proportional" else f"{one.factor:.4g}",
+        f"{one.original:,}" if one.original else "–",
+        f"{one.attention_factor:.4g}",
+        f"{one.logit_factor:.4g}",
+        f"{one.query_factor:.4g}",
+        one.pairing.split(",")[0] if "permuted" not in one.pairing else "as weights",
+        frequencies,
+    )
+
+
+def _frequency_row(one: LayerPlan) -> tuple[str, ...]:
+    return (
+        visible(one.name.removesuffix("_attention").replace("_", " ")),
+        f"{one.trained:,}",
+        f"{one.reach:,}",
+        f"{one.never_round} of {len(one.frequencies)}",
+        str(one.never_round_at_reach),
+        str(one.unseen),
+        str(one.kept),
+        str(one.divided),
+    )
+
+
+def rope_table(result: RopeAnalysis) -> "rich.console.Group":
+    """Tables of layers, programs, frequencies and phases for a console: use `rich.print(...)`.
+
+    Raises `MissingExtraError` without the extra `report`.
+
+    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> found = explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048))
+    >>> len(rope_table(found).renderables)
+    4
+    """
+    group = require("rich.console", extra="report").Group
+    tables = [make_table(title, header, rows, right=range(1, 99)) for title, header, rows in
+              tables_of(result)]  # fmt: skip
+    for table in tables:
+        table.padding = (0, 1, 0, 0)
+    return group(*tables)
+
+
+def thread_address(name: str) -> str:
+    """Address of a thread on GitHub.
+
+    >>> thread_address("vllm-project/vllm#56446")
+    'https://github.com/vllm-project/vllm/issues/56446'
+    """
+    repository, _, number = name.partition("#")
+    return f"https://github.com/{repository}/issues/{number}"

@@ -1,0 +1,84 @@
+"""Differences between what programs compute from one configuration."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxpe.rope.result import Disagreement, Program, Reading
+
+SAME = 1e-6  # relative; programs compute in float32
+_COMPARED = (
+    "turns", "rope_type", "base", "turning", "factor", "original", "attention_factor",
+    "logit_factor", "query_factor", "pairing",
+)  # fmt: skip
+
+
+def disagreements(programs: tuple[Program, ...]) -> tuple[Disagreement, ...]:
+    """Quantities that differ between programs: of the whole model first, then by group."""
+    reading = [one for one in programs if one.problem is None]
+    result = _told(None, "problem", {one.name: one.problem for one in programs})
+    result += _told(None, "longest", {one.name: one.longest for one in reading})
+    for index in range(len(reading[0].readings) if reading else 0):
+        result += _of_group(index, {one.name: one.readings[index] for one in reading})
+    return tuple(result)
+
+
+def _told(group: int | None, what: str, values: dict[str, Any]) -> list[Disagreement]:
+    """A disagreement about a quantity; none where the values are alike."""
+    texts = {name: _text(value) for name, value in values.items()}
+    return [] if _alike(list(values.values())) else [Disagreement(group, what, texts)]
+
+
+def _of_group(index: int, readings: dict[str, Reading]) -> list[Disagreement]:
+    result = list[Disagreement]()
+    turning = {name: one for name, one in readings.items() if one.turns}
+    for what in _COMPARED:
+        compared = readings if what in ("turns", "query_factor") else turning
+        values = {name: getattr(one, what) for name, one in compared.items()}
+        if what == "pairing":  # permuted weights turn alike
+            values = {name: value.split(",")[0] for name, value in values.items()
+                      if "permuted" not in value}  # fmt: skip
+        result += _told(index, what, values)
+    known = [one.frequencies for one in turning.values()]
+    if known and not all(same_frequencies(known[0], other) for other in known[1:]):
+        texts = {name: ratio_text(one.frequencies, known[0]) for name, one in turning.items()}
+        result.append(Disagreement(index, "frequencies", texts))
+    return result
+
+
+def _alike(values: list[Any]) -> bool:
+    if any(isinstance(value, str | bool) or value is None for value in values):
+        return len(set(values)) == 1
+    numbers = {float(value) for value in values if not math.isnan(value)}
+    limit = SAME * max(map(abs, numbers), default=0.0)
+    return len(numbers) < 2 or bool(np.ptp([*numbers]) <= limit < math.inf)
+
+
+def same_frequencies(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two lists of frequencies agree to float32 precision."""
+    return len(one) == len(other) and np.allclose(one, other, rtol=SAME, atol=0)
+
+
+def largest_ratio(frequencies: np.ndarray, first: np.ndarray) -> float:
+    """Ratio of two frequencies that is furthest from 1; NaN for lists of different lengths."""
+    if len(frequencies) != len(first):
+        return math.nan
+    ratios = np.divide(frequencies, first)
+    return float(max(ratios, key=lambda one: abs(math.log(one)), default=1.0))
+
+
+def ratio_text(frequencies: np.ndarray, first: np.ndarray) -> str:
+    """Text of the largest ratio between two lists of frequencies."""
+    ratio = largest_ratio(frequencies, first)
+    if math.isnan(ratio):
+        return f"{len(frequencies)} of them"
+    return "the same" if abs(ratio - 1) <= SAME else f"up to {ratio:.4g} times"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "turns" if value else "does not turn"
+    if value is None or isinstance(value, str):
+        return value or "reads it"
+    return "–" if math.isnan(value) else f"{value:,.6g}"

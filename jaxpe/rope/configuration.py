@@ -1,0 +1,233 @@
+"""Configurations as files store them, and the models that they describe."""
+
+import os
+import reprlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.hub import model_folder
+from jaxpe._core.json_values import parse_json, read_json
+from jaxpe.rope.families import Family, field_names, filled_part, find_family, parts_of
+from jaxpe.rope.fields import Fields, stating
+from jaxpe.rope.options import LARGEST_HEAD, RopeOptions
+from jaxpe.rope.programs.facts import find_architecture
+
+Form = Literal["config.json", "gguf", "options"]
+_REMEDY = "pass a config.json, a folder with one, a .gguf, or a name such as Qwen/Qwen3-8B"
+_LARGEST = 2**24  # bytes of a config.json
+_ENTRIES = ("rope_scaling", "rope_parameters")
+DEFAULT_CONTEXT = 2048
+
+
+class UnknownSizeError(InputError):
+    """Missing sizes: the file does not determine the width of a head."""
+
+
+class Model(NamedTuple):
+    """Model in a configuration, as its class reads it.
+
+    Attributes:
+        part: path of its fields in the file, such as "text_config"; empty for the whole file.
+        family: rules of its type.
+        known: whether `family` has the rules of its type, rather than the plain rules.
+        fields: fields of the file, with the defaults of the class.
+        context: `max_position_embeddings`.
+    """
+
+    part: str
+    family: Family
+    known: bool
+    fields: Fields
+    context: int
+
+
+class Configuration(NamedTuple):
+    """Positional fields of a file, before any program interprets them.
+
+    Attributes:
+        source: file, or "options".
+        form: kind of the source.
+        model_type: `model_type` of config.json, or the architecture of a GGUF file.
+        models: text model, or encoder and decoder.
+        outside: fields of the file around those of the models.
+        towers: other models of the file: vision, audio.
+        gguf: metadata of a GGUF file after its architecture; empty for others.
+    """
+
+    source: str
+    form: Form
+    model_type: str
+    models: tuple[Model, ...]
+    outside: Mapping[str, Any]
+    towers: tuple[Model, ...] = ()
+    gguf: Mapping[str, Any] = {}
+
+
+def read_configuration(options: RopeOptions) -> Configuration:
+    """Configuration from a file or from options; options replace fields of the file.
+
+    Args:
+        options: file to read, and values that replace its fields.
+
+    Raises:
+        InputError: a file that cannot be read, or fields that are no configuration.
+
+    >>> read_configuration(RopeOptions(head_dim=64, context=2048)).models[0].context
+    2048
+    """
+    options.check()
+    source, form, fields = _source(options)
+    gguf = fields.pop("gguf", {})
+    model_type = fields.get("model_type") or fields.get("_class_name") or ""
+    if not isinstance(model_type, str):
+        raise InputError(f"{source}: model_type is {reprlib.repr(model_type)}, not a name")
+    plain = ("", model_type, fields, False)
+    found = [plain] if form == "gguf" else [*_models(fields, model_type, "")]
+    models = tuple(_model(source, form, *one[:3], options) for one in found if not one[3])
+    towers = tuple(_model(source, form, *one[:3], None) for one in found if one[3])
+    outside = {} if any(one.part == "" for one in models) else fields
+    return Configuration(source, form, model_type, models, outside, towers, gguf)
+
+
+def _source(options: RopeOptions) -> tuple[str, Form, dict[str, Any]]:
+    if options.config is None:
+        return "options", "options", {}
+    path = model_folder(options.config, revision=options.revision)
+    if os.path.isdir(path):
+        found = path / "config.json", *sorted(path.glob("*.gguf"))
+        path = next(filter(Path.is_file, found), found[0])
+    if not os.path.isfile(path):
+        raise InputError(f"`config`: {path} is not there; {_REMEDY}")
+    if path.suffix == ".gguf" or _magic(path) == b"GGUF":
+        from jaxpe.rope.gguf import gguf_fields  # brings JAX, which other files do not need
+
+        return str(path), "gguf", gguf_fields(path)
+    fields = read_json(path, remedy=_REMEDY, largest=_LARGEST)
+    name = options.config if not os.path.exists(options.config) else str(path)
+    return name, "config.json", fields
+
+
+def _magic(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(4)
+    except OSError as error:
+        raise InputError(f"`config`: {path} cannot be read ({error}); {_REMEDY}") from error
+
+
+def _models(
+    fields: Mapping[str, Any], model_type: str, part: str
+) -> Iterator[tuple[str, str, Mapping[str, Any], bool]]:
+    """Models of a file: part, type, fields, and whether it is a tower next to the text model."""
+    types = parts_of(model_type)
+
+    def type_of(name: str) -> str:
+        """Type that a part states, unless it repeats the type of the whole."""
+        stated = nested.get(name, {}).get("model_type")
+        own = isinstance(stated, str) and stated and stated != model_type
+        return stated if own else types.get(name, "")
+
+    nested = {key: value for key, value in fields.items() if isinstance(value, Mapping)}
+    if find_family(model_type) is not None and not types:
+        nested = {}
+    text = next((name for name in field_names("text") if name in {**nested, **types}), None)
+    stacks = [name for name in field_names("stacks") if name in {**nested, **types}]
+    chosen = [text] if text else stacks
+    for name in chosen:
+        if name not in nested and fields.get(name) is not None:
+            raise InputError(f"`config`: {name} is {reprlib.repr(fields[name])}, not an object")
+    sized = "hidden_size" in fields and {"num_hidden_layers", "num_attention_heads"} & {*fields}
+    flat = text is not None and text not in nested and sized
+    decodes = text is None and "hidden_size" in getattr(find_family(model_type), "defaults", ())
+    if not chosen or flat or decodes:  # the fields of a model stand beside those of the others
+        own = (model_type if text is None else types.get(text)) or model_type
+        yield part, own, fields, False
+    for name in () if flat else chosen:
+        inner = filled_part(model_type, name, nested.get(name))
+        yield from _models(inner, type_of(name), _join(part, name))
+    for name, inner in nested.items():
+        kind = type_of(name)
+        if name not in chosen and find_family(kind) is not None:
+            yield _join(part, name), kind, inner, True
+
+
+def _join(part: str, name: str) -> str:
+    return f"{part}.{name}" if part else name
+
+
+def _model(
+    source: str, form: Form, part: str, model_type: str, given: Mapping[str, Any],
+    options: RopeOptions | None,
+) -> Model:  # fmt: skip
+    """Model whose fields are replaced by any options."""
+    family = find_architecture(model_type) if form == "gguf" else find_family(model_type)
+    if family is not None and not part and given.get("layer_types"):
+        family = family._replace(**family.listed)
+    known = family is not None or form == "options"
+    place = f"{source}: {part}" if part else source
+    fields = Fields(given, family or Family(model_type), source=place)
+    if options is not None:
+        _take_options(fields, options)
+    names = (name for name in field_names("contexts") if fields.get(name) is not None)
+    context = fields.whole(next(names, "max_position_embeddings"), least=2) or DEFAULT_CONTEXT
+    return Model(part, fields.family, known, fields, context)
+
+
+def _take_options(fields: Fields, options: RopeOptions) -> None:
+    given = fields.given
+    if options.scaling is not None:
+        entry = parse_json(options.scaling, place="`scaling`", remedy="pass a JSON object")
+        if not isinstance(entry, dict):
+            raise InputError(f"`scaling` is {reprlib.repr(entry)}; pass a JSON object")
+        replaced = fields.mapping("rope_parameters")
+        kept = ("rope_theta", "partial_rotary_factor")
+        given |= {k: replaced[k] for k in kept if replaced.get(k) is not None and k not in entry}
+        given |= {"rope_scaling": entry, "rope_parameters": None}
+    if options.base is not None:
+        for name in _ENTRIES:
+            entry = fields.mapping(name)
+            given[name] = {k: v for k, v in entry.items() if k != "rope_theta"} or None
+        named = fields.family.renamed.get("rope_theta", "rope_theta"), fields.family.nested_base
+        given |= dict.fromkeys(filter(None, named), options.base)
+    if options.context is not None:
+        given["max_position_embeddings"] = options.context
+    if options.head_dim is not None:
+        names = ("head_dim", "qk_rope_head_dim", "hidden_size", "num_attention_heads")
+        known = [fields.get(name) is not None for name in names]
+        if options.config is not None and (known[0] or known[1] or all(known[2:])):
+            why = "says how wide a head is: `head_dim` is for files that do not"
+            raise InputError(f"{fields.source} {why}")
+        given["head_dim"] = options.head_dim
+
+
+def head_size(model: Model, name: str = "head_dim") -> int:
+    """Width of a head: the field, else hidden_size / num_attention_heads.
+
+    Raises:
+        UnknownSizeError: neither is there.
+        InputError: a width that cannot be.
+    """
+    fields = model.fields
+    stated = (fields.whole(n, least=2, most=LARGEST_HEAD) for n in (name, "head_dim"))
+    value = next((one for one in stated if one is not None), None)
+    if value is None:
+        hidden, heads = (fields.whole(n) for n in ("hidden_size", "num_attention_heads"))
+        if not (hidden and heads):
+            raise UnknownSizeError(f"{fields.source} has no {name}: pass `head_dim`")
+        value = hidden // heads
+    if not 2 <= value <= LARGEST_HEAD:
+        raise InputError(f"{fields.source}: a head of {value:,} entries; 2 to {LARGEST_HEAD:,}")
+    return value
+
+
+def unread_fields(configuration: Configuration) -> tuple[str, ...]:
+    """Names of positional fields that no rule used, in all models and outside them."""
+    models = configuration.models
+    used = {name: one.fields.given.get(name) for one in models for name in one.fields.used}
+    entries = [one.fields.given.get(name) for one in models for name in _ENTRIES]
+    outside = configuration.outside
+    around = (key for key in stating(outside) if outside[key] not in (used.get(key), *entries))
+    inner = (_join(one.part, name) for one in models for name in one.fields.unread())
+    return tuple(dict.fromkeys([*inner, *around]))

@@ -1,0 +1,128 @@
+"""Fields of a configuration, with the defaults of its class and a record of fields in use."""
+
+import math
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
+
+from jaxpe._core.errors import InputError
+from jaxpe.rope.families import Family, field_names
+
+MOST_LAYERS = 100_000
+_POSITIONAL, _SWITCH, _OTHERWISE = (
+    re.compile("|".join(field_names(name))) for name in ("positional", "switch", "otherwise")
+)
+
+
+class Fields:
+    """Fields by the names of their class; reading one records that a rule uses it.
+
+    Attributes:
+        given: fields as the file has them.
+        family: rules of the model type.
+        used: names of the file that a rule has read.
+    """
+
+    def __init__(self, given: Mapping[str, Any], family: Family, *, source: str):
+        inner = given.get("attn_config")  # of DBRX and MPT; defaults of the class say nothing
+        inner = inner.items() if isinstance(inner, Mapping) else ()
+        named = {f"attn_config.{key}": value for key, value in inner}
+        named = {k: v for k, v in named.items() if v != family.defaults.get(k)}
+        self.given, self.family, self.source = {**given, **named}, family, source
+        self.used = set[str]()
+
+    def get(self, name: str) -> Any:
+        """Field of the file, null included, or the default of the class."""
+        renamed = self.family.renamed.get(name)
+        for key in (renamed,) if renamed else (self.family.names.get(name, name), name):
+            if key in self.given and name not in self.family.forced:
+                self.used |= {key, name}
+                return self.given[key]
+        return self.family.defaults.get(name)
+
+    def whole(self, name: str, *, least: int = 1, most: int = 2**31 - 1) -> int | None:
+        """A field that is a whole number, or None.
+
+        Raises:
+            InputError: something else, or a number out of range.
+        """
+        why = f"; a whole number of {least:,} to {most:,} is needed"
+        return self._checked(name, lambda one: type(one) is int and least <= one <= most, why)
+
+    def number(self, name: str) -> float | None:
+        """A field that is a finite number, or None.
+
+        Raises:
+            InputError: something else.
+        """
+        finite = self._checked(name, is_finite, ", not a finite number")
+        return None if finite is None else float(finite)
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """A field that is an object; empty where it is null or absent.
+
+        Raises:
+            InputError: something else.
+        """
+        why = ", not an object of its entries"
+        return dict(self._checked(name, lambda one: isinstance(one, Mapping), why) or {})
+
+    def sequence(self, name: str) -> list[Any] | None:
+        """A field that is a list, or None.
+
+        Raises:
+            InputError: something else.
+        """
+        why = ", not a list"
+        return self._checked(name, lambda v: isinstance(v, list) and len(v) <= MOST_LAYERS, why)
+
+    def _checked(self, name: str, fits: Callable[[Any], bool], why: str) -> Any:
+        value = self.get(name)
+        if value is not None and not fits(value):
+            raise self.wrong(name, why)
+        return value
+
+    def wrong(self, name: str, why: str) -> InputError:
+        """Error about a field, with its value."""
+        return InputError(f"{self.source}: {name} is {reprlib.repr(self.get(name))}{why}")
+
+    def in_layer(self, index: int) -> "Fields":
+        """Fields of one layer, with its part of `per_layer_config`."""
+        every = self.mapping("per_layer_config")
+        own = next((every[key] for key in (f"{index:02d}", str(index)) if key in every), None)
+        if not isinstance(own, Mapping):
+            return self
+        fields = Fields({**self.given, **own}, self.family, source=self.source)
+        fields.used = self.used
+        return fields
+
+    def unread(self) -> tuple[str, ...]:
+        """Positional fields that no rule used."""
+        return stating({key: self.given[key] for key in self.given if key not in self.used})
+
+
+def stating(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of fields that say something of positions."""
+    switched = (key for key, value in fields.items() if value is False and _SWITCH.search(key))
+    stated = (key for key, value in fields.items() if value not in (None, False, [], {}))
+    return tuple(filter(is_positional, (*stated, *switched)))
+
+
+def is_positional(name: str) -> bool:
+    """Whether a field is positional, by its name.
+
+    >>> is_positional("swa_rope_theta"), is_positional("lora_alpha"), is_positional("alpha")
+    (True, False, True)
+    """
+    return bool(_POSITIONAL.search(name)) and not _OTHERWISE.search(name)
+
+
+def is_finite(value: Any) -> TypeGuard[float]:
+    """Whether a value of a file is a finite number.
+
+    >>> is_finite(2), is_finite(True), is_finite("2"), is_finite(math.inf)
+    (True, False, False, False)
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)

@@ -1,0 +1,205 @@
+"""Positional metadata of a GGUF file, as the equivalent fields of a config.json."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxpe._core.errors import InputError
+from jaxpe.data.gguf_file import GgufTensor, read_gguf
+from jaxpe.rope.families import Family
+from jaxpe.rope.fields import MOST_LAYERS, Fields
+from jaxpe.rope.layers import CHUNKED, FULL, LINEAR, SLIDING, checked_list
+from jaxpe.rope.programs.base import ORIGINAL
+from jaxpe.rope.programs.facts import program_facts
+
+_FACTS = program_facts("llama_cpp")
+_SHOWN = 8  # entries of an array that are kept at first
+_DIVISORS = "rope_freqs.weight"  # computed when the file was converted
+_LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
+
+
+class _Metadata(Fields):
+    """Metadata of one architecture; each number is checked on reading."""
+
+    def whole(self, name: str, *, least: int = 0, most: int = 2**31 - 1, step=1) -> int | None:
+        """Count, the largest if given by layer; None if it is 0 or absent."""
+        value = self.get(name)
+        values = value if isinstance(value, list) else [value or 0]
+        if not all(type(one) is int and one in range(least, most + 1, step) for one in values):
+            kind = "a whole" if step == 1 else "an even"
+            raise self.wrong(name, f", not {kind} number of {least} to {most:,}")
+        return max(values, default=0) or None
+
+    def by_layer(self, name: str, count: int) -> list[Any] | None:
+        """List with a value for each layer; None if absent."""
+        value = self.get(name)
+        listed = isinstance(value, list)
+        return checked_list(self, name, value, count, int, "a whole number") if listed else None
+
+
+def gguf_fields(path: Path) -> dict[str, Any]:
+    """Fields of config.json equivalent to the metadata of a .gguf; key `gguf` has the metadata.
+
+    Raises:
+        InputError: no whole .gguf, no architecture, or numbers that are none.
+    """
+    metadata, tensors = read_gguf(path)
+    architecture = metadata.get("general.architecture")
+    if not isinstance(architecture, str):
+        raise InputError(f"{path}: general.architecture is {architecture!r}, not a name")
+    prefix = f"{architecture}."
+    arrays = (v for k, v in metadata.items() if k.startswith(prefix) and isinstance(v, list))
+    if any(len(array) == _SHOWN for array in arrays):
+        metadata, tensors = read_gguf(path, whole=prefix)
+    own = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
+    defaults = {"rope.scaling.attn_factor": 1.0}
+    read = _Metadata(own, Family(architecture, defaults=defaults), source=str(path))
+    fields = {
+        "model_type": architecture,
+        "gguf": own,
+        "max_position_embeddings": read.whole("context_length"),
+        "rope_finetuned": read.get("rope.scaling.finetuned"),
+        "rope_scaling": _entry(read, architecture, tensors),
+        **_heads(read, architecture),
+        **_layers(read, architecture),
+    }
+    fields |= _bases(read, fields)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _heads(read: _Metadata, architecture: str) -> dict[str, Any]:
+    """Widths of heads, and their rotated parts."""
+    hidden, heads = read.whole("embedding_length"), read.whole("attention.head_count")
+    head = read.whole("attention.key_length") or (hidden // heads if hidden and heads else None)
+    turned = read.whole("rope.dimension_count", step=2) or head
+    found = {"hidden_size": hidden, "num_attention_heads": heads, "head_dim": head}
+    if architecture in _FACTS["latent"]:
+        whole = read.whole("attention.key_length_mla") or head
+        nope = max(whole - turned, 0) if whole and turned else 0
+        return found | {"qk_rope_head_dim": turned, "qk_nope_head_dim": nope}
+    local = read.whole("attention.key_length_swa") or head
+    local_turned = read.whole("rope.dimension_count_swa", step=2) or turned
+    if turned and _FACTS["windows"].get(architecture, {}).get("halved"):
+        turned //= 2
+    found |= {"partial_rotary_factor": _share(turned, head)}
+    if (local, local_turned) == (head, turned):
+        return found
+    return found | {"swa_head_dim": local, "swa_partial_rotary_factor": _share(local_turned, local)}
+
+
+def _share(turned: int | None, head: int | None) -> float | None:
+    """Rotated share of a head, rounded so that its product with the width is whole."""
+    if not turned or not head:
+        return None
+    share = min(turned / head, 1.0)
+    return share if int(head * share) == min(turned, head) else math.nextafter(share, 1.0)
+
+
+def _layers(read: _Metadata, architecture: str) -> dict[str, Any]:
+    """Kinds of the layers, the window, and the rotating layers."""
+    rule, window = _FACTS["windows"].get(architecture), read.whole("attention.sliding_window")
+    count = read.whole("block_count", most=MOST_LAYERS) or 0
+    count = count - (read.whole("nextn_predict_layers") or 0) or count  # all, in a drafting model
+    if count < 1:
+        return {"sliding_window": window}
+    chunk = rule and rule.get("chunk")
+    narrow = window if chunk is None else read.get("attention.sliding_window") != 0
+    local = SLIDING if chunk is None else CHUNKED
+    windowed = _windowed(read, rule, count) if rule and narrow else [False] * count
+    kinds = [local if one else FULL for one in windowed]
+    ratios = read.by_layer("attention.compress_ratios", count)
+    if ratios is not None:
+        kinds = ["compressed_sparse_attention" if ratio else SLIDING for ratio in ratios]
+    other = "mlp" if architecture in _FACTS["without_attention"] else LINEAR
+    attends = zip(_attends(read, architecture, count), kinds, strict=True)
+    kinds = [kind if one else other for one, kind in attends]
+    fields: dict[str, Any] = {"num_hidden_layers": count, "layer_types": kinds}
+    fields["sliding_window"] = window if SLIDING in kinds else None
+    fields["attention_chunk_size"] = chunk if CHUNKED in kinds else None
+    every = _FACTS["turning_every"].get(architecture)
+    if every is not None:
+        some = narrow or chunk is None  # without its chunks, Llama 4 turns every layer
+        fields["no_rope_layers"] = [int(not some or (i + 1) % every != 0) for i in range(count)]
+    pattern = read.by_layer("attention.rope_pattern", count)
+    if pattern is not None:
+        fields["no_rope_layers"] = [int(bool(turns)) for turns in pattern]
+    return fields
+
+
+def _windowed(read: _Metadata, rule: Mapping[str, Any], count: int) -> list[Any]:
+    """Whether each layer has a window, by the file's list, its period, or the architecture's."""
+    name = "attention.sliding_window_pattern"
+    listed = read.by_layer(name, count)
+    if listed is not None:
+        return listed
+    period = read.whole(name) or rule.get("period")
+    if period is None:
+        raise InputError(f"{read.source} has no {name}, which llama.cpp needs: convert it again")
+    full = 0 if rule.get("first") else period - 1
+    return [layer % period != full for layer in range(count)]
+
+
+def _attends(read: _Metadata, architecture: str, count: int) -> list[Any]:
+    """Whether each layer has attention, by the file's lists or the interval of attention."""
+    recurrent = read.by_layer("attention.recurrent_layers", count)
+    if recurrent is not None:
+        return [not one for one in recurrent]
+    for name in ("attention.head_count_kv", "attention.head_count"):
+        heads = read.by_layer(name, count)
+        if heads is not None:
+            return heads
+    interval = _FACTS["interval"].get(architecture)
+    interval = read.whole("full_attention_interval") or interval if interval else 1
+    return [(layer + 1) % interval == 0 for layer in range(count)]
+
+
+def _bases(read: _Metadata, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """θ of the layers, and θ of layers with a window."""
+    base, local = read.number("rope.freq_base"), read.number("rope.freq_base_swa")
+    compressed = read.number("attention.compress_rope_freq_base")
+    if compressed is not None:
+        base, local = compressed, base
+    alpha, head = read.number("rope.scaling.alpha"), fields.get("head_dim")
+    if alpha and alpha > 0 and head and head > 2:
+        base = (10_000.0 if base is None else base) * alpha ** (head / (head - 2))
+    return {"rope_theta": base, "rope_local_base_freq": local}
+
+
+def _entry(
+    read: _Metadata, architecture: str, tensors: Mapping[str, GgufTensor]
+) -> dict[str, Any] | None:
+    """Scaling entry, from the metadata and any tensors of divisors."""
+    factor = read.number("rope.scaling.factor") or read.number("rope.scale_linear")
+    kind = read.get("rope.scaling.type") or ("linear" if factor else "none")
+    original = {ORIGINAL: read.whole("rope.scaling.original_context_length")}
+    attention = read.number("rope.scaling.attn_factor")
+    if _DIVISORS in tensors and architecture in _FACTS["divisors"]:
+        scale = factor if kind == "linear" and factor else 1.0
+        same = [scale * one for one in _divisors(read, tensors[_DIVISORS])]
+        lists = {"short_factor": same, "long_factor": same}
+        return {"rope_type": "longrope", "named": "rope_freqs", **lists, "attention_factor": 1.0}
+    if _LONG in tensors and _SHORT in tensors:
+        names = {"long_factor": _LONG, "short_factor": _SHORT}
+        lists = {key: _divisors(read, tensors[name]) for key, name in names.items()}
+        return {"rope_type": "longrope", **lists, "attention_factor": attention, **original}
+    if kind not in ("linear", "yarn") or not factor:
+        return None
+    entry = {"rope_type": kind, "factor": factor, "attn_factor": attention}
+    if kind == "yarn":
+        entry |= original
+        betas = ("beta_fast", "beta_slow") if architecture in _FACTS["betas"] else ()
+        entry |= {name: read.number(f"rope.scaling.yarn_{name}") for name in betas}
+        multiplier = read.number("rope.scaling.yarn_log_multiplier")
+        if multiplier is not None and architecture in _FACTS["multiplier"]:
+            entry["mscale_all_dim"] = multiplier / (0.1 if architecture in _FACTS["tenths"] else 1)
+    return entry
+
+
+def _divisors(read: _Metadata, tensor: GgufTensor) -> list[float]:
+    values = np.asarray(tensor.read(), np.float64).ravel()
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise InputError(f"{read.source}: divisors that are not positive: convert it again")
+    return values.tolist()

@@ -1,0 +1,195 @@
+"""Job of `jaxpe rope`: what each layer does with positions, and where programs disagree."""
+
+import os
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxpe._core.errors import InputError
+from jaxpe.rope.advice import recipes
+from jaxpe.rope.checks import Found, findings
+from jaxpe.rope.comparison import disagreements
+from jaxpe.rope.configuration import (
+    Configuration,
+    Model,
+    UnknownSizeError,
+    read_configuration,
+    unread_fields,
+)
+from jaxpe.rope.evaluation import (
+    Placed,
+    axial_plans,
+    layer_plan,
+    lengths_up_to,
+    phase_errors,
+    program_result,
+)
+from jaxpe.rope.layers import LayerGroup, layer_groups
+from jaxpe.rope.options import RopeOptions
+from jaxpe.rope.programs.table import choose_readers
+from jaxpe.rope.result import LayerPlan, PhaseError, Program, RopeAnalysis
+
+_ROTARY = re.compile("rope|rotary|theta")  # in names of keys
+
+
+class RopeConfig(NamedTuple):
+    """Configuration as read, with options that replace its fields.
+
+    Attributes:
+        configuration: fields of the file.
+        options: options of the read.
+    """
+
+    configuration: Configuration
+    options: RopeOptions
+
+    def plan(self, program: str = "transformers", *, length: int | None = None):
+        """Groups of layers, with the numbers of a program.
+
+        Args:
+            program: name of a program, with a version if it has several.
+            length: longest text; default: the configuration's length.
+
+        Raises:
+            InputError: an unknown program, or a program that refuses the configuration.
+
+        >>> plan = read_config(head_dim=64, context=2048).plan("transformers")
+        >>> plan[0].kind, plan[0].turning, plan[0].pairing
+        ('rotary', 64, 'half')
+        """
+        reader = choose_readers(program, self.configuration.form)[0]
+        length = length or self.options.length or longest_context(self.configuration)
+        placed = _placed(self.configuration)
+        result = program_result(reader, self.configuration, placed, length)
+        if result.problem is not None:
+            raise InputError(f"{reader.name} refuses {self.configuration.source}: {result.problem}")
+        return _plans(self.configuration.models, placed, result, length)
+
+
+def read_config(config: str | os.PathLike[str] | None = None, **options) -> RopeConfig:
+    """Read a config.json, a folder with one, or a .gguf file.
+
+    Args:
+        config: path of the file; optional with `head_dim`.
+        **options: other fields of `RopeOptions`, which replace the file's.
+
+    Raises:
+        InputError: a file that cannot be read, or fields that are no configuration.
+
+    >>> read_config(head_dim=64, base=1e6, context=2048).plan()[0].base
+    1000000.0
+    """
+    chosen = RopeOptions(config=None if config is None else str(config), **options)
+    return RopeConfig(read_configuration(chosen), chosen)
+
+
+def explain_rope(options: RopeOptions) -> RopeAnalysis:
+    """Plan of layers, numbers of each program, and findings.
+
+    No weights are loaded, and no code is compiled. Frequencies are in float64.
+
+    Args:
+        options: file, and values that replace its fields.
+
+    Raises:
+        InputError: a file that cannot be read, or sizes that are missing.
+
+    >>> found = explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048))
+    >>> found.status, found.groups[0].never_round, found.groups[0].layers
+    ('judged', 11, None)
+    """
+    configuration = read_configuration(options)
+    length = options.length or longest_context(configuration)
+    placed = _placed(configuration)
+    newest, *_ = choose_readers(None, configuration.form)  # others are held against it
+    readers = dict.fromkeys([newest, *choose_readers(options.readers, configuration.form)])
+    programs = tuple(program_result(one, configuration, placed, length) for one in readers)
+    reading = [one for one in programs if one.problem is None]
+    asked = options.scaling is not None or configuration.form == "options"
+    if asked and not reading:
+        raise InputError(f"no program reads these options: {programs[0].problem}")
+    most = reading and (reading[0] is programs[0] or 2 * len(reading) >= len(programs))
+    first = reading[0] if most else None
+    groups = _plans(configuration.models, placed, first, length)
+    reason = _why_not_judged(configuration, bool(groups))
+    analysis = RopeAnalysis(
+        source=configuration.source,
+        form=configuration.form,
+        status="not judged" if reason else "judged",
+        reason=reason,
+        model_type=configuration.model_type,
+        context=longest_context(configuration),
+        length=length,
+        groups=groups,
+        towers=_tower_plans(configuration, length),
+        readers=programs,
+        disagreements=disagreements(programs),
+        unread=unread_fields(configuration),
+        numbers_of="" if first is None else first.name,
+    )
+    analysis = analysis._replace(precision=_precision(analysis.widest, length))
+    found = Found(configuration, analysis)
+    return analysis._replace(findings=findings(found), recipes=recipes(found))
+
+
+def longest_context(configuration: Configuration) -> int:
+    """`max_position_embeddings`; the larger for an encoder and a decoder.
+
+    >>> longest_context(read_config(head_dim=64, context=2048).configuration)
+    2048
+    """
+    return max(model.context for model in configuration.models)
+
+
+def _placed(configuration: Configuration) -> list[Placed]:
+    models = [model for model in configuration.models if model.family.kind != "axial"]
+    return [Placed(model, group) for model in models for group in _groups(model)]
+
+
+def _groups(model: Model) -> tuple[LayerGroup, ...]:
+    """Groups of layers; empty for a type without rules, and without rotary keys or sizes."""
+    try:
+        groups = layer_groups(model)
+    except UnknownSizeError:
+        if model.known:
+            raise
+        return ()
+    return groups if model.known or any(map(_ROTARY.search, model.fields.given)) else ()
+
+
+def _tower_plans(configuration: Configuration, length: int) -> tuple[LayerPlan, ...]:
+    """Layers of vision and audio models, as the newest program reads them."""
+    beside = configuration._replace(models=configuration.towers)
+    placed = _placed(beside)
+    newest = choose_readers(None, configuration.form)[0]
+    result = program_result(newest, beside, placed, length)
+    return _plans(beside.models, placed, result, length)
+
+
+def _plans(
+    models: tuple[Model, ...], placed: list[Placed], program: Program | None, length: int
+) -> tuple[LayerPlan, ...]:
+    readings = (program.readings if program is not None else ()) or [None] * len(placed)
+    longest = max((one.model.context for one in placed), default=0)
+    lengths = (min(length, one.model.context) if length <= longest else length for one in placed)
+    every = zip(placed, readings, lengths, strict=True)
+    plans = [layer_plan(one, reading, own) for one, reading, own in every]
+    return (*plans, *(plan for model in models for plan in axial_plans(model, length)))
+
+
+def _precision(widest: LayerPlan | None, length: int) -> tuple[PhaseError, ...]:
+    frequencies = np.asarray(() if widest is None else widest.frequencies)
+    lengths = () if widest is None else lengths_up_to(length)
+    return tuple(error for one in lengths for error in phase_errors(frequencies, one))
+
+
+def _why_not_judged(configuration: Configuration, shown: bool) -> str:
+    """Reason that no rule applies; empty if one does."""
+    unknown = [model for model in configuration.models if not model.known]
+    if not unknown:
+        return ""
+    stated = unknown[0].fields.given.get("model_type") or configuration.model_type
+    name = f"the model type {stated!r} is not known" if stated else "the file has no model_type"
+    numbers = ". The numbers shown are those of plain RoPE, as in Llama" if shown else ""
+    return f"{name}: no rule says which layers turn, or how entries are paired{numbers}"

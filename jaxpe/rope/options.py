@@ -1,0 +1,48 @@
+"""Options of `jaxpe rope`."""
+
+import dataclasses
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.options import LARGEST_SIZE, check_range
+
+LARGEST_HEAD = 2**16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RopeOptions:
+    """Explain what each layer of a model does with positions, and where programs disagree.
+
+    Attributes:
+        config: config.json, a folder that contains one, a .gguf file, or a name such as
+            Qwen/Qwen3-8B; optional with `head_dim`.
+        scaling: scaling entry as JSON that replaces the configuration's, such as
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}.
+        base: base θ of the frequencies, replacing the configuration's.
+        head_dim: width of a head; required without a configuration.
+        context: max_position_embeddings, replacing the configuration's.
+        length: longest text to judge, such as 131072 (on the command line also 128k); default:
+            the configuration's length.
+        readers: programs to compare with the newest transformers, separated by commas, such as
+            "transformers 4,vLLM"; default: all.
+        revision: branch, tag or commit of a name such as Qwen/Qwen3-8B.
+    """
+
+    config: str | None = None
+    scaling: str | None = None
+    base: float | None = None
+    head_dim: int | None = None
+    context: int | None = None
+    length: int | None = None
+    readers: str | None = None
+    revision: str | None = None
+
+    def check(self) -> None:
+        """Raise `InputError` for numbers out of range, or without `config` and `head_dim`."""
+        check_range("base", self.base, least=1.0, most=1e30)
+        check_range("head_dim", self.head_dim, least=2, most=LARGEST_HEAD)
+        for name in ("context", "length"):
+            check_range(name, getattr(self, name), least=2, most=LARGEST_SIZE)
+        if self.config is None and self.head_dim is None:
+            raise InputError(
+                "no configuration: pass `config`, a config.json or a .gguf, or at least `head_dim`"
+            )

@@ -1,0 +1,197 @@
+"""llama.cpp: its graphs by architecture, for a GGUF file or for the output of its converter."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxpe.rope.configuration import Configuration, Model
+from jaxpe.rope.layers import LayerGroup
+from jaxpe.rope.programs.base import (
+    ORIGINAL,
+    Entries,
+    Entry,
+    Groups,
+    QueryScaling,
+    UnreadableError,
+    type_of,
+    yarn_scale,
+)
+from jaxpe.rope.programs.facts import program_facts
+from jaxpe.rope.programs.shared import (
+    RULES,
+    WINDOWED,
+    by_entry,
+    divided,
+    parts,
+    plain,
+    turned_entries,
+    turning_every,
+    yarn,
+)
+from jaxpe.rope.programs.transformers import number_or
+
+_NEVER = 1e29  # divisors from here on stand for pairs that do not turn
+PERMUTED = "weights permuted"
+_FACTS = program_facts("llama_cpp")
+_RULES = {**RULES, "default": lambda _, entry: plain(entry), "linear": lambda _, entry: entry}
+
+
+def llama_cpp(configuration: Configuration, model: Model, groups: Groups) -> Entries:
+    """Entries as the graph of the architecture computes them.
+
+    Raises:
+        UnreadableError: a model type that the converter does not have, or other layers that turn.
+    """
+    architecture = _architecture(configuration, model)
+    if any(architecture in names for names in _FACTS["kinds"].values()):
+        return (None,) * len(groups)
+    local = model.fields.number("rope_local_base_freq")
+    if configuration.form == "gguf":
+        written = tuple(_written(model, g) if g.kind == "rotary" else None for g in groups)
+    else:
+        written = _converted(architecture, model, groups)
+    pairs = [(g.name in WINDOWED, e) for g, e in zip(groups, written, strict=True) if e]
+    full = next((entry for windowed, entry in pairs if not windowed), None)
+    if configuration.form != "gguf":  # the converter writes θ of windows beside that of the others
+        local = next((float(entry["rope_theta"]) for windowed, entry in pairs if windowed), None)
+    row = _FACTS["windows"].get(architecture)
+
+    def computed(group: LayerGroup, entry: Entry) -> Entry:
+        if row is not None and group.name in WINDOWED:
+            entry = _windowed(row, entry, full or entry, local)
+        if entry["rope_type"] == "yarn":
+            return _yarn(architecture, entry)
+        if entry["rope_type"] == "longrope":
+            return _longrope(model, group, entry)
+        return _RULES[entry["rope_type"]](model, entry)
+
+    return by_entry(groups, written, computed)
+
+
+def _architecture(configuration: Configuration, model: Model) -> str:
+    """Name of the architecture; Llama for options without a model."""
+    name = model.family.model_type
+    found = name if configuration.form == "gguf" else _written_as(name)
+    if found is None and configuration.form != "options":
+        named = f"has no class for the model type {name}" if name else "needs a model_type"
+        raise UnreadableError(f"its converter {named}")
+    return found or "llama"
+
+
+def _written_as(name: str) -> str | None:
+    """Architecture that the converter writes for a model type."""
+    return name if name in _FACTS["same"] else _FACTS["names"].get(name)
+
+
+def _written(model: Model, group: LayerGroup) -> Entry:
+    """Entry of a group, from the metadata of a file."""
+    entry = model.fields.mapping("rope_scaling")
+    share = number_or(model, "partial_rotary_factor", 1.0)
+    if group.name in WINDOWED:
+        share = number_or(model, "swa_partial_rotary_factor", share)
+    entry |= {"rope_theta": number_or(model, "rope_theta", 10_000.0), "rope_type": type_of(entry)}
+    entry["partial_rotary_factor"] = share
+    if entry["rope_type"] in ("yarn", "longrope") and entry.get(ORIGINAL) is None:
+        entry[ORIGINAL] = model.context
+    return entry
+
+
+def _converted(architecture: str, model: Model, groups: Groups) -> Entries:
+    """Entries as the converter writes them: all layers get the scaling of full-attention layers."""
+    name = model.family.model_type
+    family = model.family._replace(alpha=name in _FACTS["alpha"])
+    turning = [group.kind == "rotary" for group in groups]
+    if architecture in _FACTS["turning_every"]:
+        turning = turning_every(groups, _FACTS["turning_every"][architecture])
+    elif name in _FACTS["hybrids"]:
+        turning = [all(group.kind != "linear" for group in groups)] * len(groups)
+    entries = turned_entries(model._replace(family=family), groups, turning)
+    changed: Entry = {"attn_factor": 1.0}  # written, and not read
+    for name, values in _FACTS["otherwise"].items():
+        changed |= {} if architecture in _FACTS[name] else values
+
+    def written(group: LayerGroup, entry: Entry) -> Entry:
+        if architecture not in _FACTS.get(entry["rope_type"], (architecture,)):
+            return plain(entry | changed)
+        plain_list = entry["rope_type"] == "longrope" and architecture in _FACTS["plain_longrope"]
+        return entry | changed | ({"attention_factor": 1.0} if plain_list else {})
+
+    return by_entry(groups, entries, written)
+
+
+def _windowed(row: Mapping[str, Any], entry: Entry, full: Entry, local: float | None) -> Entry:
+    """Entry of sliding layers: often another base, and no scaling."""
+    base = full["rope_theta"]
+    if not row.get("full_base"):
+        base = row.get("base", base) if local is None else local
+    share = {"partial_rotary_factor": entry["partial_rotary_factor"], "rope_theta": base}
+    return (full if row.get("scaled") else plain(full)) | share
+
+
+def _yarn(architecture: str, entry: Entry) -> Entry:
+    """YaRN with the factors of ggml-org/llama.cpp#17945; the ramp is always truncated."""
+    factor = float(entry["factor"])
+    multiplier = float(entry.get("mscale_all_dim") or 0.0)
+    temperature = yarn_scale(factor) / yarn_scale(factor, multiplier)
+    if multiplier and architecture in _FACTS["cancelled"]:
+        temperature = 1.0
+    temperature *= float(entry.get("attn_factor") or 1.0)
+    if architecture in _FACTS["unscaled_turns"]:
+        temperature = 1.0
+    found = yarn(entry, temperature, truncate=True)
+    if architecture in _FACTS["latent_logits"]:
+        found["logit_factor"] = (temperature * yarn_scale(factor, multiplier)) ** 2
+    return found
+
+
+def _longrope(model: Model, group: LayerGroup, entry: Entry) -> Entry:
+    """Divisors of both lists; pairs with huge divisors do not rotate, as in Gemma 4."""
+    half = int(group.width * float(entry["partial_rotary_factor"])) // 2  # Step 3.5 has more
+    short, long = entry["short_factor"][:half], entry["long_factor"][:half]
+    turning = sum(value < _NEVER for value in short)
+    if short == long and turning < len(short) and all(value == 1.0 for value in short[:turning]):
+        share = {"partial_rotary_factor": turning / len(short), "factor": 1.0}
+        return plain(entry) | {"rope_type": "proportional"} | share
+    found = divided(model, entry, short, long)
+    if entry.get("attention_factor") is not None:
+        found["named"] = entry.get("named")
+        return {**found, "attention_factor": float(entry["attention_factor"])}
+    return {**found, "factor": max(model.context / found[ORIGINAL], 1.0)}
+
+
+def query_scaling(configuration: Configuration, model: Model, entry: Entry) -> QueryScaling | None:
+    """Query scaling, from the metadata or from the converter's output."""
+    architecture = _architecture(configuration, model)
+    chunk = _FACTS["windows"].get(architecture, {}).get("chunk")
+    if chunk is not None:  # Llama 4, where layers do not turn
+        return QueryScaling(0.1, chunk, 1, "none")
+    beta, period = entry.get("llama_4_scaling_beta"), entry.get(ORIGINAL)
+    if configuration.form == "gguf":
+        beta = configuration.gguf.get("attention.temperature_scale")
+        period = configuration.gguf.get("attention.temperature_length") or period or model.context
+    elif architecture not in _FACTS["temperatures"]:
+        return None
+    number = all(isinstance(value, int | float) and value > 0 for value in (beta, period))
+    return QueryScaling(float(beta or 0), float(period or 0), 0, "all") if number else None
+
+
+def longest(model: Model) -> float:
+    """Context length of the file, or the converter's output for a model with an alpha."""
+    last = parts(model)[-1]
+    stretched = model.family.model_type in _FACTS["alpha"] and last.get("alpha")
+    written = stretched and type_of(last) == "dynamic"
+    return float(_FACTS["alpha_context"] if written else model.context)
+
+
+def pairing(model: Model, group: LayerGroup) -> str | None:
+    """Pairing of the architecture, and whether the converter reorders the weights for it."""
+    architecture = _written_as(model.family.model_type)
+    if architecture is None or group.kind != "rotary":
+        return None
+    half = architecture in _FACTS["half_indexers" if group.place == "indexer" else "half"]
+    entry = model.fields.mapping("rope_scaling") or model.fields.mapping("rope_parameters")
+    sections = architecture in _FACTS["sections"] and bool(entry.get("mrope_section"))
+    pairs = "half" if half or sections else "interleaved"
+    if pairs == group.pairing:
+        return None
+    reordered = sections or architecture in _FACTS["permuted"]
+    return f"{pairs}, {PERMUTED}" if reordered else pairs

@@ -1,0 +1,451 @@
+"""Hugging Face transformers 5 and 4, by `modeling_rope_utils.py` and the classes of each model."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jaxpe.rope.configuration import Configuration, Model, head_size
+from jaxpe.rope.families import OWN_CODE
+from jaxpe.rope.layers import FULL, INDEXER, SLIDING, UNSCALED, LayerGroup
+from jaxpe.rope.programs.base import (
+    ORIGINAL,
+    YARNS,
+    Entries,
+    Entry,
+    Groups,
+    QueryScaling,
+    UnreadableError,
+    latent_factor,
+    own_scaling,
+    type_of,
+)
+from jaxpe.rope.programs.facts import program_facts
+
+ALL = ""  # the label of an entry that holds for all layers
+_FACTS = program_facts("transformers")
+# Lists by layer, by the key of an entry.
+_LISTS = {"rope_theta": "rope_theta", "partial_rotary_factor": "partial_rotary_factors"}
+
+
+def transformers_5(
+    configuration: Configuration, model: Model, groups: Groups, *, both: bool = False
+) -> Entries:
+    """Completed entries; without a scaling, most classes ignore the share of a head.
+
+    With `both`, Phi-3.5-MoE has both lists of longrope, not the short list alone.
+
+    Raises:
+        UnreadableError: a type that it does not know, or numbers that are missing.
+    """
+    if model.family.since != OWN_CODE:
+        _refuse_layers(model)
+    if type(model.fields.get("attn_temperature_tuning")) is int:
+        raise UnreadableError("TypeError: attn_temperature_tuning must be true or false")
+    _refuse(model)
+    entries = _own_table(model, completed_entries(model, groups), refuses=True)
+    part = model.fields.whole("qk_rope_head_dim") if model.family.latent else None
+    for group, entry in [(g, e) for g, e in zip(groups, entries, strict=True) if e]:
+        if entry["rope_type"] == "default" and not model.family.share:
+            entry["partial_rotary_factor"] = 1.0
+        if _add_factors(model, entry) and not both:
+            entry["long_factor"] = entry.get("short_factor")
+        turned = group.width * float(entry["partial_rotary_factor"])
+        if part is not None and group.place == "latent" and turned > part:
+            raise UnreadableError(f"RuntimeError: {turned:.0f} entries turn in a part of {part}")
+    return entries
+
+
+def _add_factors(model: Model, entry: Entry) -> bool:
+    """Factors on cos and sin up to L0 and beyond, of Phi-3.5-MoE alone."""
+    if model.family.model_type not in _FACTS["list_factors"] or entry["rope_type"] == "default":
+        return False
+    factors = [entry.get(name) for name in ("short_mscale", "long_mscale")]
+    if not all(isinstance(one, int | float) for one in factors):
+        raise UnreadableError("TypeError: short_mscale and long_mscale must be numbers")
+    entry["attention_factors"] = factors
+    return True
+
+
+def _refuse_layers(model: Model, *, exact: bool = True) -> None:
+    """Raise for kinds of layers that the configuration class refuses."""
+    fields, rule = model.fields, model.family.layers
+    count, listed = fields.whole("num_hidden_layers"), fields.given.get("layer_types")
+    listed = listed if isinstance(listed, list) else None  # also of classes that do not use it
+    if rule.get("field") == "sliding_window_pattern" and listed is None:
+        unwindowed = model.family.model_type == "exaone4" and fields.get("sliding_window") is None
+        pattern = 0 if unwindowed else fields.get("sliding_window_pattern")
+        stated = "sliding_window_pattern" in fields.given or pattern is not None
+        if stated and (not pattern or isinstance(pattern, str)):
+            raise UnreadableError(
+                f"TypeError: sliding_window_pattern is {pattern!r}, no number above 0"
+            )
+    cut = fields.whole("num_nextn_predict_layers", least=0) if "nextn" in rule else 0
+    exact = exact and not rule.keys() & {"letters", "compress_ratios", "with_mlp"}
+    if listed and count and exact and len(listed) not in (count, count + (cut or 0)):
+        named = f"{len(listed)} entries for {count} layers"
+        raise UnreadableError(f"ValueError: layer_types has {named}")
+
+
+def _refuse(model: Model) -> None:
+    """Raise for entries that only the class of this type refuses."""
+    family, given = model.family, given_entry(model)
+    stated = model.fields.mapping("rope_parameters")
+    kinds = (key for key in (FULL, SLIDING) if isinstance(stated.get(key), Mapping))
+    others = sorted(stated.keys() - set(kinds)) if family.strict else []
+    if type_of(stated) in YARNS[1:]:
+        raise UnreadableError(f"KeyError: {type_of(stated)!r} is known in rope_scaling alone")
+    if others:
+        raise UnreadableError(f"rope_parameters has {others[0]!r}, which is no kind of layer")
+    for key in family.required:
+        if given and key not in given:
+            raise UnreadableError(f"KeyError: {key!r} is missing in the entry")
+    if family.alpha and given.get("alpha") and model.fields.get("head_dim") is None:
+        raise UnreadableError("TypeError: alpha needs head_dim, which is not there")
+
+
+def _own_table(model: Model, entries: Entries, *, refuses: bool = False) -> Entries:
+    """Entries of a class without scalings, which ignores or refuses one."""
+    scaled = any(entry is not None and entry["rope_type"] != "default" for entry in entries)
+    if not scaled or not model.family.scaling:
+        return entries
+    if refuses and model.family.scaling == "refused":
+        raise UnreadableError("ValueError: its class has no scaling")
+    return tuple(entry and _bare(entry) for entry in entries)
+
+
+def completed_entries(model: Model, groups: Groups) -> Entries:
+    """`rope_scaling`, else `rope_parameters`, completed by the fields next to it.
+
+    Raises:
+        UnreadableError: a type that it does not know, or numbers that are missing.
+    """
+    if model.family.since == OWN_CODE:
+        return _own_code(model, groups)
+    parts = _CONVERSIONS.get(model.family.convert, _converted)(model, groups)
+    return _by_group(model, groups, parts)
+
+
+def transformers_5_12(configuration: Configuration, model: Model, groups: Groups) -> Entries:
+    """Entries of 5.24, with one table for all layers of OLMo 3, and both lists of Phi-3.5-MoE."""
+    if model.family.model_type != "olmo3":
+        return transformers_5(configuration, model, groups, both=True)
+    plain = model.family._replace(bases={}, scaled=(), by_kind=False)
+    return _by_group(model, groups, _converted(model._replace(family=plain), groups))
+
+
+def transformers_4(
+    configuration: Configuration, model: Model, groups: Groups, *, exact: bool = True
+) -> Entries:
+    """`rope_scaling` with θ and share next to it; `rope_parameters` is not read.
+
+    Where `type` and `rope_type` differ, `type` counts; in version 5 it is the other.
+
+    Raises:
+        UnreadableError: a model type that came later, or a llama3 without L0.
+    """
+    family, fields = model.family, model.fields
+    if family.since == OWN_CODE:
+        return _own_code(model, groups)
+    if family.since.startswith("5"):
+        raise UnreadableError(f"the model type {family.model_type} came with version 5")
+    _refuse_layers(model, exact=exact and bool(family.layers))
+    entry = fields.mapping("rope_scaling") or dict(family.entry or {})
+    entry = entry if entry == _flat(entry) else {}  # parts by kind of layer are not read
+    entry["rope_type"] = _known_type(model, str(entry.get("type") or type_of(entry)))
+    own = family.base_4 or float(family.bases[FULL][1] if FULL in family.bases else family.base)
+    entry["rope_theta"] = fields.number(family.nested_base or "rope_theta") or own
+    entry["partial_rotary_factor"] = number_or(model, "partial_rotary_factor", family.fraction)
+    beside = fields.number(ORIGINAL)
+    if entry["rope_type"] == "longrope":  # L0 is taken from beside the entry alone
+        inside = entry.get(ORIGINAL) if _add_factors(model, entry) else None
+        beside = beside or inside
+        entry[ORIGINAL] = beside or model.context
+        entry |= {"factor": model.context / beside} if beside else {}
+    elif entry["rope_type"] == "yarn":
+        entry[ORIGINAL] = entry.get(ORIGINAL) or model.context
+    elif entry["rope_type"] == "llama3" and entry.get(ORIGINAL) is None:
+        raise UnreadableError(f"{ORIGINAL} must be in rope_scaling")
+    _finish(model, entry)
+    parts = {ALL: entry}
+    if SLIDING in family.bases and family.bases[SLIDING][0]:
+        local = {"rope_type": "default", "rope_theta": _base(model, SLIDING)}
+        parts = {FULL: entry, SLIDING: _finish(model, local)}
+    elif family.bases:  # OLMo 3: θ of all layers, the scaling in those that look at everything
+        parts = {FULL: entry, SLIDING: _bare(entry)}
+    return _own_table(model, _by_group(model, groups, parts))
+
+
+def transformers_4_55(configuration: Configuration, model: Model, groups: Groups) -> Entries:
+    """Entries of 4.57, with max_position_embeddings / L0 as YaRN's `factor` if L0 is given."""
+    if model.family.since == "4.57":
+        raise UnreadableError(f"the model type {model.family.model_type} came with version 4.56")
+    entries = transformers_4(configuration, model, groups, exact=False)
+    given = model.fields.mapping("rope_scaling").get(ORIGINAL)
+    for entry in entries:
+        if entry is not None and entry["rope_type"] == "yarn" and given:
+            entry["factor"] = model.context / given
+    return entries
+
+
+def _bare(entry: Entry) -> Entry:
+    kept = ("rope_theta", "partial_rotary_factor")
+    return {"rope_type": "default"} | {name: entry[name] for name in kept if name in entry}
+
+
+def number_or(model: Model, name: str, default: Any) -> Any:
+    """Number of the file or of the class, else a default."""
+    value = model.fields.number(name)
+    return default if value is None else value
+
+
+def _base(model: Model, kind: str) -> float:
+    """θ of a kind of layer, from the field of this kind."""
+    name, default = model.family.bases[kind]
+    return number_or(model, name, float(default))
+
+
+def _own_code(model: Model, groups: Groups) -> Entries:
+    """Checkpoints with custom code, which transformers only runs."""
+    entry = model.fields.mapping("rope_scaling")
+    entry["rope_theta"] = model.fields.number("rope_theta") or model.family.base
+    if "rope_ratio" in model.family.defaults:
+        entry["rope_theta"] *= number_or(model, "rope_ratio", 1.0)
+    entry["rope_type"] = _known_type(model, type_of(entry))
+    share = number_or(model, "partial_rotary_factor", model.family.fraction)
+    entry["partial_rotary_factor"] = share
+    if entry["rope_type"] in _FACTS["with_original"]:
+        entry[ORIGINAL] = entry.get(ORIGINAL) or model.context
+    return _by_group(model, groups, {ALL: _finish(model, entry)})
+
+
+def given_entry(model: Model) -> dict[str, Any]:
+    """Mutable copies of the file's entry, else the class's."""
+    fields = model.fields
+    given = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
+    given = given or model.family.entry or {}
+    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in given.items()}
+
+
+def _converted(model: Model, groups: Groups) -> dict[str, Entry]:
+    """Entries by label, as `convert_rope_params_to_dict` and `standardize_rope_params` have them.
+
+    Raises:
+        UnreadableError: parts by kind of layer for a class that reads one entry.
+    """
+    if model.family.bases:
+        return _by_bases(model)
+    given, family = given_entry(model), model.family
+    theta = number_or(model, "rope_theta", None if family.bare else family.base)
+    share = model.fields.number("partial_rotary_factor")
+    share = _fraction(model) if share is None else share
+    labels = {group_label(model, group) for group in groups} | {*family.labels.values()}
+    labels |= {FULL, SLIDING} if family.by_kind and not family.bare else set()
+    nested = [key for key in given if key in labels and (family.layers or family.by_kind)]
+    if nested and not family.by_kind:
+        raise UnreadableError(f"its class reads one entry, not one for {' and '.join(nested)}")
+    for key in nested:
+        if given[key] and not isinstance(given[key], Mapping):
+            raise UnreadableError(f"TypeError: the part for {key} is no object of its entries")
+    if not nested:
+        if family.by_kind and not family.base_by_layer:
+            raise UnreadableError("its class needs an entry for each kind of layer")
+        return {ALL: _completed(model, _flat(given), theta, share, nested=False)}
+    return {k: _completed(model, given[k], theta, share) if given[k] else {} for k in nested}
+
+
+def _fraction(model: Model) -> float | None:
+    """Share from the class, or from a field with the number of rotated entries."""
+    rotated = model.fields.whole(model.family.rotated) if model.family.rotated else None
+    if model.family.latent and rotated is not None:  # Mistral 4: a share of both parts of the head
+        if model.fields.mapping("rope_scaling"):
+            return None  # the class fills it into rope_parameters alone
+        return rotated / (rotated + (model.fields.whole("qk_nope_head_dim", least=0) or 0))
+    return model.family.fraction if rotated is None else rotated / head_size(model)
+
+
+def _by_bases(model: Model) -> dict[str, Entry]:
+    """Gemma 3, ModernBERT, OLMo 3: a base for each kind of layer, a scaling for some kinds."""
+    given, scaling = (model.fields.mapping(name) for name in ("rope_parameters", "rope_scaling"))
+    parts = {kind: dict(given.get(kind) or {}) for kind in model.family.bases}
+    for kind in parts.keys() & model.family.scaled:
+        parts[kind] |= _flat(scaling)
+    return {kind: _completed(model, part, _base(model, kind)) for kind, part in parts.items()}
+
+
+def _flat(entry: Entry) -> Entry:
+    return {key: value for key, value in entry.items() if not isinstance(value, Mapping)}
+
+
+def _deepseek_v4(model: Model, groups: Groups) -> dict[str, Entry]:
+    """`main` for sliding layers, unscaled; `compress` for the others, with another base."""
+    given, fields = given_entry(model), model.fields
+    rotated = fields.whole("qk_rope_head_dim")
+    share = fields.number("partial_rotary_factor")
+    share = share or (rotated / head_size(model) if rotated else 0.125)
+    theta, names = fields.number("rope_theta"), ("main", "compress")
+    if not all(isinstance(given.get(name), Mapping) for name in names):
+        compress = {k: v for k, v in given.items() if k not in names}
+        compress["rope_theta"] = fields.number("compress_rope_theta")
+        if type_of(compress) == "yarn":
+            compress.setdefault("attention_factor", 1.0)
+        given = {"main": {"rope_type": "default", "rope_theta": theta}, "compress": compress}
+    return {name: _completed(model, given[name], theta, share) for name in names}
+
+
+def _by_layer_lists(model: Model, groups: Groups) -> dict[str, Entry]:
+    """Step 3.5 and Ultrabert: θ, and a share of the head, in lists by layer."""
+    given, fields = given_entry(model), model.fields
+    names = dict.fromkeys(group.name.removesuffix(INDEXER) for group in groups)
+    if given and all(isinstance(given.get(name), Mapping) for name in names):
+        return _converted(model, groups)
+    parts = {}
+    for group in groups:
+        first = group.layers[0] if group.layers else 0
+        part: Entry = {"rope_type": "default"}
+        for key, name in _LISTS.items():
+            value = fields.get(name)
+            value = value[first] if isinstance(value, list) and first < len(value) else value
+            if isinstance(value, int | float):
+                part[key] = float(value)
+        if group.name == FULL:
+            part |= fields.mapping("rope_scaling")
+        parts[group.name] = _completed(model, part, model.family.base)
+    return parts
+
+
+def _ultrabert(model: Model, groups: Groups) -> dict[str, Entry]:
+    """θ in a list by layer, without an entry."""
+    fields = model.fields
+    stated = fields.mapping("rope_parameters") or fields.mapping("rope_scaling")
+    return (_converted if stated else _by_layer_lists)(model, groups)
+
+
+def _cohere2_moe(model: Model, groups: Groups) -> dict[str, Entry]:
+    """Entry without completion, else `rope_theta`; `rope_scaling` is not read."""
+    theta = number_or(model, "rope_theta", model.family.base)
+    entry = model.fields.mapping("rope_parameters") or {"rope_theta": theta}
+    return {ALL: _completed(model, entry, nested=False)}
+
+
+def _dots3_note(model: Model, groups: Groups) -> dict[str, Entry]:
+    """Base of sliding layers, and the rope part of latent attention as a share of the head."""
+    given, fields = given_entry(model), model.fields
+    names = dict.fromkeys(group.name.removesuffix(INDEXER) for group in groups)
+    theta = fields.number("rope_theta") or model.family.base
+    bases = {} if SLIDING in given else {SLIDING: fields.number("swa_rope_theta") or 5e4}
+    if not any(name in given for name in names):
+        given = dict.fromkeys(names, given)
+    parts = {name: {**given[name], "partial_rotary_factor": 1.0} for name in names}
+    return {name: _completed(model, parts[name], bases.get(name, theta)) for name in parts}
+
+
+def _by_kind_defaults(model: Model, groups: Groups) -> dict[str, Entry]:
+    """NeoMME: θ and share by kind of layer, if the file has neither."""
+    given, defaults = given_entry(model), model.family.entry or {}
+    theta = model.fields.number("rope_theta")
+    beside = {} if theta is None else {"rope_theta": theta}
+    parts = {one.name: {**(defaults.get(one.name) or {}), **beside} for one in groups}
+    return {name: _completed(model, parts[name] | (given.get(name) or {})) for name in parts}
+
+
+_CONVERSIONS: dict[str, Callable[[Model, Groups], dict[str, Entry]]] = {
+    "deepseek_v4": _deepseek_v4,
+    "by_layer_lists": _by_layer_lists,
+    "ultrabert": _ultrabert,
+    "cohere2_moe": _cohere2_moe,
+    "dots3_note": _dots3_note,
+    "by_kind_defaults": _by_kind_defaults,
+}
+
+
+def _completed(
+    model: Model, entry: Entry, theta: Any = None, share: Any = None, *, nested: bool = True
+) -> Entry:
+    """Entry, completed by the fields next to it.
+
+    Raises:
+        UnreadableError: an unknown type, or a number that its type needs.
+    """
+    for name, value in (("rope_theta", theta), ("partial_rotary_factor", share)):
+        if value is not None:
+            entry.setdefault(name, value)
+    stated = type_of(entry)
+    entry["rope_type"] = _known_type(model, stated)
+    if stated == "su" and entry.get(ORIGINAL) is None:  # renamed after L0 is filled in
+        raise UnreadableError(f"KeyError: the type su needs {ORIGINAL} inside of the entry")
+    if entry["rope_type"] == "dynamic" and "factor" not in entry:
+        raise UnreadableError("KeyError: factor is missing in a dynamic entry")
+    if entry["rope_type"] in _FACTS["with_original"]:
+        beside = None if nested else model.fields.number(ORIGINAL)
+        entry[ORIGINAL] = beside or entry.get(ORIGINAL) or model.context
+    if nested:
+        entry.pop("truncate", None)  # it is looked for beside the parts
+    return _finish(model, entry)
+
+
+def _known_type(model: Model, stated: str) -> str:
+    kind = model.family.types.get(stated, stated)
+    if kind not in _FACTS["required"]:
+        raise UnreadableError(f"KeyError: {kind!r} is no rope_type")
+    return kind
+
+
+def _finish(model: Model, entry: Entry) -> Entry:
+    """Raise for missing numbers, and apply the last changes of classes."""
+    kind = entry["rope_type"]
+    missing = [name for name in _FACTS["required"][kind] if name not in entry]
+    if entry.get("rope_theta") is None:
+        raise UnreadableError("KeyError: rope_theta is missing in the entry of a kind of layer")
+    if kind == "dynamic" and model.family.alpha and entry.get("alpha"):
+        return entry
+    if missing:
+        raise UnreadableError(f"KeyError: {', '.join(missing)} is missing in a {kind} entry")
+    if kind in ("yarn", "longrope") and entry.get("factor") is None:
+        entry["factor"] = model.context / entry[ORIGINAL]
+    if entry.get("partial_rotary_factor") is None:
+        entry["partial_rotary_factor"] = 1.0
+    return entry
+
+
+def group_label(model: Model, group: LayerGroup) -> str:
+    """Part of the entry for a group; an indexer uses the part of its layers."""
+    name = group.name.removesuffix(INDEXER)
+    return model.family.labels.get(name, name)
+
+
+def _by_group(model: Model, groups: Groups, parts: Mapping[str, Entry]) -> Entries:
+    """Entry of each group, with Hunyuan's scaling by alpha applied to the base."""
+    result = []
+    for group in groups:
+        label = group_label(model, group)
+        entry = parts.get(label, parts.get(ALL)) if group.kind == "rotary" else {}
+        if entry is None:
+            raise UnreadableError(f"KeyError: the entry has no part for {label}")
+        entry = _bare(entry) if entry and group.name == UNSCALED else dict(entry)
+        if entry and group.base is not None:
+            entry["rope_theta"] = group.base
+        by_alpha = model.family.alpha and entry.get("rope_type") == "dynamic"
+        result.append(stretched(group, entry) if by_alpha and entry.get("alpha") else entry or None)
+    return tuple(result)
+
+
+def stretched(group: LayerGroup, entry: Entry) -> Entry:
+    """NTK by a fixed alpha: base·alpha^(d/(d − 2)), at every length."""
+    dim = int(group.width * float(entry.get("partial_rotary_factor") or 1.0))
+    base = float(entry["rope_theta"]) * float(entry["alpha"]) ** (dim / (dim - 2))
+    return {**_bare(entry), "rope_theta": base}
+
+
+def logit_factor(model: Model, group: LayerGroup, entry: Entry) -> float:
+    """Factor on all logits of latent attention under YaRN."""
+    return latent_factor(entry) if model.family.latent else 1.0
+
+
+def logit_factor_4(model: Model, group: LayerGroup, entry: Entry) -> float:
+    """Factor of version 5.24, except in DeepSeek V2, whose class had no factor before 5.15."""
+    return 1.0 if model.family.model_type == "deepseek_v2" else logit_factor(model, group, entry)
+
+
+def query_scaling(configuration: Configuration, model: Model, entry: Entry) -> QueryScaling | None:
+    """Query scaling, which some classes read from the entry."""
+    stated = model.family.model_type in _FACTS["scaled_queries"]
+    return own_scaling(model, entry, entry if stated else {})
