@@ -10,7 +10,8 @@ WORKERS ?= 2
 TESTS ?=
 CONSTRAINTS ?= constraints.txt
 
-.PHONY: report results test lint types docs unit notebooks distributed-test test-minimum clean
+.PHONY: report results test lint types docs unit notebooks distributed-test test-minimum \
+  rope-goldens clean
 
 # Tests compile much of the same, in several processes and from one run to the next, also in a new
 # clone. `make clean` removes these programs; those written more than 30 days ago go by themselves.
@@ -86,6 +87,12 @@ test-minimum:
 	  JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)-minimum/compiled \
 	  TESTS='-W default tests/test_minimum.py tests/geometry'
 
+# What the classes of the newest transformers do with positions: see tests/parity/README.md. NEWEST is
+# a Python that has them, and torch for the processor.
+rope-goldens:
+	$(or $(NEWEST),$(error NEWEST: a python with the newest transformers and torch)) tests/parity/make_rope_classes.py
+	$(NEWEST) tests/parity/make_rope_mutations.py
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxpe needs Python >= 3.11, not " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
@@ -96,4 +103,4 @@ $(VENV)/.installed-%: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-minimum report docs/_build docs/api docs/gallery docs/notebooks '$(PROGRAMS)'
+	rm -rf $(VENV) $(VENV)-minimum report docs/_build docs/api docs/gallery docs/positions docs/notebooks '$(PROGRAMS)'

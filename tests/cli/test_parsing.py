@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from tyro.conf import Positional
 
+from jaxpe._core.errors import InputError
 from jaxpe.cli.parsing import described, in_flags, parse, plain
 
 
@@ -73,3 +74,44 @@ def test_help_has_a_line_for_each_option(capsys):
     told = capsys.readouterr().out
     for words in ("Do something", "of the words", "width of a head", "folder of the results"):
         assert words in told
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengths:
+    """Lengths.
+
+    Attributes:
+        length: of a text.
+        context: of training.
+        out: name.
+    """
+
+    length: int | None = None
+    context: int = 1
+    out: str = ""
+
+
+@pytest.mark.parametrize(
+    ("words", "length"),
+    [
+        ("--length 128k", 131_072),
+        ("--length=128K", 131_072),
+        ("--length 1m", 1_048_576),
+        ("--length 131,072", 131_072),
+        ("--length 1_000", 1000),
+        ("--length 4096", 4096),
+        ("--length -3", -3),
+        ("--length None", None),
+        ("--context 2k --out 4k", None),
+    ],
+)
+def test_lengths_are_read_as_people_write_them(words, length):
+    options = parse(Lengths, words.split())
+    assert options.length == length
+    assert (options.context, options.out) in ((1, ""), (2048, "4k"))
+
+
+@pytest.mark.parametrize("text", ["128kb", "1.5k", "k", "1,5", "12,3456", "128 k", "1e5", "", "٣k"])
+def test_what_is_no_length_is_refused(text):
+    with pytest.raises(InputError, match=r"`length` is .*; pass a whole number, with k for 1,024"):
+        parse(Lengths, ["--length", text])

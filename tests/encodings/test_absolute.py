@@ -551,7 +551,7 @@ def test_low_rank_from_factors_is_the_best_approximation():
     ("call", "message"),
     [
         (lambda: sinusoidal_vectors(np.arange(3), dim=5), "dim must be even and at least 2, not 5"),
-        (lambda: inverse_frequencies(0), "dim must be at least 1, not 0"),
+        (lambda: inverse_frequencies(0), "dim must be even and at least 2, not 0"),
         (lambda: sinusoidal(dim=5), "dim must be even and at least 2, not 5"),
         (lambda: fourier(dim=3), "dim must be even and at least 2, not 3"),
         (lambda: learned(length=0, dim=2), "length and dim must be at least 1, not 0 and 2"),

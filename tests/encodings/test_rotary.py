@@ -24,6 +24,7 @@ from jaxpe import (
     scale_positions,
     xpos,
 )
+from jaxpe._core.rope_scaling import check_scaling, scaling_from_hf
 from jaxpe.encodings import (
     DynamicScaling,
     LinearScaling,
@@ -37,7 +38,6 @@ from jaxpe.encodings import (
 )
 from jaxpe.encodings.attention import attend, attention_logits
 from jaxpe.encodings.phases import phases
-from jaxpe.encodings.rope_scaling import check_scaling, scaling_from_hf
 from tests.compilation import counted
 
 N, HEADS, DIM = 6, 2, 16

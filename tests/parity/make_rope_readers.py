@@ -1,11 +1,11 @@
 """Write what transformers itself makes of configurations to `rope_readers.json`.
 
-Run by hand in three environments, with transformers 4.55, 4.57 and 5, each with NumPy; no torch is
+Run by hand in two environments, with transformers 4.55 and 4.57, each with NumPy; no torch is
 needed, since a few names of it are lent from NumPy. Each run writes its part:
 
     python tests/parity/make_rope_readers.py
 
-Of each configuration of `tests/analysis/rope/published.json` and `reported.json` it keeps θ, the
+Of each configuration of `tests/rope/published.json` and `reported.json` it keeps θ, the
 attention factor and every eighth frequency (float64 here) at the longest text, by kind of layer,
 and how many there are.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-CONFIGS = HERE.parent / "analysis" / "rope"
+CONFIGS = HERE.parent / "rope"
 OUT = HERE / "rope_readers.json"
 STEP = 8  # of the frequencies
 

@@ -6,10 +6,12 @@ import pytest
 from rich.console import Console
 
 from jaxpe._core.results import load_result
-from jaxpe.analysis.rope import RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.report import rope_summary, rope_table, write
 from jaxpe.report.rope.figures import rope_figures
-from tests.analysis.rope.test_rope import CONFIGS
+from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
+from tests.rope.conftest import read
+
+CONFIGS = read("published") | read("reported")
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def test_the_page_is_complete_and_repeats(configured, tmp_path):
     text = page.read_text()
     figures = {file.stem for file in (page.parent / "figures").glob("*.svg")}
     assert figures == {"wavelengths", "precision", "scaling"}
-    assert [one.code for one in found.warnings if f'id="{one.code}"' not in text] == []
+    assert [one.code for one in found.findings if f'id="{one.code}"' not in text] == []
     assert "vllm-project/vllm#48621" in text
     again = load_result(RopeAnalysis, page.parent / "rope.json")
     assert write(again, tmp_path / "again").read_bytes() == page.read_bytes()
@@ -58,7 +60,7 @@ def test_a_model_named_like_a_script_stays_a_name(configured, tmp_path):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_configuration_has_a_summary_and_tables_of_80_columns(configured, name):
     found = explained(configured(name))
-    serious = [one for one in found.warnings if one.severity != "note"]
+    serious = [one for one in found.findings if one.severity != "note"]
     summary = rope_summary(found)
     assert not serious or serious[0].text.replace("`", "") in summary
     console = Console(width=80, record=True, file=None, quiet=True)
@@ -77,8 +79,35 @@ def test_the_command_prints_json_alone(command, configured):
     found = json.loads(out)
     assert code == 0
     assert found["length"] == 163_840
-    told = {one["code"]: one for one in found["warnings"]}
-    assert "--scaling '{" in told["beyond_scaling"]["remedy"]
+    assert {"status", "model_type", "groups", "readers", "findings", "unread"} <= found.keys()
+    group = found["groups"][0]
+    assert (group["kind"], group["turning"], group["pairing"]) == ("rotary", 128, "half")
+    assert len(group["frequencies"]) == 64
+    assert {recipe["program"] for recipe in found["recipes"]} >= {"config.json", "vLLM"}
+
+
+def test_what_is_not_judged_exits_with_3(command, configured):
+    code, out, err = command("rope", configured("Qwen3 8B", model_type="of_my_own"), "--json")
+    assert (code, err) == (3, "")
+    assert json.loads(out)["status"] == "not judged"
+
+
+def test_the_columns_are_explained_when_asked(command, configured):
+    plain, explained = (
+        command("rope", configured("Qwen3 8B"), *words)[1] for words in ((), ("--explain",))
+    )
+    assert "never complete a rotation within the trained" not in plain
+    assert "never complete a rotation within the trained" in " ".join(explained.split())
+
+
+def test_recipes_have_the_vendors_numbers(command, configured):
+    """Qwen 3's YaRN starts from 32,768, though max_position_embeddings is 40,960."""
+    _, out, _ = command("rope", configured("Qwen3 8B"), "--length", "128k", "--json")
+    recipes = {one["program"]: one["text"] for one in json.loads(out)["recipes"]}
+    entry = json.loads(recipes["config.json"])["rope_parameters"]
+    assert (entry["factor"], entry["original_max_position_embeddings"]) == (4.0, 32_768)
+    assert "--yarn-orig-ctx 32768" in recipes["llama.cpp"]
+    assert "--max-model-len 131072" in recipes["vLLM"]
 
 
 def test_the_command_takes_options_alone_and_writes_a_page(command, tmp_path):

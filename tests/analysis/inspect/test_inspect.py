@@ -214,12 +214,12 @@ def test_tables_turn_as_the_model_does(llama, rotary):
         nn.Decoder(config(), encoding=jaxpe.rope(head_dim=WIDTH, base=50.0), rngs=nnx.Rngs(1)),
         rngs=nnx.Rngs(2),
     )
-    reading = rope.readings[0]._replace(
-        inverse=jaxpe.encodings.rope_frequencies(head_dim=WIDTH, base=50.0).inverse,
-        rotated=WIDTH,
+    plan = rope.groups[0]._replace(
+        frequencies=jaxpe.encodings.rope_frequencies(head_dim=WIDTH, base=50.0).inverse,
+        turning=WIDTH,
         base=50.0,
     )
-    own = rope._replace(readings=(reading,))
+    own = rope._replace(groups=(plan,))
     tabled = loss_by_position(other, texts, context=20, rope=own, far=False)
     whole = plain.scaled[0].loss.mean
     np.testing.assert_allclose(tabled.scaled[0].loss.mean[0], whole[0], atol=1e-5)

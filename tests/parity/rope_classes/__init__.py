@@ -1,0 +1,1 @@
+"""Measuring what classes of transformers do with positions: needs torch."""
