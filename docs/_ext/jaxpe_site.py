@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from reference import api, gallery, names, pages
+from reference import api, gallery, names, pages, positions
 from sphinx.util import logging
 
 LOG = logging.getLogger(__name__)
@@ -12,9 +12,10 @@ SIDES: dict[Any, str] = {}
 
 
 def write_sources(app: Any) -> None:
-    """Documents of the reference and the gallery, before Sphinx looks for documents."""
+    """Documents of the reference and the galleries, before Sphinx looks for documents."""
     pages.write(Path(app.srcdir), pages.sources())
     pages.write(Path(app.srcdir), gallery.sources())
+    pages.write(Path(app.srcdir), positions.sources())
 
 
 def copy_notebooks(app: Any) -> None:
@@ -38,7 +39,7 @@ def check_names(app: Any, env: Any) -> None:
 def share_navigation(app: Any, page: str, _: str, context: dict[str, Any], __: Any) -> None:
     """The list of pages at the side is made once for all pages of a folder that are not in it."""
     folder, _, _ = page.rpartition("/")
-    if folder not in (pages.FOLDER, gallery.FOLDER) or "toctree" not in context:
+    if folder not in (pages.FOLDER, gallery.FOLDER, positions.FOLDER) or "toctree" not in context:
         return
     make = context["toctree"]
 
@@ -61,4 +62,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_directive("public-package", api.PackagePage)
     app.add_directive("encoding-page", gallery.EncodingPage)
     app.add_directive("encoding-gallery", gallery.Gallery)
+    app.add_directive("positions-page", positions.PositionsPage)
+    app.add_directive("positions-index", positions.PositionsIndex)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
