@@ -65,7 +65,7 @@ def codes(found: RopeAnalysis) -> list[str]:
 
 
 def differing_frequencies(readings: dict[str, Any]) -> dict[str, Any]:
-    """By program: number of frequencies unlike those of the first one, and the largest ratio."""
+    """By program: frequencies that differ from the first program, and the largest ratio."""
     first = next(iter(readings.values())).frequencies
     ratios = {
         name: np.abs(np.log(one.frequencies / first))

@@ -480,6 +480,6 @@ def _known(length: Length, scaling: RopeScaling) -> Length:
 
 
 def _namespace(value: Any) -> Any:
-    """The module of an array's functions: that of JAX for its arrays, else NumPy."""
+    """Module of an array's functions: jax.numpy for arrays of JAX, else NumPy."""
     of = getattr(value, "__array_namespace__", None)
     return np if of is None or isinstance(value, np.ndarray | np.generic) else of()

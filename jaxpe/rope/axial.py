@@ -194,7 +194,7 @@ def _divisors(model: Model, name: str) -> list[float]:
         return [_positive(fields.get(one), one, fields) for one in rule["fields"]]
     if "list" in rule:
         return _list(fields, rule["list"])
-    if "grid" in rule and name == "full_attention":  # of the image, against that of a window
+    if "grid" in rule and name == "full_attention":  # of the image; windows have their own
         grid = _first(fields, "image_size") // _first(fields, "patch_size")
         return [max(grid, 1) / _first(fields, rule["grid"])] * len(model.family.axes)
     return [1.0] * len(model.family.axes)

@@ -51,7 +51,7 @@ class Configuration(NamedTuple):
         form: kind of the source.
         model_type: `model_type` of config.json, or the architecture of a GGUF file.
         models: text model, or encoder and decoder.
-        outside: fields of the file around those of the models.
+        outside: fields of the file outside the models.
         towers: other models of the file: vision, audio.
         gguf: metadata of a GGUF file after its architecture; empty for others.
     """
@@ -141,7 +141,7 @@ def _models(
     sized = "hidden_size" in fields and {"num_hidden_layers", "num_attention_heads"} & {*fields}
     flat = text is not None and text not in nested and sized
     decodes = text is None and "hidden_size" in getattr(find_family(model_type), "defaults", ())
-    if not chosen or flat or decodes:  # the fields of a model stand beside those of the others
+    if not chosen or flat or decodes:  # a model has its fields at the top level
         own = (model_type if text is None else types.get(text)) or model_type
         yield part, own, fields, False
     for name in () if flat else chosen:

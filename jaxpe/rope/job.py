@@ -191,5 +191,5 @@ def _why_not_judged(configuration: Configuration, shown: bool) -> str:
         return ""
     stated = unknown[0].fields.given.get("model_type") or configuration.model_type
     name = f"the model type {stated!r} is not known" if stated else "the file has no model_type"
-    numbers = ". The numbers shown are those of plain RoPE, as in Llama" if shown else ""
+    numbers = ". The numbers shown are for plain RoPE, as in Llama" if shown else ""
     return f"{name}: no rule says which layers turn, or how entries are paired{numbers}"

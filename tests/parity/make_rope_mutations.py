@@ -308,7 +308,7 @@ def digest(module, config, kind: str | None, length: int | None):
 
 
 def run(module, label: str | None, length: int) -> None:
-    """A pass at the last position, after which frequencies are those of the length."""
+    """A pass at the last position; frequencies then belong to this length."""
     x, positions = torch.zeros(1, 1, 1), torch.tensor([[length - 1]])
     arguments = (label,) if label else ()
     module(x, positions, *arguments)

@@ -56,7 +56,7 @@ def gemma4(module, config):
 
 
 def by_coordinates(rotary):
-    """DINOv3: coordinates of patches in place of those of an image."""
+    """DINOv3: coordinates of patches in place of an image."""
 
     def build(module, config):
         rope = getattr(module, rotary)(config).eval()

@@ -259,7 +259,7 @@ def test_granite_hybrids_lose_their_rotation_in_llama_cpp(tmp_path):
 
 
 def test_layers_that_turn_in_one_program_alone_are_told(explain):
-    """The width of their heads is that of the configuration."""
+    """Their heads have the width that the configuration states."""
     fields = {
         "model_type": "granitemoehybrid", "hidden_size": 2048, "num_attention_heads": 16,
         "num_hidden_layers": 2, "layer_types": ["attention"] * 2,

@@ -94,12 +94,12 @@ def _refuse(model: Model) -> None:
     if type_of(stated) in YARNS[1:]:
         raise UnreadableError(f"KeyError: {type_of(stated)!r} is known in rope_scaling alone")
     if others:
-        raise UnreadableError(f"rope_parameters has {others[0]!r}, which is no kind of layer")
+        raise UnreadableError(f"rope_parameters has {others[0]!r}, no kind of layer")
     for key in family.required:
         if given and key not in given:
             raise UnreadableError(f"KeyError: {key!r} is missing in the entry")
     if family.alpha and given.get("alpha") and model.fields.get("head_dim") is None:
-        raise UnreadableError("TypeError: alpha needs head_dim, which is not there")
+        raise UnreadableError("TypeError: alpha needs head_dim, and the file has none")
 
 
 def _own_table(model: Model, entries: Entries, *, refuses: bool = False) -> Entries:
