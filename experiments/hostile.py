@@ -26,7 +26,7 @@ from tests.hostile.surroundings import sources, surroundings
 PRELOADED = (
     "jaxpe.cli.report", "jaxpe.cli.count", "jaxpe.cli.train", "jaxpe.cli.audit",
     "jaxpe.analysis.audit", "jaxpe.analysis.counts", "jaxpe.analysis.extrapolation",
-    "jaxpe.training", "jaxpe.data.batches", "matplotlib.figure", "jinja2",
+    "jaxpe.training", "jaxpe.data.tokens.batches", "matplotlib.figure", "jinja2",
     "tyro", "orbax.checkpoint", "safetensors", "tokenizers", "scipy.stats",
 )  # fmt: skip
 ALL = FAMILIES | {"sources": sources, "surroundings": surroundings}

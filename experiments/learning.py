@@ -24,7 +24,7 @@ import jaxpe
 from jaxpe.data import LabelledTokens, TokenCorpus, load_labelled
 from jaxpe.geometry import PositionGeometry, position_geometry
 from jaxpe.nn import Bert, MPNet
-from jaxpe.nn.bert import BertEncoder
+from jaxpe.nn.checkpoints.bert import BertEncoder
 from jaxpe.training import batches, in_order
 from jaxpe.training.probe import ReferenceGeometry, encoding_probe, reference_geometry
 

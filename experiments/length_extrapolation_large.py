@@ -27,7 +27,7 @@ from jaxpe.analysis.extrapolation import (
     streams,
     variant,
 )
-from jaxpe.analysis.extrapolation.lanes import judge_lanes, trainer
+from jaxpe.analysis.extrapolation.batched_training import judge_lanes, trainer
 from jaxpe.analysis.extrapolation.models import encoding_sizes
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.data import sequence_task

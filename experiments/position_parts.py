@@ -17,10 +17,10 @@ from jaxpe.analysis.corpus.held_out import HALVINGS
 from jaxpe.analysis.corpus.noise import defined_intervals, intervals_of, plug_in_trace
 from jaxpe.data import TokenCorpus
 from jaxpe.geometry import PositionGeometry, PositionHalves, position_rank
-from jaxpe.geometry.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
-from jaxpe.geometry.halving import drawn_halves, halvable_tokens
-from jaxpe.geometry.position import null_keys, position_of_tokens
-from jaxpe.geometry.significant_rank import weighted_gram
+from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
+from jaxpe.geometry.noise.halves import drawn_halves, halvable_tokens
+from jaxpe.geometry.noise.position import null_keys, position_of_tokens
+from jaxpe.geometry.noise.significant_rank import weighted_gram
 
 FOLDS = 16
 

@@ -22,13 +22,13 @@ from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS
 from jaxpe.analysis.corpus.noise import plug_in_trace
 from jaxpe.analysis.corpus.vectors import fixed_vectors, scored_entries
 from jaxpe.geometry import PositionGeometry, PositionHalves, SplitHalfGeometry
-from jaxpe.geometry.counts import content_labels
-from jaxpe.geometry.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
-from jaxpe.geometry.distances import gram_from_squared
-from jaxpe.geometry.halving import drawn_halves, halvable_tokens
-from jaxpe.geometry.nearness import position_statistics
-from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
-from jaxpe.geometry.position import null_keys, position_of_tokens
+from jaxpe.geometry.counts.position_counts import content_labels
+from jaxpe.geometry.distances.matrices import gram_from_squared
+from jaxpe.geometry.distances.nearness import position_statistics
+from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
+from jaxpe.geometry.noise.halves import drawn_halves, halvable_tokens
+from jaxpe.geometry.noise.position import null_keys, position_of_tokens
+from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 
 SEEDS, QUICK_SEEDS = 300, 2
 QUICK = ("unequal lengths", "alternating, topic with length")

@@ -33,7 +33,7 @@ from common import (  # pyrefly: ignore
 from learning import position_of  # pyrefly: ignore
 
 import jaxpe
-from jaxpe.geometry.procrustes import procrustes
+from jaxpe.geometry.mds.procrustes import procrustes
 from jaxpe.theory.cirrincione2026.proposition_6_strain import strain
 from jaxpe.theory.cirrincione2026.remark_8_low_rank import low_rank_descent, remark_8
 

@@ -52,7 +52,7 @@ from jaxpe.data import (
     tokenizer_of_ids,
     vocabulary_of,
 )
-from jaxpe.data.token_files import Stream
+from jaxpe.data.formats.token_files import Stream
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_counting.json"
 LENGTH, FOLDS, BATCH, IDS = 256, 16, 4096, 8192

@@ -26,7 +26,7 @@ from _machine import CORES, KEEP_FREED, keep_freed_memory, write_result  # pyref
 from jax import Array
 
 import jaxpe
-from jaxpe.encodings.rotary import Layout
+from jaxpe.encodings.families.rotary import Layout
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_encodings.json"
 PEER = "Hugging Face"

@@ -27,7 +27,7 @@ from jax import Array
 import jaxpe
 from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, catalogue
 from jaxpe.encodings.base import encoding_at
-from jaxpe.encodings.hidden import path_products
+from jaxpe.encodings.families.data_dependent import path_products
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_layers.json"
 BATCH, SIZES = 2, EncodingSizes(dim=512, num_heads=8, head_dim=64, length=512)

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens
 from jaxpe.analysis.corpus.noise import compacted
 from jaxpe.data import load_tokens
-from jaxpe.geometry.counts import fold_of_documents
+from jaxpe.geometry.counts.position_counts import fold_of_documents
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "benchmark_numpy_report.json"
 FOLDS, SPLITS, NULLS = 16, 8, 20

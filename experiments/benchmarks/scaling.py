@@ -32,7 +32,7 @@ import jaxpe
 from jaxpe.analysis.counts import count_mesh, count_settings, count_shards
 from jaxpe.analysis.counts.state import batch_adder, zero_state
 from jaxpe.data import find_shards, load_tokens, open_tokenizer
-from jaxpe.data.corpus import TokenBatch
+from jaxpe.data.corpora.corpus import TokenBatch
 
 sys.path.append(str(Path(__file__).parent.parent))
 from common import (  # pyrefly: ignore

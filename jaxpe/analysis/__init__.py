@@ -2,7 +2,7 @@
 
 Each is a module of its own, imported when it is asked for, since some bring Flax and Optax:
 `corpus`, `corpora`, `counts` (and `engines`, which make them), `audit`, `attention`,
-`extrapolation`, `inspect`, `properties`, and of runs of `jaxpe.training.train` `trained` and
+`extrapolation`, `inspect`, `properties`, and of runs of `jaxpe.training.train` `training_run` and
 `comparison`.
 """
 
@@ -12,7 +12,7 @@ from jaxpe._core.results import load_result
 
 __all__ = [
     "attention", "audit", "comparison", "corpora", "corpus", "counts", "engines", "extrapolation",
-    "inspect", "load_result", "properties", "to_json", "trained",
+    "inspect", "load_result", "properties", "to_json", "training_run",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -14,7 +14,7 @@ from jaxpe._core.folders import short_names
 from jaxpe._core.results import LargeArray
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.extrapolation.intervals import pair_level, seed_interval, seed_mean
-from jaxpe.analysis.trained import Evaluation, TrainedRun, choices, evaluations, read_run
+from jaxpe.analysis.training_run import Evaluation, TrainedRun, choices, evaluations, read_run
 
 # What may differ between runs that are seeds of one configuration: seeds, and how it is watched.
 NOT_TRAINED = ("seed", "init_seed", "checkpoint_every", "keep", "probe_at", "devices", "accumulate")

@@ -14,7 +14,7 @@ from jaxpe._core.folders import short_names
 from jaxpe._core.options import check_range, check_seed
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts import StoredCounts, read_counts
-from jaxpe.analysis.counts.merging import aligned_tables
+from jaxpe.analysis.counts.merge import aligned_tables
 from jaxpe.geometry import (
     GeometryComparison,
     PositionCounts,
@@ -22,8 +22,8 @@ from jaxpe.geometry import (
     holm_adjusted,
     procrustes,
 )
-from jaxpe.geometry.mds import principal_coordinates
-from jaxpe.geometry.two_samples import DEFAULT_PERMUTATIONS, MOST_NULLS
+from jaxpe.geometry.mds.classical import principal_coordinates
+from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS, MOST_NULLS
 
 DEFAULT_DIM = 8
 LEVEL = 0.05  # p-value below which a difference is significant

@@ -11,9 +11,9 @@ from jaxpe._core.options import LARGEST_SIZE, check_range
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.threads import in_threads
 from jaxpe.encodings import CatalogueEntry, EncodingProperties, EncodingSizes, PowerLaw
-from jaxpe.encodings.generalisation import BIAS_SCALES
-from jaxpe.encodings.length_extrapolation import Stretch
-from jaxpe.encodings.properties import TRIED
+from jaxpe.encodings.analysis.generalisation import BIAS_SCALES
+from jaxpe.encodings.analysis.length_extrapolation import Stretch
+from jaxpe.encodings.analysis.properties import TRIED
 
 About = Literal["names", "overview", "expressiveness", "generalisation", "extrapolation", "cost"]
 

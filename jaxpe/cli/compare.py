@@ -17,7 +17,7 @@ from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
 from jaxpe.analysis.counts import is_counted
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import command_line, in_flags, parse
-from jaxpe.geometry.two_samples import DEFAULT_PERMUTATIONS
+from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
 from jaxpe.training.config import read_config
 
 _SEEDS = 3  # of each configuration; of two, an interval by Student's t says next to nothing

@@ -15,7 +15,7 @@ from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import described, parse
 from jaxpe.report import counts_table
 from jaxpe.report.tables import make_table
-from jaxpe.report.words import visible
+from jaxpe.report.text import visible
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

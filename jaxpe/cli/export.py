@@ -9,7 +9,7 @@ from tyro.conf import Positional
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import parse
 from jaxpe.data import check_data_dir, export_corpus, load_corpus
-from jaxpe.report.words import without_text
+from jaxpe.report.text import without_text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

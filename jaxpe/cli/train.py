@@ -17,7 +17,7 @@ from tyro.conf import Positional
 from jaxpe._core.checkpoints import newest_checkpoint
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import with_local_model
-from jaxpe.analysis.trained import read_run
+from jaxpe.analysis.training_run import read_run
 from jaxpe.cli import audit, compare, spectral
 from jaxpe.cli.console import Bars
 from jaxpe.cli.interrupts import prompt_exit

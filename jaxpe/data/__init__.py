@@ -2,26 +2,26 @@
 
 from jaxpe._core.choices import Choice
 from jaxpe._core.signatures import show_as_written as _show_as_written
-from jaxpe.data import synthetic
-from jaxpe.data.corpus import Corpus, Document, TokenBatch, TokenCorpus
-from jaxpe.data.export import export_corpus, open_corpus
-from jaxpe.data.groups import (
+from jaxpe.data.corpora import synthetic
+from jaxpe.data.corpora.corpus import Corpus, Document, TokenBatch, TokenCorpus
+from jaxpe.data.corpora.export import export_corpus, open_corpus
+from jaxpe.data.corpora.groups import (
     NeighbourSimilarity,
     containment_groups,
     dependent_groups,
     near_copy_groups,
     neighbour_similarity,
 )
-from jaxpe.data.ids import tokens_from_ids
-from jaxpe.data.labelled import LabelledTokens, hold_out, load_labelled
-from jaxpe.data.load import BUILT_IN, load_corpus, load_tokens
-from jaxpe.data.named import check_data_dir
-from jaxpe.data.sequences import SEQUENCE_TASKS, SequenceTask, sequence_pairs, sequence_task
-from jaxpe.data.shards import Shard, find_shards
-from jaxpe.data.synthetic import SyntheticCorpus, three_regimes, zipf_drift, zipf_stationary
-from jaxpe.data.tasks import Examples, count_triggers, relative_distance
-from jaxpe.data.tokenizers import Tokenizer, open_tokenizer, tokenize, tokenizer_of_ids
-from jaxpe.data.vocabulary import vocabulary_of
+from jaxpe.data.corpora.labelled import LabelledTokens, hold_out, load_labelled
+from jaxpe.data.corpora.load import BUILT_IN, load_corpus, load_tokens
+from jaxpe.data.corpora.published import check_data_dir
+from jaxpe.data.corpora.shards import Shard, find_shards
+from jaxpe.data.corpora.synthetic import SyntheticCorpus, three_regimes, zipf_drift, zipf_stationary
+from jaxpe.data.tasks.positions import Examples, count_triggers, relative_distance
+from jaxpe.data.tasks.sequences import SEQUENCE_TASKS, SequenceTask, sequence_pairs, sequence_task
+from jaxpe.data.tokens.token_ids import tokens_from_ids
+from jaxpe.data.tokens.tokenizers import Tokenizer, open_tokenizer, tokenize, tokenizer_of_ids
+from jaxpe.data.tokens.vocabulary import vocabulary_of
 
 __all__ = [
     "BUILT_IN", "SEQUENCE_TASKS", "Choice", "Corpus", "Document", "Examples", "LabelledTokens",

@@ -1,6 +1,6 @@
 """Positional encodings: tuples of pure functions that compose, and the plain functions in them."""
 
-import jaxpe.encodings.scaled  # noqa: F401 (it registers rows)
+import jaxpe.encodings.families.rope_scaling  # noqa: F401 (it registers rows)
 from jaxpe._core.rope_scaling import (
     DynamicScaling,
     LinearScaling,
@@ -14,7 +14,27 @@ from jaxpe._core.rope_scaling import (
     inverse_frequencies,
 )
 from jaxpe._core.signatures import show_as_written as _show_as_written
-from jaxpe.encodings.absolute import (
+from jaxpe.encodings.analysis.cost import EncodingCost, encoding_cost
+from jaxpe.encodings.analysis.distances import encoding_distances
+from jaxpe.encodings.analysis.expressiveness import Expressiveness, encoding_expressiveness
+from jaxpe.encodings.analysis.generalisation import GeneralisationTerms, encoding_generalisation
+from jaxpe.encodings.analysis.length_extrapolation import (
+    LengthExtrapolation,
+    encoding_extrapolation,
+)
+from jaxpe.encodings.analysis.power_law import PowerLaw
+from jaxpe.encodings.analysis.properties import EncodingProperties, encoding_properties
+from jaxpe.encodings.attention import attend, attention_logits, attention_output, attention_weights
+from jaxpe.encodings.base import Encoding, Rows, identity, position_offsets
+from jaxpe.encodings.combine import (
+    LayerPattern,
+    chain,
+    every,
+    per_head,
+    rescaled,
+    scale_positions,
+)
+from jaxpe.encodings.families.absolute import (
     fourier,
     from_matrix,
     from_vectors,
@@ -27,28 +47,23 @@ from jaxpe.encodings.absolute import (
     sinusoidal,
     sinusoidal_vectors,
 )
-from jaxpe.encodings.attention import attend, attention_logits, attention_output, attention_weights
-from jaxpe.encodings.base import Encoding, Rows, identity, position_offsets
-from jaxpe.encodings.bias import alibi, alibi_line, alibi_slopes, cope, fire, kerple, t5, t5_buckets
-from jaxpe.encodings.by_layer import gemma3, llama4, smollm3
-from jaxpe.encodings.combine import (
-    LayerPattern,
-    chain,
-    every,
-    per_head,
-    rescaled,
-    scale_positions,
+from jaxpe.encodings.families.bias import (
+    alibi,
+    alibi_line,
+    alibi_slopes,
+    cope,
+    fire,
+    kerple,
+    t5,
+    t5_buckets,
 )
-from jaxpe.encodings.cost import EncodingCost, encoding_cost
-from jaxpe.encodings.disentangled import dape, deberta, inkling, tupe
-from jaxpe.encodings.distances import encoding_distances
-from jaxpe.encodings.expressiveness import Expressiveness, encoding_expressiveness
-from jaxpe.encodings.generalisation import GeneralisationTerms, encoding_generalisation
-from jaxpe.encodings.hidden import cable, fox, grape_additive, path, selective_rope
-from jaxpe.encodings.length_extrapolation import LengthExtrapolation, encoding_extrapolation
-from jaxpe.encodings.lie import comrope, liere, mixed_rope
-from jaxpe.encodings.offsets import dual_chunk, rerope, self_extend
-from jaxpe.encodings.orthogonal import (
+from jaxpe.encodings.families.context_extension import dual_chunk, rerope, self_extend
+from jaxpe.encodings.families.data_dependent import cable, fox, grape_additive, path, selective_rope
+from jaxpe.encodings.families.disentangled import dape, deberta, inkling, tupe
+from jaxpe.encodings.families.learned_frequencies import fope, grape_multiplicative, pope
+from jaxpe.encodings.families.learned_rotations import comrope, liere, mixed_rope
+from jaxpe.encodings.families.masks import attention_chunks, sliding_window, stick_breaking
+from jaxpe.encodings.families.orthogonal import (
     chebyshev,
     chebyshev_polynomials,
     chebyshev_vectors,
@@ -60,11 +75,8 @@ from jaxpe.encodings.orthogonal import (
     wavelet,
     wavelet_vectors,
 )
-from jaxpe.encodings.power_law import PowerLaw
-from jaxpe.encodings.properties import EncodingProperties, encoding_properties
-from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, catalogue, register, resolve
-from jaxpe.encodings.relative import shaw, transformer_xl
-from jaxpe.encodings.rotary import (
+from jaxpe.encodings.families.relative import shaw, transformer_xl
+from jaxpe.encodings.families.rotary import (
     axial_rope,
     convert_rotary_layout,
     mrope,
@@ -76,10 +88,10 @@ from jaxpe.encodings.rotary import (
     rotary_permutation,
     xpos,
 )
-from jaxpe.encodings.stored import from_file
-from jaxpe.encodings.temperature import position_temperature, ssmax
-from jaxpe.encodings.visible import attention_chunks, sliding_window, stick_breaking
-from jaxpe.encodings.waves import fope, grape_multiplicative, pope
+from jaxpe.encodings.families.temperature import position_temperature, ssmax
+from jaxpe.encodings.families.vector_files import from_file
+from jaxpe.encodings.layer_patterns import gemma3, llama4, smollm3
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, catalogue, register, resolve
 
 __all__ = [
     "CatalogueEntry", "DynamicScaling", "Encoding", "EncodingCost", "EncodingProperties",

@@ -22,7 +22,7 @@ from jaxpe.encodings.base import (
     with_axes,
     with_context,
 )
-from jaxpe.geometry.distances import floating
+from jaxpe.geometry.distances.matrices import floating
 
 Queries = Float[ArrayLike, "... n_q heads head_dim"]
 Keys = Float[ArrayLike, "... n_k groups head_dim"]

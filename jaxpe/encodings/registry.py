@@ -291,7 +291,7 @@ def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
 
 def _of_file(path: str) -> CatalogueEntry:
     """The encoding whose vectors a file holds, which is read now."""
-    from jaxpe.encodings.stored import of_vectors, read_vectors
+    from jaxpe.encodings.families.vector_files import of_vectors, read_vectors
 
     P = read_vectors(path)
     n, k = P.shape
@@ -366,7 +366,7 @@ def _not_imported(place: str, name: str, error: Exception) -> InputError:
 
 def _tried(entry: CatalogueEntry) -> CatalogueEntry:
     """The entry where its hooks can be called, with a word on its vectors where it has some."""
-    from jaxpe.encodings._hooks import hooks_program  # which imports this module
+    from jaxpe.encodings.analysis.hooks import hooks_program  # which imports this module
 
     sizes = EncodingSizes()
     encoding = entry.in_one_layer(sizes)

@@ -6,9 +6,14 @@ refused where its numbers are known, and gives NaN inside `jit`, `vmap` and `gra
 """
 
 from jaxpe._core.signatures import show_as_written as _show_as_written
-from jaxpe.geometry.binning import bin_counts, bin_positions, position_bins
-from jaxpe.geometry.cohorts import cohort_of, length_weighted_mask, thinned_mask
-from jaxpe.geometry.counts import (
+from jaxpe.geometry.counts.binning import bin_counts, bin_positions, position_bins
+from jaxpe.geometry.counts.cohorts import cohort_of, length_weighted_mask, thinned_mask
+from jaxpe.geometry.counts.distributions import (
+    EmptyPolicy,
+    PositionalDistributions,
+    positional_distributions,
+)
+from jaxpe.geometry.counts.position_counts import (
     PositionCounts,
     StackedCorpora,
     add_documents,
@@ -21,17 +26,8 @@ from jaxpe.geometry.counts import (
     regroup_folds,
     stack_corpora,
 )
-from jaxpe.geometry.cross_validation import (
-    HeldOut,
-    PositionHalves,
-    cross_validated_mds,
-    disjoint_geometries,
-    disjoint_position_geometries,
-    half_sample_interval,
-    held_out_stress,
-)
-from jaxpe.geometry.decodability import PositionDecodability, position_decodability
-from jaxpe.geometry.distances import (
+from jaxpe.geometry.counts.sparse import SparseCounts, sparse_counts, sparse_counts_from_cells
+from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
     distances_from_gram,
@@ -41,31 +37,13 @@ from jaxpe.geometry.distances import (
     hellinger_distances,
     hellinger_gram,
 )
-from jaxpe.geometry.distributions import (
-    EmptyPolicy,
-    PositionalDistributions,
-    positional_distributions,
-)
-from jaxpe.geometry.entropy_rank import entropy_rank
-from jaxpe.geometry.krylov import Eigenpairs, principal_eigenpairs
-from jaxpe.geometry.mds import (
-    ClassicalMDS,
-    InformationOptimalEncoding,
-    LowRankFactors,
-    classical_mds,
-    classical_mds_from_gram,
-    information_optimal_encoding,
-    low_rank_factors,
-)
-from jaxpe.geometry.mds_counts import classical_mds_from_counts
-from jaxpe.geometry.mds_points import PrincipalCoordinates, classical_mds_from_points
-from jaxpe.geometry.monotonicity import (
+from jaxpe.geometry.distances.monotonicity import (
     SampledRate,
     is_monotone,
     monotonicity_violation_rate,
     sampled_violation_rate,
 )
-from jaxpe.geometry.mutual_information import (
+from jaxpe.geometry.distances.mutual_information import (
     PositionalInformation,
     entropy,
     gaussian_information,
@@ -73,35 +51,10 @@ from jaxpe.geometry.mutual_information import (
     mutual_information_encoding,
     positional_information,
 )
-from jaxpe.geometry.nearness import PositionStatistics, nearness
-from jaxpe.geometry.noise import NoiseFloor, SplitHalfGeometry, noise_floor, split_half_geometry
-from jaxpe.geometry.pairs import distance_rows, sum_over_pairs
-from jaxpe.geometry.points import PointCloud, as_points, hellinger_points
-from jaxpe.geometry.position import (
-    PositionGeometry,
-    contrast_geometry,
-    position_geometry,
-    position_geometry_from_counts,
-)
-from jaxpe.geometry.position_intervals import (
-    Estimate,
-    PositionIntervals,
-    VarianceShares,
-    position_intervals,
-    variance_shares,
-)
-from jaxpe.geometry.procrustes import Procrustes, procrustes
-from jaxpe.geometry.significant_rank import (
-    SignificantRank,
-    position_rank,
-    rank_above_null,
-    significant_rank,
-    weighted_gram,
-)
-from jaxpe.geometry.smacof import Smacof, smacof
-from jaxpe.geometry.sparse import SparseCounts, sparse_counts, sparse_counts_from_cells
-from jaxpe.geometry.stochastic import SampledStress, StochasticMDS, sampled_stress, stochastic_mds
-from jaxpe.geometry.stress import (
+from jaxpe.geometry.distances.nearness import PositionStatistics, nearness
+from jaxpe.geometry.distances.pairs import distance_rows, sum_over_pairs
+from jaxpe.geometry.distances.points import PointCloud, as_points, hellinger_points
+from jaxpe.geometry.distances.stress import (
     ScaledStress,
     kruskal_stress1,
     mantel_correlation,
@@ -111,13 +64,70 @@ from jaxpe.geometry.stress import (
     stress,
     stress_per_position,
 )
-from jaxpe.geometry.toeplitz import (
+from jaxpe.geometry.distances.toeplitz import (
     circulant_projection,
     circulant_residual,
     toeplitz_projection,
     toeplitz_residual,
 )
-from jaxpe.geometry.two_samples import (
+from jaxpe.geometry.mds.classical import (
+    ClassicalMDS,
+    InformationOptimalEncoding,
+    LowRankFactors,
+    classical_mds,
+    classical_mds_from_gram,
+    information_optimal_encoding,
+    low_rank_factors,
+)
+from jaxpe.geometry.mds.decodability import PositionDecodability, position_decodability
+from jaxpe.geometry.mds.entropy_rank import entropy_rank
+from jaxpe.geometry.mds.from_counts import classical_mds_from_counts
+from jaxpe.geometry.mds.from_points import PrincipalCoordinates, classical_mds_from_points
+from jaxpe.geometry.mds.krylov import Eigenpairs, principal_eigenpairs
+from jaxpe.geometry.mds.procrustes import Procrustes, procrustes
+from jaxpe.geometry.mds.smacof import Smacof, smacof
+from jaxpe.geometry.mds.stochastic import (
+    SampledStress,
+    StochasticMDS,
+    sampled_stress,
+    stochastic_mds,
+)
+from jaxpe.geometry.noise.cross_validation import (
+    HeldOut,
+    PositionHalves,
+    cross_validated_mds,
+    disjoint_geometries,
+    disjoint_position_geometries,
+    half_sample_interval,
+    held_out_stress,
+)
+from jaxpe.geometry.noise.position import (
+    PositionGeometry,
+    contrast_geometry,
+    position_geometry,
+    position_geometry_from_counts,
+)
+from jaxpe.geometry.noise.position_intervals import (
+    Estimate,
+    PositionIntervals,
+    VarianceShares,
+    position_intervals,
+    variance_shares,
+)
+from jaxpe.geometry.noise.significant_rank import (
+    SignificantRank,
+    position_rank,
+    rank_above_null,
+    significant_rank,
+    weighted_gram,
+)
+from jaxpe.geometry.noise.split_half import (
+    NoiseFloor,
+    SplitHalfGeometry,
+    noise_floor,
+    split_half_geometry,
+)
+from jaxpe.geometry.noise.two_samples import (
     GeometryComparison,
     compare_geometries,
     holm_adjusted,

@@ -9,7 +9,8 @@ from jaxpe.nn.attention import (
     LatentAttention,
     MultiHeadAttention,
 )
-from jaxpe.nn.bert import (
+from jaxpe.nn.blocks import Block, FeedForward
+from jaxpe.nn.checkpoints.bert import (
     Bert,
     BertEncoder,
     BertOutput,
@@ -19,9 +20,9 @@ from jaxpe.nn.bert import (
     load_masked_lm,
     save_huggingface,
 )
-from jaxpe.nn.blocks import Block, FeedForward
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
 from jaxpe.nn.checkpoints.loading import load_model
+from jaxpe.nn.checkpoints.t5 import load_seq2seq_lm
 from jaxpe.nn.config import LatentSizes, TransformerConfig
 from jaxpe.nn.constructions import content_logits, nope_decoder
 from jaxpe.nn.cross import Memory
@@ -40,9 +41,7 @@ from jaxpe.nn.heads import (
     trunk,
 )
 from jaxpe.nn.lipschitz import LipschitzBounds, layer_maps, lipschitz_bounds
-from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, segment_starts
-from jaxpe.nn.positions import PositionFunctions, functions_of_positions, position_table
-from jaxpe.nn.splitting import (
+from jaxpe.nn.logit_decomposition import (
     HeadParts,
     HiddenSums,
     head_encoding,
@@ -50,7 +49,8 @@ from jaxpe.nn.splitting import (
     split_heads,
     sum_hidden,
 )
-from jaxpe.nn.t5 import load_seq2seq_lm
+from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, segment_starts
+from jaxpe.nn.positions import PositionFunctions, functions_of_positions, position_table
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 
 __all__ = [

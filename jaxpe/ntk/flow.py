@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int32
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import require
-from jaxpe.geometry.distances import floating, safe_sqrt
+from jaxpe.geometry.distances.matrices import floating, safe_sqrt
 from jaxpe.ntk._relaxation import relaxed
 from jaxpe.ntk.linear import linearize
 

@@ -11,7 +11,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
-from jaxpe.geometry.distances import floating
+from jaxpe.geometry.distances.matrices import floating
 from jaxpe.ntk._checks import Axes, output_axes
 from jaxpe.ntk._relaxation import relaxed
 

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.report.tables import counts_table
-from jaxpe.report.training import pace, training_table, write_training_figures
+from jaxpe.report.training_figures import pace, training_table, write_training_figures
 from jaxpe.report.write import write
 
 if TYPE_CHECKING:
     from jaxpe.report.attention.page import spectral_table
-    from jaxpe.report.attention.words import spectral_summary
+    from jaxpe.report.attention.text import spectral_summary
     from jaxpe.report.audit.page import audit_summary, audit_table
     from jaxpe.report.comparison import comparison_summary, comparison_table
     from jaxpe.report.corpora import corpora_summary, corpora_table
-    from jaxpe.report.corpus.findings import findings, summary
     from jaxpe.report.corpus.tables import encoding_table, summary_table
+    from jaxpe.report.corpus.text import findings, summary
     from jaxpe.report.encodings import property_markdown, property_table
     from jaxpe.report.extrapolation.page import extrapolation_table
     from jaxpe.report.inspect.page import inspect_markdown, inspect_table
-    from jaxpe.report.inspect.words import inspect_summary
+    from jaxpe.report.inspect.text import inspect_summary
     from jaxpe.report.rope.text import rope_summary, rope_table
-    from jaxpe.report.trained import trained_summary
+    from jaxpe.report.training_run import trained_summary
 
 __all__ = [
     "audit_summary", "audit_table", "comparison_summary", "comparison_table",
@@ -46,19 +46,19 @@ _ON_DEMAND = {
     "corpora_table": "corpora",
     "encoding_table": "corpus.tables",
     "extrapolation_table": "extrapolation.page",
-    "findings": "corpus.findings",
+    "findings": "corpus.text",
     "inspect_markdown": "inspect.page",
-    "inspect_summary": "inspect.words",
+    "inspect_summary": "inspect.text",
     "inspect_table": "inspect.page",
     "property_markdown": "encodings",
     "property_table": "encodings",
     "rope_summary": "rope.text",
     "rope_table": "rope.text",
-    "spectral_summary": "attention.words",
+    "spectral_summary": "attention.text",
     "spectral_table": "attention.page",
-    "summary": "corpus.findings",
+    "summary": "corpus.text",
     "summary_table": "corpus.tables",
-    "trained_summary": "trained",
+    "trained_summary": "training_run",
 }
 
 

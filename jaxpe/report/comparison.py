@@ -13,9 +13,9 @@ from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import make_table
-from jaxpe.report.trained import duration, next_steps
-from jaxpe.report.training import smoothed
-from jaxpe.report.words import plural, visible
+from jaxpe.report.text import plural, visible
+from jaxpe.report.training_figures import smoothed
+from jaxpe.report.training_run import duration, next_steps
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -13,8 +13,8 @@ from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import make_table
-from jaxpe.report.trained import next_steps
-from jaxpe.report.words import number, percent, plural, visible
+from jaxpe.report.text import number, percent, plural, visible
+from jaxpe.report.training_run import next_steps
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxpe.analysis import properties
 from jaxpe.encodings import EncodingProperties, Expressiveness, PowerLaw
-from jaxpe.encodings.expressiveness import FARTHEST
+from jaxpe.encodings.analysis.expressiveness import FARTHEST
 from jaxpe.report.tables import make_table
 
 if TYPE_CHECKING:

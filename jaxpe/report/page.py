@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxpe._core.errors import require
-from jaxpe.report.words import number, percent, visible
+from jaxpe.report.text import number, percent, visible
 
 
 def template(name: str) -> Any:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxpe._core.errors import require
-from jaxpe.report.words import percent, plural, visible
+from jaxpe.report.text import percent, plural, visible
 
 if TYPE_CHECKING:
     import rich.table

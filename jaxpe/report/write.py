@@ -18,7 +18,7 @@ _VIEWS = {
     "extrapolation": ("extrapolation.page", "write_extrapolation"),
     "inspect": ("inspect.page", "write_inspect"),
     "rope": ("rope.page", "write_rope"),
-    "trained": ("trained", "write_trained"),
+    "training_run": ("training_run", "write_trained"),
 }
 
 
@@ -37,7 +37,7 @@ def write(
 
     Args:
         result: result of `jaxpe.rope`, or of a job of `jaxpe.analysis`: `corpus`, `corpora`,
-            `audit`, `attention`, `extrapolation`, `inspect`, `trained` or `comparison`.
+            `audit`, `attention`, `extrapolation`, `inspect`, `training_run` or `comparison`.
         directory: folder for the files.
         png: whether figures are written as PNG beside SVG, which takes as long again.
         commands: command lines to go on with, by what they do, on the page of a run or of several.

@@ -5,7 +5,7 @@ numbers whose products are no float (beyond 1e18 in float32).
 """
 
 from jaxpe._core.signatures import show_as_written as _show_as_written
-from jaxpe.geometry.toeplitz import (
+from jaxpe.geometry.distances.toeplitz import (
     circulant_projection,
     circulant_residual,
     toeplitz_projection,

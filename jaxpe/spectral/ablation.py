@@ -18,7 +18,7 @@ from jaxpe._core.jaxprs import used_arguments
 from jaxpe._core.program import one_program
 from jaxpe._core.trees import tree_add
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
-from jaxpe.geometry.distances import floating
+from jaxpe.geometry.distances.matrices import floating
 
 
 class Ablation(NamedTuple):

@@ -37,7 +37,7 @@ from jaxtyping import Bool, Float, Inexact, Num
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
 from jaxpe.encodings.base import broadcast_mask
-from jaxpe.geometry.entropy_rank import effective_number
+from jaxpe.geometry.mds.entropy_rank import effective_number
 from jaxpe.spectral.toeplitz import (
     Kind,
     alike,

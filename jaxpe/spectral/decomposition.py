@@ -29,9 +29,9 @@ from jaxpe.encodings.base import (
     repeat_heads,
     with_axes,
 )
+from jaxpe.encodings.families.rotary import Layout, rotary_permutation
 from jaxpe.encodings.phases import phases as phases_of
-from jaxpe.encodings.rotary import Layout, rotary_permutation
-from jaxpe.geometry.toeplitz import unexplained_share
+from jaxpe.geometry.distances.toeplitz import unexplained_share
 from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix
 
 

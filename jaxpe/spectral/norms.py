@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Real
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
-from jaxpe.geometry.distances import safe_sqrt
+from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.spectral.toeplitz import inexact
 
 _SQUARINGS = 32  # two to the power of that many steps of the power method

@@ -15,8 +15,8 @@ from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
-from jaxpe.geometry.distances import floating
-from jaxpe.geometry.toeplitz import class_means, diagonal_labels
+from jaxpe.geometry.distances.matrices import floating
+from jaxpe.geometry.distances.toeplitz import class_means, diagonal_labels
 
 Kind = Literal["eigenvalues", "singular"]
 

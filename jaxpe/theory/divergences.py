@@ -16,8 +16,8 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import check_distributions, looked_at
-from jaxpe.geometry.distances import floating, pair_mask, safe_sqrt
-from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
+from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
+from jaxpe.geometry.distances.matrices import floating, pair_mask, safe_sqrt
 
 Distributions = PositionalDistributions | Float[ArrayLike, "n vocab"]
 

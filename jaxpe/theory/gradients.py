@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
-from jaxpe.geometry.distances import floating
-from jaxpe.geometry.distributions import as_distributions
+from jaxpe.geometry.counts.distributions import as_distributions
+from jaxpe.geometry.distances.matrices import floating
 from jaxpe.ntk.examples import expectation
 from jaxpe.theory.divergences import Distributions
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe.geometry import Distances, as_distances, euclidean_distances
-from jaxpe.geometry.distances import pair_mask
+from jaxpe.geometry.distances.matrices import pair_mask
 
 
 def largest_ratio(

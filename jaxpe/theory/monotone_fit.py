@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Shaped
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
-from jaxpe.geometry.distances import floating
+from jaxpe.geometry.distances.matrices import floating
 
 
 class MonotoneFit(NamedTuple):

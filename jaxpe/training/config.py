@@ -11,9 +11,9 @@ from jaxpe._core.folders import write_whole
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.options import LARGEST_SIZE, MOST_STEPS, check_range, check_seed
 from jaxpe.data import sequence_task
-from jaxpe.data.files import STANDARD_INPUT
-from jaxpe.data.named import check_data_dir
-from jaxpe.data.vocabulary import vocabulary_occurs
+from jaxpe.data.corpora.published import check_data_dir
+from jaxpe.data.formats.files import STANDARD_INPUT
+from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.encodings import CatalogueEntry, resolve
 
 Task = Literal["classify", "mlm", "causal", "translate"]

@@ -19,12 +19,12 @@ from jaxpe.data import (
     sequence_pairs,
     sequence_task,
 )
-from jaxpe.data.files import TABLES, listed, text_ending
-from jaxpe.data.labelled import own_vocabulary
-from jaxpe.data.named import NAMED
-from jaxpe.data.rows import column_names
-from jaxpe.data.sequences import BOS, EOS, PADDING, sequence_tokens
-from jaxpe.data.vocabulary import vocabulary_occurs
+from jaxpe.data.corpora.labelled import own_vocabulary
+from jaxpe.data.corpora.published import NAMED
+from jaxpe.data.formats.files import TABLES, listed, text_ending
+from jaxpe.data.formats.rows import column_names
+from jaxpe.data.tasks.sequences import BOS, EOS, PADDING, sequence_tokens
+from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.geometry import (
     PositionCounts,
     PositionGeometry,

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.training.assemble import schedule_of, steps_of
+from jaxpe.training.build import schedule_of, steps_of
 from jaxpe.training.config import TrainConfig, differences, is_longer
 from jaxpe.training.log import Record
 

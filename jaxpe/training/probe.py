@@ -12,23 +12,29 @@ from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.compiled import compiled
 from jaxpe.encodings import encoding_distances
 from jaxpe.encodings.base import Encoding, Params
-from jaxpe.geometry.counts import PositionCounts
-from jaxpe.geometry.distances import (
+from jaxpe.geometry.counts.distributions import (
+    EmptyPolicy,
+    PositionalDistributions,
+    positional_distributions,
+)
+from jaxpe.geometry.counts.position_counts import PositionCounts
+from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
     euclidean_distances,
     floating,
     hellinger_distances,
 )
-from jaxpe.geometry.distributions import (
-    EmptyPolicy,
-    PositionalDistributions,
-    positional_distributions,
+from jaxpe.geometry.distances.monotonicity import monotonicity_violation_rate
+from jaxpe.geometry.distances.stress import (
+    Encoded,
+    mantel_correlation,
+    min_separation,
+    scaled_stress,
+    stress,
 )
-from jaxpe.geometry.entropy_rank import entropy_rank
-from jaxpe.geometry.monotonicity import monotonicity_violation_rate
-from jaxpe.geometry.position import PositionGeometry
-from jaxpe.geometry.stress import Encoded, mantel_correlation, min_separation, scaled_stress, stress
+from jaxpe.geometry.mds.entropy_rank import entropy_rank
+from jaxpe.geometry.noise.position import PositionGeometry
 
 
 class ReferenceGeometry(NamedTuple):

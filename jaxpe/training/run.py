@@ -18,7 +18,7 @@ from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import load_result
 from jaxpe.nn import functionalize, parameter_count, save_huggingface
-from jaxpe.training.assemble import build_loss, build_model, build_optimizer, build_probe, steps_of
+from jaxpe.training.build import build_loss, build_model, build_optimizer, build_probe, steps_of
 from jaxpe.training.config import (
     TrainConfig,
     check_config,

@@ -10,7 +10,7 @@ from scipy import stats
 from jaxpe._core.errors import InputError
 from jaxpe.analysis import load_result
 from jaxpe.analysis.comparison import RunComparison, compare_runs
-from jaxpe.analysis.trained import choices, loss_trend, read_run
+from jaxpe.analysis.training_run import choices, loss_trend, read_run
 from jaxpe.report import comparison_summary, comparison_table, write
 from jaxpe.report.comparison import losses_figure, tables_of
 from jaxpe.training.config import load_config

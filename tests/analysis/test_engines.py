@@ -16,9 +16,9 @@ from jaxpe.analysis.counts import (
     CountOptions,
     DocumentCounter,
     count,
+    document_counter,
     merge,
     read_counts,
-    streaming,
 )
 from jaxpe.analysis.counts import state as counting_state
 from jaxpe.analysis.engines import CountPositions, beam, count_positions
@@ -112,7 +112,7 @@ def test_groups_share_a_fold_in_both(tmp_path):
 
 
 def test_a_counter_puts_aside_what_int32_might_not_hold(files, options, tmp_path, monkeypatch):
-    monkeypatch.setattr(streaming, "INT32_MAX", 39)
+    monkeypatch.setattr(document_counter, "INT32_MAX", 39)
     counter = DocumentCounter(options)
     for text in texts():
         counter.add(text)

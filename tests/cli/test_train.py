@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxpe.analysis.trained import choices, read_run
+from jaxpe.analysis.training_run import choices, read_run
 from jaxpe.cli.parsing import parse, plain
 from jaxpe.cli.train import Command, commands_after, parsed
 from jaxpe.report import pace, trained_summary, training_table, write_training_figures
-from jaxpe.report.training import PLACES, SCORES, curves_figure, probe_figure
+from jaxpe.report.training_figures import PLACES, SCORES, curves_figure, probe_figure
 from jaxpe.training import (
     Evaluations,
     NonFiniteLoss,

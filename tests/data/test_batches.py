@@ -14,13 +14,13 @@ from jaxpe.data import (
     Corpus,
     find_shards,
     open_tokenizer,
-    token_files,
     tokenize,
     tokenizer_of_ids,
     vocabulary_of,
 )
-from jaxpe.data.batches import Reading, empty_batch, token_batches
-from jaxpe.data.token_files import Stream
+from jaxpe.data.formats import token_files
+from jaxpe.data.formats.token_files import Stream
+from jaxpe.data.tokens.batches import Reading, empty_batch, token_batches
 
 BYTES = open_tokenizer("bytes")
 SIZES = (5, 0, 1, 7)
@@ -363,7 +363,7 @@ def test_columns_that_are_not_there_are_refused_before_anything_is_read(shards):
 
 
 def test_documents_that_are_too_long_for_a_batch(tmp_path, monkeypatch):
-    from jaxpe.data import batches
+    from jaxpe.data.tokens import batches
 
     monkeypatch.setattr(batches, "_LARGEST_BATCH", 10_000)
     shards = long_shards(tmp_path)

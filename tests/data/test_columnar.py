@@ -12,7 +12,8 @@ import pytest
 
 from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe._core.hashing import content_hash
-from jaxpe.data import columnar, find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data.formats import columnar
 
 TEXTS = ["The fog comes", 'on "little", cat feet', " ", "naïve — 猫", "It sits"]
 LABELS = ["yes", "no", "no", "no", "yes"]

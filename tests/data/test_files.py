@@ -19,9 +19,10 @@ from jaxpe._core import memory
 from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe._core.hashing import content_hash
 from jaxpe._core.progress import SILENT
-from jaxpe.data import Corpus, csv_rows, files, find_shards, load_corpus, load_labelled, rows
-from jaxpe.data.fields import Fields
-from jaxpe.data.rows import iter_rows
+from jaxpe.data import Corpus, find_shards, load_corpus, load_labelled
+from jaxpe.data.formats import csv_rows, files, rows
+from jaxpe.data.formats.columns import Fields
+from jaxpe.data.formats.rows import iter_rows
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫"]
 FILES = {

@@ -8,9 +8,10 @@ import gguf
 import pytest
 
 from jaxpe import InputError
-from jaxpe.data import gguf_tokenizer, open_tokenizer
-from jaxpe.data.gguf_file import read_gguf
-from jaxpe.data.pretrained import open_pretrained
+from jaxpe.data import open_tokenizer
+from jaxpe.data.formats.gguf import read_gguf
+from jaxpe.data.tokens import gguf_tokenizer
+from jaxpe.data.tokens.pretrained import open_pretrained
 from tests.parity.make_gguf_tokenizers import RULES, TEXTS
 from tests.parity.make_llama import REAL
 from tests.parity.test_transformers_models import real_directory

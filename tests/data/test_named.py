@@ -12,7 +12,8 @@ from functools import partial
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import Corpus, load_corpus, named, stdlib
+from jaxpe.data import Corpus, load_corpus
+from jaxpe.data.corpora import published, stdlib
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ def test_tfds_knows_the_datasets(name):
 
     import tensorflow_datasets as tfds
 
-    home = named.NAMED[name]
+    home = published.NAMED[name]
     importlib.import_module(home.module)
     features = tfds.builder(home.dataset, file_format="array_record").info.features
     assert home.field in features
@@ -173,7 +174,7 @@ def test_neither_files_nor_network(tmp_path, monkeypatch, no_data_dir):
     def offline(*where):
         raise OSError("Name or service not known")
 
-    monkeypatch.setattr(named.socket, "getaddrinfo", offline)
+    monkeypatch.setattr(published.socket, "getaddrinfo", offline)
     monkeypatch.setattr(urllib.request, "getproxies", dict)
     monkeypatch.setattr(Prepared, "is_prepared", lambda self: False)
     monkeypatch.setattr(tfds, "builder", Prepared)
@@ -217,8 +218,8 @@ def test_the_builders_of_tfds_on_files_made_here(tmp_path, monkeypatch, no_data_
     monkeypatch.setattr(manager, "download_and_extract", lambda self, url: str(tmp_path))
     monkeypatch.setattr(manager, "download", lambda self, url: "archive")
     monkeypatch.setattr(manager, "iter_archive", imdb_archive)
-    monkeypatch.setattr(named.socket, "getaddrinfo", lambda *where: None)
-    monkeypatch.setattr(named, "_AT_ONCE", 2)
+    monkeypatch.setattr(published.socket, "getaddrinfo", lambda *where: None)
+    monkeypatch.setattr(published, "_AT_ONCE", 2)
     builder = partial(tfds.builder, data_dir=str(tmp_path / "tfds"), try_gcs=False)
     monkeypatch.setattr(tfds, "builder", builder)
     sst2_files(tmp_path)

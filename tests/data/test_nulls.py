@@ -7,7 +7,8 @@ import pyarrow.parquet
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import fields, find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data.formats import columns
 from tests.data.test_shards import write_records
 
 TEXTS = ["a b", None, "c d", None, " ", "e f"]
@@ -68,7 +69,7 @@ def test_null_texts_of_shards(tmp_path, name):
     (shard,) = find_shards([write(tmp_path / name)])
     with pytest.raises(InputError, match=r"2 of 6 rows"):
         list(shard.documents(text_field="text"))
-    found = fields.Found()
+    found = columns.Found()
     documents = list(shard.documents(text_field="text", skip_nulls=True, found=found))
     assert [document.text for document in documents] == KEPT
     assert found.null_texts == 2
@@ -83,7 +84,7 @@ def test_a_list_of_strings(tmp_path):
 
 
 def test_only_some_rows_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(fields, "_LOOKED_AT", 3)
+    monkeypatch.setattr(columns, "_LOOKED_AT", 3)
     with pytest.raises(InputError, match=r"line 2: .* in 2 of 5 rows read"):
         load_corpus(write(tmp_path / "null.jsonl"))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxpe.data.ragged import Ragged, equally_long, joined, ragged
+from jaxpe.data.tokens.ragged import Ragged, equally_long, joined, ragged
 
 ROWS = ([3, 1, 2], [5], [], [7, 7, 7, 7], [9, 8])
 

@@ -9,8 +9,8 @@ from jaxpe._core import memory
 from jaxpe._core.errors import InputError
 from jaxpe._core.hashing import content_hash
 from jaxpe.data import find_shards
-from jaxpe.data import records as array_records
-from jaxpe.data.records import Records
+from jaxpe.data.formats import array_records as array_records
+from jaxpe.data.formats.array_records import Records
 
 
 def write(path, records, options="group_size:1"):

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from jaxpe._core.errors import InputError
-from jaxpe.data import sequences
-from jaxpe.data.sequences import SEQUENCE_TASKS, SequenceTask, sequence_task
+from jaxpe.data.tasks import sequences
+from jaxpe.data.tasks.sequences import SEQUENCE_TASKS, SequenceTask, sequence_task
 from tests.compilation import counted
 
 LENGTH, ROWS = 5, 300

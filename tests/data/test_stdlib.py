@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from jaxpe._core.progress import SILENT
-from jaxpe.data import docstrings, stdlib
+from jaxpe.data.corpora import docstrings, stdlib
 
 SOURCE = '''
 """module"""

@@ -8,16 +8,10 @@ import pytest
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.hashing import content_hash
-from jaxpe.data import (
-    find_shards,
-    load_corpus,
-    load_tokens,
-    open_tokenizer,
-    token_files,
-    tokenizer_of_ids,
-)
-from jaxpe.data.fields import Fields, Found
-from jaxpe.data.token_files import Stream, holds_ids, id_documents
+from jaxpe.data import find_shards, load_corpus, load_tokens, open_tokenizer, tokenizer_of_ids
+from jaxpe.data.formats import token_files
+from jaxpe.data.formats.columns import Fields, Found
+from jaxpe.data.formats.token_files import Stream, holds_ids, id_documents
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402

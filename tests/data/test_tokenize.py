@@ -17,11 +17,11 @@ from jaxpe.data import (
     load_labelled,
     load_tokens,
     open_tokenizer,
-    pretrained,
     tokenize,
     vocabulary_of,
 )
-from jaxpe.data import vocabulary as vocabularies
+from jaxpe.data.tokens import pretrained
+from jaxpe.data.tokens import vocabulary as vocabularies
 from tests.progress import Told
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]

@@ -16,9 +16,9 @@ from jaxpe.encodings import (
     encoding_extrapolation,
     encoding_generalisation,
 )
-from jaxpe.encodings.expressiveness import FARTHEST, RESOLUTION, Spread, spread
-from jaxpe.encodings.length_extrapolation import extrapolation
-from jaxpe.encodings.power_law import exponent
+from jaxpe.encodings.analysis.expressiveness import FARTHEST, RESOLUTION, Spread, spread
+from jaxpe.encodings.analysis.length_extrapolation import extrapolation
+from jaxpe.encodings.analysis.power_law import exponent
 
 SIZES = EncodingSizes(dim=32, num_heads=2, head_dim=8, length=32)
 ENTRIES = {entry.name: entry for entry in catalogue()}

@@ -14,7 +14,7 @@ from jaxpe._core.rope_scaling import ResonanceScaling, YarnScaling
 from jaxpe.encodings import EncodingSizes, Rows, catalogue, chain, every, identity, per_head
 from jaxpe.encodings.base import encoding_at, with_context
 from jaxpe.encodings.context import causal_convolution, preceding, running_sum, sums_to_the_end
-from jaxpe.encodings.hidden import inverse_of_unit_lower, path_products
+from jaxpe.encodings.families.data_dependent import inverse_of_unit_lower, path_products
 from jaxpe.nn import (
     Decoder,
     Encoder,

@@ -19,9 +19,9 @@ from jaxpe.encodings import (
     cosine_vectors,
     legendre_polynomials,
     legendre_vectors,
-    orthogonal,
     wavelet_vectors,
 )
+from jaxpe.encodings.families import orthogonal
 
 PEER = np.load(Path(__file__).parents[1] / "parity" / "orthogonal.npz")
 MAKE = {

@@ -34,9 +34,9 @@ from jaxpe.encodings import (
     NtkScaling,
     ProportionalScaling,
     inverse_frequencies,
-    rotary,
 )
 from jaxpe.encodings.attention import attend, attention_logits
+from jaxpe.encodings.families import rotary
 from jaxpe.encodings.phases import phases
 from tests.compilation import counted
 

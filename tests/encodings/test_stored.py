@@ -8,7 +8,7 @@ import pytest
 import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import from_file, resolve
-from jaxpe.encodings.stored import vectors_file
+from jaxpe.encodings.families.vector_files import vectors_file
 
 P = np.arange(12.0, dtype=np.float32).reshape(4, 3)
 

@@ -20,8 +20,8 @@ from jaxpe.geometry import (
     sparse_counts,
     split_half_geometry,
 )
-from jaxpe.geometry.cross_validation import disjoint_halves
-from jaxpe.geometry.halving import halvable_tokens
+from jaxpe.geometry.noise.cross_validation import disjoint_halves
+from jaxpe.geometry.noise.halves import halvable_tokens
 
 N, VOCAB, FOLDS = 6, 40, 8
 

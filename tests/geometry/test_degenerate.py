@@ -8,7 +8,7 @@ import pytest
 
 import jaxpe
 from jaxpe import geometry
-from jaxpe.geometry.distances import centre_rows, floating, hellinger_roots
+from jaxpe.geometry.distances.matrices import centre_rows, floating, hellinger_roots
 from tests.unchecked import unchecked
 
 KEY = jax.random.key(0)

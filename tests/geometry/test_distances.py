@@ -14,7 +14,7 @@ from jaxpe import (
     hellinger_gram,
 )
 from jaxpe.geometry import as_distances, distances_from_gram, gram_matrix
-from jaxpe.geometry import distances as module
+from jaxpe.geometry.distances import matrices as module
 
 hellinger_distances, fisher_rao_distances, hellinger_gram, gram_matrix = map(
     jax.jit, (hellinger_distances, fisher_rao_distances, hellinger_gram, gram_matrix)

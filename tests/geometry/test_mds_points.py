@@ -10,15 +10,11 @@ import numpy as np
 import pytest
 
 from jaxpe import euclidean_distances
-from jaxpe.geometry import (
-    classical_mds_from_gram,
-    classical_mds_from_points,
-    mds_points,
-    principal_eigenpairs,
-)
-from jaxpe.geometry.gauge import gauged_coordinates
-from jaxpe.geometry.krylov import orthonormal
-from jaxpe.geometry.points import PointCloud, hellinger_points
+from jaxpe.geometry import classical_mds_from_gram, classical_mds_from_points, principal_eigenpairs
+from jaxpe.geometry.distances.points import PointCloud, hellinger_points
+from jaxpe.geometry.mds import from_points
+from jaxpe.geometry.mds.gauge import gauged_coordinates
+from jaxpe.geometry.mds.krylov import orthonormal
 from tests.geometry.test_mds import polygon
 
 METHODS = ("dense", "krylov", "landmark")
@@ -364,10 +360,10 @@ def test_products_block_by_block_are_those_of_the_whole(monkeypatch):
     X, Y = map(jnp.asarray, (decaying(N, K), RNG.standard_normal((N, 3))))
 
     def loss(X, Y):
-        return jnp.sum(mds_points.gram_product(X, Y) ** 2)
+        return jnp.sum(from_points.gram_product(X, Y) ** 2)
 
     whole = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(X, Y)
-    monkeypatch.setattr(mds_points, "_ROWS", 8)  # seven blocks, and four rows
+    monkeypatch.setattr(from_points, "_ROWS", 8)  # seven blocks, and four rows
     in_blocks = jax.jit(jax.value_and_grad(lambda *xs: loss(*xs), argnums=(0, 1)))(X, Y)
-    np.testing.assert_allclose(mds_points.gram_product(X, Y), X @ (X.T @ Y), atol=1e-12)
+    np.testing.assert_allclose(from_points.gram_product(X, Y), X @ (X.T @ Y), atol=1e-12)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-10), in_blocks, whole)

@@ -132,7 +132,7 @@ def test_points_row_by_row_are_as_their_matrix(n, monkeypatch):
 
 
 def test_rows_whose_pairs_exceed_int32_are_counted_in_floats():
-    from jaxpe.geometry.monotonicity import _inversions_of_row
+    from jaxpe.geometry.distances.monotonicity import _inversions_of_row
 
     n = 60_000
     i, present = jnp.asarray(0), jnp.ones(n, bool)
@@ -201,7 +201,7 @@ def test_numpy_masks_are_taken_without_jit():
 
 @pytest.mark.parametrize("include_self", [False, True])
 def test_pair_by_pair_and_by_merging_the_same_is_counted(monkeypatch, include_self):
-    module = importlib.import_module("jaxpe.geometry.monotonicity")
+    module = importlib.import_module("jaxpe.geometry.distances.monotonicity")
     rate = partial(module.monotonicity_violation_rate.__wrapped__, include_self=include_self)
     rng = np.random.default_rng(0)
     for n in (1, 2, 3, 9, 30, 150):  # the last in several batches of rows

@@ -13,19 +13,19 @@ from jaxpe.geometry import (
     significant_rank,
     split_half_geometry,
 )
-from jaxpe.geometry.counts import fold_of_documents
-from jaxpe.geometry.halving import (
+from jaxpe.geometry.counts.position_counts import fold_of_documents
+from jaxpe.geometry.counts.token_lists import (
+    dealt_tokens,
+    listed_tokens,
+    occurrences_of,
+    shared_words,
+)
+from jaxpe.geometry.noise.halves import (
     drawn_halves,
     halvable_tokens,
     places_of,
     shuffled_places,
     split_halves,
-)
-from jaxpe.geometry.occurrences import (
-    dealt_tokens,
-    listed_tokens,
-    occurrences_of,
-    shared_words,
 )
 
 KEY = jax.random.key(0)

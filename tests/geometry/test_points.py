@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxpe.geometry import PointCloud, stress
-from jaxpe.geometry.points import as_points
+from jaxpe.geometry.distances.points import as_points
 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])

@@ -28,9 +28,9 @@ from jaxpe.geometry import (
     stress,
     thinned_mask,
 )
-from jaxpe.geometry.cross_validation import disjoint_position_halves
-from jaxpe.geometry.halving import halvable_tokens
-from jaxpe.geometry.position import null_keys, position_part
+from jaxpe.geometry.noise.cross_validation import disjoint_position_halves
+from jaxpe.geometry.noise.halves import halvable_tokens
+from jaxpe.geometry.noise.position import null_keys, position_part
 
 KEY = jax.random.key(0)
 N, VOCAB, DOCUMENTS, FOLDS, NULLS = 5, 12, 240, 8, 19

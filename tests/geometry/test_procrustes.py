@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.spatial
 
-from jaxpe.geometry.procrustes import procrustes
+from jaxpe.geometry.mds.procrustes import procrustes
 
 RNG = np.random.default_rng(0)
 P, Q = RNG.standard_normal((2, 9, 3))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from jaxpe.geometry.toeplitz import (
+from jaxpe.geometry.distances.toeplitz import (
     circulant_projection,
     circulant_residual,
     toeplitz_projection,

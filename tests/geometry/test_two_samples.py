@@ -14,7 +14,7 @@ from jaxpe.geometry import (
     permute_within_documents,
     principal_angles,
 )
-from jaxpe.geometry.two_samples import _common_folds, _pearson_tail, _thinned
+from jaxpe.geometry.noise.two_samples import _common_folds, _pearson_tail, _thinned
 
 N, WORDS, FOLDS = 6, 12, 8
 

@@ -349,7 +349,7 @@ def _load_model(seed: int, index: int, work: Path) -> None:
 
 def vectors(materials: Materials, *, seed: int, number: int) -> Attempts:
     """Damaged and crafted .npz files of vectors; what is read is what NumPy reads."""
-    from jaxpe.encodings.stored import vectors_file
+    from jaxpe.encodings.families.vector_files import vectors_file
 
     rng = np.random.default_rng(seed)
     P = rng.standard_normal((9, 4)).astype(np.float32)

@@ -16,7 +16,7 @@ from flax import nnx
 import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.nn import Classifier, Encoder, MaskedLM, TransformerConfig
-from jaxpe.nn.bert import (
+from jaxpe.nn.checkpoints.bert import (
     Bert,
     BertEncoder,
     MPNet,

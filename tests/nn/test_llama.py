@@ -13,7 +13,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe.data.pretrained import open_pretrained
+from jaxpe.data.tokens.pretrained import open_pretrained
 from jaxpe.nn import generate, load_causal_lm
 from tests.nn.stored import HEAD_DIM, PARITY, change, converted, tensors, write, write_gguf
 from tests.parity.make_llama import CASES, IDS, REAL, SHOWN, TEXTS

@@ -11,7 +11,7 @@ from flax import nnx
 import jaxpe
 from jaxpe import nn
 from jaxpe.nn.layers import dense, norm
-from jaxpe.nn.splitting import Split
+from jaxpe.nn.logit_decomposition import Split
 from tests.nn.models import (
     DIM,
     HEAD_DIM,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxpe import theory
-from jaxpe.report.audit.sentences import _SENTENCES, sentence
+from jaxpe.report.audit.text import _SENTENCES, sentence
 
 # Hypotheses without numbers, and those that compare with the largest float.
 _WITHOUT_RHS = {"if (9)", "if A2", "then L_g finite"}

@@ -13,8 +13,8 @@ from jaxpe.analysis.properties import (
     PropertyTable,
 )
 from jaxpe.encodings import EncodingProperties, Expressiveness, PowerLaw
-from jaxpe.encodings.expressiveness import Spread
-from jaxpe.encodings.length_extrapolation import Stretch
+from jaxpe.encodings.analysis.expressiveness import Spread
+from jaxpe.encodings.analysis.length_extrapolation import Stretch
 from jaxpe.report import property_markdown, property_table
 from tests.report.test_table import printed
 

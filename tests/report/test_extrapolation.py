@@ -1,4 +1,4 @@
-"""Ranks, tables, words, figures and numbers of extrapolation, true of made-up reports."""
+"""Ranks, tables, text, figures and numbers of extrapolation, true of made-up reports."""
 
 import dataclasses
 import io
@@ -31,7 +31,7 @@ from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER, error_of_zero
 from jaxpe.report import extrapolation_table
 from jaxpe.report.extrapolation import figures as drawn
-from jaxpe.report.extrapolation import page, words
+from jaxpe.report.extrapolation import page, text
 from jaxpe.report.extrapolation.page import write_extrapolation
 from jaxpe.report.extrapolation.summary import summary
 from jaxpe.report.style import render
@@ -212,28 +212,28 @@ def test_intervals_are_over_seeds():
 
 def test_the_best_comes_first():
     numbers_, strings = suites_of(CASES["two suites"])
-    assert [x.encoding for x in words.by_task(numbers_)["running_sum"]] == [
+    assert [x.encoding for x in text.by_task(numbers_)["running_sum"]] == [
         "alibi", "sinusoidal", "learned",
     ]  # fmt: skip
-    assert words.by_task(strings)["parity"][0].encoding == "t5"
+    assert text.by_task(strings)["parity"][0].encoding == "t5"
     assert next(iter(mean_reciprocal_rank(strings))) == "t5"
-    same = words.by_task(cells_of("no longer inputs"))["copy"]
+    same = text.by_task(cells_of("no longer inputs"))["copy"]
     assert [x.encoding for x in same] == ["none", "t5"]
     shuffled = [scored(same[0], {"accuracy": np.zeros((3, 1))}), same[1]]
-    assert [x.encoding for x in words.by_task(shuffled)["copy"]] == ["t5", "none"]
+    assert [x.encoding for x in text.by_task(shuffled)["copy"]] == ["t5", "none"]
 
 
 def test_rows_say_what_is_undefined_or_failed():
-    rows = words.task_rows(words.by_task(cells_of("two suites"))["running_sum"])
+    rows = text.task_rows(text.by_task(cells_of("two suites"))["running_sum"])
     assert rows[0] == ["alibi", "0.2 ± 0.0248", "0.5 ± 0.0248", "1 ± 0.0248", "7.9 ± 0.0248",
                        "0.003"]  # fmt: skip
     assert rows[2][1:] == ["0.05 ± 0.0248", *["undefined"] * 3, "0.003"]
-    by_name = {row[0]: row for row in words.task_rows(cells_of("failed")[:3])}
+    by_name = {row[0]: row for row in text.task_rows(cells_of("failed")[:3])}
     assert by_name["NoPE (none)"][1:5] == ["1 of 3 failed"] * 4
     assert by_name["rope"][1:5] == ["failed"] * 4
     assert by_name["t5"][2] == "70.0 [67–73]"
-    assert words.task_rows(cells_of("one seed"))[0][1] == "0.09"
-    assert words.task_header(cells_of("two suites")) == [
+    assert text.task_rows(cells_of("one seed"))[0][1] == "0.09"
+    assert text.task_header(cells_of("two suites")) == [
         "encoding", "8 = T", "16 = 2T", "32 = 4T", "64 = 8T", "rate",
     ]  # fmt: skip
 
@@ -242,8 +242,8 @@ def test_an_infinite_score_is_a_failure():
     found = cells_of("two suites")[0]
     scores = {name: np.where(x > 4, np.inf, x) for name, x in found.scores.items()}
     own = scored(found, scores)
-    assert words.task_rows([own])[0][1:5] == ["0.1 ± 0.0248", "1.5 ± 0.0248", "failed", "failed"]
-    assert "(3 of 3)" in " ".join(words._of_failures([own]))
+    assert text.task_rows([own])[0][1:5] == ["0.1 ± 0.0248", "1.5 ± 0.0248", "failed", "failed"]
+    assert "(3 of 3)" in " ".join(text._of_failures([own]))
     assert np.isnan(own.summary["mse"].mean[2])
 
 
@@ -255,19 +255,19 @@ def test_every_case_is_said_and_tabled(name):
     printed = console.file.getvalue()
     assert "…" not in printed
     for cells in suites_of(case):
-        for task, own in words.by_task(cells).items():
+        for task, own in text.by_task(cells).items():
             assert f"{cells[0].suite}, {task}: " in printed
-            for row in words.task_rows(own):
+            for row in text.task_rows(own):
                 assert re.search(r" +".join(map(re.escape, row)), printed)
     assert ("mean reciprocal rank" in printed) == (name not in ("one encoding", "no longer inputs"))
-    found = words.extrapolation_findings(case)
+    found = text.extrapolation_findings(case)
     assert len(set(found)) == len(found)
     assert all(sentence.endswith(".") and "nan" not in sentence for sentence in found)
 
 
 def said_of(result):
     """Sentences of the findings, in order, with plain spaces."""
-    return [plain(x) for x in words.extrapolation_findings(result)]
+    return [plain(x) for x in text.extrapolation_findings(result)]
 
 
 def numbers_in(said):
@@ -278,7 +278,7 @@ def ranks_of(case, suite):
     """Numbers of the mean reciprocal ranks of the first and the second, and of the lead."""
     cells = case.cells_of(case.suites[suite])
     first, second, *_ = mean_reciprocal_rank(cells).values()
-    said = [words.with_interval(x) for x in (first, second, leaders(cells).lead)]
+    said = [text.with_interval(x) for x in (first, second, leaders(cells).lead)]
     assert (first.mean, second.mean) == pytest.approx([(1, 1 / 2), (7 / 9, 7 / 12)][suite])
     return [*numbers_in("; ".join(said)), *numbers_in("not 0")]
 
@@ -336,27 +336,27 @@ def test_the_interval_decides_what_is_told_apart():
     cells = [scored(x, x.scores | {"mse": y}) for x, y in zip(other, mixed, strict=False)]
     assert not leaders(cells).sure
     assert leaders(other).sure
-    assert "not significant" in words._of_ranks(cells)[0]
+    assert "not significant" in text._of_ranks(cells)[0]
     assert "no clear first" in drawn._title(cells)
     assert "“alibi” first" in drawn._title(other)
-    assert "one seed gives no interval" in words._of_ranks(cells_of("one seed"))[0]
-    tie = words._of_ranks(cells_of("ties"))[0]
+    assert "one seed gives no interval" in text._of_ranks(cells_of("one seed"))[0]
+    tie = text._of_ranks(cells_of("ties"))[0]
     assert re.findall("“(.*?)”", tie) == ["strings", "NoPE (none)", "rope", "t5"]
     assert "share the first place" in tie
-    assert f"({words.with_interval(SeedInterval(11 / 18, *pooled(11 / 18, 18)))})" in tie
-    assert words._of_ranks(cells_of("one encoding")) == []
+    assert f"({text.with_interval(SeedInterval(11 / 18, *pooled(11 / 18, 18)))})" in tie
+    assert text._of_ranks(cells_of("one encoding")) == []
 
 
 def test_findings_of_odd_reports():
     assert "“NoPE (none)” on “copy” (1 of 3) and “rope” on “copy” (3 of 3)" in " ".join(
-        words.extrapolation_findings(CASES["failed"])
+        text.extrapolation_findings(CASES["failed"])
     )
-    nothing = " ".join(words.extrapolation_findings(CASES["nothing at all"]))
+    nothing = " ".join(text.extrapolation_findings(CASES["nothing at all"]))
     assert "at 8 not one; at 16 not one; at 32 not one; at 64 not one." in nothing
     assert "(relative squared error below 1; of one seed): at 8 all;" in " ".join(
-        words.extrapolation_findings(CASES["one seed"])
+        text.extrapolation_findings(CASES["one seed"])
     )
-    partly = words._of_reach([undefined(tokens()[0], beyond=2), undefined(tokens()[1], beyond=1)])
+    partly = text._of_reach([undefined(tokens()[0], beyond=2), undefined(tokens()[1], beyond=1)])
     assert [re.findall(r"“([^”]+)” is not defined beyond length (\d)", x) for x in partly] == [
         [("rope", "4")], [("NoPE (none)", "8")],
     ]  # fmt: skip
@@ -386,7 +386,7 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path):
     assert html.index('class="lead') < html.index("Findings")
     order = [html.index(x) for x in ("Findings", "Scores: ", "<h2>Figures", "How it was computed")]
     assert order == sorted(order)
-    for row in words.task_rows(cells_of("two suites")):
+    for row in text.task_rows(cells_of("two suites")):
         for value in row:
             assert f">{value}<" in html
 

@@ -6,7 +6,7 @@ import pytest
 from jaxpe.analysis.corpus import Interval
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report import findings, summary
-from jaxpe.report.corpus.findings import (
+from jaxpe.report.corpus.text import (
     alike,
     by_family,
     corrected_best,

@@ -21,7 +21,7 @@ from jaxpe.analysis.attention.result import (
     residual,
 )
 from jaxpe.report.attention import figures as drawn
-from jaxpe.report.attention import logit_figures, page, words
+from jaxpe.report.attention import logit_figures, page, text
 from jaxpe.report.attention.page import spectral_table, write_spectral
 from jaxpe.report.files import remove_other_figures
 from jaxpe.report.style import Rendered, render
@@ -146,7 +146,7 @@ def numbers(text):
 
 
 def test_findings_say_what_the_numbers_do():
-    position, offset, _, _, _, parts, pairs, heads = words.spectral_findings(
+    position, offset, _, _, _, parts, pairs, heads = text.spectral_findings(
         CASES["rotary and causal"]
     )
     assert numbers(position) == [1, 28, 0, 15, 12, 1]  # most and least explained, in random order
@@ -163,22 +163,22 @@ def test_what_is_no_more_than_chance_is_said():
     drops = case.ablations[0]
     # Intervals of each head alone may well be above 0.
     weak = case._replace(ablations=[drops._replace(p_value=np.full((3, 4), 0.06))])
-    said = words.spectral_findings(weak)[-1]
+    said = text.spectral_findings(weak)[-1]
     assert "no drop" in said
     assert numbers(said) == [8, 1, 2, 0.5]
     assert "No drop" in drawn.ablation_figure(weak).get_suptitle()
-    assert "within noise" in words.spectral_headlines(weak)[-1].detail
-    assert "within the noise" in words.spectral_summary(weak)
+    assert "within noise" in text.spectral_headlines(weak)[-1].detail
+    assert "within the noise" in text.spectral_summary(weak)
     other = np.full((3, 4), 0.9)
     other[0, 3] = 0.01
     small = case._replace(ablations=[drops._replace(p_value=other)])
-    said = words.spectral_findings(small)[-1]
+    said = text.spectral_findings(small)[-1]
     assert "within noise" in said
     assert numbers(said) == [1, 2, 0.5, 3, 0, 0.01]
     assert "within noise" in drawn.ablation_figure(small).get_suptitle()
     spread = case._replace(ablations=[drops._replace(share_by_chance=0.85)])
-    assert "no more than" in words.spectral_findings(spread)[-1]
-    flat = " ".join(words.spectral_findings(CASES["flat"]))
+    assert "no more than" in text.spectral_findings(spread)[-1]
+    flat = " ".join(text.spectral_findings(CASES["flat"]))
     assert "In no head" in flat
     assert "logits are 0" in flat
 
@@ -187,11 +187,11 @@ def test_a_cosine_with_what_was_there_is_not_tested():
     case = report()
     drops = case.ablations[0]._replace(p_value=np.full((3, 4), np.nan))
     case = case._replace(ablations=[drops], facts=case.facts._replace(score="embedding"))
-    said = words.spectral_findings(case)[-1]
+    said = text.spectral_findings(case)[-1]
     assert numbers(said) == [1, 2, 0.5, 0.495, 0.505, 80, 70, 90, 8]
     assert "noise" not in said
     assert "by chance" not in said
-    assert "noise" not in words.spectral_headlines(case)[-1].detail
+    assert "noise" not in text.spectral_headlines(case)[-1].detail
     assert numbers(drawn.ablation_figure(case).get_suptitle()) == [80]
 
 
@@ -201,9 +201,9 @@ def test_there_is_a_dash_where_there_is_no_number():
     place[1] = 0.1
     parts = case.parts._replace(cross=np.full((3, 4), np.nan))
     case = case._replace(variance=variance(np.full((3, 4), 0.001), place), parts=parts)
-    cells = [words.position_cells(case, layer)[-1] for layer in range(3)]
+    cells = [text.position_cells(case, layer)[-1] for layer in range(3)]
     assert cells == ["–", "over 99\N{NO-BREAK SPACE}%", "–"]
-    assert words.part_rows(case)[-1][1] == "–"
+    assert text.part_rows(case)[-1][1] == "–"
 
 
 def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
@@ -248,25 +248,25 @@ def test_blocks_are_means_of_what_is_seen():
 
 def test_the_summary_names_the_cause_and_what_can_express_it():
     case = report()
-    assert "both the encoding and words" in words.spectral_summary(case)  # 12 of 19 %
+    assert "both the encoding and words" in text.spectral_summary(case)  # 12 of 19 %
     none, most = np.zeros((3, 4)), np.full((3, 4), 0.3)
     of_offset = variance(most, none)._replace(shuffled=most)
-    said = words.spectral_summary(case._replace(variance=of_offset))
+    said = text.spectral_summary(case._replace(variance=of_offset))
     assert "not words" in said
     assert "relative encoding (rotary, a bias) can" in said
     of_words = variance(none, most)._replace(shuffled=none)
-    said = words.spectral_summary(case._replace(variance=of_words))
+    said = text.spectral_summary(case._replace(variance=of_words))
     assert "not the encoding" in said
     assert "relative encoding alone cannot" in said
-    hardly = words.spectral_summary(case._replace(variance=variance(none, none)))
+    hardly = text.spectral_summary(case._replace(variance=variance(none, none)))
     assert "without an encoding" in hardly
     untrained = case._replace(facts=case.facts._replace(trained=False))
-    assert words.spectral_summary(untrained).startswith("This model has not been trained")
-    assert "can express" not in words.spectral_summary(untrained)
+    assert text.spectral_summary(untrained).startswith("This model has not been trained")
+    assert "can express" not in text.spectral_summary(untrained)
 
 
 def test_cards_are_short():
-    cards = words.spectral_headlines(CASES["plain"])
+    cards = text.spectral_headlines(CASES["plain"])
     assert [card.value for card in cards[:2]] == ["19\N{NO-BREAK SPACE}%", "14\N{NO-BREAK SPACE}%"]
     assert all(len(card.value) < 12 for card in cards)
 
@@ -275,5 +275,5 @@ def test_scores_are_in_their_units():
     case = report()
     for score, shown in (("accuracy", "50.0 points"), ("masked", "0.5 nats"), ("embedding", "0.5")):
         own = case._replace(facts=case.facts._replace(score=score))
-        assert words.drop_words(own, 0.5) == shown
-        assert words.worst_drop(own, 2) == (shown.split()[0], "1")
+        assert text.drop_words(own, 0.5) == shown
+        assert text.worst_drop(own, 2) == (shown.split()[0], "1")

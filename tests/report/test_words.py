@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from jaxpe.report.words import number, percent, ranges, visible
+from jaxpe.report.text import number, percent, ranges, visible
 
 
 @pytest.mark.parametrize(

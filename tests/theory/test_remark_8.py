@@ -10,7 +10,7 @@ import pytest
 
 from jaxpe import Distances, classical_mds, hellinger_distances, low_rank, smacof, stress
 from jaxpe.geometry import gram_matrix
-from jaxpe.geometry.procrustes import procrustes
+from jaxpe.geometry.mds.procrustes import procrustes
 from jaxpe.theory.cirrincione2026.proposition_6_strain import strain
 from jaxpe.theory.cirrincione2026.remark_8_low_rank import low_rank_descent, remark_8
 

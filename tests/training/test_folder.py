@@ -28,7 +28,7 @@ from jaxpe.training import (
     train,
     train_step,
 )
-from jaxpe.training.assemble import build_model
+from jaxpe.training.build import build_model
 from jaxpe.training.config import as_json
 from jaxpe.training.documents import Vocabulary
 from jaxpe.training.memory import activation_bytes, check_memory, parameters

@@ -13,7 +13,7 @@ from jaxpe import nn
 from jaxpe._core.errors import InputError
 from jaxpe.analysis import load_result
 from jaxpe.data import load_labelled
-from jaxpe.encodings.stored import vectors_file
+from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.training import (
     ModelConfig,
     TrainConfig,
@@ -22,7 +22,7 @@ from jaxpe.training import (
     load_run,
     train,
 )
-from jaxpe.training.assemble import build_model, build_probe
+from jaxpe.training.build import build_model, build_probe
 from jaxpe.training.config import as_json, check_config, differences, is_longer
 from jaxpe.training.documents import Vocabulary, count_documents, load_data, train_batches
 from tests.compilation import compilations

@@ -10,10 +10,10 @@ import pytest
 import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.trained import choices, read_run
+from jaxpe.analysis.training_run import choices, read_run
 from jaxpe.cli.train import commands_after
 from jaxpe.data import sequence_pairs, sequence_task
-from jaxpe.data.sequences import EOS, PADDING, sequence_tokens
+from jaxpe.data.tasks.sequences import EOS, PADDING, sequence_tokens
 from jaxpe.report import trained_summary, training_table
 from jaxpe.training import ModelConfig, TrainConfig, load_config, load_run, train, translation
 from jaxpe.training.config import check_config, longest_row

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jaxpe
@@ -162,9 +163,8 @@ def field_comments(value: type) -> dict[str, str]:
 def constant_comment(name: PublicName) -> str:
     """The comment above the assignment of a constant, wherever its package has it from."""
     package = importlib.import_module(name.package)
-    files = [package.__file__, *(m.__file__ for m in _modules_of(name.package))]
-    for source_file in files:
-        tree, lines = _tree(source_file)
+    for source_file in sorted(Path(package.__file__).parent.rglob("*.py")):
+        tree, lines = _tree(str(source_file))
         for node in tree.body:
             targets = getattr(node, "targets", [getattr(node, "target", None)])
             if any(getattr(target, "id", None) == name.name for target in targets):
@@ -176,8 +176,3 @@ def constant_comment(name: PublicName) -> str:
                     return " ".join(above)
     return ""
 
-
-def _modules_of(package: str) -> list[Any]:
-    found = importlib.import_module(package)
-    listed = pkgutil.iter_modules(found.__path__, f"{package}.")
-    return [importlib.import_module(m.name) for m in listed]

@@ -18,7 +18,7 @@ from jaxpe.analysis.attention.result import (
     SingleDocuments,
     Variance,
 )
-from jaxpe.analysis.reading import SubjectOptions, read_subject
+from jaxpe.analysis.inputs import SubjectOptions, read_subject
 from jaxpe.analysis.subject import Subject
 
 __all__ = [

@@ -14,8 +14,8 @@ from jaxpe import spectral
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe.analysis.attention import logit_sums
-from jaxpe.analysis.attention.ablating import ablations_of
 from jaxpe.analysis.attention.documents import Sample, check_sample, draw_sample
+from jaxpe.analysis.attention.head_ablation import ablations_of
 from jaxpe.analysis.attention.result import (
     AttentionAnalysis,
     AttentionFacts,
@@ -26,7 +26,7 @@ from jaxpe.analysis.attention.result import (
     Variance,
 )
 from jaxpe.analysis.attention.variance import MeanAndSpread, ratio, variance_of
-from jaxpe.analysis.reading import LENGTH, SubjectOptions, read_subject
+from jaxpe.analysis.inputs import LENGTH, SubjectOptions, read_subject
 from jaxpe.analysis.subject import Subject
 from jaxpe.nn import functionalize, trunk
 from jaxpe.nn.transformer import has_one_encoding

@@ -19,7 +19,7 @@ from jaxpe.analysis.audit.result import (
     Training,
 )
 from jaxpe.analysis.audit.statements import statements_on_corpus, statements_on_model
-from jaxpe.analysis.reading import SubjectOptions, read_subject
+from jaxpe.analysis.inputs import SubjectOptions, read_subject
 from jaxpe.analysis.subject import Subject
 
 __all__ = [

@@ -54,7 +54,7 @@ from jaxpe.analysis.corpus.result import (
 from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
 from jaxpe.analysis.corpus.violations import violation_rate
 from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
-from jaxpe.data.ids import DEFAULT_LENGTH
+from jaxpe.data.tokens.token_ids import DEFAULT_LENGTH
 from jaxpe.geometry import (
     EmptyPolicy,
     PositionCounts,
@@ -64,10 +64,10 @@ from jaxpe.geometry import (
     position_rank,
     regroup_folds,
 )
-from jaxpe.geometry.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
-from jaxpe.geometry.halving import drawn_halves, halvable_tokens
-from jaxpe.geometry.noise import DEFAULT_FOLDS, DEFAULT_SPLITS
-from jaxpe.geometry.position import null_keys, position_of_tokens
+from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
+from jaxpe.geometry.noise.halves import drawn_halves, halvable_tokens
+from jaxpe.geometry.noise.position import null_keys, position_of_tokens
+from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts

@@ -21,8 +21,8 @@ from jaxpe.geometry import (
     position_intervals,
     variance_shares,
 )
-from jaxpe.geometry.cross_validation import PositionHalves
-from jaxpe.geometry.distances import centre_rows, hellinger_roots
+from jaxpe.geometry.distances.matrices import centre_rows, hellinger_roots
+from jaxpe.geometry.noise.cross_validation import PositionHalves
 
 
 @compiled()

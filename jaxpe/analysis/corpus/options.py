@@ -8,9 +8,9 @@ from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.data import TokenCorpus
-from jaxpe.data.named import check_data_dir
+from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.geometry import EmptyPolicy
-from jaxpe.geometry.noise import DEFAULT_SPLITS
+from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 
 DEFAULT_DIM = 64
 DEFAULT_EMPTY: EmptyPolicy = "drop"

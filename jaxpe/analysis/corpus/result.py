@@ -7,7 +7,7 @@ import numpy as np
 from jaxpe._core.choices import Choice
 from jaxpe._core.results import LargeArray, Seconds
 from jaxpe._core.short import short_repr
-from jaxpe.data.groups import NeighbourSimilarity
+from jaxpe.data.corpora.groups import NeighbourSimilarity
 
 SHARES = ("noise", "composition", "position")  # of the observed variance
 

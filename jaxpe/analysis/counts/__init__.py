@@ -3,15 +3,15 @@
 from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.by_group import count_by
+from jaxpe.analysis.counts.count_files import is_counted, read_counts, write_counts
+from jaxpe.analysis.counts.document_counter import DocumentCounter
 from jaxpe.analysis.counts.job import CountOptions, count, given_tokenizer, merge
 from jaxpe.analysis.counts.memory import check_memory, needed_bytes
-from jaxpe.analysis.counts.merging import merge_counts
+from jaxpe.analysis.counts.merge import merge_counts
 from jaxpe.analysis.counts.processes import ending_in_one_line, start_processes
 from jaxpe.analysis.counts.settings import CountSettings, count_settings
 from jaxpe.analysis.counts.shards import count_shards
 from jaxpe.analysis.counts.state import count_mesh
-from jaxpe.analysis.counts.stored import is_counted, read_counts, write_counts
-from jaxpe.analysis.counts.streaming import DocumentCounter
 
 __all__ = [
     "CountOptions", "CountSettings", "CountedShard", "DocumentCounter", "StoredCounts",

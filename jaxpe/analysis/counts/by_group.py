@@ -10,9 +10,9 @@ from jaxpe._core.hashing import content_hash
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
+from jaxpe.analysis.counts.count_files import write_counts
+from jaxpe.analysis.counts.document_counter import DocumentCounter
 from jaxpe.analysis.counts.job import CountOptions, opened_for
-from jaxpe.analysis.counts.stored import write_counts
-from jaxpe.analysis.counts.streaming import DocumentCounter
 
 NO_GROUP = "without"  # the folder of documents that have none
 _NO_NAME = re.compile(r"[^\w.-]+")

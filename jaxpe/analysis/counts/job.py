@@ -17,16 +17,16 @@ from jaxpe._core.options import check_range
 from jaxpe._core.processes import cores
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
-from jaxpe.analysis.counts.merging import merged, plan_merge
+from jaxpe.analysis.counts.count_files import is_counted, read_about, read_counts, write_counts
+from jaxpe.analysis.counts.merge import merged, plan_merge
 from jaxpe.analysis.counts.processes import agreed, start_processes
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings, in_short
 from jaxpe.analysis.counts.shards import count_shards
-from jaxpe.analysis.counts.stored import is_counted, read_about, read_counts, write_counts
 from jaxpe.analysis.counts.vocabulary import Vocabulary, own_vocabulary, read_vocabulary
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, tokenizer_of_ids
-from jaxpe.data.token_files import Stream
-from jaxpe.data.tokenizers import is_of_ids
-from jaxpe.data.vocabulary import DEFAULT_TOKENIZER, UNKNOWN, in_order, vocabulary_occurs
+from jaxpe.data.formats.token_files import Stream
+from jaxpe.data.tokens.tokenizers import is_of_ids
+from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER, UNKNOWN, in_order, vocabulary_occurs
 from jaxpe.geometry import position_bins
 
 _EDGE_BYTES = 128  # of an edge of a bin, while edges are made and as one of the settings

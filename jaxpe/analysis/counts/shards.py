@@ -22,10 +22,11 @@ from jaxpe._core.errors import InputError, require
 from jaxpe._core.folders import claimed
 from jaxpe._core.json_values import from_json, to_json
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.counts.aside import Aside, documents_aside, documents_in, most_in
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
-from jaxpe.analysis.counts.checking import check
+from jaxpe.analysis.counts.consistency import check
+from jaxpe.analysis.counts.count_files import is_counted, read_counts, write_counts
 from jaxpe.analysis.counts.memory import check_memory
+from jaxpe.analysis.counts.overflow import Aside, documents_aside, documents_in, most_in
 from jaxpe.analysis.counts.processes import agreed, from_all, refuse_differences
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, differences, in_short
 from jaxpe.analysis.counts.state import (
@@ -36,11 +37,10 @@ from jaxpe.analysis.counts.state import (
     count_mesh,
     zero_state,
 )
-from jaxpe.analysis.counts.stored import is_counted, read_counts, write_counts
 from jaxpe.data import Shard, TokenBatch, Tokenizer, dependent_groups
-from jaxpe.data.token_files import Stream
-from jaxpe.data.workers import Workers, in_python
-from jaxpe.geometry.counts import content_labels
+from jaxpe.data.formats.token_files import Stream
+from jaxpe.data.tokens.workers import Workers, in_python
+from jaxpe.geometry.counts.position_counts import content_labels
 
 _LOOKED_AT = 2048  # of the first documents, and of their positions, for near-copies
 _MANY_COPIES = 0.01  # share of documents from which they are told
@@ -101,7 +101,7 @@ def count_shards(
     [[2, 0, 1], [0, 2, 1]]
     """
     require("grain", extra="data")
-    from jaxpe.data.batches import Reading  # brings Grain
+    from jaxpe.data.tokens.batches import Reading  # brings Grain
 
     mesh = count_mesh() if mesh is None else mesh
     part, parts = jax.process_index(), jax.process_count()
@@ -146,7 +146,7 @@ def _counted(
     progress: Progress,
 ) -> StoredCounts:
     """The counts, from the beginning or from what is saved in the folder."""
-    from jaxpe.data.batches import empty_batch, token_batches
+    from jaxpe.data.tokens.batches import empty_batch, token_batches
 
     options = {"length": settings.length, "workers": workers}
     batches = contextlib.closing(iter(token_batches(reading, tokenizer, **options)))

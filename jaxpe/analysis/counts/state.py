@@ -14,8 +14,8 @@ from jaxtyping import Bool, Int, UInt32
 
 from jaxpe.analysis.counts.settings import CountSettings, dtype_of_counts
 from jaxpe.data import TokenBatch
-from jaxpe.data.vocabulary import vocabulary_occurs
-from jaxpe.geometry.counts import (
+from jaxpe.data.tokens.vocabulary import vocabulary_occurs
+from jaxpe.geometry.counts.position_counts import (
     content_labels,
     fold_of_documents,
     permute_within_documents,

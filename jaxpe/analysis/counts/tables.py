@@ -9,7 +9,7 @@ from jaxtyping import Int, UInt
 
 from jaxpe._core.array_files import pack_array, read_member, reason
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.counts.checking import check
+from jaxpe.analysis.counts.consistency import check
 
 _LONGEST_HEAD = 256  # bytes
 _LEVEL = 1  # of zlib, whose default costs six times the time for a sixth less

@@ -15,11 +15,11 @@ from jaxpe._core.hashing import content_hash
 from jaxpe._core.json_values import from_json, parse_json, read_json, read_small, seal
 from jaxpe._core.options import check_range
 from jaxpe._core.progress import Progress
-from jaxpe.analysis.counts.stored import is_counted
+from jaxpe.analysis.counts.count_files import is_counted
 from jaxpe.data import Shard
-from jaxpe.data.files import decoded
-from jaxpe.data.vocabulary import add_occurring, most_frequent, refuse_undivided
-from jaxpe.data.workers import occurring
+from jaxpe.data.formats.files import decoded
+from jaxpe.data.tokens.vocabulary import add_occurring, most_frequent, refuse_undivided
+from jaxpe.data.tokens.workers import occurring
 
 VOCABULARY = "vocabulary.json"
 

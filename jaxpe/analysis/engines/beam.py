@@ -75,7 +75,7 @@ class CellsOfTexts:
 
     def __call__(self, batch: list[Any]) -> Iterator[tuple[Key, Cells]]:
         """Cells of each fold and row, and what the batch adds to documents, bytes and digest."""
-        from jaxpe.data.batches import Reading, batch_of, filled  # brings Grain
+        from jaxpe.data.tokens.batches import Reading, batch_of, filled  # brings Grain
 
         options = self._options
         if self._opened is None:

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 from flax import nnx
 
-from jaxpe.analysis.extrapolation import kept
+from jaxpe.analysis.extrapolation import cell_files
+from jaxpe.analysis.extrapolation.batched_training import Lanes, Told, judge_lanes, trainer
 from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.intervals import seed_means
-from jaxpe.analysis.extrapolation.lanes import Lanes, Told, judge_lanes, trainer
 from jaxpe.analysis.extrapolation.models import METRICS, build, encoding_sizes
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
@@ -28,37 +28,42 @@ def run_cell(
 ) -> ExtrapolationCell:
     """Train and test, or read what an earlier run left in the folder."""
     task = data.task.name
-    path, stamp = kept.path_of(folder, suite, task, name), kept.stamp_of(suite, task, name)
+    path, stamp = (
+        cell_files.path_of(folder, suite, task, name),
+        cell_files.stamp_of(suite, task, name),
+    )
     if path.is_file():
-        return kept.read_cell(path, stamp, suite, data.task, name)
+        return cell_files.read_cell(path, stamp, suite, data.task, name)
     forecast = forecast or Forecast([], folder)
     with forecast.pair(suite, task, name):
         trained = trained_models(suite, data, trained_as(name), folder, told=forecast.chunk)
         cell = _tested(suite, data, name, trained)
-        kept.write_cell(path, stamp, cell)
+        cell_files.write_cell(path, stamp, cell)
     return cell
 
 
 def trained_models(
     suite: Suite, data: Streams, name: str, folder: Path, *, told: Told | None = None
-) -> kept.Trained:
+) -> cell_files.Trained:
     """The models of a task under an encoding, trained or from the folder.
 
     They do not depend on how they are tested: other `factors` and `tests` find them again. As they
     are trained, `told` is told of every call, as by `trainer`.
     """
-    path = kept.path_of(folder, suite, data.task.name, name).with_suffix(".npz")
-    stamp = kept.stamp_of(suite, data.task.name, name, but_for=("name", "factors", "tests"))
+    path = cell_files.path_of(folder, suite, data.task.name, name).with_suffix(".npz")
+    stamp = cell_files.stamp_of(suite, data.task.name, name, but_for=("name", "factors", "tests"))
     encoding = variant(name).trained(encoding_sizes(suite, data.task), data.task.causal)
     if path.is_file():
         shapes = jax.eval_shape(lambda: build(suite, data.task, encoding, jax.random.key(0)))
-        return kept.read_models(path, stamp, suite, nnx.split(shapes, nnx.Param)[1])
+        return cell_files.read_models(path, stamp, suite, nnx.split(shapes, nnx.Param)[1])
     begun = time.perf_counter()
     train = trainer(suite, data, encoding, told=told)
     rate, tuning = _tuned(suite, train)
     lanes = train(seeds=np.arange(suite.seeds), rates=np.full(suite.seeds, rate), steps=suite.steps)
-    trained = kept.Trained(lanes.params, rate, tuning, lanes.losses, time.perf_counter() - begun)
-    kept.write_models(path, stamp, trained)
+    trained = cell_files.Trained(
+        lanes.params, rate, tuning, lanes.losses, time.perf_counter() - begun
+    )
+    cell_files.write_models(path, stamp, trained)
     return trained
 
 
@@ -92,7 +97,9 @@ def _alike(
     return ((encodings[same[0]], same) for same in found.values())
 
 
-def _tested(suite: Suite, data: Streams, name: str, trained: kept.Trained) -> ExtrapolationCell:
+def _tested(
+    suite: Suite, data: Streams, name: str, trained: cell_files.Trained
+) -> ExtrapolationCell:
     """Metrics at every length; NaN where the encoding is not defined there."""
     task, seeds = data.task, np.arange(suite.seeds)
     sizes, own = encoding_sizes(suite, task), variant(name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from jaxpe._core.progress import SILENT, Progress, duration
-from jaxpe.analysis.extrapolation import kept
+from jaxpe.analysis.extrapolation import cell_files
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.variants import trained_as
 from jaxpe.data import sequence_task
@@ -122,8 +122,8 @@ def _operations(suites: Sequence[Suite], folder: Path) -> dict[Pair, float]:
     for suite in suites:
         for task in suite.tasks:
             for name in suite.encodings:
-                path = kept.path_of(folder, suite, task, trained_as(name)).with_suffix(".npz")
-                if kept.path_of(folder, suite, task, name).is_file():
+                path = cell_files.path_of(folder, suite, task, trained_as(name)).with_suffix(".npz")
+                if cell_files.path_of(folder, suite, task, name).is_file():
                     continue
                 steps = 0
                 if not path.is_file() and path not in trained:

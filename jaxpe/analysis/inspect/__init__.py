@@ -7,14 +7,12 @@ It brings Flax and Optax, and is imported when it is asked for.
 """
 
 from jaxpe._core.signatures import show_as_written as _show_as_written
-from jaxpe.analysis.inspect.attending import inspect_attention
+from jaxpe.analysis.inspect.attention_statistics import inspect_attention
 from jaxpe.analysis.inspect.job import inspect_model
-from jaxpe.analysis.inspect.losing import loss_by_position, token_losses
-from jaxpe.analysis.inspect.moving import ablate_positions, moved_positions
 from jaxpe.analysis.inspect.needles import needle_retrieval
 from jaxpe.analysis.inspect.options import STAGES, InspectOptions
-from jaxpe.analysis.inspect.probing import hidden_states, probe_layers, probed_layers
-from jaxpe.analysis.inspect.reading import Inspected, read_inspected
+from jaxpe.analysis.inspect.position_ablation import ablate_positions, moved_positions
+from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, probed_layers
 from jaxpe.analysis.inspect.result import (
     AblationFound,
     AttentionFound,
@@ -31,6 +29,8 @@ from jaxpe.analysis.inspect.result import (
     ProbeFound,
     ScaledLoss,
 )
+from jaxpe.analysis.inspect.subject import Inspected, read_inspected
+from jaxpe.analysis.inspect.token_loss import loss_by_position, token_losses
 from jaxpe.analysis.inspect.weights import describe_encoding, describe_table, table_geometry
 
 __all__ = [

@@ -8,14 +8,11 @@ import numpy as np
 
 from jaxpe._core.hub import with_local_model
 from jaxpe._core.progress import SILENT, Clock, Progress, duration
-from jaxpe.analysis.inspect.attending import inspect_attention
-from jaxpe.analysis.inspect.kept import kept_stages
-from jaxpe.analysis.inspect.losing import cut_texts, loss_by_position
-from jaxpe.analysis.inspect.moving import ablate_positions
+from jaxpe.analysis.inspect.attention_statistics import inspect_attention
 from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
 from jaxpe.analysis.inspect.options import STAGES, InspectOptions, Stage
-from jaxpe.analysis.inspect.probing import hidden_states, probe_layers, probed_layers
-from jaxpe.analysis.inspect.reading import Inspected, facts_of, read_inspected
+from jaxpe.analysis.inspect.position_ablation import ablate_positions
+from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, probed_layers
 from jaxpe.analysis.inspect.result import (
     AblationFound,
     AttentionFound,
@@ -27,6 +24,9 @@ from jaxpe.analysis.inspect.result import (
     NeedlesFound,
     ProbeFound,
 )
+from jaxpe.analysis.inspect.stage_cache import kept_stages
+from jaxpe.analysis.inspect.subject import Inspected, facts_of, read_inspected
+from jaxpe.analysis.inspect.token_loss import cut_texts, loss_by_position
 from jaxpe.analysis.inspect.weights import describe_encoding, table_geometry
 from jaxpe.nn import position_table, trunk
 

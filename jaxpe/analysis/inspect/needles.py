@@ -11,7 +11,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.inspect.averages import means_of
 from jaxpe.analysis.inspect.result import NeedlesFound
-from jaxpe.data.tokenizers import Tokenizer
+from jaxpe.data.tokens.tokenizers import Tokenizer
 from jaxpe.nn import CausalLM, functionalize
 
 DEPTHS = 5

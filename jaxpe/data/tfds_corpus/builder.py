@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from jaxpe.data.corpus import Corpus, TokenCorpus
+from jaxpe.data.corpora.corpus import Corpus, TokenCorpus
 
 
 class JaxpeCorpus(tfds.core.GeneratorBasedBuilder):

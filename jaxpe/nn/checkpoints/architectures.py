@@ -24,8 +24,8 @@ from jaxpe.encodings import (
 )
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.nn.checkpoints.families import Family, Fused, Gguf, Modules
+from jaxpe.nn.checkpoints.huggingface import Fields
 from jaxpe.nn.config import Activation, TransformerConfig
-from jaxpe.nn.huggingface import Fields
 
 # Fields that change the computation of some family; one that ignores them refuses others.
 UNUSUAL: Mapping[str, tuple] = {

@@ -16,8 +16,8 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json
 from jaxpe._core.rope_scaling import PARAMETER_KINDS
 from jaxpe.encodings import Encoding, LayerPattern, rope_frequencies
-from jaxpe.encodings.rotary import rope_arguments
-from jaxpe.nn import huggingface
+from jaxpe.encodings.families.rotary import rope_arguments
+from jaxpe.nn.checkpoints import huggingface
 from jaxpe.nn.checkpoints.architectures import (
     DECODERS,
     GATED,
@@ -28,9 +28,9 @@ from jaxpe.nn.checkpoints.architectures import (
 )
 from jaxpe.nn.checkpoints.families import Family, tensor_names
 from jaxpe.nn.checkpoints.gguf import Names, gguf_file, read_gguf_model
+from jaxpe.nn.checkpoints.huggingface import Fields, TensorName, Tensors
 from jaxpe.nn.config import AttentionPath, TransformerConfig
 from jaxpe.nn.heads import CausalLM
-from jaxpe.nn.huggingface import Fields, TensorName, Tensors
 from jaxpe.nn.transformer import Decoder
 
 # Fields of config.json that are fields of ours, in every family.

@@ -12,13 +12,13 @@ import numpy as np
 from flax import nnx
 
 from jaxpe._core.errors import InputError
-from jaxpe.nn import huggingface
+from jaxpe.nn.checkpoints import huggingface
 from jaxpe.nn.checkpoints.architectures import DEBERTA, ENCODERS
 from jaxpe.nn.checkpoints.decoders import checked_fields, config_of, names_there, own_encoding
 from jaxpe.nn.checkpoints.families import Family
+from jaxpe.nn.checkpoints.huggingface import Fields, Tensors
 from jaxpe.nn.config import AttentionPath
 from jaxpe.nn.heads import MaskedLM
-from jaxpe.nn.huggingface import Fields, Tensors
 from jaxpe.nn.transformer import Encoder
 
 _BUFFERS = re.compile(r"(position_ids|token_type_ids|inv_freq)$")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from jaxpe.encodings import Encoding, LayerPattern
+from jaxpe.nn.checkpoints.huggingface import Fields, Part, TensorName
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.huggingface import Fields, Part, TensorName
 
 # Modules by their paths here. A path of layers has {layer} there.
 Modules = dict[str, "str | Fused"]

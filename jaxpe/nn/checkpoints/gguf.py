@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.data.gguf_file import GgufTensor, read_gguf
+from jaxpe.data.formats.gguf import GgufTensor, read_gguf
 from jaxpe.encodings import convert_rotary_layout
-from jaxpe.nn import huggingface
+from jaxpe.nn.checkpoints import huggingface
 from jaxpe.nn.checkpoints.architectures import DECODERS
 from jaxpe.nn.checkpoints.families import Family, Fused, Modules, tensor_names
+from jaxpe.nn.checkpoints.huggingface import Fields, TensorName, Tensors
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.huggingface import Fields, TensorName, Tensors
 
 _BLOCK = "blk.{layer}."
 # Names of modules, the same for all families.

@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from jaxpe.nn import huggingface
-from jaxpe.nn.bert import Bert, MPNet
+from jaxpe.nn.checkpoints import huggingface
+from jaxpe.nn.checkpoints.bert import Bert, MPNet
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
 from jaxpe.nn.checkpoints.encoders import family_of_encoder, read_encoder
 from jaxpe.nn.checkpoints.gguf import gguf_file
+from jaxpe.nn.checkpoints.t5 import load_seq2seq_lm
 from jaxpe.nn.heads import CausalLM, Seq2SeqLM
-from jaxpe.nn.t5 import load_seq2seq_lm
 from jaxpe.nn.transformer import Encoder
 
 _ENCODERS = {"bert": Bert, "mpnet": MPNet}

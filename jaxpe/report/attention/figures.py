@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxpe.report.attention import logit_figures
-from jaxpe.report.attention.words import average, positive
+from jaxpe.report.attention.text import average, positive
 from jaxpe.report.style import (
     ENCODING_COLOURS,
     PLUG_IN,
@@ -14,7 +14,7 @@ from jaxpe.report.style import (
     add_legend,
     new_figure,
 )
-from jaxpe.report.words import number, percent
+from jaxpe.report.text import number, percent
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -6,9 +6,9 @@ import numpy as np
 
 from jaxpe._core.errors import require
 from jaxpe.report import style
-from jaxpe.report.attention.words import near, positive
+from jaxpe.report.attention.text import near, positive
 from jaxpe.report.style import PLUG_IN, POSITION, add_legend, new_figure
-from jaxpe.report.words import percent
+from jaxpe.report.text import percent
 
 if TYPE_CHECKING:
     import matplotlib.axes

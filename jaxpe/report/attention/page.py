@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxpe.report.attention import words
+from jaxpe.report.attention import text
 from jaxpe.report.attention.figures import FIGURES, shown_figures
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template, term_links
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
-from jaxpe.report.words import number, visible
+from jaxpe.report.text import number, visible
 
 if TYPE_CHECKING:
     import rich.table
@@ -43,16 +43,16 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
 
     >>> rich.print(spectral_table(found))  # doctest: +SKIP
     """
-    unit = words.UNITS[result.facts.score]
+    unit = text.UNITS[result.facts.score]
     means = result.means
     header = ["layer", "positions\nexplain", "offset\nexplains", "beyond\noffset",
               f"eff. rank\nof {means.logits.shape[-1]}", f"worst drop\n{unit}".strip(),
               "its\nhead"]  # fmt: skip
     rows = [
         (
-            *words.position_cells(result, layer),
-            number(words.middle(means.effective_rank[layer])),
-            *words.worst_drop(result, layer),
+            *text.position_cells(result, layer),
+            number(text.middle(means.effective_rank[layer])),
+            *text.worst_drop(result, layer),
         )
         for layer in range(len(result.variance.level))
     ]
@@ -65,12 +65,12 @@ def write_spectral(result: "AttentionAnalysis", folder: Path, *, png: bool = Fal
     figures = render(result, *shown_figures(result))
     page = template("spectral.html.j2").render(
         result=result,
-        headlines=words.spectral_headlines(result),
-        summary=words.spectral_summary(result),
-        findings=words.spectral_findings(result),
-        rows=words.layer_rows(result),
-        parts=words.part_rows(result),
-        unit=words.UNITS[result.facts.score],
+        headlines=text.spectral_headlines(result),
+        summary=text.spectral_summary(result),
+        findings=text.spectral_findings(result),
+        rows=text.layer_rows(result),
+        parts=text.part_rows(result),
+        unit=text.UNITS[result.facts.score],
         figures=figures,
         score=SCORES[result.facts.score],
         link=term_links(_TERMS | ({"noise": "drop"} if result.ablations else {})),

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jaxpe.report.audit.figures import render_figures
-from jaxpe.report.audit.sentences import sentence
+from jaxpe.report.audit.text import sentence
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.tables import make_table
-from jaxpe.report.words import number, plural, visible
+from jaxpe.report.text import number, plural, visible
 
 if TYPE_CHECKING:
     import rich.table

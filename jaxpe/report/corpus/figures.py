@@ -15,7 +15,7 @@ from jaxpe import plot
 from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, EncodingScore, Interval
 from jaxpe.plot.axes import by_offset
 from jaxpe.report import style
-from jaxpe.report.corpus.findings import (
+from jaxpe.report.corpus.text import (
     alike,
     by_family,
     corrected_best,
@@ -34,7 +34,7 @@ from jaxpe.report.style import (
     legend_height,
     new_figure,
 )
-from jaxpe.report.words import number, percent, plural
+from jaxpe.report.text import number, percent, plural
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -7,9 +7,9 @@ from pathlib import Path
 import jaxpe
 from jaxpe._core.folders import remove_files
 from jaxpe.analysis.corpus.result import CorpusAnalysis
-from jaxpe.encodings.stored import vectors_file
+from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.report.corpus.figures import render_figures
-from jaxpe.report.corpus.findings import (
+from jaxpe.report.corpus.text import (
     by_family,
     findings,
     headlines,
@@ -20,7 +20,7 @@ from jaxpe.report.corpus.findings import (
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template, term_links
 from jaxpe.report.style import Rendered
-from jaxpe.report.words import visible, without_text
+from jaxpe.report.text import visible, without_text
 
 TOKEN_LIMIT = 40
 ENCODING = "encoding.npz"

@@ -5,9 +5,9 @@ import math
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import CorpusAnalysis
-from jaxpe.report.corpus.findings import by_family, headlines, held_out_stress
+from jaxpe.report.corpus.text import by_family, headlines, held_out_stress
 from jaxpe.report.tables import make_table
-from jaxpe.report.words import number, percent, visible, without_text
+from jaxpe.report.text import number, percent, visible, without_text
 
 if TYPE_CHECKING:
     import rich.table

@@ -14,7 +14,7 @@ from jaxpe.analysis.extrapolation import (
 )
 from jaxpe.analysis.extrapolation.ranks import error_of_zero
 from jaxpe.encodings import catalogue
-from jaxpe.report.extrapolation.words import METRIC_WORDS, Cells, by_task, title_of
+from jaxpe.report.extrapolation.text import METRIC_WORDS, Cells, by_task, title_of
 from jaxpe.report.style import (
     BLUE,
     CHANCE,
@@ -29,7 +29,7 @@ from jaxpe.report.style import (
     new_figure,
     render,
 )
-from jaxpe.report.words import visible
+from jaxpe.report.text import visible
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from jaxpe._core.errors import require
 from jaxpe.analysis.extrapolation import ExtrapolationResult, Suite
-from jaxpe.report.extrapolation import words
+from jaxpe.report.extrapolation import text
 from jaxpe.report.extrapolation.figures import NAMES, render_extrapolation
 from jaxpe.report.extrapolation.summary import summary
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.tables import make_table
-from jaxpe.report.words import visible
+from jaxpe.report.text import visible
 
 if TYPE_CHECKING:
     import rich.console
@@ -47,7 +47,7 @@ def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool 
     page = template("extrapolation.html.j2").render(
         result=result,
         summary=summary(result),
-        findings=words.extrapolation_findings(result),
+        findings=text.extrapolation_findings(result),
         suites=_tables(result),
         figures=figures,
         settings=_settings(result),
@@ -62,13 +62,13 @@ def _tables(result: ExtrapolationResult) -> list[dict[str, Any]]:
         cells, name = result.cells_of(suite), visible(suite.name)
         tables = [
             {
-                "title": f"{name}, {task}: {words.METRIC_WORDS[own[0].metric]}",
-                "header": words.task_header(own),
-                "rows": words.task_rows(own),
+                "title": f"{name}, {task}: {text.METRIC_WORDS[own[0].metric]}",
+                "header": text.task_header(own),
+                "rows": text.task_rows(own),
             }
-            for task, own in words.by_task(cells).items()
+            for task, own in text.by_task(cells).items()
         ]
-        if rows := words.rank_rows(cells):
+        if rows := text.rank_rows(cells):
             title = f"{name}: ranks beyond T"
             tables.append({"title": title, "header": _RANK_HEADER, "rows": rows})
         suites.append({"name": name, "tables": tables})
@@ -93,6 +93,6 @@ def _settings(result: ExtrapolationResult) -> list[list[str]]:
 def _settings_of(suite: Suite) -> list[Any]:
     """Values of the settings, such that "none" is said of an encoding alone."""
     norm = None if suite.norm == "none" else suite.norm
-    encodings = tuple(map(words.title_of, suite.encodings))
+    encodings = tuple(map(text.title_of, suite.encodings))
     values = vars(suite) | {"norm": norm, "encodings": encodings}
     return [values[field.name] for field in fields(Suite)]

@@ -14,7 +14,7 @@ from jaxpe.analysis.extrapolation import (
     beyond,
     beyond_interval,
 )
-from jaxpe.report.extrapolation.words import (
+from jaxpe.report.extrapolation.text import (
     IN_PERCENT,
     Cells,
     by_task,
@@ -24,7 +24,7 @@ from jaxpe.report.extrapolation.words import (
     where,
     with_interval,
 )
-from jaxpe.report.words import number, percent, plural
+from jaxpe.report.text import number, percent, plural
 
 
 def summary(result: ExtrapolationResult) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from jaxpe.analysis.inspect import InspectResult, Means
 from jaxpe.report import style
 from jaxpe.report.attention.logit_figures import bare, whole_ticks
-from jaxpe.report.inspect import words
+from jaxpe.report.inspect import text
 from jaxpe.report.style import Rendered, add_legend, new_figure, render
-from jaxpe.report.words import number, percent
+from jaxpe.report.text import number, percent
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -275,7 +275,7 @@ def probe_figure(result: InspectResult) -> "matplotlib.figure.Figure":
     found: Any = result.probe
     best = int(np.argmax(found.r2.mean))
     figure, (axis,) = new_figure(
-        f"R² of the position: {found.r2.mean[best]:.2f} {words.behind(result, best)}", height=3.2
+        f"R² of the position: {found.r2.mean[best]:.2f} {text.behind(result, best)}", height=3.2
     )
     _band(axis, found.layers, found.r2, style.INDIGO, "")
     axis.axhline(0, color="#999999", lw=0.8)

@@ -8,10 +8,10 @@ from jaxpe.analysis.inspect import InspectResult
 from jaxpe.report.files import write_files
 from jaxpe.report.inspect.figures import NAMES, inspect_figures
 from jaxpe.report.inspect.sections import Section, Table, sections_of
-from jaxpe.report.inspect.words import headlines, inspect_summary
+from jaxpe.report.inspect.text import headlines, inspect_summary
 from jaxpe.report.page import template
 from jaxpe.report.tables import make_table
-from jaxpe.report.words import plural, visible
+from jaxpe.report.text import plural, visible
 
 if TYPE_CHECKING:
     import rich.console

@@ -7,9 +7,9 @@ import numpy as np
 
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import InspectResult
-from jaxpe.report.inspect import words
-from jaxpe.report.inspect.words import at, between, percent_between
-from jaxpe.report.words import number, percent, plural, visible
+from jaxpe.report.inspect import text
+from jaxpe.report.inspect.text import at, between, percent_between
+from jaxpe.report.text import number, percent, plural, visible
 
 Rows = Sequence[tuple[str, ...]]
 
@@ -133,7 +133,7 @@ def _section(result: InspectResult, name: str) -> Section:
 
 def _encoding(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
     facts, rows, said = result.facts, [], []
-    rows.append(("encoding", words.ways(facts.encoding)))
+    rows.append(("encoding", text.ways(facts.encoding)))
     rows.append(("context, positions", f"{facts.context:,}" if facts.context else "not said"))
     if (table := found.table) is not None:
         said.append(
@@ -168,7 +168,7 @@ def _encoding(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
         ]
         told = (one.text.replace("`", "") for one in rope.findings)
         rows += [("warning", visible(text, limit=2000)) for text in told]
-    finding = " ".join(said) or f"Positions enter as {words.ways(facts.encoding)}."
+    finding = " ".join(said) or f"Positions enter as {text.ways(facts.encoding)}."
     return finding, [Table("Encoding", ["", "value"], rows)]
 
 
@@ -233,8 +233,8 @@ def _attention(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
 
 
 def _offsets(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
-    kinds, heads = words.head_kinds(found), found.first.size
-    counts = {name: int((weight > words.MOST).sum()) for name, weight in kinds.items()}
+    kinds, heads = text.head_kinds(found), found.first.size
+    counts = {name: int((weight > text.MOST).sum()) for name, weight in kinds.items()}
     most = max(counts, key=lambda name: counts[name])
     finding = (
         f"{percent_between(found.sink)} of attention goes to the first token (by chance "
@@ -295,7 +295,7 @@ def _probe(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
     best = int(np.argmax(found.r2.mean))
     last = len(found.layers) - 1
     finding = (
-        f"The position is read best {words.behind(result, best)}: R² = "
+        f"The position is read best {text.behind(result, best)}: R² = "
         f"{between(at(found.r2, best))}, {found.error[best]:.1f} positions off in the mean."
     )
     if best != last:
@@ -303,7 +303,7 @@ def _probe(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
     header = ["place", "R²", "interval", "mean error, positions"]
     rows = [
         (
-            words.behind(result, place),
+            text.behind(result, place),
             f"{one.estimate:.2f}".replace("-", "−"),
             f"{one.low:.2f} to {one.high:.2f}".replace("-", "−"),
             f"{found.error[place]:.1f}",
@@ -333,7 +333,7 @@ def _ablation(result: InspectResult, found: Any) -> tuple[str, list[Table]]:
         f"The loss is {between(found.moved[0].value)} nats a token and rises most with "
         f"{worst.name} positions, by {between(worst.change)}."
     )
-    small = [one.name for one in moved if words.is_small(one.change)]
+    small = [one.name for one in moved if text.is_small(one.change)]
     if small:
         finding += f" It hardly changes with {' and '.join(small)} positions."
     header = ["positions", "loss, nats", "change, nats"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jaxpe._core.errors import require
 from jaxpe.report.tables import make_table
-from jaxpe.report.words import Headline, number, plural, visible
+from jaxpe.report.text import Headline, number, plural, visible
 from jaxpe.rope import LayerPlan, PhaseError, Program, Reading, RopeAnalysis
 from jaxpe.rope.comparison import SAME, same_frequencies
 

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float, Int, Real
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
-from jaxpe.geometry.counts import PositionCounts
-from jaxpe.geometry.distances import Distances, as_distances, euclidean_distances, floating
-from jaxpe.geometry.monotonicity import monotonicity_violation_rate
+from jaxpe.geometry.counts.position_counts import PositionCounts
+from jaxpe.geometry.distances.matrices import Distances, as_distances, euclidean_distances, floating
+from jaxpe.geometry.distances.monotonicity import monotonicity_violation_rate
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most
 
 CONJECTURE_5 = Statement(

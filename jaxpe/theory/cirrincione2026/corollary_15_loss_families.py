@@ -6,8 +6,8 @@ import jax.numpy as jnp
 
 from jaxpe._core.program import one_program
 from jaxpe.geometry import euclidean_distances, hellinger_distances
-from jaxpe.geometry.distances import pair_mask
-from jaxpe.geometry.distributions import as_distributions
+from jaxpe.geometry.counts.distributions import as_distributions
+from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients

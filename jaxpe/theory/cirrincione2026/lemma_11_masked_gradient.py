@@ -7,8 +7,8 @@ from jax.scipy.stats import rankdata
 
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
-from jaxpe.geometry.distances import pair_mask
-from jaxpe.geometry.distributions import PositionalDistributions, as_distributions
+from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
+from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients

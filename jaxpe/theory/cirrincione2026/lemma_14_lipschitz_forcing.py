@@ -7,7 +7,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
 from jaxpe.geometry import Distances, as_distances
-from jaxpe.geometry.distances import centre_rows
+from jaxpe.geometry.distances.matrices import centre_rows
 from jaxpe.theory.audit import Audit, Statement, at_most
 from jaxpe.theory.gradients import (
     PositionGradients,

@@ -9,7 +9,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
-from jaxpe.geometry.distances import pair_mask
+from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.ntk.flow import GradientFlow, gradient_flow
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
 from jaxpe.theory.lipschitz import entry_slope, largest_ratio

@@ -6,10 +6,10 @@ from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.geometry.distances import Distances, as_distances, centre_rows, gram_matrix
-from jaxpe.geometry.mds import classical_mds
-from jaxpe.geometry.smacof import smacof
-from jaxpe.geometry.stress import scaled_stress
+from jaxpe.geometry.distances.matrices import Distances, as_distances, centre_rows, gram_matrix
+from jaxpe.geometry.distances.stress import scaled_stress
+from jaxpe.geometry.mds.classical import classical_mds
+from jaxpe.geometry.mds.smacof import smacof
 from jaxpe.theory.audit import Audit, Statement, at_most
 
 PROPOSITION_6 = Statement(

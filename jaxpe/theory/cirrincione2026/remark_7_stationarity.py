@@ -6,9 +6,9 @@ from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.encodings.absolute import sinusoidal_vectors
-from jaxpe.encodings.orthogonal import cosine_vectors
-from jaxpe.geometry.distances import (
+from jaxpe.encodings.families.absolute import sinusoidal_vectors
+from jaxpe.encodings.families.orthogonal import cosine_vectors
+from jaxpe.geometry.distances.matrices import (
     as_present,
     centre_rows,
     floating,
@@ -16,9 +16,13 @@ from jaxpe.geometry.distances import (
     pair_mask,
     safe_sqrt,
 )
-from jaxpe.geometry.mds import classical_mds_from_gram
-from jaxpe.geometry.stress import scaled_stress
-from jaxpe.geometry.toeplitz import circulant_residual, toeplitz_projection, toeplitz_residual
+from jaxpe.geometry.distances.stress import scaled_stress
+from jaxpe.geometry.distances.toeplitz import (
+    circulant_residual,
+    toeplitz_projection,
+    toeplitz_residual,
+)
+from jaxpe.geometry.mds.classical import classical_mds_from_gram
 from jaxpe.theory.audit import Audit, Statement, at_most
 from jaxpe.theory.lipschitz import share
 

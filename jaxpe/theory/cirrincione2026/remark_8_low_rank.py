@@ -11,7 +11,7 @@ from jaxtyping import Float, Real
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
-from jaxpe.geometry.distances import (
+from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
     centre_rows,
@@ -20,9 +20,9 @@ from jaxpe.geometry.distances import (
     gram_matrix,
     inner_products,
 )
-from jaxpe.geometry.mds import classical_mds
-from jaxpe.geometry.smacof import smacof
-from jaxpe.geometry.stress import stress
+from jaxpe.geometry.distances.stress import stress
+from jaxpe.geometry.mds.classical import classical_mds
+from jaxpe.geometry.mds.smacof import smacof
 from jaxpe.theory.audit import Audit, Statement, at_most
 from jaxpe.theory.lipschitz import share
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe.geometry import euclidean_distances, min_separation
-from jaxpe.geometry.distances import as_present, pair_mask
+from jaxpe.geometry.distances.matrices import as_present, pair_mask
 from jaxpe.ntk.examples import expectation
 from jaxpe.theory.audit import Audit, Comparison, Statement
 from jaxpe.theory.gradients import Projection, product_norms

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.geometry.distances import floating
+from jaxpe.geometry.distances.matrices import floating
 from jaxpe.theory.audit import Audit, Statement, at_most
 
 NOPE_THEOREM_1 = Statement(

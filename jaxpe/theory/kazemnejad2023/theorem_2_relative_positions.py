@@ -7,7 +7,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
 from jaxpe.encodings.base import with_axes
-from jaxpe.geometry.distances import floating
+from jaxpe.geometry.distances.matrices import floating
 from jaxpe.theory.audit import Audit, Statement, at_most
 from jaxpe.theory.kazemnejad2023.theorem_1_absolute_positions import check_row
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from jaxpe.encodings.orthogonal import WaveletBasis, wavelet_basis
+from jaxpe.encodings.families.orthogonal import WaveletBasis, wavelet_basis
 from jaxpe.theory.audit import Audit, Comparison, Statement, at_most, met
 
 SECTION_6_WAVELET = Statement(

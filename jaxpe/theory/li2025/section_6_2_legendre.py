@@ -6,7 +6,7 @@ from jaxtyping import Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.encodings.orthogonal import legendre_vectors
+from jaxpe.encodings.families.orthogonal import legendre_vectors
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
 
 SECTION_6_LEGENDRE = Statement(

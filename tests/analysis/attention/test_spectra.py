@@ -16,8 +16,8 @@ from jaxpe.analysis.attention import (
     AttentionAnalysis,
     AttentionOptions,
     Subject,
-    ablating,
     analyse,
+    head_ablation,
     logit_sums,
 )
 from jaxpe.analysis.attention import documents as attention_documents
@@ -252,23 +252,25 @@ def test_drops_are_those_of_closed_gates(rotary, traced):
 def test_a_deposit_is_told_from_chance():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(2, 4, 50))
-    spread = ablating._drops("zero", np.zeros(50), noise, rng)
+    spread = head_ablation._drops("zero", np.zeros(50), noise, rng)
     noise[1, 2] += 5
-    one = ablating._drops("zero", np.zeros(50), noise, rng)
+    one = head_ablation._drops("zero", np.zeros(50), noise, rng)
     assert spread.largest_share[0] < spread.share_by_chance
     assert one.head == (1, 2)
     assert one.largest_share[1] > one.share_by_chance
     assert one.entropy < spread.entropy
     assert one.p_value[1, 2] == pytest.approx(0.001)
     assert one.certain.sum() == 1
-    assert np.isnan(ablating._drops("zero", np.zeros(50), noise, rng, tested=False).p_value).all()
+    assert np.isnan(
+        head_ablation._drops("zero", np.zeros(50), noise, rng, tested=False).p_value
+    ).all()
 
 
 def test_answers_that_no_head_changes_have_intervals_with_a_width():
     rng = np.random.default_rng(0)
     for more, less in ((0.0, 0.0), (0.01, 0.01), (0.03, 0.005), (0.3, 0.1)):
         drop = rng.choice([1.0, -1.0, 0.0], p=[more, less, 1 - more - less], size=(1, 4000, 200))
-        low, high = ablating._paired_shares(drop)
+        low, high = head_ablation._paired_shares(drop)
         assert (high - low).min() > 1 / 200
         assert np.mean((low <= more - less) & (more - less <= high)) > 0.92
 
@@ -276,7 +278,7 @@ def test_answers_that_no_head_changes_have_intervals_with_a_width():
 def test_the_largest_is_found_where_every_head_does_harm():
     drop = np.full((2, 4, 8), -0.19)
     drop[1, 3] = -0.045
-    found = ablating._drops("zero", np.zeros(8), drop, np.random.default_rng(0))
+    found = head_ablation._drops("zero", np.zeros(8), drop, np.random.default_rng(0))
     assert found.head == (1, 3)
     assert found.p_value.min() > 0.5
 
@@ -295,7 +297,7 @@ def test_noise_is_seldom_taken_for_a_loss_however_many_heads_there_are(draw):
     rng = np.random.default_rng(0)
     for heads in (12, 144):
         trials = (draw(rng, (heads // 12, 12, 64)) for _ in range(40))
-        found = [ablating._p_values(drop, rng).min() <= 0.05 for drop in trials]
+        found = [head_ablation._p_values(drop, rng).min() <= 0.05 for drop in trials]
         assert np.mean(found) <= 0.13
 
 
@@ -304,7 +306,7 @@ def test_a_loss_is_found_among_many_heads():
     drop = rng.normal(size=(12, 12, 64))
     drop[3, 7] += 1
     drop[5] = 0
-    found = ablating._p_values(drop, rng)
+    found = head_ablation._p_values(drop, rng)
     assert found[3, 7] <= 0.01
     np.testing.assert_array_equal(found[5], 1)
 
@@ -330,9 +332,9 @@ def test_rows_are_full_different_and_end_as_they_did():
 def test_documents_are_as_many_as_there_is_time_for():
     lengths = np.array([3, 20, 9, 30, 5, 12])
     data = {"ids": np.zeros((6, 32), np.int32), "mask": np.arange(32) < lengths[:, None]}
-    every = ablating._chunks(data, tokens=10_000)
+    every = head_ablation._chunks(data, tokens=10_000)
     assert sum(len(chunk["ids"]) for chunk in every) == 6
-    few = ablating._chunks(data, tokens=70)
+    few = head_ablation._chunks(data, tokens=70)
     assert sum(len(chunk["ids"]) for chunk in few) == 4  # those that came first, and no fewer
     assert max(chunk["ids"].shape[1] for chunk in few) == 16
 

@@ -17,7 +17,7 @@ from jaxpe.analysis.corpus import CorpusAnalysis, CorpusOptions, analyse, analys
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.geometry import permute_within_documents
-from jaxpe.report.corpus.findings import named_findings
+from jaxpe.report.corpus.text import named_findings
 
 SEED = 3
 THERE = Path("there")

@@ -11,7 +11,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.results import result_files
 from jaxpe.analysis.corpus import CorpusAnalysis, CorpusOptions, analyse
 from jaxpe.nn import position_table
-from jaxpe.report.corpus.findings import named_findings
+from jaxpe.report.corpus.text import named_findings
 
 WORDS = [f"word{k}" for k in range(12)]
 LENGTH = 8

@@ -15,7 +15,7 @@ from jaxpe.data import TokenCorpus
 from jaxpe.encodings import catalogue
 from jaxpe.report import encoding_table, summary_table
 from jaxpe.report.corpus import figures
-from jaxpe.report.corpus.findings import named_findings
+from jaxpe.report.corpus.text import named_findings
 from tests.report import factory
 
 QUICK = {"splits": 2}

@@ -19,7 +19,6 @@ from jaxpe._core import checkpoints
 from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT
-from jaxpe.analysis.counts import aside as putting_aside
 from jaxpe.analysis.counts import (
     check_memory,
     count_mesh,
@@ -30,14 +29,15 @@ from jaxpe.analysis.counts import (
     needed_bytes,
     read_counts,
 )
+from jaxpe.analysis.counts import overflow as putting_aside
 from jaxpe.analysis.counts import shards as counting
 from jaxpe.analysis.counts import state as counting_state
 from jaxpe.analysis.counts.state import CountState, abstract_state, batch_adder, zero_state
 from jaxpe.analysis.counts.tables import named_tables, write_tables
 from jaxpe.analysis.counts.vocabulary import VOCABULARY, Vocabulary, own_vocabulary
 from jaxpe.data import Shard, TokenBatch, find_shards, open_tokenizer
-from jaxpe.data import workers as processes
-from jaxpe.data.workers import Workers
+from jaxpe.data.tokens import workers as processes
+from jaxpe.data.tokens.workers import Workers
 from tests.analysis.counts.test_stored import equal
 from tests.progress import Told
 

@@ -32,17 +32,17 @@ from jaxpe.analysis.extrapolation import (
     suites_of,
     variant,
 )
-from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
-from jaxpe.analysis.extrapolation.forecast import Forecast
-from jaxpe.analysis.extrapolation.intervals import seed_means
-from jaxpe.analysis.extrapolation.kept import (
+from jaxpe.analysis.extrapolation.batched_training import chunk_of, trainer
+from jaxpe.analysis.extrapolation.cell_files import (
     Trained,
     read_models,
     stamp_of,
     write_cell,
     write_models,
 )
-from jaxpe.analysis.extrapolation.lanes import chunk_of, trainer
+from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
+from jaxpe.analysis.extrapolation.forecast import Forecast
+from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.memory import needed_bytes
 from jaxpe.analysis.extrapolation.models import encoding_sizes, loss_of, model_of, scores
 from jaxpe.data import sequence_task

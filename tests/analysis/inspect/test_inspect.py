@@ -30,8 +30,8 @@ from jaxpe.analysis.inspect import (
     probe_layers,
     token_losses,
 )
-from jaxpe.analysis.inspect.losing import FACTOR, OWN, cut_texts, why_unscaled
-from jaxpe.analysis.inspect.reading import ways_of
+from jaxpe.analysis.inspect.subject import ways_of
+from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, cut_texts, why_unscaled
 from jaxpe.data import open_tokenizer, tokens_from_ids
 from jaxpe.report.inspect.figures import inspect_figures
 from jaxpe.report.inspect.page import inspect_markdown

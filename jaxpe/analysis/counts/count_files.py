@@ -1,0 +1,191 @@
+"""Counts on disk, to be added to and reported on; written whole or not at all."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.folders import write_whole, writing
+from jaxpe._core.hashing import hash_of_file
+from jaxpe._core.json_values import from_json, read_json, seal, to_json
+from jaxpe._core.memory import check_bytes
+from jaxpe.analysis.counts.base import CountedShard, StoredCounts
+from jaxpe.analysis.counts.consistency import check, check_about, check_tables
+from jaxpe.analysis.counts.settings import CELL_BYTES, CountSettings, dtype_of_counts, in_short
+from jaxpe.analysis.counts.tables import (
+    READING_BYTES,
+    named_tables,
+    read_tables,
+    write_tables,
+)
+
+_TABLES, _ABOUT = "counts.npz", "counts.json"
+_FORMAT = 3
+_REMEDY = "pass a folder that jaxpe count wrote, or count again"
+
+
+class _About(NamedTuple):
+    """Metadata beside the tables: `tables` is a hash of their file, `seal` of all the rest."""
+
+    format: int
+    documents: int
+    settings: CountSettings
+    text_field: str | None
+    shards: tuple[CountedShard, ...]
+    tokens: list[str]
+    tables: str
+    separator: int | None = None
+    seal: str = ""
+
+
+def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Path:
+    """Write counts into a folder, whole or not at all; returns the folder.
+
+    Empty cells take no space: most are empty where positions and words are many.
+
+    Raises:
+        InputError: no room or no permission, and what was there before is still there; or numbers
+            that contradict each other.
+
+    >>> import tempfile
+    >>> from jaxpe.analysis.counts import count_settings
+    >>> from jaxpe.data import open_tokenizer
+    >>> words = open_tokenizer(vocabulary=["to", "be"])
+    >>> settings = count_settings(words, length=2, folds=4, nulls=0)
+    >>> table = np.ones((4, 2, 2), np.int32)
+    >>> nulls = np.zeros((0, 4, 2, 2), np.int32)
+    >>> shards = (CountedShard("a.txt", 40, "5f" * 16, 8),)
+    >>> stored = StoredCounts(table, nulls, 8, settings, words.tokens, shards)
+    >>> folder = write_counts(stored, tempfile.mkdtemp())
+    >>> read_counts(folder).counts.documents.item()
+    8
+    """
+    directory = Path(directory)
+    try:
+        check_about(stored)
+        check_tables(stored)
+    except InputError as error:
+        raise InputError(
+            f"these counts contradict each other: {error}; count again, in another folder"
+        ) from error
+    with writing(directory / _TABLES) as part:
+        write_tables(part, named_tables(stored.table, stored.nulls))
+        tables = hash_of_file(part)
+    about = _About(
+        format=_FORMAT,
+        documents=stored.documents,
+        settings=stored.settings,
+        text_field=stored.text_field,
+        shards=stored.shards,
+        tokens=stored.tokens,
+        tables=tables,
+        separator=stored.separator,
+    )
+    values = to_json(about)
+    values["seal"] = seal(values, but_for="seal")
+    write_whole(directory / _ABOUT, json.dumps(values, indent=1) + "\n")
+    return directory
+
+
+def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
+    """Counts that `write_counts` wrote.
+
+    Raises:
+        InputError: none there, not whole, changed, of another version, more than memory holds, or
+            numbers that contradict each other.
+
+    >>> import tempfile
+    >>> read_counts(tempfile.mkdtemp())
+    Traceback (most recent call last):
+    jaxpe.InputError: .../counts.json cannot be read: No such file ...; pass a folder ...
+    """
+    directory = Path(directory)
+    about = _about(directory)
+    try:
+        stored = _empty(about)
+        _check_file(directory / _TABLES, about.tables)
+        read_tables(directory / _TABLES, named_tables(stored.table, stored.nulls))
+        check_tables(stored)
+    except InputError as error:
+        raise InputError(f"{directory} holds no counts: {error}; {_REMEDY}") from error
+    return stored
+
+
+def read_about(directory: str | os.PathLike[str]) -> StoredCounts:
+    """Counts that `write_counts` wrote, with empty tables: all that stands beside these.
+
+    Raises:
+        InputError: as `read_counts`, but for what is wrong with the tables.
+
+    >>> import tempfile
+    >>> read_about(tempfile.mkdtemp())
+    Traceback (most recent call last):
+    jaxpe.InputError: .../counts.json cannot be read: No such file ...; pass a folder ...
+    """
+    return _without_tables(_about(Path(directory)))
+
+
+def _about(directory: Path) -> _About:
+    """Values stored beside the tables, once they are known to be consistent."""
+    values = read_json(directory / _ABOUT, remedy=_REMEDY)
+    if values.get("format") != _FORMAT:
+        raise InputError(
+            f"{directory} holds counts of format {in_short(values.get('format'))}, not {_FORMAT}; "
+            f"{_REMEDY}"
+        )
+    try:
+        about = from_json(_About, values, place=_ABOUT)
+        fine = seal(values, but_for="seal") == about.seal
+        check(fine, f"the seal of {_ABOUT} is not of its values")
+        check_about(_without_tables(about))
+    except InputError as error:
+        raise InputError(f"{directory} holds no counts: {error}; {_REMEDY}") from error
+    return about
+
+
+def is_counted(directory: str | os.PathLike[str]) -> bool:
+    """Whether the folder holds counts.
+
+    >>> import tempfile
+    >>> is_counted(tempfile.mkdtemp())
+    False
+    """
+    return (Path(directory) / _ABOUT).exists()
+
+
+def _empty(about: _About) -> StoredCounts:
+    """The counts with tables of zeros, once it is sure that there is room for them."""
+    settings, shape = about.settings, (about.settings.rows, about.settings.vocab_size)
+    dtype = dtype_of_counts(about.documents, settings)
+    tables = settings.bytes * dtype.itemsize // CELL_BYTES
+    needed = tables + READING_BYTES * settings.rows * settings.vocab_size
+    check_bytes(needed, what="their table", remedy="read them where there is more memory")
+    return _without_tables(about)._replace(
+        table=np.zeros((settings.folds, *shape), dtype),
+        nulls=np.zeros((settings.nulls, settings.null_folds, *shape), dtype),
+    )
+
+
+def _without_tables(about: _About) -> StoredCounts:
+    return StoredCounts(
+        np.zeros((0, 0, 0), np.int32),
+        np.zeros((0, 0, 0, 0), np.int32),
+        about.documents,
+        about.settings,
+        about.tokens,
+        about.shards,
+        about.text_field,
+        about.separator,
+    )
+
+
+def _check_file(path: Path, known: str) -> None:
+    try:
+        check(stat.S_ISREG(os.stat(path).st_mode), f"{path.name} is not a regular file")
+        check(hash_of_file(path) == known, f"{path.name} is not what {_ABOUT} stands for")
+    except OSError as error:
+        raise InputError(f"{path.name} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,109 @@
+"""Counts of documents that another program hands over one by one."""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from jaxpe._core.errors import require
+from jaxpe._core.hashing import content_hash
+from jaxpe.analysis.counts.base import CountedShard, StoredCounts
+from jaxpe.analysis.counts.job import CountOptions, given_tokenizer
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, dtype_of_counts
+from jaxpe.analysis.counts.state import batch_adder, count_mesh, total, zero_state
+from jaxpe.data import Tokenizer
+
+
+class DocumentCounter:
+    """Counts of the documents that it is given, on the devices of this process.
+
+    Args:
+        options: options of the count; words and characters need a `vocab`. What is about sources,
+            saving and several processes is not looked at.
+        opened: the tokenizer and the settings, where these are known already.
+
+    Raises:
+        InputError: as `given_tokenizer`.
+
+    >>> options = CountOptions(sources=(), tokenizer="bytes", length=2, folds=4, nulls=0)
+    >>> counter = DocumentCounter(options)
+    >>> for text in ("to be", "or not"):
+    ...     counter.add(text)
+    >>> counter.counts("two texts").documents
+    2
+    """
+
+    def __init__(
+        self, options: CountOptions, *, opened: tuple[Tokenizer, CountSettings] | None = None
+    ):
+        require("grain", extra="data")
+        from jaxpe.data.tokens.batches import Reading  # brings Grain
+
+        self.tokenizer, self.settings = given_tokenizer(options) if opened is None else opened
+        self._reading = Reading((), options.text_field, options.group_field, options.batch_size)
+        self._mesh = count_mesh()
+        self._adder = batch_adder(self.settings, self._mesh, self.tokenizer.tokens)
+        self._begin()
+
+    def another(self) -> "DocumentCounter":
+        """A counter of other documents, of the same options."""
+        counter = copy.copy(self)
+        counter._begin()
+        return counter
+
+    def _begin(self) -> None:
+        """State before anything is counted."""
+        self._state = zero_state(self.settings, self._mesh)
+        self._aside: list[tuple[Any, Any, int]] = []
+        self._since = self._bytes = 0
+        self._content = content_hash()
+        self._texts: list[str] = []
+        self._groups: list[str | None] = []
+
+    def add(self, text: str, group: str | None = None) -> None:
+        """Count a document, if it is not blank.
+
+        Args:
+            text: its text.
+            group: the author or source, where `group_field` asks for folds by it.
+        """
+        if not text.strip():
+            return
+        content = text.encode(errors="surrogatepass")
+        self._content.update(len(content).to_bytes(8, "little") + content)
+        self._bytes += len(content)
+        self._texts.append(text)
+        self._groups.append(group)
+        if len(self._texts) == self._reading.batch_size:
+            self._count()
+
+    def counts(self, name: str) -> StoredCounts:
+        """The counts of all documents so far, as those of one shard of that name."""
+        self._count()
+        parts: list[Any] = [*self._aside, total(self._state, self.settings, self._mesh)]
+        documents = sum(part[2] for part in parts)
+        dtype = dtype_of_counts(documents, self.settings)
+        table, nulls = (
+            np.sum([part[of] for part in parts], axis=0, dtype=dtype) for of in range(2)
+        )
+        shard = CountedShard(name, self._bytes, self._content.hexdigest(), documents)
+        tokens = list(self.tokenizer.tokens)
+        field = self._reading.text_field
+        return StoredCounts(table, nulls, documents, self.settings, tokens, (shard,), field)
+
+    def _count(self) -> None:
+        """Add what waits to the state, which is put aside before int32 is exceeded."""
+        from jaxpe.data.tokens.batches import batch_of, filled
+
+        if not self._texts:
+            return
+        rows = self._reading.batch_size
+        if (self._since + rows) * self.settings.widest > INT32_MAX:
+            self._aside.append(total(self._state, self.settings, self._mesh))
+            self._state, self._since = zero_state(self.settings, self._mesh), 0
+        read: Any = (self._texts, self._groups, {})
+        texts = filled(read, self._reading)
+        encoded = self.tokenizer.encode(texts, length=self.settings.length)
+        self._state, _ = self._adder(self._state, batch_of(read, self._reading, encoded))
+        self._since += len(self._texts)
+        self._texts, self._groups = [], []

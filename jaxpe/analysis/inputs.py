@@ -1,0 +1,224 @@
+"""Inputs as they are named on the command line: a corpus by name or file, a folder with a model."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.hub import model_name, with_local_model
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.subject import Subject
+from jaxpe.data import LabelledTokens
+from jaxpe.data.corpora.published import check_data_dir
+from jaxpe.data.tokens.pretrained import tokenizer_of_model
+from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
+from jaxpe.nn.checkpoints.architectures import DECODERS
+from jaxpe.nn.checkpoints.huggingface import read_config, read_fields
+from jaxpe.training import ModelConfig, TrainConfig, load_run
+from jaxpe.training.build import build_model
+from jaxpe.training.config import load_config
+from jaxpe.training.documents import has_labels, load_data
+
+LENGTH = 64  # positions, where none are asked for
+
+# Of `SubjectOptions`, under the names that `TrainConfig` has for them; a run has its own.
+_READING = ("length", "tokenizer", "task", "text_field", "skip_nulls", "label_field", "data_dir")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SubjectOptions:
+    """Documents and a model.
+
+    Attributes:
+        source: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz, .bz2, .xz,
+            .zst), .parquet or .arrow file. A .csv may have quoted fields. A .tsv is read so where
+            all its quotation marks quote fields; rename it to .csv to force that. For a run, its
+            own source unless another one is given.
+        model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet or its
+            name on the hub; when absent, a small transformer with its initial parameters. A run has
+            its own documents, length and task.
+        revision: branch, tag or commit of a model on the hub; its default branch when absent.
+        length: number of positions, special tokens included; 64 when absent.
+        tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
+            words when absent, or that of the model.
+        task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
+        seed: random seed of all draws.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing, and say how many.
+        label_field: column or key with the class; label when absent.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+
+    source: str = "stdlib"
+    model: str | None = None
+    revision: str | None = None
+    length: int | None = None
+    tokenizer: str | None = None
+    task: Literal["classify", "mlm", "causal"] | None = None
+    seed: int = 0
+    text_field: str | None = None
+    skip_nulls: bool = False
+    label_field: str | None = None
+    data_dir: str | None = None
+
+
+class _Found(NamedTuple):
+    config: TrainConfig  # that reads documents
+    module: Any  # None where it is built once the vocabulary is known
+    words: str
+    trained: bool = True
+
+
+def read_subject(
+    options: SubjectOptions,
+    *,
+    new_head: bool = True,
+    held_out: bool = False,
+    progress: Progress = SILENT,
+) -> Subject:
+    r"""The documents and the model, at its start or as a run left it.
+
+    Args:
+        options: options of the analysis.
+        new_head: whether a pretrained encoder gets a new head for the task. Else it has the head
+            it was pretrained with where the task is mlm, and none without a task; and `model` may
+            be a decoder: a .gguf, a folder with one, or a Hugging Face directory.
+        held_out: whether the documents of a run are those it was not trained on.
+        progress: receiver of progress in reading the documents.
+
+    Raises:
+        InputError: for what cannot be read, or a model that does not suit.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "lines.txt"
+    >>> _ = path.write_text("\n".join(f"words of line {k}" for k in range(20)))
+    >>> subject = read_subject(SubjectOptions(source=str(path), length=4))
+    >>> subject.source, subject.model, subject.vocabulary.task
+    ('lines.txt', '2 layers 64 wide, as initialised', 'mlm')
+    """
+    options = with_local_model(options, "model")
+    folder = None if options.model is None else Path(options.model)
+    of_run = folder is not None and is_run(folder)
+    found = _model_of(options, folder, new_head=new_head)
+    data = load_data(found.config, progress=progress)
+    documents = data.held_out if of_run and held_out else data.train
+    module = found.module
+    if module is None:
+        module = build_model(found.config, data.vocabulary)
+    _check_fits(module, documents, options.model)
+    source = documents.corpus.name + (", held out" if of_run and held_out else "")
+    return Subject(module, documents, data.vocabulary, source, found.words, found.trained)
+
+
+def _model_of(options: SubjectOptions, folder: Path | None, *, new_head: bool) -> _Found:
+    if folder is None:
+        words = "2 layers 64 wide, as initialised"
+        return _Found(_beside_small(options), None, words, trained=False)
+    if is_run(folder):
+        config = load_config(folder)
+        _check_own(options, config)
+        run = load_run(folder)
+        words = f"{folder.name}, trained for {run.step:,} steps"
+        return _Found(config, run.model, words, trained=run.step > 0)
+    if new_head:
+        return _Found(_beside_small(options), None, f"{model_name(folder)}, new head")
+    return _decoder(options, folder) if _is_decoder(folder) else _encoder(options, folder)
+
+
+def _encoder(options: SubjectOptions, folder: Path) -> _Found:
+    """A BERT or MPNet, with the head it was pretrained with or none."""
+    if options.task not in (None, "mlm"):
+        raise InputError(
+            f"`task={options.task}`: {folder} has no head trained for it; leave `task` out to look "
+            "at how its embeddings move, or pass the folder of a `jaxpe train` run"
+        )
+    config = _beside_small(options)
+    if options.task == "mlm":
+        return _Found(config, None, f"{model_name(folder)}, masked language model")
+    return _Found(config, load_encoder(folder), model_name(folder))
+
+
+def load_encoder(folder: Path) -> Any:
+    """The encoder of a Hugging Face directory of a BERT or MPNet."""
+    family = MPNet if read_fields(folder)[0].model_type == MPNet.model_type else Bert
+    return family.load(folder, scan=True).encoder
+
+
+def _decoder(options: SubjectOptions, path: Path) -> _Found:
+    """A decoder, and documents read by its own tokenizer."""
+    if options.task not in (None, "causal"):
+        raise InputError(
+            f"`task={options.task}`: a decoder predicts the next token; leave `task` out"
+        )
+    tokenizer = options.tokenizer
+    if tokenizer is None:
+        tokenizer = str(tokenizer_of_model(path))
+    config = _reading(dataclasses.replace(options, tokenizer=tokenizer, task="causal"))
+    return _Found(config, load_causal_lm(path), path.stem if path.is_file() else model_name(path))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a `jaxpe train` run."""
+    return (folder / "checkpoints").is_dir()
+
+
+def _is_decoder(path: Path) -> bool:
+    """Whether there is a .gguf file, or a config.json of a decoder."""
+    if path.suffix == ".gguf" or any(path.glob("*.gguf")):
+        return True
+    try:
+        return read_config(path / "config.json").get("model_type") in DECODERS
+    except InputError:
+        return False  # whoever reads it says what is wrong
+
+
+def _beside_small(options: SubjectOptions) -> TrainConfig:
+    """Configuration for reading documents: of a small initialised model, or a pretrained one."""
+    # Eq. (1) as it is: the first attention reads E(t) + p, without a norm before it.
+    small = ModelConfig(
+        dim=64, layers=2, heads=4, norm_position="post", embedding_norm=False, dropout=0.0
+    )
+    config = _reading(options, pretrained=options.model, model=small)
+    if config.task is None and not has_labels(config):
+        config = dataclasses.replace(config, task="mlm")
+    return config
+
+
+def _reading(options: SubjectOptions, **fields: Any) -> TrainConfig:
+    """A configuration that reads documents; what is None keeps its default."""
+    check_data_dir(options.data_dir, options.source)
+    config: dict[str, Any] = {"length": LENGTH} | _asked(options) | fields
+    return TrainConfig(source=options.source, seed=options.seed, **config)
+
+
+def _asked(options: SubjectOptions) -> dict[str, Any]:
+    """Options of reading documents that differ from their defaults."""
+    values = {name: getattr(options, name) for name in _READING}
+    return {name: v for name, v in values.items() if v != getattr(SubjectOptions, name)}
+
+
+def _check_own(options: SubjectOptions, config: TrainConfig) -> None:
+    """A run has its documents: other tokens mean nothing to it."""
+    for name, value in _asked(options).items():
+        if value != (own := getattr(config, name)):
+            raise InputError(f"`{name}={value}`: the run has its own, {own}; leave it out")
+    source = options.source
+    if source != SubjectOptions.source and Path(source).resolve() != Path(config.source).resolve():
+        raise InputError(
+            f"the run was trained on {config.source}, not on {source}: leave `source` out"
+        )
+
+
+def _check_fits(module: Any, documents: LabelledTokens, model: str | None) -> None:
+    """Raise where a model has no embedding for a token or a position."""
+    below, corpus = trunk(module), documents.corpus
+    places = getattr(below, "length", None)
+    if places is not None and corpus.ids.shape[1] > places:
+        raise InputError(
+            f"`length={corpus.ids.shape[1]}` is more than the {places} positions of {model}"
+        )
+    if corpus.ids.max(initial=0) >= below.config.vocab_size:
+        raise InputError(
+            f"the tokenizer has {corpus.vocab_size:,} tokens and {model} only "
+            f"{below.config.vocab_size:,}: leave `tokenizer` out to use the model's own"
+        )

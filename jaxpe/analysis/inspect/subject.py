@@ -1,0 +1,353 @@
+"""The model and the text that are inspected, read within half of the memory."""
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import jaxpe
+from jaxpe._core.errors import InputError
+from jaxpe._core.hub import model_name, with_local_model
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.attention.documents import Sample, draw_sample
+from jaxpe.analysis.inputs import is_run
+from jaxpe.analysis.inspect.options import InspectOptions
+from jaxpe.analysis.inspect.result import InspectFacts, Kind
+from jaxpe.analysis.subject import Subject
+from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
+from jaxpe.data.formats.gguf import read_gguf
+from jaxpe.data.tokens.pretrained import open_pretrained, tokenizer_of_model
+from jaxpe.data.tokens.tokenizers import Tokenizer
+from jaxpe.nn import (
+    Bert,
+    CausalLM,
+    Encoder,
+    MaskedLM,
+    load_masked_lm,
+    load_model,
+    parameter_count,
+    trunk,
+)
+from jaxpe.nn.checkpoints.huggingface import open_tensors, read_config
+from jaxpe.rope import RopeOptions, longest_context, read_configuration
+from jaxpe.training.documents import Vocabulary
+
+LENGTH = 128  # positions, where none are asked for
+_QUICK_LENGTH = 64
+# Floating-point operations of one pass over the documents, and of one over the texts.
+_BUDGET = 1e12
+_EXAMPLES = (32, 64)  # documents, at least and at most
+_QUICK_EXAMPLES = 16
+_LONGEST = (512, 1024)  # tokens of a text, for large and for small models
+_QUICK_LONGEST = 256
+_LEAST_TEXTS = 4
+_MASK = ("[MASK]", "<mask>")
+_LENGTHS = ("max_position_embeddings", "n_positions")
+_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")
+
+
+class Inspected(NamedTuple):
+    """A model and text, ready for every stage.
+
+    Attributes:
+        path: file or folder of the model.
+        subject: the model, with documents of at most the length asked for.
+        sample: documents that attention, probe and ablation use.
+        tokenizer: tokenizer of the model.
+        stream: ids of whole documents end to end, without special tokens.
+        kind: kind of the model.
+        context: positions the model was configured for; 0 where unknown.
+        longest: tokens of the longest text.
+        quick: whether little is to be looked at.
+    """
+
+    path: Path
+    subject: Subject
+    sample: Sample
+    tokenizer: Tokenizer
+    stream: np.ndarray
+    kind: Kind
+    context: int
+    longest: int
+    quick: bool
+
+    @property
+    def module(self) -> Any:
+        """The model."""
+        return self.subject.module
+
+    @property
+    def corpus(self) -> TokenCorpus:
+        """The documents."""
+        return self.subject.documents.corpus
+
+    @property
+    def most(self) -> int | None:
+        """Positions that the model has; None where these have no end."""
+        return self.context if has_table(self.module) and self.context else None
+
+    @property
+    def special_ids(self) -> tuple[int, ...]:
+        """Ids of special tokens before and after a document."""
+        return tuple(sorted({*self.tokenizer.prefix, *self.tokenizer.suffix}))
+
+
+def read_inspected(options: InspectOptions, *, progress: Progress = SILENT) -> Inspected:
+    """Read a model and the text it is inspected by.
+
+    Args:
+        options: model and text to read.
+        progress: receiver of progress in reading the documents.
+
+    Raises:
+        InputError: options out of range, a model that cannot be read or is larger than half of the
+            memory, no tokenizer, or text that is too short.
+
+    >>> found = read_inspected(InspectOptions(model="all-MiniLM-L6-v2"))  # doctest: +SKIP
+    >>> found.kind, found.context  # doctest: +SKIP
+    ('encoder', 512)
+    """
+    options.check()
+    options = with_local_model(options, "model")
+    path = Path(options.model)
+    tokenizer = _tokenizer(options, path)
+    _check_memory(path)
+    module = _load(options, path)
+    texts = _texts(options, progress)
+    context = _context(path, module)
+    length = options.length or (_QUICK_LENGTH if options.quick else LENGTH)
+    if has_table(module) and context:
+        length = min(length, context)
+    rows = tokenize(
+        texts, tokenizer=tokenizer.path, length=length, special=tokenizer.special, progress=progress
+    )
+    _check_ids(rows, module, options.model)
+    subject = Subject(
+        module=module,
+        documents=LabelledTokens(rows, np.zeros(len(rows.ids), np.int32), (), tokenizer.path),
+        vocabulary=_vocabulary(rows, module),
+        source=texts.name,
+        model=path.stem if path.suffix == ".gguf" else model_name(path),
+    )
+    try:
+        sample = draw_sample(subject, examples=_examples(options, module), seed=options.seed)
+    except InputError as error:
+        raise InputError(f"the corpus is too short to inspect a model by: {error}") from error
+    longest = _longest(options, module, context)
+    opened = open_tokenizer(tokenizer.path, special=tokenizer.special)
+    stream = _stream(opened, texts.documents, needed=16 * longest)
+    quick = options.quick
+    return Inspected(path, subject, sample, opened, stream, _kind(module), context, longest, quick)
+
+
+def facts_of(found: Inspected, *, seed: int) -> InspectFacts:
+    """Sizes of what is inspected.
+
+    >>> facts_of(found, seed=0).layers  # doctest: +SKIP
+    6
+    """
+    config, rows = trunk(found.module).config, found.sample.rows
+    return InspectFacts(
+        model=found.subject.model,
+        source=found.subject.source,
+        kind=found.kind,
+        encoding=" and ".join(ways_of(found.module)) or "none",
+        layers=config.num_layers,
+        heads=config.num_heads,
+        head_width=config.head_width,
+        width=config.dim,
+        vocabulary=config.vocab_size,
+        parameters=parameter_count(found.module),
+        context=found.context,
+        positions=found.sample.text.stop - found.sample.text.start,
+        examples=len(rows),
+        documents=len(found.corpus.ids),
+        longest=found.longest,
+        seed=seed,
+        jaxpe=jaxpe.__version__,
+    )
+
+
+def has_table(module: Any) -> bool:
+    """Whether a model adds vectors to its embeddings by position, as many as it has.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> table = jaxpe.learned(length=7, dim=8)
+    >>> has_table(jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0)))
+    True
+    """
+    encoding = trunk(module).encoding
+    return encoding.defines("embed") and encoding.defines("vectors")
+
+
+def ways_of(module: Any) -> list[str]:
+    """Ways in which positions enter a model: through embeddings, queries and keys, or logits.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
+    >>> ways_of(decoder)
+    ['rotary']
+    """
+    below = trunk(module)
+    parts = (below.encoding, below.layers.attention.encoding, *below.pattern.encodings)
+    hooks = {
+        "learned vectors": ("embed",),
+        "rotary": ("query",),
+        "bias": ("bias",),
+        "windows of attention": ("mask",),
+        "other attention hooks": ("products", "weights", "value", "context"),
+    }
+    return [
+        name
+        for name, own in hooks.items()
+        if any(part.defines(hook) for part in parts for hook in own)
+    ]
+
+
+class _Tokenizer(NamedTuple):
+    """Path of a tokenizer, and whether it adds special tokens to a document."""
+
+    path: str
+    special: bool
+
+
+def _tokenizer(options: InspectOptions, path: Path) -> _Tokenizer:
+    if not path.exists():
+        raise InputError(
+            f"`model`: {options.model} is not there; pass a Hugging Face directory, a .gguf file, "
+            "a folder with one, or a name on the hub, such as Qwen/Qwen3-0.6B"
+        )
+    if path.is_dir() and is_run(path):
+        raise InputError(
+            f"{path} is the folder of a `jaxpe train` run, which has no tokenizer.json: "
+            "`jaxpe spectral` and `jaxpe audit` analyse runs"
+        )
+    given = options.tokenizer
+    if given is None:
+        given = str(tokenizer_of_model(path))
+    special = open_pretrained(given).model.num_special_tokens_to_add(False) > 0
+    return _Tokenizer(given, special)
+
+
+def _gguf(path: Path) -> Path | None:
+    if path.is_file():
+        return path
+    return next(iter(sorted(path.glob("*.gguf"))), None)
+
+
+def _check_memory(path: Path) -> None:
+    """Refuse a model whose parameters take more than half of the memory, before any is read."""
+    if (file := _gguf(path)) is not None:
+        count = sum(math.prod(tensor.shape) for tensor in read_gguf(file)[1].values())
+    else:
+        with open_tensors(path, "") as tensors:
+            count = sum(math.prod(tensors.shape(name)) for name in tensors.files)
+    check_bytes(
+        8 * count,
+        what=f"inspecting {path} ({count / 1e6:,.0f} million parameters, 4 bytes each, and as much "
+        "again at work)",
+        remedy="take a smaller model, or a machine with more memory",
+    )
+
+
+def _load(options: InspectOptions, path: Path) -> Any:
+    """The model, with its head where it is a decoder or asked for."""
+    if options.task == "mlm":
+        return load_masked_lm(path, scan=True)
+    model = load_model(path, scan=True)
+    model = model.encoder if isinstance(model, Bert) else model
+    if not isinstance(model, CausalLM | Encoder):
+        raise InputError(f"{path} has an encoder and a decoder: pass a model that is one of them")
+    return model
+
+
+def _kind(module: Any) -> Kind:
+    if isinstance(module, CausalLM):
+        return "causal"
+    return "masked" if isinstance(module, MaskedLM) else "encoder"
+
+
+def _context(path: Path, module: Any) -> int:
+    """Positions of the table, or of the configuration; 0 where it does not say."""
+    if (length := getattr(trunk(module), "length", None)) is not None:
+        return int(length)
+    if not trunk(module).encoding.defines("embed"):
+        return longest_context(read_configuration(RopeOptions(config=str(path))))
+    fields = {} if _gguf(path) else read_config(path / "config.json")
+    found = next((fields[name] for name in _LENGTHS if isinstance(fields.get(name), int)), 0)
+    # Their tables begin with rows that no token has.
+    return found - 2 if fields.get("model_type") in _WITH_OFFSET else found
+
+
+def _texts(options: InspectOptions, progress: Progress) -> Any:
+    corpus = load_corpus(
+        options.source,
+        text_field=options.text_field,
+        skip_nulls=options.skip_nulls,
+        data_dir=options.data_dir,
+        progress=progress,
+    )
+    order = np.random.default_rng(options.seed).permutation(len(corpus.documents))
+    chosen = np.sort(order[: options.documents])
+    return corpus._replace(documents=[corpus.documents[i] for i in chosen])
+
+
+def _check_ids(rows: TokenCorpus, module: Any, name: str) -> None:
+    most = trunk(module).config.vocab_size
+    if int(rows.ids.max(initial=0)) >= most:
+        raise InputError(
+            f"the tokenizer has {rows.vocab_size:,} tokens and {name} only {most:,}: leave "
+            "`tokenizer` out to use the model's own"
+        )
+
+
+def _vocabulary(rows: TokenCorpus, module: Any) -> Vocabulary:
+    task = "causal" if isinstance(module, CausalLM) else "mlm"
+    mask = next((rows.tokens.index(name) for name in _MASK if name in rows.tokens), None)
+    return Vocabulary(task, rows.tokens, (), mask, rows.exclude)
+
+
+def _used(module: Any) -> float:
+    """Floating-point operations a token, without the embeddings."""
+    config = trunk(module).config
+    return 2.0 * (parameter_count(module) - config.vocab_size * config.dim)
+
+
+def _examples(options: InspectOptions, module: Any) -> int:
+    if options.examples is not None:
+        return options.examples
+    if options.quick:
+        return _QUICK_EXAMPLES
+    least, most = _EXAMPLES
+    return int(np.clip(_BUDGET / _used(module) / LENGTH, least, most)) // 4 * 4
+
+
+def _longest(options: InspectOptions, module: Any, context: int) -> int:
+    """Twice a small context, so that there is something beyond it; else what there is time for."""
+    if options.longest is not None:
+        return options.longest
+    least, most = _LONGEST
+    if has_table(module) and context:  # nothing is beyond it
+        return min(context, _QUICK_LONGEST if options.quick else least)
+    if 0 < 2 * context <= most:
+        return 2 * context
+    if options.quick:
+        return _QUICK_LONGEST
+    fits = _BUDGET / _used(module) / _LEAST_TEXTS
+    return most if fits >= 2 * most else least
+
+
+def _stream(tokenizer: Tokenizer, texts: list[str], *, needed: int) -> np.ndarray:
+    """Ids of documents end to end, as many as are needed or as there are."""
+    parts, count = [], 0
+    for start in range(0, len(texts), 64):
+        rows = tokenizer.rows(texts[start : start + 64], None)
+        parts += [np.asarray(row, np.int32) for row in rows]
+        count += sum(map(len, rows))
+        if count >= needed:
+            break
+    return np.concatenate(parts) if parts else np.zeros(0, np.int32)

@@ -1,0 +1,1 @@
+"""Corpora: built in, from files, through TFDS, and synthetic."""

@@ -1,0 +1,138 @@
+"""Types of corpora: documents of text, or rows of token ids."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, Int32, Integer, UInt32
+
+from jaxpe._core.choices import Choice
+from jaxpe._core.short import short_repr
+from jaxpe.data.corpora.groups import dependent_groups
+
+Source = str | os.PathLike[str]
+
+
+class Corpus(NamedTuple):
+    """Documents of text: those of a built-in name or a file, in its order, none of them blank.
+
+
+    Attributes:
+        null_texts: rows that were left out because their text is null or missing.
+        choices: settings that were not passed and were chosen.
+        name: built-in name, or path of the file.
+        documents: texts, in the order of the file.
+        groups: author or source of each document, None where it has none; None without a
+            `group_field`.
+    """
+
+    name: str
+    documents: list[str]
+    null_texts: int = 0
+    choices: tuple[Choice, ...] = ()
+    groups: list[str | None] | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+
+class Document(NamedTuple):
+    """A document of a shard.
+
+    Attributes:
+        text: the text, or token ids int `[n]`.
+        group: author or source, where one was asked for; None otherwise.
+    """
+
+    text: str | Integer[np.ndarray, " n"]
+    group: str | None = None
+
+
+class TokenCorpus(NamedTuple):
+    """Documents as token ids: what the geometry reads.
+
+    Attributes:
+        name: the corpus.
+        tokenizer: `"words"`, `"characters"`, `"bytes"`, `"wordpiece"`, `"tokenizer.json"`,
+            `"gguf"`, `"ids"`.
+        ids: the token at each position, 0 where `mask` is false.
+        mask: false on padding.
+        vocab_size: every id is below it.
+        exclude: ids that stand for no text and are never counted (special tokens).
+        tokens: the text of each id, `vocab_size` of them; `"id 17"` where only the id is known.
+        longest: length of the longest document before truncation, special tokens included.
+        null_texts, choices: the same fields of `Corpus`; not exported.
+        group_labels: label of the author or source of each document, from a `group_field`; None
+            without. Not exported.
+    """
+
+    name: str
+    tokenizer: str
+    ids: Int32[np.ndarray, "documents length"]
+    mask: Bool[np.ndarray, "documents length"]
+    vocab_size: int
+    exclude: tuple[int, ...]
+    tokens: list[str]
+    longest: int
+    null_texts: int = 0
+    choices: tuple[Choice, ...] = ()
+    group_labels: Int32[np.ndarray, " documents"] | None = None
+
+    def groups(self) -> Int[np.ndarray, " documents"]:
+        """`dependent_groups` of this corpus and its `group_labels`, int32.
+
+        Raises:
+            InputError: more than memory holds.
+
+        >>> films = jaxpe.data.Corpus("films", ["a great film", "great film", "dull"])
+        >>> jaxpe.data.tokenize(films).groups().tolist()
+        [0, 0, 2]
+        """
+        return dependent_groups(self.ids, self.mask, exclude=self.exclude, groups=self.group_labels)
+
+    def chosen(
+        self, rows: Int[np.ndarray, " rows"] | Bool[np.ndarray, " documents"]
+    ) -> "TokenCorpus":
+        """The documents of these rows.
+
+        >>> corpus = jaxpe.data.tokens_from_ids([[3, 1], [0, 1], [2, 2]])
+        >>> corpus.chosen(np.array([2, 0])).ids.tolist()
+        [[2, 2], [3, 1]]
+        """
+        names = ("ids", "mask", *(() if self.group_labels is None else ("group_labels",)))
+        return self._replace(**{name: getattr(self, name)[rows] for name in names})
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+
+def group_labels(groups: Sequence[str | None] | None) -> Int32[np.ndarray, " documents"] | None:
+    """Labels of named groups: the index of their first document; documents without one are alone.
+
+    >>> group_labels(["a", None, "a"]).tolist()
+    [0, 1, 0]
+    """
+    if groups is None:
+        return None
+    first: dict[str | int, int] = {}
+    named = (number if name is None else name for number, name in enumerate(groups))
+    return np.array([first.setdefault(x, number) for number, x in enumerate(named)], np.int32)
+
+
+class TokenBatch(NamedTuple):
+    """Some documents as tokens, always equally many rows.
+
+    Attributes:
+        ids, mask: fields of `TokenCorpus`.
+        valid: false for rows that hold no document, at the end of the last batch.
+        place: place in the shards at the end of this batch.
+        groups: a hash of the group of each document, or of its text where it has none; None where
+            no groups were asked for.
+    """
+
+    ids: Int32[np.ndarray, "documents n"]
+    mask: Bool[np.ndarray, "documents n"]
+    valid: Bool[np.ndarray, " documents"]
+    place: dict[str, Any]
+    groups: UInt32[np.ndarray, " documents"] | None = None

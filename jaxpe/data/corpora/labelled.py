@@ -1,0 +1,297 @@
+"""Documents with labels: what a classifier is trained on, and how a part of it is held out."""
+
+import os
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int32
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.short import short_repr
+from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus
+from jaxpe.data.corpora.load import at_least_two, check_file
+from jaxpe.data.corpora.published import NAMED, named_rows
+from jaxpe.data.corpora.seeds import generator
+from jaxpe.data.formats.columns import Fields, Found, Row
+from jaxpe.data.formats.files import (
+    SUPPORTED_TABLES,
+    TABLES,
+    check_text,
+    listed,
+    name_of,
+    quoted,
+    text_ending,
+)
+from jaxpe.data.formats.rows import read_rows
+from jaxpe.data.tokens.tokenizers import tokenize
+from jaxpe.data.tokens.vocabulary import (
+    DEFAULT_TOKENIZER,
+    VOCABULARY,
+    vocabulary_occurs,
+    with_unknown,
+)
+
+_INTEGER = re.compile("-?[0-9]+")
+
+
+class LabelledTokens(NamedTuple):
+    """Documents as token ids, each with its class, an index into the names of the classes.
+
+    The tokenizer is as it was passed, a name or a path, so that another split can be read alike.
+
+    Attributes:
+        corpus: token ids and mask.
+        labels: int32 `[documents]`, indices into `names`; in a task of translation the answers,
+            token ids `[documents, n]`.
+        names: names of the classes.
+        tokenizer: name or path of the tokenizer.
+    """
+
+    corpus: TokenCorpus
+    labels: Int32[np.ndarray, "documents *n"]
+    names: tuple[str, ...]
+    tokenizer: str
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+
+def load_labelled(
+    source: Source,
+    *,
+    split: str = "train",
+    like: LabelledTokens | None = None,
+    tokenizer: Source | None = None,
+    length: int | None = None,
+    special: bool = False,
+    max_vocab: int | None = None,
+    text_field: str | None = None,
+    label_field: str = "label",
+    skip_nulls: bool = False,
+    data_dir: Source | None = None,
+    progress: Progress = SILENT,
+) -> LabelledTokens:
+    """Read documents with labels, by name or path, as token ids.
+
+    Names: `"sst2"` with the splits train and dev, `"imdb"` with train and test (classes negative,
+    positive), from `data_dir` or `JAXPE_DATA_DIR` (`sst2/train.tsv`, `sst2/dev.tsv`,
+    `imdb/train.jsonl.gz`, `imdb/test.jsonl.gz`), otherwise through TFDS. Paths: the
+    files with columns that `load_corpus` reads. Documents keep the order of the source (IMDB has
+    all positive ones first); a blank one is left out together with its label.
+
+    Labels are integers or text. Classes are numbered in the order of the integers, or
+    alphabetically where any is text.
+
+    The words and characters of a split get one more token, `"[UNK]"`, as the last id: it stands
+    for what `max_vocab` cuts and for what `like` does not have. Pretrained tokenizers and bytes
+    have vocabularies of their own.
+
+    Args:
+        source: a name or a path.
+        split: split of a named corpus; a file is one split.
+        like: another split, from this function: the same tokenizer, vocabulary, length and classes.
+        tokenizer, length, special: arguments of `tokenize`.
+        max_vocab: the largest vocabulary, `"[UNK]"` included: the rarest words and characters
+            become unknown.
+        label_field: the column of labels.
+        text_field, skip_nulls, data_dir, progress: arguments of `load_corpus`.
+
+    Raises:
+        InputError: as `load_corpus` and `tokenize`; no such split or column, a label that is
+            missing, fractional, not finite or unknown to `like`, fewer than two classes.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.tsv"
+    >>> _ = path.write_text("label\\ttext\\npos\\tgood fun\\nneg\\tno fun\\n")
+    >>> train = load_labelled(path)
+    >>> train.labels.tolist(), train.names, train.corpus.tokens
+    ([1, 0], ('neg', 'pos'), ['fun', 'good', 'no', '[UNK]'])
+    >>> _ = path.write_text("label\\ttext\\nneg\\tbad fun\\npos\\tgood\\n")
+    >>> load_labelled(path, like=train).corpus.ids.tolist()
+    [[3, 0], [1, 0]]
+    """
+    source = os.fspath(source)
+    if like is not None:
+        known = (None, DEFAULT_TOKENIZER, like.tokenizer)
+        if tokenizer not in known or length or special or max_vocab:
+            raise InputError(
+                "`like` has the tokenizer, its length and its vocabulary; "
+                "leave `tokenizer`, `length`, `special` and `max_vocab` out"
+            )
+        tokenizer, length = like.tokenizer, like.corpus.ids.shape[1]
+        special = bool(like.corpus.exclude)
+    found = Found()
+    fields = Fields(text_field, label_field, skip_nulls=skip_nulls)
+    rows = _rows(source, split, fields, data_dir, found, progress)
+    name = name_of(source) if split == "train" else f"{source} {split}"
+    texts = [row.text for row in rows]
+    documents = at_least_two(Corpus(name, texts, found.null_texts, found.choices), source)
+    labels, names = _numbered(rows, source, None if like is None else like.names)
+    corpus = tokenize(
+        documents, tokenizer=tokenizer, length=length, special=special, progress=progress
+    )
+    if like is None:
+        corpus = own_vocabulary(corpus, max_vocab)
+    else:
+        corpus = _vocabulary_of(like.corpus, corpus)
+    return LabelledTokens(corpus, labels, names, os.fspath(tokenizer or DEFAULT_TOKENIZER))
+
+
+def hold_out(
+    labelled: LabelledTokens, *, fraction: float = 0.1, seed: int = 0
+) -> tuple[LabelledTokens, LabelledTokens]:
+    """Set a part aside, where a corpus has no split of its own to judge by.
+
+    Copies of a document never straddle the cut, nor, as far as `dependent_groups` finds them,
+    near-copies, or a phrase and the longer document it was cut from. Whole groups are drawn at
+    random until they hold the fraction. Both parts keep the order of the documents.
+
+    Returned are the rest, and the part set aside.
+
+    Args:
+        labelled: documents with labels.
+        fraction: share of the documents to set aside, in (0, 1); reached or exceeded by part of a
+            group.
+        seed: decides which; in [0, 2**32).
+
+    Raises:
+        InputError: a fraction or seed out of range, or a fraction that leaves one side empty.
+
+    >>> ids = np.arange(40).reshape(10, 4) % 7
+    >>> labelled = LabelledTokens(
+    ...     jaxpe.data.tokens_from_ids(ids), np.arange(10, dtype=np.int32) % 2, ("a", "b"), "ids")
+    >>> rest, held_out = hold_out(labelled, fraction=0.3)
+    >>> len(rest.labels), len(held_out.labels)               # 0 and 7, 1 and 8, 2 and 9 are equal
+    (7, 3)
+    """
+    if not 0.0 < fraction < 1.0:
+        raise InputError(f"`fraction` is {fraction}; pass a number between 0 and 1")
+    corpus = labelled.corpus
+    groups = corpus.groups()
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = generator(seed).permutation(len(sizes))
+    before = np.cumsum(sizes[order]) - sizes[order]
+    drawn = np.zeros(len(sizes), bool)
+    drawn[order[before < fraction * len(groups)]] = True
+    if drawn.all():
+        raise InputError(
+            f"{corpus.name}: {len(groups)} documents in {len(sizes)} groups of copies leave "
+            f"nothing beside a fraction of {fraction}; pass a smaller one, or more documents"
+        )
+    return _part(labelled, ~drawn[group]), _part(labelled, drawn[group])
+
+
+def _part(labelled: LabelledTokens, kept: Bool[np.ndarray, " documents"]) -> LabelledTokens:
+    corpus = labelled.corpus
+    return labelled._replace(corpus=corpus.chosen(kept), labels=labelled.labels[kept])
+
+
+def _rows(
+    source: str,
+    split: str,
+    fields: Fields,
+    data_dir: Source | None,
+    found: Found,
+    progress: Progress,
+) -> list[Row]:
+    if source in NAMED:
+        if fields.text is not None:
+            raise InputError(f"{source} has one column of text; leave `text_field` out")
+        options = {"label_field": fields.label, "data_dir": data_dir}
+        return named_rows(source, split=split, **options, progress=progress)
+    if text_ending(source) not in TABLES:
+        raise InputError(
+            f"{source} has no labels; pass a file with columns ({SUPPORTED_TABLES}), or one of "
+            f"{', '.join(NAMED)}"
+        )
+    if split != "train":
+        raise InputError(f"{source} is one split; leave `split` out and pass the file of {split!r}")
+    check_file(source)
+    return read_rows(source, fields, found=found, progress=progress)
+
+
+def _numbered(
+    rows: list[Row], source: str, names: tuple[str, ...] | None
+) -> tuple[Int32[np.ndarray, " documents"], tuple[str, ...]]:
+    """Labels as indices into the names of the classes: those given, or those that occur."""
+    labels = [_label(row) for row in rows]
+    if names is None:
+        found = set(labels)
+        integers = all(_INTEGER.fullmatch(name) for name in found)
+        names = tuple(sorted(found, key=int if integers else str))
+        if len(names) < 2:
+            raise InputError(
+                f"{source}: every label is {quoted(names[0])}; pass at least two classes, "
+                'or train a language model, which needs no labels: `task="causal"`'
+            )
+    numbers = {name: number for number, name in enumerate(names)}
+    for row, label in zip(rows, labels, strict=True):
+        if label not in numbers:
+            raise InputError(
+                f"{row.place}: unknown label {quoted(label)}; the classes of `like` are "
+                f"{listed(names)}: relabel the document or leave it out"
+            )
+    return np.array([numbers[label] for label in labels], np.int32), names
+
+
+def _label(row: Row) -> str:
+    """The label as text: an integer in its shortest form, other text as it is."""
+    value: Any = row.label.strip() if isinstance(row.label, str) else row.label
+    if value is None or value == "":
+        raise InputError(f"{row.place}: no label; give it one, or leave the document out")
+    if not isinstance(value, str | int | float):
+        raise InputError(
+            f"{row.place}: the label is a {type(value).__name__}; pass an integer or a string"
+        )
+    if isinstance(value, str):
+        check_text(value, what=f"{row.place}: label {quoted(value)}", remedy="give it another name")
+    try:
+        return str(int(str(value)))
+    except ValueError:
+        pass
+    try:
+        number = float(value)
+    except ValueError:
+        return str(value)
+    if not number.is_integer():
+        raise InputError(
+            f"{row.place}: label {str(value)[:40]} is no class; pass integers, or names that are "
+            "no numbers"
+        )
+    return str(int(number))
+
+
+def own_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
+    """Vocabulary of the words that occur, most frequent first, cut to `max_vocab`, and the unknown
+    token.
+    """
+    if not vocabulary_occurs(corpus.tokenizer):
+        if max_vocab is not None:
+            raise InputError(
+                f"the vocabulary of {corpus.tokenizer} is fixed; leave `max_vocab` out, "
+                "or tokenize into words"
+            )
+        return corpus
+    return _renumbered(corpus, with_unknown(corpus.tokens, max_vocab))
+
+
+def _vocabulary_of(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
+    if vocabulary_occurs(corpus.tokenizer):
+        return _renumbered(corpus, other.tokens)
+    if corpus.tokens != other.tokens:
+        raise InputError(
+            f"the vocabulary of {corpus.tokenizer} is not that of `like`; "
+            "read both with the same tokenizer file"
+        )
+    return corpus
+
+
+def _renumbered(corpus: TokenCorpus, tokens: list[str]) -> TokenCorpus:
+    """The same documents over another vocabulary, whose last token is the unknown one."""
+    numbers = {token: number for number, token in enumerate(tokens)}
+    table = np.array([numbers.get(token, len(tokens) - 1) for token in corpus.tokens], np.int32)
+    ids = np.where(corpus.mask, table[corpus.ids], 0).astype(np.int32)
+    choices = tuple(choice for choice in corpus.choices if choice.setting != VOCABULARY)
+    return corpus._replace(ids=ids, tokens=tokens, vocab_size=len(tokens), choices=choices)

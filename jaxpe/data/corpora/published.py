@@ -1,0 +1,140 @@
+"""SST-2 (Socher et al. 2013) and IMDB (Maas et al. 2011): local files first, TFDS otherwise."""
+
+import contextlib
+import os
+import socket
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxpe._core.errors import InputError, require
+from jaxpe._core.progress import Progress
+from jaxpe.data.corpora.corpus import Source
+from jaxpe.data.formats.columns import Fields, Row
+from jaxpe.data.formats.rows import read_rows
+
+
+class _Home(NamedTuple):
+    splits: dict[str, str]  # their names in TFDS
+    ending: str  # of the local files, <name>/<split><ending> below the data directory
+    dataset: str  # in TFDS
+    field: str  # of both
+    module: str  # that registers the TFDS dataset
+    host: str  # that TFDS downloads from
+
+
+NAMED = {
+    "sst2": _Home(
+        {"train": "train", "dev": "validation"},
+        ".tsv",
+        "glue/sst2",
+        "sentence",
+        "tensorflow_datasets.text.glue",
+        "dl.fbaipublicfiles.com",
+    ),
+    "imdb": _Home(
+        {"train": "train", "test": "test"},
+        ".jsonl.gz",
+        "imdb_reviews",
+        "text",
+        "tensorflow_datasets",
+        "ai.stanford.edu",
+    ),
+}
+_AT_ONCE = 1000  # examples that are read at once
+_CLASSES = {"0": "negative", "1": "positive"}  # of both
+
+
+def named_rows(
+    name: str,
+    *,
+    split: str = "train",
+    label_field: str | None = None,
+    data_dir: Source | None,
+    progress: Progress,
+) -> list[Row]:
+    """The documents of a split of a named corpus, with their labels where these are asked for."""
+    rows = _found_rows(name, split, label_field, data_dir, progress)
+    # What is no class stays as it is, for an error message.
+    return [row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows]
+
+
+def _found_rows(
+    name: str, split: str, label_field: str | None, data_dir: Source | None, progress: Progress
+) -> list[Row]:
+    home = NAMED[name]
+    if split not in home.splits:
+        known = ", ".join(map(repr, home.splits))
+        raise InputError(f"{name} has no split {split!r} with labels; pass one of {known}")
+    if path := named_file(name, split=split, data_dir=data_dir):
+        return read_rows(path, Fields(home.field, label_field), progress=progress)
+    try:
+        return _from_tfds(home, home.splits[split], label_field, progress)
+    # TFDS fails in many ways (no package, no network, no disk), all of them with one remedy.
+    except Exception as error:
+        folder, file = _data_directory(data_dir), _file(name, split)
+        looked = f"{Path(folder) / file} does not exist" if folder else "none is set"
+        raise InputError(
+            f"{name} was found neither in a data directory ({looked}: pass `data_dir` or set "
+            f"JAXPE_DATA_DIR to a directory with {file}) nor through TFDS "
+            f"({home.dataset}: {type(error).__name__}: {error}; it needs pip install "
+            "'jaxpe[data]' and, the first time, a network)"
+        ) from error
+
+
+def named_file(name: str, *, split: str = "train", data_dir: Source | None) -> str | None:
+    """The local file of a named corpus, where there is one."""
+    folder = _data_directory(data_dir)
+    path = Path(folder) / _file(name, split) if folder else None
+    return str(path) if path and path.is_file() else None
+
+
+def _file(name: str, split: str) -> str:
+    return f"{name}/{split}{NAMED[name].ending}"
+
+
+def _data_directory(data_dir: Source | None) -> Source | None:
+    return data_dir or os.environ.get("JAXPE_DATA_DIR")
+
+
+def _from_tfds(home: _Home, split: str, label_field: str | None, progress: Progress) -> list[Row]:
+    require(home.module, extra="data")
+    tfds = require("tensorflow_datasets", extra="data")
+    # TFDS announces its downloads on standard output, which belongs to the caller.
+    with contextlib.redirect_stdout(sys.stderr):
+        builder = tfds.builder(home.dataset, file_format="array_record")
+        # Without a network TFDS retries for minutes before it fails. Proxies resolve names alone.
+        if not builder.is_prepared() and not urllib.request.getproxies():
+            socket.getaddrinfo(home.host, 443)
+        builder.download_and_prepare()
+    source = builder.as_data_source(split)
+    examples = progress.track(_examples(source), f"Reading {home.dataset}", total=len(source))
+    rows = (
+        Row(
+            text=row[home.field].decode(),
+            label=None if label_field is None else int(row[label_field]),
+            place=f"{home.dataset} {split}, row {number}",
+        )
+        for number, row in enumerate(examples)
+    )
+    return [row for row in rows if row.text.strip()]
+
+
+def _examples(source: Any) -> Iterator[dict[str, Any]]:
+    """The examples of a data source of TFDS, which reads one by one a hundred times as long."""
+    for start in range(0, len(source), _AT_ONCE):
+        yield from source.__getitems__(range(start, min(start + _AT_ONCE, len(source))))
+
+
+def check_data_dir(data_dir: Source | None, source: Source) -> None:
+    """Refuse a folder of named corpora beside a source that is none; raises `InputError`.
+
+    >>> check_data_dir("data", "stdlib")
+    Traceback (most recent call last):
+    jaxpe.InputError: `data_dir` is for sst2 and imdb, and the source is stdlib; ...
+    """
+    if data_dir is not None and source not in NAMED:
+        names = " and ".join(NAMED)
+        raise InputError(f"`data_dir` is for {names}, and the source is {source}; leave it out")

@@ -1,0 +1,1 @@
+"""Formats of files: rows, token ids and tensors."""

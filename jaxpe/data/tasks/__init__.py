@@ -1,0 +1,1 @@
+"""Synthetic tasks whose answers depend on position."""

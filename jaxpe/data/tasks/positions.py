@@ -1,0 +1,225 @@
+"""Synthetic tasks: token ids and what a model is to say about them.
+
+Their random numbers are not those of a model, whose seed cannot change what it is trained on.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int32
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.options import check_range
+from jaxpe.data.corpora.seeds import generator
+
+PADDING = 0  # words are 1, 2, ...
+
+
+class Examples(NamedTuple):
+    """Inputs and answers of a task.
+
+    A task of classes has one label a row. A task of sequences (copy, reverse, addition, sort,
+    parity, SCAN) has one a token, that of the next token, and scores those of the answer.
+
+    Attributes:
+        ids: token ids; words are 1 to vocab_size − 1, padding is 0.
+        mask: false on padding.
+        labels: the right answers, below `num_classes`.
+        scored: mask of the labels that count, of the shape of the labels.
+        ambiguous: rows that may be read in more than one way.
+        vocab_size: ids are below it.
+        num_classes: labels are below it.
+    """
+
+    ids: Int32[np.ndarray, "rows n"]
+    mask: Bool[np.ndarray, "rows n"]
+    labels: Int32[np.ndarray, "rows *n"]
+    scored: Bool[np.ndarray, "rows *n"]
+    ambiguous: Bool[np.ndarray, " rows"]
+    vocab_size: int
+    num_classes: int
+
+    def take(self, rows: np.ndarray) -> "Examples":
+        """Rows selected by number or by a boolean mask."""
+        arrays = ("ids", "mask", "labels", "scored", "ambiguous")
+        return self._replace(**{name: getattr(self, name)[rows] for name in arrays})
+
+    def split(self, held_out: float = 0.3, *, seed: int = 0) -> tuple["Examples", "Examples"]:
+        """Rows to train on and rows held out, drawn by the seed.
+
+        Raises:
+            InputError: for a share that leaves one of the two empty.
+
+        >>> train, test = count_triggers(rows=100, length=10, most=8).split(0.3)
+        >>> len(train.ids), len(test.ids)
+        (70, 30)
+        """
+        rows = len(self.ids)
+        kept = rows - round(rows * held_out) if 0 < held_out < 1 else 0
+        if not 0 < kept < rows:
+            raise InputError(
+                f"`held_out={held_out}` of {rows} rows leaves one part empty: pass a share between "
+                "0 and 1"
+            )
+        order = generator(seed).permutation(rows)
+        return self.take(np.sort(order[:kept])), self.take(np.sort(order[kept:]))
+
+    def batch(self) -> dict[str, np.ndarray]:
+        """The arrays as `jaxpe.training` takes them."""
+        return {"ids": self.ids, "mask": self.mask, "labels": self.labels}
+
+
+def relative_distance(
+    *,
+    rows: int = 100_000,
+    vocab_size: int = 574,
+    left: int = 25,
+    between: int = 70,
+    right: int = 25,
+    length: int = 120,
+    triggers_in_filler: bool = False,
+    seed: int = 0,
+) -> Examples:
+    """Task 1: how far apart are the two trigger words? Defaults of arXiv:2505.13027.
+
+    A row is filler, the trigger w1, filler, the trigger w2, filler: U{1..left}, U{1..between} and
+    U{1..right} words, without replacement inside a segment, cut at `length`. The label is the
+    number of words between plus 1, the distance of the triggers. The ordered pair (w1, w2) is drawn
+    once for the data. Rows that occur twice are kept once.
+
+    Args:
+        rows: drawn; fewer come back where some were equal.
+        vocab_size: ids, padding (0) included.
+        left: most words before w1.
+        between: most words between.
+        right: most words after w2.
+        length: length of a row.
+        triggers_in_filler: draw fillers from all words, as the published code does: in about 20 %
+            of its rows a trigger occurs more than once, and the rows are `ambiguous` (in a fifth
+            of these only one w1 stands before a w2). Fewer words make more of them.
+        seed: random seed of everything drawn.
+
+    Raises:
+        InputError: for sizes that no row can have.
+
+    >>> data = relative_distance(rows=50, vocab_size=40, left=3, between=8, right=3, length=16)
+    >>> data.ids.shape, data.num_classes, data.ambiguous.any().item()
+    ((50, 16), 10, False)
+    """
+    _check(rows=rows, left=left, between=between, right=right)
+    needed = max(left, between, right) + (0 if triggers_in_filler else 2)
+    if vocab_size - 1 < needed:
+        raise InputError(
+            f"`vocab_size={vocab_size}` has {vocab_size - 1} words; segments of "
+            f"{max(left, between, right)} different words need {needed}: pass {needed + 1} or more"
+        )
+    if length < left + between + 2:
+        raise InputError(
+            f"`length={length}` may cut the second trigger off: pass {left + between + 2} or more"
+        )
+    rng = generator(seed)
+    words = np.arange(1, vocab_size, dtype=np.int32)
+    triggers = rng.choice(words, 2, replace=False)
+    fillers = words if triggers_in_filler else np.setdiff1d(words, triggers)
+    sizes = [rng.integers(1, most + 1, (rows, 1)) for most in (left, between, right)]
+    segments = [_without_replacement(rng, fillers, rows, most) for most in (left, between, right)]
+    ids = _joined(segments, sizes, triggers, length)
+    labels = sizes[1][:, 0].astype(np.int32) + 1
+    ids, first = _unique_rows(ids)
+    twice = np.isin(ids, triggers).sum(axis=1) > 2
+    return _classes(ids, labels[first], twice, vocab_size, between + 2)
+
+
+def count_triggers(
+    *,
+    rows: int = 50_000,
+    vocab_size: int = 574,
+    triggers: int = 30,
+    length: int = 120,
+    most: int = 100,
+    seed: int = 0,
+) -> Examples:
+    """Task 2: how many trigger words are there? Defaults of arXiv:2505.13027.
+
+    c ~ U{0..most} words drawn with replacement from the triggers, the rest from the other words, in
+    random order; the label is c, whatever the order. Which words are triggers is drawn once.
+
+    Args:
+        rows: drawn; rows that occur twice are kept once.
+        vocab_size: ids, padding (0) included, though no row has any.
+        triggers: words that count.
+        length: length of every row.
+        most: triggers a row may have.
+        seed: random seed of everything drawn.
+
+    Raises:
+        InputError: for sizes that no row can have.
+
+    >>> data = count_triggers(rows=50, vocab_size=40, triggers=5, length=12, most=10)
+    >>> data.num_classes, data.mask.all().item()
+    (11, True)
+    """
+    _check(rows=rows, triggers=triggers, most=most)
+    if most > length:
+        raise InputError(f"`most={most}` triggers do not fit a row of `length={length}`")
+    if triggers >= vocab_size - 1:
+        raise InputError(
+            f"`triggers={triggers}` leave no other of the {vocab_size - 1} words: pass fewer"
+        )
+    rng = generator(seed)
+    words = rng.permutation(np.arange(1, vocab_size, dtype=np.int32))
+    counts = rng.integers(0, most + 1, (rows, 1))
+    counted = rng.choice(words[:triggers], (rows, length))
+    others = rng.choice(words[triggers:], (rows, length))
+    ids = np.where(np.arange(length) < counts, counted, others)
+    ids, first = _unique_rows(rng.permuted(ids, axis=1))
+    labels = counts[first, 0].astype(np.int32)
+    return _classes(ids, labels, np.zeros(len(ids), bool), vocab_size, most + 1)
+
+
+def _joined(
+    segments: list[np.ndarray], sizes: list[np.ndarray], triggers: np.ndarray, length: int
+) -> Int32[np.ndarray, "rows length"]:
+    """Filler, trigger, filler, trigger, filler, then padding."""
+    place = np.arange(length)[None]
+    ids = np.full((len(segments[0]), length), PADDING, np.int32)
+    start = np.zeros_like(sizes[0])
+    for number, (segment, size) in enumerate(zip(segments, sizes, strict=True)):
+        own = np.clip(place - start, 0, segment.shape[1] - 1)
+        inside = (place >= start) & (place < start + size)
+        ids = np.where(inside, np.take_along_axis(segment, own, axis=1), ids)
+        start = start + size
+        if number < len(triggers):
+            ids = np.where(place == start, triggers[number], ids)
+            start = start + 1
+    return ids
+
+
+def _without_replacement(
+    rng: np.random.Generator, words: np.ndarray, rows: int, count: int
+) -> Int32[np.ndarray, "rows count"]:
+    """The first `count` words of a random order, in blocks so that memory stays small."""
+    block = 10_000
+    parts = [
+        rng.permuted(np.tile(words, (min(block, rows - start), 1)), axis=1)[:, :count]
+        for start in range(0, rows, block)
+    ]
+    return np.concatenate(parts)
+
+
+def _unique_rows(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows without those seen before, and their numbers, in order."""
+    first = np.sort(np.unique(ids, axis=0, return_index=True)[1])
+    return ids[first], first
+
+
+def _classes(
+    ids: np.ndarray, labels: np.ndarray, ambiguous: np.ndarray, vocab_size: int, classes: int
+) -> Examples:
+    scored = np.ones(labels.shape, bool)
+    return Examples(ids, ids != PADDING, labels, scored, ambiguous, vocab_size, classes)
+
+
+def _check(**sizes: int) -> None:
+    for name, size in sizes.items():
+        check_range(name, size, least=1)

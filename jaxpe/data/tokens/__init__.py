@@ -1,0 +1,1 @@
+"""Tokenizers, vocabularies, and batches of token ids."""

@@ -1,0 +1,150 @@
+"""Corpora that come as token ids."""
+
+import io
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from jaxpe._core.array_files import npy_header, reason
+from jaxpe._core.choices import Choice
+from jaxpe._core.errors import InputError
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.options import check_range
+from jaxpe.data.corpora.corpus import TokenCorpus
+from jaxpe.data.formats.files import open_regular
+
+DEFAULT_LENGTH = 128
+# `tokens` and the counts are as long as the vocabulary: an id in the billions is a hash, not an id.
+LARGEST_VOCABULARY = 10_000_000
+_CELL = 2 * (4 + 1)  # bytes of an id and its mask, and again while they are made
+
+
+def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -> TokenCorpus:
+    """A `TokenCorpus` from an array of ids that fills every position.
+
+    Args:
+        ids: integers `[documents, n]`, none negative.
+        name: name in reports and error messages.
+        length: positions to keep; more than `n` pads. Default: `n`, at most 128.
+
+    Raises:
+        InputError: `ids` is not such an array, or holds fewer than two documents.
+
+    >>> corpus = tokens_from_ids([[3, 1, 2], [0, 1, 4]])
+    >>> corpus.vocab_size, corpus.tokens[4], corpus.longest
+    (5, 'id 4', 3)
+    """
+    array = _checked(_as_array(ids, name), name)
+    documents, n = array.shape
+    vocab_size = int(array.max()) + 1
+    corpus = TokenCorpus(
+        name=name,
+        tokenizer="ids",
+        ids=array.astype(np.int32),
+        mask=np.ones((documents, n), bool),
+        vocab_size=vocab_size,
+        exclude=(),
+        tokens=[f"id {i}" for i in range(vocab_size)],
+        longest=n,
+    )
+    if length is None:
+        length, choice = _default_length(n)
+        corpus = corpus._replace(choices=(choice,))
+    return resized(corpus, length)
+
+
+def _default_length(n: int) -> tuple[int, Choice]:
+    """Default length: all positions of the rows, up to a maximum."""
+    length = min(DEFAULT_LENGTH, n)
+    why = "all that the rows have" if length == n else f"the most that is chosen; rows have {n:,}"
+    return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")
+
+
+def read_ids(path: str, *, length: int | None) -> TokenCorpus:
+    """Token ids `[documents, n]` from a `.npy` file."""
+    try:
+        with open_regular(path) as file:
+            array = _loaded(file, path)
+    # The header is Python, of which NumPy's parser raises SyntaxError, MemoryError and others.
+    except Exception as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{path} cannot be read as an array of numbers: {reason(error)}; "
+            "save one rectangular integer array [documents, n] with numpy.save"
+        ) from error
+    return tokens_from_ids(array, name=path, length=length)
+
+
+def _loaded(file: io.FileIO, path: str) -> np.ndarray:
+    """The array of a `.npy` file, whose header is held against its size first."""
+    size = os.fstat(file.fileno()).st_size
+    shape, by_columns, dtype = npy_header(file, size)
+    check_bytes(2 * size, what=path, remedy="pass fewer documents, or a smaller integer type")
+    array = np.fromfile(file, dtype, math.prod(shape))
+    return array.reshape(shape, order="F" if by_columns else "C")
+
+
+def check_length(length: int | None, *, special: int = 0) -> None:
+    """Refuse a length that leaves no two positions, or none beside the special tokens."""
+    check_range("length", length, least=max(2, special + 1))
+
+
+def check_table(documents: int, length: int) -> None:
+    """Refuse a table of ids and mask that does not fit memory."""
+    check_bytes(
+        documents * length * _CELL,
+        what=f"length {length:,} of {documents:,} documents",
+        remedy="pass a smaller `length`, or fewer documents",
+    )
+
+
+def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
+    """The same documents cut or padded to `length` positions."""
+    check_length(length)
+    check_table(len(corpus.ids), length)
+    extra = ((0, 0), (0, max(0, length - corpus.ids.shape[1])))
+    return corpus._replace(
+        ids=np.pad(corpus.ids[:, :length], extra), mask=np.pad(corpus.mask[:, :length], extra)
+    )
+
+
+def _as_array(ids: Any, name: str) -> np.ndarray:
+    try:
+        array = np.asarray(ids)
+    except ValueError as error:
+        raise InputError(f"{name} is ragged; pad it to one integer array [documents, n]") from error
+    if array.dtype == object:
+        raise InputError(f"{name} holds objects; pass one integer array [documents, n]")
+    return array
+
+
+def _checked(array: np.ndarray, name: str) -> np.ndarray:
+    if array.dtype.kind not in "iu":
+        nan = " with NaN" if array.dtype.kind == "f" and np.isnan(array).any() else ""
+        raise InputError(f"{name} holds {array.dtype}{nan}, not token ids; pass integers")
+    if array.ndim != 2:
+        raise InputError(
+            f"{name} has shape {array.shape}; pass ids of shape [documents, n], two axes"
+        )
+    if len(array) < 2 or array.shape[1] == 0:
+        raise InputError(
+            f"{name} has shape {array.shape}; pass at least two documents of one token"
+        )
+    _check_range(array, name)
+    return array
+
+
+def _check_range(array: np.ndarray, name: str) -> None:
+    if array.min() < 0:
+        index = int(array.argmin())
+        fault = "negative; token ids count from 0, and rows are filled, not padded"
+    elif array.max() >= LARGEST_VOCABULARY:
+        index = int(array.argmax())
+        fault = f"not below {LARGEST_VOCABULARY:,}; renumber the tokens that occur"
+    else:
+        return
+    row, column = divmod(index, array.shape[1])
+    raise InputError(f"{name}: id {array[row, column]} at row {row}, position {column} is {fault}")

@@ -1,0 +1,385 @@
+"""Tokenizers: words, characters, bytes, BERT's WordPiece, any `tokenizer.json` or .gguf."""
+
+import functools
+import itertools
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, Int32, Integer
+
+from jaxpe._core.choices import Choice
+from jaxpe._core.errors import InputError
+from jaxpe._core.options import check_range
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.short import short_repr
+from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus, group_labels
+from jaxpe.data.tokens.pretrained import check_ids, open_pretrained
+from jaxpe.data.tokens.ragged import Ragged, joined, ragged
+from jaxpe.data.tokens.token_ids import (
+    DEFAULT_LENGTH,
+    LARGEST_VOCABULARY,
+    check_length,
+    check_table,
+)
+from jaxpe.data.tokens.vocabulary import (
+    DEFAULT_TOKENIZER,
+    Encode,
+    all_that_occur,
+    fixed_encoder,
+    growing_encoder,
+    most_frequent_first,
+    refuse_undivided,
+    vocabulary_occurs,
+)
+
+_DEFAULT = Choice(
+    "tokenizer",
+    DEFAULT_TOKENIZER,
+    "the default for text: words and punctuation marks in lower case",
+    "pass characters, bytes, or the path of a vocab.txt or tokenizer.json as `tokenizer`",
+)
+_AT_ONCE = 1000  # documents; pretrained tokenizers encode them on every core
+
+
+class Tokenizer(NamedTuple):
+    """A tokenizer of a fixed vocabulary, so that documents can be read in any order and number.
+
+    Attributes:
+        name, exclude: fields `tokenizer` and `exclude` of `TokenCorpus`.
+        rows: texts and a length (None: whole texts) to ids without special tokens, one sequence for
+            each text, in a list or as one `Ragged`; what is beyond the length may be missing.
+        tokens: the text of each id.
+        prefix, suffix: ids of special tokens before and after each document.
+        checksum: hash of all that decides which ids a text becomes.
+        choices: settings that are not those of the file: dropout, which is switched off.
+    """
+
+    name: str
+    rows: Encode
+    tokens: Sequence[str]
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    exclude: tuple[int, ...] = ()
+    checksum: str = ""
+    choices: tuple[Choice, ...] = ()
+
+    def encode(
+        self, texts: Any, *, length: int
+    ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
+        """Ids and mask of texts, truncated and padded to `length`, special tokens included.
+
+        Args:
+            texts: list of texts; of `tokenizer_of_ids`, list of arrays or `Ragged`.
+            length: number of positions.
+
+        Raises:
+            InputError: a text that has no ids.
+
+        >>> open_tokenizer("bytes").encode(["ab", "abcd"], length=3)[0]
+        array([[97, 98,  0],
+               [97, 98, 99]], dtype=int32)
+        """
+        return _padded(self, self.rows(texts, length), length)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+
+def tokenize(
+    corpus: Corpus,
+    *,
+    tokenizer: Source | None = None,
+    length: int | None = None,
+    special: bool = False,
+    progress: Progress = SILENT,
+) -> TokenCorpus:
+    """Turn documents into token ids, truncated and padded to one length.
+
+    - `"words"`: lower case; words and single symbols. Marks, joiners and format characters do not
+      cut them (UAX #29, WB4). Format characters, such as soft hyphens, directions and U+FEFF, are
+      left out; marks and joiners stay. U+200B separates words.
+    - `"characters"`: code points. `"bytes"`: UTF-8, 256 ids.
+    - the path of a BERT `vocab.txt`: WordPiece as bert-base-uncased does it (as the cased models
+      do when the vocabulary has capitals).
+    - the path of a Hugging Face `tokenizer.json`, of a .gguf, or of a directory with such a file.
+
+    For words and characters the vocabulary is what occurs after truncation, most frequent first.
+
+    Args:
+        corpus: the documents.
+        tokenizer: one of the above. Default: words, which are refused where spaces do not divide
+            the text (Chinese, Thai, strings of DNA).
+        length: positions to keep, at least 2; it may exceed the longest document. Default: what at
+            least 5 % of the documents reach, at most 128.
+        special: add the model's special tokens ([CLS] in front, [SEP] at the end, also of a
+            truncated document) and list them in `exclude`.
+        progress: is shown the documents.
+
+    Raises:
+        InputError: unknown tokenizer, unusable tokenizer file, bad length, `special` where there
+            are no special tokens, documents without a single token, or text without spaces where no
+            tokenizer is passed.
+
+    >>> tokenize(Corpus("two", ["To be, or not", "to be!"]), length=3).ids
+    array([[1, 0, 3],
+           [1, 0, 2]], dtype=int32)
+    """
+    check_length(length)
+    name = os.fspath(tokenizer or DEFAULT_TOKENIZER)
+    occurs = vocabulary_occurs(name)
+    if occurs:
+        _refuse_special(name, special)
+        opened = Tokenizer(name, *growing_encoder(name))
+    else:
+        opened = open_tokenizer(name, special=special, progress=progress)
+    rows = _all_rows(opened, corpus.documents, progress)
+    added = len(opened.prefix) + len(opened.suffix)
+    lengths = added + rows.lengths
+    longest = int(lengths.max(initial=0))
+    if longest <= added:
+        raise InputError(f"{corpus.name} has no tokens; pass documents with text")
+    check_length(length, special=added)
+    choices = (*corpus.choices, *opened.choices, *([_DEFAULT] if tokenizer is None else []))
+    if length is None:
+        length, choice = _default_length(lengths, least=added + 1)
+        choices = (*choices, choice)
+    check_table(len(rows), length)
+    ids, mask = _padded(opened, rows, length)
+    tokens = opened.tokens
+    if occurs:
+        ids, tokens = most_frequent_first(ids, mask, tokens)
+        if tokenizer is None:
+            counts = np.bincount(ids[mask]).tolist()
+            refuse_undivided(dict(zip(tokens, counts, strict=True)), corpus.name)
+        choices = (*choices, all_that_occur(name, len(tokens), length))
+    return TokenCorpus(
+        name=corpus.name,
+        tokenizer=opened.name,
+        ids=ids,
+        mask=mask,
+        vocab_size=len(tokens),
+        exclude=opened.exclude,
+        tokens=list(tokens),
+        longest=longest,
+        group_labels=group_labels(corpus.groups),
+        null_texts=corpus.null_texts,
+        choices=choices,
+    )
+
+
+def open_tokenizer(
+    tokenizer: Source = "words",
+    *,
+    special: bool = False,
+    vocabulary: Sequence[str] | None = None,
+    progress: Progress = SILENT,
+) -> Tokenizer:
+    """A tokenizer as in `tokenize`, but of a vocabulary that is fixed beforehand.
+
+    Args:
+        tokenizer, special: arguments of `tokenize`.
+        vocabulary: vocabulary of words and characters, which have none of their own: the text of
+            each id. With `"[UNK]"` as the last, that stands for what the others do not have;
+            without it such a document is an error. `vocabulary_of` makes one from documents.
+        progress: is told what is not as in a file: dropout, which is switched off.
+
+    Raises:
+        InputError: as `tokenize`; a vocabulary too many or missing, or with repeats.
+
+    >>> words = open_tokenizer("words", vocabulary=["be", "to", "[UNK]"])
+    >>> words.encode(["To be, or not to be"], length=4)[0]
+    array([[1, 0, 2, 2]], dtype=int32)
+    """
+    name = os.fspath(tokenizer)
+    if vocabulary_occurs(name):
+        _refuse_special(tokenizer, special)
+        if vocabulary is None:
+            raise InputError(
+                f"{name} have no vocabulary of their own; pass one, a list of tokens or its file"
+            )
+        tokens = list(vocabulary)
+        encode = fixed_encoder(name, tokens)
+        return Tokenizer(name, encode, tokens, checksum=_checksum([name, tokens]))
+    if vocabulary is not None:
+        raise InputError(f"{tokenizer} has a vocabulary of its own; leave `vocabulary` out")
+    if name == "bytes":
+        _refuse_special(tokenizer, special)
+        return Tokenizer("bytes", _bytes, [*map(_byte_text, range(256))], checksum="bytes")
+    opened = _of_file(tokenizer, special)
+    for choice in opened.choices:
+        progress.say(f"{choice.setting}: {choice.value}, although {choice.why}")
+    return opened
+
+
+def tokenizer_of_ids(
+    tokenizer: Source = "ids", *, vocab_size: int | None = None, special: bool = False
+) -> Tokenizer:
+    """A tokenizer that leaves documents of token ids as they are, and knows the text of each id.
+
+    Args:
+        tokenizer: the `vocab.txt`, `tokenizer.json` or `"bytes"` that made the ids, or `"ids"`.
+        vocab_size: number of ids, where only these are known.
+        special: leave the special tokens of the tokenizer, which are in the documents already, out
+            of the counts.
+
+    Raises:
+        InputError: as `open_tokenizer`; a vocabulary size missing or out of range, or of a
+            tokenizer that has its own; words and characters, whose ids come from a corpus.
+
+    >>> tokenizer_of_ids(vocab_size=3).encode([np.array([2, 1])], length=3)[0].tolist()
+    [[2, 1, 0]]
+    """
+    name = os.fspath(tokenizer)
+    if vocabulary_occurs(name):
+        raise InputError(
+            f"{name} are made from text, and the documents are ids already; pass the vocab.txt or "
+            "tokenizer.json that made them as `tokenizer`, or `tokenizer=ids` and `vocab_size`"
+        )
+    if name == "ids":
+        if vocab_size is None:
+            raise InputError("`tokenizer=ids` does not say how many there are; pass `vocab_size`")
+        check_range("vocab_size", vocab_size, least=1, most=LARGEST_VOCABULARY)
+        tokens = [f"id {number}" for number in range(vocab_size)]
+        opened = Tokenizer("ids", _bytes, tokens, checksum=f"ids {vocab_size}")
+    elif vocab_size is not None:
+        raise InputError(f"{name} has a vocabulary of its own; leave `vocab_size` out")
+    else:
+        opened = open_tokenizer(tokenizer, special=special)
+    rows = functools.partial(_ready, size=len(opened.tokens), name=opened.name)
+    return opened._replace(rows=rows, prefix=(), suffix=(), choices=())
+
+
+def corpus_of_ids(
+    name: str, rows: list[Any], opened: Tokenizer, *, length: int | None, **fields: Any
+) -> TokenCorpus:
+    """Documents of ids as a corpus, truncated and padded to one length, as by `tokenize`."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    choices: tuple[Choice, ...] = ()
+    if length is None:
+        length, choice = _default_length(lengths, least=1)
+        choices = (choice,)
+    check_table(len(rows), length)
+    ids, mask = opened.encode(rows, length=length)
+    return TokenCorpus(
+        name=name,
+        tokenizer=opened.name,
+        ids=ids,
+        mask=mask,
+        vocab_size=len(opened.tokens),
+        exclude=opened.exclude,
+        tokens=list(opened.tokens),
+        longest=int(lengths.max()),
+        choices=choices,
+        **fields,
+    )
+
+
+def is_of_ids(tokenizer: Tokenizer) -> bool:
+    """Whether a tokenizer is one of `tokenizer_of_ids`."""
+    return isinstance(tokenizer.rows, functools.partial) and tokenizer.rows.func is _ready
+
+
+def _ready(rows: Any, length: int | None, *, size: int, name: str) -> Ragged:
+    """Ids as they are, once it is known that they are of the vocabulary."""
+    whole = ragged(rows)
+    if _outside(whole.values, size) is None:
+        return whole
+    own = whole if length is None else whole.cut(length)  # what is beyond is not read
+    if (wrong := _outside(own.values, size)) is not None:
+        raise InputError(
+            f"a document has id {wrong}, and {name} has {size:,}; pass the tokenizer that made the "
+            "ids, or a larger `vocab_size`"
+        )
+    return own
+
+
+def _outside(ids: Integer[np.ndarray, " ids"], size: int) -> int | None:
+    """An id that is not of the vocabulary; None where all are."""
+    low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
+    return low if low < 0 else high if high >= size else None
+
+
+def _of_file(tokenizer: Source, special: bool) -> Tokenizer:
+    opened = open_pretrained(tokenizer)
+    prefix, suffix = opened.special_tokens() if special else ((), ())
+    exclude = tuple(sorted({*prefix, *suffix, *opened.padding})) if special else ()
+    return Tokenizer(
+        name=opened.name,
+        rows=opened.rows,
+        tokens=opened.tokens,
+        prefix=prefix,
+        suffix=suffix,
+        exclude=exclude,
+        checksum=_checksum([opened.text, prefix, suffix, exclude]),
+        choices=opened.choices,
+    )
+
+
+def _checksum(own: list[Any]) -> str:
+    return f"{zlib.crc32(json.dumps(own).encode()):08x}"
+
+
+def _refuse_special(tokenizer: Source, special: bool) -> None:
+    if special:
+        raise InputError(
+            f"the tokenizer {tokenizer!r} has no special tokens; leave `special` out, "
+            "or pass a vocab.txt or tokenizer.json"
+        )
+
+
+def _bytes(texts: list[str], length: int | None) -> Ragged:
+    # A character has at least one byte.
+    encoded = [text[:length].encode("utf-8", "surrogatepass") for text in texts]
+    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    return Ragged(np.frombuffer(b"".join(encoded), np.uint8), lengths)
+
+
+def _byte_text(byte: int) -> str:
+    return chr(byte) if 0x20 < byte < 0x7F else f"0x{byte:02x}"
+
+
+def _all_rows(opened: Tokenizer, documents: list[str], progress: Progress) -> Ragged:
+    description = f"Tokenizing into {opened.name}"
+    texts = iter(progress.track(documents, description, total=len(documents)))
+    parts = []
+    while batch := [*itertools.islice(texts, _AT_ONCE)]:
+        parts.append(ragged(opened.rows(batch, None)))
+    return joined(parts)
+
+
+def _default_length(lengths: Int[np.ndarray, " documents"], *, least: int) -> tuple[int, Choice]:
+    """The length that 5 % of the documents reach, within limits, and which of these it is."""
+    reached = int(np.sort(lengths)[::-1][int(np.ceil(0.05 * len(lengths))) - 1])
+    length = min(max(2, least, reached), max(least, DEFAULT_LENGTH))
+    if reached > length:
+        longer = int(np.sum(lengths > length))
+        why = f"the most that is chosen; {longer:,} of {len(lengths):,} documents are longer"
+    elif reached < length:
+        why = "the least there is; fewer than 5 % of the documents are as long"
+    else:
+        why = f"5 % of the documents are as long or longer, the longest {int(lengths.max()):,}"
+    return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")
+
+
+def _padded(
+    opened: Tokenizer, rows: Sequence[Any] | Ragged, length: int
+) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
+    """Ids and mask `[documents, length]` of rows without special tokens, which are added."""
+    first, last = len(opened.prefix), len(opened.suffix)
+    room = length - first - last
+    if not isinstance(rows, Ragged):  # cut before they are put together, which costs more
+        rows = ragged([row[:room] for row in rows])
+    ids, mask = rows.padded(room)
+    check_ids(ids, len(opened.tokens), opened.name)
+    if not first + last:
+        return ids, mask
+    ends = first + mask.sum(axis=1)
+    ids = np.pad(ids, ((0, 0), (first, last)))
+    ids[:, :first] = opened.prefix
+    for offset, token in enumerate(opened.suffix):
+        ids[np.arange(len(ids)), ends + offset] = token
+    return ids, np.arange(length) < ends[:, None] + last

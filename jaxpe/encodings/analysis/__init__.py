@@ -1,0 +1,1 @@
+"""Computed properties of encodings."""

@@ -1,0 +1,97 @@
+"""FLOPs and bytes of an encoding, as the compiler counts them with loops in full."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core
+
+from jaxpe._core.jaxprs import inner_jaxprs
+from jaxpe.encodings.analysis.hooks import hooks_program
+from jaxpe.encodings.analysis.power_law import PowerLaw, power_laws
+from jaxpe.encodings.base import Encoding
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
+
+
+class TokenCost(NamedTuple):
+    """Cost of all hooks of an encoding together, forward, per token.
+
+    Attributes:
+        flops: as the compiler counts them, the body of a loop as often as it runs; NaN from a
+            backend that does not say.
+        bytes: read and written, likewise.
+        loops: in the program.
+    """
+
+    flops: float
+    bytes: float
+    loops: int
+
+
+class EncodingCost(NamedTuple):
+    """Cost of an encoding.
+
+    Attributes:
+        flops: floating-point operations of all hooks, as in `TokenCost`, in a sequence of the
+            training length.
+        looped: whether the hooks have loops.
+    """
+
+    flops: PowerLaw
+    looped: bool
+
+
+def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes | None = None) -> EncodingCost:
+    """FLOPs of an encoding of the catalogue per token, and their growth with width and length.
+
+    At the sizes of a model, `EncodingSizes()` when None.
+
+    Raises:
+        ValueError: for a length below 4.
+
+    >>> legendre, = catalogue("legendre")
+    >>> cost = encoding_cost(legendre, sizes=EncodingSizes(64, 2, 8, 64))
+    >>> cost.looped, abs(cost.flops.dim - 1) < 0.1, abs(cost.flops.length) < 0.1
+    (True, True, True)
+    """
+    sizes = EncodingSizes() if sizes is None else sizes
+
+    def measured(at: EncodingSizes) -> tuple[float, int]:
+        cost = token_cost(entry.in_one_layer(at), entry.coordinates, at)
+        return cost.flops, cost.loops
+
+    flops, loops = power_laws(measured, sizes)
+    return EncodingCost(flops, bool(loops.value))
+
+
+def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> TokenCost:
+    """The cost of an encoding's hooks in a sequence of the training length."""
+    program, arrays = hooks_program(encoding, coordinates, sizes)
+    loops = list(_loops(jax.make_jaxpr(program)(*arrays).jaxpr))
+    flops, moved = _counted(program, arrays)
+    for body, times in loops:  # of which compiled programs count one round
+        of_round = _counted(core.jaxpr_as_fun(body), body.in_avals)
+        flops, moved = (
+            whole + (times - 1) * one for whole, one in zip((flops, moved), of_round, strict=True)
+        )
+    return TokenCost(flops / sizes.length, moved / sizes.length, len(loops))
+
+
+def _counted(program: Callable[..., Any], arrays: Sequence[Any]) -> tuple[float, float]:
+    """FLOPs and bytes of a program as compiled; NaN from a backend that does not say."""
+    if not jax.eval_shape(program, *arrays):
+        return 0.0, 0.0
+    shapes = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), a) for a in arrays]
+    cost = jax.jit(program).lower(*shapes).compile().cost_analysis() or {}
+    missing = float("nan")
+    return float(cost.get("flops", missing)), float(cost.get("bytes accessed", missing))
+
+
+def _loops(jaxpr: core.Jaxpr) -> Iterator[tuple[core.ClosedJaxpr, int]]:
+    """Bodies of the outermost loops of a program, and how often they run."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            yield equation.params["jaxpr"], equation.params["length"]
+            continue
+        for inner in inner_jaxprs(equation):
+            yield from _loops(inner)

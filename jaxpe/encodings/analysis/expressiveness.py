@@ -1,0 +1,214 @@
+"""Positions that a transformer can distinguish by an encoding: sequences of one token."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxpe.encodings.analysis.hooks import line_of_positions
+from jaxpe.encodings.attention import attend
+from jaxpe.encodings.base import Encoding, Rows, with_context
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
+
+# Rows nearer than this share of the largest row are the same.
+RESOLUTION = 1e-6
+# Training lengths up to which positions have to be told apart for "any" length.
+FARTHEST = 64
+# Constant sequences: the model they are tried on (its size plays no part), and random weights.
+SMALL = EncodingSizes(dim=32, num_heads=2, head_dim=16, length=64)
+DRAWS = 3
+# Far positions in a sample, before each of 2, 4, ... lengths.
+WINDOW = 16
+
+
+class Spread(NamedTuple):
+    """Distances of the two furthest and of the two nearest rows, relative to the largest row."""
+
+    largest: float
+    nearest: float
+
+    @property
+    def apart(self) -> bool:
+        """Whether no two rows are the same."""
+        return self.nearest > RESOLUTION
+
+
+class Expressiveness(NamedTuple):
+    """Positions that a transformer with an encoding can distinguish, computed.
+
+    Attributes:
+        bidirectional: states of the positions of a constant sequence after a layer of attention
+            without a mask, the most spread of `DRAWS` random weights.
+        causal: the same under a causal mask.
+        causal_bos: the same where the first token is another one, a <bos>.
+        reach: training lengths up to which all positions tried are told apart without a mask, at
+            most `FARTHEST`; 0 where not even those inside are.
+    """
+
+    bidirectional: Spread
+    causal: Spread
+    causal_bos: Spread
+    reach: int
+
+    @property
+    def universal(self) -> bool:
+        """Whether transformers approximate every continuous map of sequences of fixed length.
+
+        True of finitely many tokens, or of embeddings that can be scaled; False of any.
+        """
+        return self.reach >= 1
+
+    @property
+    def universal_any(self) -> bool:
+        """The same for a length of up to `FARTHEST` training lengths."""
+        return self.reach >= FARTHEST
+
+
+def encoding_expressiveness(
+    entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
+) -> Expressiveness:
+    """Whether tokens of a constant sequence get different states, which universality needs.
+
+    Softmax weights sum to one: where values are equal, so are outputs, whatever the weights are. So
+    an encoding that acts on queries, keys and logits alone maps constant sequences to constant
+    ones, masked or not, and is not universal (Luo et al. 2022, "Your Transformer May Not Be as
+    Powerful as You Expect"). Where a vector p_i of the position alone enters the states (added to
+    embeddings x; or by a value term, where values are 0), distinct vectors suffice for finitely
+    many tokens, or where embeddings can be scaled, so that x + p_i = x' + p_j only for i = j (as in
+    the proof of Theorem 3 of Yun et al. 2020). On a given compact domain they need not: embeddings
+    (p_1 − p_0, 0) make the states p_1, p_1. Under a causal mask a <bos> tells positions apart even
+    without an encoding (Kazemnejad et al. 2023, Theorem 1); there universality would be among
+    causal maps, of which nothing is claimed here.
+
+    States are embeddings and outputs of attention of one layer of a model of at most the sizes
+    `SMALL`, in float64, at random weights and parameters. Reach is tried on all positions inside
+    and on `WINDOW` before each of 2, 4, ..., `FARTHEST` lengths: where vectors are added to
+    embeddings, on those at the sizes given (`EncodingSizes()` when None), in float32; otherwise on
+    the states.
+
+    >>> rope, wavelet = catalogue("rope", "wavelet")
+    >>> sizes = EncodingSizes(16, 2, 8, 32)
+    >>> found = encoding_expressiveness(rope, sizes=sizes)
+    >>> found.universal, found.causal.largest < 1e-12, found.causal_bos.nearest > 1e-4
+    (False, True, True)
+    >>> encoding_expressiveness(wavelet, sizes=sizes).reach
+    4
+    """
+    sizes = EncodingSizes() if sizes is None else sizes
+    with jax.enable_x64(True):
+        small = EncodingSizes(*map(min, sizes, SMALL))
+        constant = _Constant(entry.in_one_layer(small), entry.coordinates, small)
+        states = constant.states(np.arange(small.length), masks=_masks(small.length))
+        spreads = [spread(rows) for rows in states]
+        reach = constant.reach() if spreads[0].apart else 0
+    if constant.encoding.defines("embed"):
+        reach = _reach_of_vectors(entry, sizes)
+    return Expressiveness(*spreads, reach=reach)
+
+
+def spread(rows: np.ndarray) -> Spread:
+    """Largest and nearest distances of rows `[draws, n, d]`, those of the draw where they are most.
+
+    NaN where a draw has a row that is not finite.
+
+    >>> spread(np.array([[[3.0, 4.0], [3.0, 4.0], [0.0, 0.0]]]))
+    Spread(largest=1.0, nearest=0.0)
+    """
+    found = np.stack([_distances(draw) for draw in rows])
+    off = ~np.eye(rows.shape[1], dtype=bool)
+    nearest = found[:, off].min(axis=1, initial=np.inf)
+    # np.max, unlike max, lets NaN pass from any draw.
+    return Spread(float(np.max(found)), float(np.max(nearest)))
+
+
+def _distances(rows: np.ndarray) -> np.ndarray:
+    """Distances of rows over the largest norm of a row."""
+    rows = np.asarray(rows, np.float64)
+    centred = rows - rows.mean(axis=0)
+    gram = centred @ centred.T
+    own = np.diag(gram)
+    squared = np.maximum(own[:, None] + own[None, :] - 2 * gram, 0.0)
+    return np.sqrt(squared) / max(float(np.linalg.norm(rows, axis=-1).max()), 1e-300)
+
+
+class _Constant(NamedTuple):
+    """A layer of attention with an encoding, on sequences of one and the same token."""
+
+    encoding: Encoding
+    coordinates: int
+    sizes: EncodingSizes
+
+    def states(self, rows: np.ndarray, *, masks: list[tuple[bool, np.ndarray]]) -> np.ndarray:
+        """States `[masks, draws, rows, d]`; masks `[rows, n]`, with whether <bos> comes first."""
+        n, sizes = masks[0][1].shape[1], self.sizes
+        params, weights, tokens = _drawn(self.encoding, sizes)
+        first = np.array([bos for bos, _ in masks])
+        looks = np.stack([mask for _, mask in masks])
+        places = line_of_positions(np.arange(n), self.coordinates)
+
+        def state(params, weights, tokens, bos, mask, positions):
+            same = jnp.broadcast_to(tokens[:1], (n, sizes.dim))
+            x = same.at[0].set(jnp.where(bos, tokens[1], tokens[0]))
+            x = self.encoding.embed(params, x, positions)
+            q, k, v = jnp.einsum("nd,pdhe->pnhe", x, weights[:, : x.shape[-1]])
+            places = {"q_positions": positions[rows], "k_positions": positions}
+            own, _ = self.encoding.context(params, x[:, : sizes.dim], positions, Rows())
+            asked = jax.tree.map(lambda leaf: leaf[rows], own)
+            encoding = with_context(self.encoding, asked, own)
+            out = attend(encoding, params, q[rows], k, v, mask=mask, **places)
+            return jnp.concatenate([x[rows], out.reshape(len(rows), -1)], axis=-1)
+
+        over_draws = jax.vmap(state, in_axes=(0, 0, 0, None, None, None))
+        over_masks = jax.vmap(over_draws, in_axes=(None, None, None, 0, 0, None))
+        return np.asarray(jax.jit(over_masks)(params, weights, tokens, first, looks, places))
+
+    def reach(self) -> int:
+        """`FARTHEST` where a sequence that long has its positions told apart, otherwise 1."""
+        length = self.sizes.length
+        rows = np.concatenate([np.arange(WINDOW), _windows(length)])
+        mask = np.ones((len(rows), FARTHEST * length), bool)
+        (states,) = self.states(rows, masks=[(False, mask)])
+        return FARTHEST if spread(states).apart else 1
+
+
+def _drawn(encoding: Encoding, sizes: EncodingSizes) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Parameters off their initial values, projections and two tokens, each for every draw."""
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda x: np.asarray(x)[None] + 0.1 * rng.standard_normal((DRAWS, *x.shape)),
+        encoding.init(jax.random.key(0)),
+    )
+    # Up to twice as wide as the embeddings, where vectors are put behind them.
+    shape = (DRAWS, 3, 2 * sizes.dim, sizes.num_heads, sizes.head_dim)
+    weights = rng.standard_normal(shape) * sizes.dim**-0.5
+    return params, weights, rng.standard_normal((DRAWS, 2, sizes.dim))
+
+
+def _masks(n: int) -> list[tuple[bool, np.ndarray]]:
+    """No mask, a causal one, and that with a <bos>."""
+    causal = np.tril(np.ones((n, n), bool))
+    return [(False, np.ones((n, n), bool)), (False, causal), (True, causal)]
+
+
+def _reach_of_vectors(entry: CatalogueEntry, sizes: EncodingSizes) -> int:
+    """Lengths up to which the vectors that are added to embeddings are told apart, in float32."""
+    with jax.enable_x64(False):
+        encoding, length = entry.in_one_layer(sizes), sizes.length
+        places = np.concatenate([np.arange(length), _windows(length)])
+        positions = line_of_positions(places, entry.coordinates)
+        # Positions are traced, so that a table answers by NaN.
+        rows = np.asarray(jax.jit(encoding.vectors)(encoding.init(jax.random.key(0)), positions))
+    reach, multiple = 0, 1
+    while multiple <= FARTHEST:
+        before = rows[places < multiple * length]
+        if not np.isfinite(before).all() or not spread(before[None]).apart:
+            break
+        reach, multiple = multiple, 2 * multiple
+    return reach
+
+
+def _windows(length: int) -> np.ndarray:
+    """`WINDOW` positions before each of 2, 4, ..., `FARTHEST` lengths."""
+    ends = length * 2 ** np.arange(1, FARTHEST.bit_length())
+    return (ends[:, None] + np.arange(-WINDOW, 0)[None, :]).ravel()

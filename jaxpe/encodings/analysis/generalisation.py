@@ -1,0 +1,99 @@
+"""Terms of generalisation bounds: norms, biases and parameters of an encoding, and their growth."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxpe.encodings.analysis.hooks import line_of_positions
+from jaxpe.encodings.analysis.power_law import PowerLaw, exponent, power_laws
+from jaxpe.encodings.base import Rows, with_context
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
+
+# Training lengths up to which the growth of a bias is followed.
+BIAS_SCALES = (1, 2, 4, 8)
+
+
+class GeneralisationTerms(NamedTuple):
+    """Terms of complexity bounds of a transformer that depend on its encoding, as initialised.
+
+    Attributes:
+        norm: the largest norm of a vector that is added to embeddings, inside the training length.
+        bias: the largest |bias| of logits there, for content of N(0, 1) entries.
+        bias_beyond: exponent with which that grows with the length of a sequence, at 1, 2, 4 and 8
+            training lengths, the encoding being the same; NaN without a bias.
+        parameters: numbers in the parameters.
+    """
+
+    norm: PowerLaw
+    bias: float
+    bias_beyond: float
+    parameters: PowerLaw
+
+
+def encoding_generalisation(
+    entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
+) -> GeneralisationTerms:
+    """Norm of what is added, size of the bias, parameters: the terms of generalisation bounds.
+
+    Li (2025), Section 4: a norm of added vectors that does not grow, and a bias that does not grow
+    with the length, keep the bounds of Lipschitz transformers as they are. Of an encoding of the
+    catalogue at the sizes of a model, `EncodingSizes()` when None.
+
+    Raises:
+        ValueError: for a length below 4.
+
+    >>> sinusoidal, alibi = catalogue("sinusoidal", "alibi")
+    >>> sizes = EncodingSizes(32, 2, 8, 32)
+    >>> norm = encoding_generalisation(sinusoidal, sizes=sizes).norm
+    >>> round(norm.value, 3), round(norm.dim, 3), abs(round(norm.length, 3))
+    (4.0, 0.5, 0.0)
+    >>> found = encoding_generalisation(alibi, sizes=sizes)
+    >>> found.bias, round(found.bias_beyond, 1)
+    (1.9375, 1.0)
+    """
+    sizes = EncodingSizes() if sizes is None else sizes
+    norm, parameters = power_laws(lambda at: _norm_and_parameters(entry, at), sizes)
+    return GeneralisationTerms(norm, *_bias(entry, sizes), parameters)
+
+
+def _norm_and_parameters(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
+    """The largest norm of an added vector inside, and the numbers in the parameters."""
+    encoding = entry.in_one_layer(sizes)
+    params = encoding.init(jax.random.key(0))
+    norm = 0.0
+    if encoding.defines("embed"):
+        positions = line_of_positions(np.arange(sizes.length), entry.coordinates)
+        rows = jax.jit(encoding.vectors)(params, positions)
+        norm = float(np.linalg.norm(np.asarray(rows), axis=-1).max())
+    return norm, float(sum(leaf.size for leaf in jax.tree.leaves(params)))
+
+
+def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
+    """The largest |bias| to keys before one query at the ends of 1 to 8 lengths: first, growth."""
+    encoding, n = entry.in_one_layer(sizes), BIAS_SCALES[-1] * sizes.length
+    if not encoding.defines("bias"):
+        return 0.0, float("nan")
+    rng, dtype = np.random.default_rng(0), jnp.result_type(float)
+    heads = (sizes.num_heads, sizes.head_dim)
+    asked = np.repeat(rng.standard_normal((1, *heads)).astype(dtype), len(BIAS_SCALES), 0)
+    keys = rng.standard_normal((n, *heads)).astype(dtype)
+    line, ends = np.arange(n), np.array(BIAS_SCALES) * sizes.length - 1
+    before = line[None, :] <= ends[:, None]
+    ends, line = (line_of_positions(i, entry.coordinates) for i in (ends, line))
+
+    x = rng.standard_normal((n, sizes.dim)).astype(dtype)
+    asked_at = np.array(BIAS_SCALES) * sizes.length - 1
+
+    @jax.jit
+    def largest(params, x, q, k, ends, line, before):
+        own, _ = encoding.context(params, x, line, Rows())
+        at_ends = jax.tree.map(lambda leaf: leaf[asked_at], own)
+        bound = with_context(encoding, at_ends, own)
+        size = jnp.abs(jnp.asarray(bound.bias(params, q, k, ends, line)))
+        return jnp.max(jnp.where(before[None], size, 0), axis=(0, 2))
+
+    found = largest(encoding.init(jax.random.key(0)), x, asked, keys, ends, line, before)
+    found = np.asarray(found, float).tolist()
+    return found[0], exponent(BIAS_SCALES, found)

@@ -1,0 +1,134 @@
+"""Positions beyond the training length: whether they are defined and distinguishable."""
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxpe.encodings.analysis.expressiveness import RESOLUTION
+from jaxpe.encodings.analysis.properties import _content, _Layer, _moved, _profiles
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
+
+# Lengths at which sequences are tried; a stretch is what each has beyond the one before.
+MULTIPLES = (1, 2, 4, 8)
+# Share of the smallest step inside at which neighbours still count as told apart.
+KEPT = 0.1
+
+
+class Stretch(NamedTuple):
+    """Positions (or offsets, where only these matter) from one multiple of the length to another.
+
+    Attributes:
+        state: "undefined", "constant" (all alike), "repeats" (each as one inside) or "told apart".
+        smallest: smallest step between neighbours, over the smallest inside; NaN where that is 0
+            or a row is undefined.
+        mean: mean step, over the mean inside, likewise.
+    """
+
+    state: str
+    smallest: float
+    mean: float
+
+
+class LengthExtrapolation(NamedTuple):
+    """State of positions beyond the training length T.
+
+    Attributes:
+        stretches: T to 2T, 2T to 4T, 4T to 8T.
+        reach: multiple of T up to which neighbours are at least 10 % of the smallest step inside
+            apart, at most 8; below 1 where some neighbours inside are alike already.
+    """
+
+    stretches: tuple[Stretch, ...]
+    reach: float
+
+
+def encoding_extrapolation(
+    entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
+) -> LengthExtrapolation:
+    """Steps between neighbours at up to 8 training lengths, against those inside.
+
+    Steps are distances of the vectors of neighbours, where an encoding adds vectors to embeddings;
+    otherwise of the logits, one a head, that the last of 8T queries gives to equal random keys at
+    neighbouring offsets. Parameters are N(0, 0.1²) off their initial values, as those of
+    `encoding_properties`, at the sizes of a model, `EncodingSizes()` when None.
+
+    Raises:
+        ValueError: for a length below 2.
+
+    >>> alibi, clipped = catalogue("alibi", "legendre_clipped")
+    >>> sizes = EncodingSizes(32, 2, 8, 32)
+    >>> far = encoding_extrapolation(alibi, sizes=sizes)
+    >>> far.reach, far.stretches[2].state, round(far.stretches[2].smallest, 3)
+    (8.0, 'told apart', 1.0)
+    >>> far = encoding_extrapolation(clipped, sizes=sizes)
+    >>> far.reach, far.stretches[0].state
+    (1.0, 'constant')
+    """
+    sizes = EncodingSizes() if sizes is None else sizes
+    _check(sizes.length)
+    layer = _Layer(entry.in_one_layer(sizes), entry.coordinates, sizes)
+    params = _moved(layer.encoding.init(jax.random.key(0)))
+    rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * sizes.length)
+    return extrapolation(np.asarray(rows, np.float64), length=sizes.length)
+
+
+def extrapolation(rows: np.ndarray, *, length: int) -> LengthExtrapolation:
+    """The same of rows `[8·length, d]`, one a position; NaN where a position is undefined.
+
+    >>> line = np.minimum(np.arange(32.0), 6.0)[:, None]
+    >>> found = extrapolation(line, length=4)
+    >>> found.reach, [stretch.state for stretch in found.stretches]
+    (1.75, ['told apart', 'constant', 'constant'])
+    """
+    _check(length)
+    steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)  # step i leads from i to i + 1
+    alike = RESOLUTION * float(np.linalg.norm(rows[:length], axis=-1).max())
+    smallest = float(np.min(steps[: length - 1]))
+    lost = np.flatnonzero(~(steps > max(alike, KEPT * smallest)))  # also where a step is NaN
+    reach = (lost[0] + 1) / length if len(lost) else MULTIPLES[-1]
+    stretches = [
+        _stretch(rows, steps, slice(start * length, stop * length), length, alike)
+        for start, stop in itertools.pairwise(MULTIPLES)
+    ]
+    return LengthExtrapolation(tuple(stretches), float(reach))
+
+
+def _check(length: int) -> None:
+    if length < 2:
+        raise ValueError(
+            f"length={length} has no neighbours inside to compare with: pass 2 or more"
+        )
+
+
+def _stretch(
+    rows: np.ndarray, steps: np.ndarray, places: slice, length: int, alike: float
+) -> Stretch:
+    """State of the positions at these places; rows up to `alike` apart count as equal."""
+    own = steps[places.start : places.stop - 1]
+    inside = steps[: length - 1]
+    if not np.isfinite(rows[places]).all():
+        return Stretch("undefined", float("nan"), float("nan"))
+    if np.max(own) <= alike:
+        state = "constant"
+    elif _furthest_from(rows[:length], rows[places]) <= alike:
+        state = "repeats"
+    else:
+        state = "told apart"
+    return Stretch(
+        state,
+        _share(float(np.min(own)), float(np.min(inside)), alike),
+        _share(float(np.mean(own)), float(np.mean(inside)), alike),
+    )
+
+
+def _share(value: float, whole: float, alike: float) -> float:
+    return value / whole if whole > alike else float("nan")
+
+
+def _furthest_from(rows: np.ndarray, others: np.ndarray) -> float:
+    """The largest distance of one of the others to the nearest of the rows."""
+    gram = others @ rows.T
+    squared = (others**2).sum(axis=-1)[:, None] + (rows**2).sum(axis=-1)[None, :] - 2 * gram
+    return float(np.sqrt(np.maximum(squared, 0).min(axis=1).max()))

@@ -1,0 +1,536 @@
+"""Encodings that give every position a vector and add it to the embeddings, or put it behind them.
+
+Frozen numbers (random features, a fixed table) are parameters that receive no gradient. Decoupled
+weight decay shrinks them all the same: leave them out of it with a mask of the optimiser.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float, Int, Real
+
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
+from jaxpe._core.rope_scaling import inverse_frequencies
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    align_positions,
+    as_positions,
+    check_finite_positions,
+    check_sizes,
+    compute_dtype,
+    identity,
+    vector_dtype,
+)
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
+from jaxpe.encodings.tables import check_tables, take
+from jaxpe.geometry import (
+    EmptyPolicy,
+    LowRankFactors,
+    PositionCounts,
+    classical_mds_from_gram,
+    count_tokens,
+    fisher_rao_distances,
+    gram_matrix,
+    hellinger_gram,
+    positional_distributions,
+)
+from jaxpe.geometry.checks import looked_at
+
+Positions = Int[ArrayLike, "*batch n"] | Float[ArrayLike, "*batch n"]
+Mode = Literal["add", "concat"]
+Layout = Literal["interleaved", "concatenated"]
+
+
+def from_vectors(
+    function: Callable[[Params, ArrayLike], Array],
+    *,
+    init: Callable[[Array], Params] | None = None,
+    scale: float = 1.0,
+    mode: Mode = "add",
+) -> Encoding:
+    """The encoding whose position vectors are scale·function(params, positions).
+
+    `embed` adds them to x `[..., n, dim]` ("add") or puts them behind x, `[..., n, d + dim]`
+    ("concat"), in float32 or wider, and returns the dtype of x. `vectors` is exactly what is added.
+
+    Args:
+        function: `(params, positions) -> [..., n, dim]` for positions `[..., n]`; it is traced once
+            here, at position 0, so that what it refuses is refused now.
+        init: `key -> params`; () when None.
+        scale: factor of the vectors.
+        mode: "add" or "concat".
+
+    >>> line = from_vectors(lambda params, i: jnp.asarray(i, float)[..., None])
+    >>> line.embed((), jnp.zeros((3, 1)), jnp.arange(3)).ravel().tolist()
+    [0.0, 1.0, 2.0]
+    """
+    if mode not in ("add", "concat"):
+        raise ValueError(f"mode is {mode!r}: pass 'add' or 'concat'")
+    make = Encoding().init if init is None else init
+    first = np.zeros(1, np.int32)
+    dim = jax.eval_shape(lambda: function(make(jax.random.key(0)), first)).shape[-1]
+
+    def vectors(params, positions):
+        rows = function(params, _as_array(positions))
+        return rows * jnp.asarray(scale, rows.dtype)
+
+    def embed(params, x, positions):
+        x, positions = jnp.asarray(x), _as_array(positions)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(f"embeddings are {x.dtype}, which would truncate: pass floats")
+        if mode == "add" and x.shape[-1] != dim:
+            raise ValueError(
+                f"vectors {dim} wide cannot be added to embeddings {x.shape[-1]} wide: build the "
+                f"encoding with dim={x.shape[-1]}, or with mode='concat'"
+            )
+        lead = align_positions(positions, x.shape, after=1).shape
+        dtype = compute_dtype(x)
+        rows = vectors(params, positions).astype(dtype).reshape(*lead, dim)
+        if mode == "add":
+            return (x.astype(dtype) + rows).astype(x.dtype)
+        rows = jnp.broadcast_to(rows, (*x.shape[:-1], dim))
+        return jnp.concatenate([x, rows.astype(x.dtype)], axis=-1)
+
+    return Encoding(init=make, embed=embed, vectors=vectors)
+
+
+def of_positions(
+    function: Callable[..., Array], *, scale: float, mode: Mode, **options: Any
+) -> Encoding:
+    """The encoding without parameters whose vectors are scale·function(positions, **options)."""
+    return from_vectors(lambda _, i: function(i, **options), scale=scale, mode=mode)
+
+
+# Here and not where it is defined, since the registry imports the type of an encoding.
+register("none", family="absolute", source="Haviv et al. (2022)")(identity)
+
+
+@register("sinusoidal", source="Vaswani et al. (2017)", vectors="its vectors (base 10,000)")
+def sinusoidal(
+    *,
+    dim: int,
+    base: float = 10_000.0,
+    layout: Layout = "interleaved",
+    scale: float = 1.0,
+    mode: Mode = "add",
+) -> Encoding:
+    """Sinusoidal encoding (Vaswani et al. 2017): `vectors` are scale·`sinusoidal_vectors`.
+
+    >>> x = sinusoidal(dim=2).embed((), jnp.zeros((1, 2)), jnp.asarray([0]))
+    >>> x.tolist()
+    [[0.0, 1.0]]
+    """
+
+    options = {"dim": dim, "base": base, "layout": layout}
+    return of_positions(sinusoidal_vectors, scale=scale, mode=mode, **options)
+
+
+@register(
+    "learned", source="Gehring et al. (2017)", vectors="its table, at initialisation N(0, 0.02²)"
+)
+def learned(
+    *, length: int, dim: int, stddev: float = 0.02, interpolate: bool = False, mode: Mode = "add"
+) -> Encoding:
+    """A trainable vector for each of `length` positions (Gehring et al. 2017; BERT, GPT-2).
+
+    `vectors` are the rows of params["table"] `[length, dim]`, drawn from N(0, stddev²).
+
+    **A position outside 0..length − 1 has no vector.** It raises ValueError where positions are
+    known (eagerly, and as NumPy constants under `jit`; `jnp.arange` inside `jit` is traced); where
+    they are traced its row is NaN, since clamping or wrapping would be silently wrong. So is a
+    fractional position, unless `interpolate`: then rows are interpolated linearly between
+    neighbours, and `scale_positions(encoding, (length - 1) / (n - 1))` stretches a trained table
+    over n positions, as vision transformers do (Dosovitskiy et al. 2021).
+
+    Padding needs positions inside, such as 0, masked or not: one row of NaN reaches every output
+    through its weight of 0, since 0·NaN is NaN.
+
+    >>> table = learned(length=3, dim=2, interpolate=True)
+    >>> longer = scale_positions(table, (3 - 1) / (5 - 1))
+    >>> params = table.init(jax.random.key(0))
+    >>> rows = longer.vectors(params, jnp.arange(5))
+    >>> bool((rows[::2] == params["table"]).all())
+    True
+    """
+
+    def init(key):
+        return {"table": random_vectors(key, length, dim=dim, scale=stddev)}
+
+    shapes = {"table": (length, dim)}
+    return _tables(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
+
+
+@register("random", source="Cirrincione (2026)", vectors="N(0, 1)")
+def random_fixed(
+    *, length: int, dim: int, scale: float = 1.0, interpolate: bool = False, mode: Mode = "add"
+) -> Encoding:
+    """A table `[length, dim]` of N(0, scale²) entries that receives no gradient.
+
+    The "random initialisation" of Table 4 of Cirrincione (2026) at scale 1. `vectors` are the rows,
+    and positions are as for `learned`.
+
+    >>> table = random_fixed(length=4, dim=2)
+    >>> params = table.init(jax.random.key(0))
+    >>> jax.grad(lambda p: table.vectors(p, jnp.arange(4)).sum())(params)["table"].max().item()
+    0.0
+    """
+
+    def init(key):
+        return {"table": random_vectors(key, length, dim=dim, scale=scale)}
+
+    shapes = {"table": (length, dim)}
+    return _tables(init, shapes, trainable=False, interpolate=interpolate, mode=mode)
+
+
+@register("fourier", source="Rahimi & Recht (2007)", vectors="cos and sin of random frequencies")
+def fourier(
+    *, dim: int, sigma: float = 0.1, learnable: bool = False, scale: float = 1.0, mode: Mode = "add"
+) -> Encoding:
+    """Random Fourier features, `vectors` scale·[cos ω_k i, sin ω_k i] with ω_k ~ N(0, sigma²).
+
+    Rahimi & Recht (2007); Tancik et al. (2020); with `learnable` frequencies Li et al. (2021). The
+    mean of a row's product with another tends to the Gaussian kernel exp(−sigma²(i − j)²/2)/2, so
+    positions nearer than 1/sigma look alike. Entries lie in [−scale, scale]; scale = √(2/dim) gives
+    the unit rows of Rahimi & Recht. Phases are products in the dtype of the positions, the default
+    for integers: 6e-8·|ω i| off in float32.
+
+    Args:
+        dim: even.
+        sigma: standard deviation of the frequencies, in radians a position.
+        learnable: whether params["frequencies"] `[dim/2]` receive a gradient.
+        scale, mode: arguments of `from_vectors`.
+
+    >>> features = fourier(dim=4)
+    >>> v = features.vectors(features.init(jax.random.key(0)), jnp.arange(3))
+    >>> (v**2).sum(axis=-1).round(6).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    _check_pairs(dim)
+
+    def init(key):
+        return {"frequencies": sigma * jax.random.normal(key, (dim // 2,), jnp.result_type(float))}
+
+    def vectors(params, positions):
+        frequencies = jnp.asarray(params["frequencies"])
+        if not learnable:
+            frequencies = lax.stop_gradient(frequencies)
+        angles = phases(positions, frequencies, vector_dtype(positions))
+        return _paired(jnp.cos(angles), jnp.sin(angles), "concatenated")
+
+    return from_vectors(vectors, init=init, scale=scale, mode=mode)
+
+
+def from_matrix(
+    P: Real[ArrayLike, "n k"],
+    *,
+    dim: int | None = None,
+    scale: float = 1.0,
+    trainable: bool = False,
+    interpolate: bool = False,
+    mode: Mode = "add",
+) -> Encoding:
+    """The rows of scale·P as position vectors, whatever P comes from (MDS, PCA, a trained model).
+
+    `vectors` are the rows of params["table"] `[n, dim]`; positions are as for `learned`.
+
+    Args:
+        P: one row a position.
+        dim: width wanted; columns beyond k are 0, which leaves distances as they are. k when None.
+        trainable: whether the table receives a gradient.
+        interpolate: whether fractional positions are allowed.
+        scale, mode: arguments of `from_vectors`.
+
+    >>> square = from_matrix(np.array([[0, 0], [0, 1], [1, 1], [1, 0]]), dim=3)
+    >>> square.vectors(square.init(jax.random.key(0)), jnp.asarray([2])).tolist()
+    [[1.0, 1.0, 0.0]]
+    """
+    if np.ndim(P) != 2 or 0 in np.shape(P):
+        raise ValueError(
+            f"P has shape {np.shape(P)}: pass [n, k], a row for each of at least one position"
+        )
+    n, k = np.shape(P)
+    dim = k if dim is None else dim
+    if dim < k:
+        raise ValueError(
+            f"P has {k} columns, more than dim={dim}: pass dim={k} or more, or fewer columns (of "
+            f"MDS coordinates the first {dim} carry most)"
+        )
+
+    def init(key):
+        table = jnp.asarray(P).astype(jnp.result_type(float))
+        return {"table": jnp.pad(table * jnp.asarray(scale, table.dtype), ((0, 0), (0, dim - k)))}
+
+    shapes = {"table": (n, dim)}
+    return _tables(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
+
+
+@register(
+    "information_optimal",
+    source="Cirrincione (2026)",
+    vectors="classical MDS of the corpus",
+    make=lambda s: information_optimal(_some_counts(s.length), dim=s.dim),
+    fitted=True,
+)
+def information_optimal(
+    counts: PositionCounts | Int[ArrayLike, "n vocab"],
+    *,
+    dim: int,
+    scale: float | Literal["rms"] = 1.0,
+    metric: Literal["hellinger", "fisher_rao"] = "hellinger",
+    empty: EmptyPolicy = "drop",
+    trainable: bool = False,
+    interpolate: bool = False,
+    mode: Mode = "add",
+) -> Encoding:
+    """Algorithm 1 of Cirrincione (2026): classical MDS of the positional distributions.
+
+    `vectors` are the coordinates in `dim` columns, those beyond the rank 0. Plug-in distances are
+    mostly sampling noise on small corpora: see `split_half_geometry` before trusting many columns.
+
+    Args:
+        counts: counts of the corpus, from `count_tokens`.
+        scale: a factor; 1 keeps the units of the metric, in which the stress at dim ≥ rank is 0.
+            "rms" gives present rows a mean square entry of ½, as sinusoidal vectors have it.
+        metric: "hellinger" (chords, an exact isometry) or "fisher_rao" (geodesics, negative
+            eigenvalues cut off).
+        empty: policy for positions without a token; under "drop" their rows are 0.
+        trainable, interpolate, mode: arguments of `from_matrix`.
+
+    >>> counts = count_tokens(np.array([[0, 1, 2], [0, 2, 1]]), vocab_size=3)
+    >>> optimal = information_optimal(counts, dim=4)
+    >>> v = optimal.vectors(optimal.init(jax.random.key(0)), jnp.arange(3))
+    >>> euclidean_distances(v).values[0].round(3).tolist()
+    [0.0, 1.414, 1.414]
+    """
+    mu = positional_distributions(counts, empty=empty)
+    if metric == "hellinger":
+        gram = hellinger_gram(mu)
+    elif metric == "fisher_rao":
+        gram = gram_matrix(fisher_rao_distances(mu))
+    else:
+        raise ValueError(f"metric is {metric!r}: pass 'hellinger' or 'fisher_rao'")
+    P = classical_mds_from_gram(gram, dim=dim, present=mu.present).coordinates
+    if scale == "rms":
+        square = jnp.sum(P**2) / (dim * jnp.maximum(jnp.sum(mu.present), 1).astype(P.dtype))
+        P, scale = P / jnp.sqrt(2.0 * jnp.where(square > 0, square, 0.5)), 1.0
+    elif isinstance(scale, str):
+        raise ValueError(f"scale is {scale!r}: pass a number or 'rms'")
+    return from_matrix(P, scale=scale, trainable=trainable, interpolate=interpolate, mode=mode)
+
+
+@register(
+    "low_rank",
+    source="Cirrincione (2026)",
+    vectors="the product A Bᵀ of rank 16, at random initialisation",
+    make=lambda s: low_rank(length=s.length, dim=s.dim, rank=min(16, s.length, s.dim)),
+)
+def low_rank(
+    *,
+    length: int,
+    dim: int,
+    rank: int,
+    stddev: float = 0.02,
+    interpolate: bool = False,
+    mode: Mode = "add",
+) -> Encoding:
+    """Trainable vectors P = A Bᵀ of a given rank, with rank·(length + dim) parameters (Remark 8).
+
+    Cirrincione (2026). `vectors` are the rows asked for; the rest of A Bᵀ is never formed. The
+    params are A `[length, rank]` and B `[dim, rank]`, normal entries such that those of A Bᵀ have
+    variance stddev². Positions are as for `learned`.
+
+    >>> slim = low_rank(length=8, dim=4, rank=1)
+    >>> sum(leaf.size for leaf in jax.tree.leaves(slim.init(jax.random.key(0))))
+    12
+    """
+    if not 1 <= rank <= min(length, dim):
+        raise ValueError(
+            f"rank must lie in [1, {min(length, dim)}] for length={length} and dim={dim}, "
+            f"not {rank}"
+        )
+    entry = math.sqrt(stddev) / rank**0.25
+
+    def init(key):
+        left, right = jax.random.split(key)
+        return {
+            "A": random_vectors(left, length, dim=rank, scale=entry),
+            "B": random_vectors(right, dim, dim=rank, scale=entry),
+        }
+
+    shapes = {"A": (length, rank), "B": (dim, rank)}
+    return _tables(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
+
+
+def low_rank_from(
+    factors: LowRankFactors,
+    *,
+    trainable: bool = False,
+    interpolate: bool = False,
+    mode: Mode = "add",
+) -> Encoding:
+    """Vectors A Bᵀ from given factors, such as `low_rank_factors` of MDS coordinates.
+
+    As `low_rank`, whose params it has; frozen unless `trainable`.
+
+    >>> P = np.outer(np.arange(3.0), np.ones(2))
+    >>> line = low_rank_from(low_rank_factors(P, rank=1))
+    >>> line.vectors(line.init(jax.random.key(0)), jnp.asarray([2])).round(6).tolist()
+    [[2.0, 2.0]]
+    """
+
+    def init(key):
+        dtype = jnp.result_type(float)
+        return {"A": factors.A.astype(dtype), "B": factors.B.astype(dtype)}
+
+    shapes = {"A": factors.A.shape, "B": factors.B.shape}
+    return _tables(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
+
+
+@looked_at(positions=check_finite_positions)
+@one_program
+def sinusoidal_vectors(
+    positions: Positions, *, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"
+) -> Float[Array, "*batch n dim"]:
+    """Sinusoidal vectors, PE_{i,2k} = sin(ω_k i) and PE_{i,2k+1} = cos(ω_k i), in [−1, 1].
+
+    Vaswani et al. (2017); Eq. (2) of Cirrincione (2026). The layout "concatenated" has all sines
+    first, then all cosines. Phases are right at any int32 position, also in float32.
+
+    >>> sinusoidal_vectors(jnp.arange(2), dim=2).round(4).tolist()
+    [[0.0, 1.0], [0.8415, 0.5403]]
+    """
+    _check_pairs(dim)
+    frequencies = inverse_frequencies(dim, base=base)
+    angles = phases(positions, frequencies, vector_dtype(positions))
+    return _paired(jnp.sin(angles), jnp.cos(angles), layout)
+
+
+def random_vectors(
+    key: Array, length: int, *, dim: int, scale: float = 1.0
+) -> Float[Array, "length dim"]:
+    """Independent N(0, scale²) entries: the "random initialisation" of Table 4 has scale 1.
+
+    >>> random_vectors(jax.random.key(0), 3, dim=2).shape
+    (3, 2)
+    """
+    if length < 1 or dim < 1:
+        raise ValueError(f"length and dim must be at least 1, not {length} and {dim}")
+    return scale * jax.random.normal(key, (length, dim), jnp.result_type(float))
+
+
+def table_rows(
+    table: Float[ArrayLike, "length dim"], positions: Positions, *, interpolate: bool = False
+) -> Float[Array, "*batch n dim"]:
+    """Rows of a table at positions: see `learned` for what is outside or in between."""
+    table = jnp.asarray(table)
+    length = table.shape[0]
+    _check_known_positions(positions, length, interpolate)
+    positions = as_positions(positions)
+    if jnp.issubdtype(positions.dtype, jnp.integer):
+        row = jnp.clip(positions, 0, length - 1)
+        inside, rows = positions == row, take(table, row)
+    else:
+        last = length - 1 if not interpolate else max(length - 2, 0)
+        row = jnp.clip(jnp.floor(positions), 0, last).astype(jnp.int32)
+        part = positions - row.astype(positions.dtype)
+        if interpolate:
+            inside = (positions >= 0) & (positions <= _last_position(length, positions.dtype))
+            dtype = compute_dtype(table)
+            part = part.astype(dtype)[..., None]
+            following = take(table, jnp.minimum(row + 1, length - 1)).astype(dtype)
+            rows = (1 - part) * take(table, row).astype(dtype) + part * following
+        else:
+            inside, rows = part == 0, take(table, row)
+    return jnp.where(inside[..., None], rows, jnp.nan)
+
+
+def _check_known_positions(positions: ArrayLike, length: int, interpolate: bool) -> None:
+    """Refuse positions without a row, where they can be looked at."""
+    if is_traced(positions) or np.size(positions) == 0:
+        return
+    known = np.asarray(positions)
+    least, most = known.min().item(), known.max().item()
+    if not least >= 0:
+        raise ValueError(
+            f"position {least} has no row in a table of length {length}: positions start at 0, "
+            "padding included"
+        )
+    if not most <= _last_position(length, known.dtype):
+        raise ValueError(
+            f"position {most} is beyond a table of length {length}: build it with "
+            f"length={math.ceil(most) + 1} or more, or stretch it with "
+            f"{'' if interpolate else 'interpolate=True and '}"
+            f"scale_positions(encoding, {length - 1} / {most})"
+        )
+    if not interpolate and (known != np.floor(known)).any():
+        raise ValueError(
+            f"position {known[known != np.floor(known)][0]} lies between two rows: pass whole "
+            "positions, or build the encoding with interpolate=True"
+        )
+
+
+def _last_position(length: int, dtype: np.dtype) -> float:
+    """length − 1, and for floats its rounding: (length − 1)/(n − 1) times n − 1 may exceed it."""
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return float(length - 1)
+    return (length - 1) * (1 + 2 * float(jnp.finfo(dtype).eps))
+
+
+def _as_array(positions: ArrayLike | list) -> ArrayLike:
+    """Positions given as a list: a NumPy array, which can be looked at, unless it holds tracers."""
+    if isinstance(positions, ArrayLike):
+        return positions
+    traced = is_traced(*jax.tree.leaves(positions))
+    return jnp.asarray(positions) if traced else np.asarray(positions)
+
+
+def _tables(
+    init: Callable[[Array], Params],
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    trainable: bool,
+    interpolate: bool,
+    mode: Mode,
+) -> Encoding:
+    """The encoding of a table in the params, or of A Bᵀ, whose factors are there."""
+
+    def vectors(params, positions):
+        check_tables(params, **shapes)
+        params = params if trainable else lax.stop_gradient(params)
+        if "table" in shapes:
+            return table_rows(params["table"], positions, interpolate=interpolate)
+        A, B = (jnp.asarray(params[name], compute_dtype(params[name])) for name in ("A", "B"))
+        rows = table_rows(A, positions, interpolate=interpolate)
+        return jnp.matmul(rows, B.T, precision="highest")
+
+    return from_vectors(vectors, init=init, mode=mode)
+
+
+def _paired(first: Array, second: Array, layout: str) -> Array:
+    """Two halves `[..., half]` as one `[..., 2·half]`, in turn or one behind the other."""
+    if layout not in ("interleaved", "concatenated"):
+        raise ValueError(f"layout is {layout!r}: pass 'interleaved' or 'concatenated'")
+    pairs = jnp.stack([first, second], axis=-1 if layout == "interleaved" else -2)
+    return pairs.reshape(*first.shape[:-1], 2 * first.shape[-1])
+
+
+def _check_pairs(dim: int) -> None:
+    check_sizes(dim=dim)
+    if dim % 2:
+        raise ValueError(f"dim must be even and at least 2, not {dim}: frequencies come in pairs")
+
+
+def _some_counts(length: int) -> PositionCounts:
+    """Counts of made-up documents whose words drift with position, for `information_optimal`."""
+    rng = np.random.default_rng(0)
+    place = np.arange(length) / max(length - 1, 1)
+    ids = (place + 0.3 * rng.random((64, length))) * 49 / 1.3
+    return count_tokens(ids.astype(np.int32), vocab_size=50)

@@ -1,0 +1,397 @@
+"""Biases of the attention logits that depend on positions alone, and CoPE, on content too."""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Int
+
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
+from jaxpe.encodings.base import (
+    Encoding,
+    align_positions,
+    as_positions,
+    check_head_dim,
+    check_heads,
+    check_sizes,
+    compute_dtype,
+    neighbours,
+    position_offsets,
+    repeat_heads,
+    vector_dtype,
+    with_axes,
+)
+from jaxpe.encodings.context import sums_to_the_end
+from jaxpe.encodings.families.absolute import Positions
+from jaxpe.encodings.registry import register
+from jaxpe.encodings.tables import check_tables, take
+
+
+def alibi_slopes(num_heads: int) -> Float[np.ndarray, " heads"]:
+    """Slopes of ALiBi, one a head, positive; head 1 is the steepest (Press et al. 2022).
+
+    2^(−8h/H) for a power of two. Otherwise those of the next lower power of two, then every
+    second one of twice that power.
+
+    >>> alibi_slopes(4).tolist()
+    [0.25, 0.0625, 0.015625, 0.00390625]
+    """
+    check_sizes(num_heads=num_heads)
+    power = 2 ** (num_heads.bit_length() - 1)
+    slopes = 2.0 ** (-8.0 / power * np.arange(1, power + 1))
+    between = 2.0 ** (-4.0 / power * np.arange(1, 2 * power + 1, 2))
+    return np.concatenate([slopes, between[: num_heads - power]])
+
+
+def alibi_line(
+    positions: Positions, *, slope: float | Float[ArrayLike, ""] = 1.0
+) -> Float[Array, "*batch n 1"]:
+    """ALiBi as points p_i = m·i on a line, whose distances m|i − j| are its biases, negated.
+
+    ALiBi has no position vectors; its stress depends on the slope m. The best slope for given
+    distances is the scale of `scaled_stress(alibi_line(positions), D)`.
+
+    >>> alibi_line(jnp.arange(3), slope=0.5).tolist()
+    [[0.0], [0.5], [1.0]]
+    """
+    dtype = vector_dtype(positions)
+    return (as_positions(positions).astype(dtype) * jnp.asarray(slope, dtype))[..., None]
+
+
+@register("alibi", source="Press et al. (2022)", vectors="a line")
+def alibi(
+    *,
+    num_heads: int,
+    slopes: float | Float[ArrayLike, ""] | Float[ArrayLike, " heads"] | None = None,
+    learnable: bool = False,
+    causal: bool = False,
+) -> Encoding:
+    """ALiBi: the bias −m_h|i − j| (Press et al. 2022), symmetric as encoders need it.
+
+    `vectors` are the points (m_1 i, ..., m_H i), `[..., n, heads]`, at distances ‖m‖·|i − j|; with
+    one head they are `alibi_line`.
+
+    Args:
+        num_heads: query heads.
+        slopes: m, one number or one a head, not negative; `alibi_slopes` when None. To extrapolate
+            from the length L, `slopes=c / L` keeps the largest bias of training at a small c.
+        learnable: whether the slopes are parameters, as `log_slopes`, so that they stay positive.
+        causal: −m(i − j), linear. Below the diagonal it is the same; above it is positive, so it
+            means something under a causal mask only. There it differs from m·j by what softmax
+            does not see.
+
+    >>> q, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
+    >>> alibi(num_heads=1, slopes=0.5).bias((), q, q, i, i)[0, 2].tolist()
+    [-1.0, -0.5, 0.0]
+    """
+    check_sizes(num_heads=num_heads)
+    slopes = alibi_slopes(num_heads) if slopes is None else slopes
+    if not is_traced(slopes):
+        slopes = np.asarray(slopes, np.float64)
+        if not (slopes > 0 if learnable else slopes >= 0).all():
+            raise ValueError(
+                f"slopes must be {'positive to be learned' if learnable else 'at least 0'}, not "
+                f"{slopes.tolist()}; the bias is minus the slope times the distance"
+            )
+    if np.shape(slopes) not in ((), (1,), (num_heads,)):
+        raise ValueError(
+            f"slopes have shape {np.shape(slopes)}: pass one number or one for each of "
+            f"{num_heads} heads"
+        )
+
+    def init(key):
+        log_slopes = jnp.log(jnp.asarray(slopes, jnp.result_type(float)))
+        return {"log_slopes": jnp.broadcast_to(log_slopes, (num_heads,))}
+
+    def current(params, dtype):
+        m = jnp.exp(params["log_slopes"].astype(dtype)) if learnable else slopes
+        return jnp.broadcast_to(jnp.asarray(m, dtype), (num_heads,))
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_heads(q.shape, num_heads)
+        offsets = position_offsets(q, k, q_positions, k_positions)
+        closeness = offsets if causal else -jnp.abs(offsets)
+        dtype = compute_dtype(q)
+        return with_axes(current(params, dtype).reshape(-1, 1, 1), q.ndim) * closeness.astype(dtype)
+
+    def vectors(params, positions):
+        points = as_positions(positions).astype(vector_dtype(positions))[..., None]
+        return points * with_axes(current(params, points.dtype), points.ndim)
+
+    if learnable:
+        return Encoding(init=init, bias=bias, vectors=vectors)
+    return Encoding(bias=bias, vectors=vectors)
+
+
+@one_program
+def t5_buckets(
+    offsets: Int[ArrayLike, "..."] | Float[ArrayLike, "..."],
+    *,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+) -> Int[Array, "..."]:
+    """Buckets of T5 for offsets j − i of the key from the query (Raffel et al. 2020), int32.
+
+    Distances below E = half of the buckets have one each; the others widen geometrically: number
+    E + b of B begins at E·(max_distance/E)^(b/(B − E)). Bidirectional, the second half of the
+    buckets is for keys behind the query; otherwise those count as distance 0.
+
+    Boundaries come from float64 when tracing and are compared with, so that no logarithm is
+    rounded across one, and fractional offsets have their place too: |j − i| < 1 is distance 0.
+
+    >>> t5_buckets(jnp.array([-500, -20, -3, 0, 3, 20, 500])).tolist()
+    [15, 10, 3, 0, 19, 26, 31]
+    """
+    starts = _bucket_starts(num_buckets, max_distance, bidirectional)
+    offsets = as_positions(offsets)
+    distance = jnp.abs(offsets) if bidirectional else jnp.maximum(-offsets, 0)
+    if jnp.issubdtype(offsets.dtype, jnp.integer):
+        starts = np.ceil(starts)
+    found = jnp.searchsorted(
+        jnp.asarray(starts, offsets.dtype), distance, side="right", method="compare_all"
+    ).astype(jnp.int32)
+    # Not offsets > 0: the first bucket of the second half is nobody's in T5.
+    behind = (offsets >= 1).astype(jnp.int32) if bidirectional else jnp.int32(0)
+    return found + behind * (num_buckets // 2)
+
+
+@register("t5", source="Raffel et al. (2020)")
+def t5(
+    *,
+    num_heads: int,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+    stddev: float = 0.02,
+) -> Encoding:
+    """T5's bias: one learned number for each head and bucket of offsets (Raffel et al. 2020).
+
+    Parameters: `table` `[num_buckets, num_heads]`, N(0, stddev²) at first; T5 itself has
+    stddev = 1/√d_model. T5 does not scale its logits either: a table of its checkpoints belongs to
+    `attend(..., scale=1.0)`.
+
+    Args:
+        num_heads: query heads.
+        num_buckets, max_distance: arguments of `t5_buckets`; from max_distance on the last bucket.
+        bidirectional: whether keys behind the query have buckets; False for decoders.
+        stddev: standard deviation of the table at first.
+
+    >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
+    >>> t5(num_heads=2).bias({"table": jnp.ones((32, 2))}, q, q, i, i).shape
+    (2, 3, 3)
+    """
+    check_sizes(num_heads=num_heads)
+    _bucket_starts(num_buckets, max_distance, bidirectional)
+
+    def init(key):
+        shape = (num_buckets, num_heads)
+        return {"table": stddev * jax.random.normal(key, shape, jnp.result_type(float))}
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_heads(q.shape, num_heads)
+        check_tables(params, table=(num_buckets, num_heads))
+        buckets = t5_buckets(
+            position_offsets(q, k, q_positions, k_positions),
+            num_buckets=num_buckets,
+            max_distance=max_distance,
+            bidirectional=bidirectional,
+        )
+        table = params["table"].astype(compute_dtype(q))
+        return jnp.moveaxis(take(table, jnp.squeeze(buckets, -3)), -1, -3)
+
+    return Encoding(init=init, bias=bias)
+
+
+@register(
+    "kerple_power",
+    source="Chi et al. (2022)",
+    make=lambda s: kerple(num_heads=s.num_heads, kind="power"),
+)
+@register("kerple_log", source="Chi et al. (2022)")
+def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding:
+    """KERPLE: −r₁·log(1 + r₂|i − j|) or −r₁|i − j|^r₂, learned by head (Chi et al. 2022).
+
+    Parameters: `log_r1` `[heads]` and, for "log", `log_r2`, so that both r stay positive; for
+    "power" `logit_r2` with r₂ = 2σ(logit_r2) in (0, 2), where the kernel is conditionally positive
+    definite. At first the r are uniform as in the authors' code: r₁ up to 2 and r₂ up to 1 for
+    "log", r₁ up to 1 and r₂ up to 2 for "power", from a hundredth of that.
+
+    >>> q, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
+    >>> params = {"log_r1": jnp.zeros(1), "logit_r2": jnp.zeros(1)}
+    >>> kerple(num_heads=1, kind="power").bias(params, q, q, i, i)[0, 2].tolist()
+    [-2.0, -1.0, -0.0]
+    """
+    check_sizes(num_heads=num_heads)
+    if kind not in ("log", "power"):
+        raise ValueError(f"kind must be 'log' or 'power', not {kind!r}")
+
+    def init(key):
+        dtype = jnp.result_type(float)
+        r1, r2 = jax.random.uniform(key, (2, num_heads), dtype, minval=0.01)
+        if kind == "log":
+            return {"log_r1": jnp.log(2.0 * r1), "log_r2": jnp.log(r2)}
+        return {"log_r1": jnp.log(r1), "logit_r2": jnp.log(r2) - jnp.log1p(-r2)}
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_heads(q.shape, num_heads)
+        dtype = compute_dtype(q)
+        distance = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
+        by_head = {name: value.reshape(-1, 1, 1) for name, value in params.items()}
+        own = {name: with_axes(value, q.ndim, dtype) for name, value in by_head.items()}
+        r1 = jnp.exp(own["log_r1"])
+        if kind == "log":
+            return -r1 * jnp.log1p(jnp.exp(own["log_r2"]) * distance)
+        # At distance 0 the power is 0 for every exponent, but its derivatives there are 0·∞.
+        apart = distance > 0
+        r2 = 2.0 * jax.nn.sigmoid(own["logit_r2"])
+        return -r1 * jnp.where(apart, jnp.where(apart, distance, 1.0) ** r2, 0.0)
+
+    return Encoding(init=init, bias=bias)
+
+
+@register("fire", source="Li et al. (2024)")
+def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float = 0.1) -> Encoding:
+    """FIRE: f(ψ(i − j)/ψ(max(L, i))) with ψ(x) = log(cx + 1) (Li et al. 2024).
+
+    f is a network with one hidden ReLU layer and a number for each head. The normaliser is the
+    query position, so the bias depends on i too and packed documents count from 0. The paper has
+    j ≤ i; for j > i the distance is |i − j| here. Where i < L, negative i too, L takes its place.
+
+    Parameters: `log_c` and `log_threshold` (c and L stay positive), `weight_in` and `bias_in`
+    `[hidden]`, `weight_out` `[hidden, heads]`, `bias_out` `[heads]`; the network's are uniform in
+    ±1/√inputs at first, `threshold` is L at first, in positions. The hidden layer takes
+    n_q·n_k·hidden numbers.
+
+    >>> encoding = fire(num_heads=2)
+    >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
+    >>> encoding.bias(encoding.init(jax.random.key(0)), q, q, i, i).shape
+    (2, 3, 3)
+    """
+    check_sizes(num_heads=num_heads, hidden=hidden)
+    if not (threshold > 0 and c > 0):
+        raise ValueError(f"threshold and c must be positive, not {threshold} and {c}")
+
+    def init(key):
+        keys = jax.random.split(key, 4)
+        dtype = jnp.result_type(float)
+
+        def uniform(key, shape, inputs):
+            return jax.random.uniform(key, shape, dtype, -1.0, 1.0) * inputs**-0.5
+
+        return {
+            "log_c": jnp.asarray(np.log(c), dtype),
+            "log_threshold": jnp.asarray(np.log(threshold), dtype),
+            "weight_in": uniform(keys[0], (hidden,), 1),
+            "bias_in": uniform(keys[1], (hidden,), 1),
+            "weight_out": uniform(keys[2], (hidden, num_heads), hidden),
+            "bias_out": uniform(keys[3], (num_heads,), hidden),
+        }
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_heads(q.shape, num_heads)
+        dtype = compute_dtype(q)
+        own = {name: value.astype(dtype) for name, value in params.items()}
+        distance = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
+        i = align_positions(q_positions, q.shape, after=2).astype(dtype)[..., None, :, None]
+        c = jnp.exp(own["log_c"])
+        furthest = jnp.maximum(jnp.exp(own["log_threshold"]), i)
+        # Where c·L underflows, 0/0; and below this the derivative, by its square, overflows.
+        least = float(jnp.finfo(dtype).tiny) ** (1 / 3)
+        normaliser = jnp.maximum(jnp.log1p(c * furthest), least)
+        x = jnp.squeeze(jnp.log1p(c * distance) / normaliser, -3)[..., None]
+        weight, shift = (with_axes(own[name], x.ndim) for name in ("weight_in", "bias_in"))
+        units = x * weight + shift
+        out = jnp.einsum("...u,uh->...h", jax.nn.relu(units), own["weight_out"])
+        return jnp.moveaxis(out, -1, -3) + with_axes(own["bias_out"].reshape(-1, 1, 1), q.ndim)
+
+    return Encoding(init=init, bias=bias)
+
+
+@register(
+    "cope",
+    source="Golovneva et al. (2024)",
+    make=lambda s: cope(head_dim=s.head_dim, max_positions=64),
+)
+def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
+    """CoPE: positions counted in content (Golovneva et al. 2024).
+
+    Gates g_im = σ(q_i·k_m/√head_dim) say how far key m moves the count; p_ij = Σ_{m=j..i} g_im, at
+    most max_positions − 1, is the distance from i back to j, and the bias is q_i·e[p_ij], linear
+    between the whole numbers.
+
+    Keys count in the order of the array, from j on, if their position is at most that of the
+    query; entries with k_position > q_position are 0. So keys have to come in order, unused slots
+    of a cache need positions beyond every query's, such as the length of the cache (near 2³¹ the
+    offset from a negative position would overflow), and padding belongs on the left. The hook sees
+    no mask: documents packed into one row would count into one another, so give each its own row.
+
+    Gates keep head_dim^−½, whatever `scale` attention is given: their published form.
+
+    Parameters: `table` e `[max_positions, head_dim]`, shared by the heads, N(0, stddev²) at first;
+    0 as in the authors' code. Memory: a few arrays `[..., heads, n_q, n_k]`, and
+    `[..., heads, n_q, max_positions]`.
+
+    >>> q, i = jnp.zeros((3, 1, 1)), jnp.arange(3)  # every gate is 1/2
+    >>> params = {"table": jnp.array([[0.0], [1.0], [2.0]])}
+    >>> cope(head_dim=1, max_positions=3).bias(params, q + 1, 0 * q, i, i)[0].tolist()
+    [[0.5, 0.0, 0.0], [1.0, 0.5, 0.0], [1.5, 1.0, 0.5]]
+    """
+    check_sizes(head_dim=head_dim, max_positions=max_positions)
+
+    def init(key):
+        shape = (max_positions, head_dim)
+        return {"table": stddev * jax.random.normal(key, shape, jnp.result_type(float))}
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_head_dim(q.shape, head_dim)
+        check_tables(params, table=(max_positions, head_dim))
+        dtype = compute_dtype(q)
+        k = repeat_heads(k, q.shape[-2])
+        logits = jnp.einsum("...qhd,...khd->...hqk", q, k, preferred_element_type=dtype)
+        past = position_offsets(q, k, q_positions, k_positions) <= 0
+        gates = jnp.where(past, jax.nn.sigmoid(logits * head_dim**-0.5), 0.0)
+        count = sums_to_the_end(gates)
+        table = params["table"].astype(dtype)
+        scores = jnp.einsum("...qhd,pd->...hqp", q.astype(dtype), table)
+        return jnp.where(past, interpolate(scores, count), 0.0)
+
+    return Encoding(init=init, bias=bias)
+
+
+def interpolate(scores: Array, places: Array) -> Array:
+    """Entries of `scores` `[..., p]` at `places` `[..., n]`, from 0 to p − 1, linear in between.
+
+    Integer places are only looked up.
+    """
+    if jnp.issubdtype(places.dtype, jnp.integer):
+        return jnp.take_along_axis(scores, places, axis=-1)
+    low, high, part = neighbours(places, scores.shape[-1])
+    below = jnp.take_along_axis(scores, low, axis=-1)
+    above = jnp.take_along_axis(scores, high, axis=-1)
+    return below + part.astype(scores.dtype) * (above - below)
+
+
+def _bucket_starts(num_buckets: int, max_distance: int, bidirectional: bool) -> np.ndarray:
+    """The smallest distance of every bucket but the first, in float64 NumPy."""
+    if num_buckets < (4 if bidirectional else 2) or (bidirectional and num_buckets % 2):
+        raise ValueError(
+            f"num_buckets is {num_buckets}: pass an even number from 4 if bidirectional, at least "
+            "2 otherwise"
+        )
+    share = num_buckets // 2 if bidirectional else num_buckets
+    exact = share // 2
+    if max_distance <= exact:
+        raise ValueError(
+            f"max_distance is {max_distance}, but the first {exact} distances have buckets of "
+            f"their own: pass at least {exact + 1}"
+        )
+    wide = share - exact
+    starts = exact * (max_distance / exact) ** (np.arange(wide) / wide)
+    # A power that is whole in exact arithmetic belongs to the bucket it begins.
+    whole = np.round(starts)
+    starts = np.where(np.abs(starts - whole) < 1e-9 * starts, whole, starts)
+    return np.concatenate([np.arange(1.0, exact), starts])

@@ -1,0 +1,276 @@
+"""Encodings that turn, with other offsets far away: ReRoPE, SelfExtend, dual chunk attention.
+
+All three extend a trained model without training: pairs of a query and a key nearby are turned as
+in training, pairs far apart by positions that put them at offsets which training has seen.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.encodings.attention import dot_products
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    align_positions,
+    as_positions,
+    check_sizes,
+    compute_dtype,
+    position_offsets,
+    vector_dtype,
+)
+from jaxpe.encodings.families.rotary import rope
+from jaxpe.encodings.registry import register, short
+
+
+class _Band(NamedTuple):
+    """Positions that pairs of some offsets are turned by.
+
+    Attributes:
+        q, k: positions of queries `[..., n_q]` and of keys `[..., n_k]`.
+        where: `[..., 1, n_q, n_k]`, the pairs, of which later bands take theirs.
+    """
+
+    q: Array
+    k: Array
+    where: Array | bool = True
+
+
+@register(
+    "rerope_leaky",
+    source="Su (2023)",
+    variant_of="rerope",
+    make=lambda s: rerope(rope(head_dim=s.head_dim), window=short(s.length), leak=1 / 16),
+)
+@register(
+    "rerope",
+    source="Su (2023)",
+    make=lambda s: rerope(rope(head_dim=s.head_dim), window=short(s.length)),
+)
+def rerope(
+    encoding: Encoding,
+    *,
+    window: int,
+    leak: float = 0.0,
+    training_length: int | None = None,
+    causal: bool = False,
+) -> Encoding:
+    """ReRoPE: offsets d = i − j are clipped at a window, or grow slower beyond it. Su (2023).
+
+    Below the window products are those of the encoding. Beyond it the offset is
+    sign(d)·(w + leak·(|d| − w)): w for every far key where leak is 0 (ReRoPE), the rotations of
+    position interpolation where it is not (leaky ReRoPE, whose scaling factor is 1/leak). Exact:
+    a far pair is turned by positions of its own, as in the author's code (bojone/rerope), which is
+    causal; keys ahead of the query mirror those behind it here.
+
+    With `training_length` L products carry max(1, ln(i + 1)/ln L) too, as the author's do, and
+    depend on the query's position i; without it on offsets alone. No position vectors: see
+    `encoding_distances`. Products of three rotations of queries and keys are computed, of two where
+    `causal`; `vectors` are not defined, since points at these distances need not exist.
+
+    Args:
+        encoding: one that turns queries and keys by position, such as `rope`.
+        window: w, offset from which distances are clipped; at least 1, below the length of
+            training. From the largest offset on it changes nothing.
+        leak: growth of far offsets, in [0, 1). Where it is not 0, positions become floats.
+        training_length: L of the factor by the logarithm, at least 2; no factor when None.
+        causal: whether keys ahead of the query are masked, so that theirs need no products.
+
+    Raises:
+        ValueError: for an encoding that does more than turn queries and keys, or options out of
+            range.
+
+    >>> near = rerope(jaxpe.rope(head_dim=2, base=1.0), window=2)
+    >>> q, i = jnp.asarray([[[1.0, 0.0]]] * 4), jnp.arange(4)  # products are cos of the offset
+    >>> jnp.arccos(near.products((), q, q, i, i)[0, :, 0]).round(4).tolist()
+    [0.0, 1.0, 2.0, 2.0]
+    """
+    check_sizes(window=window)
+    if not 0 <= leak < 1:
+        raise ValueError(f"leak is {leak}: pass the growth of far offsets, at least 0 and below 1")
+    if training_length is not None and training_length < 2:
+        raise ValueError(f"training_length is {training_length}: pass at least 2, or None")
+
+    def bands(i: Array, j: Array, behind: Array) -> list[_Band]:
+        def far(sign: int) -> tuple[Array, Array]:
+            if leak == 0:
+                return jnp.full_like(i, sign * window), jnp.zeros_like(j)
+            stretch = sign * window * (1 - leak)
+            return _as_floats(i) * leak + stretch, _as_floats(j) * leak
+
+        return [
+            _Band(i, j),
+            _Band(*far(1), behind >= window),
+            *([] if causal else [_Band(*far(-1), behind <= -window)]),
+        ]
+
+    return _banded(encoding, bands, training_length)
+
+
+@register(
+    "self_extend",
+    source="Jin et al. (2024)",
+    make=lambda s: self_extend(
+        rope(head_dim=s.head_dim), window=2 * -(-short(s.length) // 2), group=2
+    ),
+)
+def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = False) -> Encoding:
+    """SelfExtend: far positions are shared by groups of neighbours. Jin et al. (2024).
+
+    Offsets d = i − j below the window w are their own. Beyond it a query is turned as at
+    ⌊i/G⌋ + w − w/G and a key as at ⌊j/G⌋, so that the offset is near w + (d − w)/G and a context of
+    G·(L − w) + w positions needs offsets below L alone. Keys ahead of the query, which the authors'
+    code (datamllab/LongLM) masks, mirror those behind it.
+
+    Groups begin at multiples of G, so products change where all positions move by less than a
+    group. Packed and cached rows are right, as positions are explicit. No position vectors.
+
+    Args:
+        encoding: one that turns queries and keys by position, such as `rope`.
+        window: w, offset from which groups are used; a multiple of the group. From the largest
+            offset on it changes nothing.
+        group: G, positions that share one, at least 1.
+        causal: whether keys ahead of the query are masked, so that theirs need no products.
+
+    Raises:
+        ValueError: for an encoding that does more than turn queries and keys, or options out of
+            range.
+
+    >>> near = self_extend(jaxpe.rope(head_dim=2, base=1.0), window=2, group=2)
+    >>> q, i = jnp.asarray([[[1.0, 0.0]]] * 4), jnp.arange(4)  # products are cos of the offset
+    >>> jnp.arccos(near.products((), q, q, i, i)[0, 3]).round(4).tolist()
+    [2.0, 2.0, 1.0, 0.0]
+    """
+    check_sizes(window=window, group=group)
+    if window % group:
+        raise ValueError(
+            f"window={window} is no multiple of group={group}: the offsets of groups would not "
+            f"continue those of neighbours; pass window={group * -(-window // group)}"
+        )
+
+    def bands(i: Array, j: Array, behind: Array) -> list[_Band]:
+        shift = window - window // group
+        q, k = i // group, j // group
+        return [
+            _Band(i, j),
+            _Band(q + shift, k, behind >= window),
+            *([] if causal else [_Band(q - shift, k, behind <= -window)]),
+        ]
+
+    return _banded(encoding, bands)
+
+
+@register(
+    "dual_chunk",
+    source="An et al. (2024)",
+    make=lambda s: dual_chunk(
+        rope(head_dim=s.head_dim), chunk=short(s.length), local=short(s.length) // 4
+    ),
+)
+def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = False) -> Encoding:
+    """Dual chunk attention: positions count from the start of a chunk. An et al. (2024).
+
+    Chunks are c = chunk − local positions long; a key is turned as at j mod c. A query is turned as
+    at i mod c for keys of its own chunk, as at min(i mod c + c, chunk) for those of the chunk
+    before, where offsets below `local` stay their own, and as at min(2c − 1, chunk) for all that
+    are earlier, as in the authors' code (HKUNLP/ChunkLlama). So no offset exceeds `chunk`. Keys
+    ahead of the query, which that code masks, mirror those behind it.
+
+    Products change where all positions move by less than a chunk. Packed and cached rows are right,
+    as positions are explicit. No position vectors. Five products of rotations are computed, three
+    where `causal`.
+
+    Args:
+        encoding: one that turns queries and keys by position, such as `rope`.
+        chunk: largest offset that is used, below the length of training, of which the authors take
+            three quarters.
+        local: offsets that stay their own across the end of a chunk, at least 0 and below `chunk`;
+            the authors take a sixteenth of the length of training.
+        causal: whether keys ahead of the query are masked, so that theirs need no products.
+
+    Raises:
+        ValueError: for an encoding that does more than turn queries and keys, or options out of
+            range.
+
+    >>> near = dual_chunk(jaxpe.rope(head_dim=2, base=1.0), chunk=3, local=1)
+    >>> q, i = jnp.asarray([[[1.0, 0.0]]] * 6), jnp.arange(6)  # products are cos of the offset
+    >>> jnp.arccos(near.products((), q, q, i, i)[0, 5]).round(4).tolist()
+    [3.0, 2.0, 3.0, 2.0, 1.0, 0.0]
+    """
+    check_sizes(chunk=chunk)
+    if not 0 <= local < chunk:
+        raise ValueError(f"local is {local}: pass at least 0 and less than chunk={chunk}")
+    length = chunk - local
+    last = min(2 * length - 1, chunk)
+
+    def bands(i: Array, j: Array, behind: Array) -> list[_Band]:
+        q, k = i % length, j % length
+        chunks = (i // length)[..., None, :, None] - (j // length)[..., None, None, :]
+
+        def following(own: Array) -> Array:
+            return jnp.minimum(own + length, chunk)
+
+        found = [
+            _Band(q, k),
+            _Band(following(q), k, chunks == 1),
+            _Band(jnp.full_like(q, last), k, chunks > 1),
+        ]
+        if not causal:
+            found.append(_Band(q, following(k), chunks == -1))
+            found.append(_Band(q, jnp.full_like(k, last), chunks < -1))
+        return found
+
+    return _banded(encoding, bands)
+
+
+def _banded(
+    encoding: Encoding,
+    bands: Callable[[Array, Array, Array], list[_Band]],
+    training_length: int | None = None,
+) -> Encoding:
+    """An encoding's products, each pair turned by the positions of its band.
+
+    `bands` takes positions of queries and of keys and the offsets i − j `[..., 1, n_q, n_k]`.
+    """
+    _check_turns(encoding)
+
+    def products(
+        params: Params, q: ArrayLike, k: ArrayLike, q_positions: ArrayLike, k_positions: ArrayLike
+    ) -> Array:
+        q, k = jnp.asarray(q), jnp.asarray(k)
+        i = align_positions(q_positions, q.shape, after=2)
+        j = align_positions(k_positions, k.shape, after=2)
+
+        def turned(band: _Band) -> Array:
+            return dot_products(encoding.query(params, q, band.q), encoding.key(params, k, band.k))
+
+        near, *others = bands(i, j, -position_offsets(q, k, i, j))
+        found = turned(near)
+        for band in others:
+            found = jnp.where(band.where, turned(band), found)
+        if training_length is None:
+            return found
+        grown = jnp.log1p(jnp.maximum(i, 0).astype(compute_dtype(q))) / np.log(training_length)
+        return found * jnp.maximum(grown, 1)[..., None, :, None]
+
+    return Encoding(init=encoding.init, products=products)
+
+
+def _check_turns(encoding: Encoding) -> None:
+    """Raise where an encoding does more than turn queries and keys by position."""
+    hooks = [name for name in encoding._fields if encoding.defines(name)]
+    more = sorted(set(hooks) - {"init", "query", "key", "vectors"})
+    if more or not {"query", "key"} <= set(hooks):
+        raise ValueError(
+            f"the encoding defines {more or 'no `query` and `key`'}: pass one that turns queries "
+            "and keys by position and does nothing else, as rope(head_dim=64), and chain the rest"
+        )
+
+
+def _as_floats(positions: Array) -> Array:
+    positions = as_positions(positions)
+    return positions.astype(vector_dtype(positions))

@@ -1,0 +1,399 @@
+"""Encodings that depend on the hidden states: gates, paths of reflections, selected angles."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    check_head_dim,
+    check_heads,
+    check_sizes,
+    compute_dtype,
+    position_offsets,
+    repeat_heads,
+    with_axes,
+)
+from jaxpe.encodings.context import causal_convolution, running_sum
+from jaxpe.encodings.families.bias import alibi_slopes
+from jaxpe.encodings.registry import register
+from jaxpe.encodings.rotation import rotate
+from jaxpe.encodings.tables import check_tables
+
+
+@register("fox", source="Lin et al. (2025)")
+def fox(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.02) -> Encoding:
+    """Forgetting Transformer: the bias Σ log f_l over the tokens between (Lin et al. 2025).
+
+    f_l = σ(W x_l + b), one gate a head, from the hidden state that enters attention. With
+    c_i = Σ_{l ≤ i} log f_l the bias of key j is c_i − c_j for j ≤ i; here −|c_i − c_j|, the same
+    below the diagonal, so that an encoder forgets in both directions. A gate that is constant is
+    ALiBi of slope −log f. Sums are float32 or wider.
+
+    Parameters: `kernel` W `[dim, heads]`, N(0, stddev²), and `bias` b `[heads]`.
+
+    Args:
+        dim: width of the hidden states.
+        num_heads: query heads.
+        gate_bias: b at first; large values forget little.
+        stddev: standard deviation of W at first.
+
+    >>> encoding = fox(dim=4, num_heads=2)
+    >>> x, q, i = jnp.zeros((3, 4)), jnp.zeros((3, 2, 4)), jnp.arange(3)
+    >>> params = encoding.init(jax.random.key(0))
+    >>> c, _ = encoding.context(params, x, i, jaxpe.encodings.Rows())
+    >>> np.asarray(encoding.bias(params, q, q, i, i, c, c)[0, 2]).round(3).tolist()
+    [-1.386, -0.693, -0.0]
+    """
+    return _gated(dim, num_heads, gate_bias, stddev, sign=1)
+
+
+@register("cable", source="Veisi et al. (2025)")
+def cable(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.02) -> Encoding:
+    """CABLE: the bias −Σ softplus(W x_l + b) over the tokens between (Veisi et al. 2025).
+
+    log σ(z) = −softplus(−z), so it is `fox` with W and b negated; the official code does not divide
+    it by √head_dim. Parameters and arguments as `fox`.
+
+    >>> cable(dim=4, num_heads=2).defines("context")
+    True
+    """
+    return _gated(dim, num_heads, gate_bias, stddev, sign=-1)
+
+
+def _gated(dim: int, num_heads: int, gate_bias: float, stddev: float, *, sign: int) -> Encoding:
+    """Biases −|c_i − c_j|, c the running sum of log σ(sign·(W x + b))."""
+    check_sizes(dim=dim, num_heads=num_heads)
+
+    def init(key):
+        dtype = jnp.result_type(float)
+        kernel = stddev * jax.random.normal(key, (dim, num_heads), dtype)
+        return {"kernel": kernel, "bias": jnp.full(num_heads, gate_bias, dtype)}
+
+    def context(params, x, positions, rows):
+        z = sign * _projected(params, x, dim, num_heads)
+        return running_sum(jax.nn.log_sigmoid(z), rows)
+
+    def bias(params, q, k, q_positions, k_positions, q_sums, k_sums):
+        check_heads(q.shape, num_heads)
+        i, j = (jnp.swapaxes(sums, -1, -2) for sums in (q_sums, k_sums))
+        return -jnp.abs(i[..., :, None] - j[..., None, :])
+
+    return Encoding(init=init, context=context, bias=bias)
+
+
+@register("grape_a", source="Zhang et al. (2025)")
+def grape_additive(*, num_heads: int, head_dim: int, stddev: float = 0.02) -> Encoding:
+    """GRAPE-A, gated by keys: the bias −|i − j|·slope_h·softplus(ω_h)·softplus(u_h·k_j/√d).
+
+    Zhang et al. (2025), with the slopes of ALiBi. It depends on keys, not on hidden states; their
+    published form has i − j under a causal mask.
+
+    Parameters: `rate` ω `[heads]`, 0 at first, and `gate` u `[heads, head_dim]`, N(0, stddev²).
+
+    Args:
+        num_heads: query heads.
+        head_dim: width of a head, d.
+        stddev: standard deviation of u at first.
+
+    >>> encoding = grape_additive(num_heads=1, head_dim=2)
+    >>> q, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
+    >>> params = {"rate": jnp.zeros(1), "gate": jnp.zeros((1, 2))}
+    >>> (np.asarray(encoding.bias(params, q, q, i, i)[0, 2]) * 2**8).round(3).tolist()
+    [-0.961, -0.48, -0.0]
+    """
+    check_sizes(num_heads=num_heads, head_dim=head_dim)
+
+    def init(key):
+        dtype = jnp.result_type(float)
+        gate = stddev * jax.random.normal(key, (num_heads, head_dim), dtype)
+        return {"rate": jnp.zeros(num_heads, dtype), "gate": gate}
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_heads(q.shape, num_heads)
+        check_head_dim(q.shape, head_dim)
+        check_tables(params, rate=(num_heads,), gate=(num_heads, head_dim))
+        dtype = compute_dtype(q)
+        keys = repeat_heads(k, num_heads).astype(dtype)
+        gate = jnp.einsum("...khd,hd->...hk", keys, params["gate"].astype(dtype))
+        rate = jax.nn.softplus(params["rate"].astype(dtype)) * jnp.asarray(
+            alibi_slopes(num_heads), dtype
+        )
+        size = jax.nn.softplus(gate * head_dim**-0.5) * with_axes(rate[:, None], gate.ndim)
+        offsets = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
+        return -offsets * size[..., None, :]
+
+    return Encoding(init=init, bias=bias)
+
+
+@register("path", source="Yang et al. (2025)")
+def path(
+    *,
+    dim: int,
+    num_heads: int,
+    head_dim: int,
+    rank: int = 32,
+    conv_width: int = 3,
+    chunk: int = 64,
+    stddev: float = 0.02,
+) -> Encoding:
+    """PaTH: products q_iᵀ H_i H_{i−1} ⋯ H_{j+1} k_j along the path of tokens (Yang et al. 2025).
+
+    H_l = I − β_l w_l w_lᵀ with β_l = 2σ(W_β x_l + b) and w_l = SiLU(conv(U V x_l)), normalised:
+    Householder-like matrices, one a token and head. A key ahead of its query has the plain product
+    q·k: meant for causal attention. β = 0 is attention without positions.
+
+    Keys are taken `chunk` at a time. With T = (I + strict lower part of B W Wᵀ)⁻¹ B of the tokens
+    of a chunk, their product is I − Wᵀ T W, so that time is n²·head_dim, not n² products of
+    matrices. The order is that of the tokens in the row, from the context.
+
+    Parameters: `down` V `[dim, rank]`, `up` U `[rank, heads, head_dim]`, `conv` `[conv_width,
+    heads, head_dim]`, `kernel` W_β `[dim, heads]`, `bias` b `[heads]`.
+
+    Args:
+        dim: width of the hidden states.
+        num_heads: query heads; each has reflections of its own.
+        head_dim: width of a head.
+        rank: width between the two projections of w.
+        conv_width: tokens that the convolution sees.
+        chunk: keys taken at once; only time and memory depend on it.
+        stddev: standard deviation of `kernel` at first; projections keep the variance.
+
+    >>> encoding = path(dim=4, num_heads=2, head_dim=4)
+    >>> x, q, i = jnp.ones((3, 4)), jnp.ones((3, 2, 4)), jnp.arange(3)
+    >>> params = encoding.init(jax.random.key(0))
+    >>> c, _ = encoding.context(params, x, i, jaxpe.encodings.Rows())
+    >>> still = c | {"beta": jnp.zeros((3, 2))}
+    >>> encoding.products(params, q, q, i, i, still, still)[0, 2].tolist()
+    [4.0, 4.0, 4.0]
+    """
+    check_sizes(
+        dim=dim, num_heads=num_heads, head_dim=head_dim, rank=rank, conv_width=conv_width,
+        chunk=chunk,
+    )  # fmt: skip
+    heads = (num_heads, head_dim)
+
+    def init(key):
+        keys, dtype = jax.random.split(key, 4), jnp.result_type(float)
+        return {
+            "down": dim**-0.5 * jax.random.normal(keys[0], (dim, rank), dtype),
+            "up": rank**-0.5 * jax.random.normal(keys[1], (rank, *heads), dtype),
+            "conv": conv_width**-0.5 * jax.random.normal(keys[2], (conv_width, *heads), dtype),
+            "kernel": stddev * jax.random.normal(keys[3], (dim, num_heads), dtype),
+            "bias": jnp.zeros(num_heads, dtype),
+        }
+
+    def context(params, x, positions, rows):
+        x = jnp.asarray(x)
+        beta = 2 * jax.nn.sigmoid(_projected(params, x, dim, num_heads))
+        dtype = beta.dtype
+        narrow = jnp.einsum("...d,dr->...r", x.astype(dtype), params["down"].astype(dtype))
+        wide = jnp.einsum("...r,rhe->...he", narrow, params["up"].astype(dtype))
+        conv, carry = causal_convolution(wide, params["conv"].astype(dtype), rows.part(0), after=2)
+        w = jax.nn.silu(conv)
+        w = w * lax.rsqrt(jnp.sum(w**2, axis=-1, keepdims=True) + 1e-6)
+        # Places in the row, segments or not: masks part segments, the path needs the order.
+        one = jnp.ones(beta.shape[:-1], dtype)
+        place, last = running_sum(one, rows.part(1)._replace(starts=None), after=0)
+        if rows.valid is not None:
+            beta = jnp.where(jnp.asarray(rows.valid)[..., None], beta, 0)
+        return {"w": w, "beta": beta, "place": place}, (carry, last)
+
+    def products(params, q, k, q_positions, k_positions, q_context, k_context):
+        check_heads(q.shape, num_heads)
+        check_head_dim(q.shape, head_dim)
+        return path_products(q, repeat_heads(k, num_heads), q_context, k_context, chunk=chunk)
+
+    return Encoding(init=init, context=context, products=products)
+
+
+def path_products(
+    q: ArrayLike,
+    k: ArrayLike,
+    q_context: dict[str, ArrayLike],
+    k_context: dict[str, ArrayLike],
+    *,
+    chunk: int = 64,
+) -> Array:
+    """Products q_iᵀ H_i ⋯ H_{j+1} k_j of `path`, `[..., heads, n_q, n_k]`.
+
+    Args:
+        q, k: `[..., n, heads, head_dim]`, of as many heads.
+        q_context, k_context: contexts of `path`: of each token `w` `[..., n, heads, head_dim]`,
+            `beta` `[..., n, heads]`, and `place`, its order in the row.
+        chunk: keys taken at once; all of them is the naive form.
+
+    >>> one = {"w": jnp.ones((2, 1, 1)), "beta": jnp.full((2, 1), 0.5), "place": jnp.arange(2.0)}
+    >>> path_products(jnp.ones((2, 1, 1)), jnp.ones((2, 1, 1)), one, one)[0].tolist()
+    [[1.0, 1.0], [0.5, 1.0]]
+    """
+    q, k = jnp.asarray(q), jnp.asarray(k)
+    dtype, n = compute_dtype(q), k.shape[-3]
+    chunk = min(chunk, n)
+    count = -(-n // chunk)
+
+    def by_chunk(a: ArrayLike, axis: int) -> Array:
+        """`[chunks, ..., chunk, *]`, zeros behind, for which H is the identity."""
+        a = jnp.asarray(a, dtype)
+        widths = [(0, 0)] * a.ndim
+        widths[axis] = (0, count * chunk - n)
+        a = jnp.pad(a, widths)
+        a = a.reshape(*a.shape[:axis], count, chunk, *a.shape[axis + 1 :])
+        return jnp.moveaxis(a, axis, 0)
+
+    at = k.ndim - 3
+    w, beta = k_context["w"], k_context["beta"]
+    pieces = (
+        by_chunk(k, at),
+        by_chunk(w, at),
+        by_chunk(beta, at),
+        by_chunk(k_context["place"], at),
+    )
+    asked = jnp.asarray(q_context["place"], dtype)[..., None, :, None]
+    strict = jnp.tri(chunk, k=-1, dtype=dtype)
+
+    def step(turned: Array, piece: tuple[Array, ...]) -> tuple[Array, Array]:
+        keys, w, beta, place = piece
+        w, keys = (jnp.moveaxis(a, -2, -3) for a in (w, keys))  # [..., heads, chunk, d]
+        beta = jnp.swapaxes(beta, -1, -2)[..., :, None]
+        gram = jnp.einsum("...ad,...bd->...ab", w, w, precision="highest")
+        lower = with_axes(jnp.eye(chunk, dtype=dtype), gram.ndim) + beta * gram * with_axes(
+            strict, gram.ndim
+        )
+        seen = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
+        seen = jnp.where(place[..., None, None, :] <= asked, seen, 0)
+        # seen·T with T = lower⁻¹ B.
+        solved = jnp.matmul(seen, inverse_of_unit_lower(lower), precision="highest")
+        mixed = solved * jnp.swapaxes(beta, -1, -2)
+        across = jnp.einsum("...bd,...kd->...bk", w, keys, precision="highest")
+        plain = jnp.einsum("...qd,...kd->...qk", turned, keys, precision="highest")
+        block = plain - mixed @ (across * with_axes(strict, across.ndim))
+        return turned - mixed @ w, block
+
+    start = jnp.moveaxis(q.astype(dtype), -2, -3)
+    _, blocks = lax.scan(step, start, pieces, reverse=True)
+    blocks = jnp.moveaxis(blocks, 0, -2)  # [..., heads, n_q, chunks, chunk]
+    return blocks.reshape(*blocks.shape[:-2], count * chunk)[..., :n]
+
+
+def inverse_of_unit_lower(lower: Array) -> Array:
+    """The inverse of lower triangular matrices `[..., n, n]` with a diagonal of ones.
+
+    By halves, from single entries up: [[A, 0], [C, B]]⁻¹ = [[A⁻¹, 0], [−B⁻¹ C A⁻¹, B⁻¹]], all
+    blocks of a size at once. Products alone: a triangular solver is a call to LAPACK on CPUs, whose
+    threads wait for one another, and is slow on accelerators for matrices as small as these.
+
+    >>> inverse_of_unit_lower(jnp.asarray([[1.0, 0.0], [0.5, 1.0]])).tolist()
+    [[1.0, 0.0], [-0.5, 1.0]]
+    """
+    n = lower.shape[-1]
+    size, lead = 1 << (n - 1).bit_length(), lower.shape[:-2]
+    missing = size - n
+    padded = jnp.pad(lower, [(0, 0)] * len(lead) + [(0, missing)] * 2)
+    product = partial(jnp.matmul, precision="highest")
+    inverse, half = jnp.ones((*lead, size, 1, 1), lower.dtype), 1
+    while half < size:
+        count = size // (2 * half)
+        below = padded.reshape(*lead, count, 2, half, count, 2, half)[..., 1, :, :, 0, :]
+        below = jnp.einsum("...iaib->...iab", below)
+        A, B = inverse[..., ::2, :, :], inverse[..., 1::2, :, :]
+        corner = -product(B, product(below, A))
+        upper = jnp.concatenate([A, jnp.zeros_like(A)], axis=-1)
+        inverse = jnp.concatenate([upper, jnp.concatenate([corner, B], axis=-1)], axis=-2)
+        half *= 2
+    return inverse[..., 0, :n, :n]
+
+
+@register("selective_rope", source="Movahedi et al. (2025)")
+def selective_rope(
+    *,
+    dim: int,
+    num_heads: int,
+    head_dim: int,
+    base: float = 500_000.0,
+    conv_width: int = 4,
+    gated: bool = False,
+    stddev: float = 0.02,
+) -> Encoding:
+    """Selective RoPE: angles τ_k·Σ_{l ≤ i} conv(W x_l/‖x_l‖), chosen by the tokens.
+
+    Movahedi et al. (2025). Pair k of head h turns by τ_k times the running sum of its own channel,
+    τ_k = base^(−2k/head_dim); with `gated` each step is multiplied by σ(G x_l). Steps of 1
+    everywhere are RoPE. Pairs are (k, k + head_dim/2). Encoders and decoders alike: the sum runs
+    over the tokens before, and logits depend on the difference of two sums.
+
+    Parameters: `projection` W `[dim, heads, head_dim/2]`, `conv` `[conv_width, heads,
+    head_dim/2]`; with `gated` `kernel` G `[dim, heads]` and `bias` `[heads]`.
+
+    Args:
+        dim: width of the hidden states.
+        num_heads: key heads; query heads that share a key turn alike.
+        head_dim: width of a head, even.
+        base: θ of τ.
+        conv_width: tokens that the convolution sees.
+        gated: whether steps have a gate.
+        stddev: standard deviation of G at first.
+
+    >>> encoding = selective_rope(dim=4, num_heads=1, head_dim=2)
+    >>> c, _ = encoding.context(encoding.init(jax.random.key(0)), jnp.ones((3, 4)), jnp.arange(3),
+    ...                         jaxpe.encodings.Rows())
+    >>> c.shape
+    (3, 1, 1)
+    """
+    check_sizes(dim=dim, num_heads=num_heads, head_dim=head_dim, conv_width=conv_width)
+    if head_dim % 2:
+        raise ValueError(f"head_dim={head_dim} has no pairs to turn: pass an even width")
+    half = head_dim // 2
+
+    def init(key):
+        keys, dtype = jax.random.split(key, 3), jnp.result_type(float)
+        kernel = jax.random.normal(keys[1], (conv_width, num_heads, half), dtype)
+        params = {
+            "projection": jax.random.normal(keys[0], (dim, num_heads, half), dtype),
+            "conv": conv_width**-0.5 * kernel,
+        }
+        if gated:
+            params["kernel"] = stddev * jax.random.normal(keys[2], (dim, num_heads), dtype)
+            params["bias"] = jnp.zeros(num_heads, dtype)
+        return params
+
+    def context(params, x, positions, rows):
+        x = jnp.asarray(x)
+        check_tables(params, projection=(dim, num_heads, half), conv=(conv_width, num_heads, half))
+        dtype = compute_dtype(x)
+        wide = x.astype(dtype)
+        unit = wide * lax.rsqrt(jnp.sum(wide**2, axis=-1, keepdims=True) + 1e-12)
+        steps = jnp.einsum("...d,dhe->...he", unit, params["projection"].astype(dtype))
+        kernel = params["conv"].astype(dtype)
+        steps, window = causal_convolution(steps, kernel, rows.part(0), after=2)
+        if gated:
+            steps = steps * jax.nn.sigmoid(_projected(params, x, dim, num_heads))[..., None]
+        sums, last = running_sum(steps, rows.part(1), after=2)
+        return sums, (window, last)
+
+    def turn(params, x, positions, sums):
+        check_head_dim(x.shape, head_dim)
+        scale = jnp.asarray(base ** (-2 * np.arange(half) / head_dim), sums.dtype)
+        angles = repeat_heads(sums, x.shape[-2]) * with_axes(scale, sums.ndim)
+        return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
+
+    return Encoding(init=init, context=context, query=turn, key=turn)
+
+
+def _projected(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
+    """W x + b, `[..., n, heads]`, float32 or wider."""
+    check_tables(params, kernel=(dim, num_heads), bias=(num_heads,))
+    x = jnp.asarray(x)
+    if x.shape[-1] != dim:
+        raise ValueError(
+            f"the encoding was built for hidden states of width {dim}, but x has shape {x.shape}: "
+            f"pass dim={x.shape[-1]}"
+        )
+    dtype = compute_dtype(x)
+    z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))
+    return z + with_axes(params["bias"].astype(dtype), z.ndim)

@@ -1,0 +1,419 @@
+"""Learned biases that depend on content or mix heads: DeBERTa, TUPE, DAPE, Inkling."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxpe.encodings.attention import dot_products
+from jaxpe.encodings.base import (
+    Encoding,
+    Rows,
+    align_positions,
+    as_positions,
+    check_head_dim,
+    check_heads,
+    check_sizes,
+    compute_dtype,
+    position_offsets,
+    repeat_heads,
+    with_axes,
+)
+from jaxpe.encodings.families.absolute import table_rows
+from jaxpe.encodings.families.bias import interpolate, kerple, t5
+from jaxpe.encodings.registry import register
+from jaxpe.encodings.tables import check_tables
+
+
+@register(
+    "deberta",
+    source="He et al. (2021)",
+    make=lambda s: deberta(num_heads=s.num_heads, head_dim=s.head_dim),
+)
+def deberta(
+    *,
+    num_heads: int,
+    head_dim: int,
+    num_buckets: int = 256,
+    max_distance: int | None = 512,
+    stddev: float = 0.02,
+) -> Encoding:
+    """DeBERTa's disentangled attention: content to position and back. He et al. (2021).
+
+    Logits (q_i·k_j + q_i·K_δ + k_j·Q_δ)/√(3·head_dim), tables K and Q by the bucket δ of i − j.
+    Distances up to num_buckets/2 have a bucket each, larger ones share buckets that widen
+    geometrically up to `max_distance` (DeBERTa v2 and v3); where `max_distance` is None every
+    distance below num_buckets has its own (v1). Both signs have buckets, so the encoding is
+    bidirectional and works under a causal mask, too.
+
+    The paper indexes Q by δ(j, i), its code, in DeBERTa's and in Hugging Face's repository, by
+    δ(i, j) as here: a mirrored table Q. A bias alone cannot divide q·k by √3, so `query` does; the
+    other terms keep head_dim^−½, whatever `scale` attention is given. No position vectors.
+
+    Parameters: `key_table` K and `query_table` Q, both `[2·num_buckets, num_heads, head_dim]`, row
+    num_buckets for the offset 0, N(0, stddev²) at first. In DeBERTa they are projections of one
+    table that all layers share. Fractional offsets have the bucket of the next larger distance.
+    Memory `[..., heads, n, 2·num_buckets]` beside the weights.
+
+    Args:
+        num_heads: query heads.
+        head_dim: width of a head.
+        num_buckets: buckets of one sign (`position_buckets`), even and at least 4.
+        max_distance: distance from which one bucket is left (`max_relative_positions`), more than
+            num_buckets/2 + 1; None for no geometric buckets.
+        stddev: standard deviation of the tables at first.
+
+    >>> encoding = deberta(num_heads=2, head_dim=4)
+    >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
+    >>> encoding.bias(encoding.init(jax.random.key(0)), q, q, i, i).shape
+    (2, 3, 3)
+    """
+    check_sizes(num_heads=num_heads, head_dim=head_dim)
+    ends = _bucket_ends(num_buckets, max_distance)
+    shape = (2 * num_buckets, num_heads, head_dim)
+
+    def init(key):
+        keys, dtype = jax.random.split(key), jnp.result_type(float)
+        names = ("key_table", "query_table")
+        return {
+            name: stddev * jax.random.normal(own, shape, dtype)
+            for name, own in zip(names, keys, strict=True)
+        }
+
+    def query(params, q, positions):
+        q = jnp.asarray(q)
+        return (q.astype(compute_dtype(q)) * 3**-0.5).astype(q.dtype)
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_heads(q.shape, num_heads)
+        check_head_dim(q.shape, head_dim)
+        check_tables(params, key_table=shape, query_table=shape)
+        dtype = compute_dtype(q)
+        behind = -position_offsets(q, k, q_positions, k_positions)
+        rows = _rows_of_buckets(behind, ends, num_buckets)
+        keys, queries = (params[name].astype(dtype) for name in ("key_table", "query_table"))
+        to_position = jnp.einsum("...qhd,rhd->...hqr", q.astype(dtype), keys)
+        k = repeat_heads(k, num_heads).astype(dtype)
+        to_content = jnp.einsum("...khd,rhd->...hkr", k, queries) * 3**-0.5
+        found = interpolate(to_position, rows) + interpolate(to_content, rows.mT).mT
+        return found * head_dim**-0.5
+
+    return Encoding(init=init, query=query, bias=bias)
+
+
+@register("tupe", source="Ke et al. (2021)")
+def tupe(
+    *,
+    num_heads: int,
+    head_dim: int,
+    length: int,
+    dim: int | None = None,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+    untie_first: bool = True,
+    stddev: float = 0.02,
+) -> Encoding:
+    """TUPE: products of positions alone, and T5's bias; the first token untied. Ke et al. (2021).
+
+    Logits q_i·k_j/√(2d) + LN(p_i)U_Q·LN(p_j)U_K/√(2d) + b_{j−i}, d = head_dim. Where
+    `untie_first`, the position term and b give way to a number θ₁ where the query is at position 0,
+    which is [CLS] in BERT, and to θ₂ where the key alone is. A bias cannot divide q·k by √2, so
+    `query` does; the position term keeps (2d)^−½, whatever `scale` attention is given.
+
+    Positions outside 0..length − 1 have no row: ValueError where they are known, NaN where they are
+    traced, as for `learned`; padding needs positions inside. No position vectors: the term is a
+    product of two projections of p.
+
+    Parameters: `table` p `[length, dim]`, `norm_scale` and `norm_shift` `[dim]` of the layer norm,
+    `query_projection` and `key_projection` U `[dim, num_heads, head_dim]`, `first` θ
+    `[2, num_heads]` where `untie_first`, and `buckets` `[num_buckets, num_heads]` of T5. Tables are
+    N(0, stddev²) at first. The authors' code makes θ of two more rows of the table, gives b of
+    these pairs buckets of their own, which θ has here, and shares all of it between layers: pass it
+    as the `encoding` of a model.
+
+    Args:
+        num_heads: query heads.
+        head_dim: width of a head.
+        length: positions of the table.
+        dim: width of the table, num_heads·head_dim when None.
+        num_buckets, max_distance, bidirectional: arguments of `t5`.
+        untie_first: whether position 0 is untied from the others; False where it is an ordinary
+            token, as in a decoder.
+        stddev: standard deviation of the tables at first.
+
+    >>> encoding = tupe(num_heads=2, head_dim=4, length=3)
+    >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
+    >>> bias = encoding.bias(encoding.init(jax.random.key(0)), q, q, i, i)
+    >>> bool((bias[:, 0] == bias[:, 0, :1]).all() and (bias[:, 1:, 0] == bias[:, 1:2, 0]).all())
+    True
+    """
+    check_sizes(num_heads=num_heads, head_dim=head_dim, length=length)
+    dim = num_heads * head_dim if dim is None else dim
+    check_sizes(dim=dim)
+    relative = t5(
+        num_heads=num_heads,
+        num_buckets=num_buckets,
+        max_distance=max_distance,
+        bidirectional=bidirectional,
+        stddev=stddev,
+    )
+    shapes = {
+        "table": (length, dim),
+        "query_projection": (dim, num_heads, head_dim),
+        "key_projection": (dim, num_heads, head_dim),
+    }
+    if untie_first:
+        shapes["first"] = (2, num_heads)
+
+    def init(key):
+        own, rest = jax.random.split(key)
+        keys, dtype = jax.random.split(own, len(shapes)), jnp.result_type(float)
+        tables = {
+            name: stddev * jax.random.normal(one, shape, dtype)
+            for (name, shape), one in zip(shapes.items(), keys, strict=True)
+        }
+        norm = {"norm_scale": jnp.ones(dim, dtype), "norm_shift": jnp.zeros(dim, dtype)}
+        return tables | norm | {"buckets": relative.init(rest)["table"]}
+
+    def query(params, q, positions):
+        q = jnp.asarray(q)
+        return (q.astype(compute_dtype(q)) * 2**-0.5).astype(q.dtype)
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_heads(q.shape, num_heads)
+        check_tables(params, **shapes)
+        dtype = compute_dtype(q)
+        i = align_positions(q_positions, q.shape, after=2)
+        j = align_positions(k_positions, k.shape, after=2)
+
+        def projected(name, positions):
+            own = {key: params[key].astype(dtype) for key in ("table", "norm_scale", "norm_shift")}
+            rows = table_rows(own["table"], positions)
+            scale, shift = (with_axes(own[key], rows.ndim) for key in ("norm_scale", "norm_shift"))
+            rows = _standardised(rows) * scale + shift
+            return jnp.einsum("...nc,chd->...nhd", rows, params[name].astype(dtype))
+
+        queries, keys = projected("query_projection", i), projected("key_projection", j)
+        term = jnp.einsum("...qhd,...khd->...hqk", queries, keys) * (2 * head_dim) ** -0.5
+        term = term + relative.bias({"table": params["buckets"]}, q, k, i, j)
+        if not untie_first:
+            return term
+        of_query, of_key = params["first"].astype(dtype)[..., None, None]
+        term = jnp.where((j == 0)[..., None, None, :], with_axes(of_key, q.ndim), term)
+        return jnp.where((i == 0)[..., None, :, None], with_axes(of_query, q.ndim), term)
+
+    return Encoding(init=init, query=query, bias=bias)
+
+
+@register(
+    "dape",
+    source="Zheng et al. (2024)",
+    make=lambda s: dape(kerple(num_heads=s.num_heads), num_heads=s.num_heads),
+)
+def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
+    """DAPE: a bias B that a network corrects, seeing the logits of all heads. Zheng et al. (2024).
+
+    Logits A + B + MLP([A; B]), A_ij = q_i·k_j/√head_dim: for each pair the 2·num_heads numbers of
+    all heads go through one hidden layer with LeakyReLU (slope 0.01) to num_heads. A keeps
+    head_dim^−½, whatever `scale` attention is given, and queries and keys come as the rest of a
+    chain left them: `chain(rope(...), dape(...))`. Causal and bidirectional as B is; the authors'
+    code sets B to 0 for keys ahead of the query, which it masks. No position vectors.
+
+    Parameters: `base`, those of B; `weight_in` `[2·num_heads, hidden]`, `bias_in` `[hidden]`,
+    `weight_out` `[hidden, num_heads]`, `bias_out` `[num_heads]`, uniform in ±1/√inputs at first.
+    Memory n_q·n_k·(hidden + 3·num_heads).
+
+    Args:
+        encoding: one that adds a bias and does nothing else, as `kerple`, `fire` or `alibi`.
+        num_heads: query heads.
+        hidden: width of the hidden layer.
+
+    Raises:
+        ValueError: for an encoding that does more than add a bias, or none.
+
+    >>> encoding = dape(jaxpe.alibi(num_heads=2), num_heads=2)
+    >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
+    >>> encoding.bias(encoding.init(jax.random.key(0)), q, q, i, i).shape
+    (2, 3, 3)
+    """
+    check_sizes(num_heads=num_heads, hidden=hidden)
+    more = sorted(
+        name
+        for name in encoding._fields
+        if encoding.defines(name) and name not in ("init", "bias", "vectors")
+    )
+    if more or not encoding.defines("bias"):
+        raise ValueError(
+            f"the encoding defines {more or 'no `bias`'}: pass one that adds a bias and does "
+            "nothing else, as alibi(num_heads=8), and chain the rest"
+        )
+
+    def init(key):
+        keys, dtype = jax.random.split(key, 5), jnp.result_type(float)
+        shapes = {
+            "weight_in": ((2 * num_heads, hidden), 2 * num_heads),
+            "bias_in": ((hidden,), 2 * num_heads),
+            "weight_out": ((hidden, num_heads), hidden),
+            "bias_out": ((num_heads,), hidden),
+        }
+        network = {
+            name: jax.random.uniform(own, shape, dtype, -1.0, 1.0) * inputs**-0.5
+            for (name, (shape, inputs)), own in zip(shapes.items(), keys[1:], strict=True)
+        }
+        return network | {"base": encoding.init(keys[0])}
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_heads(q.shape, num_heads)
+        dtype = compute_dtype(q)
+        own = {name: value.astype(dtype) for name, value in params.items() if name != "base"}
+        A = dot_products(q, k) * q.shape[-1] ** -0.5
+        own_bias = encoding.bias(params["base"], q, k, q_positions, k_positions)
+        B = jnp.zeros_like(A) if own_bias is None else with_axes(own_bias, A.ndim, dtype)
+        B = jnp.broadcast_to(B, A.shape)
+
+        def layer(x, weight, shift):
+            out = jnp.einsum("...cqk,cu->...uqk", x, own[weight])
+            return out + with_axes(own[shift][:, None, None], x.ndim)
+
+        units = layer(jnp.concatenate([A, B], axis=-3), "weight_in", "bias_in")
+        return B + layer(jax.nn.leaky_relu(units, 0.01), "weight_out", "bias_out")
+
+    return Encoding(init=init, bias=bias)
+
+
+@register(
+    "inkling",
+    source="Thinking Machines (2026)",
+    make=lambda s: inkling(num_heads=s.num_heads, dim=s.dim),
+)
+def inkling(
+    *,
+    num_heads: int,
+    dim: int,
+    rank: int = 16,
+    extent: int = 1024,
+    log_floor: int | None = None,
+    alpha: float = 0.1,
+    stddev: float = 0.02,
+) -> Encoding:
+    """Inkling's relative bias: each token mixes learned profiles of distance. (No paper yet.)
+
+    r_i = W x_i, `rank` numbers a head, from the hidden states x that enter attention; the bias is
+    (r_i P)[i − j] where 0 ≤ i − j < extent and 0 elsewhere, keys ahead of the query included: made
+    for causal attention. Hugging Face's `InklingRelativeLogits`, x-transformers'
+    `RelativeProjPositionalBias`. Fractional offsets are interpolated, beyond the last one constant.
+
+    With `log_floor` n₀ queries and bias carry τ_i = 1 + alpha·ln max((i + 1)/n₀, 1), as Inkling's
+    global layers have it. Its logits are scaled by 1/head_dim after a norm of queries and keys:
+    that is the caller's, as `scale`. No position vectors, and no induced distances, since the bias
+    depends on the tokens.
+
+    Parameters: `projection` W `[dim, num_heads, rank]`, N(0, 1/dim) at first, and `profiles` P
+    `[rank, extent]`, N(0, stddev²), which all heads share. A cache keeps r, `[..., n, num_heads,
+    rank]`, beside the keys. Memory `[..., heads, n_q, extent]`.
+
+    Args:
+        num_heads: query heads.
+        dim: width of the hidden states.
+        rank: profiles (`d_rel`).
+        extent: distances that have a bias (`rel_extent`).
+        log_floor: n₀ (`log_scaling_n_floor`), at least 1; no factor when None.
+        alpha: strength of that factor (`log_scaling_alpha`).
+        stddev: standard deviation of the profiles at first.
+
+    >>> encoding = inkling(num_heads=2, dim=8, extent=4)
+    >>> params = encoding.init(jax.random.key(0))
+    >>> x, i = jnp.ones((6, 8)), jnp.arange(6)
+    >>> r, _ = encoding.context(params, x, i, jaxpe.encodings.Rows())
+    >>> bias = encoding.bias(params, x.reshape(6, 2, 4), x.reshape(6, 2, 4), i, i, r, r)
+    >>> (bias[0, 5] != 0).tolist()
+    [False, False, True, True, True, True]
+    """
+    check_sizes(num_heads=num_heads, dim=dim, rank=rank, extent=extent)
+    floor = 1 if log_floor is None else log_floor
+    check_sizes(log_floor=floor)
+    shapes = {"projection": (dim, num_heads, rank), "profiles": (rank, extent)}
+
+    def init(key):
+        keys, dtype = jax.random.split(key), jnp.result_type(float)
+        projection = jax.random.normal(keys[0], shapes["projection"], dtype) * dim**-0.5
+        return {
+            "projection": projection,
+            "profiles": stddev * jax.random.normal(keys[1], shapes["profiles"], dtype),
+        }
+
+    def context(params, x, positions, rows: Rows):
+        x = jnp.asarray(x)
+        if x.shape[-1] != dim:
+            raise ValueError(
+                f"the encoding was built for dim={dim}, but hidden states are {x.shape[-1]} wide: "
+                f"pass dim={x.shape[-1]}"
+            )
+        check_tables(params, **shapes)
+        dtype = compute_dtype(x)
+        mixed = jnp.einsum("...nd,dhr->...nhr", x.astype(dtype), params["projection"].astype(dtype))
+        return mixed.astype(x.dtype), None
+
+    def growth(positions, dtype) -> Array:
+        i = jnp.maximum(as_positions(positions), 0).astype(dtype)
+        return 1 + alpha * jnp.log(jnp.maximum((i + 1) / floor, 1))
+
+    def query(params, q, positions, r):
+        q = jnp.asarray(q)
+        tau = growth(align_positions(positions, q.shape, after=2), compute_dtype(q))
+        return (q.astype(tau.dtype) * tau[..., None, None]).astype(q.dtype)
+
+    def bias(params, q, k, q_positions, k_positions, r, _):
+        check_heads(q.shape, num_heads)
+        dtype = compute_dtype(q)
+        scores = jnp.einsum("...qhr,re->...hqe", r.astype(dtype), params["profiles"].astype(dtype))
+        behind = -position_offsets(q, k, q_positions, k_positions)
+        found = interpolate(scores, jnp.clip(behind, 0, extent - 1))
+        found = jnp.where((behind >= 0) & (behind < extent), found, 0.0)
+        if log_floor is None:
+            return found
+        tau = growth(align_positions(q_positions, q.shape, after=2), dtype)
+        return found * tau[..., None, :, None]
+
+    if log_floor is None:
+        return Encoding(init=init, context=context, bias=bias)
+    return Encoding(init=init, context=context, query=query, bias=bias)
+
+
+def _bucket_ends(num_buckets: int, max_distance: int | None) -> np.ndarray:
+    """The largest distance of every bucket but the last, from that of 0 on, in float64 NumPy."""
+    middle = num_buckets // 2
+    if num_buckets < 4 or num_buckets % 2:
+        raise ValueError(f"num_buckets is {num_buckets}: pass an even number of at least 4")
+    if max_distance is None:
+        return np.arange(num_buckets, dtype=np.float64)
+    if max_distance <= middle + 1:
+        raise ValueError(
+            f"max_distance is {max_distance}, but the first {middle} distances have buckets of "
+            f"their own: pass at least {middle + 2}, or None"
+        )
+    wide = middle * ((max_distance - 1) / middle) ** (np.arange(middle) / (middle - 1))
+    # A power that is whole in exact arithmetic belongs to the bucket it ends.
+    whole = np.round(wide)
+    wide = np.where(np.abs(wide - whole) < 1e-9 * wide, whole, wide)
+    return np.concatenate([np.arange(middle, dtype=np.float64), wide])
+
+
+def _rows_of_buckets(behind: Array, ends: np.ndarray, num_buckets: int) -> Array:
+    """Rows of the tables, int32, for offsets i − j: that of 0 is num_buckets."""
+    distance = jnp.abs(behind)
+    if jnp.issubdtype(behind.dtype, jnp.integer):
+        ends = np.floor(ends)
+    bucket = jnp.searchsorted(
+        jnp.asarray(ends, behind.dtype), distance, side="left", method="compare_all"
+    ).astype(jnp.int32)
+    # The last bucket is one of keys ahead alone: of 2·num_buckets rows one is that of 0.
+    signed = jnp.where(behind < 0, -bucket, jnp.minimum(bucket, num_buckets - 1))
+    return signed + num_buckets
+
+
+def _standardised(rows: Array) -> Array:
+    """Rows with mean 0 and variance 1, as a layer norm without its scale and shift."""
+    rows = rows - jnp.mean(rows, axis=-1, keepdims=True)
+    return rows * jax.lax.rsqrt(jnp.mean(rows**2, axis=-1, keepdims=True) + 1e-5)

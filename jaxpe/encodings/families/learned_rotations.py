@@ -1,0 +1,322 @@
+"""Rotations that are learned, by positions of one or several coordinates."""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe._core.rope_scaling import inverse_frequencies
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    align_positions,
+    as_positions,
+    check_head_dim,
+    check_heads,
+    check_sizes,
+    compute_dtype,
+    with_axes,
+)
+from jaxpe.encodings.registry import register
+from jaxpe.encodings.rotation import rotate
+from jaxpe.encodings.tables import check_tables
+
+# Terms of the series, and squarings enough for any position below 2³¹.
+_TERMS, _SQUARINGS = 14, 40
+
+
+@register(
+    "mixed_rope",
+    source="Heo et al. (2024)",
+    vectors="orbits of a vector with unit pairs, one a head, at its initial frequencies",
+    coordinates=2,
+)
+def mixed_rope(
+    *, head_dim: int, num_heads: int, axes: int = 2, base: float | None = None
+) -> Encoding:
+    """RoPE-Mixed: angles ω_x·x + ω_y·y of frequencies learned by head. Heo et al. (2024).
+
+    Pair (2k, 2k + 1) of head h turns by Σ_a frequencies[a, h, k]·position_a, so logits depend on
+    the coordinates' offsets. At first, with μ_k = base^(−4k/head_dim) and one angle φ a head,
+    uniform in [0, 2π), ω_x is (μ cos φ, −μ sin φ) and ω_y is (μ sin φ, μ cos φ), each half of the
+    pairs (RoPE-ViT; timm). With one coordinate, ω_k = base^(−2k/head_dim): RoPE whose frequencies
+    are learned. Keys need as many heads as queries, since each head has frequencies of its own.
+
+    `vectors`: the orbit of a vector with unit pairs, `[n, num_heads·head_dim]`, the heads side by
+    side. Parameters: `frequencies` `[axes, num_heads, head_dim / 2]`, in radians a position. Phases
+    are float32 products, off by about 1e-7 of the angle.
+
+    Args:
+        head_dim: width of a head; a multiple of 2·axes.
+        num_heads: heads of queries and of keys.
+        axes: coordinates of a position, 1 or 2; with 1 positions are `[..., n]`.
+        base: θ of the initial frequencies; 10 for two coordinates and 10,000 for one when None.
+
+    Raises:
+        ValueError: where sizes do not fit, the positions have other coordinates, or an array has
+            other heads.
+
+    >>> grid = jnp.stack(jnp.meshgrid(jnp.arange(2), jnp.arange(3), indexing="ij"), -1)
+    >>> encoding = mixed_rope(head_dim=4, num_heads=2)
+    >>> params = encoding.init(jax.random.key(0))
+    >>> encoding.query(params, jnp.ones((6, 2, 4)), grid.reshape(6, 2)).shape
+    (6, 2, 4)
+    """
+    check_sizes(num_heads=num_heads)
+    if axes not in (1, 2) or head_dim < 1 or head_dim % (2 * axes):
+        raise ValueError(
+            f"axes={axes} and head_dim={head_dim}: pass 1 or 2 axes, and a head_dim that is a "
+            "multiple of 2·axes"
+        )
+    base = (10.0 if axes == 2 else 10_000.0) if base is None else base
+    size = inverse_frequencies(head_dim // axes, base=base)
+    shape = (axes, num_heads, head_dim // 2)
+
+    def init(key):
+        dtype = jnp.result_type(float)
+        if axes == 1:
+            return {"frequencies": jnp.broadcast_to(jnp.asarray(size, dtype), shape)}
+        angle = jax.random.uniform(key, (num_heads, 1), dtype, maxval=2 * np.pi)
+        cos, sin = (f(angle) * jnp.asarray(size, dtype)[None] for f in (jnp.cos, jnp.sin))
+        halves = jnp.stack([jnp.stack([cos, -sin], axis=1), jnp.stack([sin, cos], axis=1)])
+        return {"frequencies": halves.reshape(shape)}
+
+    def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
+        x = jnp.asarray(x)
+        check_head_dim(x.shape, head_dim)
+        check_heads(x.shape, num_heads)
+        check_tables(params, frequencies=shape)
+        i = _coordinates(positions, x, axes)
+        omega = params["frequencies"].astype(i.dtype)
+        angles = sum(i[..., a, None, None] * with_axes(omega[a], x.ndim) for a in range(axes))
+        return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=True)
+
+    def vectors(params, positions: ArrayLike) -> Array:
+        n = np.shape(positions)[0]
+        reference = np.tile([1.0, 0.0], (n, num_heads, head_dim // 2))
+        turned = turn(params, jnp.asarray(reference, jnp.result_type(float)), positions)
+        return turned.reshape(n, num_heads * head_dim)
+
+    return Encoding(init=init, query=turn, key=turn, vectors=vectors)
+
+
+@register(
+    "liere",
+    source="Ostmeier et al. (2024)",
+    coordinates=2,
+    make=lambda s: liere(head_dim=s.head_dim, block=_block(s.head_dim), extent=float(s.length)),
+)
+def liere(
+    *,
+    head_dim: int,
+    block: int,
+    axes: int = 2,
+    num_heads: int | None = None,
+    extent: float = 1.0,
+) -> Encoding:
+    """LieRE: queries and keys turn by exp(Σ_a x_a A_a), A_a = U_a − U_aᵀ. Ostmeier et al. (2024).
+
+    U_a is upper triangular and learned, in blocks along the head, x = position/extent. Where the
+    A_a commute, as with one coordinate or blocks of 2, logits depend on the coordinates' offsets
+    alone; otherwise on positions too, since R(x)ᵀR(y) is not R(y − x). No position vectors: see
+    `encoding_distances`.
+
+    Parameters: `upper` `[axes, heads or 1, head_dim / block, block·(block − 1)/2]`, the entries of
+    U row by row, uniform in [0, 2π) at first, as in the authors' code, where a coordinate runs from
+    0 to 1 over an image. The exponential of each block is computed at each position, in float32 or
+    wider: time and memory n·head_dim·block and more.
+
+    Args:
+        head_dim: width of a head, a multiple of the block.
+        block: width of the blocks, from 2 (RoPE with learned frequencies) to head_dim.
+        axes: coordinates of a position, at least 1; with 1 positions are `[..., n]`.
+        num_heads: heads with rotations of their own, for queries and keys alike; all heads share
+            one set when None.
+        extent: coordinate that counts as 1, such as the patches along an image.
+
+    Raises:
+        ValueError: where sizes do not fit, the positions have other coordinates, or an array has
+            other heads.
+
+    >>> encoding = liere(head_dim=4, block=2, axes=1)
+    >>> params = {"upper": jnp.full((1, 1, 2, 1), -np.pi / 2)}
+    >>> abs(encoding.query(params, jnp.eye(4)[:1, None], jnp.ones(1))).round(4).ravel().tolist()
+    [0.0, 1.0, 0.0, 0.0]
+    """
+    blocks, entries = _block_sizes(head_dim, block, axes, num_heads, extent)
+    shape = (axes, num_heads or 1, blocks, entries)
+
+    def init(key):
+        upper = jax.random.uniform(key, shape, jnp.result_type(float), maxval=2 * np.pi)
+        return {"upper": upper}
+
+    def generators(params):
+        check_tables(params, upper=shape)
+        return params["upper"]
+
+    return _turning_in_blocks(init, generators, head_dim, block, num_heads, extent)
+
+
+@register(
+    "comrope",
+    source="Yu et al. (2025)",
+    coordinates=2,
+    make=lambda s: comrope(
+        head_dim=s.head_dim, block=_block(s.head_dim), num_heads=s.num_heads, extent=float(s.length)
+    ),
+)
+def comrope(
+    *,
+    head_dim: int,
+    block: int,
+    axes: int = 2,
+    num_heads: int | None = None,
+    extent: float = 1.0,
+) -> Encoding:
+    """ComRoPE-LD: queries and keys turn by exp((Σ_a θ_a x_a)(P − Pᵀ)). Yu et al. (2025).
+
+    The generators θ_a(P − Pᵀ) of a block are multiples of one another (linearly dependent), so they
+    commute and logits depend on the coordinates' offsets alone. x = position/extent. No position
+    vectors: see `encoding_distances`.
+
+    Parameters: `upper` `[heads or 1, head_dim / block, block·(block − 1)/2]`, the entries of P − Pᵀ
+    above the diagonal, row by row, N(0, 2) at first, as differences of the authors' N(0, 1) are;
+    `multipliers` θ `[axes, head_dim / block]`, N(0, 1) at first, which all heads share. The
+    exponential of each block is computed at each position, in float32 or wider.
+
+    Args:
+        head_dim: width of a head, a multiple of the block.
+        block: width of the blocks, from 2 to head_dim; the paper's best are 8 wide.
+        axes: coordinates of a position, at least 1; with 1 positions are `[..., n]`.
+        num_heads: heads with a P of their own, for queries and keys alike, as the authors have it;
+            all heads share one when None.
+        extent: coordinate that counts as 1, such as the patches along an image.
+
+    Raises:
+        ValueError: where sizes do not fit, the positions have other coordinates, or an array has
+            other heads.
+
+    >>> encoding = comrope(head_dim=4, block=4)
+    >>> params = encoding.init(jax.random.key(0))
+    >>> turned = encoding.query(params, jnp.eye(4)[:, None], jnp.ones((4, 2)))[:, 0]
+    >>> bool(jnp.abs(turned @ turned.T - jnp.eye(4)).max() < 1e-5)
+    True
+    """
+    blocks, entries = _block_sizes(head_dim, block, axes, num_heads, extent)
+    shape = (num_heads or 1, blocks, entries)
+
+    def init(key):
+        keys, dtype = jax.random.split(key), jnp.result_type(float)
+        return {
+            "upper": 2**0.5 * jax.random.normal(keys[0], shape, dtype),
+            "multipliers": jax.random.normal(keys[1], (axes, blocks), dtype),
+        }
+
+    def generators(params):
+        check_tables(params, upper=shape, multipliers=(axes, blocks))
+        return params["multipliers"][:, None, :, None] * params["upper"][None]
+
+    return _turning_in_blocks(init, generators, head_dim, block, num_heads, extent)
+
+
+def _turning_in_blocks(
+    init: Callable[[Array], Params],
+    generators: Callable[[Params], Array],
+    head_dim: int,
+    block: int,
+    num_heads: int | None,
+    extent: float,
+) -> Encoding:
+    """The encoding of exp(Σ_a x_a A_a) in blocks; generators are the A_a above the diagonal."""
+    rows, columns = np.triu_indices(block, 1)
+
+    def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
+        x = jnp.asarray(x)
+        check_head_dim(x.shape, head_dim)
+        if num_heads is not None:
+            check_heads(x.shape, num_heads)
+        upper = generators(params)
+        i = _coordinates(positions, x, upper.shape[0]) / extent
+        summed = jnp.einsum("...na,ahke->...nhke", i, upper.astype(i.dtype))
+        empty = jnp.zeros((*summed.shape[:-1], block, block), i.dtype)
+        skew = empty.at[..., rows, columns].set(summed)
+        R = _exponential(skew - skew.mT)
+        parts = x.astype(i.dtype).reshape(*x.shape[:-1], -1, block)
+        R = jnp.broadcast_to(R, (*parts.shape, block))
+        turned = jnp.einsum("...ij,...j->...i", R, parts, precision="highest")
+        return turned.reshape(x.shape).astype(x.dtype)
+
+    return Encoding(init=init, query=turn, key=turn)
+
+
+@compiled()
+def _exponential(A: Array) -> Array:
+    """exp(A) of skew matrices `[..., b, b]`: the series of A/2ⁿ, norm below 1/4, squared n times.
+
+    To rounding what `jax.scipy.linalg.expm` gives, but a rotation however large A is, and in a
+    fifth of its time to compile: that computes five approximations for a batch.
+    """
+    product = partial(jnp.matmul, precision="highest")
+    norm = jnp.max(jnp.sum(jnp.abs(lax.stop_gradient(A)), axis=-1), axis=-1)
+    times = jnp.ceil(jnp.log2(jnp.maximum(norm, 0.25))) + 2
+    A = A * jnp.exp2(-times)[..., None, None]
+    unit = jnp.broadcast_to(jnp.eye(A.shape[-1], dtype=A.dtype), A.shape)
+
+    def add_term(R: Array, k: Array) -> tuple[Array, None]:
+        return unit + product(A, R) / k, None
+
+    def square(R: Array) -> Array:
+        squared = product(R, R)
+        # A step of Newton's iteration for the polar factor: what rounding takes from orthogonality
+        # would double with each squaring.
+        return 1.5 * squared - 0.5 * product(squared, product(squared.mT, squared))
+
+    @jax.checkpoint  # keeps one matrix a step for the derivative, not all that a squaring makes
+    def square_where_needed(R: Array, k: Array) -> tuple[Array, None]:
+        # Most matrices need few squarings; the rest of the loop does nothing.
+        squared = lax.cond(jnp.any(k < times), square, lambda R: R, R)
+        return jnp.where((k < times)[..., None, None], squared, R), None
+
+    R, _ = lax.scan(add_term, unit, jnp.arange(_TERMS, 0, -1, dtype=A.dtype))
+    return lax.scan(square_where_needed, R, jnp.arange(_SQUARINGS, dtype=A.dtype))[0]
+
+
+def _coordinates(positions: ArrayLike, x: Array, axes: int) -> Array:
+    """Positions as floats `[..., n, axes]` beside queries or keys, from `[..., n]` for one axis."""
+    if x.ndim < 3 or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(
+            f"the encoding turns floats [..., n, heads, head_dim], not {x.dtype} of {x.shape}"
+        )
+    given = as_positions(positions)
+    if axes > 1 and (given.ndim < 2 or given.shape[-1] != axes):
+        raise ValueError(
+            f"positions of shape {given.shape} must be [..., n, {axes}], one for each axis"
+        )
+    several = int(axes > 1)
+    found = align_positions(given, x.shape, after=2, axes=several).astype(compute_dtype(x))
+    return found if several else found[..., None]
+
+
+def _block_sizes(
+    head_dim: int, block: int, axes: int, num_heads: int | None, extent: float
+) -> tuple[int, int]:
+    """Number of blocks and of entries above the diagonal of one."""
+    check_sizes(head_dim=head_dim, axes=axes, num_heads=1 if num_heads is None else num_heads)
+    if block < 2 or head_dim % block:
+        raise ValueError(
+            f"block={block} does not divide head_dim={head_dim} into rotations: pass a divisor of "
+            "at least 2"
+        )
+    if not extent > 0:
+        raise ValueError(f"extent must be positive, not {extent}")
+    return head_dim // block, block * (block - 1) // 2
+
+
+def _block(head_dim: int) -> int:
+    """Blocks of 8, or of what divides a head."""
+    return next(b for b in (8, 4, 2, head_dim) if head_dim % b == 0)

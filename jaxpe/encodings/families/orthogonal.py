@@ -1,0 +1,481 @@
+"""Position vectors from orthogonal functions: Legendre, Chebyshev, cosines and wavelets.
+
+Legendre polynomials and wavelets as encodings were proposed by Li (2025, arXiv:2506.06398), who
+names Chebyshev polynomials as a next step.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe._core.errors import require
+from jaxpe._core.program import one_program
+from jaxpe.encodings.base import (
+    Encoding,
+    as_positions,
+    check_finite_positions,
+    check_sizes,
+    vector_dtype,
+    with_axes,
+)
+from jaxpe.encodings.families.absolute import Mode, Positions, from_vectors, of_positions
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
+from jaxpe.encodings.tables import take
+from jaxpe.geometry.checks import looked_at
+from jaxpe.geometry.distances.matrices import floating, safe_sqrt
+
+PositionMap = Literal["tanh", "clipped", "log"]
+
+# Of a unit-norm wavelet on the positions; tails below are rounding and noise, not a function.
+LEAST_ENERGY = 1e-2
+
+
+@register(
+    "legendre_log",
+    source="Li (2025)",
+    vectors="P_k of the logarithm of positions",
+    make=lambda s: legendre(dim=s.dim, length=s.length, position_map="log"),
+)
+@register(
+    "legendre_clipped",
+    source="Li (2025)",
+    vectors="P_k of positions mapped linearly to [−1, 1]",
+    make=lambda s: legendre(dim=s.dim, length=s.length, position_map="clipped"),
+)
+@register("legendre", source="Li (2025)", vectors="P_k of tanh(i/L)")
+def legendre(
+    *,
+    dim: int,
+    length: int,
+    position_map: PositionMap = "tanh",
+    s: float | None = None,
+    normalized: bool = False,
+    scale: float = 1.0,
+    mode: Mode = "add",
+) -> Encoding:
+    """Legendre encoding: `vectors` are scale·`legendre_vectors`, with the arguments of that.
+
+    >>> encoding = legendre(dim=2, length=3, position_map="clipped")
+    >>> encoding.vectors((), jnp.arange(3)).tolist()
+    [[1.0, -1.0], [1.0, 0.0], [1.0, 1.0]]
+    """
+    options = {"position_map": position_map, "s": s, "normalized": normalized}
+    return of_positions(legendre_vectors, scale=scale, mode=mode, dim=dim, length=length, **options)
+
+
+@register(
+    "chebyshev",
+    source="jaxpe",
+    vectors="T_k of positions mapped linearly to [−1, 1]",
+    make=lambda s: chebyshev(dim=s.dim, length=s.length, position_map="clipped"),
+)
+def chebyshev(
+    *,
+    dim: int,
+    length: int,
+    position_map: PositionMap = "tanh",
+    s: float | None = None,
+    scale: float = 1.0,
+    mode: Mode = "add",
+) -> Encoding:
+    """Chebyshev encoding: `vectors` are scale·`chebyshev_vectors`, with the arguments of that.
+
+    >>> encoding = chebyshev(dim=3, length=3, position_map="clipped")
+    >>> encoding.vectors((), jnp.arange(3)).tolist()
+    [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
+    """
+    options = {"dim": dim, "length": length, "position_map": position_map, "s": s}
+    return of_positions(chebyshev_vectors, scale=scale, mode=mode, **options)
+
+
+@register("cosine", source="Ahmed et al. (1974)", vectors="orthonormal DCT-II basis")
+def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> Encoding:
+    """Cosine encoding: `vectors` are scale·`cosine_vectors`, rows of the orthonormal DCT-II.
+
+    >>> encoding = cosine(dim=3, length=3)
+    >>> euclidean_distances(encoding.vectors((), jnp.arange(3))).values[0].round(3).tolist()
+    [0.0, 1.414, 1.414]
+    """
+    return of_positions(cosine_vectors, scale=scale, mode=mode, dim=dim, length=length)
+
+
+@register("wavelet", source="Li (2025)", vectors="Daubechies-4 wavelets, rows of unit length")
+def wavelet(
+    *, dim: int, length: int, order: int = 4, scale: float = 1.0, mode: Mode = "add"
+) -> Encoding:
+    """Wavelet encoding: `vectors` are scale·`wavelet_vectors`, with the arguments of that.
+
+    >>> encoding = wavelet(dim=2, length=2, order=1)
+    >>> encoding.vectors((), jnp.arange(2)).round(3).tolist()
+    [[0.707, 0.707], [0.707, -0.707]]
+    """
+    basis = wavelet_basis(dim, length, order)
+    return from_vectors(lambda _, i: _wavelet_rows(basis, i), scale=scale, mode=mode)
+
+
+@looked_at(positions=check_finite_positions)
+@one_program
+def legendre_vectors(
+    positions: Positions,
+    *,
+    dim: int,
+    length: int,
+    position_map: PositionMap = "tanh",
+    s: float | None = None,
+    normalized: bool = False,
+) -> Float[Array, "*batch n dim"]:
+    """Legendre polynomials P_k(x(i)), k < dim, of positions mapped to [−1, 1].
+
+    Args:
+        positions: `[..., n]`.
+        dim: polynomials, from P_0 = 1 on.
+        length: L, the positions 0..L − 1 that the map is made for (1 is taken as 2).
+        position_map: "tanh": x = tanh(i/s), as proposed; positions ≥ 0 reach only [0, 1), and
+            0.76 at i = s. "clipped": x = 2i/(L − 1) − 1, clipped: all positions ≥ L − 1 are alike.
+            "log": x = 2·log(1 + i)/log L − 1, clipped.
+        s: positions to a unit of tanh; L when None, and only for "tanh".
+        normalized: multiply by √((2k + 1)/2), which makes them orthonormal on [−1, 1].
+
+    Near x = ±1 the distance to ±1 is computed directly, not as 1 − x, whose rounding P_k would
+    magnify up to k²/2 times.
+
+    >>> legendre_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
+    [[1.0, -1.0, 1.0], [1.0, 0.0, -0.5], [1.0, 1.0, 1.0]]
+    """
+    mapped = _mapped(positions, length, position_map, s)
+    values = _recurrence(*mapped, _legendre_coefficients(dim))
+    return values * _norms(dim, values) if normalized else values
+
+
+@looked_at(positions=check_finite_positions)
+@one_program
+def chebyshev_vectors(
+    positions: Positions,
+    *,
+    dim: int,
+    length: int,
+    position_map: PositionMap = "tanh",
+    s: float | None = None,
+) -> Float[Array, "*batch n dim"]:
+    """Chebyshev polynomials T_k(x(i)) = cos(k arccos x), k < dim; maps as in `legendre_vectors`.
+
+    >>> chebyshev_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
+    [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
+    """
+    mapped = _mapped(positions, length, position_map, s)
+    return _recurrence(*mapped, _chebyshev_coefficients(dim))
+
+
+@one_program
+def legendre_polynomials(
+    x: Float[ArrayLike, "*batch"], *, dim: int, normalized: bool = False
+) -> Float[Array, "*batch dim"]:
+    """P_0(x), ..., P_{dim−1}(x) by (k + 1) P_{k+1} = (2k + 1) x P_k − k P_{k−1}.
+
+    |P_k| ≤ 1 on [−1, 1], P_k(±1) = (±1)^k; outside they grow. `normalized` multiplies by
+    √((2k + 1)/2), so that ∫ P_j P_k dx over [−1, 1] is 1 for j = k, else 0.
+
+    >>> legendre_polynomials(np.array([0.5]), dim=3).tolist()
+    [[1.0, 0.5, -0.125]]
+    """
+    values = _recurrence(*_split(floating(x)), _legendre_coefficients(dim))
+    return values * _norms(dim, values) if normalized else values
+
+
+@one_program
+def chebyshev_polynomials(x: Float[ArrayLike, "*batch"], *, dim: int) -> Float[Array, "*batch dim"]:
+    """T_0(x), ..., T_{dim−1}(x) by T_{k+1} = 2x T_k − T_{k−1}; |T_k| ≤ 1 on [−1, 1].
+
+    >>> chebyshev_polynomials(np.array([0.5]), dim=4).tolist()
+    [[1.0, 0.5, -0.5, -1.0]]
+    """
+    return _recurrence(*_split(floating(x)), _chebyshev_coefficients(dim))
+
+
+@looked_at(positions=check_finite_positions)
+@one_program
+def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Array, "*batch n dim"]:
+    """Orthonormal DCT-II: √(2/L) cos(π(i + ½)k/L), k < dim, with √(1/L) for k = 0.
+
+    Ahmed, Natarajan & Rao (1974). For dim = L rows and columns over positions 0..L − 1 are
+    orthonormal, so all distances are √2; fewer columns keep the slow cosines. There are L of them:
+    columns from L on are 0. Beyond L − 1 positions run back (L is like L − 1), with period 2L.
+
+    >>> cosine_vectors(jnp.arange(2), dim=3, length=2).round(3).tolist()
+    [[0.707, 0.707, 0.0], [0.707, -0.707, 0.0]]
+    """
+    check_sizes(dim=dim, length=length)
+    k = np.arange(dim)
+    used = k < length
+    frequencies = np.pi * np.where(used, k, 0) / length
+    amplitudes = np.sqrt(np.where(k == 0, 1, 2) * used / length)
+    # i + ½ as a phase and half a step: far integers stay exact.
+    angles = phases(positions, frequencies, vector_dtype(positions))
+    angles = angles + with_axes(frequencies / 2, angles.ndim, angles.dtype)
+    return jnp.cos(angles) * with_axes(amplitudes, angles.ndim, angles.dtype)
+
+
+@looked_at(positions=check_finite_positions)
+@one_program
+def wavelet_vectors(
+    positions: Positions, *, dim: int, length: int, order: int = 4
+) -> Float[Array, "*batch n dim"]:
+    """Daubechies wavelets ψ_{j,k}(p) = 2^(−j/2) ψ(2^(−j) p − k) and scaling functions, unit rows.
+
+    Daubechies (1988). With J = ⌈log₂ length⌉ the columns are φ_{J,k}, then ψ_{j,k} for j = J,
+    J − 1, ... (0 and below where `dim` asks for more), every shift k with an energy Σ_p ψ_{j,k}(p)²
+    above 1/100 on positions 0..length − 1, those with more positions in their support first (ties:
+    more energy first, then coarse before fine, then by k), `dim` in all, down to the scale where a
+    support holds one position; columns beyond are 0. Each row is then divided by its norm: rows are
+    distinct but for Haar with dim < length, nearly alike where dim is small.
+
+    The filters are those of PyWavelets (extra "wavelet"); between dyadic points φ and ψ are
+    interpolated linearly, and so is what a gradient with respect to positions sees. At whole
+    positions they are exact for length ≤ 4,096.
+
+    Rows are 0 where every support has ended: from (2·order − 1)·2^J on at the latest, and from
+    −(2·order − 2)·2^J down. Well before that few functions are left and rows grow alike.
+
+    Args:
+        positions: `[..., n]`.
+        dim: functions.
+        length: positions the functions are chosen for.
+        order: N of dbN, 1 (Haar) to 38: N vanishing moments, supports [0, 2N − 1].
+
+    Raises:
+        MissingExtraError: without PyWavelets.
+        ValueError: where all functions are 0 at some position, as a single one (dim=1) may be.
+
+    >>> wavelet_vectors(jnp.arange(4), dim=4, length=4, order=1)[0].round(3).tolist()
+    [0.5, 0.5, 0.707, 0.0]
+    """
+    return _wavelet_rows(wavelet_basis(dim, length, order), positions)
+
+
+def _mapped(
+    positions: ArrayLike, length: int, position_map: str, s: float | None
+) -> tuple[Array, Array]:
+    """Positions in [−1, 1], as the sign of x and 1 − |x|, which keeps its relative precision."""
+    check_sizes(length=length)
+    if position_map not in ("tanh", "clipped", "log"):
+        raise ValueError(f"position_map is {position_map!r}: pass 'tanh', 'clipped' or 'log'")
+    if s is not None and (position_map != "tanh" or s <= 0):
+        raise ValueError(f"s={s} must be positive, and goes with position_map='tanh' alone")
+    positions, dtype = as_positions(positions), vector_dtype(positions)
+    last = max(length - 1, 1)
+    if position_map == "tanh":
+        t = positions.astype(dtype) / float(length if s is None else s)
+        sign = jnp.where(t < 0, -1.0, 1.0).astype(dtype)
+        return sign, 2 * jax.nn.sigmoid(-2 * sign * t)
+    before = positions <= 0
+    # Outside of 0..last nothing is computed with the position, so that its derivative is 0; at
+    # both ends it is that of the inside.
+    inside = (positions >= 0) & (positions <= last)
+    i = jnp.where(inside, positions, 0)
+    to_end = (last - i).astype(dtype)
+    i = i.astype(dtype)
+    if position_map == "clipped":
+        low, high = i / last, to_end / last
+    else:
+        low = jnp.log1p(i) / math.log1p(last)
+        high = -jnp.log1p(-to_end / (last + 1)) / math.log1p(last)
+    lower = jnp.where(inside, low < high, before)
+    sign = jnp.where(lower, -1.0, 1.0).astype(dtype)
+    return sign, jnp.where(inside, 2 * jnp.where(lower, low, high), 0)
+
+
+def _split(x: Array) -> tuple[Array, Array]:
+    """The sign of x and 1 − |x|."""
+    sign = jnp.where(x < 0, -1.0, 1.0).astype(x.dtype)
+    return sign, 1 - sign * x
+
+
+# The recurrences P_{k+1} = (1 + a_k)·x·P_k − a_k·P_{k−1} (Legendre: a_k = k/(k + 1), Chebyshev:
+# a_k = 1, and a_0 = 0) are run on differences d_k = P_{k+1} − P_k at |x|, with rest = 1 − |x|:
+#     d_k = a_k d_{k−1} − (1 + a_k)·rest·P_k,    P_{k+1} = P_k + d_k,
+# which does not lose rest where it is small (Reinsch). Then P_k(−x) = (−1)^k P_k(x).
+def _recurrence(sign: Array, rest: Array, a: np.ndarray) -> Array:
+    """Polynomials P_0..P_{len(a)} at sign·(1 − rest), one more axis behind."""
+    values = _at_magnitudes(rest, jnp.asarray(a, rest.dtype))
+    values = jnp.moveaxis(jnp.concatenate([jnp.ones_like(rest)[None], values]), 0, -1)
+    odd = with_axes(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
+    return jnp.where(odd, sign[..., None] * values, values)
+
+
+@compiled()
+def _at_magnitudes(rest: Array, a: Array) -> Array:
+    """P_1..P_{len(a)} at 1 − rest, in front."""
+
+    def step(carry, a_k):
+        d, p = carry
+        d = a_k * d - (1 + a_k) * rest * p
+        return (d, p + d), p + d
+
+    return lax.scan(step, (jnp.zeros_like(rest), jnp.ones_like(rest)), a)[1]
+
+
+def _legendre_coefficients(dim: int) -> np.ndarray:
+    check_sizes(dim=dim)
+    k = np.arange(dim - 1)
+    return k / (k + 1)
+
+
+def _chebyshev_coefficients(dim: int) -> np.ndarray:
+    check_sizes(dim=dim)
+    return np.minimum(np.arange(dim - 1.0), 1.0)
+
+
+def _norms(dim: int, values: Array) -> Array:
+    return with_axes(np.sqrt(np.arange(dim) + 0.5), values.ndim, values.dtype)
+
+
+class WaveletBasis(NamedTuple):
+    """Functions 2^(−j/2) f(2^(−j) p − k), one a column, f = φ (row 0 of the table) or ψ (row 1)."""
+
+    row: np.ndarray
+    j: np.ndarray
+    k: np.ndarray
+    unused: int  # columns of 0
+    table: np.ndarray  # φ and ψ on [0, width] in steps of 2^−level, float64
+    width: int
+    level: int
+
+
+def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
+    """The functions of `wavelet_vectors`, chosen and tabulated."""
+    check_sizes(dim=dim, length=length)
+    if not 1 <= order <= 38:
+        raise ValueError(f"order must lie in [1, 38] (db1 to db38), not {order}")
+    filters = require("pywt", extra="wavelet").Wavelet(f"db{order}")
+    width, coarsest = 2 * order - 1, (length - 1).bit_length()
+    level = min(max(coarsest, 10), 12)
+    table = _daubechies(np.asarray(filters.rec_lo), np.asarray(filters.rec_hi), level)
+    scaling = _by_coverage(_translates(table[0], coarsest, length, width))
+    wavelets = np.zeros((4, 0))
+    # At the finest scale every support holds one position; finer ones would repeat its columns.
+    for j in range(coarsest, -width.bit_length() - 1 if width > 1 else -1, -1):
+        wavelets = np.concatenate([wavelets, _translates(table[1], j, length, width)], axis=1)
+        most_at_next = width * 2.0 ** (j - 1)
+        if (wavelets[0] >= most_at_next).sum() + scaling.shape[1] >= dim:
+            break
+    wavelets = _by_coverage(wavelets)
+    _, _, j, k = np.concatenate([scaling, wavelets], axis=1)[:, :dim]
+    row = (np.arange(len(k)) >= scaling.shape[1]).astype(np.int32)
+    _check_covered(table[row], j, k, length, width)
+    return WaveletBasis(
+        row=row, j=j, k=k, unused=dim - len(k), table=table, width=width, level=level
+    )
+
+
+def _translates(function: np.ndarray, j: int, length: int, width: int) -> np.ndarray:
+    """Rows coverage, energy, j, k of the shifts with energy on positions 0..length − 1.
+
+    A support is 2^j (k, k + width), since φ and ψ are 0 at both ends, but for Haar's (width 1),
+    which is 2^j [k, k + 1). The energy is a sum over the positions in it, of those of unit norm.
+    """
+    step = 2.0**j
+    k = np.arange(1 - width, math.ceil(length / step))
+    first = np.ceil(step * k) if width == 1 else np.floor(step * k) + 1
+    last = np.ceil(step * (k + width)) - 1
+    first, last = np.maximum(first, 0), np.minimum(last, length - 1)
+    coverage = last - first + 1
+    energy = np.zeros(len(k))
+    # Along wide supports a few thousand samples are enough.
+    stride = max(1, int(coverage.max()) // 4096)
+    grid = np.linspace(0, width, len(function))
+    for offset in range(0, int(coverage.max()), stride):
+        p = first + offset
+        value = np.interp(p / step - k, grid, function)
+        energy += np.where(p <= last, stride / step * value**2, 0)
+    rows = np.stack([coverage, energy, np.full(len(k), float(j)), k])
+    return rows[:, (coverage > 0) & (energy > LEAST_ENERGY)]
+
+
+def _check_covered(
+    functions: np.ndarray, j: np.ndarray, k: np.ndarray, length: int, width: int
+) -> None:
+    """Raise where all functions vanish at a position, which then has no row of unit length."""
+    missing = np.arange(length)
+    grid = np.linspace(0, width, functions.shape[1])
+    for values, scale, shift in zip(functions, 2.0**-j, k, strict=True):
+        found = np.interp(missing * scale - shift, grid, values, left=0, right=0)
+        missing = missing[np.abs(found) < 1e-6]
+        if not missing.size:
+            return
+    order, dim = (width + 1) // 2, len(k)
+    raise ValueError(
+        f"the {dim} wavelets of order={order} for length={length} are all 0 at position "
+        f"{missing[0]}: pass a larger dim, a lower order or a longer length"
+    )
+
+
+def _by_coverage(rows: np.ndarray) -> np.ndarray:
+    """Most positions first, then most energy, then coarse to fine, then by shift."""
+    coverage, energy, j, k = rows
+    # Rounded, so that equal energies are a tie on every machine.
+    return rows[:, np.lexsort((k, -j, -energy.round(9), -coverage))]
+
+
+def _daubechies(low: np.ndarray, high: np.ndarray, level: int) -> np.ndarray:
+    """φ and ψ `[2, width·2^level + 1]` at multiples of 2^−level, exact up to rounding.
+
+    From φ(x) = √2 Σ low_n φ(2x − n) and ψ(x) = √2 Σ high_n φ(2x − n): at whole numbers φ is the
+    eigenvector to 1 of that equation with Σφ = 1 (for Haar it is 1 at 0); each pass then halves
+    the step. (`wavefun` of PyWavelets iterates the filters instead, which shifts and smooths.)
+    """
+    width = len(low) - 1
+    phi = np.array([1.0, 0.0])
+    if width > 1:
+        n = np.arange(1, width)
+        taps = np.pad(low, width)[2 * n[:, None] - n[None, :] + width]
+        system = np.vstack([np.sqrt(2.0) * taps - np.eye(width - 1), np.ones(width - 1)])
+        inner = np.linalg.lstsq(system, np.append(np.zeros(width - 1), 1.0), rcond=None)[0]
+        phi = np.pad(inner, 1)
+    for _ in range(level - 1):
+        phi = _refined(phi, low)
+    return np.stack([_refined(phi, low), _refined(phi, high)])
+
+
+def _refined(phi: np.ndarray, taps: np.ndarray) -> np.ndarray:
+    """√2 Σ taps_n φ(2x − n) at half the step of φ."""
+    width = len(taps) - 1
+    per_unit = (len(phi) - 1) // width
+    out = np.zeros(2 * width * per_unit + 1)
+    for n, tap in enumerate(taps):
+        out[n * per_unit : n * per_unit + len(phi)] += np.sqrt(2.0) * tap * phi
+    return out
+
+
+def _wavelet_rows(basis: WaveletBasis, positions: ArrayLike) -> Array:
+    """Values of the functions at positions, each row divided by its norm."""
+    p = as_positions(positions).astype(vector_dtype(positions))[..., None]
+    per_unit = 2**basis.level
+    end = basis.width * per_unit
+    at = p * with_axes(2.0**-basis.j, p.ndim, p.dtype) - with_axes(basis.k, p.ndim, p.dtype)
+    at = at * per_unit
+    inside = (at >= 0) & (at < end)
+    cell = jnp.clip(jnp.floor(at), 0, end - 1).astype(jnp.int32)
+    index = cell + with_axes(basis.row * (end + 1), cell.ndim, cell.dtype)
+    table = jnp.asarray(basis.table.ravel(), p.dtype)
+    values = take(table, index)
+    if basis.width > 1:
+        values = values + (at - cell.astype(p.dtype)) * (take(table, index + 1) - values)
+    values = jnp.where(inside, values * with_axes(2.0 ** (-basis.j / 2), p.ndim, p.dtype), 0)
+    values = jnp.pad(values, [(0, 0)] * (p.ndim - 1) + [(0, basis.unused)])
+    return _unit_rows(values)
+
+
+def _unit_rows(x: Array) -> Array:
+    """x / ‖x‖ along the last axis, 0 for rows of zeros, without underflow of the squares."""
+    largest = lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
+    x = x / jnp.where(largest > 0, largest, 1)
+    norm = safe_sqrt(jnp.sum(x**2, axis=-1, keepdims=True))
+    return x / jnp.where(norm > 0, norm, 1)

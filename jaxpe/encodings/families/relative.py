@@ -1,0 +1,184 @@
+"""Encodings by relative position that depend on the content: Shaw et al. and Transformer-XL."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxpe._core.rope_scaling import inverse_frequencies
+from jaxpe.encodings.base import (
+    Encoding,
+    align_positions,
+    check_head_dim,
+    check_heads,
+    check_sizes,
+    compute_dtype,
+    neighbours,
+    position_offsets,
+    repeat_heads,
+    weight_offsets,
+    with_axes,
+)
+from jaxpe.encodings.families.bias import interpolate
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
+from jaxpe.encodings.tables import check_tables
+
+
+@register(
+    "shaw", source="Shaw et al. (2018)", make=lambda s: shaw(head_dim=s.head_dim, max_distance=16)
+)
+def shaw(
+    *, head_dim: int, max_distance: int, values: bool = True, stddev: float = 0.02
+) -> Encoding:
+    """Relative keys and values: logits q_i·(k_j + a^K_r)/√head_dim, outputs Σ_j w_ij (v_j + a^V_r).
+
+    r is the offset j − i clipped to ±max_distance: Eqs. (3) and (4) of Shaw et al. (2018). A
+    fractional offset takes a mean of the rows around it, linear in the offset.
+
+    Parameters: `key_table` and, with `values`, for the term of the outputs, `value_table`, both
+    `[2·max_distance + 1, head_dim]` with row max_distance for the offset 0, N(0, stddev²) at first.
+    The heads share them; for tables of their own, `per_head`. Products are with the tables, not
+    with one vector for every pair: memory `[..., heads, n_q, 2·max_distance + 1]` beside the
+    weights. The bias keeps head_dim^−½, whatever `scale` attention is given: its published form.
+
+    >>> q, i = jnp.ones((3, 1, 1)), jnp.arange(3)
+    >>> params = {"key_table": jnp.array([[-1.0], [0.0], [1.0]])}
+    >>> encoding = shaw(head_dim=1, max_distance=1, values=False)
+    >>> encoding.bias(params, q, q, i, i)[0].tolist()
+    [[0.0, 1.0, 1.0], [-1.0, 0.0, 1.0], [-1.0, -1.0, 0.0]]
+    """
+    check_sizes(head_dim=head_dim, max_distance=max_distance)
+    rows = 2 * max_distance + 1
+
+    def init(key):
+        names = ("key_table", "value_table")[: 1 + values]
+        keys = jax.random.split(key)
+        dtype = jnp.result_type(float)
+        return {
+            name: stddev * jax.random.normal(own, (rows, head_dim), dtype)
+            for name, own in zip(names, keys, strict=False)
+        }
+
+    def places(offsets):
+        return jnp.clip(offsets, -max_distance, max_distance) + max_distance
+
+    def bias(params, q, k, q_positions, k_positions):
+        check_head_dim(q.shape, head_dim)
+        check_tables(params, key_table=(rows, head_dim))
+        dtype = compute_dtype(q)
+        table = params["key_table"].astype(dtype)
+        scores = jnp.einsum("...qhd,rd->...hqr", q.astype(dtype), table) * head_dim**-0.5
+        return interpolate(scores, places(position_offsets(q, k, q_positions, k_positions)))
+
+    def value(params, weights, q_positions, k_positions):
+        dtype = compute_dtype(weights)
+        offsets = weight_offsets(weights, q_positions, k_positions)
+        check_tables(params, value_table=(rows, head_dim))
+        sums = _summed_by_place(weights.astype(dtype), places(offsets), rows)
+        return jnp.einsum("...hqr,rd->...qhd", sums, params["value_table"].astype(dtype))
+
+    if values:
+        return Encoding(init=init, bias=bias, value=value)
+    return Encoding(init=init, bias=bias)
+
+
+@register("transformer_xl", source="Dai et al. (2019)")
+def transformer_xl(
+    *,
+    num_heads: int,
+    head_dim: int,
+    dim: int | None = None,
+    base: float = 10_000.0,
+    stddev: float = 0.02,
+) -> Encoding:
+    """Transformer-XL's relative positions, all four terms (Dai et al. 2019, Section 3.3).
+
+    Logits (q_i·k_j + q_i·W R_{i−j} + u·k_j + v·W R_{i−j})/√head_dim, the first term being
+    attention's own; R_p = (sin ω₁p, ..., cos ω₁p, ...) with ω of `inverse_frequencies(dim)`.
+
+    Offsets of both signs are right, without the shift trick, which needs a causal mask, and without
+    a table of offsets: positions may be fractional, packed or shuffled. Time is that of products
+    `dim` wide for every pair and head, memory n·heads·dim. The bias keeps head_dim^−½, whatever
+    `scale` attention is given: its published form.
+
+    Parameters: `projection` W `[dim, heads, head_dim]`, `content_bias` u and `position_bias` v
+    `[heads, head_dim]`, N(0, stddev²) at first. R is `dim` wide, even; num_heads·head_dim when
+    None, as published.
+
+    >>> encoding = transformer_xl(num_heads=2, head_dim=4)
+    >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
+    >>> encoding.bias(encoding.init(jax.random.key(0)), q, q, i, i).shape
+    (2, 3, 3)
+    """
+    check_sizes(num_heads=num_heads, head_dim=head_dim)
+    dim = num_heads * head_dim if dim is None else dim
+    frequencies = inverse_frequencies(dim, base=base)
+
+    def init(key):
+        shapes = {
+            "projection": (dim, num_heads, head_dim),
+            "content_bias": (num_heads, head_dim),
+            "position_bias": (num_heads, head_dim),
+        }
+        dtype = jnp.result_type(float)
+        keys = jax.random.split(key, len(shapes))
+        return {
+            name: stddev * jax.random.normal(own, shape, dtype)
+            for (name, shape), own in zip(shapes.items(), keys, strict=True)
+        }
+
+    # With (a, b) = Wᵀ(q_i + v), the weights of sines and cosines, the addition theorem splits
+    #   Σ a sin ω(i − j) + b cos ω(i − j)
+    #     = Σ (a sin ωi + b cos ωi) cos ωj + (b sin ωi − a cos ωi) sin ωj
+    # into features of the query times features of the key.
+    def bias(params, q, k, q_positions, k_positions):
+        check_heads(q.shape, num_heads)
+        check_head_dim(q.shape, head_dim)
+        dtype = compute_dtype(q)
+        own = {name: value.astype(dtype) for name, value in params.items()}
+        i, j = (
+            phases(align_positions(positions, x.shape, after=2), frequencies, dtype)
+            for x, positions in ((q, q_positions), (k, k_positions))
+        )
+        sought = q.astype(dtype) + with_axes(own["position_bias"], q.ndim)
+        a, b = jnp.split(jnp.einsum("...hd,chd->...hc", sought, own["projection"]), 2, axis=-1)
+        sin, cos = jnp.sin(i)[..., None, :], jnp.cos(i)[..., None, :]
+        at_query = jnp.concatenate([a * sin + b * cos, b * sin - a * cos], axis=-1)
+        at_key = jnp.concatenate([jnp.cos(j), jnp.sin(j)], axis=-1)
+        at_key = jnp.broadcast_to(at_key, (*k.shape[:-2], dim))
+        position = jnp.einsum("...qhc,...kc->...hqk", at_query, at_key)
+        k = repeat_heads(k, num_heads).astype(dtype)
+        content = jnp.einsum("hd,...khd->...hk", own["content_bias"], k)[..., None, :]
+        return (position + content) * head_dim**-0.5
+
+    return Encoding(init=init, bias=bias)
+
+
+def _summed_by_place(weights: Array, places: Array, rows: int) -> Array:
+    """Σ_j w_ij over the keys with the same place, `[..., heads, n_q, rows]`.
+
+    Weights are `[..., heads, n_q, n_k]`, places `[..., 1, n_q, n_k]`; a fractional place shares its
+    weight between the rows around it.
+    """
+    by_key, places = jnp.moveaxis(weights, -3, -1), jnp.squeeze(places, -3)
+    if jnp.issubdtype(places.dtype, jnp.integer):
+        sums = _added_to_rows(by_key, places, rows)
+    else:
+        low, high, part = neighbours(places, rows)
+        upper = by_key * part.astype(weights.dtype)[..., None]
+        sums = _added_to_rows(by_key - upper, low, rows) + _added_to_rows(upper, high, rows)
+    return jnp.moveaxis(sums, -1, -3)
+
+
+def _added_to_rows(values: Array, places: Array, rows: int) -> Array:
+    """Σ of the values `[..., n_k, heads]` by place `[..., n_k]`, `[..., rows, heads]`."""
+
+    def add(values, places):
+        return jnp.zeros((rows, values.shape[-1]), values.dtype).at[places].add(values)
+
+    axes = range(places.ndim - 1)
+    shared = tuple(axis for axis in axes if places.shape[axis] != values.shape[axis])
+    # Axis by axis: reshaped into one, a batch could not stay spread over devices.
+    for axis in reversed(axes):
+        add = jax.vmap(add, in_axes=(0, None if axis in shared else 0))
+    return add(values, jnp.squeeze(places, shared))

@@ -1,0 +1,600 @@
+"""Rotary encoding: queries and keys turn by angles that grow with position."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.program import one_program
+from jaxpe._core.rope_scaling import (
+    Length,
+    ProportionalScaling,
+    RopeFrequencies,
+    RopeScaling,
+    check_scaling,
+    inverse_frequencies,
+    partial_rotary_factor,
+    scaling_from_hf,
+    scaling_to_hf,
+)
+from jaxpe.encodings.base import (
+    Encoding,
+    align_positions,
+    as_positions,
+    check_finite_positions,
+    check_sizes,
+    compute_dtype,
+    with_axes,
+)
+from jaxpe.encodings.families.absolute import Positions
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
+from jaxpe.encodings.rotation import rotate
+from jaxpe.geometry.checks import looked_at
+
+Layout = Literal["half_split", "interleaved"]
+Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
+
+
+@register(
+    "rope_partial",
+    source="Wang & Komatsuzaki (2021)",
+    vectors="orbit of a vector with unit pairs, half of them turning",
+    make=lambda s: rope(head_dim=s.head_dim, fraction=_about_half(s.head_dim)),
+)
+@register("rope", source="Su et al. (2021)", vectors="orbit of a vector with unit pairs")
+def rope(
+    *,
+    head_dim: int,
+    base: float = 10_000.0,
+    layout: Layout = "half_split",
+    fraction: float = 1.0,
+    scaling: RopeScaling | None = None,
+    length: Length = None,
+) -> Encoding:
+    """Rotary encoding: queries and keys turn with position. Su et al. (2021).
+
+    Pair k of a query or key at position i becomes R(ω_k i)(x, y), ω_k = base^(−2k/d), so q·k
+    depends on j − i alone. Phases are right to 10⁻⁶ rad at any integer position in float32 (but to
+    10⁻² at 10⁵ where a scaling depends on a traced length; pass `length`). The
+    gradient of a query is that of its rotation, rotated back; no copy of the query is kept.
+
+    `vectors`: the orbit R(i)·(1, 0, 1, 0, ...) of a vector with unit pairs, `[n, head_dim]`. Its
+    distances are those of sinusoidal encoding, and the entries that do not turn are constant.
+
+    Args:
+        head_dim: width of a head.
+        base: θ of the frequencies.
+        layout: pairing of the entries: (k, k + d/2), as in Hugging Face's Llama, or (2k, 2k + 1),
+            as in the paper and GPT-J. Queries and keys must share it, and weights carry it: see
+            `convert_rotary_layout`.
+        fraction: share of each head that is rotated, from the front (partial rotary;
+            `partial_rotary_factor`).
+        scaling: scaling of the frequencies, for contexts beyond the training length.
+        length: length of the sequences, for the scalings that depend on it (dynamic, longrope).
+            When None it is the largest position given plus one, over the whole batch, as Hugging
+            Face has it: queries and keys of different reach then turn differently, so give the
+            length when decoding, and padding an ordinary position.
+
+    Raises:
+        ValueError: where the entries that turn do not come in pairs, or a scaling makes no sense.
+
+    >>> e = rope(head_dim=2, base=1.0)
+    >>> e.query((), jnp.ones((1, 1, 2)), jnp.asarray([np.pi / 2])).round(4).ravel().tolist()
+    [-1.0, 1.0]
+    """
+    dim = _rotary_dim(head_dim, fraction, scaling)
+    turn = _turn(head_dim, dim, layout, _frequencies(dim, base, scaling, length))
+    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, dim))
+
+
+def rope_frequencies(
+    *,
+    head_dim: int,
+    base: float = 10_000.0,
+    fraction: float = 1.0,
+    scaling: RopeScaling | None = None,
+    length: Length = None,
+) -> RopeFrequencies:
+    """Inverse frequencies ω_k and attention factor used by `rope` with the same arguments.
+
+    Raises:
+        ValueError: as `rope`, and for a scaling that depends on the length, without one.
+
+    >>> rope_frequencies(head_dim=8, base=16.0).inverse.tolist()
+    [1.0, 0.5, 0.25, 0.125]
+    """
+    dim = _rotary_dim(head_dim, fraction, scaling)
+    if scaling is None:
+        return RopeFrequencies(inverse_frequencies(dim, base=base))
+    check_scaling(scaling)
+    return scaling.frequencies(dim, base, length)
+
+
+@register("xpos", source="Sun et al. (2022)")
+def xpos(
+    *,
+    head_dim: int,
+    base: float = 10_000.0,
+    layout: Layout = "half_split",
+    scale_base: float = 512.0,
+    gamma: float = 0.4,
+    center: float = 0.0,
+) -> Encoding:
+    """Rotary encoding whose logits decay: q·ζ^((i−c)/b) and k·ζ^(−(j−c)/b). Sun et al. (2022).
+
+    ζ_k = (2k + γd)/((1 + γ)d) lies in (0, 1), so products carry ζ^((i−j)/b), at most 1 where j ≤ i:
+    meant for causal attention. They depend on i − j alone; c only keeps the two factors in range.
+    No position vectors.
+
+    Floats hold the factors of |i − c| up to log(largest)·b/|log ζ_0|: 36,000 positions in float32
+    and bfloat16 with the defaults, 4,500 in float16. Beyond, each hook raises ValueError where
+    positions are known and gives NaN where they are traced. Attention that encodes queries and keys
+    together counts from the middle of their positions: only their span is limited, to twice that,
+    and logits of keys as far ahead of their query, which are no float, are NaN. Keys in a cache are
+    encoded alone: give the middle of what the cache will hold as `center`.
+
+    >>> e = xpos(head_dim=2, scale_base=1.0, gamma=1.0)
+    >>> q = e.query((), jnp.asarray([[[1.0, 0.0]]]), jnp.asarray([2]))
+    >>> round(float(jnp.linalg.norm(q)), 4)  # ζ = 1/2
+    0.25
+    """
+    _check_width(head_dim, head_dim)
+    if not (gamma > 0 and scale_base > 0):
+        raise ValueError(
+            f"gamma and scale_base must be positive, not {gamma} and {scale_base}: ζ lies in (0, 1)"
+        )
+    frequencies = _frequencies(head_dim, base, None, None)
+    zeta = (np.arange(0, head_dim, 2) + gamma * head_dim) / ((1 + gamma) * head_dim)
+    rate = np.log(zeta) / scale_base  # of a position
+
+    def decay(sign: int):
+        def size(positions: Array, dtype: jnp.dtype, held: jnp.dtype) -> Array:
+            reach = float(np.log(float(jnp.finfo(held).max)) / np.abs(rate).max())
+            _check_reach(positions, center, reach, held)
+            away = positions.astype(dtype) - center
+            # Neither inf nor 0, which would make NaN or 0 of products that are neither.
+            away = jnp.where(jnp.abs(away) <= reach, away, jnp.nan)
+            return jnp.exp(away[..., None] * with_axes(sign * rate, away.ndim + 1, dtype))
+
+        return _turn(head_dim, head_dim, layout, frequencies, size=size)
+
+    return Encoding(query=decay(1), key=decay(-1), from_middle=True)
+
+
+@register(
+    "axial_rope",
+    source="Heo et al. (2024)",
+    vectors="orbit of a vector with unit pairs",
+    coordinates=2,
+)
+def axial_rope(
+    *,
+    head_dim: int,
+    axes: int = 2,
+    base: float = 10_000.0,
+    layout: Layout = "half_split",
+    frequencies: Sequence[float] | np.ndarray | None = None,
+) -> Encoding:
+    """Rotary encoding of positions with several coordinates, `[..., n, axes]`: images, video.
+
+    Each coordinate turns an equal share of the pairs, all with the same frequencies, so logits
+    depend on the coordinates' offsets. `vectors`: the orbit of a vector with unit pairs.
+
+    Args:
+        head_dim: width of a head; a multiple of 2·axes.
+        axes: coordinates of a position.
+        base: θ of the frequencies base^(−2k·axes/head_dim).
+        layout: argument of `rope`.
+        frequencies: `[head_dim / (2·axes)]` in radians, instead of those of `base`.
+
+    >>> grid = jnp.stack(jnp.meshgrid(jnp.arange(2), jnp.arange(3), indexing="ij"), -1)
+    >>> axial_rope(head_dim=8).vectors((), grid.reshape(6, 2)).shape
+    (6, 8)
+    """
+    if axes < 1 or head_dim % (2 * axes) or head_dim < 1:
+        raise ValueError(
+            f"head_dim {head_dim} does not divide into pairs for {axes} axes: it must be a "
+            f"multiple of {2 * max(axes, 1)}"
+        )
+    share = head_dim // axes
+    own = inverse_frequencies(share, base=base) if frequencies is None else np.asarray(frequencies)
+    if own.shape != (share // 2,):
+        raise ValueError(
+            f"frequencies have shape {own.shape}, not {(share // 2,)}, as each axis has"
+        )
+    constant = RopeFrequencies(np.tile(own, axes))
+    axis_of = np.repeat(np.arange(axes), share // 2)
+    turn = _turn(head_dim, head_dim, layout, lambda positions: constant, axes=axes, axis_of=axis_of)
+    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, head_dim))
+
+
+@register(
+    "mrope",
+    source="Wang et al. (2024)",
+    vectors="orbit of a vector with unit pairs",
+    make=lambda s: mrope(head_dim=s.head_dim, sections=_thirds(s.head_dim // 2)),
+    coordinates=3,
+)
+def mrope(
+    *,
+    head_dim: int,
+    sections: Sequence[int],
+    interleaved_sections: bool = False,
+    base: float = 10_000.0,
+    layout: Layout = "half_split",
+    fraction: float = 1.0,
+    scaling: RopeScaling | None = None,
+    length: Length = None,
+) -> Encoding:
+    """Multimodal rotary encoding: positions `[..., n, axes]` (time, height, width), one θ scale.
+
+    The frequencies are those of `rope`; section a of them follows coordinate a (Qwen2-VL, Wang et
+    al. 2024), or the coordinates take turns (Qwen3-VL) when `interleaved_sections`. Text, whose
+    coordinates are equal, turns as under `rope`. `vectors`: the orbit of a vector with unit pairs.
+
+    Args:
+        sections: frequencies each coordinate gets (`mrope_section`); they sum to half of the
+            entries that turn.
+        interleaved_sections: `mrope_interleaved`.
+        head_dim, base, layout, fraction, scaling, length: arguments of `rope`.
+
+    >>> mrope(head_dim=8, sections=(2, 1, 1)).vectors((), jnp.zeros((5, 3), int)).shape
+    (5, 8)
+    """
+    dim = _rotary_dim(head_dim, fraction, scaling)
+    if sum(sections) != dim // 2 or min(sections, default=0) < 0:
+        raise ValueError(
+            f"sections {tuple(sections)} sum to {sum(sections)}, but head_dim {head_dim} has "
+            f"{dim // 2} frequencies that turn"
+        )
+    frequencies = _frequencies(dim, base, scaling, length)
+    axis_of = _axes_of_sections(sections, interleaved_sections)
+    turn = _turn(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
+    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, dim))
+
+
+def rope_from_hf(
+    parameters: Mapping[str, Any],
+    *,
+    head_dim: int,
+    max_position_embeddings: int | None = None,
+    layout: Layout = "half_split",
+    length: Length = None,
+) -> Encoding:
+    """Rotary encoding as a Hugging Face configuration has it.
+
+    Args:
+        parameters: `rope_parameters` of the configuration. Before version 5 it had a `rope_scaling`
+            with `rope_theta` and, for some models, `original_max_position_embeddings` and
+            `partial_rotary_factor` beside it: put them in.
+        max_position_embeddings: entry of the configuration, which is L0 of "dynamic", and gives
+            yarn and longrope a factor where the entry has none.
+        head_dim, layout, length: arguments of `rope`. Hugging Face's models are half-split but for
+            a few (GPT-J, GLM).
+
+    Raises:
+        ValueError: for an unknown type or parameter, or a missing one.
+
+    >>> yarn = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0,
+    ...         "original_max_position_embeddings": 32768}
+    >>> rope_from_hf(yarn, head_dim=128).defines("query")
+    True
+    """
+    shared: dict[str, Any] = {
+        "head_dim": head_dim,
+        "layout": layout,
+        "length": length,
+        **rope_arguments(parameters, max_position_embeddings=max_position_embeddings),
+    }
+    if parameters.get("mrope_section") is not None:
+        return mrope(
+            sections=parameters["mrope_section"],
+            interleaved_sections=parameters.get("mrope_interleaved", False),
+            **shared,
+        )
+    return rope(**shared)
+
+
+def rope_arguments(
+    parameters: Mapping[str, Any], *, max_position_embeddings: int | None = None
+) -> dict[str, Any]:
+    """Arguments of `rope` in a `rope_parameters` entry: `base`, `fraction` and `scaling`.
+
+    Args:
+        parameters, max_position_embeddings: as for `rope_from_hf`.
+
+    Raises:
+        ValueError: an unknown type or parameter, or a missing one.
+
+    >>> rope_arguments({"rope_theta": 5e5, "partial_rotary_factor": 0.25})
+    {'base': 500000.0, 'fraction': 0.25, 'scaling': None}
+    """
+    scaling = scaling_from_hf(parameters, max_position_embeddings=max_position_embeddings)
+    if parameters.get("rope_theta") is None:
+        raise ValueError(
+            "the entry has no rope_theta: put in that of the configuration, as "
+            '{**config.rope_scaling, "rope_theta": config.rope_theta}'
+        )
+    base, fraction = float(parameters["rope_theta"]), partial_rotary_factor(parameters)
+    return {"base": base, "fraction": fraction, "scaling": scaling}
+
+
+def rope_to_hf(
+    *,
+    head_dim: int,
+    base: float = 10_000.0,
+    fraction: float = 1.0,
+    scaling: RopeScaling | None = None,
+) -> dict[str, Any]:
+    """The `rope_parameters` of a Hugging Face configuration that turns like `rope` so called.
+
+    >>> rope_to_hf(head_dim=64, fraction=0.5)
+    {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5}
+    """
+    entry = scaling_to_hf(scaling, dim=_share(head_dim, fraction), base=base)
+    return entry if fraction == 1.0 else {**entry, "partial_rotary_factor": fraction}
+
+
+def rotary_permutation(
+    *, rotary_dim: int, source: Layout, target: Layout, head_dim: int | None = None
+) -> np.ndarray:
+    """Indices p with x_target = x_source[..., p].
+
+    >>> rotary_permutation(rotary_dim=4, source="interleaved", target="half_split").tolist()
+    [0, 2, 1, 3]
+    """
+    _check_width(head_dim or rotary_dim, rotary_dim)
+    pairs = np.arange(rotary_dim).reshape(-1, 2)
+    to_half_split = np.concatenate([pairs[:, 0], pairs[:, 1]])
+    for layout in (source, target):
+        _check_layout(layout)
+    turned = np.arange(rotary_dim)
+    if source != target:
+        turned = to_half_split if target == "half_split" else np.argsort(to_half_split)
+    return np.concatenate([turned, np.arange(rotary_dim, head_dim or rotary_dim)])
+
+
+def convert_rotary_layout(
+    weight: Float[ArrayLike, "..."],
+    *,
+    num_heads: int,
+    source: Layout,
+    target: Layout,
+    axis: int = -1,
+    rotary_dim: int | None = None,
+) -> Float[Array, "..."]:
+    """Weights of a query or key projection, so that `target` turns as `source` did with the old.
+
+    Attention logits do not change when both projections are converted.
+
+    Args:
+        weight: kernel or bias whose `axis` holds num_heads·head_dim features.
+        num_heads: heads of the projection (those of the keys, for keys).
+        source, target: layouts the weights were trained with and will be used with.
+        axis: axis of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight
+            `[out, in]`.
+        rotary_dim: leading entries of each head that turn; all when None.
+
+    Raises:
+        ValueError: where the axis does not divide into heads of whole pairs.
+
+    >>> w = jnp.arange(8.0)
+    >>> convert_rotary_layout(w, num_heads=2, source="interleaved", target="half_split").tolist()
+    [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]
+    """
+    weight = jnp.asarray(weight)
+    features = weight.shape[axis]
+    if num_heads < 1 or features % num_heads:
+        raise ValueError(
+            f"axis {axis} has {features} features, not a multiple of {num_heads} heads"
+        )
+    head_dim = features // num_heads
+    within = rotary_permutation(
+        rotary_dim=head_dim if rotary_dim is None else rotary_dim,
+        source=source,
+        target=target,
+        head_dim=head_dim,
+    )
+    indices = (np.arange(num_heads)[:, None] * head_dim + within[None, :]).ravel()
+    return jnp.take(weight, indices, axis=axis)
+
+
+@looked_at(positions=check_finite_positions)
+@one_program
+def rotary_orbit(
+    positions: Positions,
+    *,
+    dim: int,
+    reference: Float[ArrayLike, " dim"] | None = None,
+    base: float = 10_000.0,
+) -> Float[Array, "n dim"]:
+    """The points R(i)·q that rotary encoding makes of one reference vector q, interleaved.
+
+    RoPE (Su et al. 2021) has no position vectors; its stress needs a map, and this is it. The
+    pairs (q_{2k}, q_{2k+1}) turn by ω_k i. The default q = (1, 0, 1, 0, ...) has unit pairs, and
+    for equal pair norms the distances are exactly the sinusoidal ones.
+
+    >>> rotary_orbit(jnp.arange(2), dim=2).round(4).tolist()
+    [[1.0, 0.0], [0.5403, 0.8415]]
+    """
+    encoding = rope(head_dim=dim, base=base, layout="interleaved")
+    if reference is None:
+        return encoding.vectors((), positions)
+    if np.shape(reference) != (dim,):
+        raise ValueError(f"reference has shape {np.shape(reference)}, not [dim] = {(dim,)}")
+    q = jnp.asarray(reference, jnp.result_type(float))
+    n = _rows(positions)
+    return encoding.query((), jnp.broadcast_to(q[None, None, :], (n, 1, dim)), positions)[:, 0]
+
+
+def _turn(
+    head_dim: int,
+    rotary_dim: int,
+    layout: Layout,
+    frequencies: Callable[[Array], RopeFrequencies],
+    *,
+    axes: int = 0,
+    axis_of: np.ndarray | None = None,
+    size: Callable[[Array, jnp.dtype, jnp.dtype], Array] | None = None,
+) -> Turn:
+    """The hook that turns `[..., n, heads, head_dim]`; axis_of maps frequencies to coordinates."""
+    _check_layout(layout)
+
+    def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
+        x = jnp.asarray(x)
+        if x.ndim < 3 or x.shape[-1] != head_dim:
+            raise ValueError(
+                f"the encoding turns [..., n, heads, {head_dim}], not an array of shape {x.shape}"
+            )
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise ValueError(f"queries and keys are {x.dtype}, which cannot turn: pass floats")
+        given = as_positions(positions)
+        if axes and (given.ndim < 2 or given.shape[-1] != axes):
+            raise ValueError(
+                f"positions of shape {given.shape} must be [..., n, {axes}], one for each axis"
+            )
+        positions = align_positions(given, x.shape, after=2, axes=int(axes > 0))
+        dtype = compute_dtype(x)
+        omega, factor = frequencies(positions)
+        angles = _angles(positions, omega, axis_of, dtype)
+        amplitude = factor if size is None else factor * size(positions, dtype, x.dtype)
+        cos, sin = (f(angles) * amplitude for f in (jnp.cos, jnp.sin))
+        cos, sin = cos[..., None, :], sin[..., None, :]
+        turned = rotate(x[..., :rotary_dim], cos, sin, interleaved=layout == "interleaved")
+        if rotary_dim == head_dim:
+            return turned
+        return jnp.concatenate([turned, x[..., rotary_dim:]], axis=-1)
+
+    return turn
+
+
+def _angles(
+    positions: Array, omega: np.ndarray | Array, axis_of: np.ndarray | None, dtype: jnp.dtype
+) -> Array:
+    """Angles `[..., n, half]`, each frequency following its own coordinate."""
+    if axis_of is None:
+        return phases(positions, omega, dtype)
+    angles = phases(positions[..., 0], omega, dtype)
+    for axis in range(1, positions.shape[-1]):
+        own = with_axes(axis_of == axis, positions.ndim)
+        angles = jnp.where(own, phases(positions[..., axis], omega, dtype), angles)
+    return angles
+
+
+def _frequencies(
+    dim: int, base: float, scaling: RopeScaling | None, length: Length
+) -> Callable[[Array], RopeFrequencies]:
+    """Frequencies as a function of the positions, which only some scalings depend on."""
+    if scaling is None:
+        constant = RopeFrequencies(inverse_frequencies(dim, base=base))
+        return lambda positions: constant
+    check_scaling(scaling)
+
+    def of_length(length: Length) -> RopeFrequencies:
+        return scaling.frequencies(dim, base, length)
+
+    of_length(1)  # what is wrong with the scaling is said when it is built
+    if length is not None:
+        return lambda positions: of_length(length)
+
+    def of_positions(positions: Array) -> RopeFrequencies:
+        return of_length(jnp.max(positions, initial=0).astype(jnp.result_type(float)) + 1.0)
+
+    return of_positions
+
+
+def _orbit(turn: Turn, head_dim: int, layout: Layout, rotary_dim: int):
+    """The `vectors` hook: R(i) applied to a vector with unit pairs."""
+    reference = np.zeros(head_dim)
+    interleaved = layout == "interleaved"
+    reference[: rotary_dim : 2 if interleaved else 1] = 1.0
+    if not interleaved:
+        reference[rotary_dim // 2 :] = 0.0
+
+    def vectors(params, positions: ArrayLike) -> Array:
+        x = jnp.asarray(reference, jnp.result_type(float))
+        n = _rows(positions)
+        return turn(params, jnp.broadcast_to(x[None, None, :], (n, 1, head_dim)), positions)[:, 0]
+
+    return vectors
+
+
+def _axes_of_sections(sections: Sequence[int], interleaved: bool) -> np.ndarray:
+    """Coordinate of each frequency."""
+    axis_of = np.repeat(np.arange(len(sections)), sections)
+    if interleaved:  # coordinate a at a, a + 3, ...; coordinate 0 fills what is left
+        axis_of = np.zeros(sum(sections), int)
+        for axis, size in enumerate(sections[1:], start=1):
+            axis_of[axis : size * len(sections) : len(sections)] = axis
+        if np.bincount(axis_of, minlength=len(sections)).tolist() != list(sections):
+            raise ValueError(
+                f"sections {tuple(sections)} cannot take turns: only the first may be the largest, "
+                f"as it takes the places that the others, {len(sections)} apart, leave"
+            )
+    return axis_of
+
+
+def _rotary_dim(head_dim: int, fraction: float, scaling: RopeScaling | None) -> int:
+    """Entries of a head that turn."""
+    proportional = isinstance(scaling, ProportionalScaling)
+    if proportional and fraction not in (1.0, scaling.fraction):
+        raise ValueError(f"fraction={fraction} beside {scaling}, which has its own: leave it out")
+    dim = head_dim if proportional else _share(head_dim, fraction)
+    _check_width(head_dim, dim)
+    return dim
+
+
+def _share(head_dim: int, fraction: float) -> int:
+    """Whole entries of a fraction of a head; a fraction like 30/58 is not cut to 29."""
+    return int(round(head_dim * fraction, 6))
+
+
+def _check_width(head_dim: int, rotary_dim: int) -> None:
+    if rotary_dim < 2 or rotary_dim % 2 or rotary_dim > head_dim:
+        raise ValueError(
+            f"{rotary_dim} of {head_dim} entries would turn: it must be an even number of at least "
+            "2, since rotations act on pairs; change head_dim or fraction"
+        )
+    check_sizes(dim=rotary_dim)
+
+
+def _rows(positions: ArrayLike) -> int:
+    """Number of positions of an orbit."""
+    if not np.ndim(positions):
+        raise ValueError("positions is a single number: pass an array, [n]")
+    return np.shape(positions)[0]
+
+
+def _check_reach(positions: Array, center: float, reach: float, dtype: jnp.dtype) -> None:
+    """Refuse positions whose factors no float holds, where they can be looked at."""
+    if is_traced(positions) or not positions.size:
+        return
+    known = np.asarray(positions, np.float64)
+    furthest = known.ravel()[np.argmax(np.abs(known - center))]
+    if abs(furthest - center) > reach:
+        raise ValueError(
+            f"position {furthest:g} is further from center={center:g} than the {reach:,.0f} "
+            f"positions that {dtype} holds factors for: pass center={np.median(known):g} for "
+            "queries and keys alike, or encode them together by attention_logits"
+        )
+
+
+def _check_layout(layout: str) -> None:
+    if layout not in ("half_split", "interleaved"):
+        raise ValueError(f"unknown layout {layout!r}: pass 'half_split' or 'interleaved'")
+
+
+def _about_half(head_dim: int) -> float:
+    """The fraction nearest to a half that turns whole pairs."""
+    return max(2 * round(head_dim / 4), 2) / head_dim
+
+
+def _thirds(pairs: int) -> tuple[int, int, int]:
+    """Sections of time, height and width, as Qwen2-VL's (16, 24, 24) of 64."""
+    rest = pairs - pairs // 4
+    return (pairs - 2 * (rest // 2), rest // 2, rest // 2)

@@ -1,0 +1,100 @@
+"""Queries scaled by position, so that attention keeps its sharpness in long contexts."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.encodings.base import (
+    Encoding,
+    align_positions,
+    check_heads,
+    check_sizes,
+    compute_dtype,
+    with_axes,
+)
+from jaxpe.encodings.registry import register, short
+from jaxpe.encodings.tables import check_tables
+
+
+@register("ssmax", source="Nakanishi (2025)")
+def ssmax(*, num_heads: int, scale: float = 0.43, length: int | None = None) -> Encoding:
+    """Scalable softmax: queries times s_h·ln n, n being the tokens a query sees.
+
+    Nakanishi (2025). In a decoder n = i + 1; the logits of position 0, which has nothing to choose
+    from, are 0. An encoder sees its whole length: give it as `length`.
+
+    Parameters: `scale` s `[heads]`.
+
+    Args:
+        num_heads: query heads.
+        scale: s at first.
+        length: n for all positions; i + 1 when None.
+
+    >>> q, i = jnp.ones((3, 1, 2)), jnp.arange(3)
+    >>> scaled = ssmax(num_heads=1).query({"scale": jnp.ones(1)}, q, i)
+    >>> np.asarray(scaled[:, 0, 0]).round(3).tolist()
+    [0.0, 0.693, 1.099]
+    """
+    check_sizes(num_heads=num_heads, **({} if length is None else {"length": length}))
+
+    def query(params, q, positions):
+        check_heads(q.shape, num_heads)
+        check_tables(params, scale=(num_heads,))
+        dtype = compute_dtype(q)
+        if length is None:
+            i = align_positions(positions, q.shape, after=2).astype(dtype)
+            n = jnp.log(jnp.maximum(i + 1, 1))[..., None]
+        else:
+            n = jnp.full((1,) * (q.ndim - 1), np.log(length), dtype)
+        factor = n * with_axes(params["scale"], n.ndim, dtype)
+        return _times(q, factor)
+
+    def init(key):
+        return {"scale": jnp.full(num_heads, scale, jnp.result_type(float))}
+
+    return Encoding(init=init, query=query)
+
+
+@register(
+    "ministral_scaling",
+    source="Mistral AI (2025), Ministral 3",
+    make=lambda s: position_temperature(period=short(s.length), first=0),
+)
+@register(
+    "llama4_scaling",
+    source="Meta (2025), Llama 4",
+    make=lambda s: position_temperature(period=short(s.length)),
+)
+def position_temperature(*, scale: float = 0.1, period: int = 8192, first: int = 1) -> Encoding:
+    """Queries times 1 + scale·ln(1 + ⌊(i + first)/period⌋): sharper attention far out.
+
+    Llama 4 has it in its layers without RoPE, with first = 1 and a period of 8,192; Ministral 3
+    has first = 0 and the original context as the period.
+
+    Args:
+        scale: a, growth of the factor; at least 0.
+        period: positions over which the factor stays.
+        first: added to positions, 0 or 1.
+
+    >>> q, i = jnp.ones((3, 1, 1)), jnp.asarray([0, 8191, 3 * 8192])
+    >>> np.asarray(position_temperature().query((), q, i)).ravel().round(4).tolist()
+    [1.0, 1.0693, 1.1386]
+    """
+    check_sizes(period=period)
+    if scale < 0:
+        raise ValueError(f"scale={scale} would turn attention round: pass at least 0")
+
+    def query(params, q, positions):
+        dtype = compute_dtype(q)
+        i = align_positions(positions, q.shape, after=2)
+        turns = jnp.floor_divide(i + jnp.asarray(first, i.dtype), jnp.asarray(period, i.dtype))
+        return _times(q, 1 + scale * jnp.log1p(turns.astype(dtype))[..., None])
+
+    return Encoding(query=query)
+
+
+def _times(q: ArrayLike, factor: Array) -> Array:
+    """Queries `[..., n, heads, head_dim]` times factors `[..., n, heads]`, in their own dtype."""
+    q = jnp.asarray(q)
+    return (q.astype(factor.dtype) * factor[..., None]).astype(q.dtype)

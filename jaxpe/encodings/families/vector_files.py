@@ -1,0 +1,72 @@
+"""Encodings whose position vectors are in a file, such as those that a report fits to a corpus."""
+
+import os
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxpe._core.array_files import packed, unpacked
+from jaxpe._core.errors import InputError
+from jaxpe._core.json_values import LARGEST_FILE, read_small
+from jaxpe.encodings.base import Encoding
+from jaxpe.encodings.families.absolute import from_matrix
+
+ENDING = ".npz"
+_NAME = "vectors"
+_SHOWN = 6  # arrays in a message
+_REMEDY = f"pass an {ENDING} file with a float array {_NAME!r} [positions, width]"
+
+
+def vectors_file(P: Float[np.ndarray, "n k"]) -> bytes:
+    """Content of the file that `from_file` reads: the same vectors, the same bytes.
+
+    >>> vectors_file(np.eye(2))[:2]
+    b'PK'
+    """
+    return packed({_NAME: np.asarray(P)})
+
+
+def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options: Any) -> Encoding:
+    """The encoding of position vectors in an `.npz` file, such as a report's `encoding.npz`.
+
+    Args:
+        path: file with an array `vectors` `[positions, width]`.
+        dim: width wanted; columns beyond those of the file are 0.
+        options: `scale`, `trainable`, `interpolate` and `mode` of `from_matrix`.
+
+    Raises:
+        InputError: no such file, another content, or vectors wider than `dim`.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "encoding.npz"
+    >>> _ = path.write_bytes(vectors_file(np.eye(3)))
+    >>> from_file(path, dim=4).init(jax.random.key(0))["table"].shape
+    (3, 4)
+    """
+    return of_vectors(read_vectors(path), place=str(path), dim=dim, **options)
+
+
+def of_vectors(P: np.ndarray, *, place: str, dim: int | None, **options: Any) -> Encoding:
+    """The encoding of vectors that a file held; raises `InputError` where `dim` is too small."""
+    if dim is not None and dim < P.shape[1]:
+        raise InputError(
+            f"{place} holds vectors {P.shape[1]} wide: they do not fit a width of {dim}"
+        )
+    return from_matrix(P, dim=dim, **options)
+
+
+def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
+    """The position vectors in a file; raises `InputError` where there are none."""
+    content = read_small(path, remedy=_REMEDY)
+    found = unpacked(content, place=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
+    P = found.get(_NAME)
+    if P is None or P.ndim != 2 or 0 in P.shape or not np.issubdtype(P.dtype, np.floating):
+        some = list(found.items())[:_SHOWN]
+        held = ", ".join(f"{name!r:.40} {x.dtype}{list(x.shape)}" for name, x in some)
+        raise InputError(f"{path} holds {held or 'nothing'}: {_REMEDY}")
+    with np.errstate(all="ignore"):
+        if not np.isfinite(P.astype(np.float32)).all():
+            raise InputError(f"{path} holds vectors that are not finite in float32; {_REMEDY}")
+    # JAX takes neither numbers of another byte order nor those of more than 8 bytes.
+    return P.astype(f"f{min(P.dtype.itemsize, 8)}")

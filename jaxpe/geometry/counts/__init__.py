@@ -1,0 +1,1 @@
+"""Tokens to counts, and counts to positional distributions."""

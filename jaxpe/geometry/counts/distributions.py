@@ -1,0 +1,127 @@
+"""Counts to positional distributions μ_i(v) = Pr[token at position i is v]."""
+
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.errors import InputError
+from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import (
+    as_present,
+    check_counts,
+    check_distributions,
+    matrix,
+    nan_unless_distributions,
+    numbers,
+)
+from jaxpe.geometry.counts.position_counts import PositionCounts
+
+# What a position without tokens becomes.
+EmptyPolicy = Literal["drop", "uniform", "zero", "error"]
+
+
+class PositionalDistributions(NamedTuple):
+    """Distributions over the vocabulary, one for each position, with a mask of positions present.
+
+    Rows are on the simplex, or zeros where not present or under the policy "zero". A position that
+    is not present takes no part in any mean, centring, rank, stress or rate downstream.
+
+    Attributes:
+        probabilities: float `[..., n, vocab]`, a distribution for each position.
+        present: bool `[..., n]`, positions that take part.
+    """
+
+    probabilities: Float[Array, "*batch n vocab"]
+    present: Bool[Array, "*batch n"]
+
+
+def positional_distributions(
+    counts: PositionCounts | Int[ArrayLike, "n vocab"],
+    *,
+    empty: EmptyPolicy = "drop",
+    smoothing: float = 0.0,
+) -> PositionalDistributions:
+    """Relative frequencies (c + α) / (N + α·vocab) of the tokens at each position.
+
+    Args:
+        counts: `PositionCounts` (folds are summed) or an array `[n, vocab]`.
+        empty: treatment of a position without a single token. "drop": absent, by a mask, so that
+            shapes stay static. "uniform": the uniform distribution (what Cirrincione 2026 does; it
+            counts as structure). "zero": a row of zeros that takes part. "error": refused; not
+            available under `jit`, where counts cannot be looked at.
+        smoothing: α ≥ 0 added to every cell (Lidstone).
+
+    >>> mu = positional_distributions(np.array([[3, 1], [0, 0]]))
+    >>> mu.probabilities.tolist(), mu.present.tolist()
+    ([[0.75, 0.25], [0.0, 0.0]], [True, False])
+    """
+    if empty not in ("drop", "uniform", "zero", "error"):
+        raise ValueError(f"empty is {empty!r}: pass 'drop', 'uniform', 'zero' or 'error'")
+    if not is_traced(smoothing) and not 0 <= smoothing < np.inf:
+        raise InputError(f"smoothing must be finite and at least 0, not {smoothing}")
+    cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
+    check_counts(cells)
+    found, occupied = _frequencies(cells, smoothing, empty)
+    if empty == "error":
+        _refuse_empty(occupied)
+    return found
+
+
+@one_program
+def _frequencies(
+    cells: Array, smoothing: float | Array, empty: EmptyPolicy
+) -> tuple[PositionalDistributions, Bool[Array, "*batch n"]]:
+    """The distributions, and which positions have a token."""
+    occupied = jnp.any(cells > 0, axis=-1)
+    cells = cells.astype(float) + smoothing
+    total = jnp.sum(cells, axis=-1, keepdims=True)
+    frequencies = cells / jnp.where(total > 0, total, 1.0)
+    fill = 1.0 / cells.shape[-1] if empty == "uniform" else 0.0
+    probabilities = jnp.where(occupied[..., None], frequencies, fill)
+    present = occupied if empty == "drop" else jnp.ones_like(occupied)
+    return PositionalDistributions(probabilities, present), occupied
+
+
+def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistributions:
+    """A plain array `[n, vocab]` means that every position is present.
+
+    Rows of positions present must be at least 0 and sum to 1 within 1 %, or be 0 altogether, as
+    under the policy "zero". Others are refused, and NaN inside `jit`.
+    """
+    check_distributions(mu)
+    if hasattr(mu, "_fields") and not isinstance(mu, PositionalDistributions):
+        raise InputError(
+            f"mu is {type(mu).__name__}: pass positional_distributions(counts), or an array of "
+            "distributions [n, vocab]"
+        )
+    probabilities, present = mu if isinstance(mu, PositionalDistributions) else (mu, None)
+    probabilities = matrix(probabilities, "mu", "[n, vocab]")
+    present = as_present(present, len(probabilities))
+    if is_traced(probabilities, present):
+        probabilities = nan_unless_distributions(probabilities)
+    return PositionalDistributions(probabilities, present)
+
+
+def _as_cells(counts: ArrayLike) -> Array:
+    if isinstance(counts, np.ndarray) and counts.dtype.kind in "iu":
+        counts = counts.astype(float)  # before JAX cuts 64 bits to 32
+    cells = numbers(counts, "counts")
+    real = jnp.issubdtype(cells.dtype, jnp.integer) or jnp.issubdtype(cells.dtype, jnp.floating)
+    if cells.ndim != 2 or not real:
+        raise ValueError(f"counts has shape {cells.shape}, {cells.dtype}: pass numbers [n, vocab]")
+    return cells
+
+
+def _refuse_empty(occupied: Array) -> None:
+    if is_traced(occupied):
+        raise ValueError("empty='error' needs concrete counts: use another policy under jit")
+    if not occupied.all():
+        empties = np.flatnonzero(~np.asarray(occupied))
+        raise ValueError(
+            f"{len(empties)} of {occupied.size} positions hold no token (the first is "
+            f"{empties[0]}): shorten the length, or pass empty='drop', 'uniform' or 'zero'"
+        )

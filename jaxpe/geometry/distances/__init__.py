@@ -1,0 +1,1 @@
+"""Distances between positions, and what they are scored by."""

@@ -1,0 +1,405 @@
+"""Mutual information between positions: of tokens, with its bias, and of hidden states."""
+
+from functools import partial
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import digamma
+from jaxtyping import Bool, Float, Int, Integer, Num
+
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.errors import InputError
+from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_counts, check_size, floating, looked_at, square_matrix
+from jaxpe.geometry.counts.position_counts import content_labels
+from jaxpe.geometry.mds.classical import ClassicalMDS, classical_mds_from_gram
+from jaxpe.geometry.noise.two_samples import holm_adjusted
+
+EntropyEstimator = Literal["plug-in", "miller-madow", "grassberger"]
+_EQUAL = 0.1  # pairs of documents that are equal by chance, on average, in a whole corpus
+
+
+class PositionalInformation(NamedTuple):
+    """Mutual information of the tokens at two positions, over the documents that reach both.
+
+    Attributes:
+        values: estimates in nats, the diagonal 0; NaN where fewer than two documents reach both.
+        null: mean of the estimates where the second token is taken from another document, which
+            leaves no information: the bias of independent positions. 0 without permutations.
+        null_deviation: their standard deviation, at least two permutations; else 0.
+        documents: number of documents that reach both positions, one of each group.
+        p_values: (b + 1)/(m + 1), for m permutations of which b have as much information; NaN
+            without permutations and where there are no values, 1 on the diagonal.
+    """
+
+    values: Float[Array, "n n"]
+    null: Float[Array, "n n"]
+    null_deviation: Float[Array, "n n"]
+    documents: Int[Array, "n n"]
+    p_values: Float[Array, "n n"]
+
+    @property
+    def p_adjusted(self) -> Float[Array, "n n"]:
+        """p-values adjusted by Holm for the number of pairs of positions (`holm_adjusted`).
+
+        With fewer than 20 permutations for each pair of positions, none can be below 0.05.
+        """
+        rows, columns = np.triu_indices(len(self.values), 1)
+        adjusted = holm_adjusted(self.p_values[rows, columns])
+        upper = jnp.ones_like(self.p_values).at[rows, columns].set(adjusted)
+        return upper.at[columns, rows].set(adjusted)
+
+    @property
+    def corrected(self) -> Float[Array, "n n"]:
+        """Estimates less the null: the excess over independent positions.
+
+        Dependent tokens fill fewer cells than independent ones, so that the null takes too much
+        where text is sparse. `p_adjusted` says whether there is information.
+        """
+        return self.values - self.null
+
+
+@looked_at(counts=check_counts)
+@one_program
+def entropy(
+    counts: Num[ArrayLike, "... k"], *, estimator: EntropyEstimator = "grassberger"
+) -> Float[Array, "..."]:
+    """Entropy in nats of the distribution that counts over k outcomes were drawn from.
+
+    With N = Σ n and K outcomes seen:
+
+    - plug-in: log N − (1/N) Σ n log n, too small by about (K − 1)/2N;
+    - miller-madow: plug-in + (K − 1)/2N (Miller 1955);
+    - grassberger: log N − (1/N) Σ n G(n), G(n) = ψ(n) + (−1)ⁿ(ψ((n + 1)/2) − ψ(n/2))/2
+      (Grassberger 2003), of less bias where most outcomes are seen a few times.
+
+    0 where nothing was counted. Derivatives are those at fixed K, and 0 for outcomes not seen.
+
+    Args:
+        counts: finite counts, none negative; else refused, and NaN inside `jit`. Fractions count
+            under plug-in and miller-madow, and are NaN under grassberger.
+        estimator: one of the three.
+
+    Raises:
+        ValueError: for an unknown estimator.
+
+    >>> [round(entropy(np.array([2, 1, 1]), estimator=e).item(), 4)
+    ...  for e in ("plug-in", "miller-madow", "grassberger")]
+    [1.0397, 1.2897, 1.6567]
+    """
+    if estimator not in get_args(EntropyEstimator):
+        raise ValueError(f"estimator is {estimator!r}: pass one of {get_args(EntropyEstimator)}")
+    n = floating(counts, "counts")
+    if not n.ndim:
+        raise InputError("counts are a single number: pass those of all outcomes, [..., k]")
+    counted = jnp.all((n >= 0) & (n < jnp.inf), axis=-1)
+    if estimator == "grassberger":
+        counted &= jnp.all(n == jnp.round(n), axis=-1)
+    seen = n > 0
+    n = jnp.where(seen, n, 1.0)  # log and ψ of nothing are never asked for
+    total = jnp.sum(jnp.where(seen, n, 0.0), axis=-1)
+    some = jnp.where(total > 0, total, 1.0)
+    if estimator == "grassberger":
+        sign = 1.0 - 2.0 * (jnp.round(n) % 2)
+        term = n * (digamma(n) + sign * (digamma((n + 1) / 2) - digamma(n / 2)) / 2)
+    else:
+        term = n * jnp.log(n)
+    found = jnp.log(some) - jnp.sum(jnp.where(seen, term, 0.0), axis=-1) / some
+    if estimator == "miller-madow":
+        found += (jnp.sum(seen, axis=-1, dtype=n.dtype) - 1) / (2 * some)
+    found = jnp.where(total > 0, found, 0.0)
+    return jnp.where(counted, found, jnp.nan)
+
+
+@looked_at(joint=check_counts)
+@one_program
+def mutual_information(
+    joint: Num[ArrayLike, "... a b"], *, estimator: EntropyEstimator = "grassberger"
+) -> Float[Array, "..."]:
+    """I(X; Y) = H(X) + H(Y) − H(X, Y) in nats of a table of joint counts.
+
+    Plug-in estimates of independent variables are about (a − 1)(b − 1)/2N too large; the other
+    estimators take most of that away and may come out below 0.
+
+    Args:
+        joint: number of times that the outcomes met; under plug-in probabilities do as well.
+        estimator: estimator of the three entropies, see `entropy`.
+
+    Raises:
+        ValueError: for a table without two axes, or as `entropy`.
+
+    >>> table = np.array([[10.0, 0.0], [0.0, 10.0]])
+    >>> round(mutual_information(table, estimator="plug-in").item(), 4)  # log 2
+    0.6931
+    """
+    joint = floating(joint)
+    if joint.ndim < 2:
+        raise ValueError(f"a table of joint counts has two axes, not shape {joint.shape}")
+    parts = (jnp.sum(joint, -1), jnp.sum(joint, -2), joint.reshape(*joint.shape[:-2], -1))
+    x, y, both = (entropy(part, estimator=estimator) for part in parts)
+    return x + y - both
+
+
+def positional_information(
+    ids: Integer[ArrayLike, "documents n"],
+    *,
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    estimator: EntropyEstimator = "grassberger",
+    permutations: int = 0,
+    key: Array | None = None,
+    groups: Integer[ArrayLike, " documents"] | None = None,
+) -> PositionalInformation:
+    """Mutual information of the tokens at every two positions, over documents.
+
+    I_ij = I(X_i; X_j), X_i the token at position i of a document drawn at random. A vocabulary has
+    far more pairs than there are documents, so that every estimator has a bias. The null shows
+    that of independent positions; that of dependent ones is smaller, and `corrected`, less the
+    null, underestimates their information. Copies of a document would look like information: one
+    document of each group takes part, that with the most tokens. Time grows with n² · documents:
+    cut to the positions wanted.
+
+    Args:
+        ids: tokens, at least two documents.
+        mask: places with text; all when None.
+        estimator: estimator of entropies, see `entropy`.
+        permutations: number of permutations of documents, for the null; each takes as long as the
+            estimate.
+        key: draws them; required where there are any.
+        groups: labels of documents that are not independent, such as those of
+            `jaxpe.data.dependent_groups`. Default: equal documents are a group, where none would be
+            equal by chance, given how often positions have equal tokens. Inside `jit` none are.
+
+    Raises:
+        ValueError: for ids that are no matrix of integers, groups that are not one integer for each
+            document or are traced, a mask of another shape, an unknown
+            estimator, or permutations without a key.
+
+    >>> ids = np.array([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]] * 8)
+    >>> np.asarray(positional_information(ids, estimator="plug-in").values).round(2).tolist()
+    [[0.0, 0.69, 0.0], [0.69, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    ids = jnp.asarray(ids)
+    if ids.ndim != 2 or len(ids) < 2 or not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise ValueError(
+            f"ids is {ids.dtype} of shape {ids.shape}: pass integers [documents, n], of at least "
+            "two documents"
+        )
+    mask = jnp.ones(ids.shape, bool) if mask is None else jnp.asarray(mask)
+    if mask.shape != ids.shape or mask.dtype != bool:
+        raise ValueError(
+            f"mask is {mask.dtype} of shape {mask.shape}, ids {ids.shape}: pass booleans of its "
+            "shape"
+        )
+    check_size("permutations", permutations, least=0, each=4)
+    if permutations and key is None:
+        raise ValueError(f"permutations is {permutations}: pass a key that draws them")
+    if estimator not in get_args(EntropyEstimator):
+        raise ValueError(f"estimator is {estimator!r}: pass one of {get_args(EntropyEstimator)}")
+    key = jax.random.key(0) if key is None else key
+    if groups is not None or not is_traced(ids, mask):
+        if is_traced(ids, mask, groups):
+            raise ValueError("groups are traced, and shapes depend on them: pass them outside jit")
+        rows = _one_of_each(np.asarray(ids), np.asarray(mask), groups)
+        ids, mask = ids[rows], mask[rows]
+    return _between_all(ids, mask, key, estimator=estimator, permutations=permutations)
+
+
+def _one_of_each(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
+    """Indices of the document with the most tokens of each group."""
+    if groups is None:
+        groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
+        groups = np.where(_equal_by_chance(ids, mask), -1 - np.arange(len(ids)), groups)
+    groups = np.asarray(groups)
+    if groups.shape != (len(ids),) or groups.dtype.kind not in "iu":
+        raise ValueError(
+            f"groups is {groups.dtype} of shape {groups.shape}: pass one integer for each of "
+            f"{len(ids)} documents"
+        )
+    order = np.argsort(-mask.sum(axis=1), kind="stable")
+    _, first = np.unique(groups[order], return_index=True)
+    return np.sort(order[first])
+
+
+def _equal_by_chance(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Documents so short, or of so few words, that some two would be equal without being copies."""
+    log_equal = np.zeros(ids.shape[1])
+    for position, (column, there) in enumerate(zip(ids.T, mask.T, strict=True)):
+        _, counts = np.unique(column[there], return_counts=True)
+        log_equal[position] = np.log(max(np.sum((counts / max(there.sum(), 1)) ** 2), 1e-30))
+    return 2 * np.log(len(ids)) + mask @ log_equal > np.log(_EQUAL)
+
+
+@partial(jax.jit, static_argnames=("estimator", "permutations"))
+def _between_all(
+    ids: Array, mask: Array, key: Array, *, estimator: EntropyEstimator, permutations: int
+) -> PositionalInformation:
+    n = ids.shape[1]
+    rows, columns = np.triu_indices(n, 1)
+
+    def of_pair(pair: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+        i, j, number = pair
+        both = mask[:, i] & mask[:, j]
+        value = _of_columns(ids[:, i], ids[:, j], both, estimator)
+        keys = jax.random.split(jax.random.fold_in(key, number), max(permutations, 1))
+
+        def shuffled(key: Array) -> Array:
+            order = _shuffle(key, both)
+            return _of_columns(
+                _first(ids[:, i], both), ids[order, j], _first(both, both), estimator
+            )
+
+        if not permutations:
+            zero = jnp.zeros_like(value)
+            return value, zero, zero, jnp.sum(both), zero + jnp.nan
+        null = jax.lax.map(shuffled, keys)
+        deviation = jnp.std(null, ddof=1) if permutations > 1 else jnp.zeros_like(value)
+        # Equal tables differ in their last digits.
+        rounding = 100 * jnp.finfo(value.dtype).eps * jnp.maximum(jnp.abs(value), 1.0)
+        as_large = jnp.sum(null >= value - rounding, dtype=value.dtype)
+        p_value = jnp.where(jnp.isnan(value), jnp.nan, (1 + as_large) / (1 + permutations))
+        return value, jnp.mean(null), deviation, jnp.sum(both), p_value
+
+    values = jax.lax.map(of_pair, (rows, columns, np.arange(len(rows))))
+    matrices = (jnp.zeros((n, n), x.dtype).at[rows, columns].set(x) for x in values)
+    value, null, deviation, documents, p_values = (x + x.T for x in matrices)
+    reached = jnp.diag(jnp.sum(mask, axis=0, dtype=documents.dtype))
+    return PositionalInformation(
+        value, null, deviation, documents + reached, p_values + jnp.eye(n, dtype=p_values.dtype)
+    )
+
+
+def _first(x: Array, kept: Array) -> Array:
+    """x with the kept entries before the others, in their order."""
+    return x[jnp.argsort(~kept, stable=True)]
+
+
+def _shuffle(key: Array, kept: Array) -> Array:
+    """The kept indices in random order, then the others."""
+    return jnp.lexsort((jax.random.bits(key, kept.shape, jnp.uint32), ~kept))
+
+
+def _of_columns(x: Array, y: Array, both: Array, estimator: EntropyEstimator) -> Array:
+    """Mutual information of two columns of ids where `both` is true."""
+    counts = (_run_lengths(of, both) for of in ((x,), (y,), (x, y)))
+    of_x, of_y, of_both = (entropy(c, estimator=estimator) for c in counts)
+    return jnp.where(jnp.sum(both) > 1, of_x + of_y - of_both, jnp.nan)
+
+
+def _run_lengths(columns: tuple[Array, ...], kept: Array) -> Array:
+    """Number of occurrences of each different row of the columns, `[documents]`, then zeros."""
+    absent, *ordered = jax.lax.sort((~kept, *columns), num_keys=1 + len(columns))
+    changed = [x[1:] != x[:-1] for x in (absent, *ordered)]
+    number = jnp.cumsum(jnp.any(jnp.stack(changed), axis=0))
+    number = jnp.concatenate([jnp.zeros(1, number.dtype), number])
+    return jax.ops.segment_sum(
+        (~absent).astype(jnp.int32), number, num_segments=len(absent), indices_are_sorted=True
+    )
+
+
+def mutual_information_encoding(
+    information: Float[ArrayLike, "n n"],
+    *,
+    dim: int,
+    present: Bool[ArrayLike, " n"] | None = None,
+) -> ClassicalMDS:
+    """The position vectors that keep the most of the mutual information between positions.
+
+    With J = H I H, the information off the diagonal less the means of rows and columns, the
+    encoding maximises Σ_ij J_ij ⟨p_i, p_j⟩ over all P `[n, dim]` with centred columns whose Gram
+    matrix has the largest, positive eigenvalues of J (von Neumann's trace inequality): P = U √λ.
+    A pair without information, NaN, between positions present counts as 0. Li (2025),
+    contribution 4, names the criterion without a definition; this is ours. For stationary text I
+    depends on j − i alone and the vectors are near sines and cosines.
+
+    Args:
+        information: symmetric, such as `PositionalInformation.corrected`; its diagonal is not read.
+        dim: width of the vectors; columns beyond the positive eigenvalues are 0.
+        present: positions that take part; those with finite information when None.
+
+    Returns:
+        `coordinates` `[n, dim]`, and the eigenvalues of J, of which negative ones are left out.
+
+    >>> i = np.arange(8)
+    >>> falling = np.exp(-np.abs(i[:, None] - i) / 2.0)
+    >>> P = mutual_information_encoding(falling, dim=2).coordinates
+    >>> P.shape, bool(P[0] @ P[1] > P[0] @ P[7])
+    ((8, 2), True)
+    """
+    J = square_matrix(information, "the information")
+    n = J.shape[0]
+    off = ~np.eye(n, dtype=bool)
+    if present is None:
+        present = jnp.any(jnp.isfinite(J) & off, axis=1)
+    used = jnp.asarray(present)
+    together = used[:, None] & used[None, :]
+    J = jnp.where(together & off & jnp.isfinite(J), J, 0.0)
+    count = jnp.maximum(jnp.sum(used, dtype=J.dtype), 1)
+    mean = jnp.sum(J, axis=1) / count
+    levels = mean[:, None] + mean[None, :] - jnp.sum(mean) / count
+    J = jnp.where(together, J - levels, 0.0)
+    return classical_mds_from_gram(J, dim=dim, present=used)
+
+
+@one_program
+def gaussian_information(
+    X: Float[ArrayLike, "samples a"], Y: Float[ArrayLike, "samples b"], *, corrected: bool = True
+) -> Float[Array, ""]:
+    """Mutual information in nats of two Gaussian vectors, −½ log |Σ|/(|Σ_X| |Σ_Y|).
+
+    The bias of the plug-in estimate follows from the mean log-determinant of a Wishart matrix,
+    Σ_k ψ((N − k)/2) over its dimensions, which is exact for Gaussians; `corrected` takes it away.
+    For other vectors it is the information that their covariances have. Samples must outnumber
+    dimensions: cut hidden states to a few principal components first.
+
+    Args:
+        X: samples `[samples, a]`, of more samples than a + b + 1.
+        Y: the same samples.
+        corrected: whether the bias is taken away; the estimate may then be below 0.
+
+    Entries that do not vary tell nothing and are left out. Where one is a linear function of
+    others, as far as the dtype tells, the estimate is inf or NaN.
+
+    Raises:
+        ValueError: for different numbers of samples, or too few.
+
+    >>> x = np.random.default_rng(0).normal(size=(4000, 1))
+    >>> y = 0.6 * x + 0.8 * np.random.default_rng(1).normal(size=(4000, 1))
+    >>> round(gaussian_information(x, y).item(), 2)  # −½ log(1 − 0.6²) = 0.223
+    0.22
+    """
+    X, Y = floating(X), floating(Y)
+    if X.ndim != 2 or Y.ndim != 2:
+        raise ValueError(f"X has shape {X.shape}, Y {Y.shape}: pass [samples, dimensions]")
+    samples, a, b = X.shape[0], X.shape[1], Y.shape[1]
+    if Y.shape[0] != samples:
+        raise ValueError(f"X has {samples} samples and Y {Y.shape[0]}: pass the same samples")
+    if samples < a + b + 2:
+        raise ValueError(
+            f"{samples} samples are too few for {a} + {b} dimensions: pass at least {a + b + 2}, "
+            "or fewer principal components"
+        )
+    # Correlations, so that the scale of an entry is no matter of rounding.
+    raw = jnp.concatenate([X, Y], axis=1)
+    Z = raw - jnp.mean(raw, axis=0, keepdims=True)
+    spread = jnp.mean(Z**2, axis=0, keepdims=True)
+    rounding = (jnp.finfo(Z.dtype).eps * samples) ** 2 * jnp.max(raw**2, axis=0, keepdims=True)
+    constant = spread <= rounding
+    Z = jnp.where(constant, 0.0, Z / jnp.sqrt(jnp.where(constant, 1.0, spread)))
+    R = dot(Z.T, Z) / samples
+    R = R + jnp.diag(constant[0].astype(R.dtype))  # what does not vary tells nothing
+    varying = jnp.cumsum(~constant[0])
+    a, b = varying[a - 1], varying[-1] - varying[a - 1]
+    cut = X.shape[1]
+    parts = (R[:cut, :cut], R[cut:, cut:], R)
+    x, y, both = (jnp.linalg.slogdet(part)[1] for part in parts)
+    found = (x + y - both) / 2
+    if not corrected:
+        return found
+    # Σ_k ψ((N − k)/2), k = 1 ... dim: of a Wishart matrix, but for terms that cancel.
+    k = np.arange(1, R.shape[0] + 1)
+    terms = digamma(jnp.asarray((samples - k) / 2, found.dtype))
+    of_x, of_y, of_both = (jnp.sum(jnp.where(k <= d, terms, 0.0)) for d in (a, b, a + b))
+    return found - (of_x + of_y - of_both) / 2

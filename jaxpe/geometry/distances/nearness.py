@@ -1,0 +1,78 @@
+"""Are nearer positions more alike? Statistics that are linear in squared distances.
+
+Noise that averages to 0 leaves them unbiased. The violation rate is not linear: noise moves it
+towards chance, and no interval about it holds the truth.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import as_present
+from jaxpe.geometry.distances.matrices import pair_mask, square_matrix
+
+
+class PositionStatistics(NamedTuple):
+    """Statistics that are linear in squared distances.
+
+    Attributes:
+        trace: trace of the centred Gram matrix, Σ_ij d²_ij / 2m over m positions.
+        difference: mean, over triples with |i − j| < |i − k|, of d²_ik − d²_ij.
+        total: mean of d²_ik + d²_ij over the same triples.
+        by_offset: float `[n − 1]`, mean of d²_ij at |i − j| = 1, 2, ...; 0 without a pair.
+    """
+
+    trace: Float[Array, "..."]
+    difference: Float[Array, "..."]
+    total: Float[Array, "..."]
+    by_offset: Float[Array, "..."]
+
+
+@one_program
+def nearness(
+    squared: Float[ArrayLike, "n n"], *, present: Bool[ArrayLike, " n"] | None = None
+) -> Float[Array, ""]:
+    """Relative excess of d² over farther positions: in [−1, 1] for squared distances ≥ 0.
+
+    Over triples of distinct positions with |i − j| < |i − k|, the mean of d²_ik − d²_ij divided by
+    the mean of d²_ik + d²_ij. 0 is no order, positive where nearer positions are more alike, 1/3
+    and more on a line. Unlike a violation rate it is a ratio of means, which noise of mean 0 in the
+    d² does not move. NaN without a triple, or where all are 0.
+
+    >>> i = np.arange(3.0)
+    >>> nearness((i[:, None] - i[None, :]) ** 2).round(2).item()
+    0.6
+    """
+    squared = square_matrix(squared, "squared")
+    found = position_statistics(squared, as_present(present, len(squared)))
+    return found.difference / jnp.where(found.total == 0, jnp.nan, found.total)
+
+
+@compiled()
+def position_statistics(
+    squared: Float[Array, "n n"], present: Bool[Array, " n"]
+) -> PositionStatistics:
+    """The statistics of one matrix of squared distances, over the positions present."""
+    n, dtype = len(squared), squared.dtype
+    pairs = pair_mask(present).astype(dtype)
+    d2 = jnp.where(pairs > 0, squared, 0.0)
+    offset = jnp.abs(jnp.arange(n)[:, None] - jnp.arange(n)[None, :])
+    # How many of the other positions lie at each offset from i, and nearer than that.
+    at = jax.vmap(lambda o, p: jnp.zeros(n, dtype).at[o].add(p))(offset, pairs)
+    nearer = jnp.cumsum(at, axis=1) - at
+    farther = jnp.sum(at, axis=1, keepdims=True) - nearer - at
+    below, above = (jnp.take_along_axis(x, offset, axis=1) for x in (nearer, farther))
+    triples = jnp.maximum(jnp.sum(below * pairs), 1.0)
+    rows = jnp.zeros(n, dtype).at[offset].add(d2) / jnp.maximum(jnp.sum(at, axis=0), 1.0)
+    return PositionStatistics(
+        trace=jnp.sum(d2) / (2.0 * jnp.maximum(jnp.sum(present.astype(dtype)), 1.0)),
+        difference=jnp.sum(d2 * (below - above)) / triples,
+        total=jnp.sum(d2 * (below + above)) / triples,
+        by_offset=rows[1:],
+    )

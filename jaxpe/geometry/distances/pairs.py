@@ -1,0 +1,318 @@
+"""The one loop over pairs of positions: sums over all of them without a matrix of them."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import AxisType, Mesh, PartitionSpec
+from jaxtyping import Float, Int, Integer, PyTree, Real
+
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_size
+from jaxpe.geometry.distances.matrices import (
+    centre_rows,
+    distances_from_products,
+    inner_products,
+    safe_sqrt,
+)
+from jaxpe.geometry.distances.points import PointCloud, as_points
+
+# Positions with a matrix of distances that is still sensible (64 MB in float32).
+DENSE = 4096
+
+Cloud = PointCloud | Real[ArrayLike, "n _"]
+# Elementwise: an array of distances for each cloud and `args` in; a number, an array or a pytree of
+# them out.
+Term = Callable[..., PyTree]
+
+
+class _Blocks(NamedTuple):
+    """Positions cut into blocks; every array is `[blocks, block, ...]`."""
+
+    points: tuple[Array, ...]
+    norms: tuple[Array, ...]
+    present: Array
+    sizes: Array | None
+
+    def at(self, k: Array) -> "_Blocks":
+        """Block k."""
+        return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, k, keepdims=False), self)
+
+    def following(self, k: Array, *, number: int) -> "_Blocks":
+        """Blocks k, k + 1, ..., cyclically."""
+        return jax.tree.map(lambda x: jnp.roll(x, -k, axis=0)[:number], self)
+
+
+def sum_over_pairs(
+    term: Term,
+    *clouds: Cloud,
+    args: tuple[Any, ...] = (),
+    weights: Real[ArrayLike, " n"] | None = None,
+    per_position: bool = False,
+    block: int | None = None,
+    mesh: Mesh | None = None,
+) -> PyTree[Array]:
+    """Σ_{i<j} w_ij · term(δ_ij, d_ij, ...) over the pairs present in all clouds, in O(n·k) memory.
+
+    Distances are formed tile by tile, and formed again for a derivative, so that no `[n, n]` is
+    ever held; they are those of `distances_from_gram`, in the dtype of the first cloud. Sums are
+    taken in stages, so that float32 keeps its digits. `jit`, `vmap` and derivatives go through,
+    also with respect to what `term` closes over.
+
+    Args:
+        term: elementwise function of the distances, one array for each cloud. Returns an array, a
+            number or a pytree of them. Where there is no pair it sees distances of 1. Compiled
+            once for the same function, so pass arrays that change as `args`.
+        clouds: points `[n, k]`, or a `PointCloud` where positions are absent.
+        args: more arguments of `term`, after the distances.
+        weights: documents per position N ≥ 0, such as `counts.per_position`; a pair then weighs
+            what `pair_weights` gives it. 1 when absent.
+        per_position: sum over the partners j ≠ i of each position i instead, `[n]`; takes twice
+            the time.
+        block: rows and columns of a tile. When absent 512 on CPU, where a tile then stays in the
+            cache, and 4,096 elsewhere.
+        mesh: devices that share the work evenly; each holds all points.
+
+    Raises:
+        ValueError: no cloud, clouds or weights of different numbers of positions, or a mesh with
+            axes that are not `Auto`.
+
+    >>> P, X = np.array([[0.0], [1.0], [3.0]]), np.array([[0.0], [2.0], [6.0]])
+    >>> sum_over_pairs(lambda delta, d: (delta - d) ** 2, P, X).item()
+    14.0
+    """
+    if mesh is not None and any(axis != AxisType.Auto for axis in mesh.axis_types):
+        raise ValueError(
+            "the axes of the mesh are not Auto: pass one of jax.make_mesh(..., "
+            "axis_types=(jax.sharding.AxisType.Auto,))"
+        )
+    blocks = _cut(clouds, weights, block)
+    rows = _fold(blocks, *args, term=term, fold=jnp.sum, ordered=per_position, mesh=mesh)
+    return _of_positions(rows, len(as_points(clouds[0]).present)) if per_position else _total(rows)
+
+
+@one_program
+def _of_positions(rows: PyTree[Array], n: int) -> PyTree[Array]:
+    return jax.tree.map(lambda x: x.reshape(-1)[:n], rows)
+
+
+@one_program
+def _total(rows: PyTree[Array]) -> PyTree[Array]:
+    """Sum in stages, so that float32 keeps its digits."""
+    return jax.tree.map(lambda x: jnp.sum(jnp.sum(x, axis=1)), rows)
+
+
+def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array, ""]:
+    """The minimum of ‖x_i − x_j‖ over i ≠ j, inf without a pair; its derivative is that of one.
+
+    By differences, since inner products would lose what is small beside the norms.
+    """
+    points, present = as_points(cloud)
+    if not len(points):
+        return jnp.full((), jnp.inf, points.dtype)
+    fixed = PointCloud(jax.lax.stop_gradient(points), present)
+    blocks = _cut((fixed,), None, block)
+    options = {"fold": jnp.min, "neutral": jnp.inf, "distances": _by_differences}
+    nearest = _fold(blocks, term=_itself, **options).reshape(-1)
+    i = jnp.argmin(nearest)
+    others = present & (jnp.arange(len(present)) != i)
+    row = rows_by_differences(fixed, i[None])[0]
+    j = jnp.argmin(jnp.where(others, row, jnp.inf))
+    found = nearest[i] != jnp.inf
+    difference = jnp.where(found, points[i] - points[j], 0.0)
+    return jnp.where(found, safe_sqrt(jnp.sum(difference**2)), jnp.inf)
+
+
+def distance_rows(points: Cloud, rows: Integer[ArrayLike, " rows"]) -> Float[Array, "rows n"]:
+    """Distances of chosen positions to all, `[rows, n]`: rows of `euclidean_distances`.
+
+    0 where a position is absent. They come from inner products, as in `distances_from_gram`.
+
+    >>> distance_rows(np.array([[0.0, 3.0], [4.0, 0.0]]), np.array([1])).tolist()
+    [[5.0, 0.0]]
+    """
+    points = as_points(points)
+    return _distance_rows(points, checked_indices("rows", jnp.asarray(rows), len(points.present)))
+
+
+@one_program
+def _distance_rows(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array, "rows n"]:
+    points, present = cloud
+    n = len(present)
+    x = centre_rows(points, present)
+    norms = _squared_norms(x)
+    counted = present[rows][:, None] & present[None, :] & (rows[:, None] != jnp.arange(n)[None, :])
+    return distances_from_products(dot(x[rows], x.T), norms[rows], norms, counted)
+
+
+def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
+    """Integers `[m]` that lie in [0, n), where they can be looked at."""
+    if at.ndim != 1 or not jnp.issubdtype(at.dtype, jnp.integer):
+        raise ValueError(f"{name} are {at.dtype} of shape {at.shape}: pass positions, int [{name}]")
+    at = at.astype(int)
+    if not is_traced(at) and at.size:
+        known = np.asarray(at)
+        if known.min() < 0 or known.max() >= n:
+            raise ValueError(f"{name} lie in [{known.min()}, {known.max()}], not in [0, {n})")
+    return at
+
+
+def rows_by_differences(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array, "rows n"]:
+    """The same to the last digit, but not to be differentiated: that would take `[k, rows, n]`."""
+    points, present = cloud
+    both = present[rows][:, None] & present[None, :]
+    return jnp.where(both, safe_sqrt(_squared_differences(points[rows], points)), 0.0)
+
+
+def trust_in_pairs(a: Array, b: Array) -> Array:
+    """a·b / (a + b), the inverse of 1/a + 1/b; 0 where both are."""
+    total = a + b
+    return a * b / jnp.where(total > 0, total, 1.0)
+
+
+def _itself(distance: Array) -> Array:
+    return distance
+
+
+@compiled("term", static=("fold", "neutral", "distances", "ordered", "mesh"))
+def _fold(
+    blocks: _Blocks,
+    *args: Any,
+    term: Term,
+    fold: Callable[..., Array],
+    neutral: float = 0.0,
+    distances: Callable[[_Blocks, _Blocks, Array], list[Array]] | None = None,
+    ordered: bool = False,
+    mesh: Mesh | None = None,
+) -> PyTree[Array]:
+    """Fold the weighted term over partners of each position: a pytree of `[blocks, block]`."""
+    # Strip by strip: block a is paired with itself, a + 1, a + 2, ... cyclically. Half a round is
+    # enough for all pairs, in strips of equal length; for `ordered` pairs it takes the whole round.
+    count, size = blocks.present.shape
+    i, j = jnp.arange(size)[:, None], jnp.arange(size)[None, :]
+    off_diagonal = i != j if ordered else i < j
+    partners = count if ordered else count // 2 + 1
+
+    def strip(a: Array, blocks: _Blocks) -> PyTree[Array]:
+        rows = blocks.at(a)
+
+        def tile(step: Array, columns: _Blocks) -> PyTree[Array]:
+            # With an even number of blocks, those opposite each other would be paired twice.
+            first = ordered | (2 * step < count) | (2 * a < count)
+            apart = off_diagonal | (step > 0)
+            both = rows.present[:, None] & columns.present[None, :]
+            counted = both & apart & first & (a >= 0)
+            found = (distances or _by_products)(rows, columns, counted)
+
+            def folded(x: ArrayLike | float | int) -> Array:
+                x = jnp.broadcast_to(jnp.asarray(x, found[0].dtype), counted.shape)
+                return fold(jnp.where(counted, x * _weights(rows, columns), neutral), axis=1)
+
+            return jax.tree.map(folded, term(*found, *args))
+
+        steps = jnp.arange(partners)
+        met = (steps, blocks.following(a, number=partners))
+        # A derivative forms each tile again: kept, they would be the matrix.
+        tiles = jax.lax.map(lambda x: jax.checkpoint(tile, prevent_cse=False)(*x), met)
+        return jax.tree.map(lambda x: fold(x, axis=0), tiles)
+
+    def strips(numbers: Array, blocks: _Blocks) -> PyTree[Array]:
+        return jax.lax.map(lambda a: jax.checkpoint(strip, prevent_cse=False)(a, blocks), numbers)
+
+    if mesh is None:
+        return strips(jnp.arange(count), blocks)
+    # What is left over of a round of dealing are strips of number −1, which count nothing.
+    numbers = jnp.pad(jnp.arange(count), (0, -count % mesh.size), constant_values=-1)
+    dealt = PartitionSpec(mesh.axis_names)
+    shared = jax.shard_map(strips, mesh=mesh, in_specs=(dealt, PartitionSpec()), out_specs=dealt)
+    return shared(numbers, blocks)
+
+
+@one_program
+def _cut(
+    clouds: tuple[Cloud, ...], weights: Real[ArrayLike, " n"] | None, block: int | None
+) -> _Blocks:
+    """Centred points of all clouds, what goes with them, and padding that is not present."""
+    if not clouds:
+        raise ValueError("no points: pass one cloud [n, k] or more, whose distances term is of")
+    if block is not None:
+        check_size("block", block)
+    points, presences = zip(*map(as_points, clouds), strict=True)
+    n, dtype = len(points[0]), points[0].dtype
+    for other in presences:
+        if len(other) != n:
+            raise ValueError(f"clouds have {n} and {len(other)} positions: pass equal numbers")
+    present = jnp.all(jnp.stack(presences), axis=0)
+    sizes = None if weights is None else _relative(weights, present, dtype)
+    block = block or (512 if jax.default_backend() == "cpu" else 4096)
+    count = max(1, -(-n // block))
+    size = max(1, -(-n // count))
+
+    def cut(x: Array) -> Array:
+        padding = [(0, count * size - n)] + [(0, 0)] * (x.ndim - 1)
+        return jnp.pad(x, padding).reshape(count, size, *x.shape[1:])
+
+    centred = [centre_rows(x.astype(dtype), present) for x in points]
+    norms = tuple(cut(_squared_norms(x)) for x in centred)
+    sizes = None if sizes is None else cut(sizes)
+    return _Blocks(tuple(map(cut, centred)), norms, cut(present), sizes)
+
+
+def _relative(weights: Real[ArrayLike, " n"], present: Array, dtype) -> Array:
+    """Documents per position, scaled so that a pair of the largest is trusted by 1."""
+    weights = jnp.asarray(weights).astype(dtype)
+    if weights.shape != present.shape:
+        raise ValueError(
+            f"weights have shape {weights.shape}: pass documents per position, "
+            f"[n] = {present.shape}; pair weights [n, n] need Distances as targets"
+        )
+    weights = jnp.where(present, weights, 0.0)
+    largest = jnp.max(weights)
+    return 2.0 * weights / jnp.where(largest > 0, largest, 1.0)
+
+
+def _weights(rows: _Blocks, columns: _Blocks) -> Array | float:
+    if rows.sizes is None or columns.sizes is None:
+        return 1.0
+    return trust_in_pairs(rows.sizes[:, None], columns.sizes[None, :])
+
+
+def _by_products(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]:
+    """Distances between two blocks in every cloud; 1 off the pairs, where any term is harmless."""
+    sides = zip(rows.points, columns.points, rows.norms, columns.norms, strict=True)
+    found = (
+        distances_from_products(dot(x, y.T), x_norms, y_norms, counted)
+        for x, y, x_norms, y_norms in sides
+    )
+    return [jnp.where(counted, delta, 1.0) for delta in found]
+
+
+def _by_differences(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]:
+    sides = zip(rows.points, columns.points, strict=True)
+    return [jnp.where(counted, safe_sqrt(_squared_differences(x, y)), 1.0) for x, y in sides]
+
+
+@compiled()
+def _squared_differences(x: Float[Array, "n k"], y: Float[Array, "m k"]) -> Float[Array, "n m"]:
+    """‖x_i − y_j‖², one column after the other."""
+
+    def add(total: Array, column: tuple[Array, Array]) -> tuple[Array, None]:
+        a, b = column
+        return total + (a[:, None] - b[None, :]) ** 2, None
+
+    return jax.lax.scan(add, jnp.zeros((len(x), len(y)), x.dtype), (x.T, y.T))[0]
+
+
+@compiled()
+def _squared_norms(x: Float[Array, "n k"]) -> Float[Array, " n"]:
+    """‖x_i‖², rounded as the inner products are: of equal points, all the digits must cancel."""
+    n, size = x.shape[0], max(1, min(x.shape[0], 128))
+    blocks = jnp.pad(x, ((0, -n % size), (0, 0))).reshape(-(-n // size), size, x.shape[1])
+    own = jnp.eye(size, dtype=bool)
+    norms = jax.lax.map(lambda y: jnp.sum(jnp.where(own, inner_products(y), 0.0), axis=1), blocks)
+    return norms.reshape(-1)[:n]

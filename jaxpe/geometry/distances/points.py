@@ -1,0 +1,63 @@
+"""Points whose distances are looked at without ever being a matrix: for many positions."""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from jax import Array
+from jaxtyping import Bool, Float, Real
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry.counts.distributions import PositionalDistributions
+from jaxpe.geometry.distances.matrices import as_present, hellinger_roots, matrix, refuse_tuple
+
+
+class PointCloud(NamedTuple):
+    """Points that stand for their Euclidean distances, and the positions that take part.
+
+    Where a function takes target `Distances`, it takes a `PointCloud` too, and works through the
+    pairs block by block: memory grows as n·k instead of n². What stands in rows of positions that
+    are not present is never looked at.
+
+    Attributes:
+        points: float `[n, k]`, a row for each position.
+        present: bool `[n]`, positions that take part.
+    """
+
+    points: Float[Array, "n k"]
+    present: Bool[Array, " n"]
+
+
+def hellinger_points(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) -> PointCloud:
+    """The points √μ_i, whose Euclidean distances are the Hellinger distances: Eq. (3).
+
+    >>> hellinger_points(np.eye(2)).points.tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    return PointCloud(*hellinger_roots(mu))
+
+
+@runtime_checkable
+class HasCoordinates(Protocol):
+    """A result with coordinates of positions, such as `ClassicalMDS` or `Smacof`."""
+
+    @property
+    def coordinates(self) -> Array:
+        """Position vectors `[n, k]`."""
+        ...
+
+
+def as_points(points: PointCloud | HasCoordinates | Real[ArrayLike, "n k"]) -> PointCloud:
+    """A plain array `[n, k]` means that every position is present.
+
+    Of a result with coordinates these are taken, and the positions that are present in it.
+
+    >>> as_points(np.eye(2)).present.tolist()
+    [True, True]
+    """
+    present = None
+    if isinstance(points, PointCloud):
+        points, present = points
+    elif isinstance(points, HasCoordinates):
+        points, present = points.coordinates, getattr(points, "present", None)
+    refuse_tuple(points, "points", "position vectors [n, k], a PointCloud or an MDS result")
+    points = matrix(points, "points", "[n, k]")
+    return PointCloud(points, as_present(present, points.shape[0]))

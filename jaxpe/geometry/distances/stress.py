@@ -1,0 +1,345 @@
+"""Stress: how far the distances of an encoding are from the distances they should have.
+
+δ_ij = ‖p_i − p_j‖ are the encoding's distances, d_ij the target's, w_ij the weights of pairs (1 by
+default); sums run over pairs i ≠ j of positions present. Targets are a matrix of distances, or a
+`PointCloud`, whose pairs are gone through tile by tile, in O(n·k) memory (`sum_over_pairs`).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.sharding import Mesh
+from jaxtyping import Bool, Float, Int, PyTree, Real
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import (
+    as_weights,
+    check_distances,
+    check_encoded,
+    check_weights,
+    looked_at,
+    nan_unless_weights,
+)
+from jaxpe.geometry.counts.position_counts import PositionCounts
+from jaxpe.geometry.distances.matrices import (
+    Distances,
+    as_distances,
+    as_present,
+    euclidean_distances,
+    pair_mask,
+    safe_sqrt,
+)
+from jaxpe.geometry.distances.pairs import (
+    DENSE,
+    Term,
+    smallest_distance,
+    sum_over_pairs,
+    trust_in_pairs,
+)
+from jaxpe.geometry.distances.points import HasCoordinates, PointCloud, as_points
+
+# An encoding as points, or as distances of its own where it has no points.
+Points = Real[ArrayLike, "n d"]
+Encoded = Distances | Points
+Configuration = Encoded | PointCloud | HasCoordinates
+Targets = Distances | PointCloud | Real[ArrayLike, "n n"]
+PairWeights = Real[ArrayLike, "n n"] | Real[ArrayLike, " n"]
+
+
+class ScaledStress(NamedTuple):
+    """The stress at the best scale, in [0, 1], and that scale s ≥ 0, which minimises it.
+
+    Attributes:
+        stress: stress at the best scale, in [0, 1].
+        scale: the best scale, at least 0.
+    """
+
+    stress: Float[Array, ""]
+    scale: Float[Array, ""]
+
+
+@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
+@one_program
+def stress(
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
+) -> Float[Array, ""]:
+    """Stress Σ w(δ − d)² / Σ w d², in [0, ∞): Eq. (4) of Cirrincione (2026), no square root.
+
+    It is 1 at P = 0 and exceeds 1 where P is much too large, so compare encodings of different
+    scale by `scaled_stress`. When every target is 0 it is 0 if the encoding is constant too and inf
+    otherwise. Where two rows of P coincide the derivative of their distance is taken as 0.
+
+    Args:
+        P: encoding `[n, d]`, a result with `coordinates` such as `ClassicalMDS`, or `Distances`
+            of an encoding without vectors (`encoding_distances`).
+        D: target distances, symmetric and not negative. For a derivative with respect to
+            `Distances` differentiate in their values:
+            `jax.grad(lambda values: stress(P, D._replace(values=values)))(D.values)`.
+        weights: symmetric pair weights `[n, n]`, such as `pair_weights(counts)`; or the documents
+            per position `[n]` that these are made of, the only choice for a `PointCloud`.
+        mesh: devices that share the pairs of a `PointCloud`, as in `sum_over_pairs`.
+
+    Raises:
+        ValueError: an encoding of another number of positions, a mesh without a `PointCloud`,
+            targets that `as_distances` refuses, or weights that are negative, asymmetric or all 0.
+            Inside `jit`, where numbers are unknown, such targets and weights give NaN.
+
+    >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
+    0.25
+    """
+    total = _sums(P, D, weights, mesh)
+    return ratio_of_sums(*total(_error_and_target))
+
+
+@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
+@one_program
+def scaled_stress(
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
+) -> ScaledStress:
+    """Stress at the best scale, min_s stress(s·P, D) = 1 − (Σ w δd)² / (Σ w δ² · Σ w d²).
+
+    In [0, 1] whatever the scale of P or D, at the best scale s = Σ w δd / Σ w δ². A constant
+    encoding scores 1 with scale 0; where the targets are all 0, every encoding scores 0 at scale 0.
+
+    >>> fit = scaled_stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]]))
+    >>> fit.stress.item(), fit.scale.item()
+    (0.0, 2.0)
+    """
+    total = _sums(P, D, weights, mesh)
+    cross, own, target = total(_products)
+    scale = jnp.where(own == 0, 0.0, cross / jnp.where(own == 0, 1.0, own))
+    best = _minimiser(scale)
+    # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
+    residual = total(_error_at_scale, best)
+    return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
+
+
+@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
+@one_program
+def kruskal_stress1(
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
+) -> Float[Array, ""]:
+    """Kruskal's stress-1, √(Σ w(δ − d)² / Σ w δ²), in [0, ∞), unfitted.
+
+    Kruskal (1964), with the targets themselves as disparities (metric scaling). Its denominator is
+    the encoding's own size, so a large encoding tends to 1 where Eq. (4) explodes. A constant
+    encoding scores inf (0 when the targets are all 0 too).
+
+    >>> kruskal_stress1(np.array([[0.0], [4.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
+    0.5
+    """
+    total = _sums(P, D, weights, mesh)
+    return safe_sqrt(ratio_of_sums(*total(_error_and_own)))
+
+
+@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
+@one_program
+def stress_per_position(
+    P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
+) -> Float[Array, " n"]:
+    """Stress of each position's own distances, Σ_j w(δ − d)² / Σ_j w d², float `[n]`.
+
+    The mean of these with weights Σ_j w d² is `stress`. Absent positions get 0.
+
+    >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
+    [0.25, 0.25]
+    """
+    total = _sums(P, D, weights, mesh, per_position=True)
+    return ratio_of_sums(*total(_error_and_target))
+
+
+def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
+    """Weights N_i N_j / (N_i + N_j) that trust a pair as far as its rarer position allows.
+
+    The inverse of 1/N_i + 1/N_j, to which the noise of a plug-in squared distance is proportional;
+    scaled to a largest weight of 1. Zero where a position is empty.
+
+    >>> pair_weights(count_tokens(np.array([[0, 1], [1, 0]]), vocab_size=2)).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    return _pair_weights(counts.merged().per_position)
+
+
+@one_program
+def _pair_weights(documents: Int[Array, " n"]) -> Float[Array, "n n"]:
+    size = documents.astype(float)
+    weights = trust_in_pairs(size[:, None], size[None, :])
+    largest = jnp.max(weights)
+    return weights / jnp.where(largest > 0, largest, 1.0)
+
+
+@looked_at(P=check_encoded)
+@one_program
+def min_separation(
+    P: Configuration, *, present: Bool[ArrayLike, " n"] | None = None
+) -> Float[Array, ""]:
+    """Smallest distance min_{i≠j} ‖p_i − p_j‖ between positions present (Theorem 4).
+
+    inf when fewer than two positions are present; those that a `PointCloud` or `Distances` lack
+    never are. A `PointCloud`, and more than 4,096 points, take O(n·d) memory.
+
+    >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
+    1.0
+    """
+    plain = not isinstance(P, Distances | PointCloud)
+    P = P if isinstance(P, Distances) else as_points(P)
+    P = P._replace(present=P.present & as_present(present, len(P.present)))
+    if isinstance(P, PointCloud) and not (plain and len(P.present) <= DENSE):
+        return smallest_distance(P)
+    delta, present = _dense(P)
+    return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf), initial=jnp.inf)
+
+
+@looked_at(P=check_encoded, D=check_distances)
+@one_program
+def mantel_correlation(
+    P: Configuration, D: Targets, *, mesh: Mesh | None = None
+) -> Float[Array, ""]:
+    """The Mantel statistic: Pearson correlation of δ_ij and d_ij over pairs, in [−1, 1].
+
+    Mantel (1967), as standardised; Figure 7 of Cirrincione (2026) shows it. Pairs that share a
+    position are dependent, so that the tests of a correlation do not apply: Mantel's permutes
+    positions. 0 when either side is constant, where the correlation is undefined.
+
+    >>> P = np.array([[0.0], [1.0], [3.0]])
+    >>> mantel_correlation(P, 2 * abs(P - P.T)).round(6).item()
+    1.0
+    """
+    total = _sums(P, D, None, mesh)
+    count, *sums = total(_one_and_both)
+    count = jnp.maximum(count, 1.0)
+    rough = [x / count for x in sums]
+    # A plain sum of n² numbers in float32 errs by many roundings, and so does a mean of it.
+    means = [x + rest / count for x, rest in zip(rough, total(_centred, rough), strict=True)]
+    norms2, sizes2 = total(_squares, means)
+    # Rounding leaves equal distances a tiny variance; that must not pass for a correlation.
+    least = (64.0 * jnp.finfo(means[0].dtype).eps) ** 2
+    constant = [norm2 <= least * size2 for norm2, size2 in zip(norms2, sizes2, strict=True)]
+    norms = [jnp.sqrt(jnp.where(c, 1.0, norm2)) for c, norm2 in zip(constant, norms2, strict=True)]
+    return jnp.where(constant[0] | constant[1], 0.0, total(_correlated, means, norms))
+
+
+# Terms of the sums over pairs, each a function of its own and of nothing else: what they are
+# compiled to stays.
+def _error_and_target(delta: Array, d: Array) -> tuple[Array, Array]:
+    return (delta - d) ** 2, d**2
+
+
+def _error_and_own(delta: Array, d: Array) -> tuple[Array, Array]:
+    return (delta - d) ** 2, delta**2
+
+
+def _products(delta: Array, d: Array) -> tuple[Array, Array, Array]:
+    return delta * d, delta**2, d**2
+
+
+def _error_at_scale(delta: Array, d: Array, scale: Array) -> Array:
+    return (scale * delta - d) ** 2
+
+
+def _one_and_both(delta: Array, d: Array) -> tuple[float, Array, Array]:
+    return 1.0, delta, d
+
+
+def _centred(delta: Array, d: Array, means: list[Array]) -> list[Array]:
+    return [delta - means[0], d - means[1]]
+
+
+def _squares(delta: Array, d: Array, means: list[Array]) -> tuple[list[Array], list[Array]]:
+    """Squares of both less their means, and of both."""
+    return [x**2 for x in _centred(delta, d, means)], [x**2 for x in (delta, d)]
+
+
+def _correlated(delta: Array, d: Array, means: list[Array], norms: list[Array]) -> Array:
+    first, second = _centred(delta, d, means)
+    return (first / norms[0]) * (second / norms[1])
+
+
+# Where a function is at its least in s, its derivative does not depend on that of s (the envelope
+# theorem), which saves the way back through the sums that s is made of. s itself stays what it is,
+# a function of P and D, so that second derivatives are right too: `stop_gradient` would lose them.
+@jax.custom_jvp
+def _minimiser(s: Array) -> Array:
+    return s
+
+
+@_minimiser.defjvp
+def _minimiser_jvp(primals, tangents):
+    return primals[0], jnp.zeros_like(tangents[0])
+
+
+def _sums(
+    P: Configuration,
+    D: Targets,
+    weights: PairWeights | None,
+    mesh: Mesh | None,
+    *,
+    per_position: bool = False,
+) -> Callable[..., PyTree[Array]]:
+    """Σ w·term(δ, d, *args) over all pairs, or those of each position, of the term and args."""
+    # Only ratios of sums mean something: a matrix has every pair twice.
+    if isinstance(D, PointCloud) and not isinstance(P, Distances):
+        P = as_points(P)
+        _check_positions(P.points.shape, D.points.shape)
+        if weights is not None:
+            weights = nan_unless_weights(jnp.asarray(weights, P.points.dtype))
+        options = {"weights": weights, "per_position": per_position, "mesh": mesh}
+        return lambda term, *args: sum_over_pairs(term, P, D, args=args, **options)
+    if mesh is not None:
+        raise ValueError(
+            "a mesh shares the pairs of points: pass the targets as a PointCloud and the encoding "
+            "as its vectors, not as matrices of distances"
+        )
+    delta, d, w = _pairs(P, D, weights)
+    axis = 1 if per_position else None
+
+    def total(term: Term, *args: Any) -> PyTree[Array]:
+        return jax.tree.map(lambda x: jnp.sum(w * x, axis=axis), term(delta, d, *args))
+
+    return total
+
+
+def _pairs(P: Configuration, D: Targets, weights: PairWeights | None) -> tuple[Array, Array, Array]:
+    """Encoding distances, target distances and weights; the weight is 0 off the pairs compared."""
+    D = _dense(D) if isinstance(D, PointCloud) else as_distances(D)
+    P = P if isinstance(P, Distances) else as_points(P)
+    points = P.values if isinstance(P, Distances) else P.points
+    _check_positions(points.shape, D.values.shape)
+    present = D.present & P.present
+    w = pair_mask(present).astype(points.dtype)
+    if weights is not None:
+        n = len(present)
+        weights = as_weights(weights, (n,), (n, n), dtype=points.dtype)
+        if weights.ndim == 1:
+            weights = trust_in_pairs(weights[:, None], weights[None, :])
+        w = jnp.where(w > 0, weights, 0.0)
+    delta = _dense(P._replace(present=present))
+    # XLA would compute the distances anew within each of the sums, and compile for seconds.
+    return jax.lax.optimization_barrier((delta.values, D.values.astype(points.dtype), w))
+
+
+def _dense(points: PointCloud | Distances) -> Distances:
+    """A matrix of distances, where there is one in memory anyway or n is small."""
+    if isinstance(points, Distances):
+        return as_distances(points)
+    return euclidean_distances(points.points, present=points.present)
+
+
+def _check_positions(encoding: tuple[int, ...], targets: tuple[int, ...]) -> None:
+    n = targets[0]
+    if len(encoding) != 2 or encoding[0] != n:
+        raise ValueError(
+            f"the encoding has shape {encoding} and the distances {targets}: pass an "
+            f"encoding [{n}, d], one row for every position"
+        )
+
+
+def ratio_of_sums(numerator: Array, denominator: Array) -> Array:
+    """numerator / denominator ≥ 0, with 0/0 = 0, x/0 = inf, finite derivatives at both, and NaN."""
+    usable = denominator != 0
+    value = numerator / jnp.where(usable, denominator, 1.0)
+    return jnp.where(usable, value, jnp.where(numerator == 0, 0.0, jnp.inf))

@@ -1,0 +1,1 @@
+"""Multidimensional scaling: distances to coordinates."""

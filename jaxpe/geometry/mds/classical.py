@@ -1,0 +1,267 @@
+"""Classical multidimensional scaling, differentiable, and the information-optimal encoding."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int, Integer, Real
+
+from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_distances, check_size, check_symmetric, looked_at
+from jaxpe.geometry.counts.distributions import EmptyPolicy, positional_distributions
+from jaxpe.geometry.counts.position_counts import count_tokens
+from jaxpe.geometry.distances.matrices import (
+    Distances,
+    as_distances,
+    as_present,
+    distances_from_gram,
+    gram_matrix,
+    hellinger_gram,
+    matrix,
+    safe_sqrt,
+    square_matrix,
+)
+from jaxpe.geometry.distances.stress import stress
+from jaxpe.geometry.mds.krylov import check_dim
+
+
+class ClassicalMDS(NamedTuple):
+    """Coordinates and spectrum of classical multidimensional scaling.
+
+    Attributes:
+        coordinates: float `[n, dim]`, U_d Λ_d^½; columns beyond the rank are 0, and so are the
+            rows of absent positions. In each column the entry largest in magnitude is positive.
+        eigenvalues: float `[n]`, all eigenvalues of B, descending (absent positions add zeros).
+        rank: int, eigenvalues above `n · eps · max|λ|`, with eps of the dtype; −1 for NaN.
+        negative_mass: Σ|λ < 0| / Σ|λ|, in [0, 1]; 0 (to rounding) for Euclidean distances.
+        gap: λ_d − λ_{d+1}. Derivatives of the coordinates are defined where it is positive (or the
+            cut is at or beyond the rank).
+        present: bool `[n]`, positions that take part.
+    """
+
+    coordinates: Float[Array, "n dim"]
+    eigenvalues: Float[Array, " n"]
+    rank: Int[Array, ""]
+    negative_mass: Float[Array, ""]
+    gap: Float[Array, ""]
+    present: Bool[Array, " n"]
+
+
+class InformationOptimalEncoding(NamedTuple):
+    """Algorithm 1: the encoding, its stress and what it was made from.
+
+    Attributes:
+        coordinates: float `[n, dim]`, the encoding.
+        stress: Eq. (4) of the encoding.
+        distances: Hellinger distances it was made from.
+        mds: the full result of classical MDS.
+    """
+
+    coordinates: Float[Array, "n dim"]
+    stress: Float[Array, ""]
+    distances: Distances
+    mds: ClassicalMDS
+
+
+class LowRankFactors(NamedTuple):
+    """P ≈ A Bᵀ with A `[n, r]`, B `[d, r]`, their r(n + d) parameters and the relative error.
+
+    Attributes:
+        A: float `[n, r]`.
+        B: float `[d, r]`.
+        parameters: number of entries of both, r(n + d).
+        relative_error: ‖P − A Bᵀ‖ / ‖P‖.
+    """
+
+    A: Float[Array, "n r"]
+    B: Float[Array, "d r"]
+    parameters: int
+    relative_error: Float[Array, ""]
+
+
+@looked_at(D=check_distances)
+@one_program
+def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
+    """Classical (Torgerson) scaling: P = U_d Λ_d^½ from B = −½ H D² H.
+
+    Proposition 6 of Cirrincione (2026) says that P minimises the stress. It does not: it minimises
+    the strain ‖P Pᵀ − B‖; `smacof` started from it lowers the stress. At dim ≥ rank of Euclidean
+    distances both are exact.
+
+    The derivative is right for every function of P that rotations leave alone (distances, stress,
+    P Pᵀ), also where eigenvalues repeat. Where the cut between λ_d and λ_{d+1} splits equal
+    eigenvalues (`gap` is 0) there is none; the terms that would divide by the gap are then 0.
+    First derivatives only: a second one goes through that of `eigh` and is NaN at repeats.
+    What `as_distances` refuses gives coordinates, eigenvalues and `gap` of NaN inside `jit`.
+
+    Args:
+        D: distances (not squared), `Distances` or `[n, n]`.
+        dim: columns wanted; those beyond the rank are 0.
+
+    >>> mds = classical_mds(np.array([[0.0, 2.0], [2.0, 0.0]]), dim=1)
+    >>> mds.coordinates.round(6).tolist(), mds.rank.item()
+    ([[1.0], [-1.0]], 1)
+    """
+    D = as_distances(D)
+    return classical_mds_from_gram(gram_matrix(D), dim=dim, present=D.present)
+
+
+@looked_at(B=check_symmetric)
+@one_program
+def classical_mds_from_gram(
+    B: Float[ArrayLike, "n n"], *, dim: int, present: Bool[ArrayLike, " n"] | None = None
+) -> ClassicalMDS:
+    """Classical scaling of a Gram matrix B (symmetric; negative eigenvalues are clipped to 0).
+
+    >>> classical_mds_from_gram(np.diag([4.0, 1.0]), dim=1).coordinates.tolist()
+    [[2.0], [0.0]]
+    """
+    B = square_matrix(B, "the Gram matrix")
+    n = B.shape[0]
+    check_dim(dim, n)
+    if not n:
+        raise ValueError("the Gram matrix has shape (0, 0): pass that of at least one position")
+    kept = min(dim, n)
+    present = as_present(present, n)
+    coordinates, eigenvalues = principal_coordinates(B, kept)
+    # Zero rows of B leave rounding errors in the eigenvectors.
+    coordinates = jnp.where(present[:, None], coordinates, 0.0)
+    rank = jnp.sum(eigenvalues > _tolerance(eigenvalues))
+    magnitude = jnp.abs(eigenvalues)
+    negative = jnp.sum(jnp.where(eigenvalues < 0, magnitude, 0.0))
+    following = eigenvalues[kept] if kept < n else jnp.zeros((), B.dtype)
+    return ClassicalMDS(
+        coordinates=jnp.pad(coordinates, ((0, 0), (0, dim - kept))),
+        eigenvalues=eigenvalues,
+        rank=jnp.where(jnp.isnan(eigenvalues[0]), -1, rank),
+        negative_mass=negative / jnp.maximum(jnp.sum(magnitude), jnp.finfo(B.dtype).tiny),
+        gap=eigenvalues[kept - 1] - following,
+        present=present,
+    )
+
+
+def information_optimal_encoding(
+    ids: Integer[ArrayLike, "documents n"],
+    *,
+    vocab_size: int,
+    dim: int,
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    exclude: Sequence[int] = (),
+    empty: EmptyPolicy = "drop",
+    smoothing: float = 0.0,
+) -> InformationOptimalEncoding:
+    """Algorithm 1 of Cirrincione (2026) in one call: ids to P_MDS `[n, dim]` and its stress.
+
+    >>> rng = np.random.default_rng(0)
+    >>> encoding = information_optimal_encoding(rng.integers(0, 9, (50, 4)), vocab_size=9, dim=3)
+    >>> encoding.coordinates.shape, bool(encoding.stress < 1e-6)
+    ((4, 3), True)
+    """
+    counts = count_tokens(ids, vocab_size=vocab_size, mask=mask, exclude=exclude)
+    mu = positional_distributions(counts, empty=empty, smoothing=smoothing)
+    gram = hellinger_gram(mu)
+    distances = distances_from_gram(gram, present=mu.present)
+    mds = classical_mds_from_gram(gram, dim=dim, present=mu.present)
+    loss = stress(mds.coordinates, distances)
+    return InformationOptimalEncoding(mds.coordinates, loss, distances, mds)
+
+
+@one_program
+def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors:
+    """Best factors P ≈ A Bᵀ of a given rank (Eckart–Young), r(n + d) parameters (Remark 8).
+
+    B has orthonormal columns and A = P B. The derivative is right for every function of A Bᵀ,
+    also where singular values repeat; where the cut splits equal ones there is none, and the
+    terms that would divide by their difference are 0.
+
+    >>> low_rank_factors(np.ones((32, 128)), rank=3).parameters
+    480
+    """
+    P = matrix(P, "P", "[n, d]")
+    n, d = P.shape
+    check_size("rank", rank, least=0)
+    if not 1 <= rank <= min(n, d):
+        raise ValueError(f"rank must lie in [1, {min(n, d)}] for shape {P.shape}, not {rank}")
+    B = _row_space(P, rank)
+    A = dot(P, B)
+    lost = jnp.sum((P - dot(A, B.T)) ** 2)
+    whole = jnp.sum(P**2)
+    error = safe_sqrt(lost / jnp.where(whole == 0, 1.0, whole))
+    return LowRankFactors(A, B, rank * (n + d), error)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _row_space(P: Array, rank: int) -> Array:
+    """The leading right singular vectors V_r of P, as columns."""
+    return jnp.linalg.svd(P, full_matrices=False)[2][:rank].T
+
+
+# V_r matters up to rotations of its columns, so their derivative is taken orthogonal to V_r: with
+# M = Uᵀ dP V, the part of dv_b along a dropped v_c is (s_b M_bc + s_c M_cb) / (s_b² − s_c²), which
+# is first-order perturbation of PᵀP; outside of the row space of P, where s_c = 0, it is
+# (1 − V Vᵀ) dPᵀ u_b / s_b.
+@_row_space.defjvp
+def _row_space_jvp(rank, primals, tangents):
+    (P,), (dP,) = primals, tangents
+    U, s, Vt = jnp.linalg.svd(P, full_matrices=False)
+    least = max(P.shape) * jnp.finfo(P.dtype).eps * s[0]
+    M = dot(U.T, dP, Vt.T)
+    b, c = s[None, :rank], s[rank:, None]
+    resolved = b - c > least
+    turned = b * M[:rank, rank:].T + c * M[rank:, :rank]
+    C = jnp.where(resolved, turned / jnp.where(resolved, b**2 - c**2, 1.0), 0.0)
+    outside = dot(dP.T, U[:, :rank]) - dot(Vt.T, M[:rank].T)
+    outside = jnp.where(b > least, outside / jnp.where(b > least, b, 1.0), 0.0)
+    return Vt[:rank].T, dot(Vt[rank:].T, C) + outside
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def principal_coordinates(B: Array, dim: int) -> tuple[Array, Array]:
+    """U_d Λ_d^½ with signs fixed, and all eigenvalues, descending."""
+    coordinates, eigenvalues, _ = _eigen_coordinates(B, dim)
+    return coordinates, eigenvalues
+
+
+# Derivative in the symmetric gauge. Write X = V_d S, S = diag(√λ_a) over the kept, positive λ_a,
+# and dX = V C. From X Xᵀ = Σ kept λ v vᵀ and M = Vᵀ dB V:
+#   kept rows a:    C S + S Cᵀ = M. Among the many C (they differ by rotations of X, that is by
+#                   antisymmetric parts) the symmetric one is C_ab = M_ab / (s_a + s_b), which has
+#                   no λ_a − λ_b in it: repeated eigenvalues do no harm.
+#   dropped rows c: C_cb = M_cb s_b / (λ_b − λ_c), undefined only where the cut splits a cluster.
+# The eigenvalues move by dλ_a = M_aa.
+@principal_coordinates.defjvp
+def _principal_coordinates_jvp(dim, primals, tangents):
+    (B,), (dB,) = primals, tangents
+    coordinates, eigenvalues, V = _eigen_coordinates(B, dim)
+    kept = (jnp.arange(len(B)) < dim) & (eigenvalues > _tolerance(eigenvalues))
+    s = jnp.sqrt(jnp.where(kept, eigenvalues, 0.0))
+    M = dot(V.T, 0.5 * (dB + dB.T), V)
+    sums = s[:, None] + s[None, :dim]
+    gaps = eigenvalues[None, :dim] - eigenvalues[:, None]
+    resolved = gaps > _tolerance(eigenvalues)
+    M_kept = M[:, :dim]
+    C_kept = M_kept / jnp.where(sums > 0, sums, 1.0)
+    C_dropped = jnp.where(resolved, M_kept * s[None, :dim] / jnp.where(resolved, gaps, 1.0), 0.0)
+    C = jnp.where(kept[:, None], C_kept, C_dropped)
+    C = jnp.where(kept[None, :dim], C, 0.0)
+    return (coordinates, eigenvalues), (dot(V, C), jnp.diagonal(M))
+
+
+def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
+    eigenvalues, V = jnp.linalg.eigh(0.5 * (B + B.T))
+    eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
+    largest = jnp.take_along_axis(V, jnp.argmax(jnp.abs(V), axis=0)[None, :], axis=0)
+    V = V * jnp.where(largest < 0, -1.0, 1.0).astype(V.dtype)
+    kept = eigenvalues[:dim] > _tolerance(eigenvalues)
+    scale = jnp.sqrt(jnp.where(kept, eigenvalues[:dim], 0.0))
+    return V[:, :dim] * scale[None, :], eigenvalues, V
+
+
+def _tolerance(eigenvalues: Array) -> Array:
+    """Magnitude below which an eigenvalue of B counts as 0: n · eps · max|λ|."""
+    eps = jnp.finfo(eigenvalues.dtype).eps
+    return len(eigenvalues) * eps * jnp.max(jnp.abs(eigenvalues))

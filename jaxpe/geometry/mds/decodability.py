@@ -1,0 +1,188 @@
+"""Accuracy of a linear probe for positions in hidden states."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.program import one_program
+from jaxpe.geometry.distances.matrices import floating
+
+
+class PositionDecodability(NamedTuple):
+    """Accuracy of a linear probe for positions, on rows that it was not fitted to.
+
+    Attributes:
+        r2: 1 − Σ(t − t̂)²/Σt², at most 1, t being positions from the middle of their row; 0 for a
+            probe that says the middle everywhere, below 0 for one that does worse, and 0 where
+            positions do not differ.
+        error: mean |t − t̂|, in positions.
+        missed: Σ(t − t̂)² of each row that is judged, so that r2 = 1 − Σ missed/Σ spread.
+        spread: Σt² of each row that is judged.
+    """
+
+    r2: Float[Array, ""]
+    error: Float[Array, ""]
+    missed: Float[Array, " judged"]
+    spread: Float[Array, " judged"]
+
+
+@one_program
+def position_decodability(
+    hidden: Float[ArrayLike, "rows n d"],
+    *,
+    mask: Bool[ArrayLike, "rows n"] | None = None,
+    ridge: float = 1e-8,
+) -> PositionDecodability:
+    """Ridge regression of the position within its row on hidden states (Alain and Bengio 2017).
+
+    Positions are counted from the middle of their row, the mean of its positions that count, and
+    what is linear in the middles is taken from the states. Else rows of different lengths show
+    positions in states that have none: where a topic has longer documents, its words say that the
+    position is large. Rows of equal length have one middle, and nothing is taken.
+
+    Fitted on the rows 0, 2, 4, …, judged on the rows 1, 3, 5, …, so that nothing is told of rows
+    that are seen twice only where rows are different documents. Entries are centred and divided by
+    their own standard deviations, so that shifts and scales of single entries change nothing. A
+    direction along which these have standard deviation s has its slope shrunk by s²/(s² + `ridge`):
+    to one half at s = 1e-4, so that positions stored far below the noise beside them are read, and
+    rotations change next to nothing. Layers by `jax.vmap`.
+
+    Float32 keeps what lies above s = 1e-5 or so, enough for the default `ridge`. An entry that is
+    alike everywhere is left out, but one that is so up to rounding is not, and its rounding counts.
+
+    Hidden states that are all alike give r2 = 0; so do rows of one position (n = 1). Where a half
+    has no place that counts, r2 and error are 0. NaN where it counts gives NaN.
+
+    Args:
+        hidden: hidden states of at least two rows.
+        mask: places that count; all when None.
+        ridge: regularisation, at least a hundredth of the relative rounding error of the dtype.
+
+    Raises:
+        ValueError: where there are fewer than two rows, or the ridge is too small.
+
+    >>> noise = np.random.default_rng(0).normal(size=(8, 20, 3))
+    >>> clock = noise + np.arange(20.0)[None, :, None]
+    >>> probe = jax.jit(position_decodability)
+    >>> [round(probe(x).r2.item(), 1) for x in (noise, clock)]
+    [0.0, 1.0]
+    """
+    hidden = floating(hidden, "hidden")
+    if hidden.ndim != 3 or hidden.shape[0] < 2 or not hidden.size:
+        raise ValueError(
+            f"hidden has shape {hidden.shape}: pass [rows, n, d] with at least two rows, one half "
+            "to fit the probe to and one to judge it, and at least one position and entry"
+        )
+    least = float(jnp.finfo(hidden.dtype).eps) / 100
+    if not ridge >= least:
+        raise ValueError(
+            f"ridge={ridge} is too small for a unique probe in {hidden.dtype}: pass at least "
+            f"{least:.1e}"
+        )
+    rows, n, _ = hidden.shape
+    counts = jnp.ones((rows, n), bool) if mask is None else jnp.asarray(mask)
+    hidden = jnp.where(counts[..., None], hidden, 0.0)
+    places = jnp.broadcast_to(jnp.arange(n, dtype=hidden.dtype)[None, :], (rows, n))
+    middles = jax.vmap(_mean)(places, counts)
+    # From one of them on: where all are alike they lie at 0 exactly, and nothing is taken.
+    away = middles - middles[jnp.argmax(jnp.any(counts, axis=1))]
+    away, middles = (jnp.broadcast_to(x[:, None], (rows, n)) for x in (away, middles))
+    whole = hidden, places - middles, counts, away
+    fitted, judged = ([x[k::2].reshape(-1, *x.shape[2:]) for x in whole] for k in (0, 1))
+    slopes = _slopes(fitted[0], fitted[3], fitted[2])
+    fitted, judged = ([x - dot(m[:, None], slopes[None]), t, c] for x, t, c, m in (fitted, judged))
+    return _judge(_fit(*fitted, ridge=ridge), *judged, n=n)
+
+
+class _Units(NamedTuple):
+    """Standardisation of entries: x becomes ((x − origin)/largest − centre)/deviation."""
+
+    origin: Array
+    largest: Array
+    centre: Array
+    deviation: Array
+
+    def of(self, x: Array, counts: Array) -> Array:
+        """Entries in these units, 0 where they do not count."""
+        x = (x - self.origin[None, :]) / self.largest[None, :]
+        x = (x - self.centre[None, :]) / self.deviation[None, :]
+        return jnp.where(counts[:, None], x, 0.0)
+
+
+class _Probe(NamedTuple):
+    """t̂ = x·slopes + mean, of x in its units."""
+
+    units: _Units
+    slopes: Array
+    mean: Array
+
+
+def _slopes(x: Array, m: Array, counts: Array) -> Array:
+    """Slopes of entries on m, 0 where m does not vary."""
+    x = jnp.where(counts[:, None], x - x[jnp.argmax(counts)][None, :], 0.0)
+    m = jnp.where(counts, m - _mean(m, counts), 0.0)
+    return _moment(x, m, counts) / _or_one(_moment(m, m, counts))
+
+
+def _units(x: Array, counts: Array) -> _Units:
+    """Units in which entries that vary have mean 0 and variance 1, and the others are 0."""
+    # From one of them on: hidden states that are all alike then lie at 0 exactly, not near it.
+    origin = x[jnp.argmax(counts)]
+    x = jnp.where(counts[:, None], x - origin[None, :], 0.0)
+    # Before anything is squared, which has half the exponents. No derivative: it cancels.
+    largest = _or_one(jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=0)))
+    x = x / largest[None, :]
+    centre = _mean(x, counts)
+    variance = _mean((x - centre[None, :]) ** 2, counts)
+    return _Units(origin, largest, centre, jnp.sqrt(_or_one(variance)))
+
+
+def _fit(x: Array, t: Array, counts: Array, *, ridge: float) -> _Probe:
+    units, mean = _units(x, counts), _mean(t, counts)
+    x, t = units.of(x, counts), jnp.where(counts, t - mean, 0.0)
+    # The Gram matrix loses what is below √eps of the largest; that of nearly white entries has
+    # nothing so small, and is as good as QR, at the cost of two products.
+    white = _whitening(x, counts)
+    y = dot(x, white.T)
+    matrix = _moment(y, y, counts) + ridge * dot(white, white.T)
+    slopes = jax.scipy.linalg.solve(matrix, _moment(y, t, counts), assume_a="pos")
+    return _Probe(units, dot(white.T, slopes), mean)
+
+
+def _whitening(x: Array, counts: Array) -> Array:
+    """W of entries Wx that are nearly white: exactly so but for what rounding would decide."""
+    identity = jnp.eye(x.shape[1], dtype=x.dtype)
+    rounding = len(identity) * jnp.finfo(x.dtype).eps * identity
+    lower = jnp.linalg.cholesky(_moment(x, x, counts) + rounding)
+    return jax.scipy.linalg.solve_triangular(lower, identity, lower=True)
+
+
+def _judge(probe: _Probe, x: Array, t: Array, counts: Array, *, n: int) -> PositionDecodability:
+    x = probe.units.of(x, counts)
+    away = jnp.where(counts, t - (dot(x, probe.slopes) + probe.mean), 0.0)
+    apart = jnp.where(counts, t - _mean(t, counts), 0.0)
+    missed, spread = (jnp.sum(y.reshape(-1, n) ** 2, axis=1) for y in (away, apart))
+    whole = jnp.sum(spread)
+    r2 = jnp.where(whole > 0, 1 - jnp.sum(missed) / jnp.where(whole > 0, whole, 1.0), 0.0)
+    return PositionDecodability(r2, _mean(jnp.abs(away), counts), missed, spread)
+
+
+def _moment(x: Array, y: Array, counts: Array) -> Array:
+    """Mean of products, of what counts; both are 0 elsewhere."""
+    total = jnp.maximum(jnp.sum(counts), 1).astype(x.dtype)
+    return dot(x.T, y) / total
+
+
+def _or_one(x: Array) -> Array:
+    return jnp.where(x > 0, x, 1.0)
+
+
+def _mean(x: Array, counts: Array) -> Array:
+    """Over the first axis, of what counts; 0 where nothing does."""
+    shape = (-1,) + (1,) * (x.ndim - 1)
+    total = jnp.sum(jnp.where(counts.reshape(shape), x, 0.0), axis=0)
+    return total / jnp.maximum(jnp.sum(counts), 1).astype(x.dtype)

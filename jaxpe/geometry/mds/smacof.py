@@ -1,0 +1,401 @@
+"""SMACOF: least-squares multidimensional scaling by majorisation, as a compiled loop."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float, Int, Real
+
+from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.compiled import compiled
+from jaxpe._core.errors import InputError
+from jaxpe.geometry.checks import as_weights, check_size, check_tolerance, check_weights, floating
+from jaxpe.geometry.distances.matrices import (
+    Distances,
+    as_distances,
+    centre_rows,
+    euclidean_distances,
+    pair_mask,
+)
+from jaxpe.geometry.distances.pairs import sum_over_pairs
+from jaxpe.geometry.distances.points import PointCloud, as_points
+from jaxpe.geometry.distances.stress import Targets, ratio_of_sums, stress
+from jaxpe.geometry.mds.classical import classical_mds
+from jaxpe.geometry.mds.from_points import classical_mds_from_points
+from jaxpe.geometry.mds.krylov import check_dim
+
+_MEMORY = 6  # steps from which the curvature is estimated
+_PRODUCTS = 24  # products with the Hessian that look for a negative eigenvalue
+_LENGTHS = 2.0 ** -np.arange(12)  # of a push, in units of the size of the targets
+_LEAST = 1e-5  # share of the stress that a push must save
+
+
+class Smacof(NamedTuple):
+    """A local minimum of the stress.
+
+    Attributes:
+        coordinates: rows of absent positions are 0.
+        stress: Eq. (4) at the coordinates; never above that of the start.
+        initial_stress: Eq. (4) at the start.
+        iterations: evaluations of the stress after that of the start.
+        converged: whether this is a minimum: a Guttman transform moves it by at most `tolerance`
+            of its size, or √eps where rounding hides the rest, and no push that was tried lowers
+            the stress.
+    """
+
+    coordinates: Float[Array, "n dim"]
+    stress: Float[Array, ""]
+    initial_stress: Float[Array, ""]
+    iterations: Int[Array, ""]
+    converged: Bool[Array, ""]
+
+
+class _Problem(NamedTuple):
+    """Functions of a configuration X, and the size ‖X‖ of one with the distances wanted.
+
+    Attributes:
+        evaluate: the stress, and its gradient G = V X − B(X) X in units of 2 / Σ w d².
+        solve: V⁺ G; the Guttman transform is X − V⁺ G.
+        coincident: mask of points in one place with others that should be elsewhere.
+    """
+
+    evaluate: Callable[[Array], tuple[Array, Array]]
+    solve: Callable[[Array], Array]
+    coincident: Callable[[Array], Array]
+    size: Array
+
+
+class _State(NamedTuple):
+    """The best configuration, the next one, and differences of the last ones and of their G."""
+
+    X: Array
+    stress: Array
+    gradient: Array
+    trial: Array
+    guttman: Array  # whether the trial is a Guttman transform
+    steps: Array
+    changes: Array
+    iterations: Array
+    initial: Array
+    stationary: Array
+    stalled: Array
+
+
+def smacof(
+    D: Targets,
+    *,
+    dim: int,
+    init: Literal["classical"] | Real[ArrayLike, "n dim"] = "classical",
+    weights: Real[ArrayLike, "n n"] | None = None,
+    max_iterations: int = 1000,
+    tolerance: float = 1e-5,
+    starts: int = 1,
+    key: Array | None = None,
+) -> Smacof:
+    """Minimise the stress of Eq. (4) by majorisation; the stress never rises.
+
+    The Guttman transform X ← V⁺ B(X) X of De Leeuw (1977), with V_ij = −w_ij, B_ij = −w_ij d_ij /
+    δ_ij off the diagonal and rows that sum to 0, is a step along the gradient that never raises the
+    stress. Each step here is one of L-BFGS (Nocedal 1980) in the metric V, and a Guttman transform
+    where that would raise it. A saddle is left by a push along the most negative curvature that 24
+    Lanczos steps find; points in one place are pushed apart. All of it is deterministic.
+
+    A minimum is a local one; on a line there are many. With `starts` the lowest of several is
+    taken. Not for differentiating through (a `while_loop` has no reverse mode); at a minimum the
+    gradient of `stress` is 0 anyway.
+
+    Args:
+        D: target distances (not squared); or a `PointCloud`, whose pairs are gone through tile by
+            tile in O(n·(k + 40·dim)) memory.
+        init: "classical" starts from `classical_mds` (of a `PointCloud`, from
+            `classical_mds_from_points`); or an array `[n, dim]`, whose columns of 0 stay 0 unless
+            all are.
+        weights: symmetric pair weights w ≥ 0; positions must stay connected through them. None for
+            a `PointCloud`.
+        max_iterations: largest number of evaluations; see `converged`.
+        tolerance: stop where a Guttman transform moves the coordinates by less than this share of
+            their norm: ‖V⁺ ∇σ‖ Σ w d² ≤ 2 · tolerance · ‖X‖.
+        starts: number of starts, `init` and random ones, which run together.
+        key: PRNG key of the random starts.
+
+    Raises:
+        ValueError: what `as_distances` refuses, weights that are negative, asymmetric or all 0, a
+            start of another shape, or several starts without a key. Under `jit`, where numbers
+            cannot be looked at, they end the loop at once, with a stress of NaN and `converged`
+            False, as NaN in the start does.
+
+    >>> fit = smacof(jnp.sqrt(2.0) * (1 - jnp.eye(3)), dim=1)   # three one-hots on a line
+    >>> round(fit.stress.item(), 6) == round(1 / 9, 6)
+    True
+    """
+    check_weights(weights)
+    check_tolerance(tolerance)
+    if not isinstance(max_iterations, jax.Array):
+        check_size("max_iterations", max_iterations, least=0)
+    weights = None if weights is None else floating(weights, "weights")
+    D = as_points(D) if isinstance(D, PointCloud) else as_distances(D)
+    start = first_configuration(D, dim, init)
+    matrices = 0 if isinstance(D, PointCloud) else 4 * len(start) ** 2
+    check_size("starts", starts, each=(_MEMORY + _PRODUCTS) * start.size + matrices)
+    if starts > 1 and key is None:
+        raise InputError(f"starts is {starts}: pass a key too, such as `key=jax.random.key(0)`")
+    columns = jnp.ones(dim, bool) if isinstance(init, str) else jnp.any(start != 0, axis=0)
+    if starts == 1:
+        return _fitted(start, columns, D, weights, max_iterations, tolerance)
+    return _best_fit(start, columns, D, weights, max_iterations, tolerance, key, starts=starts)
+
+
+@compiled(static=("starts",))
+def _best_fit(
+    start: Array, columns: Array, D: Distances | PointCloud, *options, starts: int
+) -> Smacof:
+    """The fit of least stress, from `start` and random configurations of the same columns."""
+    *options, key = options
+    draw = partial(random_configuration, D, dim=start.shape[1])
+    drawn = jax.vmap(draw)(jax.random.split(key, starts - 1)).astype(start.dtype)
+    every = jnp.concatenate([start[None], jnp.where(_open(columns), drawn, 0.0)])
+    fits = jax.vmap(lambda start: _fitted(start, columns, D, *options))(every)
+    best = jnp.argmin(fits.stress)
+    return jax.tree.map(lambda x: x[best], fits)
+
+
+def _open(columns: Bool[Array, " dim"]) -> Bool[Array, " dim"]:
+    return columns | ~jnp.any(columns)
+
+
+@compiled()
+def _fitted(
+    start: Array,
+    columns: Array,
+    D: Distances | PointCloud,
+    weights: Real[ArrayLike, "n n"] | None,
+    max_iterations: int | Array,
+    tolerance: float | Array,
+) -> Smacof:
+    by_tiles = isinstance(D, PointCloud)
+    problem = _by_tiles(D, weights) if by_tiles else _by_matrix(D, weights, start.dtype)
+    moves = (D.present[:, None] & _open(columns)[None, :]).astype(start.dtype)
+
+    def unfinished(state: _State) -> Array:
+        ended = state.stationary | state.stalled | jnp.isnan(state.stress)
+        return (state.iterations < max_iterations) & ~ended
+
+    def descend_and_push(state: _State) -> _State:
+        state = jax.lax.while_loop(unfinished, partial(_step, problem, tolerance), state)
+        return jax.lax.cond(state.stationary, partial(_pushed, problem, moves), lambda x: x, state)
+
+    state = jax.lax.while_loop(unfinished, descend_and_push, _first_state(start))
+    return Smacof(state.X, state.stress, state.initial, state.iterations, state.stationary)
+
+
+def _first_state(X: Array) -> _State:
+    """State whose first step evaluates X."""
+    past, no = jnp.zeros((_MEMORY, *X.shape), X.dtype), jnp.zeros((), bool)
+    unknown = jnp.full((), jnp.inf, X.dtype)
+    before = jnp.full((), -1, jnp.int32)
+    return _State(X, unknown, past[0], X, no, past, past, before, unknown, no, no)
+
+
+def _step(problem: _Problem, tolerance: float | Array, state: _State) -> _State:
+    """Evaluate the trial, take it unless the stress rises, and choose the next."""
+    eps = float(jnp.finfo(state.X.dtype).eps)
+    value, gradient = problem.evaluate(state.trial)
+    initial = jnp.where(state.iterations < 0, value, state.initial)
+    better = ~(value > state.stress * (1.0 + 8.0 * eps))  # NaN ends the loop
+    step, change = state.trial - state.X, gradient - state.gradient
+    convex = better & (jnp.sum(step * change) > 0)
+    steps, changes = (
+        jnp.where(convex, jnp.roll(past, -1, axis=0).at[-1].set(new), past)
+        for past, new in ((state.steps, step), (state.changes, change))
+    )
+    X = jnp.where(better, state.trial, state.X)
+    value = jnp.where(better, value, state.stress)
+    gradient = jnp.where(better, gradient, state.gradient)
+    plain = problem.solve(gradient)
+    trial = X - jnp.where(better, _quasi_newton(problem, steps, changes, gradient), plain)
+    # Where not even a Guttman transform lowers the stress, rounding hides what is left.
+    stalled = state.guttman & ~better
+    least = jnp.where(stalled, jnp.maximum(tolerance, eps**0.5), tolerance)
+    # An exact fit has a stress of rounding errors only, which need not fall any more.
+    exact = value <= len(X) * eps**2
+    stationary = exact | (jnp.linalg.norm(plain) <= least * jnp.linalg.norm(X))
+    counted = state.iterations + 1
+    return _State(
+        X, value, gradient, trial, ~better, steps, changes, counted, initial, stationary, stalled
+    )
+
+
+def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Array) -> Array:
+    """Product of the gradient with the inverse Hessian of L-BFGS, which is V⁺ without steps."""
+    products = jnp.sum(steps * changes, axis=(1, 2))
+    known = products > 0
+    inverse = jnp.where(known, 1.0 / jnp.where(known, products, 1.0), 0.0)
+    past = (steps, changes, inverse)
+
+    def back(rest: Array, pair: tuple[Array, ...]) -> tuple[Array, Array]:
+        step, change, scale = pair
+        share = scale * jnp.sum(step * rest)
+        return rest - share * change, share
+
+    def forth(move: Array, pair: tuple[Array, ...]) -> tuple[Array, None]:
+        step, change, scale, share = pair
+        return move + (share - scale * jnp.sum(change * move)) * step, None
+
+    rest, shares = jax.lax.scan(back, gradient, past, reverse=True)
+    curvature = jnp.sum(changes[-1] * problem.solve(changes[-1]))
+    scale = jnp.where(known[-1], products[-1] / jnp.where(known[-1], curvature, 1.0), 1.0)
+    scale = jnp.minimum(scale, 2.0)  # twice the step of the Guttman transform never fails
+    return jax.lax.scan(forth, scale * problem.solve(rest), (*past, shares))[0]
+
+
+def _pushed(problem: _Problem, moves: Array, state: _State) -> _State:
+    """State beside a saddle, or the same where nothing near is lower."""
+    X = state.X
+    # Numbers without a pattern; those of `jax.random` take long to compile.
+    random = jnp.cos(jnp.arange(X.size, dtype=X.dtype) ** 2).reshape(X.shape) * moves
+    apart = random * problem.coincident(X)[:, None].astype(X.dtype)
+    # The stress has no curvature where a distance is 0, but falls in every direction.
+    direction = jnp.where(jnp.any(apart != 0), apart, _least_curved(problem, X, random, moves))
+    direction = problem.size * _unit(direction)
+    lengths = jnp.asarray(np.concatenate([_LENGTHS, -_LENGTHS]), X.dtype)
+    values = jax.lax.map(lambda t: problem.evaluate(X + t * direction)[0], lengths)
+    best = jnp.argmin(values)
+    pushed = _first_state(X + lengths[best] * direction)._replace(
+        stress=values[best], iterations=state.iterations, initial=state.initial
+    )
+    lower = values[best] < (1.0 - _LEAST) * state.stress
+    return jax.tree.map(partial(jnp.where, lower), pushed, state)
+
+
+def _least_curved(problem: _Problem, X: Array, start: Array, moves: Array) -> Array:
+    """Direction of the least eigenvalue of the Hessian, by Lanczos with full orthogonalisation."""
+
+    def expand(k: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        basis, T, v = state
+        _, image = jax.jvp(lambda X: problem.evaluate(X)[1], (X,), (v.reshape(X.shape),))
+        image = (image * moves).reshape(-1)
+        basis = basis.at[k].set(v)
+        inner = dot(basis, image)
+        return basis, T.at[k].set(inner), _unit(image - dot(inner, basis))
+
+    basis = jnp.zeros((_PRODUCTS, X.size), X.dtype)
+    T = jnp.zeros((_PRODUCTS, _PRODUCTS), X.dtype)
+    basis, T, _ = jax.lax.fori_loop(0, _PRODUCTS, expand, (basis, T, _unit(start.reshape(-1))))
+    _, vectors = jnp.linalg.eigh(jnp.tril(T) + jnp.tril(T, -1).T)
+    return dot(vectors[:, 0], basis).reshape(X.shape)
+
+
+def _unit(v: Array) -> Array:
+    size = jnp.linalg.norm(v)
+    return v / jnp.where(size > 0, size, 1.0)
+
+
+def _by_matrix(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> _Problem:
+    """Problem of a matrix of targets."""
+    w = pair_mask(D.present).astype(dtype)
+    if weights is not None:
+        w = jnp.where(w > 0, as_weights(weights, w.shape, dtype=dtype), 0.0)
+    inverse = _generalised_inverse(w) if weights is not None else None
+    count = jnp.maximum(jnp.sum(D.present.astype(dtype)), 1.0)
+    target = D.values.astype(dtype)
+    wanted = jnp.sum(w * target**2)
+
+    def distances(X: Array) -> Array:
+        return euclidean_distances(X, present=D.present).values
+
+    def evaluate(X: Array) -> tuple[Array, Array]:
+        delta = distances(X)
+        apart = delta > 0
+        pull = w - jnp.where(apart, w * target / jnp.where(apart, delta, 1.0), 0.0)
+        gradient = jnp.sum(pull, axis=1)[:, None] * X - dot(pull, X)
+        return ratio_of_sums(jnp.sum(w * (delta - target) ** 2), wanted), gradient
+
+    def solve(gradient: Array) -> Array:
+        if inverse is None:
+            return gradient / count
+        return centre_rows(dot(inverse, gradient), D.present)
+
+    def coincident(X: Array) -> Array:
+        return jnp.any((distances(X) == 0) & (w * target > 0), axis=1)
+
+    size = jnp.sqrt(jnp.sum(target**2) / (2.0 * count))
+    return _Problem(evaluate, solve, coincident, size)
+
+
+def _by_tiles(D: PointCloud, weights: Real[ArrayLike, "n n"] | None) -> _Problem:
+    """Problem of points as targets, tile by tile: B(X) X is the gradient of Σ_{i<j} d δ."""
+    if weights is not None:
+        raise ValueError(
+            f"weights have shape {np.shape(weights)}, but with a PointCloud as targets all pairs "
+            "weigh the same: pass euclidean_distances(D.points) as D"
+        )
+    targets = centre_rows(*D)
+    count = jnp.maximum(jnp.sum(D.present), 1).astype(targets.dtype)
+
+    def cross(X: Array) -> Array:
+        return sum_over_pairs(_product, PointCloud(X, D.present), D)
+
+    def evaluate(X: Array) -> tuple[Array, Array]:
+        attraction = jax.grad(cross)(X)
+        return stress(X, D), count.astype(X.dtype) * centre_rows(X, D.present) - attraction
+
+    def solve(gradient: Array) -> Array:
+        return gradient / count.astype(gradient.dtype)
+
+    def coincident(X: Array) -> Array:
+        return sum_over_pairs(_meets, PointCloud(X, D.present), D, per_position=True) > 0
+
+    return _Problem(evaluate, solve, coincident, jnp.linalg.norm(targets))
+
+
+def _product(delta: Array, d: Array) -> Array:
+    return d * delta
+
+
+def _meets(delta: Array, d: Array) -> Array:
+    """Whether points are in one place that should not be."""
+    return ((delta == 0) & (d > 0)).astype(delta.dtype)
+
+
+def first_configuration(
+    D: Distances | PointCloud, dim: int, init: str | Real[ArrayLike, "n dim"]
+) -> Float[Array, "n dim"]:
+    """Start of the iteration, with absent positions at 0."""
+    check_dim(dim, len(D.present))
+    if isinstance(init, str):
+        if init != "classical":
+            raise ValueError(f"init is {init!r}: pass 'classical' or an array [n, dim]")
+        if isinstance(D, Distances):
+            return classical_mds(D, dim=dim).coordinates
+        return classical_mds_from_points(D, dim=dim).coordinates
+    init = floating(init)
+    expected = (len(D.present), dim)
+    if init.shape != expected:
+        raise ValueError(f"init has shape {init.shape}, not [n, dim] = {expected}")
+    return jnp.where(D.present[:, None], init, 0.0)
+
+
+def _generalised_inverse(w: Array) -> Array:
+    """S^−½ L⁺ S^−½ with L = S^−½ V S^−½, V the weights' Laplacian and S its diagonal."""
+    # It differs from V⁺ by translations only, and keeps the digits of positions with tiny weights,
+    # which V⁺ in float32 takes for disconnected.
+    degree = jnp.sum(w, axis=1)
+    root = jnp.where(degree > 0, 1.0 / jnp.sqrt(jnp.where(degree > 0, degree, 1.0)), 0.0)
+    scale = root[:, None] * root[None, :]
+    L = jnp.diag((degree > 0).astype(w.dtype)) - scale * w
+    return scale * jnp.linalg.pinv(L, hermitian=True)
+
+
+def random_configuration(D: Distances | PointCloud, key: Array, dim: int) -> Array:
+    """Normal points whose mean squared distance is about that of the targets."""
+    count = jnp.maximum(jnp.sum(D.present), 1)
+    if isinstance(D, Distances):
+        mean2 = jnp.sum(D.values**2) / (count**2).astype(D.values.dtype)
+    else:
+        mean2 = 2.0 * jnp.sum(centre_rows(D.points, D.present) ** 2) / count.astype(D.points.dtype)
+    points = jax.random.normal(key, (len(D.present), dim), mean2.dtype)
+    return jnp.where(D.present[:, None], jnp.sqrt(mean2 / (2.0 * dim)) * points, 0.0)

@@ -1,0 +1,1 @@
+"""Sampling noise, composition and position: what a second sample would repeat."""

@@ -1,0 +1,430 @@
+"""Encodings that are fitted to one half of the documents and held against the other half."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float, Int, Integer
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe._core.program import one_program
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.geometry.checks import check_confidence, check_size
+from jaxpe.geometry.counts.position_counts import PositionCounts
+from jaxpe.geometry.counts.sparse import SparseCounts
+from jaxpe.geometry.distances.matrices import safe_sqrt
+from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
+from jaxpe.geometry.distances.stress import scaled_stress
+from jaxpe.geometry.mds.classical import classical_mds_from_gram
+from jaxpe.geometry.noise.halves import (
+    HalvableTokens,
+    in_sets,
+    of_each,
+    places_of,
+    shuffled_places,
+    split_halves,
+)
+from jaxpe.geometry.noise.position import without_composition
+from jaxpe.geometry.noise.repetitions import items_of, map_items, stacked
+from jaxpe.geometry.noise.split_half import (
+    SplitHalfGeometry,
+    add_products,
+    folds_of,
+    geometry_of_products,
+    no_products,
+)
+
+DEFAULT_SPLITS = 16
+DEFAULT_HALVINGS = 4
+DEFAULT_HALF_NULLS = 4
+_MOST_FREEDOM = 15  # degrees of freedom of 16 folds, however many splits of them
+
+
+class HeldOut(NamedTuple):
+    """A statistic of halves of the documents, such as the stress of an encoding against each.
+
+    Attributes:
+        mean: float `[...]`, over both halves of every split: the expectation for half as many
+            documents.
+        standard_error: float `[...]`, of the mean, for other documents of the same kind.
+        low, high: float `[...]`, ends of the interval.
+        samples: float `[splits, 2, ...]`, of each half.
+    """
+
+    mean: Float[Array, "..."]
+    standard_error: Float[Array, "..."]
+    low: Float[Array, "..."]
+    high: Float[Array, "..."]
+    samples: Float[Array, "splits 2 ..."]
+
+
+class PositionHalves(NamedTuple):
+    """Position geometries of disjoint halves, and what intervals are made of.
+
+    Attributes:
+        position: geometries `[splits, 2, ...]`, less the shuffled documents of the same half.
+        own: statistics of each half before that, `[splits, 2]`.
+        null: statistics of the shuffled halves, `[nulls, splits, 2]`.
+    """
+
+    position: SplitHalfGeometry
+    own: PositionStatistics
+    null: PositionStatistics
+
+
+def disjoint_geometries(
+    counts: PositionCounts | SparseCounts,
+    *,
+    key: Array,
+    splits: int = DEFAULT_SPLITS,
+    halvings: int = DEFAULT_HALVINGS,
+    progress: Progress = SILENT,
+) -> SplitHalfGeometry:
+    """Noise-corrected geometries of two disjoint halves of the documents, for several splits.
+
+    Each half of the folds is halved again, and its geometry is `split_half_geometry` of these
+    quarters, averaged over `halvings`. What is fitted to one half can be held against the other,
+    which shares no document with it.
+
+    Args:
+        counts: counts in at least four folds; of an odd number one is left out, another in each
+            split.
+        key: PRNG key that draws the halves.
+        splits: random splits into two halves.
+        halvings: halvings of each half.
+        progress: shown by split; ignored where counts or key are traced.
+
+    Returns:
+        Geometries with leading axes `[splits, 2]`, `present` in both halves.
+
+    Raises:
+        ValueError: fewer than four folds, splits or halvings below 1.
+
+    >>> rng = np.random.default_rng(0)
+    >>> counts = count_tokens(rng.integers(0, 50, (4000, 6)), vocab_size=50, folds=8)
+    >>> disjoint_geometries(counts, key=jax.random.key(0), splits=3).gram.shape
+    (3, 2, 6, 6)
+    """
+    folds = folds_of(counts)
+    if folds < 4:
+        raise ValueError(
+            f"counts have {folds} folds: halves that are halved again need at least four"
+        )
+    for name, number in (("splits", splits), ("halvings", halvings)):
+        check_size(name, number, each=folds)
+    parts = _parts(key, folds=folds, splits=splits, halvings=halvings)
+    return map_items(_of_split, parts, counts, progress=progress, description="held-out halves")
+
+
+def disjoint_position_geometries(
+    counts: PositionCounts | SparseCounts,
+    nulls: Sequence[PositionCounts | SparseCounts],
+    *,
+    key: Array,
+    splits: int = DEFAULT_SPLITS,
+    halvings: int = DEFAULT_HALVINGS,
+    progress: Progress = SILENT,
+) -> PositionHalves:
+    """`disjoint_geometries` of position: each half less the shuffled documents of that half.
+
+    Args:
+        counts: counts in at least four folds.
+        nulls: counts of at least two shuffled corpora, in the same folds.
+        key: PRNG key that draws the halves.
+        splits: random splits, of which no more than folds − 1 are used.
+        halvings: halvings of each half.
+        progress: shown by split of each corpus.
+
+    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
+    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(2)]
+    >>> counts, *nulls = [
+    ...     count_tokens(each, vocab_size=9, folds=4, groups=np.arange(400))
+    ...     for each in (ids, *shuffles)]
+    >>> disjoint_position_geometries(counts, nulls, key=jax.random.key(0)).position.gram.shape
+    (3, 2, 3, 3)
+    """
+    drawn = {"splits": min(splits, folds_of(counts) - 1), "halvings": halvings}
+    corpora = [
+        disjoint_geometries(each, key=key, **drawn, progress=progress) for each in (counts, *nulls)
+    ]
+    return position_halves(corpora[0], corpora[1:])
+
+
+def disjoint_position_halves(
+    tokens: HalvableTokens,
+    counted: Bool[ArrayLike, "documents n"],
+    groups: Integer[ArrayLike, " documents"],
+    *,
+    key: Array,
+    keys: Array,
+    splits: int,
+    halvings: int,
+    progress: Progress,
+) -> PositionHalves:
+    """`disjoint_position_geometries` of documents, and of shuffles for the first keys."""
+    drawn = {"key": key, "splits": splits, "halvings": halvings, "progress": progress}
+    own = disjoint_halves(tokens, counted, **drawn)
+    shuffles = (
+        shuffled_places(each, counted, groups)
+        for each in islice(items_of(keys), DEFAULT_HALF_NULLS)
+    )
+    nulls = (disjoint_halves(tokens, counted, places, **drawn) for places in shuffles)
+    return position_halves(own, nulls)
+
+
+def position_halves(own: SplitHalfGeometry, nulls: Iterable[SplitHalfGeometry]) -> PositionHalves:
+    """Geometries of halves less the mean of those of shuffled halves, one after the other."""
+    statistics, sums = [], None
+    for null in nulls:
+        statistics.append(_statistics(null))
+        squared = null.squared_distances
+        sums = squared if sums is None else _sum(sums, squared)
+    if sums is None or len(statistics) < 2:
+        raise ValueError(f"{len(statistics)} shuffled corpora: pass at least two")
+    number = np.array(len(statistics), sums.dtype)
+    return PositionHalves(_less(own, sums, number), _statistics(own), stacked(*statistics))
+
+
+@compiled()
+def _sum(a: Array, b: Array) -> Array:
+    return a + b
+
+
+@compiled()
+def _statistics(halves: SplitHalfGeometry) -> PositionStatistics:
+    return _over_halves(lambda x: position_statistics(x.squared_distances, x.present), halves)
+
+
+@compiled()
+def _less(halves: SplitHalfGeometry, sums: Array, number: ArrayLike) -> SplitHalfGeometry:
+    """Halves less the mean of a number of shuffled ones."""
+
+    def one(half: tuple[SplitHalfGeometry, Array]) -> SplitHalfGeometry:
+        own, total = half
+        return without_composition(own, total / number)
+
+    return _over_halves(one, (halves, sums))
+
+
+def disjoint_halves(
+    tokens: HalvableTokens,
+    counted: Bool[ArrayLike, "documents n"],
+    places: Int[Array, "documents n"] | None = None,
+    *,
+    key: Array,
+    splits: int,
+    halvings: int = DEFAULT_HALVINGS,
+    progress: Progress,
+) -> SplitHalfGeometry:
+    """`disjoint_geometries` of documents, whose tokens may be moved to other places."""
+    folds = len(tokens.frequent.folds)
+    parts = _parts_of_halves(key, folds=folds, splits=splits, halvings=halvings)
+    places = places_of(counted) if places is None else places
+
+    def halved(own: Array) -> tuple[Array, Array]:
+        found = split_halves(tokens, places, own)
+        return found.products, found.present
+
+    found = map_items(halved, parts, progress=progress, description="held-out halves")
+    return _paired(*found, splits=splits, halvings=halvings)
+
+
+@compiled(static=("folds", "splits", "halvings"))
+def _parts_of_halves(
+    key: Array, *, folds: int, splits: int, halvings: int
+) -> Int[Array, "calls rows folds"]:
+    """The quarters of each half of each split, as `split_halves` takes them."""
+    quarter = _parts(key, folds=folds, splits=splits, halvings=halvings)[:, None]
+    half = jnp.arange(2, dtype=jnp.int32)[None, :, None, None]
+    parts = jnp.where(quarter // 2 == half, quarter % 2, 2)
+    return in_sets(parts.reshape(-1, halvings, folds))
+
+
+@compiled(static=("splits", "halvings"))
+def _paired(products: Array, present: Array, *, splits: int, halvings: int) -> SplitHalfGeometry:
+    """Geometries of the halves of each split, on the positions that both have."""
+    products, present = of_each(products, present, samples=2 * splits, halvings=halvings)
+    n = present.shape[-1]
+    both = jnp.repeat(jnp.all(present.reshape(-1, 2, n), axis=1), 2, axis=0)
+    found = jax.lax.map(lambda own: geometry_of_products(*own, splits=halvings), (products, both))
+    return jax.tree.map(lambda x: x.reshape(-1, 2, *x.shape[1:]), found)
+
+
+@compiled(static=("folds", "splits", "halvings"))
+def _parts(
+    key: Array, *, folds: int, splits: int, halvings: int
+) -> Int[Array, "splits halvings folds"]:
+    """The quarter, 0 to 3, of each fold; 0 and 1 are one half; 4 is left out."""
+    half, quarter = folds // 2, folds // 4
+
+    def halved(key: Array, order: Array) -> Array:
+        inner = jax.random.split(key)
+        places = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles soonest
+        part = (places >= quarter).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
+        part = part.reshape(-1)
+        return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part)
+
+    def split(item: tuple[Array, Array]) -> Array:
+        order, key = item
+        return jax.lax.map(lambda k: halved(k, order), jax.random.split(key, halvings))
+
+    first, rest = jax.random.split(key)
+    orders = _orders(first, folds=folds, splits=splits)
+    return jax.lax.map(split, (orders, jax.random.split(rest, splits))).astype(jnp.int32)
+
+
+def _orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
+    """Folds in an order for each split, of which the first half are one half.
+
+    Balanced half-samples (McCarthy 1969) where there are few splits of 2, 4, 8, ... folds: the
+    signs of two splits are orthogonal, as rows of a Hadamard matrix, so that each split adds a
+    degree of freedom. Random ones else.
+    """
+    if folds & (folds - 1) or splits >= folds:
+        keys = jax.random.split(key, splits)
+        return jax.lax.map(lambda k: jax.random.permutation(k, folds), keys)
+    rows, columns = np.arange(1, splits + 1)[:, None], np.arange(folds)[None, :]
+    signs = np.bitwise_count(rows & columns) % 2
+    order = np.argsort(signs, axis=1, kind="stable").astype(np.int32)
+    return jax.random.permutation(key, folds)[order].astype(jnp.int32)
+
+
+@compiled()
+def _of_split(
+    parts: Int[Array, "halvings folds"], counts: PositionCounts | SparseCounts
+) -> SplitHalfGeometry:
+    """Geometries of both halves, `[2, ...]`."""
+    start = no_products(2, counts.per_position.shape[-1])
+    products, present = jax.lax.fori_loop(
+        0, len(parts), lambda i, state: add_products(state, parts[i], counts), start
+    )
+    both = jnp.broadcast_to(jnp.all(present, axis=0), present.shape)
+    found = [
+        geometry_of_products(*own, splits=len(parts)) for own in zip(products, both, strict=True)
+    ]
+    return jax.tree.map(lambda *halves: jnp.stack(halves), *found)
+
+
+@one_program
+def held_out_stress(
+    P: Float[ArrayLike, "*encodings n d"], halves: SplitHalfGeometry, *, confidence: float = 0.95
+) -> HeldOut:
+    """Scaled stress of encodings that were not fitted, against each half of the documents.
+
+    Args:
+        P: position vectors, of one encoding or of several.
+        halves: geometries from `disjoint_geometries`.
+        confidence: coverage of the interval, in (0, 1).
+
+    >>> rng = np.random.default_rng(0)
+    >>> ids = rng.binomial(20, np.linspace(0.2, 0.8, 6), (4000, 6))
+    >>> counts = count_tokens(ids, vocab_size=21, folds=8)
+    >>> halves = disjoint_geometries(counts, key=jax.random.key(0))
+    >>> found = held_out_stress(np.arange(6.0)[:, None], halves)
+    >>> bool(found.low <= found.mean <= found.high < 0.05)
+    True
+    """
+    vectors = jnp.asarray(P)
+    single = vectors.reshape(math.prod(vectors.shape[:-2]), *vectors.shape[-2:])
+
+    def against(geometry: SplitHalfGeometry) -> Array:
+        return jax.lax.map(lambda own: scaled_stress(own, geometry.distances).stress, single)
+
+    samples = _over_halves(against, halves).reshape(*halves.present.shape[:2], *vectors.shape[:-2])
+    return _of_stress(samples, confidence)
+
+
+@one_program
+def cross_validated_mds(
+    halves: SplitHalfGeometry, *, dim: int, confidence: float = 0.95
+) -> HeldOut:
+    """Scaled stress of classical MDS of one half of the documents against the other half.
+
+    The coordinates are the principal ones of the corrected Gram matrix of a half, so that neither
+    the fit nor the test has the inflation of plug-in distances. A width beyond the signal fits the
+    noise of one half, and the stress against the other rises.
+
+    Args:
+        halves: geometries from `disjoint_geometries`.
+        dim: the widest encoding; all widths from 1 to dim are scored.
+        confidence: coverage of the interval, in (0, 1).
+
+    Returns:
+        Stress by width, fields `[dim]`, samples `[splits, 2, dim]`: first of the encoding of the
+        second half held against the first, then of that of the first against the second.
+
+    >>> rng = np.random.default_rng(0)
+    >>> ids = rng.binomial(20, np.linspace(0.2, 0.8, 6), (4000, 6))
+    >>> counts = count_tokens(ids, vocab_size=21, folds=8)
+    >>> halves = disjoint_geometries(counts, key=jax.random.key(0))
+    >>> np.round(cross_validated_mds(halves, dim=4).mean, 2).tolist()
+    [0.07, 0.0, 0.0, 0.0]
+    """
+    swapped = jax.tree.map(lambda x: x[:, ::-1], halves)
+    widths = jnp.arange(1, dim + 1)
+
+    def against(pair: tuple[SplitHalfGeometry, SplitHalfGeometry]) -> Array:
+        fitted, geometry = pair
+        mds = classical_mds_from_gram(fitted.gram, dim=dim, present=fitted.present)
+
+        def at(width: Array) -> Array:
+            P = jnp.where(jnp.arange(dim) < width, mds.coordinates, 0.0)
+            return scaled_stress(P, geometry.distances).stress
+
+        return jax.lax.map(at, widths)
+
+    return _of_stress(_over_halves(against, (swapped, halves)), confidence)
+
+
+@one_program
+def half_sample_interval(
+    samples: Float[ArrayLike, "splits 2 ..."], *, confidence: float = 0.95
+) -> HeldOut:
+    """Interval of a statistic from its values on both halves of several splits.
+
+    The standard error is half the root mean square, over splits, of the difference between the
+    two halves: for a mean over documents that is exactly the standard error over all documents
+    (McCarthy 1969, balanced half-samples). The interval is mean ± t · standard error with
+    Student's t of as many degrees of freedom as there are splits, at most 15, those of 16 folds.
+    For differences between encodings pass the difference of their `samples`.
+
+    Args:
+        samples: values on each half, from `held_out_stress` or `cross_validated_mds`.
+        confidence: coverage of the interval, in (0, 1).
+
+    >>> found = half_sample_interval(np.array([[0.1, 0.3], [0.3, 0.1], [0.1, 0.3]]))
+    >>> round(found.mean.item(), 2), round(found.standard_error.item(), 2)
+    (0.2, 0.1)
+    """
+    check_confidence(confidence)
+    values = jnp.asarray(samples)
+    if values.ndim < 2 or values.shape[1] != 2 or not len(values):
+        raise ValueError(f"samples have shape {values.shape}: pass [splits, 2, ...]")
+    mean = jnp.mean(values, axis=(0, 1))
+    error = 0.5 * safe_sqrt(jnp.mean((values[:, 0] - values[:, 1]) ** 2, axis=0))
+    t = students_t(len(values), confidence)
+    return HeldOut(mean, error, mean - t * error, mean + t * error, values)
+
+
+def students_t(splits: int, confidence: float) -> float:
+    """Half length, in standard errors, of an interval from so many splits."""
+    from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
+
+    return float(stdtrit(min(splits, _MOST_FREEDOM), 0.5 * (1.0 + confidence)))
+
+
+def _over_halves(f: Callable[[Any], Any], halves: Any) -> Any:
+    """`f` of every half, `[splits, 2, ...]`."""
+    return jax.lax.map(lambda split: jax.lax.map(f, split), halves)
+
+
+def _of_stress(samples: Array, confidence: float) -> HeldOut:
+    """Interval of a stress, which lies in [0, 1]."""
+    found = half_sample_interval(samples, confidence=confidence)
+    return found._replace(low=jnp.maximum(found.low, 0.0), high=jnp.minimum(found.high, 1.0))

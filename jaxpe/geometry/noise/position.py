@@ -1,0 +1,293 @@
+"""The geometry of position alone: split halves of the documents less shuffled documents.
+
+What is observed between positions is the sum of three parts. *Sampling noise* goes where products
+of disjoint halves are taken. *Composition* is who gets there: long documents have other words, and
+roots of thin counts are biased (E√X is below √λ). Shuffling words within each document keeps
+lengths, words and counts, and destroys every effect of position, so what shuffled documents show is
+composition. The rest is *position*.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int, Integer
+
+from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe._core.compiled import compiled
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.geometry.checks import check_size
+from jaxpe.geometry.counts.position_counts import (
+    PositionCounts,
+    _checked_ids,
+    content_labels,
+    counted_tokens,
+)
+from jaxpe.geometry.counts.sparse import SparseCounts
+from jaxpe.geometry.distances.matrices import (
+    Distances,
+    centre_rows,
+    gram_from_squared,
+    pair_mask,
+    safe_sqrt,
+)
+from jaxpe.geometry.noise.halves import (
+    HalvableTokens,
+    drawn_halves,
+    halvable_tokens,
+    places_of,
+    shuffled_places,
+    split_halves,
+)
+from jaxpe.geometry.noise.repetitions import map_items
+from jaxpe.geometry.noise.split_half import (
+    DEFAULT_FOLDS,
+    DEFAULT_SPLITS,
+    SplitHalfGeometry,
+    folds_of,
+    geometry_of_products,
+    random_halves,
+    split_half_geometry,
+)
+
+DEFAULT_NULLS = 20
+
+
+class PositionGeometry(NamedTuple):
+    """Geometry of position: split halves of the documents less shuffled documents.
+
+    Attributes:
+        gram: float `[n, n]`, centred, B − mean of B over shuffles; not positive semidefinite.
+        squared_distances: float `[n, n]`, likewise; negative where noise exceeds the signal.
+        present: bool `[n]`, positions with a token in both halves of every split.
+        split_half: geometry of position and composition together.
+        null: float `[nulls, n, n]`, split-half squared distances of each shuffled corpus.
+        per_position: int `[n]`, documents with a token at each position.
+    """
+
+    gram: Float[Array, "n n"]
+    squared_distances: Float[Array, "n n"]
+    present: Bool[Array, " n"]
+    split_half: SplitHalfGeometry
+    null: Float[Array, "nulls n n"]
+    per_position: Int[Array, " n"]
+
+    @property
+    def eigenvalues(self) -> Float[Array, " n"]:
+        """Eigenvalues of the Gram matrix, descending (absent positions add zeros)."""
+        return jnp.linalg.eigvalsh(self.gram)[..., ::-1]
+
+    @property
+    def trace(self) -> Float[Array, ""]:
+        """Variance between positions that is of position: total squared distance to the centroid.
+
+        May be negative without an effect of position.
+        """
+        return jnp.trace(self.gram)
+
+    @property
+    def composition(self) -> Float[Array, ""]:
+        """Variance between positions that shuffled documents show as well."""
+        return self.split_half.trace - self.trace
+
+    @property
+    def distances(self) -> Distances:
+        """√ of the squared distances, negative ones as 0: the targets that stress compares with."""
+        return Distances(safe_sqrt(self.squared_distances), self.present)
+
+
+def position_geometry(
+    ids: Integer[ArrayLike, "documents n"],
+    *,
+    vocab_size: int,
+    key: Array,
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    exclude: Sequence[int] = (),
+    groups: Integer[ArrayLike, " documents"] | None = None,
+    folds: int = DEFAULT_FOLDS,
+    splits: int = DEFAULT_SPLITS,
+    nulls: int = DEFAULT_NULLS,
+    progress: Progress = SILENT,
+) -> PositionGeometry:
+    """Hellinger geometry of position: split halves less the mean over shuffled documents.
+
+    B_position = B − E[B of shuffles]. Without an effect of position, documents and shuffles have
+    one law, so B_position has mean 0 whatever the lengths, the words and the number of documents.
+    With one, it describes the documents that reach each position, as seen at this number of
+    documents (see `split_half_geometry` on rare words). A position's own words are in the shuffles
+    of its documents, too: an effect that grows steadily with position is understated where most
+    documents are short.
+
+    Args:
+        ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.
+        key: PRNG key for halves and shuffles.
+        groups: labels of documents that are not independent, as in `count_tokens`; by default
+            equal documents are one group.
+        splits: halvings averaged over, for documents and shuffles alike.
+        nulls: shuffled corpora, at least 2; the variance of the result has a part 1/nulls.
+        progress: shown by shuffled corpus; ignored where arguments are traced.
+
+    >>> rng = np.random.default_rng(0)
+    >>> ids = rng.integers(0, 50, (4000, 6)); ids[:, 0] = rng.integers(0, 25, 4000)
+    >>> geometry = position_geometry(ids, vocab_size=50, key=jax.random.key(0))
+    >>> np.round(geometry.eigenvalues[:2], 1).tolist()
+    [0.5, 0.0]
+    """
+    ids, mask = _checked_ids(ids, mask, vocab_size, exclude)
+    check_size("nulls", nulls, least=2, each=4 * ids.shape[1] ** 2)
+    check_size("splits", splits)
+    if not ids.shape[1]:
+        raise ValueError(f"ids have shape {ids.shape}: pass documents of at least one position")
+    # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
+    groups = content_labels(ids, mask) if groups is None else groups
+    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
+    tokens = halvable_tokens(ids, counted, groups, vocab_size=vocab_size, folds=folds)
+    halving, shuffling = null_keys(key, nulls=nulls)
+    parts = drawn_halves(halving, folds=folds, splits=splits)
+    return position_of_tokens(tokens, counted, groups, parts, shuffling, progress=progress)
+
+
+def position_of_tokens(
+    tokens: HalvableTokens,
+    counted: Bool[ArrayLike, "documents n"],
+    groups: Integer[ArrayLike, " documents"],
+    parts: Int[ArrayLike, "rows folds"],
+    keys: Array,
+    *,
+    progress: Progress,
+) -> PositionGeometry:
+    """`position_geometry` of tokens from `halvable_tokens`, halves, and keys of the shuffles."""
+
+    def shuffled(
+        key: Array, tokens: HalvableTokens, counted: ArrayLike, groups: ArrayLike, parts: ArrayLike
+    ) -> Array:
+        found = split_halves(tokens, shuffled_places(key, counted, groups), parts)
+        return found.geometry.squared_distances
+
+    shown = {"progress": progress, "description": "shuffled documents"}
+    null = map_items(shuffled, keys, tokens, counted, groups, parts, **shown)
+    found = split_halves(tokens, places_of(counted), parts)
+    return position_part(found.geometry, null, per_position=found.per_position)
+
+
+def position_geometry_from_counts(
+    counts: PositionCounts | SparseCounts,
+    nulls: Sequence[PositionCounts | SparseCounts],
+    *,
+    key: Array,
+    splits: int = DEFAULT_SPLITS,
+    progress: Progress = SILENT,
+) -> PositionGeometry:
+    """`position_geometry` from counts in folds, where the documents are gone.
+
+    Args:
+        counts: counts in at least two folds.
+        nulls: counts of at least two shuffled corpora in the same folds: of
+            `permute_within_documents`, or from `jaxpe count`.
+        key: PRNG key that draws the halves.
+        splits: halvings averaged over.
+        progress: shown by shuffled corpus.
+
+    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
+    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(4)]
+    >>> counts, *nulls = [
+    ...     count_tokens(each, vocab_size=9, folds=4, groups=np.arange(400))
+    ...     for each in (ids, *shuffles)]
+    >>> geometry = position_geometry_from_counts(counts, nulls, key=jax.random.key(0))
+    >>> bool(abs(geometry.trace) < 0.02)
+    True
+    """
+    folds = folds_of(counts)
+    check_size("splits", splits, each=folds)
+    if len(nulls) < 2:
+        raise ValueError(f"nulls holds {len(nulls)}: pass at least two, to see how they vary")
+    for number, null in enumerate(nulls):
+        if folds_of(null) != folds:
+            raise ValueError(
+                f"nulls[{number}] is in {folds_of(null)} folds, the counts in {folds}: pass "
+                "regrouped(counts, folds=...) of the same number"
+            )
+    shown = progress.track(nulls, "shuffled documents", total=len(nulls))
+    null = [split_half_geometry(each, key=key, splits=splits).squared_distances for each in shown]
+    geometry = split_half_geometry(counts, key=key, splits=splits)
+    size = jnp.sum(jnp.asarray(counts.per_position), axis=0)
+    return position_part(geometry, jnp.stack(null), per_position=size)
+
+
+@compiled()
+def position_part(
+    split_half: SplitHalfGeometry, null: Float[Array, "nulls n n"], *, per_position: ArrayLike
+) -> PositionGeometry:
+    """Split-half geometry less the mean of shuffled corpora, given their squared distances."""
+    position = without_composition(split_half, jnp.mean(null, axis=0))
+    return PositionGeometry(*position, split_half, null, jnp.asarray(per_position))
+
+
+def without_composition(
+    split_half: SplitHalfGeometry, shuffled: Float[Array, "n n"]
+) -> SplitHalfGeometry:
+    """Split-half geometry less the mean squared distances of shuffled documents."""
+    squared = split_half.squared_distances - shuffled
+    squared = jnp.where(pair_mask(split_half.present), squared, 0.0)
+    gram = gram_from_squared(squared, split_half.present)
+    return SplitHalfGeometry(gram, squared, split_half.present)
+
+
+@compiled(static=("nulls",))
+def null_keys(key: Array, *, nulls: int = DEFAULT_NULLS) -> tuple[Array, Array]:
+    """Keys of the halvings, which every corpus shares, and of the shuffled corpora."""
+    keys = jax.random.split(key, nulls + 1)
+    return keys[0], keys[1:]
+
+
+def contrast_geometry(
+    counts: PositionCounts,
+    nulls: Sequence[PositionCounts],
+    *,
+    key: Array,
+    splits: int = DEFAULT_SPLITS,
+) -> SplitHalfGeometry:
+    """Split-half geometry of contrasts within documents, √μ̂ less the mean √μ̂ of shuffles.
+
+    An alternative to `position_geometry_from_counts`, with its arguments, that takes composition
+    away before the products and not after. It has no cross terms of composition and position, and
+    understates effects that change steadily with position: late documents' shuffles hold them too.
+    `docs/who-gets-there.md` compares both on corpora of known truth.
+
+    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
+    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(4)]
+    >>> counts, *nulls = [
+    ...     count_tokens(each, vocab_size=9, folds=4, groups=np.arange(400))
+    ...     for each in (ids, *shuffles)]
+    >>> bool(abs(contrast_geometry(counts, nulls, key=jax.random.key(0)).trace) < 0.02)
+    True
+    """
+    folds = folds_of(counts)
+    tables = jnp.stack([each.tokens for each in (counts, *nulls)])
+    halves = random_halves(key, folds=folds, splits=splits)
+    products, present = _contrast_products(tables, halves)
+    return geometry_of_products(products, present, splits=1)
+
+
+@compiled()
+def _contrast_products(
+    tables: Int[Array, "corpora folds n vocab"], halves: Int[Array, "splits folds"]
+) -> tuple[Float[Array, "n n"], Bool[Array, " n"]]:
+    """Mean over halvings of δ_A δ_Bᵀ, and positions in both halves of all."""
+
+    def contrast(half: Array) -> tuple[Array, Array]:
+        table = jnp.einsum("f,cfnv->cnv", half, tables)
+        size = jnp.sum(table[0], axis=1)
+        rates = table.astype(float) / jnp.maximum(size, 1).astype(float)[None, :, None]
+        roots = jnp.sqrt(rates)
+        return centre_rows(roots[0] - jnp.mean(roots[1:], axis=0), size > 0), size > 0
+
+    def product(half: Array) -> tuple[Array, Array]:
+        (a, in_a), (b, in_b) = contrast(half), contrast(1 - half)
+        return dot(a, b.T), in_a & in_b
+
+    found, present = jax.lax.map(product, halves)
+    mean = jnp.mean(found, axis=0)
+    return 0.5 * (mean + mean.T), jnp.all(present, axis=0)

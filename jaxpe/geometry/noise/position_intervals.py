@@ -1,0 +1,247 @@
+"""Intervals of what the position geometry says: variances, nearness, the curve against offset."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_confidence
+from jaxpe.geometry.distances.matrices import safe_sqrt
+from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
+from jaxpe.geometry.noise.cross_validation import PositionHalves, students_t
+from jaxpe.geometry.noise.position import PositionGeometry
+
+
+class Estimate(NamedTuple):
+    """A number, or an array of them, with an interval over documents.
+
+    Attributes:
+        value: the estimate.
+        low, high: ends of the interval.
+        standard_error: standard error, for other documents of the same kind.
+    """
+
+    value: Float[Array, "..."]
+    low: Float[Array, "..."]
+    high: Float[Array, "..."]
+    standard_error: Float[Array, "..."]
+
+
+class PositionIntervals(NamedTuple):
+    """Estimates with intervals, from `position_intervals`.
+
+    Attributes:
+        position: variance between positions that is of position.
+        composition: variance that shuffled documents show.
+        split_half: both together, the variance without sampling noise.
+        nearness: `nearness` of the squared distances.
+        by_offset: mean squared distance of position at each offset, `[n − 1]`.
+    """
+
+    position: Estimate
+    composition: Estimate
+    split_half: Estimate
+    nearness: Estimate
+    by_offset: Estimate
+
+
+@one_program
+def position_intervals(
+    geometry: PositionGeometry, halves: PositionHalves, *, confidence: float = 0.95
+) -> PositionIntervals:
+    """Intervals from halves of the documents, calibrated by the same halves of shuffled ones.
+
+    The squared standard error is s + v₀, s = max(h − h₀, h/10). h is the variance of half-samples
+    (`half_sample_interval`). Noise falls as 1/N² where there is no effect, so half-samples
+    overstate it; h₀ is what they say of shuffled corpora, and v₀ the variance that shuffled corpora
+    have. Ends are at t errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), of
+    Student's t. A difference has fewer degrees of freedom than its parts (Satterthwaite 1946): s
+    has (s/h)² times the number of splits, at least 4, and v₀ one less than shuffled corpora. The
+    tenth of h and the 4 are chosen by coverage on corpora of known truth
+    (`experiments/position_truth.py`).
+
+    Nearness is a ratio. Its interval holds every ratio r in [−1, 1] for which the mean of
+    "difference − r · total" is within t errors of 0 (Fieller 1954): it excludes 0 where the
+    difference does, and is [−1, 1] where nothing is known.
+
+    Args:
+        geometry: geometry of all documents, from `position_geometry`.
+        halves: halves of them, from `disjoint_position_geometries`.
+        confidence: coverage of the intervals, in (0, 1).
+
+    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
+    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(4)]
+    >>> counts, *nulls = [
+    ...     count_tokens(each, vocab_size=9, folds=8, groups=np.arange(400))
+    ...     for each in (ids, *shuffles)]
+    >>> key = jax.random.key(0)
+    >>> geometry = position_geometry_from_counts(counts, nulls, key=key)
+    >>> halves = disjoint_position_geometries(counts, nulls, key=key)
+    >>> variance = position_intervals(geometry, halves).position
+    >>> bool(variance.low < 0 < variance.high)
+    True
+    """
+    check_confidence(confidence)
+    parts = _statistics(geometry, halves)
+
+    def estimate(get: Callable[[PositionStatistics], Array], part: str = "position") -> Estimate:
+        return _calibrated(*map(get, parts), part=part, confidence=confidence)
+
+    return PositionIntervals(
+        position=estimate(lambda x: x.trace),
+        composition=estimate(lambda x: x.trace, "composition"),
+        split_half=estimate(lambda x: x.trace, "split_half"),
+        nearness=_ratio(estimate),
+        by_offset=estimate(lambda x: x.by_offset),
+    )
+
+
+class VarianceShares(NamedTuple):
+    """Parts of the observed variance between positions, which add up to 1.
+
+    Attributes:
+        noise: share of sampling noise.
+        composition: share that shuffled documents show.
+        position: share of position.
+    """
+
+    noise: Estimate
+    composition: Estimate
+    position: Estimate
+
+
+@one_program
+def variance_shares(
+    geometry: PositionGeometry,
+    halves: PositionHalves,
+    observed: float | Float[ArrayLike, ""],
+    *,
+    confidence: float = 0.95,
+) -> VarianceShares:
+    """Shares of noise, composition and position, with intervals as of `position_intervals`.
+
+    Other documents change a part x and the whole T alike, which moves x/T by (T − x)/T² only. The
+    noise of products of halves is in the part alone. So the squared error is ((T − x)²s/T² + v₀)/T²
+    with s and v₀ of `position_intervals`.
+
+    Args:
+        geometry, halves: arguments of `position_intervals`.
+        observed: T, trace of the plug-in Gram matrix over the positions that are present.
+        confidence: coverage of the intervals, in (0, 1).
+
+    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
+    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(4)]
+    >>> counts, *nulls = [
+    ...     count_tokens(each, vocab_size=9, folds=8, groups=np.arange(400))
+    ...     for each in (ids, *shuffles)]
+    >>> key = jax.random.key(0)
+    >>> geometry = position_geometry_from_counts(counts, nulls, key=key)
+    >>> halves = disjoint_position_geometries(counts, nulls, key=key)
+    >>> observed = jnp.trace(hellinger_gram(positional_distributions(counts.merged())))
+    >>> variance_shares(geometry, halves, observed).noise.value > 0.5
+    Array(True, dtype=bool)
+    """
+    check_confidence(confidence)
+    observed = jnp.asarray(observed, geometry.gram.dtype)
+    parts = [each.trace for each in _statistics(geometry, halves)]
+    whole, composition = parts[0], jnp.mean(parts[1])
+    values = {
+        "split_half": observed - whole,
+        "composition": composition,
+        "position": whole - composition,
+    }
+    shares = []
+    for part, value in values.items():
+        share = value / observed
+        rest = share if part == "split_half" else 1.0 - share
+        found = _calibrated(*parts, part=part, confidence=confidence, signal=rest)
+        half, error = 0.5 * (found.high - found.low) / observed, found.standard_error / observed
+        shares.append(Estimate(share, share - half, share + half, error))
+    return VarianceShares(*shares)
+
+
+def _statistics(geometry: PositionGeometry, halves: PositionHalves) -> list[PositionStatistics]:
+    """Statistics of the documents, of shuffles, and of halves of both."""
+    whole = position_statistics(geometry.split_half.squared_distances, geometry.present)
+    null = jax.lax.map(lambda d2: position_statistics(d2, geometry.present), geometry.null)
+    return [whole, null, halves.own, halves.null]
+
+
+def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]) -> Estimate:
+    """Nearness by Fieller's set, of ratios ever farther from the estimate."""
+    difference, total = (estimate(lambda x, n=n: getattr(x, n)) for n in ("difference", "total"))
+    ratio = difference.value / jnp.where(total.value == 0, jnp.nan, total.value)
+    value = jnp.clip(ratio, -1.0, 1.0)
+
+    def residual(ratio: Array) -> Estimate:
+        return estimate(lambda x: x.difference - ratio * x.total)
+
+    steps = jnp.asarray(np.geomspace(1e-5, 2.0, 300), value.dtype)
+    ratios = jnp.clip(value + jnp.concatenate([-steps, steps]), -1.0, 1.0)
+    left = jax.lax.map(residual, ratios)
+    inside = (left.low <= 0.0) & (left.high >= 0.0)
+    low = jnp.min(jnp.where(inside, ratios, value))
+    high = jnp.max(jnp.where(inside, ratios, value))
+    # By the delta method the error of a ratio is that of difference − ratio · total, over total.
+    error = residual(ratio).standard_error / jnp.abs(total.value)
+    return Estimate(value, low, high, error)
+
+
+def _calibrated(
+    whole: Float[Array, "..."],
+    null: Float[Array, "nulls ..."],
+    own: Float[Array, "splits 2 ..."],
+    shuffled: Float[Array, "more_nulls splits 2 ..."],
+    *,
+    part: str,
+    confidence: float,
+    signal: float | Array = 1.0,
+) -> Estimate:
+    """Estimate of a linear statistic of a part of the variance.
+
+    Args:
+        whole, null: the statistic of the documents and of each shuffled corpus.
+        own, shuffled: the same of halves.
+        part: "position", "composition" or "split_half".
+        confidence: coverage of the interval.
+        signal: factor of what other documents change.
+    """
+    mean, mean_of_halves = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
+    nulls, more = len(null), len(shuffled)
+    h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - mean_of_halves[None]), axis=0)
+    h0, v0 = h0 * more / (more - 1), jnp.var(null, axis=0, ddof=1)
+    if part == "position":
+        value, h = whole - mean, _half_sample_variance(own - mean_of_halves)
+        s, v = h - h0 * (1 + 1 / more), v0 * (1 + 1 / nulls)
+    elif part == "composition":
+        value, h = mean, _half_sample_variance(mean_of_halves)
+        s, v = h - h0 / more, v0 / nulls
+    else:
+        value, h = whole, _half_sample_variance(own)
+        s, v = h - h0, v0
+    s = jnp.maximum(s, 0.1 * h)
+    t_s, t_v = _t_of_part(s, h, len(own), confidence), students_t(nulls - 1, confidence)
+    s = s * signal**2
+    t = (s * t_s + v * t_v) / jnp.where(s + v > 0, s + v, 1.0)
+    error = safe_sqrt(s + v)
+    return Estimate(value, value - t * error, value + t * error, error)
+
+
+def _t_of_part(
+    s: Float[Array, "..."], h: Float[Array, "..."], splits: int, confidence: float
+) -> Float[Array, "..."]:
+    """Student's t for s, which is h less what is known better."""
+    freedom = jnp.maximum(splits * (s / jnp.where(h > 0, h, 1.0)) ** 2, min(4, splits))
+    whole = range(1, splits + 1)
+    ts = [students_t(number, confidence) for number in whole]
+    return jnp.interp(freedom, *(jnp.array(x, s.dtype) for x in (whole, ts)))
+
+
+def _half_sample_variance(samples: Float[Array, "splits 2 ..."]) -> Float[Array, "..."]:
+    return 0.25 * jnp.mean((samples[:, 0] - samples[:, 1]) ** 2, axis=0)

@@ -1,0 +1,195 @@
+"""Dimensions of position that a second sample would repeat: parallel analysis of the geometry.
+
+Parallel analysis (Horn 1965) keeps the components whose eigenvalues exceed those of data without
+structure. Here the data without structure are the documents themselves, their tokens permuted, and
+the eigenvalues are of the split-half Gram matrix, in which sampling noise cancels.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int, Integer
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.compiled import compiled
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.geometry.counts.position_counts import PositionCounts
+from jaxpe.geometry.counts.sparse import SparseCounts
+from jaxpe.geometry.distances.matrices import floating, gram_from_squared, square_matrix
+from jaxpe.geometry.noise.position import DEFAULT_NULLS, PositionGeometry, position_geometry
+from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS, SplitHalfGeometry
+
+DEFAULT_LEVEL = 0.95
+
+
+class SignificantRank(NamedTuple):
+    """Eigenvalues of the split-half geometry against those of permuted documents.
+
+    Attributes:
+        rank: int, leading eigenvalues above the threshold, by more than rounding; −1 where these
+            are NaN.
+        eigenvalues: float `[n]`, of the corpus' weighted Gram matrix less the null's mean.
+        null_eigenvalues: float `[nulls, n]`, of each null corpus less the mean of the others.
+        threshold: largest eigenvalue of a null corpus that a fraction 1 − level of the nulls + 1
+            corpora reaches.
+        p_value: p-value of the largest eigenvalue, (b + 1)/(nulls + 1) with b null corpora at
+            least as large.
+    """
+
+    rank: Int[Array, ""]
+    eigenvalues: Float[Array, " n"]
+    null_eigenvalues: Float[Array, "nulls n"]
+    threshold: Float[Array, ""]
+    p_value: Float[Array, ""]
+
+
+def significant_rank(
+    ids: Integer[ArrayLike, "documents n"],
+    *,
+    vocab_size: int,
+    key: Array,
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    exclude: Sequence[int] = (),
+    groups: Integer[ArrayLike, " documents"] | None = None,
+    folds: int = DEFAULT_FOLDS,
+    splits: int = DEFAULT_SPLITS,
+    nulls: int = DEFAULT_NULLS,
+    level: float = DEFAULT_LEVEL,
+    progress: Progress = SILENT,
+) -> SignificantRank:
+    """Number of dimensions of position that a second sample would repeat: parallel analysis.
+
+    Not the rank of the plug-in geometry (`classical_mds`), which sampling noise fills, nor its
+    effective rank (`entropy_rank`), which says how evenly it is filled.
+
+    As in Horn (1965), eigenvalues are held against those of data without structure; these come from
+    a permutation null, the tokens of each document in random order. Counted are the eigenvalues of
+    W^½ B_position W^½ (`position_geometry`) with p = (b + 1)/(nulls + 1) ≤ 1 − level, where b null
+    corpora, each less the mean of the others, have a largest eigenvalue as large. W is the number
+    of documents at each position over their mean. Noise goes as 1/N_i, so this gives every position
+    the same noise, and a few thin positions do not drown the rest; weights leave the true rank as
+    it is.
+
+    Args:
+        ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.
+        key: PRNG key for halves and permutations.
+        groups: labels of documents that are not independent, as in `count_tokens`; of a
+            `TokenCorpus`, `corpus.groups()` finds near-copies and pieces of other documents.
+        splits: halvings averaged over, for corpus and null alike.
+        nulls: permuted corpora; at least level/(1 − level), 19 at a level of 0.95.
+        level: 1 less the probability that a corpus without position has a rank above 0.
+        progress: shown by null corpus; ignored where arguments are traced.
+
+    >>> rng = np.random.default_rng(0)
+    >>> ids = rng.integers(0, 50, (4000, 6)); ids[:, 0] = rng.integers(0, 25, 4000)
+    >>> significant_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
+    1
+    """
+    drawn = {"folds": folds, "splits": splits, "nulls": nulls, "progress": progress}
+    documents = {"vocab_size": vocab_size, "mask": mask, "exclude": exclude, "groups": groups}
+    return position_rank(position_geometry(ids, key=key, **documents, **drawn), level=level)
+
+
+def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -> SignificantRank:
+    """`significant_rank` of a position geometry.
+
+    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
+    >>> geometry = position_geometry(ids, vocab_size=9, key=jax.random.key(0))
+    >>> position_rank(geometry).rank.item()
+    0
+    """
+    own, nulls = _weighted_grams(geometry)
+    return rank_above_null(own, nulls, level=level)
+
+
+def weighted_gram(
+    geometry: SplitHalfGeometry, counts: PositionCounts | SparseCounts
+) -> Float[Array, "n n"]:
+    """W^½ B W^½ with B centred at the weighted mean and W = diag(N_i / mean N).
+
+    The Gram matrix that `significant_rank` judges. With equally many documents at every position it
+    is the plain one.
+
+    >>> rng = np.random.default_rng(0)
+    >>> counts = count_tokens(rng.integers(0, 9, (400, 3)), vocab_size=9, folds=4)
+    >>> geometry = split_half_geometry(counts, key=jax.random.key(0))
+    >>> bool(jnp.allclose(weighted_gram(geometry, counts), geometry.gram))
+    True
+    """
+    size = counts.merged().per_position
+    return _weighted_gram(geometry.present, size, geometry.squared_distances)
+
+
+@compiled()
+def _weighted_grams(geometry: PositionGeometry) -> tuple[Array, Array]:
+    """Weighted Gram matrices of the documents and of each shuffled corpus."""
+    weighted = partial(_weighted_gram, geometry.present, geometry.per_position)
+    return weighted(geometry.split_half.squared_distances), jax.lax.map(weighted, geometry.null)
+
+
+@compiled()
+def _weighted_gram(present: Array, per_position: Array, squared: Array) -> Array:
+    size = jnp.where(present, per_position, 0).astype(squared.dtype)
+    mean = jnp.sum(size) / jnp.maximum(jnp.sum(size > 0), 1).astype(size.dtype)
+    weights = size / jnp.maximum(mean, 1.0)
+    gram = gram_from_squared(squared, present, weights=weights)
+    root = jnp.sqrt(weights)
+    return root[:, None] * gram * root[None, :]
+
+
+def rank_above_null(
+    gram: Float[ArrayLike, "n n"],
+    null_grams: Float[ArrayLike, "nulls n n"],
+    *,
+    level: float = DEFAULT_LEVEL,
+) -> SignificantRank:
+    """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
+
+    An eigenvalue counts where at most (1 − level)(nulls + 1) − 1 null matrices, each less the mean
+    of the others, have one as large. It must be larger by more than the rounding of the matrices:
+    where shuffling changes nothing, differences are nothing else.
+
+    >>> null = np.array([[[0.1, 0.0], [0.0, 0.0]], [[0.2, 0.0], [0.0, 0.0]]])
+    >>> rank_above_null(np.diag([3.0, 0.05]), null, level=0.6).rank.item()
+    1
+    """
+    gram, null_grams = square_matrix(gram, "gram"), floating(null_grams, "null_grams")
+    if null_grams.ndim != 3 or null_grams.shape[1:] != gram.shape or not gram.size:
+        raise ValueError(
+            f"gram has shape {gram.shape}, null_grams {null_grams.shape}: pass [n, n] of at least "
+            "one position and [nulls, n, n]"
+        )
+    if not 0.0 <= level < 1.0:
+        raise ValueError(f"level must lie in [0, 1), not {level}")
+    allowed = math.floor((1.0 - level) * (len(null_grams) + 1) + 1e-9)  # 0.05 · 20 < 1 in floats
+    if len(null_grams) < 2 or not allowed:
+        least = 2 if allowed else math.ceil(1.0 / (1.0 - level) - 1e-9) - 1
+        raise ValueError(
+            f"{len(null_grams)} null corpora cannot show significance at level {level}: pass at "
+            f"least {least}"
+        )
+    return _above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
+
+
+@compiled(static=("allowed",))
+def _above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
+    """`rank_above_null` of arrays that were looked at; the threshold is the allowed-largest."""
+    nulls = len(null_grams)
+    mean = jnp.mean(null_grams, axis=0)
+    # x_k − mean of the others = (x_k − mean) · nulls / (nulls − 1)
+    contrasts = (null_grams - mean[None]) * (nulls / (nulls - 1))
+    eigenvalues = jnp.linalg.eigvalsh(gram - mean)[::-1]
+    null_eigenvalues = jnp.linalg.eigvalsh(contrasts)[:, ::-1]
+    threshold = jnp.sort(null_eigenvalues[:, 0])[nulls - allowed]
+    largest = jnp.maximum(jnp.linalg.norm(gram), jnp.linalg.norm(mean))
+    rounding = 16.0 * float(jnp.finfo(gram.dtype).eps) * largest
+    rank = jnp.sum(eigenvalues > threshold + rounding)
+    rank = jnp.where(jnp.isnan(eigenvalues[0]) | jnp.isnan(threshold), -1, rank)
+    above = jnp.sum(null_eigenvalues[:, 0] + rounding >= eigenvalues[0])
+    p_value = (1.0 + above.astype(gram.dtype)) / (nulls + 1)
+    return SignificantRank(rank, eigenvalues, null_eigenvalues, threshold, p_value)

@@ -1,0 +1,307 @@
+"""Two corpora: how far their positional geometries are apart, and whether by more than chance."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import gammainc, gammaincc
+from jaxtyping import Bool, Float, Int, Real
+
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.program import one_program
+from jaxpe.geometry.checks import check_size
+from jaxpe.geometry.counts.position_counts import PositionCounts
+from jaxpe.geometry.counts.sparse import root_frequencies
+from jaxpe.geometry.distances.matrices import centre_rows, floating, safe_sqrt
+from jaxpe.geometry.mds.classical import principal_coordinates
+from jaxpe.geometry.mds.procrustes import procrustes
+
+DEFAULT_PERMUTATIONS = 999
+_MOST_FOLDS = 10  # of a corpus, once they are joined
+_FEWEST_NULL_FOLDS = 4  # of a corpus, of which more than a few deals are possible
+MOST_NULLS = 8  # null corpora whose mean is taken away
+_DEALS = 1000  # different ones, of which p-values are counted
+_BLOCK = 512  # words that are made dense together
+
+
+class GeometryComparison(NamedTuple):
+    """Two positional geometries side by side.
+
+    Attributes:
+        distance: ‖G_a − G_b‖ / √(‖G_a‖ ‖G_b‖) of the split-half Gram matrices, Frobenius norms; 0
+            where they are equal, NaN where one is 0.
+        p_value: share of the deals of folds, the observed one included, whose difference is as
+            large. Where fewer than 1,000 different deals are possible, the tail of the Pearson type
+            III distribution with the mean, variance and skewness of the deals.
+        null: float `[permutations]`, the same distance between folds dealt out at random.
+        residual: residual of Procrustes, in [0, 1]: share of the second configuration of `dim`
+            dimensions that the first, turned and scaled, does not explain.
+        angles: float `[dim]`, principal angles between the two configurations, ascending, in
+            [0, π/2].
+        grams: float `[2, n, n]`, the Gram matrices, centred.
+        present: bool `[n]`, positions with a token in every fold of both.
+        folds: number of folds of each corpus, after they were joined.
+        tokens: tokens of a fold that were compared, after thinning, of all positions.
+        of_position: whether null corpora were taken away, so that it is position alone.
+    """
+
+    distance: Float[Array, ""]
+    p_value: Float[Array, ""]
+    null: Float[Array, " permutations"]
+    residual: Float[Array, ""]
+    angles: Float[Array, " dim"]
+    grams: Float[Array, "2 n n"]
+    present: Bool[np.ndarray, " n"]
+    folds: int
+    tokens: int
+    of_position: bool
+
+
+@one_program
+def principal_angles(
+    P: Real[ArrayLike, "n p"], Q: Real[ArrayLike, "n q"]
+) -> Float[Array, " angles"]:
+    """Principal angles between the column spaces of P and Q, min(p, q) of them, ascending.
+
+    Björck and Golub (1973): with orthonormal bases U of P and V of Q, cosines are the singular
+    values of Uᵀ V; where they are above √½ the angles come from the sines, the singular values of
+    V − U Uᵀ V, since arc cosines lose half of the digits there. In [0, π/2]; columns that are 0 or
+    dependent count as orthogonal to all others.
+
+    >>> angles = principal_angles(np.eye(3)[:, :2], np.array([[1.0], [0.0], [1.0]]))
+    >>> round(float(angles[0]), 4)                                                   # π / 4
+    0.7854
+    """
+    P, Q = floating(P, "P"), floating(Q, "Q")
+    if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
+        raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
+    wide, narrow = (P, Q) if P.shape[1] >= Q.shape[1] else (Q, P)
+    U, V = _basis(wide), _basis(narrow)
+    cosines = jnp.linalg.svd(dot(U.T, V), compute_uv=False)
+    sines = jnp.linalg.svd(V - dot(U, dot(U.T, V)), compute_uv=False)[::-1]
+    sines = sines[: len(cosines)]
+    exact = cosines**2 > 0.5
+    by_sine = jnp.arcsin(jnp.clip(jnp.where(exact, sines, 0.0), 0.0, 1.0))
+    return jnp.where(exact, by_sine, jnp.arccos(jnp.clip(cosines, 0.0, 1.0)))
+
+
+def _basis(X: Array) -> Array:
+    """An orthonormal basis of the columns; 0 in place of what depends on others."""
+    U, singular, _ = jnp.linalg.svd(X, full_matrices=False)
+    least = jnp.max(singular, initial=0.0) * max(X.shape) * jnp.finfo(X.dtype).eps
+    return jnp.where(singular <= least, 0.0, U)  # NaN stays
+
+
+def compare_geometries(
+    a: PositionCounts,
+    b: PositionCounts,
+    *,
+    key: Array,
+    dim: int = 8,
+    permutations: int = DEFAULT_PERMUTATIONS,
+    nulls: tuple[Int[ArrayLike, "nulls _ n vocab"], Int[ArrayLike, "nulls _ n vocab"]]
+    | None = None,
+) -> GeometryComparison:
+    """Distances between the positional geometries of two corpora, with a two-sample test.
+
+    The geometry of a corpus is G = mean over folds i ≠ j of S_i S_jᵀ, centred, with S = √μ̂: as in
+    `split_half_geometry`, noise of different documents cancels. Where both are samples of one
+    population, folds may be dealt out to the two at random; the share of such deals with a
+    difference ‖G_a − G_b‖ as large as observed is the p-value.
+
+    Folds must be alike for that. √μ̂ has a bias where counts are thin, so every fold is thinned, by
+    draws without replacement, to equally many tokens at each position: the least of any fold. Both
+    corpora are joined to equally many folds, at most 10 each. Folds must be independent, with
+    copies and documents of one author in one fold (`count_tokens(groups=...)`).
+
+    Corpora of the same words may have other geometries where other documents reach late positions.
+    With `nulls`, counts of documents with shuffled positions, what is compared is position alone:
+    products of folds less the mean of those of the shuffled documents, which move with their folds.
+
+    Args:
+        a, b: counts in folds, of one length and one vocabulary.
+        key: PRNG key of the thinning and the permutations.
+        dim: dimensions of the configurations that Procrustes and angles compare.
+        permutations: deals at random, at least 1.
+        nulls: counts of shuffled documents of a and of b, `[nulls, null folds, n, vocab]`: fold f
+            of the counts in null fold f modulo their number. They are used where both have at
+            least 4 null folds.
+
+    Raises:
+        ValueError: counts of different shapes, without folds or without two equal numbers of them
+            to join to, or traced ones, whose sizes cannot be looked at.
+
+    >>> rng = np.random.default_rng(0)
+    >>> one, other = (
+    ...     count_tokens(rng.integers(0, 9, (800, 6)), vocab_size=9, folds=8) for _ in range(2))
+    >>> found = compare_geometries(one, other, key=jax.random.key(0), dim=2, permutations=99)
+    >>> bool(found.p_value > 0.05), found.folds
+    (True, 8)
+    """
+    shapes = [counts.tokens.shape for counts in (a, b)]
+    if len(shapes[0]) != 3 or len(shapes[1]) != 3 or shapes[0][1:] != shapes[1][1:]:
+        raise ValueError(
+            f"counts have tokens of shape {shapes[0]} and {shapes[1]}: pass [folds, n, vocab] of "
+            "one length and vocabulary"
+        )
+    if is_traced(*a, *b):
+        raise ValueError("counts are compared eagerly: how they are thinned depends on their sizes")
+    check_size("permutations", permutations, each=4)
+    check_size("dim", dim)
+    tables = [np.asarray(counts.tokens) for counts in (a, b)]
+    folds = _common_folds([len(table) for table in tables], most=_MOST_FOLDS)
+    null_tables = []
+    if nulls is not None:
+        null_tables = [np.asarray(each)[:MOST_NULLS] for each in nulls]
+        few = _common_folds([each.shape[1] for each in null_tables], most=_MOST_FOLDS)
+        fits = all(len(t) % few == 0 for t in tables) and few >= _FEWEST_NULL_FOLDS
+        folds, null_tables = (few, null_tables) if fits else (folds, [])
+    if not folds:
+        raise ValueError(
+            f"counts have {shapes[0][0]} and {shapes[1][0]} folds, which cannot be joined to "
+            "equally many: pass counts with an even number of folds"
+        )
+    seed, deals = jax.random.split(key)
+    joined = [_joined(table, folds) for table in tables]
+    size = np.min([table.sum(axis=2) for table in joined], axis=(0, 1))
+    draws = np.asarray(jax.random.key_data(seed)).tolist()
+
+    def products(both: list[np.ndarray], number: int) -> Array:
+        # Equal draws for both, so that a corpus is at no distance from itself.
+        thin = [_thinned(np.random.default_rng([*draws, number]), each, size) for each in both]
+        return _products(jnp.asarray(np.concatenate(thin)), jnp.asarray(size))
+
+    between, count = products(joined, 0), min(map(len, null_tables), default=0)
+    for null in range(count):
+        shuffled = [_joined(table[null], folds) for table in null_tables]
+        between = between - products(shuffled, 1 + null) / count
+    fields = _compared(between, size > 0, deals, folds, dim=dim, permutations=permutations)
+    return GeometryComparison(
+        *fields, present=size > 0, folds=folds, tokens=int(size.sum()), of_position=count > 0
+    )
+
+
+@one_program
+def holm_adjusted(p_values: Float[ArrayLike, " tests"]) -> Float[Array, " tests"]:
+    """p-values of several tests, adjusted by Holm (1979): below α, errors of all have level α.
+
+    The k-th smallest of m is multiplied by m − k + 1; larger ones are at least as large as it, and
+    at most 1. Tests that are NaN do not count.
+
+    >>> holm_adjusted(np.array([0.01, 0.04, 0.03])).round(2).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = floating(p_values, "p_values")
+    order = jnp.argsort(p)  # NaN last
+    count = jnp.sum(~jnp.isnan(p), dtype=p.dtype)
+    factor = count - jnp.arange(len(p), dtype=p.dtype)
+    sorted_p = p[order]
+    raised = jax.lax.cummax(jnp.where(jnp.isnan(sorted_p), 0.0, sorted_p * factor))
+    adjusted = jnp.where(jnp.isnan(sorted_p), jnp.nan, jnp.minimum(raised, 1.0))
+    return jnp.zeros_like(p).at[order].set(adjusted)
+
+
+def _common_folds(numbers: list[int], *, most: int) -> int:
+    """The largest number of folds, at most so many, that divides all of these; 0 below 2."""
+    return max(
+        (k for k in range(2, most + 1) if all(number % k == 0 for number in numbers)), default=0
+    )
+
+
+def _joined(table: np.ndarray, folds: int) -> np.ndarray:
+    """Folds f, f + folds, ... as one."""
+    return table.reshape(-1, folds, *table.shape[1:]).sum(axis=0)
+
+
+def _thinned(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Tables `[folds, n, vocab]` of so many tokens at each position, drawn without replacement."""
+    thin = np.zeros(tables.shape, np.int32)
+    for fold, position in np.ndindex(tables.shape[:2]):
+        row = tables[fold, position]
+        words = np.flatnonzero(row)
+        count = row[words]
+        if count.sum() > size[position]:
+            count = rng.multivariate_hypergeometric(count, size[position], method="marginals")
+        thin[fold, position, words] = count
+    return thin
+
+
+@one_program
+def _compared(
+    products: Float[Array, "m m n n"],
+    present: Bool[Array, " n"],
+    key: Array,
+    folds: int,
+    *,
+    dim: int,
+    permutations: int,
+) -> tuple[Array, ...]:
+    """The arrays of a `GeometryComparison`."""
+    labels = (jnp.arange(2 * folds) < folds).astype(products.dtype)
+    keys = jax.random.split(key, permutations)
+    dealt = jax.vmap(lambda key: jax.random.permutation(key, labels))(keys)
+    grams = jnp.stack([_gram(products, _pairs(x), present) for x in (labels, 1.0 - labels)])
+    size = safe_sqrt(_norm(grams[0]) * _norm(grams[1]))
+
+    def difference(label: Array) -> Array:
+        return _norm(_gram(products, _pairs(label) - _pairs(1.0 - label), present))
+
+    observed = difference(labels)
+    null = jax.lax.map(difference, dealt)
+    # The same sums in another order differ in their last digits.
+    as_large = null >= observed * (1.0 - 100.0 * jnp.finfo(null.dtype).eps)
+    p_value = (1.0 + jnp.sum(as_large.astype(null.dtype))) / (1.0 + permutations)
+    if math.comb(2 * folds, folds) // 2 < _DEALS:
+        p_value = jnp.where(observed > 0, _pearson_tail(observed**2, null**2), p_value)
+    P, Q = (principal_coordinates(gram, min(dim, len(gram)))[0] for gram in grams)
+    residual = procrustes(P, Q, scale=True, present=present).residual
+    scale = jnp.where(size > 0, size, jnp.nan)
+    return observed / scale, p_value, null / scale, residual, principal_angles(P, Q), grams
+
+
+def _pearson_tail(observed: Array, null: Array) -> Array:
+    """Probability of the Pearson type III distribution with the moments of null to be as large."""
+    centred = null - jnp.mean(null)
+    deviation = safe_sqrt(jnp.mean(centred**2))
+    skewness = jnp.mean(centred**3) / jnp.maximum(deviation, jnp.finfo(null.dtype).tiny) ** 3
+    steep = jnp.where(jnp.abs(skewness) < 1e-2, 1e-2, skewness)
+    z = (observed - jnp.mean(null)) / jnp.where(deviation > 0, deviation, 1.0)
+    shape = 4.0 / steep**2
+    at = jnp.maximum(shape + 2.0 * z / steep, 0.0)
+    return jnp.where(steep > 0, gammaincc(shape, at), gammainc(shape, at))
+
+
+@one_program
+def _products(tables: Int[Array, "m n vocab"], size: Int[Array, " n"]) -> Float[Array, "m m n n"]:
+    """S_i S_jᵀ of all pairs of folds, which have `size` tokens at each position."""
+    m, n, vocab = tables.shape
+    blocks = -(-vocab // _BLOCK)
+    padded = jnp.pad(tables, ((0, 0), (0, 0), (0, blocks * _BLOCK - vocab)))
+    split = jnp.moveaxis(padded.reshape(m, n, blocks, _BLOCK), 2, 0)
+
+    def add(sums: Array, block: Array) -> tuple[Array, None]:
+        roots = jax.vmap(root_frequencies, in_axes=(0, None))(block, size).reshape(m * n, _BLOCK)
+        return sums + dot(roots, roots.T), None
+
+    start = jnp.zeros((m * n, m * n), float)
+    return jnp.moveaxis(jax.lax.scan(add, start, split)[0].reshape(m, n, m, n), 2, 1)
+
+
+def _pairs(chosen: Float[Array, " m"]) -> Float[Array, "m m"]:
+    """Weights of the mean over pairs of different folds among those chosen."""
+    number = jnp.sum(chosen)
+    weight = chosen[:, None] * chosen[None, :] * (1.0 - jnp.eye(len(chosen), dtype=chosen.dtype))
+    return weight / (number * (number - 1.0))
+
+
+def _gram(products: Array, weight: Array, present: Array) -> Array:
+    """A weighted sum of the products of folds, centred."""
+    mean = jnp.tensordot(weight, products, 2, precision="highest")
+    return centre_rows(centre_rows((mean + mean.T) / 2.0, present).T, present)
+
+
+def _norm(gram: Array) -> Array:
+    return safe_sqrt(jnp.sum(gram**2))

@@ -1,0 +1,248 @@
+"""A training run as figures and as a table, from the records of its log.
+
+A record is a dict with "step", the metrics of that step ("loss", "accuracy"), and what hooks found
+after it, "eval/..." and "probe/...", as `jaxpe.training.train` writes them.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxpe._core.folders import write_whole
+from jaxpe.report import style
+from jaxpe.report.style import ABSENT, PLUG_IN, POSITION, Rendered, add_legend, new_figure
+from jaxpe.report.tables import make_table
+from jaxpe.report.text import number, percent, visible
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import rich.table
+
+    from jaxpe.training import TrainSummary
+
+Record = dict[str, Any]
+
+# Over all positions, over those that hold a token, and against the geometry of position alone.
+PLACES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("all_positions", "all", {"color": ABSENT, "lw": 6, "solid_capstyle": "round"}),
+    ("occupied", "occupied", {"color": PLUG_IN, "marker": "o", "ms": 4}),
+    ("position", "position", {"color": POSITION, "marker": "D", "ms": 4}),
+)
+SCORES = (
+    ("min_separation", "smallest separation"),
+    ("violation_rate", "violations, % of triples"),
+    ("correlation", "correlation of distances, r"),
+    ("entropy_rank", "dimensions, entropy rank"),
+    ("stress", "raw stress, Eq. (4)"),
+    ("scaled_stress", "scaled stress"),
+)
+_WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
+
+
+def write_training_figures(
+    history: Sequence[Record], directory: str | os.PathLike[str]
+) -> list[Path]:
+    """Draw curves.png and, where the encoding was probed, probe.png; return their paths.
+
+    Raises `InputError` where the folder cannot be written, and `MissingExtraError` without the
+    extra `report`.
+
+    >>> import tempfile
+    >>> history = [{"step": step, "loss": 1.0 / step} for step in (1, 2, 3)]
+    >>> [path.name for path in write_training_figures(history, tempfile.mkdtemp())]
+    ['curves.png']
+    """
+    images = {
+        Path(directory) / f"{name}.png": style.png(history, draw)
+        for name, draw, _ in _drawings(history)
+    }
+    for path, image in images.items():
+        write_whole(path, image)
+    return list(images)
+
+
+def training_figures(history: Sequence[Record]) -> list[Rendered]:
+    """The curves and, where the encoding was probed, its geometry."""
+    return style.render(history, *_drawings(history))
+
+
+def _drawings(history: Sequence[Record]) -> list[style.Drawing]:
+    drawn: list[style.Drawing] = [("curves", curves_figure, _CURVES)]
+    if _series(history, "probe/")[0].size:
+        drawn.append(("probe", probe_figure, _PROBE))
+    return drawn
+
+
+_CURVES = (
+    "Training batches (faint, and averaged over a twentieth of the run) and held-out documents. "
+    "Dropout, where there is any, raises the loss of training batches and not that of the others."
+)
+_PROBE = (
+    "Distances between position vectors against Hellinger distances between the token frequencies "
+    "of the training documents, at the steps probed. Those of position are of disjoint halves, "
+    "less shuffled documents."
+)
+
+
+def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
+    """Loss, and accuracy where there is one: as trained, smoothed, and on held-out documents."""
+    panels = [("loss", "cross-entropy, nats")]
+    if any("accuracy" in record for record in history):
+        panels.append(("accuracy", "accuracy, %"))
+    height = 2.6 + 1.9 * (len(panels) - 1)
+    figure, axes = new_figure(_curves_title(history), height=height, rows=len(panels), sharex=True)
+    for axis, (name, label) in zip(axes, panels, strict=True):
+        factor = 100.0 if name == "accuracy" else 1.0
+        steps, values = _series(history, name)
+        values = factor * values
+        axis.plot(steps, values, color=PLUG_IN, alpha=0.25, lw=0.8, label="each step")
+        axis.plot(steps, smoothed(values), color=PLUG_IN, label="smoothed")
+        steps, values = _series(history, f"eval/{name}")
+        held_out: dict[str, Any] = {"color": POSITION, "marker": "o", "ms": 4.5, "lw": 1}
+        axis.plot(steps, factor * values, **held_out, clip_on=False, label="held out")
+        axis.set_ylabel(label)
+        axis.grid(axis="y", color="#EEEEEE", lw=0.8)
+        axis.set_axisbelow(True)
+    axes[-1].set_xlabel("step")
+    axes[-1].set_xlim(0, max(record["step"] for record in history) or 1)
+    axes[-1].locator_params(axis="x", integer=True)
+    add_legend(figure, axes[0], columns=3)
+    return figure
+
+
+def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
+    """The geometry of the encoding as it trains, beside that of the corpus."""
+    steps, _ = _series(history, "probe/")
+    title = "The geometry of the encoding in training"
+    figure, axes = new_figure(title, height=7.2, rows=3, columns=2, sharex=True)
+    if not len(steps):
+        return style.say_why_empty(figure, axes[0], "the encoding was not probed")
+    places = np.arange(len(steps))  # the steps that are probed lie ever farther apart
+    for axis, (name, label) in zip(axes, SCORES, strict=True):
+        factor = 100.0 if name == "violation_rate" else 1.0
+        for where, shown, look in PLACES:
+            own, values = _series(history, f"probe/{where}/{name}")
+            axis.plot(np.searchsorted(steps, own), factor * values, **look, label=shown)
+        axis.set_title(label, fontsize=10, loc="left")
+        axis.set_xticks(places, [f"{step:g}" for step in steps], rotation=60, fontsize=9)
+        axis.grid(axis="y", color="#F2F2F2", lw=0.8)
+        axis.set_axisbelow(True)
+        _widen(axis)
+    for axis in axes[-2:]:
+        axis.set_xlabel("step, evenly spaced")
+    add_legend(figure, axes[0], columns=3)
+    return figure
+
+
+def training_table(summary: "TrainSummary") -> "rich.table.Table":
+    """A run's summary on a console, readable at 80 columns.
+
+    Raises `MissingExtraError` without the extra `report`.
+
+    >>> rich.print(training_table(result.summary))  # doctest: +SKIP
+    """
+    rows = summary_rows(summary)
+    title = f"{visible(summary.source)}: {summary.task}, {summary.encoding}"
+    return make_table(title, ["", "start", "best", "end"], rows, right=(1, 2, 3))
+
+
+def summary_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
+    """Metrics at the start, at the best step and at the end, a row for each."""
+    return _evaluation_rows(summary) + _probe_rows(summary.probe)
+
+
+def pace(summary: "TrainSummary") -> str:
+    """Duration of a run, and its tokens a second where enough steps were timed.
+
+    >>> pace(result.summary)  # doctest: +SKIP
+    '62 s, 5,100 tokens/s'
+    """
+    text, speed = f"{summary.seconds:.0f} s", summary.tokens_per_second
+    if speed is None:
+        return text
+    return f"{text}, {float(f'{speed:.2g}'):,.0f} tokens/s"  # which is not known better
+
+
+def perplexity_of(loss: float) -> float:
+    """exp(loss), ∞ beyond the largest float."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def _evaluation_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
+    """Each number on the held-out documents: at the start, at the best step, at the end."""
+    records = list(summary.evaluation)
+    rows: list[tuple[str, ...]] = [
+        ("held-out step", *(f"{record['step']:,}" for record in records))
+    ]
+    losses = [_value(record["loss"]) for record in records]
+    rows.append(("loss, nats", *map(number, losses)))
+    if summary.task != "classify":
+        rows.append(("perplexity", *(number(perplexity_of(loss)) for loss in losses)))
+    rows.append(_shares("accuracy", records, "accuracy"))
+    for name in records[-1]:
+        if name.startswith("exact"):  # of an encoder-decoder, at the trained lengths and beyond
+            _, _, length = name.partition("_")
+            label = f"right answers, length {length}" if length else "right answers"
+            rows.append(_shares(label, records, name))
+    return rows
+
+
+def _shares(label: str, records: Sequence[Record], name: str) -> tuple[str, ...]:
+    return (label, *(percent(_value(record.get(name))) for record in records))
+
+
+def _probe_rows(probe: Mapping[str, Record]) -> list[tuple[str, ...]]:
+    """Each score over the occupied positions, before and after."""
+    if not probe:
+        return []
+    rows: list[tuple[str, ...]] = []
+    for name, label in SCORES:
+        ends = [_value(probe[when].get(f"occupied/{name}")) for when in ("first", "last")]
+        shown = map(percent, ends) if name == "violation_rate" else map(number, ends)
+        first, last = shown
+        rows.append((label.removesuffix(", % of triples"), first, "", last))
+    return rows
+
+
+def _curves_title(history: Sequence[Record]) -> str:
+    _, values = _series(history, "eval/loss")
+    if len(values) < 2:
+        return "Training"
+    first, last = values[0], values[-1]
+    moved = "falls" if last < first else "does not fall"
+    return f"Held-out loss {moved}, from {number(first)} to {number(last)}"
+
+
+def _series(history: Sequence[Record], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values of one number; of a prefix `.../`, the steps that have any of its kind."""
+    if name.endswith("/"):
+        steps = [r["step"] for r in history if any(key.startswith(name) for key in r)]
+        return np.array(steps, float), np.ones(len(steps))
+    found = [(record["step"], _value(record[name])) for record in history if name in record]
+    steps, values = np.array(found, float).reshape(-1, 2).T
+    return steps, values
+
+
+def smoothed(values: np.ndarray) -> np.ndarray:
+    """Means over a window around each step, of those that are there."""
+    window = np.ones(2 * (len(values) // (2 * _WINDOWS)) + 1)
+    ones = np.ones(len(values))
+    return np.convolve(values, window, "same") / np.convolve(ones, window, "same")
+
+
+def _widen(axis) -> None:
+    """An axis of a curve that hardly moves would else show rounding."""
+    low, high = axis.get_ylim()
+    least = 0.02 * max(abs(low), abs(high), 1e-6)
+    if high - low < least:
+        middle = (low + high) / 2
+        axis.set_ylim(middle - least / 2, middle + least / 2)
+    axis.ticklabel_format(axis="y", useOffset=False, style="plain")
+
+
+def _value(value: float | None) -> float:
+    return math.nan if value is None else value
