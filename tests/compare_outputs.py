@@ -31,6 +31,7 @@ COMMANDS = {
     "rope": "rope --head-dim 64 --base 500000 --context 8192 --out {out}",
     "spectral": "spectral stdlib --examples 32 --out {out}",
     "audit": "audit stdlib --examples 64 --steps 10 --out {out}",
+    "inspect": "inspect {models}/all-MiniLM-L6-v2 --quick --examples 32 --out {out}",
     "train": "train stdlib --steps 20 --length 32 --out {out}",
     "extrapolate": "extrapolate --preset smoke --steps 60 --out {out}",
 }
@@ -54,10 +55,11 @@ def _run(checkout: Path, folder: Path, names: list[str]) -> None:
             continue
         out = folder / name
         out.mkdir(parents=True, exist_ok=True)
+        places = {"out": out / "out", "models": os.environ.get("JAXPE_MODELS_DIR", "")}
         started = time.perf_counter()
         done = subprocess.run(
             [sys.executable, "-c", "from jaxpe.cli import main; getattr(main, 'main', main)()"]
-            + [word.format(out=out / "out") for word in words.split()],
+            + [word.format(**places) for word in words.split()],
             env={**os.environ, "PYTHONPATH": str(checkout)},
             cwd=folder,
             capture_output=True,
