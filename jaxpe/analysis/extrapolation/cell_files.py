@@ -16,7 +16,7 @@ import numpy as np
 import jaxpe
 from jaxpe._core.array_files import read_members
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole, writing
+from jaxpe._core.files import atomic_file, write_file
 from jaxpe._core.json_values import from_json, read_json, seal, to_json
 from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.models import METRICS
@@ -78,7 +78,7 @@ def stamp_of(suite: Suite, task: str, name: str, *, but_for: tuple[str, ...] = (
 def write_cell(path: Path, stamp: str, cell: ExtrapolationCell) -> None:
     """Write a cell, whole or not at all."""
     values = to_json(_Kept(stamp, cell))
-    write_whole(path, json.dumps(values | {"checksum": seal(values, but_for="checksum")}))
+    write_file(path, json.dumps(values | {"checksum": seal(values, but_for="checksum")}))
 
 
 def read_cell(
@@ -137,7 +137,7 @@ def write_models(path: Path, stamp: str, trained: Trained) -> None:
     named = jax.tree_util.tree_leaves_with_path(trained.params)
     leaves = {_LEAF + jax.tree_util.keystr(place): leaf for place, leaf in named}
     numbers = {name: value for name, value in trained._asdict().items() if name != "params"}
-    with writing(path) as part:
+    with atomic_file(path) as part:
         np.savez(part, stamp=stamp, **numbers, **leaves)  # pyrefly: ignore
 
 
