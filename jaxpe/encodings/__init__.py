@@ -1,7 +1,6 @@
 """Positional encodings: tuples of pure functions that compose, and the plain functions in them."""
 
 import jaxpe.encodings.families.rope_scaling  # noqa: F401 (it registers rows)
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.encodings.analysis.cost import EncodingCost, encoding_cost
 from jaxpe.encodings.analysis.distances import encoding_distances
 from jaxpe.encodings.analysis.expressiveness import Expressiveness, encoding_expressiveness
@@ -114,5 +113,3 @@ __all__ = [
     "sinusoidal_vectors", "sliding_window", "smollm3", "ssmax", "stick_breaking", "t5",
     "t5_buckets", "transformer_xl", "tupe", "wavelet", "wavelet_vectors", "xpos",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())
