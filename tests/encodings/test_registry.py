@@ -11,7 +11,7 @@ import pytest
 
 import jaxpe
 from jaxpe import InputError
-from jaxpe.encodings import CatalogueEntry, catalogue, registry, resolve
+from jaxpe.encodings import catalogue, registry, resolve
 
 MODULE = '''
 """Encodings of a user."""
