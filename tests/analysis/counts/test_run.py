@@ -13,9 +13,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from orbax.checkpoint import v1 as ocp
 
 import jaxpe
-from jaxpe._core import checkpoints
 from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT
@@ -252,15 +252,10 @@ def test_other_settings_do_not_go_on(shards, half_done, options, message):
         count(shards, half_done, **{"batch_size": 4, **options})
 
 
-def resealed(state, change):
-    """Every checkpoint with other content, by one who knows how it is sealed."""
+def changed(state, change):
+    """Every checkpoint with other content."""
     for step in state.iterdir():
         change(step)
-        seal = json.loads((step / "seal.json").read_text())
-        seal["files"] = checkpoints._checksums(step)
-        del seal["checksum"]
-        seal["checksum"] = checkpoints._checksum(seal)
-        (step / "seal.json").write_text(json.dumps(seal))
 
 
 def place(**changes):
@@ -292,7 +287,7 @@ PLACES = {
 
 @pytest.mark.parametrize("changes", PLACES.values(), ids=PLACES.keys())
 def test_a_crafted_place_is_refused(shards, half_done, changes):
-    resealed(half_done / "state", place(**changes))
+    changed(half_done / "state", place(**changes))
     with pytest.raises(InputError, match=r"state was changed: .*; start anew") as caught:
         count(shards, half_done, batch_size=4)
     assert len(str(caught.value).splitlines()) == 1
@@ -307,7 +302,7 @@ def test_a_crafted_place_is_refused(shards, half_done, changes):
     ],
 )
 def test_a_crafted_place_of_other_documents_is_refused(shards, half_done, changes, message):
-    resealed(half_done / "state", place(**changes))
+    changed(half_done / "state", place(**changes))
     with pytest.raises(InputError, match=message):
         count(shards, half_done, batch_size=4)
 
@@ -320,7 +315,8 @@ def test_crafted_counts_are_refused(shards, half_done, tmp_path, factor, message
     state = half_done / "state"
 
     def change(step):
-        config = json.loads((step / "seal.json").read_text())["config"]
+        metadata = json.loads((step / "_CHECKPOINT_METADATA").read_text())
+        config = metadata["custom_metadata"]["config"]
         like = abstract_state(FEW, count_mesh())
         with Checkpoints(state, config=config, read_only=True) as old:
             arrays, number = old.restore(like)
@@ -329,7 +325,7 @@ def test_crafted_counts_are_refused(shards, half_done, tmp_path, factor, message
         shutil.rmtree(step / "state")
         shutil.copytree(tmp_path / step.name / str(number) / "state", step / "state")
 
-    resealed(state, change)
+    changed(state, change)
     with pytest.raises(InputError, match=message):
         count(shards, half_done, batch_size=4)
     assert not is_counted(half_done)
@@ -622,10 +618,10 @@ def test_counts_do_not_depend_on_the_dropout_of_a_tokenizer(tmp_path):
 
 
 def test_a_full_disk_is_told(shards, tmp_path, monkeypatch):
-    def full(*args):
+    def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Checkpoints, "_seal", full)
+    monkeypatch.setattr(ocp.training.Checkpointer, "save_checkpointables", full)
     with pytest.raises(InputError, match=r"cannot save into .*state .*No space left.*make room"):
         count(shards, tmp_path, batch_size=4, save_every=1)
 
