@@ -16,7 +16,7 @@ from jaxpe._core import hub
 from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe._core.hub import model_folder, model_name, with_local_model
 from jaxpe.analysis.corpus import CorpusOptions, analyse
-from jaxpe.analysis.inputs import SubjectOptions, read_subject
+from jaxpe.analysis.subject import SubjectOptions, read_subject
 from jaxpe.nn import trunk
 from jaxpe.rope import RopeOptions
 from tests.analysis.inspect.folders import text, with_tokenizer

@@ -12,10 +12,9 @@ from jaxpe._core.hub import model_name, with_local_model
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample, draw_sample
-from jaxpe.analysis.inputs import is_run
 from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
-from jaxpe.analysis.subject import Subject
+from jaxpe.analysis.subject import Subject, is_run
 from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
 from jaxpe.data.formats.gguf import read_gguf
 from jaxpe.data.tokens.pretrained import open_pretrained, tokenizer_of_model
