@@ -452,8 +452,8 @@ def _hidden(rng):
 
 
 THEORY: dict[str, Call] = {
-    "all_at_most": lambda rng: theory.all_at_most(normal(rng, N), normal(rng, N)),
-    "at_most": lambda rng: theory.at_most(normal(rng, N), 3.0),
+    "all_less_equal": lambda rng: theory.all_less_equal(normal(rng, N), normal(rng, N)),
+    "less_equal": lambda rng: theory.less_equal(normal(rng, N), 3.0),
     "conjecture_5": lambda rng: theory.conjecture_5(distances(rng), normal(rng, N, 2)),
     "corollary_15": lambda rng: theory.corollary_15(
         position_gradients(rng), mu(rng), family="agnostic"
@@ -481,7 +481,7 @@ THEORY: dict[str, Call] = {
     "lemma_18": lambda rng: theory.lemma_18(symmetric(rng), normal(rng, N, 2), distances(rng)),
     "low_rank_descent": _low_rank_descent,
     "mean_embeddings": lambda rng: theory.mean_embeddings(mu(rng), normal(rng, VOCAB, 3)),
-    "met": lambda rng: theory.met(rng.random(3) < 0.5),
+    "boolean": lambda rng: theory.boolean(rng.random(3) < 0.5),
     "monotone_fit": lambda rng: theory.monotone_fit(normal(rng, 9), normal(rng, 9)),
     "monotonicity_test": lambda rng: theory.monotonicity_test(counts(rng, folds=4)),
     "nope_theorem_1": lambda rng: theory.nope_theorem_1(
