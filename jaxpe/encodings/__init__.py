@@ -1,18 +1,6 @@
 """Positional encodings: tuples of pure functions that compose, and the plain functions in them."""
 
 import jaxpe.encodings.families.rope_scaling  # noqa: F401 (it registers rows)
-from jaxpe._core.rope_scaling import (
-    DynamicScaling,
-    LinearScaling,
-    Llama3Scaling,
-    LongRopeScaling,
-    NtkByPartsScaling,
-    NtkScaling,
-    ProportionalScaling,
-    ResonanceScaling,
-    YarnScaling,
-    inverse_frequencies,
-)
 from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.encodings.analysis.cost import EncodingCost, encoding_cost
 from jaxpe.encodings.analysis.distances import encoding_distances
@@ -92,6 +80,18 @@ from jaxpe.encodings.families.temperature import position_temperature, ssmax
 from jaxpe.encodings.families.vector_files import from_file
 from jaxpe.encodings.layer_patterns import gemma3, llama4, smollm3
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, catalogue, register, resolve
+from jaxpe.rope.scaling import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    NtkByPartsScaling,
+    NtkScaling,
+    ProportionalScaling,
+    ResonanceScaling,
+    YarnScaling,
+    inverse_frequencies,
+)
 
 __all__ = [
     "CatalogueEntry", "DynamicScaling", "Encoding", "EncodingCost", "EncodingProperties",

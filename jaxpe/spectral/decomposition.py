@@ -14,7 +14,6 @@ from jaxtyping import Bool, Complex, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe._core.rope_scaling import RopeFrequencies
 from jaxpe._core.trees import tree_add
 from jaxpe.encodings.attention import Keys, Queries
 from jaxpe.encodings.base import (
@@ -32,6 +31,7 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.families.rotary import Layout, rotary_permutation
 from jaxpe.encodings.phases import phases as phases_of
 from jaxpe.geometry.distances.toeplitz import unexplained_share
+from jaxpe.rope.scaling import RopeFrequencies
 from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix
 
 

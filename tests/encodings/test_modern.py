@@ -10,7 +10,6 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import encodings
-from jaxpe._core.rope_scaling import ResonanceScaling, YarnScaling
 from jaxpe.encodings import EncodingSizes, Rows, catalogue, chain, every, identity, per_head
 from jaxpe.encodings.base import encoding_at, with_context
 from jaxpe.encodings.context import causal_convolution, preceding, running_sum, sums_to_the_end
@@ -23,6 +22,7 @@ from jaxpe.nn import (
     padded_positions,
     parameter_count,
 )
+from jaxpe.rope.scaling import ResonanceScaling, YarnScaling
 
 N, DIM, HEADS, WIDTH = 7, 8, 2, 4
 SIZES = EncodingSizes(DIM, HEADS, WIDTH, 16)

@@ -16,7 +16,6 @@ from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.program import one_program
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -43,6 +42,7 @@ from jaxpe.geometry import (
     positional_distributions,
 )
 from jaxpe.geometry.checks import looked_at
+from jaxpe.rope.scaling import inverse_frequencies
 
 Positions = Int[ArrayLike, "*batch n"] | Float[ArrayLike, "*batch n"]
 Mode = Literal["add", "concat"]

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -19,6 +18,7 @@ from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
 from jaxpe.encodings.tables import check_tables
+from jaxpe.rope.scaling import inverse_frequencies
 
 
 @register("pope", source="Gopalakrishnan et al. (2025)")

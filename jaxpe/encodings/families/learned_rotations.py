@@ -10,7 +10,6 @@ from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -25,6 +24,7 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
 from jaxpe.encodings.tables import check_tables
+from jaxpe.rope.scaling import inverse_frequencies
 
 # Terms of the series, and squarings enough for any position below 2³¹.
 _TERMS, _SQUARINGS = 14, 40

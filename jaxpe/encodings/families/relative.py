@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -22,6 +21,7 @@ from jaxpe.encodings.families.bias import interpolate
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import check_tables
+from jaxpe.rope.scaling import inverse_frequencies
 
 
 @register(

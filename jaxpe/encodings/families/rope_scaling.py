@@ -5,7 +5,10 @@ Each extends the training length four times, as `rope(scaling=...)` with the num
 
 from collections.abc import Callable
 
-from jaxpe._core.rope_scaling import (
+from jaxpe.encodings.base import Encoding
+from jaxpe.encodings.families.rotary import rope
+from jaxpe.encodings.registry import EncodingSizes, register
+from jaxpe.rope.scaling import (
     DynamicScaling,
     LinearScaling,
     Llama3Scaling,
@@ -17,9 +20,6 @@ from jaxpe._core.rope_scaling import (
     RopeScaling,
     YarnScaling,
 )
-from jaxpe.encodings.base import Encoding
-from jaxpe.encodings.families.rotary import rope
-from jaxpe.encodings.registry import EncodingSizes, register
 
 FACTOR = 4.0
 

@@ -10,17 +10,6 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.program import one_program
-from jaxpe._core.rope_scaling import (
-    Length,
-    ProportionalScaling,
-    RopeFrequencies,
-    RopeScaling,
-    check_scaling,
-    inverse_frequencies,
-    partial_rotary_factor,
-    scaling_from_hf,
-    scaling_to_hf,
-)
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -35,6 +24,17 @@ from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
 from jaxpe.geometry.checks import looked_at
+from jaxpe.rope.scaling import (
+    Length,
+    ProportionalScaling,
+    RopeFrequencies,
+    RopeScaling,
+    check_scaling,
+    inverse_frequencies,
+    partial_rotary_factor,
+    scaling_from_hf,
+    scaling_to_hf,
+)
 
 Layout = Literal["half_split", "interleaved"]
 Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
