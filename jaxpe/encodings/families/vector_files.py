@@ -28,7 +28,7 @@ def vectors_file(P: Float[np.ndarray, "n k"]) -> bytes:
 
 
 def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options: Any) -> Encoding:
-    """The encoding of position vectors in an `.npz` file, such as a report's `encoding.npz`.
+    """Position vectors of an `.npz` file, such as a report's `encoding.npz`, as an encoding.
 
     Args:
         path: file with an array `vectors` `[positions, width]`.
@@ -44,14 +44,10 @@ def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options
     >>> from_file(path, dim=4).init(jax.random.key(0))["table"].shape
     (3, 4)
     """
-    return of_vectors(read_vectors(path), place=str(path), dim=dim, **options)
-
-
-def of_vectors(P: np.ndarray, *, place: str, dim: int | None, **options: Any) -> Encoding:
-    """The encoding of vectors that a file held; raises `InputError` where `dim` is too small."""
+    P = read_vectors(path)
     if dim is not None and dim < P.shape[1]:
         raise InputError(
-            f"{place} holds vectors {P.shape[1]} wide: they do not fit a width of {dim}"
+            f"{path} holds vectors {P.shape[1]} wide: they do not fit a width of {dim}"
         )
     return from_matrix(P, dim=dim, **options)
 
