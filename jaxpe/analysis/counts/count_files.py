@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole, writing
-from jaxpe._core.hashing import hash_of_file
+from jaxpe._core.files import atomic_file, file_hash, write_file
 from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.memory import check_bytes
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
@@ -66,9 +65,9 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
     """
     directory = Path(directory)
     _check(stored)
-    with writing(directory / _TABLES) as part:
+    with atomic_file(directory / _TABLES) as part:
         write_tables(part, named_tables(stored.table, stored.nulls))
-        tables = hash_of_file(part)
+        tables = file_hash(part)
     about = _About(
         format=_FORMAT,
         documents=stored.documents,
@@ -79,7 +78,7 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
         tables=tables,
         separator=stored.separator,
     )
-    write_whole(directory / _ABOUT, json.dumps(to_json(about), indent=1) + "\n")
+    write_file(directory / _ABOUT, json.dumps(to_json(about), indent=1) + "\n")
     return directory
 
 
@@ -176,7 +175,7 @@ def _without_tables(about: _About) -> StoredCounts:
 
 def _file_hash(path: Path) -> str:
     try:
-        return hash_of_file(path)
+        return file_hash(path)
     except OSError as error:
         raise InputError(f"{path.name} cannot be read: {error.strerror or error}") from error
 

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.job import CountOptions, tokenizer_from_options
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import jax
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed
+from jaxpe._core.files import locked_folder
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import check_range
 from jaxpe._core.processes import cores
@@ -212,7 +212,7 @@ def merge(
     names = [str(folder) for folder in folders]
     plan = plan_merge(map(read_about, folders), names=names, weights=weights)
     whole = merged(plan, map(read_counts, folders))
-    with claimed(out):
+    with locked_folder(out):
         if is_counted(out):
             raise InputError(f"{out} holds counts already; pass another folder")
         write_counts(whole, out)
@@ -294,7 +294,7 @@ def _wanted(options: CountOptions) -> dict[str, Any]:
 def _edges(length: int, bins: int, spacing: Literal["equal", "log"]) -> tuple[int, ...]:
     if not 1 <= bins <= length <= INT32_MAX:
         raise InputError(
-            f"`bins` is {shortened(bins)} and `length={shortened(length)}`; pass at least 1 bin, no "
+            f"`bins` is {shortened(bins)} and `length={shortened(length)}`; pass 1 bin or more, no "
             f"more than the length, and no length beyond {INT32_MAX:,}"
         )
     check_bytes(_EDGE_BYTES * bins, what=f"`bins={bins}`", remedy="pass fewer")

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 import jaxpe
 from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.folders import claimed
+from jaxpe._core.files import locked_folder
 from jaxpe._core.json_values import from_json, to_json
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
@@ -120,7 +120,9 @@ def count_shards(
     _refuse_differences(settings, reading, mesh, save_every)
     directory = Path(directory)
     with contextlib.ExitStack() as stack:
-        run_on_all_processes(lambda: None if part else stack.enter_context(claimed(directory)))
+        run_on_all_processes(
+            lambda: None if part else stack.enter_context(locked_folder(directory))
+        )
         _refuse_other_folders(directory)
         if any(gather_values(is_counted(directory))):
             stored = run_on_all_processes(

@@ -13,7 +13,7 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole, writing
+from jaxpe._core.files import atomic_file, write_file
 from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
@@ -67,7 +67,7 @@ def settings_hash(suite: Suite, task: str, name: str, *, without: tuple[str, ...
 
 def write_cell(path: Path, stamp: str, cell: ExtrapolationCell) -> None:
     """Write a cell, whole or not at all."""
-    write_whole(path, json.dumps(to_json(_StampedCell(stamp, cell))))
+    write_file(path, json.dumps(to_json(_StampedCell(stamp, cell))))
 
 
 def read_cell(path: Path, stamp: str) -> ExtrapolationCell:
@@ -84,7 +84,7 @@ def read_cell(path: Path, stamp: str) -> ExtrapolationCell:
 def write_models(path: Path, stamp: str, trained: Trained) -> None:
     """Write models, whole or not at all."""
     numbers = {name: value for name, value in trained._asdict().items() if name != "params"}
-    with writing(path) as part:
+    with atomic_file(path) as part:
         np.savez(part, stamp=stamp, **numbers, **_named_leaves(trained.params))  # pyrefly: ignore
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import output_folder
+from jaxpe._core.files import output_folder
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.extrapolation.cells import run_cell
 from jaxpe.analysis.extrapolation.comparisons import compared

@@ -11,7 +11,7 @@ import pytest
 
 from jaxpe import training
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed
+from jaxpe._core.files import locked_folder
 from jaxpe._core.json_values import to_json
 from jaxpe._core.results import result_files
 from jaxpe.analysis import load_result
@@ -275,7 +275,7 @@ def test_a_full_disk_leaves_neither_models_nor_a_part_of_them(tmp_path):
 
 
 def test_a_folder_that_another_run_writes_into_is_left_alone(tmp_path):
-    with claimed(tmp_path), pytest.raises(InputError, match="another run is writing"):
+    with locked_folder(tmp_path), pytest.raises(InputError, match="another run is writing"):
         extrapolate_suites([SUITE], tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock"]
 
