@@ -1,6 +1,5 @@
 """Counts of corpora larger than memory: streamed, saved, resumed, merged; one device or many."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.by_group import count_by
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, write_counts
@@ -35,5 +34,3 @@ __all__ = [
     "tokenizer_from_options",
     "write_counts",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())
