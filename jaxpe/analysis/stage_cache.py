@@ -11,8 +11,7 @@ import jax.numpy as jnp
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash, write_file
 from jaxpe._core.results import load_result, result_files
 
 _FORMAT = 1  # of the files; another number makes older ones stale
@@ -54,8 +53,8 @@ class StageCache(NamedTuple):
             return
         (self.folder / f"{name}.stamp").unlink(missing_ok=True)
         for file, content in result_files(result, name).items():
-            write_whole(self.folder / file, content)
-        write_whole(self.folder / f"{name}.stamp", self.stamp)
+            write_file(self.folder / file, content)
+        write_file(self.folder / f"{name}.stamp", self.stamp)
 
 
 def settings_stamp(settings: dict[str, Any], *, inputs: Iterable[str] = ()) -> str:

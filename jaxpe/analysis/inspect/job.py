@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe._core.hub import with_local_model
+from jaxpe._core.hub import local_model_options
 from jaxpe._core.progress import SILENT, Clock, Progress, duration
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
 from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
@@ -64,7 +64,7 @@ def inspect_model(
     0.98
     """
     options.check()
-    options = with_local_model(options, "model")
+    options = local_model_options(options, "model")
     settings = {k: v for k, v in dataclasses.asdict(options).items() if k != "stages"}
     stamp = settings_stamp(settings, inputs=(options.model, options.source))
     cache, clock = StageCache(folder and folder / "stages", stamp), Clock()
