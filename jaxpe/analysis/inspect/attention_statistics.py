@@ -214,7 +214,8 @@ def _jackknife(
 
 def _by_offset(batches: list[_Batch], documents: int) -> np.ndarray:
     """Mean weight by offset; 0 for keys after the query of a decoder."""
-    mean = sum(np.asarray(batch.weights, np.float64) for batch in batches) / documents
+    weights = (np.asarray(batch.weights, np.float64) for batch in batches)
+    mean = functools.reduce(np.add, weights) / documents
     n = mean.shape[-1]
     offsets = [np.diagonal(mean, k, -2, -1).mean(axis=-1) for k in range(1 - n, n)]
     return np.stack(offsets, axis=-1)
