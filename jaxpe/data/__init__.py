@@ -1,6 +1,6 @@
 """Corpora: built in, from files, through TFDS, and synthetic ones whose geometry is known."""
 
-from jaxpe._core.choices import Choice
+from jaxpe._core.options import Choice
 from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.data.corpora import synthetic
 from jaxpe.data.corpora.corpus import Corpus, Document, TokenBatch, TokenCorpus

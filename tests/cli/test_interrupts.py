@@ -16,12 +16,12 @@ LONG = "ready(); hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"
 DROPS = "exec('while True:\\n try: ready(), time.sleep(9)\\n except BaseException: pass')"
 SCRIPT = """
 import hashlib, signal, sys, time
-from jaxpe._core.folders import writing
+from jaxpe._core.files import atomic_file
 from jaxpe.cli.interrupts import prompt_exit
 def ready():
     print("ready", flush=True)
 {before}
-with prompt_exit(lambda: "To go on: again"), writing(sys.argv[1]) as part:
+with prompt_exit(lambda: "To go on: again"), atomic_file(sys.argv[1]) as part:
     part.write_text("a part of it")
     {work}
 """

@@ -18,8 +18,7 @@ from jaxpe.analysis.attention.result import (
     SingleDocuments,
     Variance,
 )
-from jaxpe.analysis.inputs import SubjectOptions, read_subject
-from jaxpe.analysis.subject import Subject
+from jaxpe.analysis.subject import Subject, SubjectOptions, read_subject
 
 __all__ = [
     "AttentionAnalysis", "AttentionFacts", "AttentionOptions", "HeadDrops", "MeanLogits", "Pairs",

@@ -19,8 +19,7 @@ from jaxpe.analysis.audit.result import (
     Training,
 )
 from jaxpe.analysis.audit.statements import statements_on_corpus, statements_on_model
-from jaxpe.analysis.inputs import SubjectOptions, read_subject
-from jaxpe.analysis.subject import Subject
+from jaxpe.analysis.subject import Subject, SubjectOptions, read_subject
 
 __all__ = [
     "AuditFacts", "AuditOptions", "AuditResult", "AuditedStatement", "Geometry", "KernelPairs",

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
-from jaxpe._core.hub import with_local_model
+from jaxpe._core.hub import local_model_options
+from jaxpe._core.options import Choice
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe.analysis.corpus.held_out import (
     HALVINGS,
@@ -143,7 +143,7 @@ def _with_model(
     options: CorpusOptions,
 ) -> tuple[CorpusOptions, tuple[jaxpe.encodings.CatalogueEntry, ...], tuple[Choice, ...]]:
     """Options that read the corpus as a model does, its position vectors, and what was chosen."""
-    options = with_local_model(options, "model")
+    options = local_model_options(options, "model")
     if options.model is None:
         return options, (), ()
     from jaxpe.analysis.corpus.model import model_positions  # brings Flax

@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash, locked_folder
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
@@ -59,7 +58,7 @@ def count_by(
             "options of several processes out"
         )
     shards, tokenizer, settings = opened_for(options, Path(out), by=by, progress=progress)
-    with claimed(out):
+    with locked_folder(out):
         first = DocumentCounter(options, opened=(tokenizer, settings))
         counters: dict[str | None, DocumentCounter] = {}
         fields = {"text_field": options.text_field, "skip_nulls": options.skip_nulls}

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole, writing
-from jaxpe._core.hashing import hash_of_file
+from jaxpe._core.files import atomic_file, file_hash, write_file
 from jaxpe._core.json_values import from_json, read_json, seal, to_json
 from jaxpe._core.memory import check_bytes
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
@@ -72,9 +71,9 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
         raise InputError(
             f"these counts contradict each other: {error}; count again, in another folder"
         ) from error
-    with writing(directory / _TABLES) as part:
+    with atomic_file(directory / _TABLES) as part:
         write_tables(part, named_tables(stored.table, stored.nulls))
-        tables = hash_of_file(part)
+        tables = file_hash(part)
     about = _About(
         format=_FORMAT,
         documents=stored.documents,
@@ -87,7 +86,7 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
     )
     values = to_json(about)
     values["seal"] = seal(values, but_for="seal")
-    write_whole(directory / _ABOUT, json.dumps(values, indent=1) + "\n")
+    write_file(directory / _ABOUT, json.dumps(values, indent=1) + "\n")
     return directory
 
 
@@ -186,6 +185,6 @@ def _without_tables(about: _About) -> StoredCounts:
 def _check_file(path: Path, known: str) -> None:
     try:
         check(stat.S_ISREG(os.stat(path).st_mode), f"{path.name} is not a regular file")
-        check(hash_of_file(path) == known, f"{path.name} is not what {_ABOUT} stands for")
+        check(file_hash(path) == known, f"{path.name} is not what {_ABOUT} stands for")
     except OSError as error:
         raise InputError(f"{path.name} cannot be read: {error.strerror or error}") from error

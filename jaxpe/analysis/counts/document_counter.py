@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxpe._core.errors import require
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.job import CountOptions, given_tokenizer
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, dtype_of_counts

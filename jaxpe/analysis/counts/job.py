@@ -11,7 +11,7 @@ from typing import Any, Literal
 import jax
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed
+from jaxpe._core.files import locked_folder
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import check_range
 from jaxpe._core.processes import cores
@@ -212,7 +212,7 @@ def merge(
     names = [str(folder) for folder in folders]
     plan = plan_merge(map(read_about, folders), names=names, weights=weights)
     whole = merged(plan, map(read_counts, folders))
-    with claimed(out):
+    with locked_folder(out):
         if is_counted(out):
             raise InputError(f"{out} holds counts already; pass another folder")
         write_counts(whole, out)

@@ -10,7 +10,7 @@ from jax import Array
 from jax.sharding import Mesh
 from jaxtyping import Int
 
-from jaxpe._core.folders import writing
+from jaxpe._core.files import atomic_file
 from jaxpe.analysis.counts.processes import agreed, from_all
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, dtype_of_counts
 from jaxpe.analysis.counts.state import CountState, total
@@ -43,7 +43,7 @@ class Aside:
         first = jax.process_index() == 0
 
         def write() -> None:
-            with writing(path) as part:
+            with atomic_file(path) as part:
                 write_tables(part, named_tables(table, nulls))
             for old in sorted(self._folder.glob("*.npz"))[:-_KEPT]:
                 old.unlink()

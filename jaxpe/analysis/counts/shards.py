@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 import jaxpe
 from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.folders import claimed
+from jaxpe._core.files import locked_folder
 from jaxpe._core.json_values import from_json, to_json
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
@@ -116,7 +116,7 @@ def count_shards(
     _refuse_differences(settings, reading, mesh, save_every)
     directory = Path(directory)
     with contextlib.ExitStack() as stack:
-        agreed(lambda: None if part else stack.enter_context(claimed(directory)))
+        agreed(lambda: None if part else stack.enter_context(locked_folder(directory)))
         _refuse_other_folders(directory)
         if any(from_all(is_counted(directory))):
             stored = agreed(lambda: _same(read_counts(directory), settings, reading, directory))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int, UInt
 
-from jaxpe._core.array_files import pack_array, read_member, reason
+from jaxpe._core.array_files import read_member, reason, write_npz_array
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.counts.consistency import check
 
@@ -39,7 +39,7 @@ def write_tables(path: Path, tables: Tables) -> None:
             cells = np.flatnonzero(flat)
             for part, values in (("steps", np.diff(cells, prepend=0)), ("counts", flat[cells])):
                 smallest = np.min_scalar_type(values.max(initial=0)).newbyteorder("<")
-                pack_array(file, f"{name}_{part}", values.astype(smallest), level=_LEVEL)
+                write_npz_array(file, f"{name}_{part}", values.astype(smallest), level=_LEVEL)
 
 
 def read_tables(path: Path, into: Tables) -> None:

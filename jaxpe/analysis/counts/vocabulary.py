@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed, write_whole
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash, locked_folder, write_file
 from jaxpe._core.json_values import from_json, parse_json, read_json, read_small, seal
 from jaxpe._core.options import check_range
 from jaxpe._core.progress import Progress
@@ -72,12 +71,12 @@ def own_vocabulary(
             f"several processes need one vocabulary of {wanted.tokenizer}: make it beforehand, "
             f"with a count by one process or from a sample, and pass its {VOCABULARY} as `vocab`"
         )
-    with claimed(out):
+    with locked_folder(out):
         progress.say(f"first pass, for the vocabulary of {wanted.tokenizer}")
         fields = {"text_field": wanted.text_field, "group_field": group_field}
         fields |= {"skip_nulls": skip_nulls}
         made = _make_vocabulary(shards, wanted, fields, skip_unreadable, workers, by_default)
-        write_whole(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
+        write_file(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
     progress.say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
     return made.tokens
 

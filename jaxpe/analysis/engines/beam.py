@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 from jaxpe.analysis.counts import CountOptions, StoredCounts, given_tokenizer, write_counts
 from jaxpe.analysis.counts.base import CountedShard
 from jaxpe.analysis.counts.settings import CountSettings, dtype_of_counts

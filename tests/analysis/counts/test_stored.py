@@ -346,7 +346,7 @@ def test_a_full_disk_leaves_what_was_there(written, monkeypatch):
         file.writestr(name, b"some")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tables, "pack_array", full)
+    monkeypatch.setattr(tables, "write_npz_array", full)
     with pytest.raises(InputError, match=r"cannot write .*counts\.npz .*No space.*make room"):
         write_counts(stored(seed=1), written)
     assert equal(read_counts(written), stored())
