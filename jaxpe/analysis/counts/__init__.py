@@ -1,6 +1,5 @@
 """Counts of corpora larger than memory: streamed, saved, resumed, merged; one device or many."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.by_group import count_by
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, write_counts
@@ -19,5 +18,3 @@ __all__ = [
     "ending_in_one_line", "given_tokenizer", "is_counted", "merge", "merge_counts", "needed_bytes",
     "read_counts", "start_processes", "write_counts",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())
