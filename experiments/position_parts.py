@@ -20,8 +20,10 @@ from jaxpe.geometry import (
     PositionHalves,
     disjoint_position_geometries,
     position_geometry,
+    position_intervals,
     position_rank,
     token_lists,
+    variance_shares,
 )
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
 from jaxpe.geometry.noise.position import null_keys

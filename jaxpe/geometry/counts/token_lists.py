@@ -140,12 +140,16 @@ class TokenLists(NamedTuple):
         """
         if self.documents is None:
             raise ValueError("lists of counts have no documents: pass token_lists(ids, ...)")
-        return _shuffled(self, key) if self.documents.counted.size else self
+        if not self.documents.counted.size:
+            return self
+        frequent, rare = _shuffled(self.frequent, self.rare, self.documents, key)
+        return self._replace(frequent=frequent, rare=rare)
 
 
 @jax.jit
-def _shuffled(lists: TokenLists, key: Array) -> TokenLists:
-    frequent, rare, documents = lists.frequent, lists.rare, lists.documents
+def _shuffled(
+    frequent: FrequentWords, rare: RareWords | None, documents: Documents, key: Array
+) -> tuple[FrequentWords, RareWords | None]:
     counted = documents.counted
     stay = jnp.broadcast_to(jnp.arange(counted.shape[1], dtype=jnp.int32), counted.shape)
     source = permute_by_label(key, stay, counted, documents.labels)
@@ -154,7 +158,7 @@ def _shuffled(lists: TokenLists, key: Array) -> TokenLists:
     frequent = frequent._replace(position=target[documents.frequent, frequent.position])
     if rare is not None:
         rare = rare._replace(position=target[documents.rare, rare.position])
-    return lists._replace(frequent=frequent, rare=rare)
+    return frequent, rare
 
 
 def token_lists(
@@ -193,11 +197,12 @@ def token_lists(
         document,
     )
     lists, of_frequent, of_rare = _listed(cells, per_position, vocab_size)
-    return lists._replace(documents=Documents(of_frequent, of_rare, labels, counted))
+    documents = Documents(of_frequent, of_rare, labels, counted)  # pyrefly: ignore
+    return lists._replace(documents=documents)
 
 
 def _one_block(
-    ids: Array, counted: Array, fold: Array, labels: Array, per_position: Array, vocab_size: int
+    ids: ArrayLike, counted: Array, fold: Array, labels: Array, per_position: Array, vocab_size: int
 ) -> TokenLists:
     """All words in one block, as they stand."""
     folds, n = per_position.shape
@@ -210,10 +215,11 @@ def _one_block(
     column = jnp.where(counted, ids, 0)
     lists = (jnp.broadcast_to(fold[:, None], ids.shape), position, column, counted, document)
     filled = (0, _slots(ids.size) - ids.size)
-    *lists, document = (jnp.pad(x.astype(jnp.int32).reshape(-1), filled) for x in lists)
+    lists = [jnp.pad(x.astype(jnp.int32).reshape(-1), filled) for x in lists]
     bounds = jnp.array([0, ids.size], jnp.int32)
-    frequent = FrequentWords(*lists, bounds, jnp.arange(vocab_size, dtype=jnp.int32))
-    documents = Documents(document, None, labels, counted)
+    columns = jnp.arange(vocab_size, dtype=jnp.int32)
+    frequent = FrequentWords(*lists[:4], bounds, columns)  # pyrefly: ignore
+    documents = Documents(lists[4], None, labels, counted)
     return TokenLists(frequent, None, per_position, documents)
 
 
@@ -232,7 +238,7 @@ def listed_counts(counts: PositionCounts | SparseCounts) -> TokenLists:
 
 
 class _Cells(NamedTuple):
-    """Where tokens are counted and how often, `[tokens]`."""
+    """Occupied cells of a table, and the document of each token, `[tokens]`."""
 
     fold: np.ndarray
     position: np.ndarray
@@ -243,7 +249,7 @@ class _Cells(NamedTuple):
     def chosen(self, words: np.ndarray) -> tuple["_Cells", int]:
         """Tokens of some words, bool `[words]`, which are numbered anew; and how many words."""
         chosen, number = words[self.word], np.cumsum(words) - 1
-        cells = _Cells(*(None if x is None else x[chosen] for x in self))
+        cells = jax.tree.map(lambda x: x[chosen], self)
         return cells._replace(word=number[cells.word]), int(words.sum())
 
 
