@@ -4,9 +4,9 @@ import contextlib
 import os
 from pathlib import Path
 
-from jaxpe._core.array_files import npy_header
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.results import npy_header
 from jaxpe.data.corpora import export
 from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus, group_labels
 from jaxpe.data.corpora.published import NAMED, named_rows

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import cache_directory, write_file
 from jaxpe._core.json_values import from_json, read_json, seal
-from jaxpe._core.processes import OWN_GROUP, cores
+from jaxpe._core.memory import cores
+from jaxpe._core.processes import OWN_GROUP
 from jaxpe._core.progress import Progress
 from jaxpe.data.corpora import docstrings
 
