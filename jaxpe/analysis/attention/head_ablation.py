@@ -156,6 +156,7 @@ def _drops(
     deposits = jax.device_get(_deposit(np.concatenate(drops)))
     share, of_resamples, by_chance = np.split(deposits.largest_share, [1, 1 + _RESAMPLES])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
+    least, most = np.quantile(of_resamples, (0.025, 0.975))
     return HeadDrops(
         kind=kind,
         documents=count,
@@ -165,7 +166,7 @@ def _drops(
         high=high,
         p_value=_p_values(drop, rng) if tested else np.full((layers, heads), np.nan),
         head=(int(deposits.layer[0]), int(deposits.head[0])),
-        largest_share=(float(share[0]), *map(float, np.quantile(of_resamples, (0.025, 0.975)))),
+        largest_share=(float(share[0]), float(least), float(most)),
         share_by_chance=float(np.quantile(by_chance, 0.95)),
         entropy=float(deposits.entropy[0]),
     )

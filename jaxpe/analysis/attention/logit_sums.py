@@ -99,8 +99,8 @@ def sum_logits(sample: Sample, *, progress: Progress = SILENT) -> HalfSums:
 
     rng = np.random.default_rng([sample.seed, 3])
     some = len(one) // 2  # half of the documents are enough in random order
-    shuffled = (total(shuffled_rows(half[:some], text, rng)) for half in (one, other))
-    return HalfSums((total(one), total(other)), tuple(shuffled), rotation)
+    a, b = (total(shuffled_rows(half[:some], text, rng)) for half in (one, other))
+    return HalfSums((total(one), total(other)), (a, b), rotation)
 
 
 merged = jax.jit(operator.add)  # sums over the documents of both
