@@ -93,7 +93,7 @@ class DocumentCounter:
 
     def _count(self) -> None:
         """Add what waits to the state, which is put aside before int32 is exceeded."""
-        from jaxpe.data.tokens.batches import batch_of, filled
+        from jaxpe.data.tokens.batches import tokenized_batch
 
         if not self._texts:
             return
@@ -102,8 +102,7 @@ class DocumentCounter:
             self._aside.append(total(self._state, self.settings, self._mesh))
             self._state, self._since = zero_state(self.settings, self._mesh), 0
         read: Any = (self._texts, self._groups, {})
-        texts = filled(read, self._reading)
-        encoded = self.tokenizer.encode(texts, length=self.settings.length)
-        self._state, _ = self._adder(self._state, batch_of(read, self._reading, encoded))
+        batch = tokenized_batch(read, self._reading, self.tokenizer, self.settings.length)
+        self._state, _ = self._adder(self._state, batch)
         self._since += len(self._texts)
         self._texts, self._groups = [], []

@@ -11,7 +11,6 @@ import jax
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.folders import claimed, write_whole
-from jaxpe._core.hashing import content_hash
 from jaxpe._core.json_values import from_json, parse_json, read_json, read_small, seal
 from jaxpe._core.options import check_range
 from jaxpe._core.progress import Progress
@@ -126,11 +125,10 @@ def _make_vocabulary(
 
     def texts(shard: Shard) -> Iterator[str]:
         """Texts of a shard; where unreadable shards are left out, up to the damage."""
-        content = content_hash()
         try:
-            for document in shard.documents(**fields, content=content):
+            for document in shard.documents(**fields):
                 yield str(document.text)
-            digests.append(content.hexdigest())
+            digests.append(shard.digest())
         except InputError:
             if not skip_unreadable:
                 raise
@@ -141,7 +139,7 @@ def _make_vocabulary(
     check_range("max_vocab", wanted.max_vocab, least=2)
     counts: Counter[str] = Counter()
     if workers:
-        counts = occurring(documents, workers=workers, **options)
+        counts = occurring(documents, processes=workers, **options)
     else:
         add_occurring(counts, documents, **options)
     if not counts:
