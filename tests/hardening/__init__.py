@@ -1,0 +1,1 @@
+"""Hostile input: how it is tried, and where it comes from."""

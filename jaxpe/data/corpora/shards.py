@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 from jaxpe._core.progress import SILENT
 from jaxpe.data.corpora.corpus import Document, Source
 from jaxpe.data.corpora.load import BUILT_IN, check_fields, load_corpus

@@ -10,9 +10,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxpe._core.cache import cache_directory
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole
+from jaxpe._core.files import cache_directory, write_file
 from jaxpe._core.json_values import from_json, parse_json, read_small
 from jaxpe._core.progress import Progress
 
@@ -41,7 +40,7 @@ def stdlib_documents(*, progress: Progress) -> list[str]:
     documents = list(dict.fromkeys(text for path in shown for text in docstrings(path)))
     if cache is not None:
         with contextlib.suppress(InputError):  # a cache that cannot be written is no error
-            write_whole(cache, json.dumps(documents))
+            write_file(cache, json.dumps(documents))
     return documents
 
 

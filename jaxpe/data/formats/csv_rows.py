@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
+from jaxpe._core.options import Choice
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.formats.columns import (
     USUAL,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.hashing import Content, parts_of
+from jaxpe._core.files import Content, file_chunks
 from jaxpe._core.progress import Progress
 
 STANDARD_INPUT = "-"
@@ -110,7 +110,7 @@ def where(path: str, line: int) -> str:
 def hash_file(path: str, content: Content) -> None:
     """Add the bytes of a file to a hash; raises `InputError` and `OSError`."""
     with open_regular(path) as file:
-        for part in parts_of(file):
+        for part in file_chunks(file):
             content.update(part)
 
 

@@ -20,7 +20,7 @@ from jaxpe.data import (
     load_tokens,
     open_tokenizer,
 )
-from tests.hostile.mutations import json_mutations, mutations
+from tests.hardening.mutations import json_mutations, mutations
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫", "It sits looking"]
 LABELS = ["yes", "no", "no", "yes"]

@@ -1,1 +1,0 @@
-"""Hostile input: how it is tried, and where it comes from."""
