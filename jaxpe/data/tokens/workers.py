@@ -2,7 +2,9 @@
 
 import functools
 import multiprocessing
+import os
 import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -85,10 +87,19 @@ def _pool(processes: int, *work: Any) -> ProcessPoolExecutor:
 def _start(name: str | None = None, tokens: list[str] | None = None, length: int = 0) -> None:
     """Prepare a process: an interrupt is for its parent, and the tokenizer is opened once."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if name is not None:
         global _encode_texts
         tokenizer = open_tokenizer(name, vocabulary=tokens)
         _encode_texts = functools.partial(tokenizer.encode, length=length)
+
+
+def _end_with_parent() -> None:
+    # A pool does not notice that its parent was killed, and would wait for work for ever.
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 _encode_texts: Callable[[list[str]], Encoded]  # of a process in the pool
