@@ -175,4 +175,3 @@ def constant_comment(name: PublicName) -> str:
                 if above:
                     return " ".join(above)
     return ""
-
