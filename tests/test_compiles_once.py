@@ -21,7 +21,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import encodings, geometry, nn, ntk, spectral, theory, training
-from jaxpe.encodings.base import with_context
+from jaxpe.encodings.base import bind_context
 from jaxpe.theory import PositionGradients
 from tests.cases import CASES, constructors
 from tests.compilation import compilations
@@ -452,8 +452,8 @@ def _hidden(rng):
 
 
 THEORY: dict[str, Call] = {
-    "all_at_most": lambda rng: theory.all_at_most(normal(rng, N), normal(rng, N)),
-    "at_most": lambda rng: theory.at_most(normal(rng, N), 3.0),
+    "all_less_equal": lambda rng: theory.all_less_equal(normal(rng, N), normal(rng, N)),
+    "less_equal": lambda rng: theory.less_equal(normal(rng, N), 3.0),
     "conjecture_5": lambda rng: theory.conjecture_5(distances(rng), normal(rng, N, 2)),
     "corollary_15": lambda rng: theory.corollary_15(
         position_gradients(rng), mu(rng), family="agnostic"
@@ -481,7 +481,7 @@ THEORY: dict[str, Call] = {
     "lemma_18": lambda rng: theory.lemma_18(symmetric(rng), normal(rng, N, 2), distances(rng)),
     "low_rank_descent": _low_rank_descent,
     "mean_embeddings": lambda rng: theory.mean_embeddings(mu(rng), normal(rng, VOCAB, 3)),
-    "met": lambda rng: theory.met(rng.random(3) < 0.5),
+    "boolean": lambda rng: theory.boolean(rng.random(3) < 0.5),
     "monotone_fit": lambda rng: theory.monotone_fit(normal(rng, 9), normal(rng, 9)),
     "monotonicity_test": lambda rng: theory.monotonicity_test(counts(rng, folds=4)),
     "nope_theorem_1": lambda rng: theory.nope_theorem_1(
@@ -839,7 +839,7 @@ ROWS = [entry for entry in encodings.catalogue() if not entry.variant_of]
 
 @pytest.mark.parametrize("entry", ROWS, ids=lambda entry: entry.name)
 def test_hooks_of_an_encoding_compile_once(entry):
-    encoding = entry.in_one_layer(SIZES)
+    encoding = entry.first_layer(SIZES)
     distances = not encoding.defines("context")
 
     def call(seed):
@@ -850,7 +850,7 @@ def test_hooks_of_an_encoding_compile_once(entry):
         q, k = heads(rng), heads(rng)
         if encoding.defines("context"):
             found, _ = encoding.context(params, normal(rng, N, SIZES.dim), i, encodings.Rows())
-            bound = with_context(encoding, found, found)
+            bound = bind_context(encoding, found, found)
             bound.query(params, q, i), bound.key(params, k, i), bound.bias(params, q, k, i, i)
             return
         encoding.embed(params, normal(rng, N, SIZES.dim), i)

@@ -15,8 +15,7 @@ import jax
 from jax.experimental.multihost_utils import sync_global_devices
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.folders import write_whole
-from jaxpe._core.hashing import checksum_of_file
+from jaxpe._core.files import file_checksum, write_file
 from jaxpe._core.json_values import from_json, read_json
 
 _SEAL = "seal.json"
@@ -184,7 +183,7 @@ class Checkpoints:
     def _seal(self, step: int, seal: dict[str, Any]) -> None:
         seal = seal | {"files": _checksums(self._place(step))}
         whole = json.dumps(seal | {"checksum": _checksum(seal)})
-        write_whole(self._place(step) / _SEAL, whole)
+        write_file(self._place(step) / _SEAL, whole)
 
     def _checked_seal(self, step: int) -> dict[str, Any]:
         place = self._place(step)
@@ -297,7 +296,7 @@ def fingerprint(data: Any) -> dict[str, Any]:
 def _checksums(directory: Path) -> dict[str, int]:
     """CRC-32 of every file but the seal."""
     return {
-        path.relative_to(directory).as_posix(): checksum_of_file(path)
+        path.relative_to(directory).as_posix(): file_checksum(path)
         for path in sorted(directory.rglob("*"))
         if path.is_file() and path.name != _SEAL
     }

@@ -1,9 +1,27 @@
-"""Subjects of an analysis: a model and documents."""
+"""The model and the documents that a job analyses, and how the command line names them."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from jaxpe.data import LabelledTokens
-from jaxpe.training.documents import Vocabulary
+from jaxpe._core.errors import InputError
+from jaxpe._core.hub import local_model_options, model_name
+from jaxpe._core.progress import SILENT, Progress
+from jaxpe.data import LabelledTokens, TokenCorpus
+from jaxpe.data.corpora.published import check_data_dir
+from jaxpe.data.tokens.pretrained import tokenizer_of_model
+from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
+from jaxpe.nn.checkpoints.architecture import DECODERS
+from jaxpe.nn.checkpoints.fields import read_config, read_fields
+from jaxpe.training import ModelConfig, TrainConfig, load_run
+from jaxpe.training.build import build_model
+from jaxpe.training.config import load_config
+from jaxpe.training.documents import Vocabulary, has_labels, load_data
+
+LENGTH = 64  # positions, where none are asked for
+
+# Of `SubjectOptions`, under the names that `TrainConfig` has for them; a run has its own.
+_READING = ("length", "tokenizer", "task", "text_field", "skip_nulls", "label_field", "data_dir")
 
 
 class Subject(NamedTuple):
@@ -24,3 +42,188 @@ class Subject(NamedTuple):
     source: str = "corpus"
     model: str = "model"
     trained: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SubjectOptions:
+    """Documents and a model.
+
+    Attributes:
+        source: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz, .bz2, .xz,
+            .zst), .parquet or .arrow file. A .csv may have quoted fields. A .tsv is read so where
+            all its quotation marks quote fields; rename it to .csv to force that. For a run, its
+            own source unless another one is given.
+        model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet or its
+            name on the hub; when absent, a small transformer with its initial parameters. A run has
+            its own documents, length and task.
+        revision: branch, tag or commit of a model on the hub; its default branch when absent.
+        length: number of positions, special tokens included; 64 when absent.
+        tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
+            words when absent, or that of the model.
+        task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
+        seed: random seed of all draws.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing, and say how many.
+        label_field: column or key with the class; label when absent.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+    """
+
+    source: str = "stdlib"
+    model: str | None = None
+    revision: str | None = None
+    length: int | None = None
+    tokenizer: str | None = None
+    task: Literal["classify", "mlm", "causal"] | None = None
+    seed: int = 0
+    text_field: str | None = None
+    skip_nulls: bool = False
+    label_field: str | None = None
+    data_dir: str | None = None
+
+
+class _Model(NamedTuple):
+    config: TrainConfig  # how documents are read
+    module: Any  # None where it is built from the vocabulary
+    description: str
+    trained: bool = True
+
+
+def read_subject(
+    options: SubjectOptions,
+    *,
+    new_head: bool = True,
+    held_out: bool = False,
+    progress: Progress = SILENT,
+) -> Subject:
+    r"""The documents and the model, at its start or as a run left it.
+
+    Args:
+        options: options of the analysis.
+        new_head: whether a pretrained encoder gets a new head for the task. Else it has the head
+            it was pretrained with where the task is mlm, and none without a task; and `model` may
+            be a decoder: a .gguf, a folder with one, or a Hugging Face directory.
+        held_out: whether the documents of a run are those it was not trained on.
+        progress: receiver of progress in reading the documents.
+
+    Raises:
+        InputError: for what cannot be read, or a model that does not suit.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "lines.txt"
+    >>> _ = path.write_text("\n".join(f"words of line {k}" for k in range(20)))
+    >>> subject = read_subject(SubjectOptions(source=str(path), length=4))
+    >>> subject.source, subject.model, subject.vocabulary.task
+    ('lines.txt', '2 layers 64 wide, as initialised', 'mlm')
+    """
+    options = local_model_options(options, "model")
+    folder = None if options.model is None else Path(options.model)
+    held_out = held_out and folder is not None and is_run(folder)
+    model = _read_model(options, folder, new_head=new_head)
+    data = load_data(model.config, progress=progress)
+    documents = data.held_out if held_out else data.train
+    module = build_model(model.config, data.vocabulary) if model.module is None else model.module
+    check_fits(module, documents.corpus, options.model)
+    source = documents.corpus.name + (", held out" if held_out else "")
+    return Subject(module, documents, data.vocabulary, source, model.description, model.trained)
+
+
+def _read_model(options: SubjectOptions, folder: Path | None, *, new_head: bool) -> _Model:
+    if folder is None:
+        return _Model(_small_config(options), None, "2 layers 64 wide, as initialised", False)
+    if is_run(folder):
+        config = load_config(folder)
+        _check_agrees(options, config)
+        run = load_run(folder)
+        description = f"{folder.name}, trained for {run.step:,} steps"
+        return _Model(config, run.model, description, trained=run.step > 0)
+    if new_head:
+        return _Model(_small_config(options), None, f"{model_name(folder)}, new head")
+    if _is_decoder(folder):
+        if options.task not in (None, "causal"):
+            raise InputError(
+                f"`task={options.task}`: a decoder predicts the next token; leave `task` out"
+            )
+        tokenizer = options.tokenizer or str(tokenizer_of_model(folder))
+        config = _reading_config(options, tokenizer=tokenizer, task="causal")
+        name = folder.stem if folder.is_file() else model_name(folder)
+        return _Model(config, load_causal_lm(folder), name)
+    if options.task not in (None, "mlm"):
+        raise InputError(
+            f"`task={options.task}`: {folder} has no head trained for it; leave `task` out to look "
+            "at how its embeddings move, or pass the folder of a `jaxpe train` run"
+        )
+    config, name = _small_config(options), model_name(folder)
+    if options.task == "mlm":
+        return _Model(config, None, f"{name}, masked language model")
+    return _Model(config, load_encoder(folder), name)
+
+
+def load_encoder(folder: Path) -> Any:
+    """The encoder of a Hugging Face directory of a BERT or MPNet."""
+    family = MPNet if read_fields(folder, "bert")[0].model_type == MPNet.model_type else Bert
+    return family.load(folder, scan=True).encoder
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder was written by `jaxpe train`."""
+    return (folder / "checkpoints").is_dir()
+
+
+def _is_decoder(path: Path) -> bool:
+    """Whether a path is a .gguf file, or a folder with one or with the config.json of a decoder."""
+    if path.suffix == ".gguf" or any(path.glob("*.gguf")):
+        return True
+    try:
+        return read_config(path / "config.json").get("model_type") in DECODERS
+    except InputError:
+        return False  # the loader says what is wrong
+
+
+def _small_config(options: SubjectOptions) -> TrainConfig:
+    """Configuration for documents beside a small initialised model, or a pretrained one."""
+    # Eq. (1) of Cirrincione (2026): the first attention reads E(t) + p, without a norm before it.
+    small = ModelConfig(
+        dim=64, layers=2, heads=4, norm_position="post", embedding_norm=False, dropout=0.0
+    )
+    config = _reading_config(options, pretrained=options.model, model=small)
+    if config.task is None and not has_labels(config):
+        config = dataclasses.replace(config, task="mlm")
+    return config
+
+
+def _reading_config(options: SubjectOptions, **fields: Any) -> TrainConfig:
+    """Configuration of how documents are read; options that are None keep its defaults."""
+    check_data_dir(options.data_dir, options.source)
+    config: dict[str, Any] = {"length": LENGTH} | _changed_options(options) | fields
+    return TrainConfig(source=options.source, seed=options.seed, **config)
+
+
+def _changed_options(options: SubjectOptions) -> dict[str, Any]:
+    """Options of how documents are read that are not at their defaults."""
+    values = {name: getattr(options, name) for name in _READING}
+    return {name: v for name, v in values.items() if v != getattr(SubjectOptions, name)}
+
+
+def _check_agrees(options: SubjectOptions, config: TrainConfig) -> None:
+    """Refuse options that differ from those of a run: other tokens mean nothing to it."""
+    for name, value in _changed_options(options).items():
+        if value != (trained := getattr(config, name)):
+            raise InputError(f"`{name}={value}`: the run has its own, {trained}; leave it out")
+    source = options.source
+    if source != SubjectOptions.source and Path(source).resolve() != Path(config.source).resolve():
+        raise InputError(
+            f"the run was trained on {config.source}, not on {source}: leave `source` out"
+        )
+
+
+def check_fits(module: Any, corpus: TokenCorpus, model: str | None) -> None:
+    """Refuse documents with a token or a position that a model has no embedding for."""
+    below, n = trunk(module), corpus.ids.shape[1]
+    positions = getattr(below, "length", None)
+    if positions is not None and n > positions:
+        raise InputError(f"`length={n}` is more than the {positions} positions of {model}")
+    if corpus.ids.max(initial=0) >= below.config.vocab_size:
+        raise InputError(
+            f"the tokenizer has {corpus.vocab_size:,} tokens and {model} only "
+            f"{below.config.vocab_size:,}: leave `tokenizer` out to use the model's own"
+        )

@@ -66,7 +66,7 @@ class Audit(NamedTuple):
     instead: dict[str, Comparison] = {}  # noqa: RUF012  # nobody adds to it
 
 
-def at_most(
+def less_equal(
     lhs: Float[ArrayLike, "*batch"] | float,
     rhs: Float[ArrayLike, "*batch"] | float,
     *,
@@ -77,7 +77,7 @@ def at_most(
 
     And up to `noise`, what rounding makes of both where they should be equal.
 
-    >>> at_most(1.0, 3.0).slack.item(), at_most(1.0, 3.0).holds.item()
+    >>> less_equal(1.0, 3.0).slack.item(), less_equal(1.0, 3.0).holds.item()
     (2.0, True)
     """
     lhs, rhs = (jnp.asarray(x, jnp.result_type(float)) for x in (lhs, rhs))
@@ -88,16 +88,16 @@ def at_most(
     return Comparison(lhs, rhs, slack, (lhs <= rhs) | close)
 
 
-def met(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
+def boolean(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
     """A hypothesis without numbers: 0 ≤ 0 where it is met, 1 ≤ 0 where it is not.
 
-    >>> met(True).holds.item(), met(False).slack.item()
+    >>> boolean(True).holds.item(), boolean(False).slack.item()
     (True, -1.0)
     """
-    return at_most(jnp.where(jnp.asarray(condition), 0.0, 1.0), 0.0)
+    return less_equal(jnp.where(jnp.asarray(condition), 0.0, 1.0), 0.0)
 
 
-def all_at_most(
+def all_less_equal(
     lhs: Float[ArrayLike, "*cases"],
     rhs: Float[ArrayLike, "..."] | float,
     *,
@@ -109,14 +109,14 @@ def all_at_most(
 
     `rhs` broadcasts to `lhs`.
 
-    >>> worst = all_at_most(jnp.array([1.0, 5.0]), jnp.array([3.0, 4.0]))
+    >>> worst = all_less_equal(jnp.array([1.0, 5.0]), jnp.array([3.0, 4.0]))
     >>> worst.lhs.item(), worst.rhs.item(), worst.holds.item()
     (5.0, 4.0, False)
     """
     if jnp.size(lhs) == 0:
-        return met(True)
+        return boolean(True)
     rhs = jnp.broadcast_to(jnp.asarray(rhs), jnp.shape(lhs))
-    each = at_most(lhs, rhs, tolerance=tolerance, noise=noise)
+    each = less_equal(lhs, rhs, tolerance=tolerance, noise=noise)
     looked_at = jnp.ones(each.lhs.shape, bool) if where is None else jnp.asarray(where)
     worst = jnp.argmin(jnp.where(looked_at, jnp.nan_to_num(each.slack, nan=-jnp.inf), jnp.inf))
     lhs, rhs, slack = (jnp.where(jnp.any(looked_at), jnp.ravel(x)[worst], 0.0) for x in each[:3])
@@ -129,7 +129,7 @@ def verdict(audit: Audit) -> str:
     The statement is refuted where its hypotheses hold and a conclusion fails. What holds instead is
     named only where it does not.
 
-    >>> no = at_most(2.0, 1.0)
+    >>> no = less_equal(2.0, 1.0)
     >>> verdict(Audit({"A1": no}, {"(13)": no}, {}))
     'not claimed: A1 fails; (13) fails'
     """

@@ -6,7 +6,7 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.attention.documents import draw_sample
 from jaxpe.analysis.audit import position_loss
-from jaxpe.analysis.inputs import SubjectOptions, read_subject
+from jaxpe.analysis.subject import SubjectOptions, read_subject
 
 
 def options(films, **fields):

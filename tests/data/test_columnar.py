@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
 from jaxpe.data.formats import columnar
 

@@ -17,7 +17,7 @@ import pytest
 
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 from jaxpe._core.progress import SILENT
 from jaxpe.data import Corpus, find_shards, load_corpus, load_labelled
 from jaxpe.data.formats import csv_rows, files, rows

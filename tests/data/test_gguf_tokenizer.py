@@ -8,8 +8,8 @@ import gguf
 import pytest
 
 from jaxpe import InputError
+from jaxpe._core.gguf import read_gguf
 from jaxpe.data import open_tokenizer
-from jaxpe.data.formats.gguf import read_gguf
 from jaxpe.data.tokens import gguf_tokenizer
 from jaxpe.data.tokens.pretrained import open_pretrained
 from tests.parity.make_gguf_tokenizers import RULES, TEXTS

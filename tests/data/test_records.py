@@ -7,7 +7,7 @@ import pytest
 
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 from jaxpe.data import find_shards
 from jaxpe.data.formats import array_records as array_records
 from jaxpe.data.formats.array_records import Records

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 from jaxpe.data import Corpus, export_corpus, find_shards
 
 TEXTS = ["To be, or not", "to be", "that is"]

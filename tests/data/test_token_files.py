@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 from jaxpe.data import find_shards, load_corpus, load_tokens, open_tokenizer, tokenizer_of_ids
 from jaxpe.data.formats import token_files
 from jaxpe.data.formats.columns import Fields, Found

@@ -207,6 +207,6 @@ def test_another_encoding_in_place_of_a_table_or_of_rope(tmp_path):
     np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match="has another encoding"):
         save_huggingface(turned, tmp_path)
-    pattern = jaxpe.encodings.every(2, jaxpe.t5(num_heads=4), else_=rope)
+    pattern = jaxpe.encodings.interleaved_layers(rope, jaxpe.t5(num_heads=4), period=2)
     model = load_causal_lm(FOLDER / "llama", encoding=pattern)
     assert jax.tree.leaves(model.decoder.pattern_params)[0].shape == (1, 32, 4)

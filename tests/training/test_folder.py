@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed
+from jaxpe._core.files import locked_folder
 from jaxpe.training import (
     Checkpoints,
     Hook,
@@ -215,11 +215,11 @@ def test_a_finished_run_whose_log_is_gone_says_so(quick, films, tmp_path, conten
 
 
 def test_a_folder_that_another_run_writes_into_is_left_alone(quick, films, tmp_path):
-    with claimed(tmp_path), pytest.raises(InputError, match="another run is writing"):
+    with locked_folder(tmp_path), pytest.raises(InputError, match="another run is writing"):
         train(asked(films, tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock"]
     train(asked(films, tmp_path))  # now that it is free
-    with claimed(tmp_path), pytest.raises(InputError, match="another run is writing"):
+    with locked_folder(tmp_path), pytest.raises(InputError, match="another run is writing"):
         train(load_config(tmp_path))
 
 
@@ -246,7 +246,7 @@ def test_a_run_that_is_being_written_can_be_looked_at(quick, films, tmp_path):
     half.mkdir()
     unsealed = folder / "4"
     unsealed.mkdir()
-    with claimed(tmp_path):
+    with locked_folder(tmp_path):
         assert load_run(tmp_path).step == 2
     assert half.is_dir()
     assert unsealed.is_dir()

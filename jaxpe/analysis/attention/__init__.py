@@ -6,7 +6,6 @@
 It brings Flax and Optax, and is imported when it is asked for.
 """
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.attention.job import AttentionOptions, analyse
 from jaxpe.analysis.attention.result import (
     AttentionAnalysis,
@@ -18,13 +17,10 @@ from jaxpe.analysis.attention.result import (
     SingleDocuments,
     Variance,
 )
-from jaxpe.analysis.inputs import SubjectOptions, read_subject
-from jaxpe.analysis.subject import Subject
+from jaxpe.analysis.subject import Subject, SubjectOptions, read_subject
 
 __all__ = [
     "AttentionAnalysis", "AttentionFacts", "AttentionOptions", "HeadDrops", "MeanLogits", "Pairs",
     "PartShares", "SingleDocuments", "Subject", "SubjectOptions", "Variance", "analyse",
     "read_subject",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

@@ -26,8 +26,7 @@ from jaxpe.analysis.attention.result import (
     Variance,
 )
 from jaxpe.analysis.attention.variance import MeanAndSpread, ratio, variance_of
-from jaxpe.analysis.inputs import LENGTH, SubjectOptions, read_subject
-from jaxpe.analysis.subject import Subject
+from jaxpe.analysis.subject import LENGTH, Subject, SubjectOptions, read_subject
 from jaxpe.nn import functionalize, trunk
 from jaxpe.nn.transformer import has_one_encoding
 from jaxpe.spectral import PartMeans, PartSums

@@ -15,8 +15,7 @@ from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, 
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
 from jaxpe.analysis.audit.result import AuditFacts, AuditResult, Training, audited
 from jaxpe.analysis.audit.statements import statements_on_corpus, statements_on_model
-from jaxpe.analysis.inputs import SubjectOptions, read_subject
-from jaxpe.analysis.subject import Subject
+from jaxpe.analysis.subject import Subject, SubjectOptions, read_subject
 
 _MOST_POSITIONS = 4096  # matrices of positions are dense
 _MOST_STEPS = 1_000_000  # each is kept in the result

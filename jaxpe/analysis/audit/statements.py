@@ -16,7 +16,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.threads import in_threads
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss, inner
 from jaxpe.geometry import Distances, PositionCounts, as_distances
-from jaxpe.theory import Audit, Comparison, at_most, met
+from jaxpe.theory import Audit, Comparison, boolean, less_equal
 from jaxpe.theory.gradients import mean_embeddings, position_gradients
 
 _SWAPS = 24
@@ -166,7 +166,7 @@ def _assumptions(tokens: Array, embeddings: Array, conditions: Array) -> tuple[C
     """The conditions, and that attention reads the sum of embedding and position."""
     size = jnp.max(jnp.abs(tokens))
     apart = jnp.max(jnp.abs(tokens - embeddings)) / jnp.where(size > 0, size, 1.0)
-    return *(met(condition) for condition in conditions), at_most(apart, 1e-5)
+    return *(boolean(condition) for condition in conditions), less_equal(apart, 1e-5)
 
 
 def _lemma_16(bound: Array, *arrays: Any) -> Audit:

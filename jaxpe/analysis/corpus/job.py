@@ -12,10 +12,10 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.choices import Choice
 from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
-from jaxpe._core.hub import with_local_model
+from jaxpe._core.hub import local_model_options
+from jaxpe._core.options import Choice
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe._core.threads import side_by_side
 from jaxpe.analysis.corpus.held_out import (
@@ -142,7 +142,7 @@ def _with_model(
     options: CorpusOptions,
 ) -> tuple[CorpusOptions, tuple[jaxpe.encodings.CatalogueEntry, ...], tuple[Choice, ...]]:
     """Options that read the corpus as a model does, its position vectors, and what was chosen."""
-    options = with_local_model(options, "model")
+    options = local_model_options(options, "model")
     if options.model is None:
         return options, (), ()
     from jaxpe.analysis.corpus.model import model_positions  # brings Flax

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe._core.hub import with_local_model
+from jaxpe._core.hub import local_model_options
 from jaxpe._core.progress import SILENT, Clock, Progress, duration
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
 from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
@@ -72,7 +72,7 @@ def inspect_model(
     0.98
     """
     options.check()
-    options = with_local_model(options, "model")
+    options = local_model_options(options, "model")
     kept, clock = kept_stages(options, folder), Clock()
     found: dict[str, Any] = {}
     if (facts := kept.read("facts", InspectFacts)) is not None:

@@ -12,8 +12,7 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash, write_file
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.inspect.options import InspectOptions
 
@@ -57,8 +56,8 @@ class KeptStages(NamedTuple):
             return
         (self.folder / f"{name}.stamp").unlink(missing_ok=True)
         for file, content in result_files(result, name).items():
-            write_whole(self.folder / file, content)
-        write_whole(self.folder / f"{name}.stamp", self.stamp)
+            write_file(self.folder / file, content)
+        write_file(self.folder / f"{name}.stamp", self.stamp)
 
 
 def kept_stages(options: InspectOptions, folder: Path | None) -> KeptStages:

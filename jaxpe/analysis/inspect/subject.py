@@ -8,16 +8,15 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe._core.hub import model_name, with_local_model
+from jaxpe._core.gguf import read_gguf
+from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample, draw_sample
-from jaxpe.analysis.inputs import is_run
 from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
-from jaxpe.analysis.subject import Subject
+from jaxpe.analysis.subject import Subject, is_run
 from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
-from jaxpe.data.formats.gguf import read_gguf
 from jaxpe.data.tokens.pretrained import open_pretrained, tokenizer_of_model
 from jaxpe.data.tokens.tokenizers import Tokenizer
 from jaxpe.nn import (
@@ -111,7 +110,7 @@ def read_inspected(options: InspectOptions, *, progress: Progress = SILENT) -> I
     ('encoder', 512)
     """
     options.check()
-    options = with_local_model(options, "model")
+    options = local_model_options(options, "model")
     path = Path(options.model)
     tokenizer = _tokenizer(options, path)
     _check_memory(path)

@@ -16,7 +16,6 @@ from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.rope_scaling import RopeFrequencies, RopeScaling
 from jaxpe.analysis.inspect.averages import mean_of, means_of
 from jaxpe.analysis.inspect.result import FarLoss, LossFound, ScaledLoss
 from jaxpe.encodings import (
@@ -29,6 +28,7 @@ from jaxpe.encodings import (
 from jaxpe.nn import CausalLM, functionalize, trunk
 from jaxpe.nn.transformer import has_one_encoding
 from jaxpe.rope import RopeAnalysis
+from jaxpe.rope.scaling import RopeFrequencies, RopeScaling
 
 OWN = "as it is"
 FACTOR = 4.0  # of scalings, where no text is longer than the context

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex
 import numpy as np
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.hashing import Content, content_hash
+from jaxpe._core.files import Content, content_hash
 from jaxpe._core.json_values import from_json, read_json, seal
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress

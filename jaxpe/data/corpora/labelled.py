@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int32
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.short import short_repr
+from jaxpe._core.results import short_repr
 from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus
 from jaxpe.data.corpora.load import at_least_two, check_file
 from jaxpe.data.corpora.published import NAMED, named_rows

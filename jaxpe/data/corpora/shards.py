@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import Content, content_hash
+from jaxpe._core.files import Content, content_hash
 from jaxpe._core.progress import SILENT
 from jaxpe.data.corpora import export
 from jaxpe.data.corpora.corpus import Document, Source

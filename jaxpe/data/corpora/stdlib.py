@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxpe._core.cache import cache_directory
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole
+from jaxpe._core.files import cache_directory, write_file
 from jaxpe._core.json_values import from_json, read_json, seal
 from jaxpe._core.processes import OWN_GROUP, cores
 from jaxpe._core.progress import Progress
@@ -116,4 +115,4 @@ def _write_cache(path: Path | None, documents: list[str]) -> None:
     if path is not None:
         with contextlib.suppress(InputError):
             fields = {"documents": documents}
-            write_whole(path, json.dumps(fields | {"checksum": seal(fields)}))
+            write_file(path, json.dumps(fields | {"checksum": seal(fields)}))

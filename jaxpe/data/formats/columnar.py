@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.hashing import Content
+from jaxpe._core.files import Content
 from jaxpe._core.progress import Progress
 from jaxpe.data.formats.columns import (
     USUAL,

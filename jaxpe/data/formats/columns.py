@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
+from jaxpe._core.options import Choice
 from jaxpe.data.formats.files import listed, quoted
 
 USUAL = ("text", "sentence")

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
+from jaxpe._core.options import Choice
 from jaxpe._core.progress import SILENT
 from jaxpe.data.formats.columns import (
     USUAL,

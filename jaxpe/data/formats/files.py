@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.hashing import Content, parts_of
+from jaxpe._core.files import Content, file_chunks
 from jaxpe._core.json_values import LARGEST_FILE
 from jaxpe._core.progress import Progress
 
@@ -88,7 +88,7 @@ def whole_text(path: str, *, content: Content | None = None) -> str:
 def hash_file(path: str, content: Content) -> None:
     """Put the bytes of a file into a hash; raises `InputError` and `OSError`."""
     with open_regular(path) as file:
-        for part in parts_of(file):
+        for part in file_chunks(file):
             content.update(part)
 
 
@@ -171,7 +171,7 @@ def _opened(path: str, content: Content | None) -> Iterator[Any]:
         yield _text(path, iter(functools.partial(stream.read1, _BUFFER), b""))
         return
     with open_regular(path) as file:
-        yield _text(path, parts_of(file, content))
+        yield _text(path, file_chunks(file, content))
 
 
 def _text(path: str, parts: Iterator[bytes]) -> io.BufferedReader:
@@ -195,7 +195,7 @@ def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
     """The content of a stream, which its first bytes tell where it is compressed."""
     head = stream.peek()[:16]
     if head.startswith(b"\x1f\x8b"):
-        return _stream(parts_of(gzip.GzipFile(fileobj=stream)))
+        return _stream(file_chunks(gzip.GzipFile(fileobj=stream)))
     if re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", head):
         return _stream(_decompressed(stream, bz2.BZ2Decompressor))
     if head.startswith(b"\xfd7zXZ\0"):
@@ -203,7 +203,9 @@ def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
         return _stream(_decompressed(stream, lambda: lzma.LZMADecompressor(memlimit=2**29)))
     if re.match(rb"[\x50-\x5f]\x2a\x4d\x18|\x28\xb5\x2f\xfd", head):
         arrow = require("pyarrow", extra="parquet")  # Python has none before 3.14
-        return _stream(parts_of(arrow.CompressedInputStream(arrow.PythonFile(stream, "r"), "zstd")))
+        return _stream(
+            file_chunks(arrow.CompressedInputStream(arrow.PythonFile(stream, "r"), "zstd"))
+        )
     return stream
 
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import parse_json
 from jaxpe._core.memory import check_bytes
+from jaxpe._core.options import Choice
 from jaxpe.data.formats.columns import USUAL, Fields, Found, NullRow, Row, label_column, text_column
 from jaxpe.data.formats.files import SHOWN, check_text, listed, quoted
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from jaxpe._core.hashing import Content
+from jaxpe._core.files import Content
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.formats.columnar import columnar_names, columnar_rows

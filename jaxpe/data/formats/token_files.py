@@ -12,7 +12,7 @@ from jaxtyping import Int, Integer
 
 from jaxpe._core.array_files import npy_header
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import Content
+from jaxpe._core.files import Content
 from jaxpe.data.formats.columnar import columnar_id_blocks, id_columns
 from jaxpe.data.formats.columns import Fields, Found
 from jaxpe.data.formats.files import COLUMNAR, hash_file, open_regular, readable, text_ending

@@ -14,7 +14,7 @@ from jax.profiler import TraceAnnotation
 from jaxtyping import Integer
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import Content, content_hash
+from jaxpe._core.files import Content, content_hash
 from jaxpe.data.corpora.corpus import Document, TokenBatch
 from jaxpe.data.corpora.shards import Shard
 from jaxpe.data.formats.columns import Found

@@ -13,11 +13,11 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json, read_json
-from jaxpe._core.rope_scaling import PARAMETER_KINDS
 from jaxpe.nn.checkpoints.architecture import ARCHITECTURES, Architecture, Fields, architectures
 from jaxpe.nn.checkpoints.encodings import rope_kinds
 from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
 from jaxpe.nn.config import Activation, TransformerConfig
+from jaxpe.rope.scaling import PARAMETER_KINDS
 
 # Fields that change the computation of some architecture. An architecture without a default for
 # one ignores it, so other values are refused.

@@ -18,7 +18,7 @@ from jaxpe._core.program import one_program
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import Distances, as_distances, euclidean_distances, floating
 from jaxpe.geometry.distances.monotonicity import monotonicity_violation_rate
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal
 
 CONJECTURE_5 = Statement(
     name="Conjecture 5",
@@ -223,8 +223,8 @@ def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], 
     reached = jax.lax.cummax(largest, axis=1)[:, :-1]
     some_nearer = jax.lax.cummax(either.astype(jnp.int32), axis=1)[:, :-1] > 0
     rate = monotonicity_violation_rate(D, tolerance=tolerance)
-    strict = all_at_most(reached, smallest[:, 1:], where=some_nearer & either[:, 1:])
-    ties = all_at_most(largest, smallest, where=both)
+    strict = all_less_equal(reached, smallest[:, 1:], where=some_nearer & either[:, 1:])
+    ties = all_less_equal(largest, smallest, where=both)
     size = jnp.max(delta)
     asymmetry = -ties.slack.astype(delta.dtype) / jnp.where(size == 0, 1.0, size)
     forms = {

@@ -8,7 +8,7 @@ from jaxpe._core.program import one_program
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
+from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import head_slopes, vector_slope
@@ -72,19 +72,19 @@ def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Fam
     where = pair_mask(mu.present)
     if family == "masked":
         conclusions = {
-            "L_g ≤ 2√2": at_most(L_g, 8.0**0.5),
-            "D_KL ≤ 2√2 d_H": all_at_most(kl_divergences(mu), 8.0**0.5 * D.values, where=where),
+            "L_g ≤ 2√2": less_equal(L_g, 8.0**0.5),
+            "D_KL ≤ 2√2 d_H": all_less_equal(kl_divergences(mu), 8.0**0.5 * D.values, where=where),
         }
     elif family == "classification":
-        conclusions = {"L_g finite": at_most(L_g, float(jnp.finfo(delta.dtype).max))}
+        conclusions = {"L_g finite": less_equal(L_g, float(jnp.finfo(delta.dtype).max))}
     elif family == "agnostic":
         eps = 1e3 * float(jnp.finfo(delta.dtype).eps)
         asymmetry = jnp.where(where[None], jnp.abs(delta - jnp.swapaxes(delta, 1, 2)), 0.0)
         apart = jnp.max(euclidean_distances(b, present=mu.present).values)
         conclusions = {
-            "g symmetric": at_most(jnp.max(asymmetry), eps * jnp.max(jnp.abs(delta))),
-            "L_g = 0": at_most(L_g, eps * jnp.max(jnp.abs(delta))),
-            "b_i = b_j": at_most(apart, eps * jnp.max(jnp.abs(b))),
+            "g symmetric": less_equal(jnp.max(asymmetry), eps * jnp.max(jnp.abs(delta))),
+            "L_g = 0": less_equal(L_g, eps * jnp.max(jnp.abs(delta))),
+            "b_i = b_j": less_equal(apart, eps * jnp.max(jnp.abs(b))),
         }
     else:
         raise ValueError(f"family is {family!r}: pass 'masked', 'classification' or 'agnostic'")

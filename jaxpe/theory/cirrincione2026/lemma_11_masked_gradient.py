@@ -9,7 +9,7 @@ from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import rounding, share
@@ -91,8 +91,8 @@ def lemma_11(
     sums = share(jnp.max(jnp.abs(jnp.sum(delta, axis=-1))), largest)
     error = jnp.where(there[None], jnp.abs(delta - kl[None]), 0.0)
     conclusions = {
-        "(7)": all_at_most(error, temperature**2 + epsilon),
-        "(7) up to a factor": at_most(jnp.max(near["residual"]), tolerance),
+        "(7)": all_less_equal(error, temperature**2 + epsilon),
+        "(7) up to a factor": less_equal(jnp.max(near["residual"]), tolerance),
     }
     measured = {
         "ε_suff": epsilon,
@@ -103,9 +103,11 @@ def lemma_11(
         **{f"{name} smoothed": value for name, value in smoothed.items()},
     }
     instead = {
-        "rows sum to 0": at_most(sums, 1000 * delta.shape[-1] * float(jnp.finfo(delta.dtype).eps))
+        "rows sum to 0": less_equal(
+            sums, 1000 * delta.shape[-1] * float(jnp.finfo(delta.dtype).eps)
+        )
     }
-    hypotheses = {"τ < 1": below_one(temperature), "ε_suff": at_most(epsilon, tolerance)}
+    hypotheses = {"τ < 1": below_one(temperature), "ε_suff": less_equal(epsilon, tolerance)}
     return Audit(hypotheses, conclusions, measured, instead)
 
 

@@ -11,7 +11,7 @@ from jaxpe._core.program import one_program
 from jaxpe.geometry import hellinger_distances
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
 from jaxpe.theory.divergences import Distributions, kl_divergences, kl_ratio
 from jaxpe.theory.gradients import PositionGradients, Projection, largest_norm, score_norms
 from jaxpe.theory.lipschitz import entry_slope, vector_slope
@@ -95,11 +95,11 @@ def lemma_12(
         return entry_slope(capped, d, where=where, negligible=noise)
 
     def compare(lhs: Array, rhs: Array, where: Array) -> Comparison:
-        return all_at_most(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
+        return all_less_equal(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
 
     conclusions = {
-        "(A2)": at_most(C_b, published),
-        "(A2) with n": at_most(C_b, n * published),
+        "(A2)": less_equal(C_b, published),
+        "(A2) with n": less_equal(C_b, n * published),
         "D_KL ≤ 2√2 d_H": compare(kl, 8.0**0.5 * d, where),
         "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": compare(difference, kl, told),
     }

@@ -8,7 +8,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
 from jaxpe.geometry import Distances, as_distances
 from jaxpe.geometry.distances.matrices import centre_rows
-from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.audit import Audit, Statement, less_equal
 from jaxpe.theory.gradients import (
     PositionGradients,
     Projection,
@@ -91,11 +91,11 @@ def lemma_14(
     C_b, of_logits, of_formula = (vector_slope(x, D) for x in (b, logits, formula))
     tolerance = 64 * float(jnp.finfo(b.dtype).eps)
     conclusions = {
-        "(A2)": at_most(C_b, published, tolerance=tolerance),
-        "(A2) both arguments": at_most(C_b, predicted, tolerance=tolerance),
-        "(A2) of logits": at_most(of_logits, predicted, tolerance=tolerance),
+        "(A2)": less_equal(C_b, published, tolerance=tolerance),
+        "(A2) both arguments": less_equal(C_b, predicted, tolerance=tolerance),
+        "(A2) of logits": less_equal(of_logits, predicted, tolerance=tolerance),
     }
-    instead = {"(A2) of the formula": at_most(of_formula, predicted, tolerance=tolerance)}
+    instead = {"(A2) of the formula": less_equal(of_formula, predicted, tolerance=tolerance)}
     measured = {
         "slopes in i": in_i,
         "slopes in j": in_j,
@@ -104,7 +104,7 @@ def lemma_14(
         "predicted": predicted,
         "predicted by i alone": published,
     } | _shares(gradients, D)
-    finite = at_most(jnp.max(in_i), float(jnp.finfo(b.dtype).max))
+    finite = less_equal(jnp.max(in_i), float(jnp.finfo(b.dtype).max))
     return Audit({"(9)": finite}, conclusions, measured, instead)
 
 

@@ -13,7 +13,7 @@ from jaxpe._core.program import one_program
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, Statement, all_at_most
+from jaxpe.theory.audit import Audit, Statement, all_less_equal
 from jaxpe.theory.divergences import Distributions, total_variation_bound
 from jaxpe.theory.gradients import (
     PositionGradients,
@@ -121,7 +121,7 @@ def lemma_16(
     tolerance = 64 * float(jnp.finfo(delta.dtype).eps)
 
     def compare(lhs: Array, rhs: Array, where: Array | None = None, noise: Array | float = 0.0):
-        return all_at_most(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
+        return all_less_equal(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
 
     conclusions = {
         "(10)": compare(apart, L_e * d, where, own(rounding(means))),

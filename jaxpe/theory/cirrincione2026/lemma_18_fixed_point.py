@@ -11,7 +11,7 @@ from jaxpe._core.program import one_program
 from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.ntk.flow import GradientFlow, gradient_flow
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
 from jaxpe.theory.lipschitz import entry_slope, largest_ratio
 from jaxpe.theory.monotone_fit import MonotoneFit, monotone_fit
 
@@ -100,13 +100,13 @@ def lemma_18(
     eps = float(jnp.finfo(alpha.dtype).eps)
     tolerance = 64 * eps
     hypotheses = {
-        "A1 increasing": at_most(fraction, fit.explained_increasing),
+        "A1 increasing": less_equal(fraction, fit.explained_increasing),
         "A1 diagonal": _diagonal(alpha, mask),
         "A1 positive": Comparison(
             jnp.zeros_like(smallest), smallest, smallest, smallest > n * eps * largest
         ),
-        "A2": at_most(C_b, float(jnp.finfo(C_b.dtype).max)),
-        "A3": at_most(monotonicity_violation_rate(Distances(d, present)), 0.0),
+        "A2": less_equal(C_b, float(jnp.finfo(C_b.dtype).max)),
+        "A3": less_equal(monotonicity_violation_rate(Distances(d, present)), 0.0),
         "A4": Comparison(
             end.residual,
             jnp.zeros_like(end.residual),
@@ -115,12 +115,12 @@ def lemma_18(
         ),
     }
     conclusions = {
-        "(13)": all_at_most(lhs, _times(published, d), where=mask, tolerance=tolerance),
-        "(13) with n": all_at_most(lhs, rhs_n, where=mask, tolerance=tolerance),
-        "monotone": at_most(monotonicity_violation_rate(Distances(lhs, present)), 0.0),
+        "(13)": all_less_equal(lhs, _times(published, d), where=mask, tolerance=tolerance),
+        "(13) with n": all_less_equal(lhs, rhs_n, where=mask, tolerance=tolerance),
+        "monotone": less_equal(monotonicity_violation_rate(Distances(lhs, present)), 0.0),
     }
     bound = jnp.sqrt(jnp.maximum(sensitivity * energy, 0.0))
-    instead = {"energy bound": all_at_most(lhs, bound, where=mask, tolerance=tolerance)}
+    instead = {"energy bound": all_less_equal(lhs, bound, where=mask, tolerance=tolerance)}
     measured = {
         "explained by increasing f": fit.explained_increasing,
         "explained by decreasing f": fit.explained_decreasing,
@@ -165,7 +165,7 @@ def _diagonal(alpha: Array, mask: Array) -> Comparison:
     own = jnp.where(jnp.any(mask, axis=1), jnp.diagonal(alpha), -jnp.inf)
     between = jnp.where(mask, alpha, jnp.inf)
     none = ~jnp.any(mask)
-    return at_most(jnp.where(none, 0.0, jnp.max(own)), jnp.where(none, 0.0, jnp.min(between)))
+    return less_equal(jnp.where(none, 0.0, jnp.max(own)), jnp.where(none, 0.0, jnp.min(between)))
 
 
 def _largest_orbit(flow, end: Array) -> Array:

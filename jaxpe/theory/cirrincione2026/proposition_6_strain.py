@@ -10,7 +10,7 @@ from jaxpe.geometry.distances.matrices import Distances, as_distances, centre_ro
 from jaxpe.geometry.distances.stress import scaled_stress
 from jaxpe.geometry.mds.classical import classical_mds
 from jaxpe.geometry.mds.smacof import smacof
-from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.audit import Audit, Statement, less_equal
 
 PROPOSITION_6 = Statement(
     name="Proposition 6",
@@ -63,7 +63,7 @@ def proposition_6(
     )
     # Where both are exact, what is left is rounding and has no order.
     exact = len(B) * jnp.finfo(B.dtype).eps
-    minimal = at_most(
+    minimal = less_equal(
         jnp.where(fit.initial_stress <= exact, 0.0, fit.initial_stress),
         jnp.where(fit.initial_stress <= exact, 0.0, fit.stress),
         tolerance=tolerance,

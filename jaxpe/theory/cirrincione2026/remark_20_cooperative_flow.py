@@ -6,7 +6,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
 from jaxpe.geometry.distances.matrices import floating
-from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.audit import Audit, Statement, less_equal
 from jaxpe.theory.monotone_fit import pairs
 
 REMARK_20 = Statement(
@@ -47,5 +47,5 @@ def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
         "share of pairs that cooperate": jnp.sum(between < -noise) / count,
         "share of pairs that compete": jnp.sum(between > noise) / count,
     }
-    hypotheses = {"f ≥ 0": at_most(-noise, lowest)}
-    return Audit(hypotheses, {"cooperative": at_most(highest, noise)}, measured)
+    hypotheses = {"f ≥ 0": less_equal(-noise, lowest)}
+    return Audit(hypotheses, {"cooperative": less_equal(highest, noise)}, measured)

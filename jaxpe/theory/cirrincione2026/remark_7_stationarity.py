@@ -23,7 +23,7 @@ from jaxpe.geometry.distances.toeplitz import (
     toeplitz_residual,
 )
 from jaxpe.geometry.mds.classical import classical_mds_from_gram
-from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.audit import Audit, Statement, less_equal
 from jaxpe.theory.lipschitz import share
 
 REMARK_7 = Statement(
@@ -112,11 +112,11 @@ def remark_7(
         "scaled_stress_sinusoidal": scaled_stress(sinusoidal, D).stress,
     }
     return Audit(
-        {"stationary": at_most(unexplained_by_offset(squared), tolerance)},
+        {"stationary": less_equal(unexplained_by_offset(squared), tolerance)},
         {
-            "B circulant": at_most(circulant_residual(B), tolerance),
-            "Fourier eigenvectors": at_most(1.0 - jnp.sum(weight * fourier), tolerance),
-            "Vaswani's span": at_most(1.0 - overlap, tolerance),
+            "B circulant": less_equal(circulant_residual(B), tolerance),
+            "Fourier eigenvectors": less_equal(1.0 - jnp.sum(weight * fourier), tolerance),
+            "Vaswani's span": less_equal(1.0 - overlap, tolerance),
         },
         measured,
     )

@@ -23,7 +23,7 @@ from jaxpe.geometry.distances.matrices import (
 from jaxpe.geometry.distances.stress import stress
 from jaxpe.geometry.mds.classical import classical_mds
 from jaxpe.geometry.mds.smacof import smacof
-from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.audit import Audit, Statement, less_equal
 from jaxpe.theory.lipschitz import share
 
 REMARK_8 = Statement(
@@ -122,12 +122,12 @@ def remark_8(
         "stress_smacof": best,
     }
     conclusions = {
-        "exact at r": at_most(stress(mds.coordinates, D), n**2 * jnp.finfo(dtype).eps),
-        "fewer than n d": at_most(rank * (n + d), n * d),
-        "minimal": at_most(rank * (n + d), rank * (n + d - rank)),
+        "exact at r": less_equal(stress(mds.coordinates, D), n**2 * jnp.finfo(dtype).eps),
+        "fewer than n d": less_equal(rank * (n + d), n * d),
+        "minimal": less_equal(rank * (n + d), rank * (n + d - rank)),
     }
-    sharper = {"fewer by r²": at_most(rank * (n + d - rank), n * d)}
-    return Audit({"r < d": at_most(rank + 1.0, d)}, conclusions, measured, sharper)
+    sharper = {"fewer by r²": less_equal(rank * (n + d - rank), n * d)}
+    return Audit({"r < d": less_equal(rank + 1.0, d)}, conclusions, measured, sharper)
 
 
 def low_rank_descent(

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.program import one_program
-from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.audit import Audit, Statement, less_equal
 
 THEOREM_1 = Statement(
     name="Theorem 1",
@@ -78,7 +78,7 @@ def theorem_1(
     allowed = 100 * eps if tolerance is None else tolerance
     return Audit(
         {},
-        {"equivariant": at_most(jnp.max(deviation), allowed)},
+        {"equivariant": less_equal(jnp.max(deviation), allowed)},
         {"deviation": deviation, "deviation as printed": printed, "size": size},
     )
 

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
 from jaxpe.geometry.distances.matrices import floating
-from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.audit import Audit, Statement, less_equal
 
 NOPE_THEOREM_1 = Statement(
     name="NoPE Theorem 1",
@@ -81,12 +81,12 @@ def nope_theorem_1(
     error = jnp.abs(at - t.astype(at.dtype)[None, :])
     wrong = jnp.round(at) != t.astype(at.dtype)[None, :]
     hypotheses = {
-        "<bos> first": at_most(_share_without(ids.reshape(-1, n), bos), 0.0),
-        "causal mask": at_most(jnp.max(jnp.triu(weights, 1), initial=0.0), 0.0),
+        "<bos> first": less_equal(_share_without(ids.reshape(-1, n), bos), 0.0),
+        "causal mask": less_equal(jnp.max(jnp.triu(weights, 1), initial=0.0), 0.0),
     }
     conclusions = {
-        "(25)": at_most(_unevenness(weights), 8 * float(jnp.finfo(weights.dtype).eps)),
-        "h_3 = t": at_most(jnp.max(error), tolerance),
+        "(25)": less_equal(_unevenness(weights), 8 * float(jnp.finfo(weights.dtype).eps)),
+        "h_3 = t": less_equal(jnp.max(error), tolerance),
     }
     measured = {
         "error by position": jnp.max(error, axis=0),

@@ -6,9 +6,9 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.encodings.base import with_axes
+from jaxpe.encodings.base import expand_rank
 from jaxpe.geometry.distances.matrices import floating
-from jaxpe.theory.audit import Audit, Statement, at_most
+from jaxpe.theory.audit import Audit, Statement, less_equal
 from jaxpe.theory.kazemnejad2023.theorem_1_absolute_positions import check_row
 
 NOPE_THEOREM_2 = Statement(
@@ -75,12 +75,12 @@ def nope_theorem_2(
     check_row(hidden, row)
     t = jnp.arange(1, n + 1, dtype=logits.dtype)
     offsets = t[:, None] - t[None, :]
-    error = jnp.abs(logits - content.astype(logits.dtype) + with_axes(offsets, logits.ndim))
+    error = jnp.abs(logits - content.astype(logits.dtype) + expand_rank(offsets, logits.ndim))
     worst = jnp.max(error.reshape(-1, n, n), axis=0)
     held = hidden[..., row].reshape(-1, n).astype(t.dtype)
     return Audit(
-        {"h_3 = t": at_most(jnp.max(jnp.abs(held - t[None, :])), tolerance / 2)},
-        {"(36)": at_most(jnp.max(jnp.tril(worst)), tolerance)},
+        {"h_3 = t": less_equal(jnp.max(jnp.abs(held - t[None, :])), tolerance / 2)},
+        {"(36)": less_equal(jnp.max(jnp.tril(worst)), tolerance)},
         {"error by offset": _by_offset(worst), "size of content": jnp.max(jnp.abs(content))},
     )
 

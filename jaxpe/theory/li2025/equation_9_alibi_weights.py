@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal
 
 EQUATION_9 = Statement(
     name="Equation 9",
@@ -85,7 +85,7 @@ def equation_9(
     noise = 64 * float(jnp.finfo(dtype).eps)
 
     def compare(lhs: Array, rhs: Array, where: Array) -> Comparison:
-        return all_at_most(lhs, rhs, where=where, noise=noise)
+        return all_less_equal(lhs, rhs, where=where, noise=noise)
 
     beyond = allowed & ~near
     moved = m * (farthest - distances)

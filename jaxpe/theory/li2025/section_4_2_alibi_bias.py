@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.theory.audit import Audit, Statement, all_at_most
+from jaxpe.theory.audit import Audit, Statement, all_less_equal
 
 SECTION_4_ALIBI = Statement(
     name="Section 4.2, ALiBi",
@@ -63,10 +63,10 @@ def section_4_alibi(
     growth = with_bias[..., 1:] - with_bias[..., :1]
     both = jnp.stack([with_bias, without])
     tolerance = 256 * float(jnp.finfo(own).eps)
-    held = all_at_most(both, bound, tolerance=tolerance)
+    held = all_less_equal(both, bound, tolerance=tolerance)
     by_length = {"with bias": with_bias, "without": without, "bound": bound}
     models = tuple(range(bound.ndim - 1))
     measured = {name: jnp.max(x, axis=models) for name, x in by_length.items()}
     more = jnp.broadcast_to(slope * (lengths[1:] - lengths[0]), growth.shape)
-    claimed = {"grows by m n": all_at_most(more, growth)}
+    claimed = {"grows by m n": all_less_equal(more, growth)}
     return Audit({}, claimed, measured | {"m n": slope * lengths}, {"without m": held})

@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
+from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
 
 SECTION_4_LIPSCHITZ = Statement(
     name="Section 4.2, Lipschitz constants",
@@ -77,11 +77,11 @@ def section_4_lipschitz(
         "log10 of what the ball allows over measured": jnp.log10(product / whole),
     }
     conclusions = {
-        "each layer": all_at_most(measured, by_weights, tolerance=tolerance),
-        "whole": at_most(jnp.max(whole), found["C^L"], tolerance=tolerance),
+        "each layer": all_less_equal(measured, by_weights, tolerance=tolerance),
+        "whole": less_equal(jnp.max(whole), found["C^L"], tolerance=tolerance),
     }
     instead = {
-        "each layer in the ball": all_at_most(measured, in_ball, tolerance=tolerance),
-        "whole in the ball": all_at_most(whole, product, tolerance=tolerance),
+        "each layer in the ball": all_less_equal(measured, in_ball, tolerance=tolerance),
+        "whole in the ball": all_less_equal(whole, product, tolerance=tolerance),
     }
     return Audit({}, conclusions, found, instead)

@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
+from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
 
 SECTION_4_NORMS = Statement(
     name="Section 4.2, norms of encodings",
@@ -65,14 +65,16 @@ def section_4_norms(
     # Vectors may have been computed in float32.
     tolerance = 64 * float(jnp.finfo(jnp.float32).eps)
     conclusions = {
-        "sinusoids": at_most(jnp.max(norms), d**0.5, tolerance=tolerance),
-        "learned": at_most(jnp.max(sums), jnp.max(inputs) + jnp.max(learned), tolerance=tolerance),
-        "Shaw": all_at_most(added, by_norms, tolerance=tolerance),
+        "sinusoids": less_equal(jnp.max(norms), d**0.5, tolerance=tolerance),
+        "learned": less_equal(
+            jnp.max(sums), jnp.max(inputs) + jnp.max(learned), tolerance=tolerance
+        ),
+        "Shaw": all_less_equal(added, by_norms, tolerance=tolerance),
     }
     instead = {
-        "sinusoids, above": at_most(jnp.max(norms), (d / 2) ** 0.5, tolerance=tolerance),
-        "sinusoids, below": at_most((d / 2) ** 0.5, jnp.min(norms), tolerance=tolerance),
-        "Shaw by √d_k": all_at_most(added, by_norms / width**0.5, tolerance=tolerance),
+        "sinusoids, above": less_equal(jnp.max(norms), (d / 2) ** 0.5, tolerance=tolerance),
+        "sinusoids, below": less_equal((d / 2) ** 0.5, jnp.min(norms), tolerance=tolerance),
+        "Shaw by √d_k": all_less_equal(added, by_norms / width**0.5, tolerance=tolerance),
     }
     measured = {
         "√d": jnp.asarray(d**0.5),

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
-from jaxpe.theory.audit import Audit, Statement, all_at_most, at_most
+from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
 
 SECTION_4_RADEMACHER = Statement(
     name="Section 4.2, Rademacher complexity",
@@ -82,8 +82,8 @@ def section_4_rademacher(
     right = train_loss + 2 * loss_lipschitz * complexity + noise
     least = jnp.min(right)
     conclusions = {
-        "(8)": all_at_most(test_loss, right),
-        "says something": at_most(least, trivial_loss),
+        "(8)": all_less_equal(test_loss, right),
+        "says something": less_equal(least, trivial_loss),
     }
     measured = {
         "gap": jnp.abs(test_loss - train_loss),
@@ -91,4 +91,4 @@ def section_4_rademacher(
         "right side": right,
         "orders above": jnp.log10(right / trivial_loss),
     }
-    return Audit({"loss ≤ M": at_most(worst_loss, largest_loss)}, conclusions, measured)
+    return Audit({"loss ≤ M": less_equal(worst_loss, largest_loss)}, conclusions, measured)

@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxpe.encodings.families.orthogonal import WaveletBasis, wavelet_basis
-from jaxpe.theory.audit import Audit, Comparison, Statement, at_most, met
+from jaxpe.theory.audit import Audit, Comparison, Statement, boolean, less_equal
 
 SECTION_6_WAVELET = Statement(
     name="Section 6.1, wavelets",
@@ -90,7 +90,7 @@ def section_6_wavelet(
         "finest alive": np.where(values != 0, 2.0**basis.j, np.inf).min(axis=1),
     }
     measured = {name: jnp.asarray(value) for name, value in measured.items()}
-    return Audit({"PE(T) ≠ 0": met(bool(norms[1] > 0))}, conclusions, measured, instead)
+    return Audit({"PE(T) ≠ 0": boolean(bool(norms[1] > 0))}, conclusions, measured, instead)
 
 
 def _values(basis: WaveletBasis, places: np.ndarray) -> np.ndarray:
@@ -107,4 +107,4 @@ def _compare(lhs: np.ndarray, rhs: np.ndarray | float) -> Comparison:
     """The worst of many, found here so that nothing is compiled for every length."""
     rhs = np.broadcast_to(np.asarray(rhs), lhs.shape)
     worst = np.unravel_index(np.argmin(rhs - lhs), lhs.shape)
-    return at_most(float(lhs[worst]), float(rhs[worst]), noise=1e-12)
+    return less_equal(float(lhs[worst]), float(rhs[worst]), noise=1e-12)

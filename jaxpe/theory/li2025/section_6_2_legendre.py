@@ -7,7 +7,7 @@ from jaxtyping import Real
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.program import one_program
 from jaxpe.encodings.families.orthogonal import legendre_vectors
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_at_most, at_most
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
 
 SECTION_6_LEGENDRE = Statement(
     name="Section 6.2, Legendre polynomials",
@@ -83,10 +83,10 @@ def section_6_legendre(
     noise = 64 * float(jnp.finfo(dtype).eps) * dim**0.5
 
     def compare(lhs: Array, rhs: Array) -> Comparison:
-        return all_at_most(lhs, rhs, noise=noise)
+        return all_less_equal(lhs, rhs, noise=noise)
 
     conclusions = {
-        "‖PE‖ ≤ √d": at_most(jnp.max(jnp.linalg.norm(rows, axis=1)), dim**0.5, noise=noise),
+        "‖PE‖ ≤ √d": less_equal(jnp.max(jnp.linalg.norm(rows, axis=1)), dim**0.5, noise=noise),
         "tanh": compare(rest, 2 * jnp.exp(-2 * t)),
         "Taylor": compare(1 - rows[:, 1:], slopes[None, 1:] * rest[:, None]),
         "each k": compare(apart[:, 1:], each[None, 1:]),

@@ -226,7 +226,7 @@ def test_tables_turn_as_the_model_does(llama, rotary):
     assert plain.unscaled
     assert not tabled.unscaled
     rotary, window = jaxpe.rope(head_dim=WIDTH), jaxpe.encodings.sliding_window(size=4)
-    pattern = jaxpe.encodings.every(2, rotary, else_=window)
+    pattern = jaxpe.encodings.interleaved_layers(window, rotary, period=2)
     mixed = nn.Decoder(config(), layer_encoding=pattern, rngs=nnx.Rngs(1))
     assert why_unscaled(mixed, 64, rope) == "layers differ in their positions"
     assert ways_of(mixed) == ["rotary", "windows of attention"]

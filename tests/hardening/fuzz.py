@@ -148,7 +148,7 @@ def _of_encoding(entry):
 
     @functools.cache
     def made():
-        encoding = entry.in_one_layer(SIZES)
+        encoding = entry.first_layer(SIZES)
         return encoding, encoding.init(jax.random.key(0))
 
     def call(x, q, k, v, i):

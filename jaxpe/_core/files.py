@@ -1,12 +1,16 @@
-"""Output folders: one writer at a time, and files that are written whole or not at all."""
+"""Files and folders: locks, atomic writes, hashes, and the folder of caches."""
 
 import contextlib
 import errno
+import hashlib
+import importlib
 import os
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from jaxpe._core.errors import InputError, require
 
@@ -15,7 +19,7 @@ _UNFINISHED: set[Path] = set()  # files that are being written, folders that wer
 
 
 @contextlib.contextmanager
-def claimed(directory: str | os.PathLike[str]) -> Iterator[Path]:
+def locked_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     """Keep other runs out of a folder, which is made if absent.
 
     The lock is the operating system's: it ends with the process, however that ends. The file
@@ -24,8 +28,8 @@ def claimed(directory: str | os.PathLike[str]) -> Iterator[Path]:
     Raises `InputError` where another run is writing into the folder, or it cannot be written.
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, claimed(folder):
-    ...     with claimed(folder):
+    >>> with tempfile.TemporaryDirectory() as folder, locked_folder(folder):
+    ...     with locked_folder(folder):
     ...         pass
     Traceback (most recent call last):
     jaxpe.InputError: another run is writing into ...; wait for it, or pass another folder
@@ -57,7 +61,7 @@ def claimed(directory: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write a file to, which takes its own name once it is whole and on the disk.
 
     Until then the file that had the name stays as it was, also where writing fails, which raises
@@ -65,7 +69,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "made" / "numbers.json"
-    >>> with writing(path) as part:
+    >>> with atomic_file(path) as part:
     ...     _ = part.write_text("[1, 2]")
     >>> path.read_text()
     '[1, 2]'
@@ -97,9 +101,9 @@ def discard_unfinished() -> None:
                 path.unlink(missing_ok=True)
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a file whole or not at all, text as UTF-8; raises as `writing`."""
-    with writing(path) as part:
+def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file whole or not at all, text as UTF-8; raises as `atomic_file`."""
+    with atomic_file(path) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
@@ -141,7 +145,7 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     if place in _HELD.get():
         yield directory
         return
-    with claimed(directory):
+    with locked_folder(directory):
         with _refusing(directory):
             (directory / "figures").mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=directory) as file:
@@ -181,3 +185,87 @@ def remove_files(directory: Path, names: Iterable[str]) -> None:
     with _refusing(directory):
         for name in names:
             (directory / name).unlink(missing_ok=True)
+
+
+Content = hashlib.blake2b  # a hash that bytes of a file are put into
+_PART = 2**20  # bytes that are read at once
+
+
+def content_hash(content: bytes = b"") -> Content:
+    """The hash of content, to which more may be added: BLAKE2b, 32 hexadecimal digits.
+
+    >>> content_hash().hexdigest()
+    'cae66941d9efbd404e4d88758ea67670'
+    """
+    return hashlib.blake2b(content, digest_size=16)
+
+
+def file_chunks(file: Any, content: Content | None = None) -> Iterator[bytes]:
+    """The content of a file opened for bytes, from where it stands, a part at a time.
+
+    Args:
+        file: the file.
+        content: hash that each part is put into.
+
+    >>> import io
+    >>> [len(part) for part in file_chunks(io.BytesIO(bytes(1_500_000)))]
+    [1048576, 451424]
+    """
+    while part := file.read(_PART):
+        if content is not None:
+            content.update(part)
+        yield part
+
+
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """The `content_hash` of a file; raises `OSError` where it cannot be read."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, content_hash).hexdigest()
+
+
+def file_checksum(path: str | os.PathLike[str]) -> int:
+    """The CRC-32 of a file; raises `OSError` where it cannot be read."""
+    checksum = 0
+    with open(path, "rb") as file:
+        for part in file_chunks(file):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
+
+
+def cache_directory() -> Path | None:
+    """The folder of caches, made if absent; None where it cannot be trusted or is not known.
+
+    What a cache holds is loaded as programs, so only this user may be able to write to it.
+    """
+    folder = _configured_folder()
+    return None if folder is None or untrusted(folder) else folder
+
+
+def untrusted(folder: Path) -> str:
+    """Reason why a folder of caches is not used; "" for one that is."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        return error.strerror or str(error)
+    if not hasattr(os, "getuid"):  # Windows, where a user's folder is private
+        return ""
+    if status.st_uid != os.getuid():
+        return "it belongs to another user"
+    return "others can write to it" if status.st_mode & 0o022 else ""
+
+
+def cache_warning() -> str:
+    """Line about the folder of caches where it is not used, else ""."""
+    folder = _configured_folder()
+    reason = "" if folder is None else untrusted(folder)
+    remedy = f"run `chmod go-w {folder}`, or " if "can write" in reason else ""
+    return reason and f"nothing is cached in {folder}: {reason}; {remedy}set JAXPE_CACHE_DIR"
+
+
+def _configured_folder() -> Path | None:
+    folder = os.environ.get("JAXPE_CACHE_DIR")
+    try:
+        return Path(folder or importlib.import_module("platformdirs").user_cache_dir("jaxpe"))
+    except ImportError:
+        return None

@@ -18,7 +18,7 @@ import pytest
 import safetensors
 
 from jaxpe._core.errors import InputError
-from jaxpe.data.formats.gguf import read_gguf
+from jaxpe._core.gguf import read_gguf
 from jaxpe.nn import (
     Bert,
     MPNet,
@@ -28,7 +28,7 @@ from jaxpe.nn import (
     load_masked_lm,
     save_huggingface,
 )
-from tests.nn import hostile_models as hostile
+from tests.hardening import hostile_models as hostile
 from tests.nn.models import one_key
 from tests.nn.stored import METADATA, PARITY, change, converted, tensors, write, write_gguf
 

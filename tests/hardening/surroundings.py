@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.hostile.attempts import Attempt, command
-from tests.hostile.families import QUICK, Materials
+from tests.hardening.attempts import Attempt, command
+from tests.hardening.families import QUICK, Materials
 
 Prepare = Callable[[Path], object]
 
@@ -152,9 +152,9 @@ def _data_nowhere(work: Path) -> None:
 
 
 def _locked(work: Path) -> None:
-    from jaxpe._core.folders import claimed
+    from jaxpe._core.files import locked_folder
 
-    lock = claimed(work / "out")
+    lock = locked_folder(work / "out")
     lock.__enter__()
     sys.modules["lock of this attempt"] = lock  # held until the process ends
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.hostile import interrupted
+from tests.hardening import interrupted
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 # A function in C of some minutes, which does not look at signals.
@@ -16,12 +16,12 @@ LONG = "ready(); hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"
 DROPS = "exec('while True:\\n try: ready(), time.sleep(9)\\n except BaseException: pass')"
 SCRIPT = """
 import hashlib, signal, sys, time
-from jaxpe._core.folders import writing
+from jaxpe._core.files import atomic_file
 from jaxpe.cli.interrupts import prompt_exit
 def ready():
     print("ready", flush=True)
 {before}
-with prompt_exit(lambda: "To go on: again"), writing(sys.argv[1]) as part:
+with prompt_exit(lambda: "To go on: again"), atomic_file(sys.argv[1]) as part:
     part.write_text("a part of it")
     {work}
 """
@@ -97,7 +97,7 @@ def test_a_handler_that_defers_is_left_to_end_by_itself(tmp_path):
     (("count", "stdlib", "--workers", 2), signal.SIGTERM),
 ])  # fmt: skip
 def test_an_interrupted_command_ends_soon_and_leaves_nothing(tmp_path, words, number):
-    """`python -m tests.hostile.interrupted 60` interrupts every command at random moments."""
+    """`python -m tests.hardening.interrupted 60` interrupts every command at random moments."""
     words = (*words, "--out", "{out}")
     one = interrupted.interrupted(words[0], words, tmp_path / "out", 2.5, number)
     assert not [fault for fault in one.faults if "took" not in fault]  # a machine may be busy
