@@ -223,8 +223,13 @@ def save_huggingface(
     Traceback (most recent call last):
     ValueError: Hugging Face has no class for a MaskedLM on Encoder: build it on a BertEncoder ...
     """
-    tensors = {Seq2SeqLM: seq2seq_lm_tensors, CausalLM: causal_lm_tensors}
-    write_directory(directory, *tensors.get(type(model), _encoder_tensors)(model), source=source)
+    if isinstance(model, Seq2SeqLM):
+        fields, tensors = seq2seq_lm_tensors(model)
+    elif isinstance(model, CausalLM):
+        fields, tensors = causal_lm_tensors(model)
+    else:
+        fields, tensors = _encoder_tensors(model)
+    write_directory(directory, fields, tensors, source=source)
 
 
 def _load(

@@ -183,7 +183,7 @@ def _window(architecture: Architecture, fields: Fields) -> Encoding | None:
     """Mask of local layers; None where the model has none or switches it off."""
     window = architecture.window
     size = fields[window["field"]] if window else None
-    if size is None or not fields.get(window.get("flag"), True):
+    if size is None or ("flag" in window and not fields[window["flag"]]):
         return None
     if window.get("chunked"):
         return attention_chunks(size=size)

@@ -238,7 +238,7 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
     fields = stored | {common: stored[name] for name, common in used.items()}
     fields = {k: v for k, v in fields.items() if v is not None or k in _NULLABLE}
     fields = architecture.defaults | fields
-    names = {common: name for name, common in (architecture.names | used).items()}
+    names = {common: name for name, common in {**architecture.names, **used}.items()}
     config = _Config(path, architecture, fields, names)
     defaults = architecture.defaults
     from_json(str, fields["hidden_act"], place=config.place("hidden_act"))
