@@ -13,9 +13,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from orbax.checkpoint import v1 as ocp
 
 import jaxpe
-from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT
 from jaxpe.analysis.counts import (
@@ -479,10 +479,10 @@ def test_counts_do_not_depend_on_the_dropout_of_a_tokenizer(tmp_path):
 
 
 def test_a_full_disk_is_told(shards, tmp_path, monkeypatch):
-    def full(*args):
+    def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Checkpoints, "_seal", full)
+    monkeypatch.setattr(ocp.training.Checkpointer, "save_checkpointables", full)
     with pytest.raises(InputError, match=r"cannot save into .*state .*No space left.*make room"):
         count(shards, tmp_path, batch_size=4, save_every=1)
 
