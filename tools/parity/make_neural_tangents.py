@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with neural-tangents and a JAX it works with (the file
 says which versions it came from); the tests need neither:
 
-    python tests/parity/make_neural_tangents.py
+    python tools/parity/make_neural_tangents.py
 
 The networks are those of `ntk_networks.py`, in float32, which is what neural-tangents computes in
 by default. Its third implementation does not run with JAX 0.5.3.
@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 AXES = {"whole": ((), ()), "traced": ((-1,), ()), "diagonal": ((), (1,)), "paired": ((-1,), (0,))}
 TRAIN, TEST = 5, 3
@@ -72,7 +74,7 @@ def main() -> None:
         predictions(out, name, "whole")
         predictions(out, name, "traced")
     out |= {"times": TIMES, "learning_rate": RATE, "ridge": RIDGE, "momentum": MOMENTUM}
-    np.savez_compressed(Path(__file__).with_name("neural_tangents.npz"), **out)
+    np.savez_compressed(HERE / "neural_tangents.npz", **out)
 
 
 if __name__ == "__main__":

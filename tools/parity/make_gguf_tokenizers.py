@@ -2,7 +2,7 @@
 
 Run by hand, in an environment of its own with gguf and xllamacpp:
 
-    python tests/parity/make_gguf_tokenizers.py FOLDER
+    python tools/parity/make_gguf_tokenizers.py FOLDER
 
 FOLDER is one of `experiments/fetch_models.py --gemma`. The rules by which text is split into words
 are tried on the vocabulary of SmolLM2, of which files are written that name another rule.
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 TEXTS = (
     "In 1789, the people of Paris didn't wait:\n\n  they took   the Bastille (14 July)!",
     "naïve café — 東京 12.5% 😀, x² ½ ٣٤",

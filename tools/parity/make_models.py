@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with torch, transformers and safetensors (the file says
 which versions it came from); the tests need none of them:
 
-    python tests/parity/make_models.py
+    python tools/parity/make_models.py
 
 The models are random in every tensor (as they are initialised, biases would be 0 and norms 1, and a
 name mixed up would not show), in bfloat16 on disk and float32 when they compute. Rows are longer
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 FOLDER = HERE / "models"
 VOCAB, N, PREFIX, PADS = 48, 10, 6, 3
 SIZES: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 Run with transformers 5.24 and PyTorch on the CPU, from the root of the project:
 
-    python tests/parity/make_rope_mutations.py
+    python tools/parity/make_rope_mutations.py
 
 Configurations are those of `tests/rope/published.json` and `threads.json`, and what the class of
 each type of `jaxpe/rope/families.toml` writes of its defaults, also scaled in the form of version
@@ -31,7 +31,7 @@ import transformers
 from transformers import CONFIG_MAPPING, MODEL_MAPPING
 from transformers.utils import logging
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 OUT = HERE / "rope_mutations.json.gz"
 ROPE = HERE.parent / "rope"
 TABLE = HERE.parents[1] / "jaxpe" / "rope" / "families.toml"

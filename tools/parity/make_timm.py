@@ -3,13 +3,15 @@
 Run by hand, in an environment of its own with NumPy, torch, torchvision and timm (the file says
 which versions it came from); the tests need none of them:
 
-    python tests/parity/make_timm.py
+    python tools/parity/make_timm.py
 """
 
 import json
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 HEADS, WIDTH, GRID = 3, 8, (3, 4)
 
@@ -31,7 +33,7 @@ def main() -> None:
     )
     turned = apply_rot_embed_cat(q, get_mixed_freqs(frequencies, x.flatten(), y.flatten()))
     np.savez_compressed(
-        Path(__file__).with_name("timm.npz"),
+        HERE / "timm.npz",
         frequencies=frequencies.numpy(),
         positions=torch.stack([x.flatten(), y.flatten()], -1).numpy(),
         q=q.numpy(),

@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with NumPy, SciPy and scikit-learn (the file says which
 versions it came from); the tests need neither:
 
-    python tests/parity/make_minima.py
+    python tools/parity/make_minima.py
 """
 
 import itertools
@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 STARTS = 300
 
@@ -82,7 +84,7 @@ def main() -> None:
 
     out = {"versions": f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"}
     out |= {name: least_stress(*problem) for name, problem in problems().items()}
-    Path(__file__).with_name("minima.json").write_text(json.dumps(out, indent=1) + "\n")
+    HERE / "minima.json".write_text(json.dumps(out, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
 Run by hand, in an environment of its own with NumPy, scikit-learn and scikit-bio (the file says
 which versions it came from); the tests need neither:
 
-    python tests/parity/make_sklearn_skbio.py
+    python tools/parity/make_sklearn_skbio.py
 """
 
 import warnings
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 DIM = 3
 
@@ -43,7 +45,7 @@ def main() -> None:
         out[f"{name}_sklearn_eigenvalues"] = classical.eigenvalues_
         out[f"{name}_skbio_pcoa"] = np.asarray(ordination.samples)
         out[f"{name}_skbio_eigenvalues"] = np.asarray(ordination.eigvals)
-    np.savez_compressed(Path(__file__).with_name("sklearn_skbio.npz"), **out)
+    np.savez_compressed(HERE / "sklearn_skbio.npz", **out)
 
 
 if __name__ == "__main__":

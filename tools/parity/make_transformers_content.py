@@ -3,13 +3,15 @@
 Run by hand, in an environment of its own with NumPy, torch and transformers (the file says which
 versions it came from); the tests need none of them:
 
-    python tests/parity/make_transformers_content.py
+    python tools/parity/make_transformers_content.py
 """
 
 import json
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 HEADS, WIDTH, N = 2, 4, 40
 DEBERTA = {"log": {"position_buckets": 8, "max_relative_positions": 20}, "plain": {}}
@@ -69,7 +71,7 @@ def main() -> None:
     deberta(out)
     inkling(out)
     out["versions"] = json.dumps({m.__name__: m.__version__ for m in (torch, transformers, np)})
-    np.savez_compressed(Path(__file__).with_name("transformers_content.npz"), **out)
+    np.savez_compressed(HERE / "transformers_content.npz", **out)
 
 
 if __name__ == "__main__":

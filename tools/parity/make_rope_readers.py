@@ -3,7 +3,7 @@
 Run by hand in two environments, with transformers 4.55 and 4.57, each with NumPy; no torch is
 needed, since a few names of it are lent from NumPy. Each run writes its part:
 
-    python tests/parity/make_rope_readers.py
+    python tools/parity/make_rope_readers.py
 
 Of each configuration of `tests/rope/published.json` and `reported.json` it keeps θ, the
 attention factor and every eighth frequency (float64 here) at the longest text, by kind of layer,
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 CONFIGS = HERE.parent / "rope"
 OUT = HERE / "rope_readers.json"
 STEP = 8  # of the frequencies

@@ -4,7 +4,7 @@ Run by hand, in an environment of its own with torch, transformers, accelerate, 
 and xllamacpp (the file says which versions it came from); the tests need gguf and safetensors. The
 real model comes from `experiments/fetch_models.py`:
 
-    JAXPE_MODELS_DIR=... python tests/parity/make_llama.py
+    JAXPE_MODELS_DIR=... python tools/parity/make_llama.py
 
 llama.cpp multiplies quantised weights with activations that it quantises too. So that its numbers
 can be compared, it is given the same weights as float32; those of the quantised file, which differ
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 REAL = "SmolLM2-135M-Instruct"
 TINY = {
     "vocab_size": 40,

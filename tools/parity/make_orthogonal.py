@@ -3,13 +3,15 @@
 Run by hand, in an environment of its own with NumPy, SciPy, PyWavelets and mpmath (the file says
 which versions it came from); the tests need none but NumPy:
 
-    python tests/parity/make_orthogonal.py
+    python tools/parity/make_orthogonal.py
 """
 
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 WAVELETS = ("db1", "db2", "db4", "db8")
 LEVEL = 6
@@ -120,7 +122,7 @@ def main() -> None:
     out = {"versions": f"{versions}, mpmath {mpmath.__version__}"}
     for part in (wavelets, polynomials, cosines, sinusoids):
         part(out)
-    np.savez_compressed(Path(__file__).with_name("orthogonal.npz"), **out)
+    np.savez_compressed(HERE / "orthogonal.npz", **out)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import MODEL_MAPPING, MODEL_MAPPING_NAMES
 from transformers.utils import logging
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 OUT = HERE / "rope_classes.json.gz"
 MODELS = Path(transformers.__file__).parent / "models"
 LIMIT = 30  # seconds a case

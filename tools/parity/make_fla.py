@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with NumPy, torch, einops and fla-core (the file says
 which version it came from); the tests need none of them:
 
-    python tests/parity/make_fla.py
+    python tools/parity/make_fla.py
 
 Its naive references import torch and einops alone, so they are loaded by their path: the package
 itself wants Triton. They compute in float32, but stick-breaking in float64.
@@ -14,6 +14,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 BATCH, N, HEADS, GROUPS, WIDTH = 2, 11, 4, 2, 8
 
@@ -61,7 +63,7 @@ def main() -> None:
     for name, found in (("path", path), ("forgetting", forgetting), ("stick_breaking", stick)):
         out[name] = found.numpy()
     out["version"] = np.array(f"fla-core {distribution('fla-core').version}")
-    np.savez_compressed(Path(__file__).with_name("fla.npz"), **out)
+    np.savez_compressed(HERE / "fla.npz", **out)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with NumPy, torch and transformers (the file says which
 versions it came from); the tests need none of them:
 
-    python tests/parity/make_transformers_bias.py
+    python tools/parity/make_transformers_bias.py
 
 transformers 5 has neither BERT's `relative_key` nor Transformer-XL any more. What is left of them
 is stored (Wav2Vec2-BERT's keys, XLNet's attention); the whole of both papers is stored from the
@@ -15,6 +15,8 @@ import math
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 T5_SETTINGS = ((32, 128), (16, 64), (32, 256), (64, 1024))  # num_buckets, max_distance
 
@@ -291,7 +293,7 @@ def main() -> None:
     for part in (t5, mpnet, alibi, wav2vec2_bert_keys, shaw, transformer_xl, xlnet):
         part(out)
     yarn_softmax_scale(out)
-    np.savez_compressed(Path(__file__).with_name("transformers_bias.npz"), **out)
+    np.savez_compressed(HERE / "transformers_bias.npz", **out)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with NumPy, torch and transformers (the file says which
 versions it came from); the tests need none of them:
 
-    python tests/parity/make_transformers_rope.py
+    python tools/parity/make_transformers_rope.py
 
 Frequencies: `cases` is a JSON list, one entry per case; `<name>_inv_freq`, `<name>_cos` and
 `<name>_sin` belong to it. Layout of queries and keys: [batch, positions, heads, head_dim].
@@ -14,6 +14,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 L0 = 2048
 HEAD_DIM = 16
@@ -263,7 +265,7 @@ def main() -> None:
     frequencies(out)
     rotations(out)
     multimodal(out)
-    np.savez_compressed(Path(__file__).with_name("transformers_rope.npz"), **out)
+    np.savez_compressed(HERE / "transformers_rope.npz", **out)
 
 
 if __name__ == "__main__":

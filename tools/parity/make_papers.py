@@ -2,7 +2,7 @@
 
 Run by hand, with NumPy alone; no peer has the first two, so every name begins with `explicit_`:
 
-    python tests/parity/make_papers.py
+    python tools/parity/make_papers.py
 
 Loops over single entries in float64, slow and plain on purpose. Positions count from 0; entries
 with key > query are NaN where the paper defines only the causal half.
@@ -13,6 +13,8 @@ import math
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 HEADS, N = 3, 12
 
@@ -92,7 +94,7 @@ def main() -> None:
     out = {"versions": f"explicit loops, numpy {np.__version__}"}
     for part in (fire_cases, kerple, cope):
         part(out)
-    np.savez_compressed(Path(__file__).with_name("papers.npz"), **out)
+    np.savez_compressed(HERE / "papers.npz", **out)
 
 
 if __name__ == "__main__":

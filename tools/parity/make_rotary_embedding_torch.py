@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with NumPy, torch and rotary-embedding-torch (the file
 says which versions it came from); the tests need none of them:
 
-    python tests/parity/make_rotary_embedding_torch.py
+    python tools/parity/make_rotary_embedding_torch.py
 
 Layout of queries and keys: [batch, heads, positions, dim]; pairs are neighbours (interleaved).
 A fresh module for every case: its caches know neither positions nor offsets apart.
@@ -14,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 DIM = 16
 ROTATIONS = {
@@ -91,7 +93,7 @@ def main() -> None:
         out[f"axial_{name}_x"] = x  # [batch, *dims, DIM + 4]
         out[f"axial_{name}_rotated"] = apply_rotary_emb(freqs, torch.from_numpy(x)).detach().numpy()
 
-    np.savez_compressed(Path(__file__).with_name("rotary_embedding_torch.npz"), **out)
+    np.savez_compressed(HERE / "rotary_embedding_torch.npz", **out)
 
 
 if __name__ == "__main__":

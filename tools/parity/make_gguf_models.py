@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with torch, transformers, safetensors, gguf and xllamacpp
 (the file says which versions it came from); the tests need gguf and safetensors:
 
-    python tests/parity/make_gguf_models.py
+    python tools/parity/make_gguf_models.py
 
 Files are written from `models/`, as float32, with the names of tensors that the package gguf has
 and the entries and changes of llama.cpp's converter. Log-probabilities of llama.cpp have to be
@@ -19,7 +19,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 FOLDER = HERE / "models"
 Tensors = Mapping[str, np.ndarray]
 LOCAL, GLOBAL = "sliding_attention", "full_attention"

@@ -2,7 +2,7 @@
 
 Run by hand, with transformers 5.24, diffusers 0.42 and torch:
 
-    python tests/parity/make_rope_axial.py
+    python tools/parity/make_rope_axial.py
 
 For each type it makes the class's own configuration, by default and with sizes changed, and its own
 rotary module, and lets its own function turn the unit vectors of a head at a step along each axis.
@@ -17,7 +17,7 @@ from pathlib import Path
 from rope_axial_models import diffusion_models
 from rope_axial_towers import towers
 
-OUT = Path(__file__).parent / "rope_axial.json"
+OUT = Path(__file__).parents[2] / "tests" / "parity" / "rope_axial.json"
 
 
 def main():

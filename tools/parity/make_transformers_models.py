@@ -4,7 +4,7 @@ Run by hand, in an environment of its own with torch, transformers and safetenso
 which versions it came from); the tests need none of them. The real models come from
 `experiments/fetch_models.py`, the sentences from SST-2:
 
-    JAXPE_DATA_DIR=... JAXPE_MODELS_DIR=... python tests/parity/make_transformers_models.py
+    JAXPE_DATA_DIR=... JAXPE_MODELS_DIR=... python tools/parity/make_transformers_models.py
 
 The tiny models are random in every tensor (as they are initialised, biases would be 0 and norms 1,
 and a name mixed up would not show). Their directories hold all heads at once, as a file of
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 LENGTHS = (5, 9, 12, 15, 19, 24)  # of the sentences, in tokens with both special ones
 SHOWN = (1, 4)  # sentences whose hidden states and weights are stored
 TINY = {

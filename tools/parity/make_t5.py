@@ -3,8 +3,8 @@
 Run by hand, in an environment of its own with torch, transformers and safetensors (`t5.npz` says
 which versions it came from); the tests need safetensors alone:
 
-    python tests/parity/make_t5.py
-    python tests/parity/make_t5.py DIRECTORY    # logits of a directory that jaxpe wrote
+    python tools/parity/make_t5.py
+    python tools/parity/make_t5.py DIRECTORY    # logits of a directory that jaxpe wrote
 
 The first is T5 1.0: a ReLU, a tied head whose input is scaled. The second is T5 1.1: a gated GELU,
 a head of its own, and here another number of layers in the decoder. Both are random in every
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 SIZES = {
     "vocab_size": 40,
     "d_model": 32,

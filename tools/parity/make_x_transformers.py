@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with NumPy, torch and x-transformers (the file says which
 versions it came from); the tests need none of them:
 
-    python tests/parity/make_x_transformers.py
+    python tools/parity/make_x_transformers.py
 
 Layout of queries and keys: [batch, heads, positions, dim]; rotary pairs are neighbours
 (interleaved). x-transformers 2.31 has no FIRE and no KERPLE: see `make_papers.py`.
@@ -14,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 
 DIM = 16
 ROTARY = {
@@ -144,7 +146,7 @@ def main() -> None:
     out = {"versions": f"x-transformers {version('x-transformers')}, torch {torch.__version__}"}
     for part in (rotary, polar, biases, cope, sinusoids):
         part(out)
-    np.savez_compressed(Path(__file__).with_name("x_transformers.npz"), **out)
+    np.savez_compressed(HERE / "x_transformers.npz", **out)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with torch, transformers, safetensors and ml_dtypes (the
 file says which versions it came from); the tests need safetensors alone:
 
-    python tests/parity/make_changed_models.py
+    python tools/parity/make_changed_models.py
 
 A case is a copy of a directory of `models/`, or of a T5 beside it, with other fields in its
 config.json, and a head that is left out, equal to the embeddings or another matrix. Fields that a
@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import safetensors.numpy
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "tests" / "parity"
 IDS = np.random.default_rng(0).integers(3, 40, (2, 10))
 ANSWERS = IDS[:, :7]
 Head = Literal["as it is", "without", "embeddings", "other"]
