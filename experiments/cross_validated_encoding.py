@@ -101,7 +101,7 @@ def fixed_entries() -> list[jaxpe.encodings.CatalogueEntry]:
     sizes = jaxpe.EncodingSizes(dim=8, length=8)
     key = jax.random.key(0)
     return [
-        e for e in entries if not jax.tree.leaves(jax.eval_shape(e.in_one_layer(sizes).init, key))
+        e for e in entries if not jax.tree.leaves(jax.eval_shape(e.first_layer(sizes).init, key))
     ]
 
 
@@ -112,7 +112,7 @@ def stacked(width: int, n: int) -> jax.Array:
     rows = [
         jaxpe.encodings.alibi_line(positions)
         if entry.name == "alibi"
-        else entry.in_one_layer(sizes).vectors((), positions)
+        else entry.first_layer(sizes).vectors((), positions)
         for entry in fixed_entries()
     ]
     widest = max(row.shape[1] for row in rows)

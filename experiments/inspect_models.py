@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from common import DataMissingError, Run, main  # pyrefly: ignore
 
-from jaxpe._core.cache import cache_directory
+from jaxpe._core.files import cache_directory
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, Means, inspect_model
 
 MODELS = {

@@ -40,7 +40,7 @@ from jaxpe.analysis.extrapolation import Suite, preset, streams, variant
 from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
 from jaxpe.data import sequence_task
-from jaxpe.encodings import EncodingSizes, LayerPattern, every, identity
+from jaxpe.encodings import EncodingSizes, LayerPattern, identity, interleaved_layers
 from jaxpe.nn import functionalize
 from jaxpe.training import cross_entropy
 
@@ -73,7 +73,7 @@ OPTIONS = take_options(repeated=("part",))
 
 def rope_then_none(sizes: EncodingSizes) -> LayerPattern:
     """SmolLM3 and RNoPE with a period of two."""
-    return every(2, identity(), else_=jaxpe.rope(head_dim=sizes.head_dim))
+    return interleaved_layers(jaxpe.rope(head_dim=sizes.head_dim), identity(), period=2)
 
 
 def window_then_rope(sizes: EncodingSizes) -> LayerPattern:

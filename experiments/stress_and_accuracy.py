@@ -170,7 +170,7 @@ def made(entry: jaxpe.encodings.CatalogueEntry, task: Task) -> jaxpe.Encoding:
     """An encoding of the catalogue; the one that is made from a corpus, from this one."""
     if entry.fitted:
         return jaxpe.information_optimal(task.counts, dim=SIZES.dim)
-    return entry.in_one_layer(SIZES)
+    return entry.first_layer(SIZES)
 
 
 def measured(

@@ -19,7 +19,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn, training
-from jaxpe._core.folders import writing
+from jaxpe._core.files import atomic_file
 from jaxpe.data import Examples, count_triggers, relative_distance
 
 
@@ -409,7 +409,7 @@ def _write_partial(path: Path, so_far: _SoFar) -> None:
         arrays |= {f"kept_{look}_{i}": x for i, x in enumerate(jax.tree.leaves(params))}
     arrays |= {"losses": so_far.losses, "curve": so_far.curve, "seconds": so_far.seconds}
     path.parent.mkdir(parents=True, exist_ok=True)
-    with writing(path) as part, part.open("wb") as file:
+    with atomic_file(path) as part, part.open("wb") as file:
         np.savez(file, **arrays)
 
 

@@ -18,11 +18,11 @@ ROOT = Path(jaxpe.__file__).parent
 # Each package may import those above it, and itself.
 FLOORS = (
     ("_core",),
+    ("rope",),
     ("geometry",),
     ("encodings",),
     ("ntk", "spectral", "plot"),
     ("theory", "data"),
-    ("rope",),
     ("nn",),
     ("training",),
     ("analysis",),

@@ -21,7 +21,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import encodings, geometry, nn, ntk, spectral, theory, training
-from jaxpe.encodings.base import with_context
+from jaxpe.encodings.base import bind_context
 from jaxpe.theory import PositionGradients
 from tests.cases import CASES, constructors
 from tests.compilation import compilations
@@ -839,7 +839,7 @@ ROWS = [entry for entry in encodings.catalogue() if not entry.variant_of]
 
 @pytest.mark.parametrize("entry", ROWS, ids=lambda entry: entry.name)
 def test_hooks_of_an_encoding_compile_once(entry):
-    encoding = entry.in_one_layer(SIZES)
+    encoding = entry.first_layer(SIZES)
     distances = not encoding.defines("context")
 
     def call(seed):
@@ -850,7 +850,7 @@ def test_hooks_of_an_encoding_compile_once(entry):
         q, k = heads(rng), heads(rng)
         if encoding.defines("context"):
             found, _ = encoding.context(params, normal(rng, N, SIZES.dim), i, encodings.Rows())
-            bound = with_context(encoding, found, found)
+            bound = bind_context(encoding, found, found)
             bound.query(params, q, i), bound.key(params, k, i), bound.bias(params, q, k, i, i)
             return
         encoding.embed(params, normal(rng, N, SIZES.dim), i)

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from _machine import CORES, write_result  # pyrefly: ignore
 
-from jaxpe._core.hashing import hash_of_file
+from jaxpe._core.files import file_hash
 from jaxpe.analysis.counts import (
     CountedShard,
     CountOptions,
@@ -321,7 +321,7 @@ def engines(folder: Path, quick: bool) -> Found:
             if engine in NEEDS and not importlib.util.find_spec(NEEDS[engine]):
                 continue
             out = run(options, own / f"engine-{number}")
-            hashed = hash_of_file(out / "counts.npz")
+            hashed = file_hash(out / "counts.npz")
             found[name][engine] = hashed
             print(name, engine, hashed, flush=True)
         if len({found[name][engine] for engine in ENGINES if engine in found[name]}) != 1:

@@ -83,7 +83,7 @@ def layers(
     x, cotangent = (jnp.asarray(rng.standard_normal(shape), jnp.float32) for _ in range(2))
     runs, memory = {}, {}
     for entry in entries:
-        encoding = entry.in_one_layer(sizes)
+        encoding = entry.first_layer(sizes)
         params = encoding.init(jax.random.key(0))
         positions = jnp.arange(sizes.length)
         if entry.coordinates > 1:

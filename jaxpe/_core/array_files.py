@@ -23,16 +23,16 @@ _HEADERS = {
 }
 
 
-def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
     """The content of an .npz without the time of writing, which `np.savez` puts in."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
-            pack_array(archive, name, array)
+            write_npz_array(archive, name, array)
     return buffer.getvalue()
 
 
-def pack_array(
+def write_npz_array(
     archive: zipfile.ZipFile, name: str, array: np.ndarray, *, level: int | None = None
 ) -> None:
     """Write an array into an .npz, compressed at a level of zlib, without the time of writing."""
@@ -42,7 +42,7 @@ def pack_array(
     archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED, level)
 
 
-def unpacked(
+def npz_arrays(
     file: str | os.PathLike[str] | bytes, *, place: str, remedy: str, largest: int | None = None
 ) -> dict[str, np.ndarray]:
     """The arrays of an .npz, or of its content.
@@ -50,7 +50,7 @@ def unpacked(
     Raises `InputError`, with the place and the remedy, for a damaged or encrypted file, for Python
     objects, and for arrays of more bytes than `largest` or than memory has.
 
-    >>> unpacked(packed({"a": np.arange(3)}), place="it", remedy="write it again")
+    >>> npz_arrays(npz_bytes({"a": np.arange(3)}), place="it", remedy="write it again")
     {'a': array([0, 1, 2])}
     """
     try:

@@ -65,7 +65,7 @@ def model_folder(
     return path if named[2] else path.parent
 
 
-def with_local_model(options: Options, name: str, *, weights: bool = True) -> Options:
+def local_model_options(options: Options, name: str, *, weights: bool = True) -> Options:
     """Options with a local path in the field `name`, and `revision` reset to None.
 
     Args:

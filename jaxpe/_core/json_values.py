@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeGuard, Union
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash
 
 _LARGEST_FLOAT = 1e300  # beyond the precision that any number is used in
 _LISTED = 10  # unknown fields that a message names

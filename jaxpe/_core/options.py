@@ -1,6 +1,7 @@
 """Ranges of options: what lies outside is refused before anything is read."""
 
 import re
+from typing import NamedTuple
 
 from jaxpe._core.errors import InputError
 
@@ -52,3 +53,22 @@ def parse_length(name: str, text: str) -> int:
             f"`{name}` is {text}; pass a whole number, with k for 1,024 or m for 1,048,576"
         )
     return int(re.sub("[,_]", "", found[1])) * _UNITS[found[2].lower()]
+
+
+class Choice(NamedTuple):
+    """A setting that was not passed, as the function that chose it tells.
+
+    Attributes:
+        setting: setting that was chosen.
+        value: the choice.
+        why: the rule behind it.
+        how: way to set it; arguments stand in backticks.
+
+    >>> Choice("length", "64", "5 % of the documents are as long", "pass `length`").value
+    '64'
+    """
+
+    setting: str
+    value: str
+    why: str
+    how: str

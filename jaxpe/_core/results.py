@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from jaxpe._core.array_files import packed, unpacked
+from jaxpe._core.array_files import npz_arrays, npz_bytes
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json, is_named, read_json, to_json, type_hints
 
@@ -35,7 +35,7 @@ def result_files(result: Any, name: str) -> dict[str, bytes]:
     values = _without_large(result, "", arrays)
     files = {f"{name}.json": (json.dumps(values, indent=2, allow_nan=False) + "\n").encode()}
     if arrays:
-        files[f"{name}.npz"] = packed(arrays)
+        files[f"{name}.npz"] = npz_bytes(arrays)
     return files
 
 
@@ -86,7 +86,7 @@ def _without_large(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any
 
 
 def _unpacked(path: Path) -> dict[str, np.ndarray]:
-    return unpacked(path, place=str(path), remedy=_REMEDY) if path.exists() else {}
+    return npz_arrays(path, place=str(path), remedy=_REMEDY) if path.exists() else {}
 
 
 def _put(values: Any, steps: list[str], array: np.ndarray, *, place: Path) -> None:
@@ -97,3 +97,41 @@ def _put(values: Any, steps: list[str], array: np.ndarray, *, place: Path) -> No
         values[steps[-1]] = array
     except (KeyError, IndexError, ValueError, TypeError) as error:
         raise InputError(f"{place} has no place for the array {'/'.join(steps)!r:.100}") from error
+
+
+_MOST = 6  # items of a list that are shown
+_LONGEST = 80  # characters of a value that are shown
+
+
+def short_repr(value: Any) -> str:
+    """A named tuple with its arrays as dtype and shape, and long lists and texts cut.
+
+    >>> from typing import NamedTuple
+    >>> class Corpus(NamedTuple):
+    ...     name: str
+    ...     ids: np.ndarray
+    ...     tokens: list[str]
+    >>> short_repr(Corpus("two", np.zeros((2, 3), np.int32), ["a"] * 1000))
+    "Corpus(name='two', ids=int32[2, 3], tokens=[1,000 items])"
+    """
+    fields = zip(value._fields, tuple(value), strict=True)
+    inside = ", ".join(f"{name}={_short(field)}" for name, field in fields)
+    return f"{type(value).__name__}({inside})"
+
+
+def _short(value: Any) -> str:
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{value.dtype}[{', '.join(map(str, value.shape))}]" if value.ndim else str(value)
+    if hasattr(value, "_fields"):
+        return short_repr(value)
+    if isinstance(value, list | tuple | dict) and len(value) > _MOST:
+        left, right = ("{", "}") if isinstance(value, dict) else ("[", "]")
+        return f"{left}{len(value):,} items{right}"
+    if isinstance(value, list | tuple):
+        left, right = "()" if isinstance(value, tuple) else "[]"
+        return f"{left}{', '.join(map(_short, value))}{right}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name!r}: {_short(item)}' for name, item in value.items())}}}"
+    text = getattr(value, "__name__", None) if callable(value) else None
+    text = repr(value) if text is None else text
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

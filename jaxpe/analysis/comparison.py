@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import short_names
+from jaxpe._core.files import short_names
 from jaxpe._core.results import LargeArray
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.extrapolation.intervals import pair_level, seed_interval, seed_mean

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import short_names
+from jaxpe._core.files import short_names
 from jaxpe._core.options import check_range, check_seed
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts import StoredCounts, read_counts

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.hub import model_name, with_local_model
+from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import LabelledTokens, TokenCorpus
 from jaxpe.data.corpora.published import check_data_dir
@@ -115,7 +115,7 @@ def read_subject(
     >>> subject.source, subject.model, subject.vocabulary.task
     ('lines.txt', '2 layers 64 wide, as initialised', 'mlm')
     """
-    options = with_local_model(options, "model")
+    options = local_model_options(options, "model")
     folder = None if options.model is None else Path(options.model)
     held_out = held_out and folder is not None and is_run(folder)
     model = _read_model(options, folder, new_head=new_head)

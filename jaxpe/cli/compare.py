@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 from jaxpe import report
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import output_folder
+from jaxpe._core.files import output_folder
 from jaxpe.analysis.comparison import RunComparison, compare_runs
 from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
 from jaxpe.analysis.counts import is_counted

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from jaxpe._core.cache import cache_directory, cache_warning
+from jaxpe._core.files import cache_directory, cache_warning
 from jaxpe.cli.parsing import in_flags
 
 Item = TypeVar("Item")

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from jaxpe._core.folders import discard_unfinished
+from jaxpe._core.files import discard_unfinished
 
 GRACE_S = 1.2  # for a command to close what it has open, before the process ends all the same
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -7,7 +7,7 @@ from typing import Any
 import rich
 
 from jaxpe import report
-from jaxpe._core.folders import output_folder
+from jaxpe._core.files import output_folder
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import parse
 

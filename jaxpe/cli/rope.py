@@ -11,7 +11,7 @@ from rich.text import Text
 from tyro.conf import Positional
 
 from jaxpe import report
-from jaxpe._core.folders import output_folder
+from jaxpe._core.files import output_folder
 from jaxpe._core.json_values import to_json
 from jaxpe.cli.parsing import described, in_flags, parse, plain
 from jaxpe.report.rope.text import ROPE_LEGEND, thread_address

@@ -16,7 +16,7 @@ from tyro.conf import Positional
 
 from jaxpe._core.checkpoints import newest_checkpoint
 from jaxpe._core.errors import InputError
-from jaxpe._core.hub import with_local_model
+from jaxpe._core.hub import local_model_options
 from jaxpe.analysis.training_run import read_run
 from jaxpe.cli import audit, compare, spectral
 from jaxpe.cli.console import Bars
@@ -65,13 +65,15 @@ def parsed(words: Sequence[str]) -> TrainConfig:
 
     A name on the hub becomes the folder of a commit, which a run is resumed from.
     """
-    config = with_local_model(plain(parse(Command, words), TrainConfig), "pretrained")
+    config = local_model_options(plain(parse(Command, words), TrainConfig), "pretrained")
     if not config.resume:
         return config
     for side in ("encoding", "decoder_encoding", "cross_encoding"):
         encoding_entries(config, side)  # imports modules that a person names; a file may not
     saved = plain(load_config(config.out), Command)
-    return with_local_model(plain(parse(Command, words, default=saved), TrainConfig), "pretrained")
+    return local_model_options(
+        plain(parse(Command, words, default=saved), TrainConfig), "pretrained"
+    )
 
 
 def resuming(config: TrainConfig, **changes: Any) -> str:

@@ -1,19 +1,6 @@
 """Positional encodings: tuples of pure functions that compose, and the plain functions in them."""
 
-import jaxpe.encodings.families.rope_scaling  # noqa: F401 (it registers rows)
-from jaxpe._core.rope_scaling import (
-    DynamicScaling,
-    LinearScaling,
-    Llama3Scaling,
-    LongRopeScaling,
-    NtkByPartsScaling,
-    NtkScaling,
-    ProportionalScaling,
-    ResonanceScaling,
-    YarnScaling,
-    inverse_frequencies,
-)
-from jaxpe._core.signatures import show_as_written as _show_as_written
+import jaxpe.encodings.families  # noqa: F401 (in the order of the catalogue)
 from jaxpe.encodings.analysis.cost import EncodingCost, encoding_cost
 from jaxpe.encodings.analysis.distances import encoding_distances
 from jaxpe.encodings.analysis.expressiveness import Expressiveness, encoding_expressiveness
@@ -29,7 +16,7 @@ from jaxpe.encodings.base import Encoding, Rows, identity, position_offsets
 from jaxpe.encodings.combine import (
     LayerPattern,
     chain,
-    every,
+    interleaved_layers,
     per_head,
     rescaled,
     scale_positions,
@@ -58,7 +45,13 @@ from jaxpe.encodings.families.bias import (
     t5_buckets,
 )
 from jaxpe.encodings.families.context_extension import dual_chunk, rerope, self_extend
-from jaxpe.encodings.families.data_dependent import cable, fox, grape_additive, path, selective_rope
+from jaxpe.encodings.families.data_dependent import (
+    cable,
+    fox,
+    grape_additive,
+    path_attention,
+    selective_rope,
+)
 from jaxpe.encodings.families.disentangled import dape, deberta, inkling, tupe
 from jaxpe.encodings.families.learned_frequencies import fope, grape_multiplicative, pope
 from jaxpe.encodings.families.learned_rotations import comrope, liere, mixed_rope
@@ -92,6 +85,18 @@ from jaxpe.encodings.families.temperature import position_temperature, ssmax
 from jaxpe.encodings.families.vector_files import from_file
 from jaxpe.encodings.layer_patterns import gemma3, llama4, smollm3
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, catalogue, register, resolve
+from jaxpe.rope.scaling import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    NtkByPartsScaling,
+    NtkScaling,
+    ProportionalScaling,
+    ResonanceScaling,
+    YarnScaling,
+    inverse_frequencies,
+)
 
 __all__ = [
     "CatalogueEntry", "DynamicScaling", "Encoding", "EncodingCost", "EncodingProperties",
@@ -103,16 +108,15 @@ __all__ = [
     "chebyshev", "chebyshev_polynomials", "chebyshev_vectors", "comrope", "convert_rotary_layout",
     "cope", "cosine", "cosine_vectors", "dape", "deberta", "dual_chunk", "encoding_cost",
     "encoding_distances", "encoding_expressiveness", "encoding_extrapolation",
-    "encoding_generalisation", "encoding_properties", "every", "fire", "fope", "fourier", "fox",
-    "from_file", "from_matrix", "from_vectors", "gemma3", "grape_additive", "grape_multiplicative",
-    "identity", "information_optimal", "inkling", "inverse_frequencies", "kerple", "learned",
-    "legendre", "legendre_polynomials", "legendre_vectors", "liere", "llama4", "low_rank",
-    "low_rank_from", "mixed_rope", "mrope", "path", "per_head", "pope", "position_offsets",
-    "position_temperature", "random_fixed", "random_vectors", "register", "rerope", "rescaled",
-    "resolve", "rope", "rope_frequencies", "rope_from_hf", "rope_to_hf", "rotary_orbit",
-    "rotary_permutation", "scale_positions", "selective_rope", "self_extend", "shaw", "sinusoidal",
-    "sinusoidal_vectors", "sliding_window", "smollm3", "ssmax", "stick_breaking", "t5",
-    "t5_buckets", "transformer_xl", "tupe", "wavelet", "wavelet_vectors", "xpos",
+    "encoding_generalisation", "encoding_properties", "fire", "fope", "fourier", "fox", "from_file",
+    "from_matrix", "from_vectors", "gemma3", "grape_additive", "grape_multiplicative", "identity",
+    "information_optimal", "inkling", "interleaved_layers", "inverse_frequencies", "kerple",
+    "learned", "legendre", "legendre_polynomials", "legendre_vectors", "liere", "llama4",
+    "low_rank", "low_rank_from", "mixed_rope", "mrope", "path_attention", "per_head", "pope",
+    "position_offsets", "position_temperature", "random_fixed", "random_vectors", "register",
+    "rerope", "rescaled", "resolve", "rope", "rope_frequencies", "rope_from_hf", "rope_to_hf",
+    "rotary_orbit", "rotary_permutation", "scale_positions", "selective_rope", "self_extend",
+    "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window", "smollm3", "ssmax",
+    "stick_breaking", "t5", "t5_buckets", "transformer_xl", "tupe", "wavelet", "wavelet_vectors",
+    "xpos",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

@@ -15,12 +15,12 @@ from jaxpe.encodings.base import (
     Params,
     as_floats,
     as_mask,
+    bind_context,
+    centered_positions,
     check_queries_and_keys,
     compute_dtype,
-    from_middle,
+    expand_rank,
     repeat_heads,
-    with_axes,
-    with_context,
 )
 from jaxpe.geometry.distances.matrices import floating
 
@@ -76,17 +76,17 @@ def attention_logits(
     q, k = as_floats(q, "q"), as_floats(k, "k")
     check_queries_and_keys(q, k)
     dtype = compute_dtype(q)
-    encoding = with_context(encoding, q_context, k_context)
+    encoding = bind_context(encoding, q_context, k_context)
     scale = jnp.asarray(q.shape[-1] ** -0.5 if scale is None else scale, dtype)
     i, j = q_positions, k_positions
     if not encoded_keys:
-        i, j = from_middle(encoding, i, j)
+        i, j = centered_positions(encoding, i, j)
     q = encoding.query(params, q, i)
     k = k if encoded_keys else encoding.key(params, k, j)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
     products = encoding.products(params, q, k, q_positions, k_positions)
     logits = scale * (dot_products(q, k) if products is None else products)
-    return logits if bias is None else logits + with_axes(bias, logits.ndim, dtype)
+    return logits if bias is None else logits + expand_rank(bias, logits.ndim, dtype)
 
 
 @one_program
@@ -122,7 +122,7 @@ def attention_weights(
             f"mask has shape {mask.shape}, which does not fit logits {logits.shape} "
             "[..., heads, n_q, n_k]: pass mask[..., None, :, :] where all heads share one"
         )
-    mask = with_axes(mask, logits.ndim)
+    mask = expand_rank(mask, logits.ndim)
     weights = jax.nn.softmax(jnp.where(mask, logits, jnp.finfo(logits.dtype).min), axis=-1)
     return jnp.where(mask, weights, 0.0)
 
@@ -173,7 +173,7 @@ def encoded_mask(
     if own is None or mask is None:
         return mask if own is None else own
     ndim = max(mask.ndim, own.ndim)
-    return with_axes(mask, ndim) & with_axes(own, ndim)
+    return expand_rank(mask, ndim) & expand_rank(own, ndim)
 
 
 def attention_output(
@@ -250,7 +250,7 @@ def attend(
     [2.0, 2.0]
     """
     places = {"q_positions": q_positions, "k_positions": k_positions}
-    encoding = with_context(encoding, q_context, k_context)
+    encoding = bind_context(encoding, q_context, k_context)
     logits = attention_logits(
         encoding, params, q, k, scale=scale, encoded_keys=encoded_keys, **places
     )

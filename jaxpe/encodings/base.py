@@ -96,7 +96,7 @@ class Encoding(NamedTuple):
             `[..., n_q, heads, head_dim]`, from the weights `[..., heads, n_q, n_k]`; or None.
         vectors: `(params, positions) -> [n, d]`, the points whose distances the stress measures;
             every encoding documents its map.
-        from_middle: whether factors of `query` and `key` grow with position but cancel in products,
+        centered: whether factors of `query` and `key` grow with position but cancel in products,
             which depend on offsets alone. Attention that encodes queries and keys together then
             counts both from the middle of their positions, where such factors fit the floats.
 
@@ -118,7 +118,7 @@ class Encoding(NamedTuple):
     weights: Callable[..., Array | None] = _no_term
     value: Callable[[Params, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_term
     vectors: Callable[[Params, ArrayLike], Array] = _no_vectors
-    from_middle: bool = False
+    centered: bool = False
 
     def defines(self, hook: str) -> bool:
         """Whether the encoding defines `hook`."""
@@ -126,7 +126,7 @@ class Encoding(NamedTuple):
 
 
 def identity() -> Encoding:
-    """No positional encoding (NoPE): every hook does nothing.
+    """No positional encoding (NoPE); order comes from causal attention alone.
 
     >>> identity().defines("embed")
     False
@@ -134,7 +134,7 @@ def identity() -> Encoding:
     return Encoding()
 
 
-def with_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding:
+def bind_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding:
     """The encoding whose hooks need no context any more: that of the tokens at hand is given.
 
     Args:
@@ -144,7 +144,7 @@ def with_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
     Raises:
         ValueError: where the encoding needs a context and none is given, or the reverse.
 
-    >>> with_context(jaxpe.alibi(num_heads=1), None, None).defines("bias")
+    >>> bind_context(jaxpe.alibi(num_heads=1), None, None).defines("bias")
     True
     """
     if not encoding.defines("context"):
@@ -187,7 +187,7 @@ def encoding_at(encoding: Encoding, params: Params, x: ArrayLike, positions: Arr
     if not encoding.defines("context"):
         return encoding
     context, _ = encoding.context(params, x, positions, Rows())
-    return with_context(encoding, context, context)
+    return bind_context(encoding, context, context)
 
 
 def context_of_part(part: Encoding, place: int, contexts: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -207,16 +207,17 @@ def check_inner_products(
             )
 
 
-def from_middle(
+def centered_positions(
     encoding: Encoding, q_positions: ArrayLike, k_positions: ArrayLike
 ) -> tuple[ArrayLike, ArrayLike]:
     """Positions for `query` and `key`, where both are called: as given, or from their middle.
 
-    >>> i, j = from_middle(jaxpe.xpos(head_dim=2), jnp.asarray([40_006]), jnp.asarray([40_000]))
+    >>> xpos, i, j = jaxpe.xpos(head_dim=2), jnp.asarray([40_006]), jnp.asarray([40_000])
+    >>> i, j = centered_positions(xpos, i, j)
     >>> i.item(), j.item()
     (3, -3)
     """
-    if not encoding.from_middle or not (np.size(q_positions) and np.size(k_positions)):
+    if not encoding.centered or not (np.size(q_positions) and np.size(k_positions)):
         return q_positions, k_positions
     i, j = as_positions(q_positions), as_positions(k_positions)
     dtype = _wider(i, j)
@@ -343,7 +344,7 @@ def neighbours(places: Array, length: int) -> tuple[Array, Array, Array]:
     return low.astype(jnp.int32), high.astype(jnp.int32), places - low
 
 
-def with_axes(values: ArrayLike, ndim: int, dtype: jnp.dtype | type | None = None) -> Array:
+def expand_rank(values: ArrayLike, ndim: int, dtype: jnp.dtype | type | None = None) -> Array:
     """Values, cast to `dtype` if given, with axes of 1 in front until they have `ndim`."""
     values = jnp.asarray(values, dtype)
     return values.reshape((1,) * (ndim - values.ndim) + values.shape)
@@ -370,7 +371,7 @@ def broadcast_mask(mask: ArrayLike, shape: tuple[int, ...]) -> Array:
     sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim > len(shape) or any(own not in (1, whole) for own, whole in sizes):
         raise ValueError(f"mask has shape {mask.shape}, which does not broadcast to {shape}")
-    return jnp.broadcast_to(with_axes(mask, len(shape)), shape)
+    return jnp.broadcast_to(expand_rank(mask, len(shape)), shape)
 
 
 def as_floats(x: ArrayLike, name: str) -> Array:

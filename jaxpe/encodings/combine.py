@@ -41,7 +41,8 @@ class LayerPattern(NamedTuple):
     def at(self, layer: int) -> Encoding:
         """The encoding of a layer, counted from 0.
 
-        >>> every(2, jaxpe.identity(), else_=jaxpe.rope(head_dim=4)).at(3).defines("query")
+        >>> pattern = interleaved_layers(jaxpe.rope(head_dim=4), jaxpe.identity(), period=2)
+        >>> pattern.at(3).defines("query")
         False
         """
         return self.encodings[layer % len(self.encodings)]
@@ -287,23 +288,23 @@ def rescaled(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
     return encoding._replace(query=query)
 
 
-def every(period: int, encoding: Encoding, *, else_: Encoding) -> LayerPattern:
-    """Pattern with one encoding in each period-th layer and another in the layers between.
+def interleaved_layers(encoding: Encoding, last: Encoding, *, period: int) -> LayerPattern:
+    """Interleaved layers: one encoding, and another in the last layer of each period.
 
-    Layers period − 1, 2·period − 1, ... (from 0) have the first. SmolLM3 is
-    `every(4, identity(), else_=rope(...))`: no positions in every fourth layer.
+    SmolLM3 is `interleaved_layers(rope(...), identity(), period=4)`: no positions in layers 3, 7,
+    11, ... (from 0).
 
     Args:
-        period: layers from one to the next of its kind, at least 1.
-        encoding: encoding of each period-th layer.
-        else_: encoding of the other layers.
+        encoding: encoding of the first period − 1 layers.
+        last: encoding of the last layer of a period.
+        period: layers of a period, at least 1.
 
-    >>> pattern = every(4, jaxpe.identity(), else_=jaxpe.rope(head_dim=4))
+    >>> pattern = interleaved_layers(jaxpe.rope(head_dim=4), jaxpe.identity(), period=4)
     >>> [pattern.at(layer).defines("query") for layer in range(5)]
     [True, True, True, False, True]
     """
     check_sizes(period=period)
-    return LayerPattern((else_,) * (period - 1) + (encoding,))
+    return LayerPattern((encoding,) * (period - 1) + (last,))
 
 
 def _split_contexts(hook: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -333,8 +334,8 @@ def _defined(hooks: dict[str, Callable], parts: Sequence[Encoding]) -> dict[str,
         for name, hook in hooks.items()
         if name == "init" or any(part.defines(name) for part in parts)
     }
-    acting = [part.from_middle for part in parts if part.defines("query") or part.defines("key")]
-    return defined | {"from_middle": bool(acting) and all(acting)}
+    acting = [part.centered for part in parts if part.defines("query") or part.defines("key")]
+    return defined | {"centered": bool(acting) and all(acting)}
 
 
 def _context_of_each(encodings: Sequence[Encoding]) -> Callable[..., tuple[Any, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings.base import Rows, with_axes
+from jaxpe.encodings.base import Rows, expand_rank
 
 
 def running_sum(values: ArrayLike, rows: Rows, *, after: int = 1) -> tuple[Array, Array]:
@@ -116,7 +116,7 @@ def causal_convolution(
     """
     kernel = jnp.asarray(kernel)
     window, carry = preceding(values, rows, kernel.shape[0], after=after)
-    return jnp.sum(window * with_axes(kernel, window.ndim), axis=window.ndim - after - 1), carry
+    return jnp.sum(window * expand_rank(kernel, window.ndim), axis=window.ndim - after - 1), carry
 
 
 def _counted(values: Array, rows: Rows, after: int) -> Array:

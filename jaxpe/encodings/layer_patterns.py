@@ -1,18 +1,18 @@
 """Layer patterns of released models: which layers have RoPE, windows or nothing."""
 
 from jaxpe.encodings.base import check_sizes, identity
-from jaxpe.encodings.combine import LayerPattern, chain, every
+from jaxpe.encodings.combine import LayerPattern, chain, interleaved_layers
 from jaxpe.encodings.families.masks import attention_chunks, sliding_window
 from jaxpe.encodings.families.rotary import rope
 from jaxpe.encodings.families.temperature import position_temperature
-from jaxpe.encodings.registry import register, short
+from jaxpe.encodings.registry import register, short_window
 
 
 @register("smollm3", source="Hugging Face (2025), SmolLM3")
 def smollm3(*, head_dim: int, base: float = 10_000.0, period: int = 4) -> LayerPattern:
-    """RoPE in all layers but each period-th, which has no positions: SmolLM3's `no_rope_layers`.
+    """SmolLM3 (RNoPE): RoPE in all layers but the last of each period.
 
-    Yang et al. (2025) call it RNoPE.
+    The last layer has no positions: `no_rope_layers`. RNoPE is the name of Yang et al. (2025).
 
     Args:
         head_dim: width of a head.
@@ -22,14 +22,14 @@ def smollm3(*, head_dim: int, base: float = 10_000.0, period: int = 4) -> LayerP
     >>> [smollm3(head_dim=4).at(layer).defines("query") for layer in range(4)]
     [True, True, True, False]
     """
-    return every(period, identity(), else_=rope(head_dim=head_dim, base=base))
+    return interleaved_layers(rope(head_dim=head_dim, base=base), identity(), period=period)
 
 
 @register(
     "llama4",
     source="Meta (2025), Llama 4",
     make=lambda s: llama4(
-        head_dim=s.head_dim, chunk=short(s.length), temperature_period=short(s.length)
+        head_dim=s.head_dim, chunk=short_window(s.length), temperature_period=short_window(s.length)
     ),
 )
 def llama4(
@@ -41,7 +41,7 @@ def llama4(
     temperature_period: int = 8192,
     period: int = 4,
 ) -> LayerPattern:
-    """Llama 4: three layers with RoPE within chunks, one without positions over everything.
+    """Llama 4: three layers with RoPE within chunks, then one without positions.
 
     Queries of the layer without positions are scaled by `position_temperature`.
 
@@ -61,13 +61,13 @@ def llama4(
         rope(head_dim=head_dim, base=base, layout="interleaved"), attention_chunks(size=chunk)
     )
     wide = position_temperature(scale=temperature, period=temperature_period)
-    return every(period, wide, else_=local)
+    return interleaved_layers(local, wide, period=period)
 
 
 @register(
     "gemma3",
     source="Gemma Team (2025), Gemma 3",
-    make=lambda s: gemma3(head_dim=s.head_dim, window=short(s.length)),
+    make=lambda s: gemma3(head_dim=s.head_dim, window=short_window(s.length)),
 )
 def gemma3(
     *,
@@ -77,7 +77,7 @@ def gemma3(
     base: float = 1_000_000.0,
     period: int = 6,
 ) -> LayerPattern:
-    """Gemma 3: five layers with RoPE in a sliding window, one with a slower RoPE over everything.
+    """Gemma 3: five layers with RoPE in a sliding window, then one with a slower global RoPE.
 
     Args:
         head_dim: width of a head.
@@ -90,4 +90,4 @@ def gemma3(
     [True, True, True, True, True, False]
     """
     local = chain(rope(head_dim=head_dim, base=local_base), sliding_window(size=window))
-    return every(period, rope(head_dim=head_dim, base=base), else_=local)
+    return interleaved_layers(local, rope(head_dim=head_dim, base=base), period=period)

@@ -5,7 +5,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings.base import as_positions, with_axes
+from jaxpe.encodings.base import as_positions, expand_rank
 
 
 def phases(positions: ArrayLike, frequencies: np.ndarray | Array, dtype: jnp.dtype | type) -> Array:
@@ -20,7 +20,7 @@ def phases(positions: ArrayLike, frequencies: np.ndarray | Array, dtype: jnp.dty
     """
     positions = as_positions(positions)
     if isinstance(frequencies, Array) or jnp.dtype(dtype).itemsize > 4:
-        return positions.astype(dtype)[..., None] * with_axes(
+        return positions.astype(dtype)[..., None] * expand_rank(
             frequencies, positions.ndim + 1, dtype
         )
     whole = jnp.round(positions).astype(jnp.int32)
@@ -28,7 +28,7 @@ def phases(positions: ArrayLike, frequencies: np.ndarray | Array, dtype: jnp.dty
     if jnp.issubdtype(positions.dtype, jnp.integer):
         return counted
     rest = (positions - whole.astype(positions.dtype)).astype(dtype)
-    return counted + rest[..., None] * with_axes(frequencies, positions.ndim + 1, dtype)
+    return counted + rest[..., None] * expand_rank(frequencies, positions.ndim + 1, dtype)
 
 
 def _whole_phases(positions: Array, frequencies: np.ndarray) -> Array:
@@ -36,8 +36,8 @@ def _whole_phases(positions: Array, frequencies: np.ndarray) -> Array:
     turns = np.asarray(frequencies, np.float64) / (2 * np.pi)
     scaled = (turns - np.floor(turns)) * 2.0**32
     coarse = np.floor(scaled)
-    fine = with_axes(scaled - coarse, positions.ndim + 1, jnp.float32)
-    coarse = with_axes(coarse.astype(np.uint64).astype(np.uint32), positions.ndim + 1)
+    fine = expand_rank(scaled - coarse, positions.ndim + 1, jnp.float32)
+    coarse = expand_rank(coarse.astype(np.uint64).astype(np.uint32), positions.ndim + 1)
     wrapped = positions[..., None].astype(jnp.uint32) * coarse
     turn = lax.bitcast_convert_type(wrapped, jnp.int32).astype(jnp.float32)
     return (turn + positions[..., None].astype(jnp.float32) * fine) * np.float32(

@@ -1,30 +1,22 @@
 """The catalogue: encodings by name, each registered in the file that defines it."""
 
-import dataclasses
+import functools
 import importlib
 import inspect
 import re
 import sys
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any, NamedTuple, TypeVar, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from jaxpe._core.errors import InputError, nearest
 from jaxpe.encodings.base import Encoding
-from jaxpe.encodings.checks import checked_hooks
 from jaxpe.encodings.combine import LayerPattern
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# Modules of this package whose entries come first, in this order; those of others follow in the
-# order of their registration.
-_FILES = (
-    "base", "absolute", "orthogonal", "rotary", "lie", "waves", "offsets", "temperature",
-    "bias", "relative", "disentangled", "hidden", "visible", "by_layer",
-)  # fmt: skip
-_ORDER = tuple(f"jaxpe.encodings.{name}" for name in _FILES)
 
 
 class EncodingSizes(NamedTuple):
@@ -43,10 +35,10 @@ class EncodingSizes(NamedTuple):
     length: int = 512
 
 
-def short(length: int) -> int:
+def short_window(length: int) -> int:
     """A window that shows in few tokens: a quarter of the training length, at most 8 positions.
 
-    >>> short(512), short(12)
+    >>> short_window(512), short_window(12)
     (8, 3)
     """
     return max(min(length // 4, 8), 1)
@@ -57,8 +49,7 @@ class CatalogueEntry(NamedTuple):
 
     Attributes:
         name: name in reports and on the command line.
-        family: absolute, orthogonal, rotary, bias or relative: the file it is in. Of an encoding
-            defined elsewhere the name of its module, unless another is given.
+        family: encodings shown together: the file that defines it, unless another is given.
         make: builds the encoding for given sizes, with defaults otherwise.
         source: who proposed it.
         vectors: description of its position vectors; empty where it has none, and only there.
@@ -67,6 +58,7 @@ class CatalogueEntry(NamedTuple):
         fitted: whether it is made from a corpus.
         variant_of: name of the row that it is with other numbers (a scaling of `rope`); reports
             compare that one. Empty for others.
+        description: what it does, in one line; T stands for the training length.
     """
 
     name: str
@@ -77,16 +69,17 @@ class CatalogueEntry(NamedTuple):
     coordinates: int = 1
     fitted: bool = False
     variant_of: str = ""
+    description: str = ""
 
-    def in_one_layer(self, sizes: EncodingSizes) -> Encoding:
+    def first_layer(self, sizes: EncodingSizes) -> Encoding:
         """The encoding of the first layer, where encodings differ by layer; else the encoding.
 
         >>> smollm3, = catalogue("smollm3")
-        >>> smollm3.in_one_layer(EncodingSizes()).defines("query")
+        >>> smollm3.first_layer(EncodingSizes()).defines("query")
         True
         """
-        made = self.make(sizes)
-        return made.at(0) if isinstance(made, LayerPattern) else made
+        encoding = self.make(sizes)
+        return encoding.at(0) if isinstance(encoding, LayerPattern) else encoding
 
 
 class _Registered(NamedTuple):
@@ -109,6 +102,7 @@ def register(
     coordinates: int = 1,
     fitted: bool = False,
     variant_of: str = "",
+    description: str | None = None,
 ) -> Callable[[F], F]:
     """Decorator that puts an encoding into the catalogue, and leaves the function as it is.
 
@@ -122,10 +116,10 @@ def register(
             all sizes, or only those that are named as its required keyword-only parameters.
         family: family of encodings that are shown together; the file of the function when None.
         source, vectors, coordinates, fitted, variant_of: fields of `CatalogueEntry`.
+        description: what it does, in one line; first line of the function's docstring when None.
 
     Raises:
-        ValueError: for a name that is taken, or is not of letters, digits, "_", "-" and ".".
-        InputError: for a field of another type.
+        InputError: for a name that is taken, or is not of letters, digits, "_", "-" and ".".
 
     An encoding of one's own, in a file `my_module.py`. Wherever a name of the catalogue is asked
     for, `my_module:halved` now stands for it:
@@ -136,77 +130,40 @@ def register(
     >>> [entry.source for entry in jaxpe.catalogue("halved")]
     ['an example']
     """
-    unmade = make or (lambda sizes: Encoding())  # until the function is known
-    given = CatalogueEntry(
-        name, family or "", unmade, source, vectors, coordinates, fitted, variant_of
-    )
-    _check_fields(given)
+    if not re.fullmatch(r"[\w.-]{1,100}", name) or name.endswith(".npz"):
+        raise InputError(
+            f"an encoding cannot be called {name!r:.120}: pass letters, digits, '_', '-' and '.', "
+            "at most 100, and no .npz at the end"
+        )
 
     def add(function: F) -> F:
-        known = _REGISTERED.get(name)
-        if known is not None and (
-            known.function is function or _place(known.function) != _place(function)
+        earlier = _REGISTERED.get(name)
+        if earlier is not None and (
+            earlier.function is function or _full_name(earlier.function) != _full_name(function)
         ):
-            raise ValueError(
-                f"an encoding {name!r} is registered twice, by {_place(known.function)} and by "
-                f"{_place(function)}: pass another name"
+            raise InputError(
+                f"an encoding {name!r} is registered twice, by {_full_name(earlier.function)} and "
+                f"by {_full_name(function)}: pass another name"
             )
-        module = _module(function)
-        entry = given._replace(
-            family=module.rpartition(".")[2] if family is None else family,
+        first_line = (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
+        entry = CatalogueEntry(
+            name,
+            family=_module(function).rpartition(".")[2] if family is None else family,
             make=_from_sizes(function) if make is None else make,
+            source=source,
+            vectors=vectors,
+            coordinates=coordinates,
+            fitted=fitted,
+            variant_of=variant_of,
+            description=first_line if description is None else description,
         )
-        if not module.startswith("jaxpe."):
-            entry = entry._replace(make=_CheckedMake(entry.make, name, vectors))
         _REGISTERED[name] = _Registered(entry, function)
         return function
 
     return add
 
 
-def _check_fields(entry: CatalogueEntry) -> None:
-    """Raise `InputError` for a field of a wrong type or range, or a name that is no file's."""
-    for field, kind in get_type_hints(CatalogueEntry).items():
-        value, kind = getattr(entry, field), get_origin(kind) or kind
-        if not isinstance(value, kind) or (field == "coordinates" and value < 1):
-            raise InputError(
-                f"encoding {entry.name!r}: `{field}={value!r}` is to be "
-                f"{'at least 1' if kind is int else f'a {kind.__name__}'}"
-            )
-    if not re.fullmatch(r"[\w.-]{1,100}", entry.name) or entry.name.endswith(".npz"):
-        raise InputError(
-            f"an encoding cannot be called {entry.name!r:.120}: pass letters, digits, '_', '-' and "
-            "'.', at most 100, and no .npz at the end"
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class _CheckedMake:
-    """Function from sizes to an encoding of one's own, with errors that name it."""
-
-    function: Callable[[EncodingSizes], Any]
-    name: str
-    vectors: str
-
-    def __call__(self, sizes: EncodingSizes) -> Encoding | LayerPattern:
-        try:
-            made = self.function(sizes)
-        except Exception as error:
-            raise InputError(
-                f"{self.name!r} gives no encoding for {sizes} ({_kind(error)}: {error})"
-            ) from error
-        if not isinstance(made, Encoding | LayerPattern):
-            raise InputError(f"{self.name!r} makes {_kind(made)}: have it return a jaxpe.Encoding")
-        layers = made.encodings if isinstance(made, LayerPattern) else (made,)
-        if self.vectors and not layers[0].defines("vectors"):
-            raise InputError(
-                f"encoding {self.name!r}: `vectors={self.vectors!r}` describes vectors, and "
-                "its Encoding has none: leave the description out, or define the hook"
-            )
-        checked = tuple(checked_hooks(layer, self.name) for layer in layers)
-        return LayerPattern(checked) if isinstance(made, LayerPattern) else checked[0]
-
-
+@functools.cache  # so that an entry equals itself when it is resolved again
 def _from_sizes(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
     """The function where it takes sizes as one argument, else called with those it names."""
     parameters = inspect.signature(function).parameters.values()
@@ -228,11 +185,7 @@ def catalogue(*names: str | CatalogueEntry) -> tuple[CatalogueEntry, ...]:
     if names:
         return tuple(map(resolve, names))
 
-    def place(found: _Registered) -> int:
-        module = _module(found.function)
-        return _ORDER.index(module) if module in _ORDER else len(_ORDER)
-
-    return tuple(found.entry for found in sorted(_REGISTERED.values(), key=place))
+    return tuple(registered.entry for registered in _REGISTERED.values())
 
 
 def registered_function(name: str) -> Callable[..., Any]:
@@ -251,7 +204,7 @@ def registered_function(name: str) -> Callable[..., Any]:
 
 
 def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
-    """The encoding of a name: of the catalogue, of a file, or `my_module:my_encoding` of one's own.
+    """The catalogue entry of a name, a file of vectors, or `my_module:my_encoding` of one's own.
 
     An entry is returned as it is. A name that ends in `.npz` is a file of position vectors, such as
     `report/encoding.npz`.
@@ -259,8 +212,7 @@ def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
     Of a name with a colon the module is imported, also from the current directory, as
     `python -m my_module` would. Behind the colon stands a name that it registers, a
     `CatalogueEntry`, or a function from `EncodingSizes`, or from those sizes that its keyword-only
-    parameters name, to an `Encoding`; it is called once, at `EncodingSizes()`, to see that it gives
-    one.
+    parameters name, to an `Encoding`. Its hooks are tried once, at the default `EncodingSizes`.
 
     Raises:
         InputError: an unknown name, with the nearest known one; a module that cannot be imported or
@@ -275,116 +227,106 @@ def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
     if isinstance(name, CatalogueEntry):
         return name
     if name.endswith(".npz"):
-        return _of_file(name)
+        return _file_entry(name)
     if ":" in name:
-        return _own(name)
+        return _checked_entry(_imported_entry(name))
     if name in _REGISTERED:
         return _REGISTERED[name].entry
-    known = [entry.name for entry in catalogue()]
-    near = nearest(name, known)
+    near = nearest(name, _REGISTERED)
     meant = f"did you mean {near!r}? The" if near else "the"
     raise InputError(
-        f"no encoding {name!r}; {meant} encodings are {', '.join(known)}, one of your own is "
+        f"no encoding {name!r}; {meant} encodings are {', '.join(_REGISTERED)}, one of your own is "
         "my_module:my_encoding, and one in a file ends in .npz"
     )
 
 
-def _of_file(path: str) -> CatalogueEntry:
-    """The encoding whose vectors a file holds, which is read now."""
-    from jaxpe.encodings.families.vector_files import of_vectors, read_vectors
+def _file_entry(path: str) -> CatalogueEntry:
+    """Entry of the position vectors in a file."""
+    from jaxpe.encodings.families.vector_files import from_file, read_vectors
 
-    P = read_vectors(path)
-    n, k = P.shape
+    n, k = read_vectors(path).shape
     return CatalogueEntry(
         path,
-        "fitted",
-        lambda sizes: of_vectors(P, place=path, dim=sizes.dim),
-        "a file",
-        f"{n} rows of the file, {k} wide",
+        family="fitted",
+        make=lambda sizes: from_file(path, dim=sizes.dim),
+        source="a file",
+        vectors=f"{n} rows of the file, {k} wide",
         fitted=True,
     )
 
 
-def _own(name: str) -> CatalogueEntry:
-    """The encoding that `my_module:my_encoding` names."""
-    place, _, attribute = name.partition(":")
-    module = _imported(place, name)
-    known = _REGISTERED.get(attribute)
-    if known is not None and _module(known.function) == place:
-        return _tried(known.entry)
-    if not hasattr(module, attribute):
-        raise InputError(f"{name!r}: the module {place} has no {attribute!r} ({module.__file__})")
-    found = getattr(module, attribute)
-    if isinstance(found, CatalogueEntry):
-        _check_fields(found)
-        return _tried(found._replace(make=_CheckedMake(found.make, found.name, found.vectors)))
-    if isinstance(found, str) and found in _REGISTERED:
-        return _tried(_REGISTERED[found].entry)
-    if not callable(found):
-        raise InputError(
-            f"{name!r} is {_kind(found)}, not an encoding: pass a CatalogueEntry, or a function "
-            "from jaxpe.EncodingSizes to a jaxpe.Encoding"
-        )
-    make = _CheckedMake(_from_sizes(found) if inspect.isfunction(found) else found, name, "")
-    return _tried(CatalogueEntry(name, place.rpartition(".")[2], make, place))
-
-
-def _imported(place: str, name: str) -> ModuleType:
-    """A module, from where Python looks for modules or else from the current directory."""
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if not _is_of(place, error):
-            raise _not_imported(place, name, error) from error
-    except Exception as error:
-        raise _not_imported(place, name, error) from error
-    # "" is the current directory. At the end, so that no file in it stands before an installed
-    # module; and left there, where it helps, for what the module itself imports later.
-    sys.path.append("")
+def _imported_entry(name: str) -> CatalogueEntry:
+    """Entry that `my_module:my_encoding` names, with its hooks untried."""
+    module_name, _, attribute = name.partition(":")
+    if "" not in sys.path:
+        sys.path.append("")  # the current directory, behind all installed modules
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(place)
+        module = importlib.import_module(module_name)
     except Exception as error:
-        sys.path.pop()
-        if isinstance(error, ModuleNotFoundError) and _is_of(place, error):
-            raise InputError(
-                f"{name!r}: there is no module {place!r}, neither installed nor in this folder"
-            ) from error
-        raise _not_imported(place, name, error) from error
+        raise InputError(
+            f"{name!r}: the module {module_name!r} cannot be imported ({_described(error)})"
+        ) from error
+    registered = _REGISTERED.get(attribute)
+    if registered is not None and _module(registered.function) == module_name:
+        return registered.entry
+    if not hasattr(module, attribute):
+        raise InputError(f"{name!r}: the module {module_name} has no {attribute!r}")
+    value = getattr(module, attribute)
+    if isinstance(value, CatalogueEntry):
+        return value
+    if not callable(value):
+        raise InputError(
+            f"{name!r} is {type(value).__name__}, not an encoding: pass a CatalogueEntry, or a "
+            "function from jaxpe.EncodingSizes to a jaxpe.Encoding"
+        )
+    return CatalogueEntry(name, module_name.rpartition(".")[2], _from_sizes(value), module_name)
 
 
-def _is_of(place: str, error: ModuleNotFoundError) -> bool:
-    """Whether the name of a missing module is this one or a package that it is in."""
-    return error.name is not None and f"{place}.".startswith(f"{error.name}.")
-
-
-def _not_imported(place: str, name: str, error: Exception) -> InputError:
-    return InputError(
-        f"{name!r}: the module {place!r} cannot be imported ({_kind(error)}: {error})"
-    )
-
-
-def _tried(entry: CatalogueEntry) -> CatalogueEntry:
-    """The entry where its hooks can be called, with a word on its vectors where it has some."""
+def _checked_entry(entry: CatalogueEntry) -> CatalogueEntry:
+    """The entry, with a word on its vectors where it has some; InputError where a hook fails."""
     from jaxpe.encodings.analysis.hooks import hooks_program  # which imports this module
 
-    sizes = EncodingSizes()
-    encoding = entry.in_one_layer(sizes)
+    sizes = EncodingSizes(length=8)
     try:
-        program, shapes = hooks_program(encoding, entry.coordinates, sizes._replace(length=8))
-        jax.eval_shape(program, *shapes)
-        if not encoding.defines("vectors"):
-            return entry
-        jax.eval_shape(encoding.vectors, *shapes[:2])
-    except InputError:
-        raise
+        encoding = entry.first_layer(sizes)
+        program, shapes = hooks_program(encoding, entry.coordinates, sizes)
+        results = jax.eval_shape(program, *shapes)
+        if encoding.defines("vectors"):
+            results["vectors"] = jax.eval_shape(encoding.vectors, *shapes[:2])
+        _check_results(results, sizes)
     except Exception as error:
-        fields = "`init`, `context`" if encoding.defines("context") else "`init`"
-        raise InputError(f"encoding {entry.name!r}: {fields}: {_kind(error)}: {error}") from error
-    return entry if entry.vectors else entry._replace(vectors="its vectors")
+        raise InputError(f"encoding {entry.name!r} at {sizes}: {_described(error)}") from error
+    if entry.vectors and "vectors" not in results:
+        raise InputError(
+            f"encoding {entry.name!r}: `vectors={entry.vectors!r}` describes vectors, and its "
+            "Encoding has none: leave the description out, or define the hook"
+        )
+    return entry._replace(vectors=entry.vectors or "its vectors" * ("vectors" in results))
 
 
-def _place(function: Callable[..., Any]) -> str:
+def _check_results(results: dict[str, Any], sizes: EncodingSizes) -> None:
+    """Raise for a result of a hook with another dtype or shape than attention takes."""
+    n, heads = sizes.length, sizes.num_heads
+    leading = {"embed": (n,), "vectors": (n,), "query": (n, heads), "key": (n, heads)}
+    for hook, result in results.items():
+        if result is None:
+            continue
+        if hook in leading:
+            expected = (*leading[hook], *result.shape[-1:])
+            fits = result.shape == expected
+        else:
+            expected = (n, heads, sizes.head_dim) if hook == "value" else (heads, n, n)
+            fits = np.broadcast_shapes(result.shape, expected) == expected
+        kind = jnp.bool_ if hook == "mask" else jnp.floating
+        if not fits or not jnp.issubdtype(result.dtype, kind):
+            raise ValueError(
+                f"`{hook}` returns {result.dtype} {list(result.shape)}, "
+                f"not {kind.__name__} {list(expected)}"
+            )
+
+
+def _full_name(function: Callable[..., Any]) -> str:
     return f"{_module(function)}.{getattr(function, '__qualname__', repr(function))}"
 
 
@@ -393,5 +335,5 @@ def _module(function: Callable[..., Any]) -> str:
     return getattr(function, "__module__", None) or "__main__"
 
 
-def _kind(value: object) -> str:
-    return type(value).__name__
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

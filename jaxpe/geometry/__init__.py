@@ -5,7 +5,6 @@ inf among points give NaN or inf. What can be no distances, distributions, count
 refused where its numbers are known, and gives NaN inside `jit`, `vmap` and `grad`.
 """
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.geometry.counts.binning import bin_counts, bin_positions, position_bins
 from jaxpe.geometry.counts.cohorts import cohort_of, length_weighted_mask, thinned_mask
 from jaxpe.geometry.counts.distributions import (
@@ -27,6 +26,7 @@ from jaxpe.geometry.counts.position_counts import (
     stack_corpora,
 )
 from jaxpe.geometry.counts.sparse import SparseCounts, sparse_counts, sparse_counts_from_cells
+from jaxpe.geometry.counts.token_lists import TokenLists, token_lists
 from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
@@ -165,6 +165,7 @@ __all__ = [
     "SplitHalfGeometry",
     "StackedCorpora",
     "StochasticMDS",
+    "TokenLists",
     "VarianceShares",
     "add_documents",
     "as_distances",
@@ -245,8 +246,7 @@ __all__ = [
     "thinned_mask",
     "toeplitz_projection",
     "toeplitz_residual",
+    "token_lists",
     "variance_shares",
     "weighted_gram",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

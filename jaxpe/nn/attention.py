@@ -25,7 +25,7 @@ from jaxpe.encodings import (
     identity,
 )
 from jaxpe.encodings.attention import encoded_mask, encoded_weights
-from jaxpe.encodings.base import Params, from_middle, repeat_heads, with_axes, with_context
+from jaxpe.encodings.base import Params, bind_context, centered_positions, expand_rank, repeat_heads
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import capped, dense, dropout, norm
 
@@ -149,15 +149,15 @@ class _Attention(nnx.Module):
         source = x if source is None else jnp.asarray(source)
         bound = both(context.shared, self._own())
         new, carry = _context_of(bound, x, source, context, cache)
-        fresh = bound._replace(encoding=with_context(bound.encoding, new, new))
+        fresh = bound._replace(encoding=bind_context(bound.encoding, new, new))
         q_positions, k_positions = context.q_positions, context.k_positions
         if cache is None:  # nothing was encoded before
-            q_positions, k_positions = from_middle(bound.encoding, q_positions, k_positions)
+            q_positions, k_positions = centered_positions(bound.encoding, q_positions, k_positions)
             kept, bound = self._kept(source, fresh, k_positions), fresh
         else:
             kept = self._kept(source, fresh, q_positions)
             kept = cache = _appended(cache, kept, new, carry, context.slot, axis=x.ndim - 2)
-            known = with_context(bound.encoding, new, cache.get("context"))
+            known = bind_context(bound.encoding, new, cache.get("context"))
             bound = bound._replace(encoding=known)
         heads = _Heads(self._queries(x, fresh, q_positions), *self._expanded(kept))
         mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
@@ -194,7 +194,7 @@ class _Attention(nnx.Module):
             x = jnp.zeros((*shape, self.config.dim), self.config.dtype)
             positions = jnp.zeros(shape, jnp.int32)
             new, carry = bound.encoding.context(bound.params, x, positions, Rows())
-            bound = bound._replace(encoding=with_context(bound.encoding, new, new))
+            bound = bound._replace(encoding=bind_context(bound.encoding, new, new))
             kept = self._kept(x, bound, positions)
             return kept if new is None else kept | {"context": new, "carry": carry}
 
@@ -471,7 +471,7 @@ def _fused(
 
 def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
     """`[..., heads, n_q, n_k]` with one axis in front, as the fused path has it."""
-    x = with_axes(x, len(lead) + 3)
+    x = expand_rank(x, len(lead) + 3)
     if len(lead) == 1:
         return x
     if all(size == 1 for size in x.shape[:-3]):
@@ -513,9 +513,9 @@ def _finished(
     """Heads through their gates and the output projection."""
     out = mixed.output
     if gates is not None:
-        share = with_axes(jnp.asarray(gates.open, out.dtype)[..., None], out.ndim)
+        share = expand_rank(jnp.asarray(gates.open, out.dtype)[..., None], out.ndim)
         out = out * share
         if gates.fill is not None:
-            out = out + with_axes(gates.fill, out.ndim, out.dtype) * (1 - share)
+            out = out + expand_rank(gates.fill, out.ndim, out.dtype) * (1 - share)
     out = output(out.reshape(*out.shape[:-2], math.prod(out.shape[-2:])))
     return mixed._replace(output=out, cache=cache)

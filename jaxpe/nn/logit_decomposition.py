@@ -19,7 +19,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
 from jaxpe._core.trees import tree_add
 from jaxpe.encodings import Encoding, Rows, chain
-from jaxpe.encodings.base import Params, compute_dtype, repeat_heads, with_axes
+from jaxpe.encodings.base import Params, compute_dtype, expand_rank, repeat_heads
 from jaxpe.nn.attention import LatentAttention, MultiHeadAttention
 from jaxpe.nn.cross import Memory
 from jaxpe.nn.heads import trunk
@@ -50,7 +50,7 @@ class Split(NamedTuple):
         bias = getattr(layer, "bias", None)
         if bias is None:
             return parts
-        content = parts.content + with_axes(bias.get_value(), parts[0].ndim, parts[0].dtype)
+        content = parts.content + expand_rank(bias.get_value(), parts[0].ndim, parts[0].dtype)
         return parts._replace(content=content)
 
     def map(self, linear: Callable[[Array], Array]) -> "Split":
@@ -467,7 +467,7 @@ def _scaled(x: Split, layer: Any) -> Split:
     if isinstance(layer, nnx.LayerNorm):
         x = x.map(lambda part: part - jnp.mean(part, axis=-1, keepdims=True))
     square = jnp.mean((x.content + x.position) ** 2, axis=-1, keepdims=True)
-    scale = with_axes(layer.scale.get_value(), square.ndim, square.dtype)
+    scale = expand_rank(layer.scale.get_value(), square.ndim, square.dtype)
     factor = lax.rsqrt(square + layer.epsilon) * scale
     return x.map(lambda part: part * factor)
 

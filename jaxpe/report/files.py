@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxpe._core.folders import remove_files, writing
+from jaxpe._core.files import atomic_file, remove_files
 from jaxpe._core.results import result_files
 from jaxpe.report.style import Rendered
 
@@ -45,7 +45,7 @@ def write_files(
     with contextlib.ExitStack() as whole:
         # The first that is entered takes its name last, once all are on the disk: the page.
         for path, content in reversed(files.items()):
-            whole.enter_context(writing(directory / path)).write_bytes(content)
+            whole.enter_context(atomic_file(directory / path)).write_bytes(content)
     remove_files(directory, [] if png else images)
     remove_other_figures(directory, others, figures)
     return directory / f"{name}.html"

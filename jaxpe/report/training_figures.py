@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe._core.folders import write_whole
+from jaxpe._core.files import write_file
 from jaxpe.report import style
 from jaxpe.report.style import ABSENT, PLUG_IN, POSITION, Rendered, add_legend, new_figure
 from jaxpe.report.tables import make_table
@@ -61,7 +61,7 @@ def write_training_figures(
         for name, draw, _ in _drawings(history)
     }
     for path, image in images.items():
-        write_whole(path, image)
+        write_file(path, image)
     return list(images)
 
 

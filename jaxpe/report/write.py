@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxpe._core.folders import output_folder
+from jaxpe._core.files import output_folder
 
 # Module and function of the view of each job, imported for a result of it: some bring Flax.
 _VIEWS = {

@@ -10,6 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import jaxpe
 from jaxpe.rope.configuration import Configuration, read_configuration
 from jaxpe.rope.evaluation import phase_errors
 from jaxpe.rope.job import RopeConfig, explain_rope, longest_context, read_config
@@ -38,9 +39,7 @@ class _Callable(ModuleType):
 
     def __call__(self, **arguments: Any) -> Any:
         """Rotary encoding, `jaxpe.encodings.rope`."""
-        from jaxpe.encodings import rope
-
-        return rope(**arguments)
+        return jaxpe.encodings.rope(**arguments)  # loaded at the first call
 
 
 sys.modules[__name__].__class__ = _Callable

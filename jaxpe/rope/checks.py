@@ -12,7 +12,6 @@ from importlib.resources import files
 from typing import Any
 
 from jaxpe._core.errors import nearest
-from jaxpe._core.rope_scaling import ROPE_TYPES
 from jaxpe.rope.comparison import SAME, largest_ratio, same_frequencies
 from jaxpe.rope.configuration import Configuration
 from jaxpe.rope.families import OWN_CODE, thread_names
@@ -27,6 +26,7 @@ from jaxpe.rope.programs.base import (
 )
 from jaxpe.rope.programs.facts import program_facts
 from jaxpe.rope.result import SEVERITIES, Finding, Program, Reading, RopeAnalysis
+from jaxpe.rope.scaling import ROPE_TYPES
 
 Code = tuple[str, dict[str, Any]]
 _RADIANS = 0.01  # error of a float32 phase from which on it is told

@@ -8,13 +8,6 @@ import ml_dtypes
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.rope_scaling import (
-    PARAMETER_KINDS,
-    ROPE_TYPES,
-    RopeFrequencies,
-    inverse_frequencies,
-    scaling_from_hf,
-)
 from jaxpe.rope.axial import AxialGroup, axial_groups
 from jaxpe.rope.configuration import Configuration, Model, head_size
 from jaxpe.rope.families import OWN_CODE
@@ -22,6 +15,13 @@ from jaxpe.rope.layers import SLIDING, LayerGroup
 from jaxpe.rope.options import LARGEST_HEAD
 from jaxpe.rope.programs.base import LOADS_CODE, ORIGINAL, Entry, Reader, UnreadableError
 from jaxpe.rope.result import LayerPlan, PhaseError, Program, Reading
+from jaxpe.rope.scaling import (
+    PARAMETER_KINDS,
+    ROPE_TYPES,
+    RopeFrequencies,
+    inverse_frequencies,
+    scaling_from_hf,
+)
 
 LOST = 0.1  # radians, from which on a phase counts as lost
 _LAST = 256  # positions before the longest whose errors are looked at

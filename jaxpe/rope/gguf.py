@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.data.formats.gguf import GgufTensor, read_gguf
+from jaxpe._core.gguf import GgufTensor, read_gguf
 from jaxpe.rope.families import Family
 from jaxpe.rope.fields import MOST_LAYERS, Fields
 from jaxpe.rope.layers import CHUNKED, FULL, LINEAR, SLIDING, checked_list

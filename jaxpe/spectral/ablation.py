@@ -17,7 +17,7 @@ from jaxtyping import Float, Int32
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.jaxprs import used_arguments
 from jaxpe._core.trees import tree_add
-from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
+from jaxpe.encodings.base import as_mask, compute_dtype, expand_rank
 from jaxpe.geometry.distances.matrices import floating
 
 
@@ -74,7 +74,7 @@ class HeadSums(NamedTuple):
     def mean(self) -> Float[Array, "layers *n heads width"]:
         """Mean output of each head, to fill closed gates with; 0 where there is no token."""
         count = jnp.maximum(self.count, 1)[..., None, None]
-        return self.total / with_axes(count, self.total.ndim, self.total.dtype)
+        return self.total / expand_rank(count, self.total.ndim, self.total.dtype)
 
 
 def ablate_heads(

@@ -14,24 +14,24 @@ from jax import Array
 from jaxtyping import Bool, Complex, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.rope_scaling import RopeFrequencies
 from jaxpe._core.trees import tree_add
 from jaxpe.encodings.attention import Keys, Queries
 from jaxpe.encodings.base import (
     Encoding,
     Params,
     as_mask,
+    centered_positions,
     check_inner_products,
     check_queries_and_keys,
     compute_dtype,
-    from_middle,
+    expand_rank,
     position_offsets,
     repeat_heads,
-    with_axes,
 )
 from jaxpe.encodings.families.rotary import Layout, rotary_permutation
 from jaxpe.encodings.phases import phases as phases_of
 from jaxpe.geometry.distances.toeplitz import unexplained_share
+from jaxpe.rope.scaling import RopeFrequencies
 from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix
 
 
@@ -207,7 +207,7 @@ def logit_parts(
     ([3.0, 1.0, 6.0, 2.0, 0.0], 12.0)
     """
     check_inner_products(encoding)
-    i, j = from_middle(encoding, q_positions, k_positions)
+    i, j = centered_positions(encoding, q_positions, k_positions)
     check_queries_and_keys(jnp.asarray(q_content), jnp.asarray(k_content))
     q, *q_parts = _hooked(encoding.query, params, "q", q_content, q_position, i)
     k, *k_parts = _hooked(encoding.key, params, "k", k_content, k_position, j)
@@ -302,7 +302,7 @@ def pair_logits(
     q, k = _widened(q), _widened(k)
     check_queries_and_keys(q, k)
     check_inner_products(encoding)
-    i, j = from_middle(encoding, q_positions, k_positions)
+    i, j = centered_positions(encoding, q_positions, k_positions)
     width = q.shape[-1]
     q, k = encoding.query(params, q, i), encoding.key(params, k, j)
     scale = _scale(scale, q, width)
@@ -350,7 +350,7 @@ def sum_parts(
     mask = jnp.broadcast_to(mask, (*documents, n))
     seen = mask[..., :, None] & mask[..., None, :]
     if causal:
-        seen &= with_axes(jnp.tri(n, dtype=bool), seen.ndim)
+        seen &= expand_rank(jnp.tri(n, dtype=bool), seen.ndim)
     axes = tuple(range(len(documents)))
 
     def clear(x):  # before it is squared, or what is not finite comes back through derivatives
@@ -439,7 +439,7 @@ def _full(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q n_k"
     """The bias in the shape of the logits; 0 where there is none."""
     if bias is None:
         return jnp.zeros_like(logits)
-    return jnp.broadcast_to(with_axes(bias, logits.ndim, logits.dtype), logits.shape)
+    return jnp.broadcast_to(expand_rank(bias, logits.ndim, logits.dtype), logits.shape)
 
 
 def _paired(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings.base import as_positions, broadcast_mask, compute_dtype, with_axes
+from jaxpe.encodings.base import as_positions, broadcast_mask, compute_dtype, expand_rank
 
 Weights = Float[ArrayLike, "... heads n_q n_k"]
 PerQuery = Float[Array, "... heads n_q"]
@@ -211,4 +211,4 @@ def _positions(positions: ArrayLike | None, n: int, name: str, ndim: int) -> Arr
             f"{name} have shape {positions.shape}: pass [..., n] with n = {n}, and no axis for "
             "heads"
         )
-    return with_axes(positions[..., None, :], ndim - 1)
+    return expand_rank(positions[..., None, :], ndim - 1)

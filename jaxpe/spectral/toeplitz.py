@@ -14,7 +14,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Complex, Float, Inexact, Num, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.encodings.base import as_mask, compute_dtype, with_axes
+from jaxpe.encodings.base import as_mask, compute_dtype, expand_rank
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.geometry.distances.toeplitz import class_means, diagonal_labels
 
@@ -109,7 +109,9 @@ def toeplitz_matvec(
     length = 2 ** (2 * n - 2).bit_length()
     real = not jnp.iscomplexobj(x)
     forward, back = (jnp.fft.rfft, jnp.fft.irfft) if real else (jnp.fft.fft, jnp.fft.ifft)
-    product = forward(with_axes(t[..., ::-1], ndim), length) * forward(with_axes(x, ndim), length)
+    product = forward(expand_rank(t[..., ::-1], ndim), length) * forward(
+        expand_rank(x, ndim), length
+    )
     return back(product, length)[..., n - 1 : 2 * n - 1].astype(x.dtype)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole
+from jaxpe._core.files import write_file
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.options import LARGEST_SIZE, MOST_STEPS, check_range, check_seed
 from jaxpe.data import sequence_task
@@ -239,7 +239,7 @@ def encoding_entries(
 
 def save_config(config: TrainConfig) -> None:
     """Write config.json into the folder of the run."""
-    write_whole(config.out / CONFIG, json.dumps(as_json(config), indent=2) + "\n")
+    write_file(config.out / CONFIG, json.dumps(as_json(config), indent=2) + "\n")
 
 
 def load_config(directory: str | Path) -> TrainConfig:

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import write_whole
+from jaxpe._core.files import write_file
 from jaxpe._core.json_values import parse_json, read_small
 
 _LARGEST_FILE = 2**34  # bytes; a hundred million steps take less
@@ -67,7 +67,7 @@ class Log:
 
     def _reopened(self) -> TextIO:
         """Log file rewritten with the kept lines; at every moment one of the two files has them."""
-        write_whole(self.path, "".join(map(_line, self.kept)))
+        write_file(self.path, "".join(map(_line, self.kept)))
         return self.path.open("a", encoding="utf-8")
 
 

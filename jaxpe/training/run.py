@@ -12,8 +12,8 @@ from jax.sharding import AxisType, Mesh
 
 from jaxpe._core.checkpoints import Checkpoints, newest_checkpoint
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed, remove_files, write_whole
-from jaxpe._core.hub import model_name, with_local_model
+from jaxpe._core.files import locked_folder, remove_files, write_file
+from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import load_result
@@ -187,7 +187,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     ([0, 1, 2], ['accuracy', 'loss'])
     """
     started = time.perf_counter()
-    config = with_local_model(config, "pretrained")
+    config = local_model_options(config, "pretrained")
     saved = _check_folder(config)
     check_config(config)
     done = finished_summary(config) if config.resume else None
@@ -206,7 +206,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     if saved is not None and is_longer(config, saved):
         progress.say(extension_line(config, saved, rows=len(data.train.labels)))
     fitting = _fitting(config, data, counts, model, mesh, progress)
-    with claimed(config.out):
+    with locked_folder(config.out):
         _check_folder(config)  # which another run may have made meanwhile
         _prepare_folder(config, data.vocabulary, fitting.documents)
         resumed_at = newest_checkpoint(config.out / CHECKPOINTS) or 0
@@ -221,7 +221,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
             speed = fitting.step.speed
             timed = begun._replace(seconds=seconds, tokens_per_second=speed, resumed_at=resumed_at)
         summary = summary._replace(**{name: getattr(timed, name) for name in _TIMES})
-        write_whole(config.out / SUMMARY, json.dumps(to_json(summary), indent=2) + "\n")
+        write_file(config.out / SUMMARY, json.dumps(to_json(summary), indent=2) + "\n")
     last = summary.evaluation.last
     evaluation = {name: value for name, value in last.items() if name != "step"}
     apply = functionalize(model)[0]
@@ -406,7 +406,7 @@ def _prepare_folder(config: TrainConfig, vocabulary: Vocabulary, documents: dict
             save_config(config)
         return
     fields = vocabulary._asdict() | documents
-    write_whole(config.out / _VOCABULARY, json.dumps(fields, indent=2) + "\n")
+    write_file(config.out / _VOCABULARY, json.dumps(fields, indent=2) + "\n")
     save_config(config)
 
 

@@ -7,7 +7,7 @@ import resource
 import numpy as np
 import pytest
 
-from jaxpe._core.folders import claimed
+from jaxpe._core.files import locked_folder
 from jaxpe.analysis import counts as counting
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import find_shards, open_tokenizer
@@ -265,7 +265,7 @@ def test_bad_input_is_one_line_and_exit_2(command, poems, tmp_path, words, messa
 def test_two_at_once_into_one_folder(command, poems, tmp_path):
     out = tmp_path / "out"
     words = ("count", poems / "a.txt", *SMALL)
-    with claimed(out):
+    with locked_folder(out):
         for tokenizer in ("words", "bytes"):
             code, _, errors = command(*words, "--tokenizer", tokenizer, "--out", out)
             assert code == 2
@@ -277,7 +277,7 @@ def test_two_at_once_into_one_folder(command, poems, tmp_path):
             "count", poems / f"{name}.txt", *SMALL, "--tokenizer", "bytes", "--out", part
         )
         assert code == 0, errors
-    with claimed(out):
+    with locked_folder(out):
         code, printed, errors = command("merge", *parts, "--out", out)
     assert (code, printed) == (2, "")
     assert f"another run is writing into {out}" in errors

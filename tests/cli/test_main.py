@@ -480,8 +480,8 @@ def test_files_are_not_opened_where_standard_streams_belong(tmp_path):
 
 HOLD = """
 import sys
-from jaxpe._core.folders import claimed
-with claimed(sys.argv[1]):
+from jaxpe._core.files import locked_folder
+with locked_folder(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.readline()
 """

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jaxpe import InputError
-from jaxpe._core.array_files import packed, unpacked
-from tests.hostile.mutations import mutations
+from jaxpe._core.array_files import npz_arrays, npz_bytes
+from tests.hardening.mutations import mutations
 
 METHODS = {
     "stored": zipfile.ZIP_STORED,
@@ -49,7 +49,7 @@ def directory(field: int, value: bytes, *, local: int | None = None) -> bytes:
 
 
 def read(content: bytes) -> np.ndarray:
-    return unpacked(content, place="it.npz", remedy=REMEDY)["a"]
+    return npz_arrays(content, place="it.npz", remedy=REMEDY)["a"]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -66,7 +66,7 @@ def test_a_damaged_file_is_one_error_or_the_arrays(method):
     refused = []
     for content in damaged:
         try:
-            found = unpacked(content, place="it.npz", remedy=REMEDY)
+            found = npz_arrays(content, place="it.npz", remedy=REMEDY)
         except InputError as error:
             refused.append(str(error))
         else:  # of a date, or another name
@@ -121,7 +121,7 @@ def test_more_than_a_limit_is_refused_before_it_is_read():
     content = archive(npy(described("(1000, 1000)"), bytes(4_000_000)), "deflate")
     assert len(content) < 10_000
     with pytest.raises(InputError, match=r"it.npz holds arrays of 4,000,\d* bytes and may hold 99"):
-        unpacked(content, place="it.npz", remedy=REMEDY, largest=99)
+        npz_arrays(content, place="it.npz", remedy=REMEDY, largest=99)
 
 
 def test_arrays_come_back_as_they_were():
@@ -132,7 +132,7 @@ def test_arrays_come_back_as_they_were():
         "text": np.asarray("abc"),
         "complex": A[0] + 1j,
     }
-    found = unpacked(packed(arrays), place="it.npz", remedy=REMEDY)
+    found = npz_arrays(npz_bytes(arrays), place="it.npz", remedy=REMEDY)
     assert found.keys() == arrays.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)

@@ -14,7 +14,7 @@ import pytest
 
 from jaxpe._core import hub
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe._core.hub import model_folder, model_name, with_local_model
+from jaxpe._core.hub import local_model_options, model_folder, model_name
 from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.analysis.subject import SubjectOptions, read_subject
 from jaxpe.nn import trunk
@@ -273,11 +273,11 @@ def test_the_extra_is_named(monkeypatch):
 
 def test_options_get_a_local_path(unreachable):
     folder = in_cache(unreachable, "a/b", ref="v1")
-    options = with_local_model(RopeOptions(config="a/b", revision="v1"), "config", weights=False)
+    options = local_model_options(RopeOptions(config="a/b", revision="v1"), "config", weights=False)
     assert options == RopeOptions(config=str(folder))
-    assert with_local_model(options, "config") == options
+    assert local_model_options(options, "config") == options
     with pytest.raises(InputError, match="`revision=v1` is of a model: pass `config`"):
-        with_local_model(RopeOptions(revision="v1"), "config")
+        local_model_options(RopeOptions(revision="v1"), "config")
 
 
 def test_rope_reads_the_cache_of_a_machine_without_network(tmp_path):

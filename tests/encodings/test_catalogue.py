@@ -26,7 +26,7 @@ ENTRIES = {entry.name: entry for entry in catalogue()}
 def setting(name, *, dtype=np.float64, batch=()):
     """An encoding with parameters off their initial values, and content for an attention layer."""
     entry = ENTRIES[name]
-    encoding = entry.in_one_layer(SIZES)
+    encoding = entry.first_layer(SIZES)
     rng = np.random.default_rng(3)
     params = jax.tree.map(
         lambda x: (x + 0.1 * rng.standard_normal(x.shape)).astype(dtype),
@@ -58,7 +58,7 @@ def layer(encoding):
 @cache
 def jitted(name):
     """The layer of an encoding as one program, and a list as long as it was traced."""
-    once, traced = counted(layer(ENTRIES[name].in_one_layer(SIZES)))
+    once, traced = counted(layer(ENTRIES[name].first_layer(SIZES)))
     return jax.jit(once), traced
 
 
@@ -115,7 +115,7 @@ FROZEN = ("random", "information_optimal", "fourier", "fope")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_init_under_jit_and_vmap(name):
-    encoding = ENTRIES[name].in_one_layer(SIZES)
+    encoding = ENTRIES[name].first_layer(SIZES)
     key = jax.random.key(5)
     eager, jitted = encoding.init(key), jax.jit(encoding.init)(key)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), eager, jitted)
@@ -194,7 +194,7 @@ NOT_BY_OFFSET = ("fope", "liere", "self_extend", "dual_chunk", "tupe")
     [
         e.name
         for e in catalogue()
-        if e.family not in ("absolute", "orthogonal", "temperature", "visible", "by_layer")
+        if e.family not in ("absolute", "orthogonal", "temperature", "masks", "layer_patterns")
         if e.name not in NOT_BY_OFFSET and not e.variant_of
     ],
 )
@@ -220,7 +220,7 @@ def test_vectors_or_induced_distances_give_a_stress(name):
     """Stress can be asked of every encoding whose logits are products and biases of positions."""
     entry = ENTRIES[name]
     encoding, params, _, _ = setting(name)
-    if entry.family != "by_layer":
+    if entry.family != "layer_patterns":
         assert bool(entry.vectors) == encoding.defines("vectors")
     n = 8
     positions = np.repeat(np.arange(n)[:, None], entry.coordinates, 1)
@@ -240,7 +240,7 @@ def test_vectors_or_induced_distances_give_a_stress(name):
     values, fit = fitted(params)
     assert np.isfinite(values).all()
     # Scaled queries look at keys alike, whatever their positions; masks are no part of logits.
-    alike = name == "none" or entry.family in ("temperature", "visible")
+    alike = name == "none" or entry.family in ("temperature", "masks")
     assert fit == 1.0 if alike else 0 <= fit < 1
     if name == "alibi":
         assert fit < 1e-12

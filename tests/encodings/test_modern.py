@@ -10,9 +10,16 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import encodings
-from jaxpe._core.rope_scaling import ResonanceScaling, YarnScaling
-from jaxpe.encodings import EncodingSizes, Rows, catalogue, chain, every, identity, per_head
-from jaxpe.encodings.base import encoding_at, with_context
+from jaxpe.encodings import (
+    EncodingSizes,
+    Rows,
+    catalogue,
+    chain,
+    identity,
+    interleaved_layers,
+    per_head,
+)
+from jaxpe.encodings.base import bind_context, encoding_at
 from jaxpe.encodings.context import causal_convolution, preceding, running_sum, sums_to_the_end
 from jaxpe.encodings.families.data_dependent import inverse_of_unit_lower, path_products
 from jaxpe.nn import (
@@ -23,6 +30,7 @@ from jaxpe.nn import (
     padded_positions,
     parameter_count,
 )
+from jaxpe.rope.scaling import ResonanceScaling, YarnScaling
 
 N, DIM, HEADS, WIDTH = 7, 8, 2, 4
 SIZES = EncodingSizes(DIM, HEADS, WIDTH, 16)
@@ -207,7 +215,7 @@ def test_limits():
     negated = jax.tree.map(np.negative, params)
     np.testing.assert_allclose(logits(cable, negated), logits(fox, params), atol=1e-12)
 
-    path = encodings.path(dim=DIM, num_heads=HEADS, head_dim=WIDTH)
+    path = encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH)
     still = made(path) | {"bias": np.full(HEADS, -800.0)}  # β = 0
     np.testing.assert_allclose(logits(path, still), PLAIN, atol=1e-12)
 
@@ -252,7 +260,7 @@ def test_sums_to_the_end_in_blocks(block):
 
 
 def test_path_is_the_same_in_chunks():
-    path = encodings.path(dim=DIM, num_heads=HEADS, head_dim=WIDTH)
+    path = encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH)
     params = made(path)
     c, _ = path.context(params, jnp.asarray(X), I, Rows())
     naive = path_products(Q, K, c, c, chunk=N)
@@ -321,7 +329,7 @@ ROPE = jaxpe.rope(head_dim=WIDTH)
 FOX = encodings.fox(dim=DIM, num_heads=HEADS)
 LAYERED = {
     "fox": FOX,
-    "path": encodings.path(dim=DIM, num_heads=HEADS, head_dim=WIDTH, chunk=4),
+    "path": encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH, chunk=4),
     "selective_rope": encodings.selective_rope(dim=DIM, num_heads=HEADS, head_dim=WIDTH),
     "pope": encodings.pope(num_heads=HEADS, head_dim=WIDTH),
     "ssmax_of_stick_breaking": chain(encodings.ssmax(num_heads=HEADS), encodings.stick_breaking()),
@@ -329,7 +337,7 @@ LAYERED = {
         per_head([encodings.fox(dim=DIM, num_heads=1), ROPE], heads=[1, 1]),
         encodings.sliding_window(size=3),
     ),
-    "pattern_of_two_with_one_left_over": every(2, identity(), else_=chain(ROPE, FOX)),
+    "pattern_of_two_with_one_left_over": interleaved_layers(chain(ROPE, FOX), identity(), period=2),
 }
 
 
@@ -416,7 +424,9 @@ def test_shares_of_heads_make_the_logits_of_each_layer(name):
 
 
 def test_layers_alike_are_no_pattern():
-    alike = Decoder(CONFIG, layer_encoding=every(1, ROPE, else_=FOX), rngs=nnx.Rngs(0))
+    alike = Decoder(
+        CONFIG, layer_encoding=interleaved_layers(FOX, ROPE, period=1), rngs=nnx.Rngs(0)
+    )
     assert alike.pattern_params is None
     assert alike.layers.attention.encoding == ROPE
 
@@ -453,7 +463,7 @@ def test_refused():
     with pytest.raises(ValueError, match="q_context"):
         jaxpe.attention_logits(fox, params, Q, K, q_positions=I, k_positions=I)
     with pytest.raises(ValueError, match="no `context`"):
-        with_context(ROPE, X, X)
+        bind_context(ROPE, X, X)
     with pytest.raises(ValueError, match="width 8"):
         fox.context(params, jnp.zeros((3, 5)), I[:3], Rows())
     with pytest.raises(ValueError, match="all define `weights`"):

@@ -160,7 +160,7 @@ def chain_of(bias):
         (lambda: rerope(ROPE, window=4, training_length=1), "training_length is 1: pass"),
         (lambda: rerope(alibi(num_heads=2), window=4), "'bias'.*pass one that turns"),
         (lambda: rerope(identity(), window=4), "no `query` and `key`.*pass one that turns"),
-        (lambda: rerope(xpos(head_dim=4), window=4), "'from_middle'.*pass one that turns"),
+        (lambda: rerope(xpos(head_dim=4), window=4), "'centered'.*pass one that turns"),
         (lambda: self_extend(ROPE, window=5, group=2), "pass window=6"),
         (lambda: self_extend(ROPE, window=5, group=0), "group must be at least 1"),
         (lambda: dual_chunk(ROPE, chunk=5, local=5), "less than chunk=5"),

@@ -24,7 +24,6 @@ from jaxpe import (
     scale_positions,
     xpos,
 )
-from jaxpe._core.rope_scaling import check_scaling, scaling_from_hf
 from jaxpe.encodings import (
     DynamicScaling,
     LinearScaling,
@@ -38,6 +37,7 @@ from jaxpe.encodings import (
 from jaxpe.encodings.attention import attend, attention_logits
 from jaxpe.encodings.families import rotary
 from jaxpe.encodings.phases import phases
+from jaxpe.rope.scaling import check_scaling, scaling_from_hf
 from tests.compilation import counted
 
 N, HEADS, DIM = 6, 2, 16

@@ -34,7 +34,7 @@ def test_forgetting(dtype):
 def test_path(chunk):
     place = jnp.broadcast_to(jnp.arange(1.0, N + 1), (BATCH, N))
     context = {"w": PEER["w"], "beta": PEER["beta"], "place": place}
-    path = encodings.path(dim=3, num_heads=HEADS, head_dim=WIDTH, chunk=chunk)
+    path = encodings.path_attention(dim=3, num_heads=HEADS, head_dim=WIDTH, chunk=chunk)
     np.testing.assert_allclose(attended(path, context), PEER["path"], atol=2e-6)
 
 

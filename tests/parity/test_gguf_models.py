@@ -9,8 +9,8 @@ from jaxpe._core.errors import InputError
 from jaxpe.nn import load_causal_lm
 from jaxpe.nn.checkpoints.gguf import FAMILIES, read_gguf_model
 from tests.nn.stored import tensors
-from tests.parity.make_gguf_models import CASES, FOLDER, config_of, write_gguf_model
 from tests.parity.tiny_models import GGUF, HF, gguf_errors
+from tools.parity.make_gguf_models import CASES, FOLDER, config_of, write_gguf_model
 
 OWN = [name for name, (_, changes) in CASES.items() if not changes]
 SILU = ("llama", "llama3", "qwen2", "qwen3", "smollm3")

@@ -21,10 +21,10 @@ from jaxpe.nn import (
 )
 from tests.nn.models import one_key
 from tests.nn.stored import change, tensors, write
-from tests.parity.make_changed_models import ANSWERS, CASES, write_case
-from tests.parity.make_changed_models import IDS as CHANGED_IDS
-from tests.parity.make_models import DECODERS, ENCODERS, FOLDER, HERE
 from tests.parity.tiny_models import decoder_errors, encoder_errors
+from tools.parity.make_changed_models import ANSWERS, CASES, write_case
+from tools.parity.make_changed_models import IDS as CHANGED_IDS
+from tools.parity.make_models import DECODERS, ENCODERS, FOLDER, HERE
 
 TOLERANCE = 1e-5
 
@@ -207,6 +207,6 @@ def test_another_encoding_in_place_of_a_table_or_of_rope(tmp_path):
     np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match="has another encoding"):
         save_huggingface(turned, tmp_path)
-    pattern = jaxpe.encodings.every(2, jaxpe.t5(num_heads=4), else_=rope)
+    pattern = jaxpe.encodings.interleaved_layers(rope, jaxpe.t5(num_heads=4), period=2)
     model = load_causal_lm(FOLDER / "llama", encoding=pattern)
     assert jax.tree.leaves(model.decoder.pattern_params)[0].shape == (1, 32, 4)

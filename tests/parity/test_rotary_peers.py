@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe._core.rope_scaling import scaling_from_hf
+from jaxpe.rope.scaling import scaling_from_hf
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import output_folder
+from jaxpe._core.files import output_folder
 from jaxpe._core.results import load_result
 from jaxpe.analysis.corpus import CorpusAnalysis
 from jaxpe.report import write

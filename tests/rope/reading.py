@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxpe._core.rope_scaling import ROPE_TYPES, inverse_frequencies, scaling_from_hf
 from jaxpe.rope.configuration import Configuration, Model, read_configuration
 from jaxpe.rope.layers import LayerGroup, layer_groups
 from jaxpe.rope.options import RopeOptions
 from jaxpe.rope.programs.base import Entry, Reader
 from jaxpe.rope.programs.table import READERS
+from jaxpe.rope.scaling import ROPE_TYPES, inverse_frequencies, scaling_from_hf
 
 
 class Read(NamedTuple):
@@ -44,7 +44,7 @@ def entries(name: str, given: Read) -> dict[str, Entry | None]:
 
 
 def computed(entry: Entry, width: int, length: int = 1) -> tuple[np.ndarray, float]:
-    """Frequencies, and the factor on cos and sin, as `jaxpe._core.rope_scaling` has them."""
+    """Frequencies, and the factor on cos and sin, as `jaxpe.rope.scaling` has them."""
     kind, base = entry["rope_type"], float(entry["rope_theta"])
     share = 1.0 if kind == "proportional" else entry.get("partial_rotary_factor") or 1.0
     dim = int(width * share)

@@ -8,9 +8,9 @@ import pytest
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result, result_files
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope, phase_errors, read_config
 from jaxpe.rope.checks import texts
+from jaxpe.rope.scaling import inverse_frequencies
 from tests.rope.conftest import read
 
 PUBLISHED = read("published")

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.rope_scaling import Llama3Scaling, YarnScaling, inverse_frequencies
 from jaxpe.rope.configuration import unread_fields
 from jaxpe.rope.job import explain_rope
 from jaxpe.rope.options import RopeOptions
+from jaxpe.rope.scaling import Llama3Scaling, YarnScaling, inverse_frequencies
 from tests.rope.reading import computed, entries, read, reader
 
 SIZES = {"context_length": 131_072, "embedding_length": 64, "attention.head_count": 4}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.rope_scaling import inverse_frequencies
+from jaxpe.rope.scaling import inverse_frequencies
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4,

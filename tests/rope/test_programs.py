@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.rope.programs.base import UnreadableError
 from jaxpe.rope.programs.table import READERS, choose_readers
+from jaxpe.rope.scaling import inverse_frequencies
 from tests.rope.reading import computed, entries, reader, written
 
 ORIGINAL = "original_max_position_embeddings"

@@ -46,7 +46,7 @@ NARROW = ("rope_partial", "xpos", "mrope", "t5", "cope", "shaw")  # those tried 
 ENTRIES = {
     entry.name: entry
     for entry in catalogue()
-    if not (entry.variant_of or entry.in_one_layer(SIZES).defines("context"))
+    if not (entry.variant_of or entry.first_layer(SIZES).defines("context"))
 }
 
 
@@ -63,7 +63,7 @@ def four(*, batch=(), groups=HEADS, dtype=np.float64):
 def setting(name):
     """What an encoding does at attention; those that do nothing there are compiled once."""
     entry = ENTRIES[name]
-    whole = entry.in_one_layer(SIZES)
+    whole = entry.first_layer(SIZES)
     encoding = Encoding(query=whole.query, key=whole.key, bias=whole.bias)
     rng = np.random.default_rng(3)
     init = whole.init if encoding != identity() else identity().init

@@ -137,7 +137,7 @@ class EncodingPage(SphinxDirective):
 
     def _facts(self, entry: CatalogueEntry, function: Any) -> nodes.Node:
         made = entry.make(SIZES)
-        encoding = entry.in_one_layer(SIZES)
+        encoding = entry.first_layer(SIZES)
         params = jax.eval_shape(encoding.init, jax.random.key(0))
         leaves = jax.tree_util.tree_leaves_with_path(params)
         shapes = [

@@ -34,7 +34,7 @@ class Trial(NamedTuple):
 
 def trial(entry: CatalogueEntry) -> Trial:
     """All of it as one program."""
-    encoding = entry.in_one_layer(SIZES)
+    encoding = entry.first_layer(SIZES)
     rng = np.random.default_rng(0)
     heads = (SIZES.num_heads, SIZES.head_dim)
     content = rng.standard_normal((SHOWN, SIZES.dim)).astype(np.float32)

@@ -27,7 +27,7 @@ _BUDGET = {"cpu": (1e13, 6e10)}
 _ELSEWHERE = (2e15, 2e13)
 
 
-def ablations_of(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops]:
+def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops]:
     """Value of each head for the score: zero in its place and, where time allows, its mean."""
     config = sample.transformer.config
     chunks, kinds = _affordable(sample, progress)
@@ -244,9 +244,10 @@ def _accuracy(model: Any, documents: Any, **gating: Any) -> Array:
     return right.astype(logits.dtype)
 
 
-def _masked(model: Any, documents: Any, **gating: Any) -> Array:
-    places, mask = documents["places"], documents["mask"]
-    logits = logits_at(model, documents["ids"], places, mask=mask, **gating)
+def masked_score(model: Any, documents: Any, **options: Any) -> Array:
+    """Mean log-likelihood of the masked tokens of each document, in nats a token."""
+    options |= {"mask": documents.get("mask")}
+    logits = logits_at(model, documents["ids"], documents["places"], **options)
     return _mean_log_likelihood(logits, documents["targets"], documents["guessed"])
 
 
@@ -275,4 +276,9 @@ def _embedded(model: Any, documents: Any, **gating: Any) -> Array:
     return mean / jnp.maximum(jnp.linalg.norm(mean, axis=-1, keepdims=True), 1e-12)
 
 
-_SCORES = {"accuracy": _accuracy, "masked": _masked, "causal": _causal, "embedding": _embedding}
+_SCORES = {
+    "accuracy": _accuracy,
+    "masked": masked_score,
+    "causal": _causal,
+    "embedding": _embedding,
+}

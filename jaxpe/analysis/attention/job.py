@@ -15,7 +15,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Clock, Progress
 from jaxpe.analysis.attention import logit_sums
 from jaxpe.analysis.attention.documents import Sample, check_sample, draw_sample
-from jaxpe.analysis.attention.head_ablation import ablations_of
+from jaxpe.analysis.attention.head_ablation import head_drops
 from jaxpe.analysis.attention.result import (
     AttentionAnalysis,
     AttentionFacts,
@@ -25,7 +25,7 @@ from jaxpe.analysis.attention.result import (
     SingleDocuments,
     Variance,
 )
-from jaxpe.analysis.attention.variance import MeanAndSpread, ratio, variance_of
+from jaxpe.analysis.attention.variance import MeanAndSpread, ratio, variance_decomposition
 from jaxpe.analysis.subject import LENGTH, Subject, SubjectOptions, read_subject
 from jaxpe.nn import functionalize, trunk
 from jaxpe.nn.transformer import has_one_encoding
@@ -112,7 +112,7 @@ def analyse(
     clock.lap("logits")
     if not options.ablate:
         return result
-    result = result._replace(ablations=ablations_of(sample, progress=progress))
+    result = result._replace(ablations=head_drops(sample, progress=progress))
     clock.lap("ablation")
     return result
 
@@ -183,7 +183,7 @@ def _single(sample: Sample) -> SingleDocuments:
 
     apply, params = functionalize(sample.module, method=of_batch)
     run, size = jax.jit(apply), min(2, logit_sums.batch_size(sample))
-    batches = logit_sums.cut(sample.rows[: _SINGLE // size * size], size)
+    batches = logit_sums.row_batches(sample.rows[: _SINGLE // size * size], size)
     # One document at a time has the shape of the mean, for which this is compiled already.
     logits = (one for ids in batches for one in np.asarray(run(params, ids)))
     found = [_spectra(one, causal=causal) for one in logits]
@@ -199,7 +199,7 @@ def _mean_and_spread(sums: logit_sums.LogitSums) -> MeanAndSpread:
 def _variance(sums: logit_sums.Halves, *, causal: bool) -> Variance:
     """Decomposition of variance for the documents, and for their tokens in random order."""
     (a, b), (c, d) = (map(_mean_and_spread, pair) for pair in (sums.halves, sums.shuffled))
-    return variance_of((a, b), (c, d), causal=causal)
+    return variance_decomposition((a, b), (c, d), causal=causal)
 
 
 @jax.jit

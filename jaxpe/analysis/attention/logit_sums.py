@@ -93,12 +93,12 @@ def sum_logits(sample: Sample, *, progress: Progress = SILENT) -> Halves:
     run = jax.jit(apply)
 
     def total(half: np.ndarray) -> LogitSums:
-        batches = progress.track(cut(half, size), "logits", total=-(-len(half) // size))
+        batches = progress.track(row_batches(half, size), "logits", total=-(-len(half) // size))
         return functools.reduce(both, (run(params, ids, means) for ids in batches))
 
     some = len(one) // 2  # will do
     rng = np.random.default_rng([sample.seed, 3])
-    shuffled = (_in_random_order(half[:some], text, rng) for half in (one, other))
+    shuffled = (shuffled_rows(half[:some], text, rng) for half in (one, other))
     first, second = map(total, shuffled)
     return Halves((total(one), total(other)), (first, second), turning)
 
@@ -109,8 +109,8 @@ def both(one: LogitSums, other: LogitSums) -> LogitSums:
     return one + other
 
 
-def _in_random_order(rows: np.ndarray, text: slice, rng: np.random.Generator) -> np.ndarray:
-    """Rows with their tokens dealt anew to the places of text."""
+def shuffled_rows(rows: np.ndarray, text: slice, rng: np.random.Generator) -> np.ndarray:
+    """Rows with the tokens of each in random order at the text positions."""
     rows = rows.copy()
     rows[:, text] = rng.permuted(rows[:, text], axis=1)
     return rows
@@ -127,7 +127,7 @@ def _means(sample: Sample, size: int) -> Array:
         sums, counts = jax.device_get(run(params, ids))
         return nn.HiddenSums(np.where(places[None, :, None], sums, 0), np.where(places, counts, 0))
 
-    return nn.position_means(summed, [{"ids": ids} for ids in cut(sample.rows, size)])
+    return nn.position_means(summed, [{"ids": ids} for ids in row_batches(sample.rows, size)])
 
 
 def _sum_batch(
@@ -156,7 +156,7 @@ def _sum_heads(
     def of_layer(layer: tuple[Any, ...]) -> tuple[PartSums, Spread, Array | None]:
         q_content, q_position, k_content, k_position, own = layer
         parts = jax.tree.map(windowed, logit_parts(encoding, own, *layer[:4], **where))
-        sums, spread = sum_parts(parts, causal=causal), spread_of(parts.total, causal=causal)
+        sums, spread = sum_parts(parts, causal=causal), logit_spread(parts.total, causal=causal)
         if turning is None:
             return sums, spread, None
         chosen = {"rotary_dim": turning.rotary_dim, "layout": turning.layout}
@@ -169,7 +169,7 @@ def _sum_heads(
     return lax.map(of_layer, (*found[:4], found.params))
 
 
-def spread_of(logits: Array, *, causal: bool) -> Spread:
+def logit_spread(logits: Array, *, causal: bool) -> Spread:
     """Variance of logits `[documents, heads, n, n]` over pairs of different places."""
     documents, _, n, _ = logits.shape
     seen = different_places(n, causal=causal)
@@ -234,6 +234,6 @@ def batch_size(sample: Sample) -> int:
     return max(size for size in range(1, quarter + 1) if quarter % size == 0 and size <= most)
 
 
-def cut(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+def row_batches(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     """Batches of rows, in order."""
     return (rows[start : start + size] for start in range(0, len(rows), size))

@@ -31,7 +31,7 @@ class MeanAndSpread(NamedTuple):
 Halves = tuple[MeanAndSpread, MeanAndSpread]
 
 
-def variance_of(halves: Halves, shuffled: Halves, *, causal: bool) -> Variance:
+def variance_decomposition(halves: Halves, shuffled: Halves, *, causal: bool) -> Variance:
     """Analysis of variance: over documents and pairs i ≠ j, what j − i and i, j explain.
 
     A token is like itself wherever it stands, so that i = j would tell of the tokens. The others

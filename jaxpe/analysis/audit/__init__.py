@@ -6,7 +6,6 @@
 It brings Flax and Optax, and is imported when it is asked for.
 """
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.audit.evidence import audit_inputs
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, position_loss
 from jaxpe.analysis.audit.job import AuditOptions, audit
@@ -27,5 +26,3 @@ __all__ = [
     "geometry_of", "kernel_and_forcing", "kernel_pairs", "position_loss", "read_subject",
     "train_both",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxpe._core.choices import Choice
-from jaxpe._core.results import LargeArray, Seconds
-from jaxpe._core.short import short_repr
+from jaxpe._core.options import Choice
+from jaxpe._core.results import LargeArray, Seconds, short_repr
 from jaxpe.data.corpora.groups import NeighbourSimilarity
 
 SHARES = ("noise", "composition", "position")  # of the observed variance

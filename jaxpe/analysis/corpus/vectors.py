@@ -110,12 +110,12 @@ def fixed_vectors(n: int, dim: int, entries: Entries) -> FixedVectors:
 def _fixed(*, entries: Entries, widths: tuple[int, ...], n: int) -> FixedVectors:
     """Made by one program."""
     positions = jnp.arange(n)
-    fixed = [not _has_params(entry.in_one_layer(sizes_of(widths[0], n))) for entry in entries]
+    fixed = [not _has_params(entry.first_layer(sizes_of(widths[0], n))) for entry in entries]
 
     def vectors(entry: jaxpe.encodings.CatalogueEntry, width: int) -> jax.Array:
         if entry.name == "alibi":  # of one head: the slope is a scale
             return jaxpe.encodings.alibi_line(positions, slope=1.0)
-        return entry.in_one_layer(sizes_of(width, n)).vectors((), positions)
+        return entry.first_layer(sizes_of(width, n)).vectors((), positions)
 
     made = [
         vectors(entry, width)
@@ -140,7 +140,7 @@ def _drawn(key: jax.Array, *, entries: Entries, sizes: jaxpe.EncodingSizes) -> D
     """Vectors of all entries that are drawn, made by one program."""
     positions = jnp.arange(sizes.length)
     found = [
-        _draws(entry.in_one_layer(sizes), own, positions)
+        _draws(entry.first_layer(sizes), own, positions)
         for entry, own in zip(entries, jax.random.split(key, len(entries)), strict=True)
     ]
     return DrawnVectors(tuple(vectors for vectors, _ in found), tuple(own for _, own in found))

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.short import short_repr
+from jaxpe._core.results import short_repr
 from jaxpe.analysis.counts.settings import CountSettings
 from jaxpe.geometry import PositionCounts
 

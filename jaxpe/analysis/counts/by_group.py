@@ -5,14 +5,13 @@ import re
 from pathlib import Path
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed
-from jaxpe._core.hashing import content_hash
+from jaxpe._core.files import content_hash, locked_folder
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import write_counts
 from jaxpe.analysis.counts.document_counter import DocumentCounter
-from jaxpe.analysis.counts.job import CountOptions, opened_for
+from jaxpe.analysis.counts.job import CountOptions, open_sources
 
 NO_GROUP = "without"  # the folder of documents that have none
 _NO_NAME = re.compile(r"[^\w.-]+")
@@ -58,8 +57,8 @@ def count_by(
             "documents are counted by one column, in one process; leave `group_field` and the "
             "options of several processes out"
         )
-    shards, tokenizer, settings = opened_for(options, Path(out), by=by, progress=progress)
-    with claimed(out):
+    shards, tokenizer, settings = open_sources(options, Path(out), by=by, progress=progress)
+    with locked_folder(out):
         first = DocumentCounter(options, opened=(tokenizer, settings))
         counters: dict[str | None, DocumentCounter] = {}
         fields = {"text_field": options.text_field, "skip_nulls": options.skip_nulls}

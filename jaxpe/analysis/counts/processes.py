@@ -1,14 +1,9 @@
 """Several processes as one run: how they find each other, and what they tell each other."""
 
 import contextlib
-import ctypes
 import itertools
 import json
-import os
 import re
-import signal
-import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
@@ -18,7 +13,7 @@ import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 
 from jaxpe._core.errors import InputError, require
-from jaxpe.analysis.counts.settings import in_short
+from jaxpe.analysis.counts.settings import shortened
 
 HEARTBEAT_S = 30  # a process that is silent for so long is dead, and the others stop
 PATIENCE_S = 7200  # that one waits for others that live: a large shard may be read through first
@@ -28,7 +23,6 @@ _GO_ON = "see the messages of the others, and start all processes again to resum
 # Names in the errors of collectives and of the service that connects processes.
 _OF_OTHERS = re.compile("Gloo|NCCL|UNAVAILABLE|DEADLINE_EXCEEDED|oordination")
 _MEETINGS = itertools.count()
-_HANDLERS: list[Any] = []  # functions that C has the addresses of
 Result = TypeVar("Result")
 
 
@@ -42,8 +36,7 @@ def start_processes(
     """Join the processes of one run; to be called before anything else of JAX.
 
     Under SLURM, GKE and Open MPI nothing needs to be passed: `jax.distributed.initialize` finds
-    out. Where a process ends or does not start, JAX ends the others within a minute, by `abort`,
-    which `ending_in_one_line` makes one line and exit status 2.
+    out. Where a process ends or does not start, JAX ends the others within a minute.
 
     Args:
         coordinator: host and port of process 0.
@@ -66,7 +59,9 @@ def start_processes(
         )
     port = re.fullmatch(r"[^\s]+:(\d{1,5})", coordinator or "a:1")
     if port is None or not 0 < int(port[1]) < 2**16:
-        raise InputError(f"`coordinator` is {in_short(coordinator)}; pass host:port, 10.0.0.1:1234")
+        raise InputError(
+            f"`coordinator` is {shortened(coordinator)}; pass host:port, 10.0.0.1:1234"
+        )
     if processes is not None and processes < 1:
         raise InputError(f"`processes` is {processes}; pass at least 1")
     if processes is not None and process is not None and not 0 <= process < processes:
@@ -87,7 +82,7 @@ def start_processes(
         ) from error
 
 
-def from_all(value: Any) -> list[Any]:
+def gather_values(value: Any) -> list[Any]:
     """A plain value of each process, in their order, to all of them; they meet here."""
     if jax.process_count() == 1:
         return [value]
@@ -112,7 +107,7 @@ def _meet(name: str) -> None:
         ) from error
 
 
-def agreed(work: Callable[[], Result]) -> Result:
+def run_on_all_processes(work: Callable[[], Result]) -> Result:
     """Result of `work` in this process; an error in any process is raised in all of them."""
     if jax.process_count() == 1:
         return work()
@@ -121,19 +116,19 @@ def agreed(work: Callable[[], Result]) -> Result:
         result = work()
     except (InputError, ImportError, OSError) as error:
         problem = str(error) or repr(error)
-    for process, found in enumerate(from_all(problem)):
+    for process, found in enumerate(gather_values(problem)):
         if found:
             raise InputError(f"process {process}: {found}")
     return cast(Result, result)
 
 
-def refuse_differences(facts: Mapping[str, Any]) -> None:
+def require_equal_values(facts: Mapping[str, Any]) -> None:
     """Raise at the first fact that differs between processes, and of lists at its first item."""
     # Most often nothing differs, so little is sent.
-    checksums = from_all([zlib.crc32(_plain(value)) for value in facts.values()])
+    checksums = gather_values([zlib.crc32(_plain(value)) for value in facts.values()])
     for name, *found in zip(facts, *checksums, strict=True):
         if len(set(found)) > 1:
-            first, *others = from_all(facts[name])
+            first, *others = gather_values(facts[name])
             process, other = next((k, o) for k, o in enumerate(others, 1) if o != first)
             raise InputError(
                 f"{_difference(name, process, first, other)}; start all processes with the "
@@ -151,56 +146,23 @@ def _difference(name: str, process: int, first: Any, other: Any) -> str:
             return f"{name}: process 0 has {len(first):,} and process {process} {len(other):,}"
         index = next(i for i, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
         name, first, other = f"{name}[{index}]", first[index], other[index]
-    return f"{name} is {in_short(first)} in process 0 and {in_short(other)} in process {process}"
+    return f"{name} is {shortened(first)} in process 0 and {shortened(other)} in process {process}"
 
 
 @contextlib.contextmanager
-def ending_in_one_line() -> Iterator[None]:
-    """Exit with 2 and one line of message where another process ends, hangs or does not connect.
+def one_line_process_errors() -> Iterator[None]:
+    """Raise `InputError` where another process ended, hangs or cannot be reached.
 
-    To be entered before `start_processes`. JAX ends a process whose coordinator is gone, or whose
-    service says that another has stopped, by `abort` and a page of log from a thread of its own,
-    and has no setting for that. So what is logged beneath Python goes to a file until the end,
-    which the line names, and `abort` ends here. For commands only: standard error is theirs.
+    It shows first in whatever was under way with it, such as a collective or a save. JAX itself
+    ends a process whose coordinator is gone, by `abort`.
 
-    >>> with ending_in_one_line():  # doctest: +SKIP
+    >>> with one_line_process_errors():  # doctest: +SKIP
     ...     start_processes("10.0.0.1:1234", processes=2, process=0)
     """
-    log, path = tempfile.mkstemp(prefix="jaxpe-", suffix=".log")
-    console, before, told = os.dup(2), sys.stderr, []
-    line = f"jaxpe: {_LOST} (log: {path}); {_GO_ON}\n".encode(errors="backslashreplace")
-
-    def end(_: int) -> None:
-        if not told:
-            os.write(console, line)
-        os._exit(2)
-
-    sys.stderr.flush()
-    sys.stderr = open(console, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
-    os.dup2(log, 2)
-    os.close(log)
-    _on_abort(end)
     try:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:  # InputError, and some of compiling
-        # A peer that is gone shows first in whatever was under way with it, such as a save.
         reason = (str(error.__cause__ or error).splitlines() or [""])[0]
         if not _OF_OTHERS.search(reason):
             raise
         raise InputError(f"{_LOST} ({reason:.200}); {_GO_ON}") from error
-    finally:
-        told.append(True)  # by whatever is raised here
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        if not jax.distributed.is_initialized():  # else JAX waits for the others at the very end
-            os.dup2(console, 2)
-            sys.stderr.close()
-            sys.stderr = before
-            _on_abort(None)
-
-
-def _on_abort(handler: Callable[[int], None] | None) -> None:
-    """Set the C handler of SIGABRT. Python's own handlers run too late, in the main thread."""
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
-    _HANDLERS.append(kind(handler) if handler else kind())  # the default is at address 0
-    ctypes.CDLL(None).signal(signal.SIGABRT, _HANDLERS[-1])

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed, write_whole
-from jaxpe._core.hashing import content_hash
-from jaxpe._core.json_values import from_json, parse_json, read_json, read_small, seal
+from jaxpe._core.files import locked_folder, write_file
+from jaxpe._core.json_values import from_json, parse_json, read_json, read_small
 from jaxpe._core.options import check_range
 from jaxpe._core.progress import Progress
 from jaxpe.analysis.counts.count_files import is_counted
@@ -36,11 +35,6 @@ class Vocabulary(NamedTuple):
     text_field: str | None
     shards: list[str] = []  # noqa: RUF012
     tokens: list[str] = []  # noqa: RUF012
-    seal: str = ""
-
-    def sealed(self) -> "Vocabulary":
-        """The same vocabulary with a checksum of all other fields."""
-        return self._replace(seal=seal(self._replace(seal="")._asdict()))
 
 
 def own_vocabulary(
@@ -63,7 +57,7 @@ def own_vocabulary(
     path = out / VOCABULARY
     if path.exists():
         made = _made_vocabulary(path)
-        if wanted == made._replace(shards=[], tokens=[], seal="") and _same_shards(made, shards):
+        if wanted == made._replace(shards=[], tokens=[]) and _same_shards(made, shards):
             return made.tokens
     if is_counted(out):
         raise InputError(f"{out} holds other counts, of another vocabulary; pass another `out`")
@@ -72,12 +66,12 @@ def own_vocabulary(
             f"several processes need one vocabulary of {wanted.tokenizer}: make it beforehand, "
             f"with a count by one process or from a sample, and pass its {VOCABULARY} as `vocab`"
         )
-    with claimed(out):
+    with locked_folder(out):
         progress.say(f"first pass, for the vocabulary of {wanted.tokenizer}")
         fields = {"text_field": wanted.text_field, "group_field": group_field}
         fields |= {"skip_nulls": skip_nulls}
         made = _make_vocabulary(shards, wanted, fields, skip_unreadable, workers, by_default)
-        write_whole(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
+        write_file(path, json.dumps(made._asdict(), indent=0) + "\n")
     progress.say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
     return made.tokens
 
@@ -92,17 +86,14 @@ def read_vocabulary(path: Path) -> list[str]:
     value = parse_json(content, place=path, remedy=remedy)
     if isinstance(value, list):
         return from_json(list[str], value, place=str(path))
-    if isinstance(value, dict) and "seal" in value:
+    if isinstance(value, dict) and "tokens" in value:
         return _made_vocabulary(path).tokens
     raise InputError(f"{path} is no vocabulary; {remedy}")
 
 
 def _made_vocabulary(path: Path) -> Vocabulary:
     remedy = "delete it, and it is made anew"
-    made = from_json(Vocabulary, read_json(path, remedy=remedy), place=str(path))
-    if made.seal != made.sealed().seal:
-        raise InputError(f"{path} is damaged: its seal is not of its values; {remedy}")
-    return made
+    return from_json(Vocabulary, read_json(path, remedy=remedy), place=str(path))
 
 
 def _same_shards(made: Vocabulary, shards: Sequence[Shard]) -> bool:
@@ -126,11 +117,10 @@ def _make_vocabulary(
 
     def texts(shard: Shard) -> Iterator[str]:
         """Texts of a shard; where unreadable shards are left out, up to the damage."""
-        content = content_hash()
         try:
-            for document in shard.documents(**fields, content=content):
+            for document in shard.documents(**fields):
                 yield str(document.text)
-            digests.append(content.hexdigest())
+            digests.append(shard.digest())
         except InputError:
             if not skip_unreadable:
                 raise
@@ -141,7 +131,7 @@ def _make_vocabulary(
     check_range("max_vocab", wanted.max_vocab, least=2)
     counts: Counter[str] = Counter()
     if workers:
-        counts = occurring(documents, workers=workers, **options)
+        counts = occurring(documents, processes=workers, **options)
     else:
         add_occurring(counts, documents, **options)
     if not counts:

@@ -1,7 +1,6 @@
 """Training of many models at once: a lane is a seed and a learning rate."""
 
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,10 +21,6 @@ from jaxpe.training import MeanMetric, TrainState
 _CHUNK = 100  # steps of one call
 
 
-# Told after each call of the lanes, the steps, and the seconds it took.
-Told = Callable[[int, int, float], None]
-
-
 class Lanes(NamedTuple):
     """Trained models.
 
@@ -38,9 +33,7 @@ class Lanes(NamedTuple):
     losses: np.ndarray
 
 
-def trainer(
-    suite: Suite, data: Streams, encoding: Encoding | LayerPattern, *, told: Told | None = None
-) -> Callable[..., Lanes]:
+def trainer(suite: Suite, data: Streams, encoding: Encoding | LayerPattern) -> Callable[..., Lanes]:
     """`train(seeds=, rates=, steps=)`: models of all seeds and rates, by one program.
 
     Data and initial weights of a seed do not depend on encoding or rate. The rate warms up over a
@@ -71,12 +64,9 @@ def trainer(
         given, count = np.asarray(rates, np.float32), np.float32(steps)
         losses = []
         for at in range(0, steps, chunk := chunk_of(suite)):
-            before = time.perf_counter()
             batches = data.training(seeds, at, chunk)
             states, loss = some_steps(states, batches, given, count)
             losses.append(np.array(loss))
-            if told is not None:
-                told(len(seeds), chunk, time.perf_counter() - before)
         losses[-1][-1] = np.where(np.asarray(states.finite), losses[-1][-1], np.nan)
         return Lanes(jax.device_get(states.params), np.concatenate(losses))
 

@@ -9,8 +9,7 @@ import numpy as np
 from flax import nnx
 
 from jaxpe.analysis.extrapolation import cell_files
-from jaxpe.analysis.extrapolation.batched_training import Lanes, Told, judge_lanes, trainer
-from jaxpe.analysis.extrapolation.forecast import Forecast
+from jaxpe.analysis.extrapolation.batched_training import Lanes, judge_lanes, trainer
 from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.models import METRICS, build, encoding_sizes
 from jaxpe.analysis.extrapolation.presets import Suite
@@ -23,41 +22,33 @@ _TUNING_SEED = 1_000_000  # of no model that is tested
 _LAST = 0.1  # share of the steps whose losses are averaged
 
 
-def run_cell(
-    suite: Suite, data: Streams, name: str, folder: Path, *, forecast: Forecast | None = None
-) -> ExtrapolationCell:
-    """Train and test, or read what an earlier run left in the folder."""
+def run_cell(suite: Suite, data: Streams, name: str, folder: Path) -> ExtrapolationCell:
+    """Train and test a task under an encoding, or read the result of an earlier run."""
     task = data.task.name
-    path, stamp = (
-        cell_files.path_of(folder, suite, task, name),
-        cell_files.stamp_of(suite, task, name),
-    )
+    path = cell_files.cell_path(folder, suite, task, name)
+    stamp = cell_files.settings_hash(suite, task, name)
     if path.is_file():
-        return cell_files.read_cell(path, stamp, suite, data.task, name)
-    forecast = forecast or Forecast([], folder)
-    with forecast.pair(suite, task, name):
-        trained = trained_models(suite, data, trained_as(name), folder, told=forecast.chunk)
-        cell = _tested(suite, data, name, trained)
-        cell_files.write_cell(path, stamp, cell)
+        return cell_files.read_cell(path, stamp)
+    cell = _tested(suite, data, name, trained_models(suite, data, trained_as(name), folder))
+    cell_files.write_cell(path, stamp, cell)
     return cell
 
 
-def trained_models(
-    suite: Suite, data: Streams, name: str, folder: Path, *, told: Told | None = None
-) -> cell_files.Trained:
-    """The models of a task under an encoding, trained or from the folder.
+def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell_files.Trained:
+    """Models of a task under an encoding, trained or read from the folder.
 
-    They do not depend on how they are tested: other `factors` and `tests` find them again. As they
-    are trained, `told` is told of every call, as by `trainer`.
+    Training does not depend on `factors` and `tests`: runs with other ones share the models.
     """
-    path = cell_files.path_of(folder, suite, data.task.name, name).with_suffix(".npz")
-    stamp = cell_files.stamp_of(suite, data.task.name, name, but_for=("name", "factors", "tests"))
+    path = cell_files.cell_path(folder, suite, data.task.name, name).with_suffix(".npz")
+    stamp = cell_files.settings_hash(
+        suite, data.task.name, name, without=("name", "factors", "tests")
+    )
     encoding = variant(name).trained(encoding_sizes(suite, data.task), data.task.causal)
     if path.is_file():
         shapes = jax.eval_shape(lambda: build(suite, data.task, encoding, jax.random.key(0)))
-        return cell_files.read_models(path, stamp, suite, nnx.split(shapes, nnx.Param)[1])
+        return cell_files.read_models(path, stamp, nnx.split(shapes, nnx.Param)[1])
     begun = time.perf_counter()
-    train = trainer(suite, data, encoding, told=told)
+    train = trainer(suite, data, encoding)
     rate, tuning = _tuned(suite, train)
     lanes = train(seeds=np.arange(suite.seeds), rates=np.full(suite.seeds, rate), steps=suite.steps)
     trained = cell_files.Trained(

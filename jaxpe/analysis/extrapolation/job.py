@@ -6,16 +6,15 @@ import time
 from collections.abc import Sequence
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import output_folder
+from jaxpe._core.files import output_folder
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.extrapolation.cells import run_cell
 from jaxpe.analysis.extrapolation.comparisons import compared
-from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.memory import check_memory
 from jaxpe.analysis.extrapolation.presets import Suite, chosen
 from jaxpe.analysis.extrapolation.ranks import mean_reciprocal_rank
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell, ExtrapolationResult
-from jaxpe.analysis.extrapolation.streams import streams
+from jaxpe.analysis.extrapolation.streams import Streams, streams
 from jaxpe.data import sequence_task
 
 
@@ -90,7 +89,7 @@ def extrapolate_suites(
     Args:
         suites: such as `preset("smoke")`.
         folder: folder for results and models.
-        progress: is told of every cell that was run, and how long the others will take.
+        progress: receives a line on each cell, with the number of cells left.
 
     Raises:
         InputError: for a folder that cannot be written, has cells of other settings or is written
@@ -109,19 +108,19 @@ def extrapolate_suites(
         raise InputError(f"suites are named {', '.join(names)}: pass each name once")
     check_memory(suites)
     begun = time.perf_counter()
+    pairs = [(suite, task, name) for suite in suites for task in suite.tasks
+             for name in suite.encodings]  # fmt: skip
+    data: dict[tuple[str, str], Streams] = {}
     cells: list[ExtrapolationCell] = []
-    ranks = {}
     with output_folder(folder) as made:
-        forecast = Forecast(suites, made, progress)
-        for suite in suites:
-            own = []
-            for task in suite.tasks:
-                data = streams(suite, sequence_task(task))
-                for name in progress.track(suite.encodings, f"{suite.name}, {task}"):
-                    own.append(run_cell(suite, data, name, made, forecast=forecast))
-            ranks[suite.name] = mean_reciprocal_rank(own)
-            cells += own
-    found = ExtrapolationResult(tuple(suites), tuple(cells), ranks)
+        for suite, task, name in progress.track(pairs, "pairs of a task and an encoding"):
+            if (suite.name, task) not in data:
+                data[suite.name, task] = streams(suite, sequence_task(task))
+            cells.append(run_cell(suite, data[suite.name, task], name, made))
+            left = len(pairs) - len(cells)
+            progress.say(f"{task}, {name}: {cells[-1].seconds['training']:.0f} s, {left} to go")
+    found = ExtrapolationResult(tuple(suites), tuple(cells), {})
+    ranks = {suite.name: mean_reciprocal_rank(found.cells_of(suite)) for suite in suites}
     comparisons = tuple(one for suite in suites for one in compared(found.cells_of(suite)))
     seconds = {"whole": time.perf_counter() - begun}
-    return found._replace(comparisons=comparisons, seconds=seconds)
+    return found._replace(mean_reciprocal_rank=ranks, comparisons=comparisons, seconds=seconds)

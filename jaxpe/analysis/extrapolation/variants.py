@@ -13,7 +13,7 @@ import jaxpe
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError, unknown
 from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, LayerPattern
-from jaxpe.encodings.base import encoding_at, from_middle
+from jaxpe.encodings.base import centered_positions, encoding_at
 
 Scale = Callable[[float, int], Any]
 
@@ -204,7 +204,7 @@ def _finite(encoding: Encoding, sizes: EncodingSizes) -> Callable[[ArrayLike], A
         x = jnp.ones((2, sizes.dim))
         heads = jnp.ones((2, sizes.num_heads, sizes.head_dim))
         params = encoding.init(jax.random.key(0))
-        i, j = from_middle(encoding, places, places)
+        i, j = centered_positions(encoding, places, places)
         bound = encoding_at(encoding, params, x, places)
         values = [
             bound.embed(params, x, places),

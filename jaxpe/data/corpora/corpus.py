@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Int32, Integer, UInt32
 
-from jaxpe._core.choices import Choice
-from jaxpe._core.short import short_repr
+from jaxpe._core.options import Choice
+from jaxpe._core.results import short_repr
 from jaxpe.data.corpora.groups import dependent_groups
 
 Source = str | os.PathLike[str]

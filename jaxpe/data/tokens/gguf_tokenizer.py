@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxpe._core.errors import InputError, require
-from jaxpe.data.formats.gguf import read_gguf
+from jaxpe._core.gguf import read_gguf
 
 _PREFIX = "tokenizer.ggml."
 _CONTROL, _USER_DEFINED = 3, 4  # kinds of tokens that are found in the text as they are

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.json_values import read_small
+from jaxpe._core.options import Choice
 from jaxpe.data.corpora.corpus import Source
 from jaxpe.data.formats.files import decoded
 from jaxpe.data.tokens.gguf_tokenizer import tokenizer_of_gguf

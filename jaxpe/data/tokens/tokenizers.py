@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Int32, Integer
 
-from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
-from jaxpe._core.options import check_range
+from jaxpe._core.options import Choice, check_range
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.short import short_repr
+from jaxpe._core.results import short_repr
 from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus, group_labels
 from jaxpe.data.tokens.pretrained import check_ids, open_pretrained
 from jaxpe.data.tokens.ragged import Ragged, joined, ragged

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int32
 
-from jaxpe._core.choices import Choice
 from jaxpe._core.errors import InputError
-from jaxpe._core.options import check_range
+from jaxpe._core.options import Choice, check_range
 from jaxpe.data.corpora.corpus import Source
 from jaxpe.data.formats.files import check_text, quoted
 from jaxpe.data.tokens.ragged import Ragged

@@ -57,7 +57,7 @@ def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes | None = None) 
     sizes = EncodingSizes() if sizes is None else sizes
 
     def measured(at: EncodingSizes) -> tuple[float, int]:
-        cost = token_cost(entry.in_one_layer(at), entry.coordinates, at)
+        cost = token_cost(entry.first_layer(at), entry.coordinates, at)
         return cost.flops, cost.loops
 
     flops, loops = power_laws(measured, sizes)

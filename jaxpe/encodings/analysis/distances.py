@@ -8,7 +8,7 @@ from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
-from jaxpe.encodings.base import Encoding, Params, check_inner_products, from_middle
+from jaxpe.encodings.base import Encoding, Params, centered_positions, check_inner_products
 from jaxpe.geometry.distances.matrices import Distances, as_present, euclidean_distances, safe_sqrt
 
 
@@ -93,7 +93,7 @@ def _moved_keys(
         return jnp.zeros((n, n), dtype)
     basis = jnp.broadcast_to(jnp.eye(dim, dtype=dtype)[:, None, None, :], (dim, *shape))
     zero = jnp.zeros(shape, dtype)
-    places, _ = from_middle(encoding, positions, positions)
+    places, _ = centered_positions(encoding, positions, positions)
 
     def images(hook) -> Array:
         turned = jax.vmap(lambda x: hook(params, x, places))(basis)
@@ -118,7 +118,7 @@ def _moved_by_row(q: Array, k: Array) -> Array:
 
 def _moved_products(encoding: Encoding, params: Params, positions: Array, zero: Array) -> Array:
     """Σ_heads ‖M_ij − M_ii‖² where the encoding has products of its own, entry by entry of M."""
-    places, _ = from_middle(encoding, positions, positions)
+    places, _ = centered_positions(encoding, positions, positions)
 
     def probe(hook, direction: Array) -> Array:
         return hook(params, jnp.broadcast_to(direction, zero.shape), places)
@@ -148,7 +148,7 @@ def _moved_rest(
     if not any(encoding.defines(hook) for hook in ("query", "key", "bias")):
         return jnp.zeros((n, n), dtype)
     zero = jnp.zeros(shape, dtype)
-    places, _ = from_middle(encoding, positions, positions)
+    places, _ = centered_positions(encoding, positions, positions)
     q_0, k_0 = (hook(params, zero, places) for hook in (encoding.query, encoding.key))
     constant = _logits_moved(encoding, params, positions, q_0, k_0, shape[-1])
     return _over_directions(encoding, params, positions, zero, q_0, k_0, constant)
@@ -185,7 +185,7 @@ def _over_directions(
 ) -> Array:
     """Σ_heads of the squares of the constant and of what each direction of q and of k adds."""
     dim = zero.shape[-1]
-    places, _ = from_middle(encoding, positions, positions)
+    places, _ = centered_positions(encoding, positions, positions)
 
     def add(total: Array, direction: Array) -> tuple[Array, None]:
         probe = jnp.broadcast_to(direction[None, None, :], zero.shape)

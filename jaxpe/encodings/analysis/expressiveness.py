@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe.encodings.analysis.hooks import line_of_positions
 from jaxpe.encodings.attention import attend
-from jaxpe.encodings.base import Encoding, Rows, with_context
+from jaxpe.encodings.base import Encoding, Rows, bind_context
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Rows nearer than this share of the largest row are the same.
@@ -98,7 +98,7 @@ def encoding_expressiveness(
     sizes = EncodingSizes() if sizes is None else sizes
     with jax.enable_x64(True):
         small = EncodingSizes(*map(min, sizes, SMALL))
-        constant = _Constant(entry.in_one_layer(small), entry.coordinates, small)
+        constant = _Constant(entry.first_layer(small), entry.coordinates, small)
         states = constant.states(np.arange(small.length), masks=_masks(small.length))
         spreads = [spread(rows) for rows in states]
         reach = constant.reach() if spreads[0].apart else 0
@@ -155,7 +155,7 @@ class _Constant(NamedTuple):
             places = {"q_positions": positions[rows], "k_positions": positions}
             own, _ = self.encoding.context(params, x[:, : sizes.dim], positions, Rows())
             asked = jax.tree.map(lambda leaf: leaf[rows], own)
-            encoding = with_context(self.encoding, asked, own)
+            encoding = bind_context(self.encoding, asked, own)
             out = attend(encoding, params, q[rows], k, v, mask=mask, **places)
             return jnp.concatenate([x[rows], out.reshape(len(rows), -1)], axis=-1)
 
@@ -194,7 +194,7 @@ def _masks(n: int) -> list[tuple[bool, np.ndarray]]:
 def _reach_of_vectors(entry: CatalogueEntry, sizes: EncodingSizes) -> int:
     """Lengths up to which the vectors that are added to embeddings are told apart, in float32."""
     with jax.enable_x64(False):
-        encoding, length = entry.in_one_layer(sizes), sizes.length
+        encoding, length = entry.first_layer(sizes), sizes.length
         places = np.concatenate([np.arange(length), _windows(length)])
         positions = line_of_positions(places, entry.coordinates)
         # Positions are traced, so that a table answers by NaN.

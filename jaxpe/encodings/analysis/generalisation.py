@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe.encodings.analysis.hooks import line_of_positions
 from jaxpe.encodings.analysis.power_law import PowerLaw, exponent, power_laws
-from jaxpe.encodings.base import Rows, with_context
+from jaxpe.encodings.base import Rows, bind_context
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Training lengths up to which the growth of a bias is followed.
@@ -60,7 +60,7 @@ def encoding_generalisation(
 
 def _norm_and_parameters(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
     """The largest norm of an added vector inside, and the numbers in the parameters."""
-    encoding = entry.in_one_layer(sizes)
+    encoding = entry.first_layer(sizes)
     params = encoding.init(jax.random.key(0))
     norm = 0.0
     if encoding.defines("embed"):
@@ -72,7 +72,7 @@ def _norm_and_parameters(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[f
 
 def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
     """The largest |bias| to keys before one query at the ends of 1 to 8 lengths: first, growth."""
-    encoding, n = entry.in_one_layer(sizes), BIAS_SCALES[-1] * sizes.length
+    encoding, n = entry.first_layer(sizes), BIAS_SCALES[-1] * sizes.length
     if not encoding.defines("bias"):
         return 0.0, float("nan")
     rng, dtype = np.random.default_rng(0), jnp.result_type(float)
@@ -90,7 +90,7 @@ def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
     def largest(params, x, q, k, ends, line, before):
         own, _ = encoding.context(params, x, line, Rows())
         at_ends = jax.tree.map(lambda leaf: leaf[asked_at], own)
-        bound = with_context(encoding, at_ends, own)
+        bound = bind_context(encoding, at_ends, own)
         size = jnp.abs(jnp.asarray(bound.bias(params, q, k, ends, line)))
         return jnp.max(jnp.where(before[None], size, 0), axis=(0, 2))
 

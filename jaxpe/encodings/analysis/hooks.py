@@ -19,8 +19,8 @@ def line_of_positions(line: np.ndarray, coordinates: int) -> np.ndarray:
 
 def hooks_program(
     encoding: Encoding, coordinates: int, sizes: EncodingSizes
-) -> tuple[Callable[..., list[Any]], tuple[Any, ...]]:
-    """Program of all hooks that an encoding defines, and the shapes of its arguments."""
+) -> tuple[Callable[..., dict[str, Any]], tuple[Any, ...]]:
+    """Program of all hooks that an encoding defines, by name, and the shapes of its arguments."""
     n, heads, dtype = sizes.length, (sizes.num_heads, sizes.head_dim), jnp.result_type(float)
     shapes = ((n, sizes.dim), (n, *heads), (n, *heads), (sizes.num_heads, n, n))
     x, q, k, weights = (jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
@@ -36,11 +36,11 @@ def hooks_program(
         "weights": lambda e, p, i, x, q, k, w: e.weights(p, w, None, i, i),
         "value": lambda e, p, i, x, q, k, w: e.value(p, w, i, i),
     }
-    used = [hook for name, hook in hooks.items() if encoding.defines(name)]
+    used = {name: hook for name, hook in hooks.items() if encoding.defines(name)}
     params = jax.eval_shape(encoding.init, jax.random.key(0))
 
     def program(p, i, x, *arrays):
         bound = encoding_at(encoding, p, x, i)
-        return [hook(bound, p, i, x, *arrays) for hook in used]
+        return {name: hook(bound, p, i, x, *arrays) for name, hook in used.items()}
 
     return program, (params, positions, x, q, k, weights)

@@ -68,7 +68,7 @@ def encoding_extrapolation(
     """
     sizes = EncodingSizes() if sizes is None else sizes
     _check(sizes.length)
-    layer = _Layer(entry.in_one_layer(sizes), entry.coordinates, sizes)
+    layer = _Layer(entry.first_layer(sizes), entry.coordinates, sizes)
     params = _moved(layer.encoding.init(jax.random.key(0)))
     rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * sizes.length)
     return extrapolation(np.asarray(rows, np.float64), length=sizes.length)

@@ -17,7 +17,7 @@ from jaxpe.encodings.attention import (
     encoded_mask,
     encoded_weights,
 )
-from jaxpe.encodings.base import Encoding, Rows, encoding_at, with_context
+from jaxpe.encodings.base import Encoding, Rows, bind_context, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Logits closer than this share of their largest are the same.
@@ -84,7 +84,7 @@ def encoding_properties(
     (0, False, True, 'yes')
     """
     sizes = EncodingSizes() if sizes is None else sizes
-    encoding = entry.in_one_layer(sizes)
+    encoding = entry.first_layer(sizes)
     layer = _Layer(encoding, entry.coordinates, sizes)
     params, content = _moved(encoding.init(jax.random.key(0))), _content(sizes)
     gradients = _parameter_gradients(layer, params, content)
@@ -299,7 +299,7 @@ def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
         same = jnp.broadcast_to(x, (n, x.shape[1]))
         own, _ = encoding.context(params, same, positions, Rows())
         asked = jax.tree.map(lambda leaf: leaf[-1:], own)
-        bound = with_context(encoding, asked, own)
+        bound = bind_context(encoding, asked, own)
         return _seen(bound, params, q, keys, positions[-1:], positions)
 
     logits = jax.jit(last)(params, content.x[:1], content.q[:1], content.k[:1], positions)

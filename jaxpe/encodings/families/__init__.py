@@ -1,1 +1,18 @@
-"""One file a family of encodings; each registers its rows of the catalogue."""
+"""Families of encodings, one file each, in the order of the catalogue."""
+
+# ruff: isort: skip_file
+from jaxpe.encodings.families import (  # noqa: F401 (each registers its encodings)
+    absolute,
+    orthogonal,
+    rotary,
+    rope_scaling,
+    learned_rotations,
+    learned_frequencies,
+    context_extension,
+    temperature,
+    bias,
+    relative,
+    disentangled,
+    data_dependent,
+    masks,
+)

@@ -16,7 +16,6 @@ from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.program import one_program
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -43,6 +42,7 @@ from jaxpe.geometry import (
     positional_distributions,
 )
 from jaxpe.geometry.checks import looked_at
+from jaxpe.rope.scaling import inverse_frequencies
 
 Positions = Int[ArrayLike, "*batch n"] | Float[ArrayLike, "*batch n"]
 Mode = Literal["add", "concat"]
@@ -122,7 +122,9 @@ def sinusoidal(
     scale: float = 1.0,
     mode: Mode = "add",
 ) -> Encoding:
-    """Sinusoidal encoding (Vaswani et al. 2017): `vectors` are scale·`sinusoidal_vectors`.
+    """Sinusoidal encoding: sines and cosines of the position, added (Vaswani et al. 2017).
+
+    `vectors` are scale·`sinusoidal_vectors`, with its arguments.
 
     >>> x = sinusoidal(dim=2).embed((), jnp.zeros((1, 2)), jnp.asarray([0]))
     >>> x.tolist()
@@ -139,9 +141,10 @@ def sinusoidal(
 def learned(
     *, length: int, dim: int, stddev: float = 0.02, interpolate: bool = False, mode: Mode = "add"
 ) -> Encoding:
-    """A trainable vector for each of `length` positions (Gehring et al. 2017; BERT, GPT-2).
+    """Learned positions: a trained vector for each of `length` positions (BERT, GPT-2).
 
-    `vectors` are the rows of params["table"] `[length, dim]`, drawn from N(0, stddev²).
+    Gehring et al. (2017). `vectors` are the rows of params["table"] `[length, dim]`, drawn from
+    N(0, stddev²).
 
     **A position outside 0..length − 1 has no vector.** It raises ValueError where positions are
     known (eagerly, and as NumPy constants under `jit`; `jnp.arange` inside `jit` is traced); where
@@ -172,10 +175,10 @@ def learned(
 def random_fixed(
     *, length: int, dim: int, scale: float = 1.0, interpolate: bool = False, mode: Mode = "add"
 ) -> Encoding:
-    """A table `[length, dim]` of N(0, scale²) entries that receives no gradient.
+    """Random positions: a fixed table `[length, dim]` of N(0, scale²) entries.
 
-    The "random initialisation" of Table 4 of Cirrincione (2026) at scale 1. `vectors` are the rows,
-    and positions are as for `learned`.
+    The table receives no gradient. At scale 1 it is the "random initialisation" of Table 4 of
+    Cirrincione (2026). `vectors` are the rows, and positions are as for `learned`.
 
     >>> table = random_fixed(length=4, dim=2)
     >>> params = table.init(jax.random.key(0))
@@ -194,13 +197,13 @@ def random_fixed(
 def fourier(
     *, dim: int, sigma: float = 0.1, learnable: bool = False, scale: float = 1.0, mode: Mode = "add"
 ) -> Encoding:
-    """Random Fourier features, `vectors` scale·[cos ω_k i, sin ω_k i] with ω_k ~ N(0, sigma²).
+    """Random Fourier features scale·[cos ω_k i, sin ω_k i] with ω_k ~ N(0, sigma²).
 
-    Rahimi & Recht (2007); Tancik et al. (2020); with `learnable` frequencies Li et al. (2021). The
-    mean of a row's product with another tends to the Gaussian kernel exp(−sigma²(i − j)²/2)/2, so
-    positions nearer than 1/sigma look alike. Entries lie in [−scale, scale]; scale = √(2/dim) gives
-    the unit rows of Rahimi & Recht. Phases are products in the dtype of the positions, the default
-    for integers: 6e-8·|ω i| off in float32.
+    `vectors` are these features. Rahimi & Recht (2007); Tancik et al. (2020); with `learnable`
+    frequencies Li et al. (2021). The mean of a row's product with another tends to the Gaussian
+    kernel exp(−sigma²(i − j)²/2)/2, so positions nearer than 1/sigma look alike. Entries lie in
+    [−scale, scale]; scale = √(2/dim) gives the unit rows of Rahimi & Recht. Phases are products in
+    the dtype of the positions, the default for integers: 6e-8·|ω i| off in float32.
 
     Args:
         dim: even.
@@ -290,9 +293,10 @@ def information_optimal(
     interpolate: bool = False,
     mode: Mode = "add",
 ) -> Encoding:
-    """Algorithm 1 of Cirrincione (2026): classical MDS of the positional distributions.
+    """Information-optimal encoding: classical MDS of the token distributions by position.
 
-    `vectors` are the coordinates in `dim` columns, those beyond the rank 0. Plug-in distances are
+    Algorithm 1 of Cirrincione (2026). `vectors` are the MDS coordinates in `dim` columns; columns
+    beyond the rank are 0. Plug-in distances are
     mostly sampling noise on small corpora: see `split_half_geometry` before trusting many columns.
 
     Args:
@@ -341,11 +345,11 @@ def low_rank(
     interpolate: bool = False,
     mode: Mode = "add",
 ) -> Encoding:
-    """Trainable vectors P = A Bᵀ of a given rank, with rank·(length + dim) parameters (Remark 8).
+    """Low-rank learned positions P = A Bᵀ, with rank·(length + dim) parameters.
 
-    Cirrincione (2026). `vectors` are the rows asked for; the rest of A Bᵀ is never formed. The
-    params are A `[length, rank]` and B `[dim, rank]`, normal entries such that those of A Bᵀ have
-    variance stddev². Positions are as for `learned`.
+    Remark 8 of Cirrincione (2026). `vectors` are the rows asked for; the rest of A Bᵀ is never
+    formed. The params are A `[length, rank]` and B `[dim, rank]`, normal entries such that those of
+    A Bᵀ have variance stddev². Positions are as for `learned`.
 
     >>> slim = low_rank(length=8, dim=4, rank=1)
     >>> sum(leaf.size for leaf in jax.tree.leaves(slim.init(jax.random.key(0))))

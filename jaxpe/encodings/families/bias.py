@@ -18,11 +18,11 @@ from jaxpe.encodings.base import (
     check_heads,
     check_sizes,
     compute_dtype,
+    expand_rank,
     neighbours,
     position_offsets,
     repeat_heads,
     vector_dtype,
-    with_axes,
 )
 from jaxpe.encodings.context import sums_to_the_end
 from jaxpe.encodings.families.absolute import Positions
@@ -69,10 +69,10 @@ def alibi(
     learnable: bool = False,
     causal: bool = False,
 ) -> Encoding:
-    """ALiBi: the bias −m_h|i − j| (Press et al. 2022), symmetric as encoders need it.
+    """ALiBi: the bias −m_h|i − j|, linear in the distance (Press et al. 2022).
 
-    `vectors` are the points (m_1 i, ..., m_H i), `[..., n, heads]`, at distances ‖m‖·|i − j|; with
-    one head they are `alibi_line`.
+    Symmetric, as encoders need it. `vectors` are the points (m_1 i, ..., m_H i), `[..., n, heads]`,
+    at distances ‖m‖·|i − j|; with one head they are `alibi_line`.
 
     Args:
         num_heads: query heads.
@@ -115,11 +115,13 @@ def alibi(
         offsets = position_offsets(q, k, q_positions, k_positions)
         closeness = offsets if causal else -jnp.abs(offsets)
         dtype = compute_dtype(q)
-        return with_axes(current(params, dtype).reshape(-1, 1, 1), q.ndim) * closeness.astype(dtype)
+        return expand_rank(current(params, dtype).reshape(-1, 1, 1), q.ndim) * closeness.astype(
+            dtype
+        )
 
     def vectors(params, positions):
         points = as_positions(positions).astype(vector_dtype(positions))[..., None]
-        return points * with_axes(current(params, points.dtype), points.ndim)
+        return points * expand_rank(current(params, points.dtype), points.ndim)
 
     if learnable:
         return Encoding(init=init, bias=bias, vectors=vectors)
@@ -168,7 +170,7 @@ def t5(
     bidirectional: bool = True,
     stddev: float = 0.02,
 ) -> Encoding:
-    """T5's bias: one learned number for each head and bucket of offsets (Raffel et al. 2020).
+    """T5 bias: a learned number for each head and bucket of offsets (Raffel et al. 2020).
 
     Parameters: `table` `[num_buckets, num_heads]`, N(0, stddev²) at first; T5 itself has
     stddev = 1/√d_model. T5 does not scale its logits either: a table of its checkpoints belongs to
@@ -208,12 +210,13 @@ def t5(
 
 @register(
     "kerple_power",
+    description="KERPLE: the learned bias −r₁|i − j|^r₂ (Chi et al. 2022)",
     source="Chi et al. (2022)",
     make=lambda s: kerple(num_heads=s.num_heads, kind="power"),
 )
 @register("kerple_log", source="Chi et al. (2022)")
 def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding:
-    """KERPLE: −r₁·log(1 + r₂|i − j|) or −r₁|i − j|^r₂, learned by head (Chi et al. 2022).
+    """KERPLE: the learned bias −r₁·log(1 + r₂|i − j|) or −r₁|i − j|^r₂ (Chi et al. 2022).
 
     Parameters: `log_r1` `[heads]` and, for "log", `log_r2`, so that both r stay positive; for
     "power" `logit_r2` with r₂ = 2σ(logit_r2) in (0, 2), where the kernel is conditionally positive
@@ -241,7 +244,7 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
         dtype = compute_dtype(q)
         distance = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
         by_head = {name: value.reshape(-1, 1, 1) for name, value in params.items()}
-        own = {name: with_axes(value, q.ndim, dtype) for name, value in by_head.items()}
+        own = {name: expand_rank(value, q.ndim, dtype) for name, value in by_head.items()}
         r1 = jnp.exp(own["log_r1"])
         if kind == "log":
             return -r1 * jnp.log1p(jnp.exp(own["log_r2"]) * distance)
@@ -255,7 +258,7 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
 
 @register("fire", source="Li et al. (2024)")
 def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float = 0.1) -> Encoding:
-    """FIRE: f(ψ(i − j)/ψ(max(L, i))) with ψ(x) = log(cx + 1) (Li et al. 2024).
+    """FIRE: the learned bias f(ψ(i − j)/ψ(max(L, i))), ψ(x) = log(cx + 1) (Li et al. 2024).
 
     f is a network with one hidden ReLU layer and a number for each head. The normaliser is the
     query position, so the bias depends on i too and packed documents count from 0. The paper has
@@ -303,10 +306,10 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
         least = float(jnp.finfo(dtype).tiny) ** (1 / 3)
         normaliser = jnp.maximum(jnp.log1p(c * furthest), least)
         x = jnp.squeeze(jnp.log1p(c * distance) / normaliser, -3)[..., None]
-        weight, shift = (with_axes(own[name], x.ndim) for name in ("weight_in", "bias_in"))
+        weight, shift = (expand_rank(own[name], x.ndim) for name in ("weight_in", "bias_in"))
         units = x * weight + shift
         out = jnp.einsum("...u,uh->...h", jax.nn.relu(units), own["weight_out"])
-        return jnp.moveaxis(out, -1, -3) + with_axes(own["bias_out"].reshape(-1, 1, 1), q.ndim)
+        return jnp.moveaxis(out, -1, -3) + expand_rank(own["bias_out"].reshape(-1, 1, 1), q.ndim)
 
     return Encoding(init=init, bias=bias)
 
@@ -317,7 +320,7 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
     make=lambda s: cope(head_dim=s.head_dim, max_positions=64),
 )
 def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
-    """CoPE: positions counted in content (Golovneva et al. 2024).
+    """CoPE: positions counted by gates that depend on content (Golovneva et al. 2024).
 
     Gates g_im = σ(q_i·k_m/√head_dim) say how far key m moves the count; p_ij = Σ_{m=j..i} g_im, at
     most max_positions − 1, is the distance from i back to j, and the bias is q_i·e[p_ij], linear

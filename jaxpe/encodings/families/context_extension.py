@@ -24,7 +24,7 @@ from jaxpe.encodings.base import (
     vector_dtype,
 )
 from jaxpe.encodings.families.rotary import rope
-from jaxpe.encodings.registry import register, short
+from jaxpe.encodings.registry import register, short_window
 
 
 class _Band(NamedTuple):
@@ -42,14 +42,15 @@ class _Band(NamedTuple):
 
 @register(
     "rerope_leaky",
+    description="Leaky ReRoPE: offsets grow slower beyond a window (Su 2023)",
     source="Su (2023)",
     variant_of="rerope",
-    make=lambda s: rerope(rope(head_dim=s.head_dim), window=short(s.length), leak=1 / 16),
+    make=lambda s: rerope(rope(head_dim=s.head_dim), window=short_window(s.length), leak=1 / 16),
 )
 @register(
     "rerope",
     source="Su (2023)",
-    make=lambda s: rerope(rope(head_dim=s.head_dim), window=short(s.length)),
+    make=lambda s: rerope(rope(head_dim=s.head_dim), window=short_window(s.length)),
 )
 def rerope(
     encoding: Encoding,
@@ -59,9 +60,9 @@ def rerope(
     training_length: int | None = None,
     causal: bool = False,
 ) -> Encoding:
-    """ReRoPE: offsets d = i − j are clipped at a window, or grow slower beyond it. Su (2023).
+    """ReRoPE: offsets are clipped at a window, or grow slower beyond it (Su 2023).
 
-    Below the window products are those of the encoding. Beyond it the offset is
+    Let d = i − j. Below the window w products are those of the encoding. Beyond it the offset is
     sign(d)·(w + leak·(|d| − w)): w for every far key where leak is 0 (ReRoPE), the rotations of
     position interpolation where it is not (leaky ReRoPE, whose scaling factor is 1/leak). Exact:
     a far pair is turned by positions of its own, as in the author's code (bojone/rerope), which is
@@ -115,11 +116,11 @@ def rerope(
     "self_extend",
     source="Jin et al. (2024)",
     make=lambda s: self_extend(
-        rope(head_dim=s.head_dim), window=2 * -(-short(s.length) // 2), group=2
+        rope(head_dim=s.head_dim), window=2 * -(-short_window(s.length) // 2), group=2
     ),
 )
 def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = False) -> Encoding:
-    """SelfExtend: far positions are shared by groups of neighbours. Jin et al. (2024).
+    """SelfExtend: far positions are shared by groups of neighbours (Jin et al. 2024).
 
     Offsets d = i − j below the window w are their own. Beyond it a query is turned as at
     ⌊i/G⌋ + w − w/G and a key as at ⌊j/G⌋, so that the offset is near w + (d − w)/G and a context of
@@ -168,11 +169,11 @@ def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = F
     "dual_chunk",
     source="An et al. (2024)",
     make=lambda s: dual_chunk(
-        rope(head_dim=s.head_dim), chunk=short(s.length), local=short(s.length) // 4
+        rope(head_dim=s.head_dim), chunk=short_window(s.length), local=short_window(s.length) // 4
     ),
 )
 def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = False) -> Encoding:
-    """Dual chunk attention: positions count from the start of a chunk. An et al. (2024).
+    """Dual chunk attention: positions count from the start of a chunk (An et al. 2024).
 
     Chunks are c = chunk − local positions long; a key is turned as at j mod c. A query is turned as
     at i mod c for keys of its own chunk, as at min(i mod c + c, chunk) for those of the chunk

@@ -15,9 +15,9 @@ from jaxpe.encodings.base import (
     check_heads,
     check_sizes,
     compute_dtype,
+    expand_rank,
     position_offsets,
     repeat_heads,
-    with_axes,
 )
 from jaxpe.encodings.context import causal_convolution, running_sum
 from jaxpe.encodings.families.bias import alibi_slopes
@@ -89,10 +89,10 @@ def _gated(dim: int, num_heads: int, gate_bias: float, stddev: float, *, sign: i
 
 @register("grape_a", source="Zhang et al. (2025)")
 def grape_additive(*, num_heads: int, head_dim: int, stddev: float = 0.02) -> Encoding:
-    """GRAPE-A, gated by keys: the bias −|i − j|·slope_h·softplus(ω_h)·softplus(u_h·k_j/√d).
+    """GRAPE-A: ALiBi with slopes that keys choose (Zhang et al. 2025).
 
-    Zhang et al. (2025), with the slopes of ALiBi. It depends on keys, not on hidden states; their
-    published form has i − j under a causal mask.
+    The bias is −|i − j|·slope_h·softplus(ω_h)·softplus(u_h·k_j/√d). It depends on keys, not on
+    hidden states; their published form has i − j under a causal mask.
 
     Parameters: `rate` ω `[heads]`, 0 at first, and `gate` u `[heads, head_dim]`, N(0, stddev²).
 
@@ -124,7 +124,7 @@ def grape_additive(*, num_heads: int, head_dim: int, stddev: float = 0.02) -> En
         rate = jax.nn.softplus(params["rate"].astype(dtype)) * jnp.asarray(
             alibi_slopes(num_heads), dtype
         )
-        size = jax.nn.softplus(gate * head_dim**-0.5) * with_axes(rate[:, None], gate.ndim)
+        size = jax.nn.softplus(gate * head_dim**-0.5) * expand_rank(rate[:, None], gate.ndim)
         offsets = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
         return -offsets * size[..., None, :]
 
@@ -132,7 +132,7 @@ def grape_additive(*, num_heads: int, head_dim: int, stddev: float = 0.02) -> En
 
 
 @register("path", source="Yang et al. (2025)")
-def path(
+def path_attention(
     *,
     dim: int,
     num_heads: int,
@@ -142,11 +142,12 @@ def path(
     chunk: int = 64,
     stddev: float = 0.02,
 ) -> Encoding:
-    """PaTH: products q_iᵀ H_i H_{i−1} ⋯ H_{j+1} k_j along the path of tokens (Yang et al. 2025).
+    """PaTH: products of Householder-like matrices along the tokens (Yang et al. 2025).
 
-    H_l = I − β_l w_l w_lᵀ with β_l = 2σ(W_β x_l + b) and w_l = SiLU(conv(U V x_l)), normalised:
-    Householder-like matrices, one a token and head. A key ahead of its query has the plain product
-    q·k: meant for causal attention. β = 0 is attention without positions.
+    Products are q_iᵀ H_i H_{i−1} ⋯ H_{j+1} k_j. H_l = I − β_l w_l w_lᵀ with β_l = 2σ(W_β x_l + b)
+    and w_l = SiLU(conv(U V x_l)), normalised: Householder-like matrices, one a token and head. A
+    key ahead of its query has the plain product q·k: meant for causal attention. β = 0 is attention
+    without positions.
 
     Keys are taken `chunk` at a time. With T = (I + strict lower part of B W Wᵀ)⁻¹ B of the tokens
     of a chunk, their product is I − Wᵀ T W, so that time is n²·head_dim, not n² products of
@@ -164,7 +165,7 @@ def path(
         chunk: keys taken at once; only time and memory depend on it.
         stddev: standard deviation of `kernel` at first; projections keep the variance.
 
-    >>> encoding = path(dim=4, num_heads=2, head_dim=4)
+    >>> encoding = path_attention(dim=4, num_heads=2, head_dim=4)
     >>> x, q, i = jnp.ones((3, 4)), jnp.ones((3, 2, 4)), jnp.arange(3)
     >>> params = encoding.init(jax.random.key(0))
     >>> c, _ = encoding.context(params, x, i, jaxpe.encodings.Rows())
@@ -220,12 +221,13 @@ def path_products(
     *,
     chunk: int = 64,
 ) -> Array:
-    """Products q_iᵀ H_i ⋯ H_{j+1} k_j of `path`, `[..., heads, n_q, n_k]`.
+    """Products q_iᵀ H_i ⋯ H_{j+1} k_j of `path_attention`, `[..., heads, n_q, n_k]`.
 
     Args:
         q, k: `[..., n, heads, head_dim]`, of as many heads.
-        q_context, k_context: contexts of `path`: of each token `w` `[..., n, heads, head_dim]`,
-            `beta` `[..., n, heads]`, and `place`, its order in the row.
+        q_context, k_context: contexts of `path_attention`: of each token `w`
+            `[..., n, heads, head_dim]`, `beta` `[..., n, heads]`, and `place`, its order in the
+            row.
         chunk: keys taken at once; all of them is the naive form.
 
     >>> one = {"w": jnp.ones((2, 1, 1)), "beta": jnp.full((2, 1), 0.5), "place": jnp.arange(2.0)}
@@ -262,7 +264,7 @@ def path_products(
         w, keys = (jnp.moveaxis(a, -2, -3) for a in (w, keys))  # [..., heads, chunk, d]
         beta = jnp.swapaxes(beta, -1, -2)[..., :, None]
         gram = jnp.einsum("...ad,...bd->...ab", w, w, precision="highest")
-        lower = with_axes(jnp.eye(chunk, dtype=dtype), gram.ndim) + beta * gram * with_axes(
+        lower = expand_rank(jnp.eye(chunk, dtype=dtype), gram.ndim) + beta * gram * expand_rank(
             strict, gram.ndim
         )
         seen = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
@@ -272,7 +274,7 @@ def path_products(
         mixed = solved * jnp.swapaxes(beta, -1, -2)
         across = jnp.einsum("...bd,...kd->...bk", w, keys, precision="highest")
         plain = jnp.einsum("...qd,...kd->...qk", turned, keys, precision="highest")
-        block = plain - mixed @ (across * with_axes(strict, across.ndim))
+        block = plain - mixed @ (across * expand_rank(strict, across.ndim))
         return turned - mixed @ w, block
 
     start = jnp.moveaxis(q.astype(dtype), -2, -3)
@@ -320,12 +322,12 @@ def selective_rope(
     gated: bool = False,
     stddev: float = 0.02,
 ) -> Encoding:
-    """Selective RoPE: angles τ_k·Σ_{l ≤ i} conv(W x_l/‖x_l‖), chosen by the tokens.
+    """Selective RoPE: rotations by angles that tokens choose (Movahedi et al. 2025).
 
-    Movahedi et al. (2025). Pair k of head h turns by τ_k times the running sum of its own channel,
-    τ_k = base^(−2k/head_dim); with `gated` each step is multiplied by σ(G x_l). Steps of 1
-    everywhere are RoPE. Pairs are (k, k + head_dim/2). Encoders and decoders alike: the sum runs
-    over the tokens before, and logits depend on the difference of two sums.
+    Angles are τ_k·Σ_{l ≤ i} conv(W x_l/‖x_l‖). Pair k of head h turns by τ_k times the running sum
+    of its own channel, τ_k = base^(−2k/head_dim); with `gated` each step is multiplied by σ(G x_l).
+    Steps of 1 everywhere are RoPE. Pairs are (k, k + head_dim/2). Encoders and decoders alike: the
+    sum runs over the tokens before, and logits depend on the difference of two sums.
 
     Parameters: `projection` W `[dim, heads, head_dim/2]`, `conv` `[conv_width, heads,
     head_dim/2]`; with `gated` `kernel` G `[dim, heads]` and `bias` `[heads]`.
@@ -379,7 +381,7 @@ def selective_rope(
     def turn(params, x, positions, sums):
         check_head_dim(x.shape, head_dim)
         scale = jnp.asarray(base ** (-2 * np.arange(half) / head_dim), sums.dtype)
-        angles = repeat_heads(sums, x.shape[-2]) * with_axes(scale, sums.ndim)
+        angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim)
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
 
     return Encoding(init=init, context=context, query=turn, key=turn)
@@ -396,4 +398,4 @@ def _projected(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
         )
     dtype = compute_dtype(x)
     z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))
-    return z + with_axes(params["bias"].astype(dtype), z.ndim)
+    return z + expand_rank(params["bias"].astype(dtype), z.ndim)

@@ -15,9 +15,9 @@ from jaxpe.encodings.base import (
     check_heads,
     check_sizes,
     compute_dtype,
+    expand_rank,
     position_offsets,
     repeat_heads,
-    with_axes,
 )
 from jaxpe.encodings.families.absolute import table_rows
 from jaxpe.encodings.families.bias import interpolate, kerple, t5
@@ -38,7 +38,7 @@ def deberta(
     max_distance: int | None = 512,
     stddev: float = 0.02,
 ) -> Encoding:
-    """DeBERTa's disentangled attention: content to position and back. He et al. (2021).
+    """DeBERTa: disentangled attention, content to position and back (He et al. 2021).
 
     Logits (q_i·k_j + q_i·K_δ + k_j·Q_δ)/√(3·head_dim), tables K and Q by the bucket δ of i − j.
     Distances up to num_buckets/2 have a bucket each, larger ones share buckets that widen
@@ -114,9 +114,9 @@ def tupe(
     untie_first: bool = True,
     stddev: float = 0.02,
 ) -> Encoding:
-    """TUPE: products of positions alone, and T5's bias; the first token untied. Ke et al. (2021).
+    """TUPE: untied products of positions, and the bias of T5 (Ke et al. 2021).
 
-    Logits q_i·k_j/√(2d) + LN(p_i)U_Q·LN(p_j)U_K/√(2d) + b_{j−i}, d = head_dim. Where
+    Logits are q_i·k_j/√(2d) + LN(p_i)U_Q·LN(p_j)U_K/√(2d) + b_{j−i}, d = head_dim. Where
     `untie_first`, the position term and b give way to a number θ₁ where the query is at position 0,
     which is [CLS] in BERT, and to θ₂ where the key alone is. A bias cannot divide q·k by √2, so
     `query` does; the position term keeps (2d)^−½, whatever `scale` attention is given.
@@ -190,7 +190,9 @@ def tupe(
         def projected(name, positions):
             own = {key: params[key].astype(dtype) for key in ("table", "norm_scale", "norm_shift")}
             rows = table_rows(own["table"], positions)
-            scale, shift = (with_axes(own[key], rows.ndim) for key in ("norm_scale", "norm_shift"))
+            scale, shift = (
+                expand_rank(own[key], rows.ndim) for key in ("norm_scale", "norm_shift")
+            )
             rows = _standardised(rows) * scale + shift
             return jnp.einsum("...nc,chd->...nhd", rows, params[name].astype(dtype))
 
@@ -200,8 +202,8 @@ def tupe(
         if not untie_first:
             return term
         of_query, of_key = params["first"].astype(dtype)[..., None, None]
-        term = jnp.where((j == 0)[..., None, None, :], with_axes(of_key, q.ndim), term)
-        return jnp.where((i == 0)[..., None, :, None], with_axes(of_query, q.ndim), term)
+        term = jnp.where((j == 0)[..., None, None, :], expand_rank(of_key, q.ndim), term)
+        return jnp.where((i == 0)[..., None, :, None], expand_rank(of_query, q.ndim), term)
 
     return Encoding(init=init, query=query, bias=bias)
 
@@ -212,13 +214,14 @@ def tupe(
     make=lambda s: dape(kerple(num_heads=s.num_heads), num_heads=s.num_heads),
 )
 def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
-    """DAPE: a bias B that a network corrects, seeing the logits of all heads. Zheng et al. (2024).
+    """DAPE: a bias corrected by a network that sees the logits (Zheng et al. 2024).
 
-    Logits A + B + MLP([A; B]), A_ij = q_i·k_j/√head_dim: for each pair the 2·num_heads numbers of
-    all heads go through one hidden layer with LeakyReLU (slope 0.01) to num_heads. A keeps
-    head_dim^−½, whatever `scale` attention is given, and queries and keys come as the rest of a
-    chain left them: `chain(rope(...), dape(...))`. Causal and bidirectional as B is; the authors'
-    code sets B to 0 for keys ahead of the query, which it masks. No position vectors.
+    Logits are A + B + MLP([A; B]), B the bias and A_ij = q_i·k_j/√head_dim: for each pair the
+    2·num_heads numbers of all heads go through one hidden layer with LeakyReLU (slope 0.01) to
+    num_heads. A keeps head_dim^−½, whatever `scale` attention is given, and queries and keys come
+    as the rest of a chain left them: `chain(rope(...), dape(...))`. Causal and bidirectional as B
+    is; the authors' code sets B to 0 for keys ahead of the query, which it masks. No position
+    vectors.
 
     Parameters: `base`, those of B; `weight_in` `[2·num_heads, hidden]`, `bias_in` `[hidden]`,
     `weight_out` `[hidden, num_heads]`, `bias_out` `[num_heads]`, uniform in ±1/√inputs at first.
@@ -269,12 +272,12 @@ def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
         own = {name: value.astype(dtype) for name, value in params.items() if name != "base"}
         A = dot_products(q, k) * q.shape[-1] ** -0.5
         own_bias = encoding.bias(params["base"], q, k, q_positions, k_positions)
-        B = jnp.zeros_like(A) if own_bias is None else with_axes(own_bias, A.ndim, dtype)
+        B = jnp.zeros_like(A) if own_bias is None else expand_rank(own_bias, A.ndim, dtype)
         B = jnp.broadcast_to(B, A.shape)
 
         def layer(x, weight, shift):
             out = jnp.einsum("...cqk,cu->...uqk", x, own[weight])
-            return out + with_axes(own[shift][:, None, None], x.ndim)
+            return out + expand_rank(own[shift][:, None, None], x.ndim)
 
         units = layer(jnp.concatenate([A, B], axis=-3), "weight_in", "bias_in")
         return B + layer(jax.nn.leaky_relu(units, 0.01), "weight_out", "bias_out")
@@ -297,12 +300,13 @@ def inkling(
     alpha: float = 0.1,
     stddev: float = 0.02,
 ) -> Encoding:
-    """Inkling's relative bias: each token mixes learned profiles of distance. (No paper yet.)
+    """Inkling: a bias by distance, mixed from learned profiles by each token.
 
-    r_i = W x_i, `rank` numbers a head, from the hidden states x that enter attention; the bias is
-    (r_i P)[i − j] where 0 ≤ i − j < extent and 0 elsewhere, keys ahead of the query included: made
-    for causal attention. Hugging Face's `InklingRelativeLogits`, x-transformers'
-    `RelativeProjPositionalBias`. Fractional offsets are interpolated, beyond the last one constant.
+    There is no paper yet. r_i = W x_i, `rank` numbers a head, from the hidden states x that enter
+    attention; the bias is (r_i P)[i − j] where 0 ≤ i − j < extent and 0 elsewhere, keys ahead of
+    the query included: made for causal attention. Hugging Face's `InklingRelativeLogits`,
+    x-transformers' `RelativeProjPositionalBias`. Fractional offsets are interpolated, beyond the
+    last one constant.
 
     With `log_floor` n₀ queries and bias carry τ_i = 1 + alpha·ln max((i + 1)/n₀, 1), as Inkling's
     global layers have it. Its logits are scaled by 1/head_dim after a norm of queries and keys:

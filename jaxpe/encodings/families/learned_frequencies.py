@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -13,17 +12,18 @@ from jaxpe.encodings.base import (
     check_heads,
     check_sizes,
     compute_dtype,
-    with_axes,
+    expand_rank,
 )
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
 from jaxpe.encodings.tables import check_tables
+from jaxpe.rope.scaling import inverse_frequencies
 
 
 @register("pope", source="Gopalakrishnan et al. (2025)")
 def pope(*, num_heads: int, head_dim: int, base: float = 10_000.0) -> Encoding:
-    """PoPE, polar coordinates: what is a magnitude, where is an angle.
+    """PoPE: polar coordinates, magnitudes of content and angles of position.
 
     Gopalakrishnan et al. (2025). Entry c of a query is softplus(q_c)·e^{iθ_c i}, of a key
     softplus(k_c)·e^{i(θ_c j + δ_hc)}, so that logits are
@@ -54,7 +54,7 @@ def pope(*, num_heads: int, head_dim: int, base: float = 10_000.0) -> Encoding:
         size = jax.nn.softplus(x.astype(dtype))
         angles = phases(align_positions(positions, x.shape, after=2), frequencies, dtype)
         angles = angles[..., None, :]
-        angles = angles if shift is None else angles + with_axes(shift, angles.ndim, dtype)
+        angles = angles if shift is None else angles + expand_rank(shift, angles.ndim, dtype)
         waves = (size * jnp.cos(angles), size * jnp.sin(angles))
         return jnp.concatenate(waves, axis=-1).astype(x.dtype)
 
@@ -81,9 +81,9 @@ def fope(
     stddev: float = 0.3,
     learnable: bool = False,
 ) -> Encoding:
-    """FoPE: each rotation a sum of waves, Σ_D cos(ω_D i) C_h[D, c] and the same of sines.
+    """FoPE: RoPE whose rotations are sums of waves Σ_D cos(ω_D i) C_h[D, c] (Hua et al. 2024).
 
-    Hua et al. (2024). Frequencies below 2π/length, which make no turn in training, are dropped, and
+    Sines likewise. Frequencies below 2π/length, which make no turn in training, are dropped, and
     the entries they would turn have cosine and sine 1. C = I + stddev·Xavier-normal, apart for
     sines and cosines. Not a rotation: logits depend on positions, not on offsets alone.
 
@@ -139,7 +139,7 @@ def fope(
 
 @register("grape_m", source="Zhang et al. (2025)")
 def grape_multiplicative(*, head_dim: int, base: float = 10_000.0) -> Encoding:
-    """GRAPE-M: RoPE whose frequencies ω = exp(a) are learned (Zhang et al. 2025).
+    """GRAPE-M: RoPE with learned frequencies ω = exp(a) (Zhang et al. 2025).
 
     The commuting form, in the coordinate planes (k, k + head_dim/2). At first it is `rope`.
 

@@ -10,7 +10,6 @@ from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.compiled import compiled
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -20,11 +19,12 @@ from jaxpe.encodings.base import (
     check_heads,
     check_sizes,
     compute_dtype,
-    with_axes,
+    expand_rank,
 )
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
 from jaxpe.encodings.tables import check_tables
+from jaxpe.rope.scaling import inverse_frequencies
 
 # Terms of the series, and squarings enough for any position below 2³¹.
 _TERMS, _SQUARINGS = 14, 40
@@ -39,7 +39,7 @@ _TERMS, _SQUARINGS = 14, 40
 def mixed_rope(
     *, head_dim: int, num_heads: int, axes: int = 2, base: float | None = None
 ) -> Encoding:
-    """RoPE-Mixed: angles ω_x·x + ω_y·y of frequencies learned by head. Heo et al. (2024).
+    """RoPE-Mixed: angles ω_x·x + ω_y·y of frequencies learned by head (Heo et al. 2024).
 
     Pair (2k, 2k + 1) of head h turns by Σ_a frequencies[a, h, k]·position_a, so logits depend on
     the coordinates' offsets. At first, with μ_k = base^(−4k/head_dim) and one angle φ a head,
@@ -93,7 +93,7 @@ def mixed_rope(
         check_tables(params, frequencies=shape)
         i = _coordinates(positions, x, axes)
         omega = params["frequencies"].astype(i.dtype)
-        angles = sum(i[..., a, None, None] * with_axes(omega[a], x.ndim) for a in range(axes))
+        angles = sum(i[..., a, None, None] * expand_rank(omega[a], x.ndim) for a in range(axes))
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=True)
 
     def vectors(params, positions: ArrayLike) -> Array:
@@ -119,9 +119,10 @@ def liere(
     num_heads: int | None = None,
     extent: float = 1.0,
 ) -> Encoding:
-    """LieRE: queries and keys turn by exp(Σ_a x_a A_a), A_a = U_a − U_aᵀ. Ostmeier et al. (2024).
+    """LieRE: learned rotations exp(Σ_a x_a A_a), A_a = U_a − U_aᵀ (Ostmeier et al. 2024).
 
-    U_a is upper triangular and learned, in blocks along the head, x = position/extent. Where the
+    Queries and keys turn. U_a is upper triangular and learned, in blocks along the head; x is
+    position/extent. Where the
     A_a commute, as with one coordinate or blocks of 2, logits depend on the coordinates' offsets
     alone; otherwise on positions too, since R(x)ᵀR(y) is not R(y − x). No position vectors: see
     `encoding_distances`.
@@ -178,7 +179,7 @@ def comrope(
     num_heads: int | None = None,
     extent: float = 1.0,
 ) -> Encoding:
-    """ComRoPE-LD: queries and keys turn by exp((Σ_a θ_a x_a)(P − Pᵀ)). Yu et al. (2025).
+    """ComRoPE-LD: learned rotations exp((Σ_a θ_a x_a)(P − Pᵀ)) that commute (Yu et al. 2025).
 
     The generators θ_a(P − Pᵀ) of a block are multiples of one another (linearly dependent), so they
     commute and logits depend on the coordinates' offsets alone. x = position/extent. No position

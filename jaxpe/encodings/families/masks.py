@@ -5,18 +5,18 @@ import jax.numpy as jnp
 
 from jaxpe.encodings.base import Encoding, check_sizes, position_offsets, weight_offsets
 from jaxpe.encodings.context import sums_to_the_end
-from jaxpe.encodings.registry import register, short
+from jaxpe.encodings.registry import register, short_window
 
 
 @register(
     "sliding_window",
     source="Beltagy et al. (2020)",
-    make=lambda s: sliding_window(size=short(s.length)),
+    make=lambda s: sliding_window(size=short_window(s.length)),
 )
 def sliding_window(*, size: int) -> Encoding:
-    """Attention to the nearest positions alone: key j is seen by query i where |i − j| < size.
+    """Sliding window: key j is seen by query i where |i − j| < size (Beltagy et al. 2020).
 
-    Beltagy et al. (2020); in a decoder a query sees itself and the size − 1 tokens before, as in
+    In a decoder a query sees itself and the size − 1 tokens before, as in
     Mistral and Gemma. Chain it with another encoding: `chain(rope(...), sliding_window(size=512))`.
 
     Args:
@@ -37,10 +37,10 @@ def sliding_window(*, size: int) -> Encoding:
 @register(
     "attention_chunks",
     source="Meta (2025), Llama 4",
-    make=lambda s: attention_chunks(size=short(s.length)),
+    make=lambda s: attention_chunks(size=short_window(s.length)),
 )
 def attention_chunks(*, size: int) -> Encoding:
-    """Attention within chunks of positions: key j is seen where ⌊j/size⌋ = ⌊i/size⌋.
+    """Chunked attention: key j is seen by query i where ⌊j/size⌋ = ⌊i/size⌋.
 
     As in the layers of Llama 4 that have RoPE. It depends on where chunks begin, so it is not a
     function of the offset.

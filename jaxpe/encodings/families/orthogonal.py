@@ -22,8 +22,8 @@ from jaxpe.encodings.base import (
     as_positions,
     check_finite_positions,
     check_sizes,
+    expand_rank,
     vector_dtype,
-    with_axes,
 )
 from jaxpe.encodings.families.absolute import Mode, Positions, from_vectors, of_positions
 from jaxpe.encodings.phases import phases
@@ -40,12 +40,14 @@ LEAST_ENERGY = 1e-2
 
 @register(
     "legendre_log",
+    description="Legendre polynomials of the logarithm of the position, added (Li 2025)",
     source="Li (2025)",
     vectors="P_k of the logarithm of positions",
     make=lambda s: legendre(dim=s.dim, length=s.length, position_map="log"),
 )
 @register(
     "legendre_clipped",
+    description="Legendre polynomials of the position clipped at T, added (Li 2025)",
     source="Li (2025)",
     vectors="P_k of positions mapped linearly to [−1, 1]",
     make=lambda s: legendre(dim=s.dim, length=s.length, position_map="clipped"),
@@ -61,7 +63,10 @@ def legendre(
     scale: float = 1.0,
     mode: Mode = "add",
 ) -> Encoding:
-    """Legendre encoding: `vectors` are scale·`legendre_vectors`, with the arguments of that.
+    """Legendre polynomials of tanh of the position, added (Li 2025).
+
+    `vectors` are scale·`legendre_vectors`, with its arguments; `position_map` chooses how positions
+    map to [−1, 1].
 
     >>> encoding = legendre(dim=2, length=3, position_map="clipped")
     >>> encoding.vectors((), jnp.arange(3)).tolist()
@@ -86,7 +91,9 @@ def chebyshev(
     scale: float = 1.0,
     mode: Mode = "add",
 ) -> Encoding:
-    """Chebyshev encoding: `vectors` are scale·`chebyshev_vectors`, with the arguments of that.
+    """Chebyshev polynomials of the position, added.
+
+    `vectors` are scale·`chebyshev_vectors`, with its arguments.
 
     >>> encoding = chebyshev(dim=3, length=3, position_map="clipped")
     >>> encoding.vectors((), jnp.arange(3)).tolist()
@@ -98,7 +105,9 @@ def chebyshev(
 
 @register("cosine", source="Ahmed et al. (1974)", vectors="orthonormal DCT-II basis")
 def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> Encoding:
-    """Cosine encoding: `vectors` are scale·`cosine_vectors`, rows of the orthonormal DCT-II.
+    """Cosine encoding: the orthonormal DCT-II basis, added.
+
+    `vectors` are scale·`cosine_vectors`, with its arguments.
 
     >>> encoding = cosine(dim=3, length=3)
     >>> euclidean_distances(encoding.vectors((), jnp.arange(3))).values[0].round(3).tolist()
@@ -111,7 +120,9 @@ def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> 
 def wavelet(
     *, dim: int, length: int, order: int = 4, scale: float = 1.0, mode: Mode = "add"
 ) -> Encoding:
-    """Wavelet encoding: `vectors` are scale·`wavelet_vectors`, with the arguments of that.
+    """Daubechies wavelets, added (Li 2025).
+
+    `vectors` are scale·`wavelet_vectors`, with its arguments.
 
     >>> encoding = wavelet(dim=2, length=2, order=1)
     >>> encoding.vectors((), jnp.arange(2)).round(3).tolist()
@@ -219,8 +230,8 @@ def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Arra
     amplitudes = np.sqrt(np.where(k == 0, 1, 2) * used / length)
     # i + ½ as a phase and half a step: far integers stay exact.
     angles = phases(positions, frequencies, vector_dtype(positions))
-    angles = angles + with_axes(frequencies / 2, angles.ndim, angles.dtype)
-    return jnp.cos(angles) * with_axes(amplitudes, angles.ndim, angles.dtype)
+    angles = angles + expand_rank(frequencies / 2, angles.ndim, angles.dtype)
+    return jnp.cos(angles) * expand_rank(amplitudes, angles.ndim, angles.dtype)
 
 
 @looked_at(positions=check_finite_positions)
@@ -306,7 +317,7 @@ def _recurrence(sign: Array, rest: Array, a: np.ndarray) -> Array:
     """Polynomials P_0..P_{len(a)} at sign·(1 − rest), one more axis behind."""
     values = _at_magnitudes(rest, jnp.asarray(a, rest.dtype))
     values = jnp.moveaxis(jnp.concatenate([jnp.ones_like(rest)[None], values]), 0, -1)
-    odd = with_axes(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
+    odd = expand_rank(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
     return jnp.where(odd, sign[..., None] * values, values)
 
 
@@ -334,7 +345,7 @@ def _chebyshev_coefficients(dim: int) -> np.ndarray:
 
 
 def _norms(dim: int, values: Array) -> Array:
-    return with_axes(np.sqrt(np.arange(dim) + 0.5), values.ndim, values.dtype)
+    return expand_rank(np.sqrt(np.arange(dim) + 0.5), values.ndim, values.dtype)
 
 
 class WaveletBasis(NamedTuple):
@@ -459,16 +470,16 @@ def _wavelet_rows(basis: WaveletBasis, positions: ArrayLike) -> Array:
     p = as_positions(positions).astype(vector_dtype(positions))[..., None]
     per_unit = 2**basis.level
     end = basis.width * per_unit
-    at = p * with_axes(2.0**-basis.j, p.ndim, p.dtype) - with_axes(basis.k, p.ndim, p.dtype)
+    at = p * expand_rank(2.0**-basis.j, p.ndim, p.dtype) - expand_rank(basis.k, p.ndim, p.dtype)
     at = at * per_unit
     inside = (at >= 0) & (at < end)
     cell = jnp.clip(jnp.floor(at), 0, end - 1).astype(jnp.int32)
-    index = cell + with_axes(basis.row * (end + 1), cell.ndim, cell.dtype)
+    index = cell + expand_rank(basis.row * (end + 1), cell.ndim, cell.dtype)
     table = jnp.asarray(basis.table.ravel(), p.dtype)
     values = take(table, index)
     if basis.width > 1:
         values = values + (at - cell.astype(p.dtype)) * (take(table, index + 1) - values)
-    values = jnp.where(inside, values * with_axes(2.0 ** (-basis.j / 2), p.ndim, p.dtype), 0)
+    values = jnp.where(inside, values * expand_rank(2.0 ** (-basis.j / 2), p.ndim, p.dtype), 0)
     values = jnp.pad(values, [(0, 0)] * (p.ndim - 1) + [(0, basis.unused)])
     return _unit_rows(values)
 

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxpe._core.rope_scaling import inverse_frequencies
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -12,16 +11,17 @@ from jaxpe.encodings.base import (
     check_heads,
     check_sizes,
     compute_dtype,
+    expand_rank,
     neighbours,
     position_offsets,
     repeat_heads,
     weight_offsets,
-    with_axes,
 )
 from jaxpe.encodings.families.bias import interpolate
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import check_tables
+from jaxpe.rope.scaling import inverse_frequencies
 
 
 @register(
@@ -30,8 +30,9 @@ from jaxpe.encodings.tables import check_tables
 def shaw(
     *, head_dim: int, max_distance: int, values: bool = True, stddev: float = 0.02
 ) -> Encoding:
-    """Relative keys and values: logits q_i·(k_j + a^K_r)/√head_dim, outputs Σ_j w_ij (v_j + a^V_r).
+    """Relative keys and values: learned vectors for clipped offsets (Shaw et al. 2018).
 
+    Logits are q_i·(k_j + a^K_r)/√head_dim, outputs Σ_j w_ij (v_j + a^V_r).
     r is the offset j − i clipped to ±max_distance: Eqs. (3) and (4) of Shaw et al. (2018). A
     fractional offset takes a mean of the rows around it, linear in the offset.
 
@@ -91,10 +92,11 @@ def transformer_xl(
     base: float = 10_000.0,
     stddev: float = 0.02,
 ) -> Encoding:
-    """Transformer-XL's relative positions, all four terms (Dai et al. 2019, Section 3.3).
+    """Transformer-XL: sinusoids of the offset with learned projections (Dai et al. 2019).
 
-    Logits (q_i·k_j + q_i·W R_{i−j} + u·k_j + v·W R_{i−j})/√head_dim, the first term being
-    attention's own; R_p = (sin ω₁p, ..., cos ω₁p, ...) with ω of `inverse_frequencies(dim)`.
+    All four terms of Section 3.3: logits (q_i·k_j + q_i·W R_{i−j} + u·k_j + v·W R_{i−j})/√head_dim,
+    the first term being attention's own; R_p = (sin ω₁p, ..., cos ω₁p, ...) with ω of
+    `inverse_frequencies(dim)`.
 
     Offsets of both signs are right, without the shift trick, which needs a causal mask, and without
     a table of offsets: positions may be fractional, packed or shuffled. Time is that of products
@@ -140,7 +142,7 @@ def transformer_xl(
             phases(align_positions(positions, x.shape, after=2), frequencies, dtype)
             for x, positions in ((q, q_positions), (k, k_positions))
         )
-        sought = q.astype(dtype) + with_axes(own["position_bias"], q.ndim)
+        sought = q.astype(dtype) + expand_rank(own["position_bias"], q.ndim)
         a, b = jnp.split(jnp.einsum("...hd,chd->...hc", sought, own["projection"]), 2, axis=-1)
         sin, cos = jnp.sin(i)[..., None, :], jnp.cos(i)[..., None, :]
         at_query = jnp.concatenate([a * sin + b * cos, b * sin - a * cos], axis=-1)

@@ -5,7 +5,9 @@ Each extends the training length four times, as `rope(scaling=...)` with the num
 
 from collections.abc import Callable
 
-from jaxpe._core.rope_scaling import (
+from jaxpe.encodings.families.rotary import rope
+from jaxpe.encodings.registry import EncodingSizes, register
+from jaxpe.rope.scaling import (
     DynamicScaling,
     LinearScaling,
     Llama3Scaling,
@@ -17,9 +19,6 @@ from jaxpe._core.rope_scaling import (
     RopeScaling,
     YarnScaling,
 )
-from jaxpe.encodings.base import Encoding
-from jaxpe.encodings.families.rotary import rope
-from jaxpe.encodings.registry import EncodingSizes, register
 
 FACTOR = 4.0
 
@@ -44,15 +43,13 @@ SCALINGS: dict[str, tuple[str, Callable[[EncodingSizes], RopeScaling]]] = {
 }
 
 
-def _made(scaling: Callable[[EncodingSizes], RopeScaling]) -> Callable[[EncodingSizes], Encoding]:
-    return lambda sizes: rope(head_dim=sizes.head_dim, scaling=scaling(sizes))
-
-
 for _kind, (_source, _scaling) in SCALINGS.items():
+    _about = (type(_scaling(EncodingSizes())).__doc__ or "").splitlines()[0].rstrip(".")
     register(
         f"rope_{_kind}",
-        make=_made(_scaling),
+        make=lambda s, scaling=_scaling: rope(head_dim=s.head_dim, scaling=scaling(s)),
         source=_source,
         vectors="orbit of a vector with unit pairs",
         variant_of="rope",
+        description=f"RoPE, scaled. {_about}",
     )(rope)

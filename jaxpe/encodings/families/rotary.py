@@ -10,7 +10,21 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.program import one_program
-from jaxpe._core.rope_scaling import (
+from jaxpe.encodings.base import (
+    Encoding,
+    align_positions,
+    as_positions,
+    check_finite_positions,
+    check_sizes,
+    compute_dtype,
+    expand_rank,
+)
+from jaxpe.encodings.families.absolute import Positions
+from jaxpe.encodings.phases import phases
+from jaxpe.encodings.registry import register
+from jaxpe.encodings.rotation import rotate
+from jaxpe.geometry.checks import looked_at
+from jaxpe.rope.scaling import (
     Length,
     ProportionalScaling,
     RopeFrequencies,
@@ -21,20 +35,6 @@ from jaxpe._core.rope_scaling import (
     scaling_from_hf,
     scaling_to_hf,
 )
-from jaxpe.encodings.base import (
-    Encoding,
-    align_positions,
-    as_positions,
-    check_finite_positions,
-    check_sizes,
-    compute_dtype,
-    with_axes,
-)
-from jaxpe.encodings.families.absolute import Positions
-from jaxpe.encodings.phases import phases
-from jaxpe.encodings.registry import register
-from jaxpe.encodings.rotation import rotate
-from jaxpe.geometry.checks import looked_at
 
 Layout = Literal["half_split", "interleaved"]
 Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
@@ -42,6 +42,7 @@ Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
 
 @register(
     "rope_partial",
+    description="Partial RoPE: half of each head rotates",
     source="Wang & Komatsuzaki (2021)",
     vectors="orbit of a vector with unit pairs, half of them turning",
     make=lambda s: rope(head_dim=s.head_dim, fraction=_about_half(s.head_dim)),
@@ -56,7 +57,7 @@ def rope(
     scaling: RopeScaling | None = None,
     length: Length = None,
 ) -> Encoding:
-    """Rotary encoding: queries and keys turn with position. Su et al. (2021).
+    """RoPE: queries and keys rotate by angles that grow with position (Su et al. 2021).
 
     Pair k of a query or key at position i becomes R(ω_k i)(x, y), ω_k = base^(−2k/d), so q·k
     depends on j − i alone. Phases are right to 10⁻⁶ rad at any integer position in float32 (but to
@@ -125,8 +126,9 @@ def xpos(
     gamma: float = 0.4,
     center: float = 0.0,
 ) -> Encoding:
-    """Rotary encoding whose logits decay: q·ζ^((i−c)/b) and k·ζ^(−(j−c)/b). Sun et al. (2022).
+    """xPos: RoPE with logits that decay with distance (Sun et al. 2022).
 
+    Queries become q·ζ^((i−c)/b), keys k·ζ^(−(j−c)/b), both rotated as in RoPE.
     ζ_k = (2k + γd)/((1 + γ)d) lies in (0, 1), so products carry ζ^((i−j)/b), at most 1 where j ≤ i:
     meant for causal attention. They depend on i − j alone; c only keeps the two factors in range.
     No position vectors.
@@ -159,11 +161,11 @@ def xpos(
             away = positions.astype(dtype) - center
             # Neither inf nor 0, which would make NaN or 0 of products that are neither.
             away = jnp.where(jnp.abs(away) <= reach, away, jnp.nan)
-            return jnp.exp(away[..., None] * with_axes(sign * rate, away.ndim + 1, dtype))
+            return jnp.exp(away[..., None] * expand_rank(sign * rate, away.ndim + 1, dtype))
 
         return _turn(head_dim, head_dim, layout, frequencies, size=size)
 
-    return Encoding(query=decay(1), key=decay(-1), from_middle=True)
+    return Encoding(query=decay(1), key=decay(-1), centered=True)
 
 
 @register(
@@ -180,7 +182,7 @@ def axial_rope(
     layout: Layout = "half_split",
     frequencies: Sequence[float] | np.ndarray | None = None,
 ) -> Encoding:
-    """Rotary encoding of positions with several coordinates, `[..., n, axes]`: images, video.
+    """Axial RoPE for positions with several coordinates, `[..., n, axes]`: images, video.
 
     Each coordinate turns an equal share of the pairs, all with the same frequencies, so logits
     depend on the coordinates' offsets. `vectors`: the orbit of a vector with unit pairs.
@@ -231,7 +233,7 @@ def mrope(
     scaling: RopeScaling | None = None,
     length: Length = None,
 ) -> Encoding:
-    """Multimodal rotary encoding: positions `[..., n, axes]` (time, height, width), one θ scale.
+    """Multimodal RoPE for positions `[..., n, axes]` of time, height and width.
 
     The frequencies are those of `rope`; section a of them follows coordinate a (Qwen2-VL, Wang et
     al. 2024), or the coordinates take turns (Qwen3-VL) when `interleaved_sections`. Text, whose
@@ -481,7 +483,7 @@ def _angles(
         return phases(positions, omega, dtype)
     angles = phases(positions[..., 0], omega, dtype)
     for axis in range(1, positions.shape[-1]):
-        own = with_axes(axis_of == axis, positions.ndim)
+        own = expand_rank(axis_of == axis, positions.ndim)
         angles = jnp.where(own, phases(positions[..., axis], omega, dtype), angles)
     return angles
 

@@ -11,15 +11,15 @@ from jaxpe.encodings.base import (
     check_heads,
     check_sizes,
     compute_dtype,
-    with_axes,
+    expand_rank,
 )
-from jaxpe.encodings.registry import register, short
+from jaxpe.encodings.registry import register, short_window
 from jaxpe.encodings.tables import check_tables
 
 
 @register("ssmax", source="Nakanishi (2025)")
 def ssmax(*, num_heads: int, scale: float = 0.43, length: int | None = None) -> Encoding:
-    """Scalable softmax: queries times s_h·ln n, n being the tokens a query sees.
+    """Scalable softmax: queries times s_h·ln n, n being the number of keys a query sees.
 
     Nakanishi (2025). In a decoder n = i + 1; the logits of position 0, which has nothing to choose
     from, are 0. An encoder sees its whole length: give it as `length`.
@@ -47,7 +47,7 @@ def ssmax(*, num_heads: int, scale: float = 0.43, length: int | None = None) -> 
             n = jnp.log(jnp.maximum(i + 1, 1))[..., None]
         else:
             n = jnp.full((1,) * (q.ndim - 1), np.log(length), dtype)
-        factor = n * with_axes(params["scale"], n.ndim, dtype)
+        factor = n * expand_rank(params["scale"], n.ndim, dtype)
         return _times(q, factor)
 
     def init(key):
@@ -58,16 +58,18 @@ def ssmax(*, num_heads: int, scale: float = 0.43, length: int | None = None) -> 
 
 @register(
     "ministral_scaling",
+    description="Position temperature of Ministral 3: queries scaled in steps",
     source="Mistral AI (2025), Ministral 3",
-    make=lambda s: position_temperature(period=short(s.length), first=0),
+    make=lambda s: position_temperature(period=short_window(s.length), first=0),
 )
 @register(
     "llama4_scaling",
+    description="Position temperature of Llama 4: queries scaled in steps",
     source="Meta (2025), Llama 4",
-    make=lambda s: position_temperature(period=short(s.length)),
+    make=lambda s: position_temperature(period=short_window(s.length)),
 )
 def position_temperature(*, scale: float = 0.1, period: int = 8192, first: int = 1) -> Encoding:
-    """Queries times 1 + scale·ln(1 + ⌊(i + first)/period⌋): sharper attention far out.
+    """Position temperature: queries times 1 + scale·ln(1 + ⌊(i + first)/period⌋).
 
     Llama 4 has it in its layers without RoPE, with first = 1 and a period of 8,192; Ministral 3
     has first = 0 and the original context as the period.

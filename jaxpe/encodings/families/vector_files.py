@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxpe._core.array_files import packed, unpacked
+from jaxpe._core.array_files import npz_arrays, npz_bytes
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import LARGEST_FILE, read_small
 from jaxpe.encodings.base import Encoding
@@ -24,11 +24,11 @@ def vectors_file(P: Float[np.ndarray, "n k"]) -> bytes:
     >>> vectors_file(np.eye(2))[:2]
     b'PK'
     """
-    return packed({_NAME: np.asarray(P)})
+    return npz_bytes({_NAME: np.asarray(P)})
 
 
 def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options: Any) -> Encoding:
-    """The encoding of position vectors in an `.npz` file, such as a report's `encoding.npz`.
+    """Position vectors of an `.npz` file, such as a report's `encoding.npz`, as an encoding.
 
     Args:
         path: file with an array `vectors` `[positions, width]`.
@@ -44,14 +44,10 @@ def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options
     >>> from_file(path, dim=4).init(jax.random.key(0))["table"].shape
     (3, 4)
     """
-    return of_vectors(read_vectors(path), place=str(path), dim=dim, **options)
-
-
-def of_vectors(P: np.ndarray, *, place: str, dim: int | None, **options: Any) -> Encoding:
-    """The encoding of vectors that a file held; raises `InputError` where `dim` is too small."""
+    P = read_vectors(path)
     if dim is not None and dim < P.shape[1]:
         raise InputError(
-            f"{place} holds vectors {P.shape[1]} wide: they do not fit a width of {dim}"
+            f"{path} holds vectors {P.shape[1]} wide: they do not fit a width of {dim}"
         )
     return from_matrix(P, dim=dim, **options)
 
@@ -59,7 +55,7 @@ def of_vectors(P: np.ndarray, *, place: str, dim: int | None, **options: Any) ->
 def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
     """The position vectors in a file; raises `InputError` where there are none."""
     content = read_small(path, remedy=_REMEDY)
-    found = unpacked(content, place=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
+    found = npz_arrays(content, place=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
     P = found.get(_NAME)
     if P is None or P.ndim != 2 or 0 in P.shape or not np.issubdtype(P.dtype, np.floating):
         some = list(found.items())[:_SHOWN]

@@ -14,7 +14,6 @@ from flax import nnx
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json
-from jaxpe._core.rope_scaling import PARAMETER_KINDS
 from jaxpe.encodings import Encoding, LayerPattern, rope_frequencies
 from jaxpe.encodings.families.rotary import rope_arguments
 from jaxpe.nn.checkpoints import huggingface
@@ -32,6 +31,7 @@ from jaxpe.nn.checkpoints.huggingface import Fields, TensorName, Tensors
 from jaxpe.nn.config import AttentionPath, TransformerConfig
 from jaxpe.nn.heads import CausalLM
 from jaxpe.nn.transformer import Decoder
+from jaxpe.rope.scaling import PARAMETER_KINDS
 
 # Fields of config.json that are fields of ours, in every family.
 _FIELDS = {

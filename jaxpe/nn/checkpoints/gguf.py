@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.data.formats.gguf import GgufTensor, read_gguf
+from jaxpe._core.gguf import GgufTensor, read_gguf
 from jaxpe.encodings import convert_rotary_layout
 from jaxpe.nn.checkpoints import huggingface
 from jaxpe.nn.checkpoints.architectures import DECODERS

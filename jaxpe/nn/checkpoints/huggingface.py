@@ -22,7 +22,7 @@ from flax import nnx
 from jax.tree_util import GetAttrKey, keystr
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.folders import write_whole, writing
+from jaxpe._core.files import atomic_file, write_file
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.memory import check_bytes, device_bytes
 from jaxpe.nn.config import Activation, TransformerConfig
@@ -618,12 +618,12 @@ def write_directory(
     save_file = require("safetensors.numpy", extra="train").save_file
     failed = require("safetensors", extra="train").SafetensorError
     directory = Path(directory)
-    with writing(directory / WEIGHTS) as part:
+    with atomic_file(directory / WEIGHTS) as part:
         try:
             save_file(tensors, part, metadata={"format": "pt"})
         except failed as error:  # such as a disk that is full
             raise OSError(str(error)) from error
-    write_whole(directory / "config.json", json.dumps(fields, indent=2, sort_keys=True) + "\n")
+    write_file(directory / "config.json", json.dumps(fields, indent=2, sort_keys=True) + "\n")
     for name in TOKENIZER_FILES:
         if source is not None and (Path(source) / name).is_file():
             with contextlib.suppress(shutil.SameFileError):

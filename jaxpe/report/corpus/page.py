@@ -5,7 +5,7 @@ import importlib.metadata
 from pathlib import Path
 
 import jaxpe
-from jaxpe._core.folders import remove_files
+from jaxpe._core.files import remove_files
 from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.report.corpus.figures import render_figures

@@ -8,7 +8,7 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings.base import with_axes
+from jaxpe.encodings.base import expand_rank
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.theory.audit import Audit, Statement, less_equal
 from jaxpe.theory.kazemnejad2023.theorem_1_absolute_positions import check_row
@@ -77,7 +77,7 @@ def nope_theorem_2(
     check_row(hidden, row)
     t = jnp.arange(1, n + 1, dtype=logits.dtype)
     offsets = t[:, None] - t[None, :]
-    error = jnp.abs(logits - content.astype(logits.dtype) + with_axes(offsets, logits.ndim))
+    error = jnp.abs(logits - content.astype(logits.dtype) + expand_rank(offsets, logits.ndim))
     worst = jnp.max(error.reshape(-1, n, n), axis=0)
     held = hidden[..., row].reshape(-1, n).astype(t.dtype)
     return Audit(

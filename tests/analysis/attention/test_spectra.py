@@ -130,7 +130,7 @@ def test_a_small_variance_survives_a_large_level():
     rng = np.random.default_rng(0)
     logits = 1e3 + rng.normal(0, 0.1, (6, HEADS, LENGTH, LENGTH))
     logits = jnp.asarray(logits, jnp.float32)
-    spread = functools.partial(logit_sums.spread_of, causal=True)
+    spread = functools.partial(logit_sums.logit_spread, causal=True)
     found = spread(logits[:2]) + spread(logits[2:])
     kept = np.asarray(logits, np.float64)[..., np.tri(LENGTH, k=-1, dtype=bool)]
     assert found.variance.dtype == np.float32
@@ -352,7 +352,7 @@ def test_a_saved_analysis_is_read_back(rotary, tmp_path):
 def test_scores_follow_from_the_model_and_its_task(rotary):
     of, _ = rotary
     encoder = nn.Encoder(config(), rngs=nnx.Rngs(0))
-    score = attention_documents.score_of
+    score = attention_documents.ablation_score
     assert score(subject(of.module)) == "causal"
     assert score(subject(encoder, task="mlm")) == "embedding"
     assert score(subject(nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(0)),

@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import re
-import zipfile
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +11,8 @@ import pytest
 
 from jaxpe import training
 from jaxpe._core.errors import InputError
-from jaxpe._core.folders import claimed
-from jaxpe._core.json_values import seal, to_json
+from jaxpe._core.files import locked_folder
+from jaxpe._core.json_values import to_json
 from jaxpe._core.results import result_files
 from jaxpe.analysis import load_result
 from jaxpe.analysis.extrapolation import (
@@ -26,7 +23,6 @@ from jaxpe.analysis.extrapolation import (
     cells,
     check_memory,
     extrapolate_suites,
-    forecast,
     preset,
     streams,
     suites_of,
@@ -36,18 +32,16 @@ from jaxpe.analysis.extrapolation.batched_training import chunk_of, trainer
 from jaxpe.analysis.extrapolation.cell_files import (
     Trained,
     read_models,
-    stamp_of,
+    settings_hash,
     write_cell,
     write_models,
 )
 from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
-from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.memory import needed_bytes
 from jaxpe.analysis.extrapolation.models import encoding_sizes, loss_of, model_of, scores
 from jaxpe.data import sequence_task
 from tests.conftest import small_disk
-from tests.progress import Told
 
 SUITE = Suite(
     name="tiny", tasks=("parity",), encodings=("none",), length=3, factors=(1, 2), steps=6,
@@ -144,22 +138,16 @@ def test_scores_of_tokens_and_numbers():
 
 
 def test_a_cell_is_kept_and_what_is_trained_alike_is_trained_once(data, tmp_path, monkeypatch):
-    said = []
-    told = Forecast([], tmp_path, Told(said))
-    first = run_cell(SUITE, data, "rope", tmp_path, forecast=told)
+    first = run_cell(SUITE, data, "rope", tmp_path)
     assert first.scores["accuracy"].shape == (2, 2)
     assert first.rate in SUITE.rates
     assert first.tuning.shape == (2,)
-    assert re.fullmatch(r"parity, rope: \d+ s", *said)
     monkeypatch.setattr(cells, "trainer", None)  # from here on nothing is trained
-    again = run_cell(SUITE, data, "rope", tmp_path, forecast=told)
+    again = run_cell(SUITE, data, "rope", tmp_path)
     for name, values in first.scores.items():
         np.testing.assert_array_equal(again.scores[name], values)
     assert again.lengths == first.lengths
-    assert len(said) == 1
-    stretched = run_cell(
-        SUITE, data, "rope_linear", tmp_path, forecast=Forecast([], tmp_path, Told(said))
-    )
+    stretched = run_cell(SUITE, data, "rope_linear", tmp_path)
     np.testing.assert_array_equal(stretched.scores["exact"][:, 0], first.scores["exact"][:, 0])
     models = trained_models(SUITE, data, "rope", tmp_path)
     assert models.losses.shape == (6, 2)
@@ -212,74 +200,31 @@ def cell():
     )  # fmt: skip
 
 
-def kept(folder, cell, **changes):
-    """The file of a cell, sealed whatever it holds."""
-    fields = {
-        "stamp": stamp_of(SUITE, "parity", "rope"),
-        "cell": to_json(cell) | changes,
-    }
-    path = folder / "tiny-parity-rope.json"
-    path.write_text(json.dumps(fields | {"checksum": seal(fields)}))
-    return path
-
-
-def test_a_cell_that_was_kept_comes_back(data, cell, tmp_path):
-    path = kept(tmp_path, cell)
-    by_hand = json.loads(path.read_text())
-    write_cell(path, stamp_of(SUITE, "parity", "rope"), cell)
-    assert json.loads(path.read_text()) == by_hand
-    found = run_cell(SUITE, data, "rope", tmp_path)
+def test_a_cell_comes_back_from_its_file(data, cell, tmp_path):
+    path = tmp_path / "tiny-parity-rope.json"
+    write_cell(path, settings_hash(SUITE, "parity", "rope"), cell)
+    read = run_cell(SUITE, data, "rope", tmp_path)
     for name, value in cell._asdict().items():
-        np.testing.assert_equal(getattr(found, name), value)
+        np.testing.assert_equal(getattr(read, name), value)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"scores": []},
-        {"scores": {"accuracy": [[0.5, 0.5]] * 2}},
-        {"scores": {"accuracy": [[0.5, 0.5]] * 2, "exact": [[0.5, 0.5]] * 3}},
-        {"scores": {"accuracy": [[0.5, 0.5]] * 2, "exact": [[0.5], [0.5, 0.5]]}},
-        {"scores": {"accuracy": [[0.5, "a"]] * 2, "exact": [[0.5, 0.5]] * 2}},
-        {"defined": [True]},
-        {"defined": [1, 0]},
-        {"lengths": [3, -6]},
-        {"lengths": [3]},
-        {"lengths": "36"},
-        {"rate": 0.5},
-        {"rate": "0.01"},
-        {"rates": [0.01]},
-        {"tuning": [0.7]},
-        {"loss": [0.6, 0.6, 0.6]},
-        {"loss": None},
-        {"seconds": {"training": -1.0}},
-        {"seconds": {}},
-        {"summary": {"accuracy": 1}},
-        {"seconds": None},
-        {"encoding": "alibi"},
-        {"task": 3},
-        {"metric": "exact"},
-        {"colour": "red"},
-    ],
+    [{"scores": []}, {"lengths": "36"}, {"rate": "0.01"}, {"seconds": None}, {"colour": "red"}],
     ids=str,
 )
-def test_a_cell_that_cannot_be_of_the_suite_is_refused(data, cell, tmp_path, changes):
-    kept(tmp_path, cell, **changes)
+def test_a_cell_of_other_types_is_refused(data, cell, tmp_path, changes):
+    stamp = settings_hash(SUITE, "parity", "rope")
+    values = {"stamp": stamp, "cell": to_json(cell) | changes}
+    (tmp_path / "tiny-parity-rope.json").write_text(json.dumps(values))
     with pytest.raises(InputError, match=r"tiny-parity-rope\.json"):
         run_cell(SUITE, data, "rope", tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "[" * 100_000, "\xff", "{}"])
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, "\xff", "{}"])
 def test_what_is_no_cell_is_refused(data, tmp_path, text):
     (tmp_path / "tiny-parity-rope.json").write_text(text, encoding="latin-1")
     with pytest.raises(InputError, match=r"tiny-parity-rope\.json"):
-        run_cell(SUITE, data, "rope", tmp_path)
-
-
-def test_a_digit_that_changed_is_noticed(data, cell, tmp_path):
-    path = kept(tmp_path, cell)
-    path.write_text(path.read_text().replace("0.5", "0.6", 1))
-    with pytest.raises(InputError, match="is damaged: delete it"):
         run_cell(SUITE, data, "rope", tmp_path)
 
 
@@ -295,7 +240,7 @@ ARRAYS = {
 
 
 def read(path):
-    return read_models(path, "a stamp", SUITE, LIKE)
+    return read_models(path, "a stamp", LIKE)
 
 
 def test_models_that_were_kept_come_back(tmp_path):
@@ -308,48 +253,17 @@ def test_models_that_were_kept_come_back(tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"params['w']": np.ones((3, 3, 2), np.float32)},
+        {"params['w']": np.ones((2, 3, 3), np.float32)},
         {"params['w']": np.ones((2, 3), np.float32)},
-        {"params['w']": np.ones((2, 3, 2), np.int32)},
-        {"params['w']": np.ones((2, 3, 2), np.float16)},
-        {"params['w']": np.full((2, 3, 2), np.nan, np.float32)},
-        {"params['w']": np.full((2, 3, 2), "a")},
-        {"losses": np.ones((6, 3))},
-        {"losses": np.ones(6)},
-        {"losses": np.zeros((10**5, 2))},
-        {"losses": np.array(["a"])},
-        {"tuning": np.ones(3)},
         {"rate": np.ones(2)},
-        {"rate": np.array(np.nan)},
-        {"seconds": np.array(-1.0)},
         {"seconds": np.array("now")},
         {"stamp": np.array([1])},
     ],
     ids=lambda changes: f"{next(iter(changes))} {next(iter(changes.values())).dtype}",
 )
-def test_models_that_cannot_be_of_the_suite_are_refused(tmp_path, changes):
+def test_models_of_another_suite_are_refused(tmp_path, changes):
     np.savez(tmp_path / "m.npz", **ARRAYS | changes)
     with pytest.raises(InputError, match=r"m\.npz"):
-        read(tmp_path / "m.npz")
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        "(" * 9000,
-        "{'descr': '<f8', 'fortran_order': False, 'shape': (400000000000, 1)}",
-        "{'descr': '<f8', 'fortran_order': False, 'shape': (-6, 2)}",
-        "{'descr': 'O', 'fortran_order': False, 'shape': (6, 2)}",
-        "{'descr': 'no', 'fortran_order': False, 'shape': (6, 2)}",
-    ],
-    ids=lambda header: header[:60],
-)
-def test_models_with_a_crafted_header_are_refused(tmp_path, header):
-    np.savez(tmp_path / "m.npz", **{k: v for k, v in ARRAYS.items() if k != "losses"})
-    start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
-    with zipfile.ZipFile(tmp_path / "m.npz", "a") as archive:
-        archive.writestr("losses.npy", start + bytes(96))
-    with pytest.raises(InputError, match=r"m\.npz is damaged"):
         read(tmp_path / "m.npz")
 
 
@@ -361,7 +275,7 @@ def test_a_full_disk_leaves_neither_models_nor_a_part_of_them(tmp_path):
 
 
 def test_a_folder_that_another_run_writes_into_is_left_alone(tmp_path):
-    with claimed(tmp_path), pytest.raises(InputError, match="another run is writing"):
+    with locked_folder(tmp_path), pytest.raises(InputError, match="another run is writing"):
         extrapolate_suites([SUITE], tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock"]
 
@@ -427,45 +341,3 @@ def assert_same(found, expected):
             assert_same(found[name], other)
     else:
         assert found == expected
-
-
-def test_a_forecast_counts_what_is_missing(data, tmp_path):
-    suite = dataclasses.replace(SUITE, encodings=("rope", "none"))
-    said = []
-    assert Forecast([suite], tmp_path, Told(said)).left is None  # nothing is timed
-    assert said == ["2 pairs of a task and an encoding to run"]
-    run_cell(suite, data, "none", tmp_path)
-    Forecast([suite], tmp_path, Told(said))
-    assert said[-1].startswith("1 pair ")
-
-
-@pytest.mark.parametrize("steps", [2, 100_000])  # compiling takes longer than these, and shorter
-@pytest.mark.parametrize("rates", [(1e-2,), (1e-2, 1e-3)])
-def test_what_is_forecast_is_right_within_a_factor_of_two(tmp_path, monkeypatch, steps, rates):
-    now, told = 0.0, []
-    monkeypatch.setattr(forecast, "time", SimpleNamespace(perf_counter=lambda: now))
-    monkeypatch.setattr(forecast, "duration", lambda seconds: f"<{seconds}>")
-    suite = dataclasses.replace(
-        SUITE, tasks=("parity", "copy", "sort"), encodings=("none", "alibi", "rope", "t5"),
-        steps=steps, rates=rates, seeds=3,
-    )  # fmt: skip
-    progress = Told([])
-    progress.say = lambda line: told.append((now, line))
-    clock = Forecast([suite], tmp_path, progress)
-    speed = forecast._work(SUITE, "parity", 10**5) / 30
-    for task in suite.tasks:
-        for name in suite.encodings:
-            with clock.pair(suite, task, name):
-                # The first pair of a task compiles what later ones share, and takes longer.
-                now += 30.0 if name == "none" else 10.0
-                for count in (suite.tuning_steps, steps)[len(rates) < 2 :]:
-                    calls = min(count, 10)
-                    for _ in range(calls):
-                        seconds = forecast._work(suite, task, 3 * count // calls) / speed
-                        now += seconds
-                        clock.chunk(3, count // calls, seconds)
-                now += 5.0
-    forecasts = [(at, float(line[1])) for at, text in told if (line := re.search("<(.*)>", text))]
-    assert len(forecasts) > 6
-    for at, seconds in forecasts:
-        assert 0.5 < seconds / (now - at) < 2

@@ -1,0 +1,121 @@
+"""One writer a folder, and files whole or not at all."""
+
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.files import (
+    atomic_file,
+    cache_directory,
+    cache_warning,
+    locked_folder,
+    output_folder,
+    write_file,
+)
+
+_HOLD = """
+import sys, time
+from jaxpe._core.files import locked_folder
+with locked_folder(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def _written_halfway(path):
+    with atomic_file(path) as part:
+        part.write_text("ne")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_folder_is_claimed_by_one_process_and_free_once_that_is_killed(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, tmp_path], stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match="another run"), locked_folder(tmp_path):
+            pass
+        other.kill()
+    with locked_folder(tmp_path):
+        pass
+
+
+def test_a_folder_is_free_again_after_an_error(tmp_path):
+    with pytest.raises(ZeroDivisionError), locked_folder(tmp_path):
+        raise ZeroDivisionError
+    with locked_folder(tmp_path) as folder:
+        assert folder == tmp_path
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file"), locked_folder(tmp_path / "file" / "run"):
+        pass
+
+
+def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path):
+    path = tmp_path / "numbers.json"
+    write_file(path, "old")
+    with pytest.raises(InputError, match=r"numbers\.json.*No space left"):
+        _written_halfway(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    write_file(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_a_folder_that_nothing_was_written_into_goes_again(tmp_path):
+    for before in (False, True):
+        if before:
+            (tmp_path / "out").mkdir()
+        with pytest.raises(InputError), output_folder(tmp_path / "out"):
+            raise InputError("refused")
+        assert (tmp_path / "out").exists() == before
+    written = tmp_path / "other" / "kept.txt"
+    with contextlib.suppress(InputError), output_folder(tmp_path / "other"):
+        written.write_text("kept")
+        raise InputError("refused")
+    assert written.exists()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXPE_CACHE_DIR", str(tmp_path / "made" / "cache"))
+    return tmp_path / "made" / "cache"
+
+
+def test_a_folder_is_made_for_this_user_alone(folder):
+    assert cache_directory() == folder
+    assert folder.stat().st_mode & 0o077 == 0
+    assert cache_warning() == ""
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o702, 0o770, 0o1777])
+def test_a_folder_that_others_can_write_to_is_not_used(folder, mode):
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    assert cache_directory() is None
+    assert "JAXPE_CACHE_DIR" in cache_warning()
+    folder.chmod(0o555)  # one that nobody can write to may hold programs
+    assert cache_directory() == folder
+
+
+def test_a_folder_of_another_user_is_not_used(folder, monkeypatch):
+    folder.mkdir(parents=True)
+    owner = folder.stat().st_uid
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    assert cache_directory() is None
+    assert "another user" in cache_warning()
+
+
+def test_a_file_in_its_place_is_not_used(folder):
+    folder.parent.mkdir()
+    folder.write_text("")
+    assert cache_directory() is None
+    assert str(folder) in cache_warning()

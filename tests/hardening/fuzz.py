@@ -1,0 +1,551 @@
+"""Hostile arrays for every public function of arrays: degenerate shapes, dtypes and scales.
+
+`fuzz(seed, cases)` draws functions from the table of cases (and the one below), spoils their
+arguments, and calls them eagerly, under `jit`, `vmap` and `grad`, as users do: without the type
+checks and the strict promotion of the tests. An answer is a finite number, one that is documented
+not to be, or an error of the library that says what to pass; all else is wrong.
+"""
+
+import contextlib
+import functools
+import sys
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+import jaxpe
+from jaxpe import encodings, ntk, spectral
+from jaxpe.encodings.base import encoding_at
+from tests.cases import CASES, N
+from tests.unchecked import unchecked
+
+SIZES = encodings.EncodingSizes(dim=8, num_heads=2, head_dim=4, length=32)
+PACKAGE = str(Path(jaxpe.__file__).parent)
+KINDS = (bool, np.int8, np.int32, np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
+TRANSFORMS = ("eager", "jit", "jit", "vmap", "grad")
+FACTORS = (0.0, 1e-30, 1e30)
+REFUSALS = (ValueError, TypeError, OverflowError)
+
+
+class Outcome(NamedTuple):
+    """What came of one call.
+
+    Attributes:
+        case: the function's name.
+        spoiled: what was done to its arguments.
+        transform: how it was called.
+        answer: "number", "documented" (not finite, as the function says), "refused" or "wrong".
+        detail: the error, or the values.
+    """
+
+    case: str
+    spoiled: str
+    transform: str
+    answer: str
+    detail: str
+
+
+class Target(NamedTuple):
+    """A function of arrays, and what to know before spoiling them.
+
+    Attributes:
+        function: of the arrays.
+        make: them, from a generator.
+        slope: whether it has a derivative.
+        together: whether shapes and kinds are changed in all of them alike, as a function of the
+            caller, which is inside, asks for.
+        fixed: whether shapes stay.
+    """
+
+    function: Callable[..., Any]
+    make: Callable[[np.random.Generator], tuple[np.ndarray, ...]]
+    slope: bool = True
+    together: bool = False
+    fixed: bool = False
+
+
+def _square(rng):
+    return (rng.standard_normal((N, N)),)
+
+
+def _masked(rng):
+    return rng.standard_normal((N, N)), np.tri(N, dtype=bool)
+
+
+def _diagonals(rng):
+    return (rng.standard_normal(2 * N - 1),)
+
+
+def _weights(rng):
+    return (rng.dirichlet(np.ones(N), (2, N)),)
+
+
+def _heads(rng):
+    q, k = (rng.standard_normal((N, 2, 4)) for _ in range(2))
+    return q, k, rng.integers(0, 99, N, dtype=np.int32)
+
+
+def _parts(rng):
+    return tuple(rng.standard_normal((3, 2, N, N)) for _ in range(5))
+
+
+def _flow(rng):
+    A = rng.standard_normal((N, N))
+    return A @ A.T, rng.standard_normal((N, 3)), rng.standard_normal((N, 3))
+
+
+def _linear(rng):
+    return rng.standard_normal((N, 3)), rng.standard_normal((3, 2))
+
+
+def _positional(rng):
+    return rng.standard_normal((N, 3)), rng.standard_normal((4, N))
+
+
+def _model(w, x):
+    return x @ w
+
+
+def _at_positions(P, x):
+    return x @ P
+
+
+def _squares(y, x):
+    return jnp.sum(y**2) / 2
+
+
+def _in_training(w, x):
+    import optax
+
+    loss = lambda y: jnp.sum((y - 1) ** 2)  # noqa: E731 (a mean of no outputs would be NaN)
+    return ntk.linearised_training(_model, loss, w, x, optimizer=optax.sgd(0.1), steps=2)
+
+
+def _tables(rng):
+    return (rng.integers(0, 9, (3, N, 7), dtype=np.int32),)
+
+
+def _of_table(function):
+    """Of sparse counts, which are made eagerly of a table."""
+
+    def call(tokens):
+        counts = jaxpe.PositionCounts(tokens, jnp.int32(99), jnp.int32(0))
+        return function(jaxpe.sparse_counts(counts, block=4))
+
+    return call
+
+
+def _of_encoding(entry):
+    """All hooks of an encoding of the catalogue, in attention."""
+
+    @functools.cache
+    def made():
+        encoding = entry.first_layer(SIZES)
+        return encoding, encoding.init(jax.random.key(0))
+
+    def call(x, q, k, v, i):
+        encoding, params = made()
+        bound = encoding_at(encoding, params, x, i)
+        found = [encodings.attend(bound, params, q, k, v, q_positions=i, k_positions=i)]
+        if encoding.defines("embed"):
+            found.append(encoding.embed(params, x, i))
+        if encoding.defines("vectors"):
+            found.append(encoding.vectors(params, i))
+        return found
+
+    def make(rng):
+        made()  # here, where nothing is traced
+        shape = (N,) if entry.coordinates == 1 else (N, entry.coordinates)
+        heads = (rng.standard_normal((N, 2, 4)) for _ in range(3))
+        positions = rng.integers(0, SIZES.length, shape, dtype=np.int32)
+        return rng.standard_normal((N, SIZES.dim)), *heads, positions
+
+    return Target(call, make)
+
+
+MORE = {
+    **{
+        f"{name}_of_sparse_counts": Target(_of_table(call), _tables)
+        for name, call in {
+            "hellinger_gram": jaxpe.hellinger_gram,
+            "split_half_geometry": lambda c: jaxpe.split_half_geometry(
+                c, key=jax.random.key(0), splits=3
+            ),
+            "noise_floor": jaxpe.noise_floor,
+            "classical_mds": lambda c: jaxpe.geometry.classical_mds_from_counts(c, dim=2)[:2],
+            "sum": lambda c: (c + c).merged().dense(),
+        }.items()
+    },
+    "sparse_counts_from_cells": Target(
+        lambda i, v, c: jaxpe.geometry.sparse_counts_from_cells(
+            i, v, c, length=N, vocab_size=7, documents=9
+        ),
+        lambda rng: tuple(rng.integers(0, 6, 20, dtype=np.int32) for _ in range(3)),
+    ),
+    "sum_of_counts": Target(
+        lambda a, b: (lambda c: (c + c).merged())(
+            jaxpe.PositionCounts(a, jnp.int32(9), jnp.int32(0))
+            + jaxpe.PositionCounts(b, jnp.int32(9), jnp.int32(0))
+        ),
+        lambda rng: (*_tables(rng), *_tables(rng)),
+    ),
+    **{
+        f"encoding_{entry.name}": _of_encoding(entry)
+        for entry in encodings.catalogue()
+        if not entry.variant_of
+    },
+    "diagonal_means": Target(lambda A, m: spectral.diagonal_means(A, mask=m), _masked),
+    "toeplitz_matrix": Target(spectral.toeplitz_matrix, _diagonals),
+    "toeplitz_matvec": Target(
+        spectral.toeplitz_matvec, lambda rng: (*_diagonals(rng), rng.standard_normal(N))
+    ),
+    "symbol": Target(spectral.symbol, lambda rng: (*_diagonals(rng), rng.standard_normal(4))),
+    "szego": Target(lambda t: spectral.szego(t, n=N), _diagonals),
+    "szego_singular": Target(lambda t: spectral.szego(t, n=3, kind="singular"), _diagonals),
+    "symmetric_part": Target(spectral.symmetric_part, _square),
+    "spectrum": Target(lambda A, m: spectral.spectrum(A, mask=m), _masked),
+    "spectrum_singular": Target(lambda A: spectral.spectrum(A, kind="singular"), _square),
+    "schur_bounds": Target(
+        lambda A, B: spectral.schur_bounds(A, B), lambda rng: (*_square(rng), *_square(rng))
+    ),
+    "contraction_ratio": Target(
+        spectral.contraction_ratio, lambda rng: (*_square(rng), *_square(rng))
+    ),
+    "phase_mixing": Target(
+        spectral.phase_mixing, lambda rng: (*_diagonals(rng), np.asarray(rng.random()))
+    ),
+    "amplitude": Target(spectral.amplitude, _diagonals),
+    "spectral_norm": Target(spectral.spectral_norm, lambda rng: (rng.standard_normal((2, N, 3)),)),
+    "operator_norm": Target(
+        lambda x: spectral.operator_norm(jnp.sin, x, key=jax.random.key(0), max_iterations=30),
+        lambda rng: (rng.standard_normal(N),),
+        slope=False,
+    ),
+    "largest_quotient": Target(
+        lambda x, y: spectral.largest_quotient(jnp.abs, x, y),
+        lambda rng: tuple(rng.standard_normal((N, 3)) for _ in range(2)),
+    ),
+    "attention_profile": Target(
+        lambda w, m: spectral.attention_profile(w, mask=m),
+        lambda rng: (*_weights(rng), np.tri(N, dtype=bool)),
+    ),
+    "attention_entropy": Target(spectral.attention_entropy, _weights),
+    "attention_evenness": Target(spectral.attention_evenness, _weights),
+    "attention_distance": Target(
+        lambda w, i: spectral.attention_distance(w, q_positions=i, k_positions=i),
+        lambda rng: (*_weights(rng), rng.integers(0, 99, N, dtype=np.int32)),
+    ),
+    "near_share": Target(lambda w: spectral.near_share(w, window=1), _weights),
+    "first_share": Target(spectral.first_share, _weights),
+    "deposit": Target(spectral.deposit, lambda rng: (rng.standard_normal((3, 2, 4)),)),
+    "sum_heads": Target(
+        lambda h, m: spectral.sum_heads(h, m).mean,
+        lambda rng: (rng.standard_normal((2, 3, N, 2, 4)), rng.random((3, N)) < 0.8),
+    ),
+    "ablate_heads": Target(
+        lambda w: spectral.ablate_heads(lambda gates: jnp.sum(gates * w), layers=2, heads=3),
+        lambda rng: (rng.standard_normal((2, 3)),),
+        fixed=True,
+    ),
+    "logit_parts": Target(
+        lambda q, k, i: spectral.logit_parts(
+            encodings.xpos(head_dim=4), (), q, q, k, k, q_positions=i, k_positions=i
+        ),
+        _heads,
+    ),
+    "rotary_parts": Target(
+        lambda q, k, i: (
+            spectral.rotary_parts(q, k, np.array([1.0, 0.1]), q_positions=i, k_positions=i).total
+        ),
+        _heads,
+    ),
+    "pair_logits": Target(
+        lambda q, k, i: spectral.pair_logits(
+            encodings.rope(head_dim=4), (), q, k, q_positions=i, k_positions=i
+        ),
+        _heads,
+    ),
+    "sum_parts": Target(
+        lambda *parts: spectral.sum_parts(spectral.LogitParts(*parts), causal=True).means(), _parts
+    ),
+    "toeplitz_shares": Target(
+        lambda *parts: spectral.toeplitz_shares(
+            spectral.sum_parts(spectral.LogitParts(*parts)).means()
+        ),
+        _parts,
+    ),
+    "gradient_flow": Target(lambda a, b, P: ntk.gradient_flow(a, b, P).at(1.0), _flow),
+    "fixed_point": Target(lambda a, b, P: ntk.gradient_flow(a, b, P).fixed_point(), _flow),
+    "predict_mse": Target(lambda K, y, f: ntk.predict_mse(K, y, trace_axes=(-1,))(1.0, f), _flow),
+    "max_learning_rate": Target(ntk.max_learning_rate, lambda rng: _flow(rng)[:1]),
+    "lanczos_eigenvalues": Target(
+        lambda A: ntk.lanczos_eigenvalues(lambda v: A @ v, A[0], num=2, key=jax.random.key(0)),
+        lambda rng: _flow(rng)[:1],
+        fixed=True,
+    ),
+    "empirical_ntk": Target(
+        lambda x, w: ntk.empirical_ntk(_model, x, None, w, warn=False), _linear, together=True
+    ),
+    "ntk_vector_product": Target(
+        lambda x, w: ntk.ntk_vector_product(_model, x, None, w)(x @ w), _linear, together=True
+    ),
+    "parameter_sensitivity": Target(
+        lambda x, w: ntk.parameter_sensitivity(_model, w, x, key=jax.random.key(0)),
+        _linear,
+        together=True,
+    ),
+    "linearize": Target(lambda x, w: ntk.linearize(_model, w)(2 * w, x), _linear, together=True),
+    "taylor_expand": Target(
+        lambda x, w: ntk.taylor_expand(_model, w, degree=2)(2 * w, x), _linear, together=True
+    ),
+    "linearised_training": Target(lambda x, w: _in_training(w, x), _linear, together=True),
+    **{
+        name: Target(call, _positional, together=True)
+        for name, call in {
+            "positional_ntk": lambda P, x: ntk.positional_ntk(_at_positions, _squares, P, x),
+            "positional_ntk_product": lambda P, x: ntk.positional_ntk_product(
+                _at_positions, _squares, P, x
+            )(P),
+            "positional_ntk_probes": lambda P, x: ntk.positional_ntk_probes(
+                _at_positions, _squares, P, x, key=jax.random.key(0), probes=2
+            ),
+            "positional_fisher": lambda P, x: ntk.positional_fisher(
+                _at_positions, P, x, key=jax.random.key(0)
+            ),
+            "positional_forcing": lambda P, x: ntk.positional_forcing(
+                _at_positions, _squares, P, x
+            ),
+        }.items()
+    },
+}
+# What the function of the caller inside a case makes of other shapes is the caller's.
+FIXED = ("principal_eigenpairs",)
+# Cases that call JAX with what is spoiled, and those of arrays that other functions made.
+LEFT_OUT = ("random_vectors", "classical_mds_from_counts")
+TARGETS = {
+    name: Target(case.function, case.make, case.reduce is not None, fixed=name in FIXED)
+    for name, case in CASES.items()
+    if name not in LEFT_OUT and "sparse" not in name
+} | MORE
+
+
+def fuzz(seed: int, cases: int, *, names: Sequence[str] | None = None) -> list[Outcome]:
+    """So many spoiled calls, the functions in turn; the same seed draws the same ones.
+
+    Args:
+        seed: of what is drawn. The next seed goes on where this one ends in the list of functions.
+        cases: how many calls.
+        names: of `TARGETS`; all when None.
+    """
+    chosen, found = sorted(TARGETS) if names is None else names, []
+    with as_users_call_it():
+        for number in range(cases):
+            name = chosen[(seed * cases + number) % len(chosen)]
+            found.append(_outcome(name, np.random.default_rng((seed, number))))
+            if found[-1].answer == "wrong" and LOUD:
+                print(number, *found[-1], sep=" | ", flush=True)
+            if number % KEPT == KEPT - 1:  # of hundreds of programs, none is called again
+                jax.clear_caches()
+    return found
+
+
+def summary(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """How many calls had which answer."""
+    return dict(Counter(outcome.answer for outcome in outcomes))
+
+
+@contextlib.contextmanager
+def as_users_call_it() -> Iterator[None]:
+    """JAX's defaults, and no type checks; what NumPy and JAX warn of is no news here."""
+    with (
+        unchecked(),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _outcome(name: str, rng: np.random.Generator) -> Outcome:
+    target = TARGETS[name]
+    args = target.make(rng)
+    wide = bool(rng.random() < 0.7)
+    args, spoiled = _spoiled(args, target, rng)
+    transform = str(rng.choice(TRANSFORMS))
+    floats = [k for k, x in enumerate(args) if jnp.issubdtype(x.dtype, jnp.floating)]
+    if transform == "grad" and not (floats and target.slope):
+        transform = "jit"
+    label = f"{spoiled}, {'x64' if wide else 'x32'}"
+    with jax.enable_x64(wide):
+        try:
+            result = _called(target.function, args, transform, floats)
+            leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(result)]
+        except REFUSALS as error:
+            answer = "refused" if _is_ours(error) else "wrong"
+            return Outcome(name, label, transform, answer, _said(error))
+        except Exception as error:
+            return Outcome(name, label, transform, "wrong", _said(error))
+        answer, detail = _judged(name, leaves, args)
+        if (answer, detail) == ("wrong", "NaN") and _refuses(target.function, args):
+            answer = "documented"  # inside of `jit` wrong numbers are NaN
+        return Outcome(name, label, transform, answer, detail)
+
+
+def _refuses(function, args) -> bool:
+    """Whether a call outside of `jit` is refused by the library."""
+    try:
+        function(*args)
+    except REFUSALS as error:
+        return _is_ours(error)
+    return False
+
+
+def _called(function, args, transform: str, floats: list[int]) -> Any:
+    if transform == "eager":
+        return function(*args)
+    if transform == "jit":
+        return jax.jit(function)(*args)
+    if transform == "vmap":
+        return jax.jit(jax.vmap(function))(*(np.stack([x, x]) for x in args))
+
+    def value(*args):
+        leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(function(*args))]
+        leaves = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        return sum((jnp.sum(leaf.astype(float)) for leaf in leaves), start=jnp.zeros(()))
+
+    return jax.jit(jax.value_and_grad(value, argnums=tuple(floats)))(*args)
+
+
+def _spoiled(args, target: Target, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], str]:
+    args, notes = list(args), []
+    if not target.fixed and rng.random() < 0.6:
+        notes.append(_reshape(args, target.together, rng))
+    if rng.random() < 0.5:
+        kind = KINDS[rng.integers(len(KINDS))]
+        which = range(len(args)) if target.together or rng.random() < 0.5 else [_any(args, rng)]
+        for k in which:
+            if target.together or args[k].dtype.kind != "b" or rng.random() < 0.2:
+                args[k] = _cast(args[k], kind)
+        notes.append(f"{np.dtype(kind).name} in {list(which)}")
+    if rng.random() < 0.7:
+        notes.append(_revalue(args, rng))
+    return tuple(args), ", ".join(filter(None, notes)) or "as it is"
+
+
+def _any(args, rng: np.random.Generator) -> int:
+    return int(rng.integers(len(args)))
+
+
+def _cast(x: np.ndarray, kind) -> np.ndarray:
+    return x.astype(kind)
+
+
+def _reshape(args: list[np.ndarray], together: bool, rng: np.random.Generator) -> str:
+    """Axes of one length, in all arrays or one, become 0, 1 or 2 long; or one axis more or less."""
+    sizes = sorted({size for x in args for size in x.shape})
+    if not together and rng.random() < 0.3:
+        k = _any(args, rng)
+        fewer = args[k].ndim > 0 and rng.random() < 0.5
+        args[k] = args[k][0] if fewer else args[k][None]
+        return f"{'an axis less' if fewer else 'an axis more'} in {k}"
+    if not sizes:
+        return ""
+    size, other = int(rng.choice(sizes)), int(rng.integers(3))
+    which = range(len(args)) if together or rng.random() < 0.7 else [_any(args, rng)]
+    for k in which:
+        for axis, own in enumerate(args[k].shape):
+            if own == size:
+                args[k] = np.take(args[k], np.arange(other) % size, axis=axis)
+    return f"{size} -> {other} in {list(which)}"
+
+
+def _revalue(args: list[np.ndarray], rng: np.random.Generator) -> str:
+    """All of one array, or a place in it."""
+    k = _any(args, rng)
+    x = np.array(args[k])
+    how = str(rng.choice(["factor", "factor", "constant", "rows", "nan", "inf"]))
+    floating = jnp.issubdtype(x.dtype, jnp.floating)
+    if how == "factor" and floating:
+        factor = float(rng.choice(FACTORS))
+        args[k] = (x.astype(np.float64) * factor).astype(x.dtype)
+        return f"{k} times {factor:g}"
+    if how == "rows" and x.ndim and x.size:
+        args[k] = np.broadcast_to(x[:1], x.shape).copy()
+        return f"equal rows in {k}"
+    if how in ("nan", "inf") and floating and x.size:
+        x.flat[int(rng.integers(x.size))] = float(how)
+        args[k] = x
+        return f"{how} in {k}"
+    args[k] = np.ones_like(x)
+    return f"ones in {k}"
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether the library itself raised it, not what it calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return frames[-1].filename.startswith(PACKAGE)
+
+
+def _said(error: BaseException) -> str:
+    where = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in where if f.filename.startswith(PACKAGE)]
+    last = f" at {Path(inside[-1].filename).name}:{inside[-1].lineno}" if inside else ""
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}{last}"
+
+
+KEPT = 200
+LOUD = __name__ == "__main__"
+# Of larger numbers the squares, or sums of them, are no float32 or float64 any more, and what is
+# made of them is inf or NaN, as `jaxpe.geometry` says.
+LARGEST = {4: 1e15, 8: 1e140}
+
+
+def _judged(name: str, leaves: list[np.ndarray], args) -> tuple[str, str]:
+    floats = [x for x in leaves if jnp.issubdtype(x.dtype, jnp.floating)]
+    wild = any(map(_is_wild, args))
+    nans = any(np.isnan(x.astype(np.float64)).any() for x in floats)
+    infinities = any(np.isinf(x.astype(np.float64)).any() for x in floats)
+    if not nans and not infinities:
+        return "number", ""
+    if wild or (not nans and _of(name, INFINITE)) or (nans and _of(name, UNDEFINED)):
+        return "documented", "NaN" if nans else "inf"
+    return "wrong", "NaN" if nans else "inf"
+
+
+def _is_wild(x: np.ndarray) -> bool:
+    """Whether there is NaN or inf in it, or what overflows when squared."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return False
+    width = 8 if x.dtype == np.float64 and jax.config.jax_enable_x64 else 4
+    return not (np.abs(x.astype(np.float64)) < LARGEST[width]).all()
+
+
+def _of(name: str, names: Sequence[str]) -> bool:
+    return any(name.split(".")[-1].startswith(other) for other in names)
+
+
+# Functions that say they are infinite somewhere, or NaN.
+INFINITE = ("stress", "kruskal_stress1", "min_separation", "spectrum", "contraction_ratio")
+# NaN is documented where there is no triple of positions, or all are the same.
+UNDEFINED = ("nearness", "position_intervals", "variance_shares")
+# And inside `jit` for rows that are no distributions.
+UNDEFINED = (*UNDEFINED, "fisher_rao_distances", "hellinger")
+INFINITE = (*INFINITE, "fixed_point", "max_learning_rate", "stochastic_mds", "sampled_stress")
+
+
+if __name__ == "__main__":
+    outcomes = fuzz(*map(int, sys.argv[1:3]), names=sys.argv[3:] or None)
+    for outcome in outcomes:
+        if outcome.answer == "wrong":
+            print(*outcome, sep=" | ")
+    print(summary(outcomes))
