@@ -544,7 +544,7 @@ class Decoder(Transformer):
         Args:
             batch: rows.
             slots: tokens of a row.
-            memory: tokens of an encoder, for a decoder with cross-attention; `cache_memory` computes
+            memory: tokens of an encoder, for a decoder with cross-attention; `cache_memory` makes
                 its keys and values once.
         """
         shape = (batch, slots)
