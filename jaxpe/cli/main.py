@@ -43,8 +43,6 @@ _QUICK = {
     "xla_cpu_parallel_codegen_split_count": "1",
 }
 _TESTED_JAXLIB = ("0.9.", "0.10.")  # XLA ends a process over a flag that it does not have
-# Commands that list what they take, and the modules with the text, which import nothing large.
-_LISTS = {"extrapolate": "extrapolate_names"}
 _EXTRAS = {"report": ("report",), "count": ("data",), **_TRAINING}
 _MODULES = {
     "data": ("grain", "orbax.checkpoint"),
@@ -99,8 +97,6 @@ def _run(words: list[str]) -> None:
     if words[:1] in (["-h"], ["--help"]):
         return print(_help())
     _check_command(words)
-    if words[0] in _LISTS and "--list" in words:
-        return print(importlib.import_module(f"jaxpe.cli.{_LISTS[words[0]]}").text())
     _check_extras(words[0])
     _check_addresses(words)
     share_processors()
