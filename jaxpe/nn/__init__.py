@@ -9,19 +9,17 @@ from jaxpe.nn.attention import (
     MultiHeadAttention,
 )
 from jaxpe.nn.blocks import Block, FeedForward
-from jaxpe.nn.checkpoints.bert import (
+from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
+from jaxpe.nn.checkpoints.decoders import load_causal_lm
+from jaxpe.nn.checkpoints.encoder_decoders import load_seq2seq_lm
+from jaxpe.nn.checkpoints.encoders import (
     Bert,
-    BertEncoder,
-    BertOutput,
     MPNet,
-    MPNetEncoder,
     load_classifier,
     load_masked_lm,
     save_huggingface,
 )
-from jaxpe.nn.checkpoints.decoders import load_causal_lm
 from jaxpe.nn.checkpoints.loading import load_model
-from jaxpe.nn.checkpoints.t5 import load_seq2seq_lm
 from jaxpe.nn.config import LatentSizes, TransformerConfig
 from jaxpe.nn.constructions import content_logits, nope_decoder
 from jaxpe.nn.cross import Memory
