@@ -29,8 +29,9 @@ from jaxpe.nn import (
     parameter_count,
     trunk,
 )
+from jaxpe.nn.checkpoints.fields import read_config
 from jaxpe.nn.checkpoints.gguf import gguf_file
-from jaxpe.nn.checkpoints.huggingface import open_tensors, read_config
+from jaxpe.nn.checkpoints.tensors import open_tensors
 from jaxpe.rope import RopeOptions, longest_context, read_configuration
 from jaxpe.training.documents import Vocabulary
 
