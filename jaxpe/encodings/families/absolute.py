@@ -15,13 +15,11 @@ from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import (
     Encoding,
     Params,
     align_positions,
     as_positions,
-    check_finite_positions,
     check_sizes,
     compute_dtype,
     identity,
@@ -41,7 +39,6 @@ from jaxpe.geometry import (
     hellinger_gram,
     positional_distributions,
 )
-from jaxpe.geometry.checks import looked_at
 from jaxpe.rope.scaling import inverse_frequencies
 
 Positions = Int[ArrayLike, "*batch n"] | Float[ArrayLike, "*batch n"]
@@ -398,8 +395,6 @@ def low_rank_from(
     return _tables(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
 
 
-@looked_at(positions=check_finite_positions)
-@one_program
 def sinusoidal_vectors(
     positions: Positions, *, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"
 ) -> Float[Array, "*batch n dim"]:

@@ -9,7 +9,6 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -128,7 +127,6 @@ def alibi(
     return Encoding(bias=bias, vectors=vectors)
 
 
-@one_program
 def t5_buckets(
     offsets: Int[ArrayLike, "..."] | Float[ArrayLike, "..."],
     *,

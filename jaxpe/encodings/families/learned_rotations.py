@@ -9,7 +9,6 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -255,7 +254,7 @@ def _turning_in_blocks(
     return Encoding(init=init, query=turn, key=turn)
 
 
-@compiled()
+@jax.jit
 def _exponential(A: Array) -> Array:
     """exp(A) of skew matrices `[..., b, b]`: the series of A/2ⁿ, norm below 1/4, squared n times.
 

@@ -9,12 +9,10 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
     as_positions,
-    check_finite_positions,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -23,7 +21,6 @@ from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
-from jaxpe.geometry.checks import looked_at
 from jaxpe.rope.scaling import (
     Length,
     ProportionalScaling,
@@ -406,8 +403,6 @@ def convert_rotary_layout(
     return jnp.take(weight, indices, axis=axis)
 
 
-@looked_at(positions=check_finite_positions)
-@one_program
 def rotary_orbit(
     positions: Positions,
     *,
