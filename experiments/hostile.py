@@ -19,9 +19,9 @@ from typing import Any
 from common import Run, main  # pyrefly: ignore
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from tests.hostile.attempts import Attempt, outcomes
-from tests.hostile.families import FAMILIES, make_materials
-from tests.hostile.surroundings import sources, surroundings
+from tests.hardening.attempts import Attempt, outcomes
+from tests.hardening.families import FAMILIES, make_materials
+from tests.hardening.surroundings import sources, surroundings
 
 PRELOADED = (
     "jaxpe.cli.report", "jaxpe.cli.count", "jaxpe.cli.train", "jaxpe.cli.audit",
@@ -57,7 +57,7 @@ def experiment(run: Run) -> dict[str, Any]:
 
 def killed(folder: Path, kills: int) -> dict[str, Any]:
     """Kills that hit, and ends that were compared; anything unequal raises."""
-    from tests.hostile.killed import KILLED
+    from tests.hardening.killed import KILLED
 
     found = {}
     for name, kill in KILLED.items():

@@ -11,7 +11,7 @@ import jaxpe
 from jaxpe.analysis.corpus import held_out, scores
 from jaxpe.cli import main as cli
 from jaxpe.report.corpus import page as corpus_page
-from tests.hostile.families import make_films
+from tests.films import make_films
 
 
 @pytest.fixture

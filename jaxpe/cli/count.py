@@ -10,7 +10,7 @@ import jax
 import rich
 from tyro.conf import Positional
 
-from jaxpe.analysis.counts import CountOptions, count, count_by, ending_in_one_line
+from jaxpe.analysis.counts import CountOptions, count, count_by, one_line_process_errors
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import described, parse
 from jaxpe.report import counts_table
@@ -37,7 +37,7 @@ def run(words: Sequence[str]) -> None:
     options = parse(Command, words)
     if options.by is not None:
         return _run_by(options, options.by, started)
-    with ending_in_one_line() if options.several else contextlib.nullcontext():
+    with one_line_process_errors() if options.several else contextlib.nullcontext():
         counted = count(options, options.out, progress=Bars(Command))
     if jax.process_index() == 0:
         rich.print(counts_table(counted))

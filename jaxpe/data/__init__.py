@@ -1,7 +1,6 @@
 """Corpora: built in, from files, through TFDS, and synthetic ones whose geometry is known."""
 
 from jaxpe._core.options import Choice
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.data.corpora import synthetic
 from jaxpe.data.corpora.corpus import Corpus, Document, TokenBatch, TokenCorpus
 from jaxpe.data.corpora.export import export_corpus, open_corpus
@@ -33,5 +32,3 @@ __all__ = [
     "three_regimes", "tokenize", "tokenizer_of_ids", "tokens_from_ids", "vocabulary_of",
     "zipf_drift", "zipf_stationary",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

@@ -1,7 +1,6 @@
 """Positional encodings: tuples of pure functions that compose, and the plain functions in them."""
 
 import jaxpe.encodings.families  # noqa: F401 (in the order of the catalogue)
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.encodings.analysis.cost import EncodingCost, encoding_cost
 from jaxpe.encodings.analysis.distances import encoding_distances
 from jaxpe.encodings.analysis.expressiveness import Expressiveness, encoding_expressiveness
@@ -121,5 +120,3 @@ __all__ = [
     "stick_breaking", "t5", "t5_buckets", "transformer_xl", "tupe", "wavelet", "wavelet_vectors",
     "xpos",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

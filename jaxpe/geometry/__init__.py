@@ -5,7 +5,6 @@ inf among points give NaN or inf. What can be no distances, distributions, count
 refused where its numbers are known, and gives NaN inside `jit`, `vmap` and `grad`.
 """
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.geometry.counts.binning import bin_counts, bin_positions, position_bins
 from jaxpe.geometry.counts.cohorts import cohort_of, length_weighted_mask, thinned_mask
 from jaxpe.geometry.counts.distributions import (
@@ -248,5 +247,3 @@ __all__ = [
     "variance_shares",
     "weighted_gram",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

@@ -1,6 +1,5 @@
 """Transformers that take an encoding as an argument (Flax NNX, used functionally)."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.nn.attention import (
     Attended,
     BoundEncoding,
@@ -67,5 +66,3 @@ __all__ = [
     "padded_positions", "parameter_count", "pooled", "position_means", "position_table",
     "save_huggingface", "segment_starts", "split_heads", "sum_hidden", "trunk",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

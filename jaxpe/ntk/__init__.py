@@ -1,6 +1,5 @@
 """The neural tangent kernel: linearised models, empirical kernels, and how they train."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.ntk.cost import NtkCost, ntk_costs
 from jaxpe.ntk.flow import (
     FixedPoint,
@@ -30,5 +29,3 @@ __all__ = [
     "positional_fisher", "positional_forcing", "positional_ntk", "positional_ntk_probes",
     "positional_ntk_product", "predict_mse", "solve_flow", "taylor_expand",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

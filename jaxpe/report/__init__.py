@@ -4,10 +4,9 @@ Plotting, tables and templates come with the extra `report` and are imported onl
 so are the views of jobs.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
+from jaxpe._core.lazy import lazy_names
 from jaxpe.report.tables import counts_table
 from jaxpe.report.training_figures import pace, training_table, write_training_figures
 from jaxpe.report.write import write
@@ -37,39 +36,12 @@ __all__ = [
     "training_table", "write", "write_training_figures",
 ]  # fmt: skip
 
-_ON_DEMAND = {
-    "audit_summary": "audit.page",
-    "audit_table": "audit.page",
-    "comparison_summary": "comparison",
-    "comparison_table": "comparison",
-    "corpora_summary": "corpora",
-    "corpora_table": "corpora",
-    "encoding_table": "corpus.tables",
-    "extrapolation_table": "extrapolation.page",
-    "findings": "corpus.text",
-    "inspect_markdown": "inspect.page",
-    "inspect_summary": "inspect.text",
-    "inspect_table": "inspect.page",
-    "property_markdown": "encodings",
-    "property_table": "encodings",
-    "rope_summary": "rope.text",
-    "rope_table": "rope.text",
-    "spectral_summary": "attention.text",
-    "spectral_table": "attention.page",
-    "summary": "corpus.text",
-    "summary_table": "corpus.tables",
-    "trained_summary": "training_run",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ON_DEMAND:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_ON_DEMAND[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-_show_as_written(__all__, globals())
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    within=(
+        "attention.page", "attention.text", "audit.page", "comparison", "corpora", "corpus.tables",
+        "corpus.text", "encodings", "extrapolation.page", "inspect.page", "inspect.text",
+        "rope.text", "training_run",
+    ),
+)  # fmt: skip

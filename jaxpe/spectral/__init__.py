@@ -4,7 +4,6 @@
 numbers whose products are no float (beyond 1e18 in float32).
 """
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.geometry.distances.toeplitz import (
     circulant_projection,
     circulant_residual,
@@ -73,5 +72,3 @@ __all__ = [
     "sum_parts", "symbol", "symmetric_part", "szego", "toeplitz_matrix", "toeplitz_matvec",
     "toeplitz_projection", "toeplitz_residual", "toeplitz_shares",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

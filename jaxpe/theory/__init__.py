@@ -1,6 +1,5 @@
 """Published statements as functions that return both sides: a package for each paper."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.theory import cirrincione2026, kazemnejad2023, li2025
 from jaxpe.theory.audit import (
     Audit,
@@ -80,5 +79,3 @@ STATEMENTS = cirrincione2026.STATEMENTS
 
 # Of models built or trained for them, by their experiments.
 STATEMENTS_ON_OWN_MODELS = (*kazemnejad2023.STATEMENTS, *li2025.STATEMENTS)
-
-_show_as_written(__all__, globals())

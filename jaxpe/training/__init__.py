@@ -1,7 +1,6 @@
 """Training: losses, one step, batches, checkpoints and the loop, for any pytree of parameters."""
 
 from jaxpe._core.checkpoints import Checkpoints
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.training.batches import batches, in_order
 from jaxpe.training.config import ModelConfig, TrainConfig, load_config
 from jaxpe.training.log import Log, read_log
@@ -54,5 +53,3 @@ __all__ = [
     "probe_geometry", "read_log", "reference_geometry", "regression", "step_function", "train",
     "train_step", "translation", "weight_decay_mask",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

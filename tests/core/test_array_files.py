@@ -10,7 +10,7 @@ import pytest
 
 from jaxpe import InputError
 from jaxpe._core.array_files import npz_arrays, npz_bytes
-from tests.hostile.mutations import mutations
+from tests.hardening.mutations import mutations
 
 METHODS = {
     "stored": zipfile.ZIP_STORED,

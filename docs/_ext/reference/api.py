@@ -9,10 +9,10 @@ from typing import Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from jaxpe._core.signatures import written
 from reference import docstrings, names, nodes_of
 from reference.names import PublicName
 from reference.pages import described_fields, signature
+from reference.signatures import written
 
 
 class NamePage(SphinxDirective):

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxpe._core.signatures import written
 from reference import docstrings, names
+from reference.signatures import written
 
 FOLDER = "api"
 

@@ -6,7 +6,6 @@
 It brings Flax and Optax, and is imported when it is asked for.
 """
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.attention.job import AttentionOptions, analyse
 from jaxpe.analysis.attention.result import (
     AttentionAnalysis,
@@ -25,5 +24,3 @@ __all__ = [
     "PartShares", "SingleDocuments", "Subject", "SubjectOptions", "Variance", "analyse",
     "read_subject",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

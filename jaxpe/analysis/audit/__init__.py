@@ -6,7 +6,6 @@
 It brings Flax and Optax, and is imported when it is asked for.
 """
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, position_loss
 from jaxpe.analysis.audit.job import AuditOptions, audit
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
@@ -27,5 +26,3 @@ __all__ = [
     "kernel_and_forcing", "kernel_pairs", "position_loss", "read_subject", "statements_on_corpus",
     "statements_on_model", "train_both",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

@@ -1,23 +1,36 @@
 """Counts of corpora larger than memory: streamed, saved, resumed, merged; one device or many."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.by_group import count_by
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, write_counts
 from jaxpe.analysis.counts.document_counter import DocumentCounter
-from jaxpe.analysis.counts.job import CountOptions, count, given_tokenizer, merge
+from jaxpe.analysis.counts.job import CountOptions, count, merge, tokenizer_from_options
 from jaxpe.analysis.counts.memory import check_memory, needed_bytes
 from jaxpe.analysis.counts.merge import merge_counts
-from jaxpe.analysis.counts.processes import ending_in_one_line, start_processes
+from jaxpe.analysis.counts.processes import one_line_process_errors, start_processes
 from jaxpe.analysis.counts.settings import CountSettings, count_settings
 from jaxpe.analysis.counts.shards import count_shards
 from jaxpe.analysis.counts.state import count_mesh
 
 __all__ = [
-    "CountOptions", "CountSettings", "CountedShard", "DocumentCounter", "StoredCounts",
-    "check_memory", "count", "count_by", "count_mesh", "count_settings", "count_shards",
-    "ending_in_one_line", "given_tokenizer", "is_counted", "merge", "merge_counts", "needed_bytes",
-    "read_counts", "start_processes", "write_counts",
+    "CountOptions",
+    "CountSettings",
+    "CountedShard",
+    "DocumentCounter",
+    "StoredCounts",
+    "check_memory",
+    "count",
+    "count_by",
+    "count_mesh",
+    "count_settings",
+    "count_shards",
+    "is_counted",
+    "merge",
+    "merge_counts",
+    "needed_bytes",
+    "one_line_process_errors",
+    "read_counts",
+    "start_processes",
+    "tokenizer_from_options",
+    "write_counts",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

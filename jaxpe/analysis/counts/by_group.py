@@ -11,7 +11,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import write_counts
 from jaxpe.analysis.counts.document_counter import DocumentCounter
-from jaxpe.analysis.counts.job import CountOptions, opened_for
+from jaxpe.analysis.counts.job import CountOptions, open_sources
 
 NO_GROUP = "without"  # the folder of documents that have none
 _NO_NAME = re.compile(r"[^\w.-]+")
@@ -57,7 +57,7 @@ def count_by(
             "documents are counted by one column, in one process; leave `group_field` and the "
             "options of several processes out"
         )
-    shards, tokenizer, settings = opened_for(options, Path(out), by=by, progress=progress)
+    shards, tokenizer, settings = open_sources(options, Path(out), by=by, progress=progress)
     with locked_folder(out):
         first = DocumentCounter(options, opened=(tokenizer, settings))
         counters: dict[str | None, DocumentCounter] = {}

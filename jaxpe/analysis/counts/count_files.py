@@ -2,7 +2,6 @@
 
 import json
 import os
-import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,25 +9,27 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import atomic_file, file_hash, write_file
-from jaxpe._core.json_values import from_json, read_json, seal, to_json
+from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.memory import check_bytes
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
-from jaxpe.analysis.counts.consistency import check, check_about, check_tables
-from jaxpe.analysis.counts.settings import CELL_BYTES, CountSettings, dtype_of_counts, in_short
-from jaxpe.analysis.counts.tables import (
-    READING_BYTES,
-    named_tables,
-    read_tables,
-    write_tables,
+from jaxpe.analysis.counts.settings import (
+    CELL_BYTES,
+    CountSettings,
+    check_settings,
+    dtype_of_counts,
+    shortened,
 )
+from jaxpe.analysis.counts.tables import named_tables, read_tables, write_tables
 
 _TABLES, _ABOUT = "counts.npz", "counts.json"
-_FORMAT = 3
+_FORMAT = 4
+# While a table is read: the numbers of its file, twice, and the cells they are for.
+_READING_BYTES = 32
 _REMEDY = "pass a folder that jaxpe count wrote, or count again"
 
 
 class _About(NamedTuple):
-    """Metadata beside the tables: `tables` is a hash of their file, `seal` of all the rest."""
+    """Metadata beside the tables; `tables` is the hash of their file."""
 
     format: int
     documents: int
@@ -38,7 +39,6 @@ class _About(NamedTuple):
     tokens: list[str]
     tables: str
     separator: int | None = None
-    seal: str = ""
 
 
 def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Path:
@@ -64,13 +64,7 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
     8
     """
     directory = Path(directory)
-    try:
-        check_about(stored)
-        check_tables(stored)
-    except InputError as error:
-        raise InputError(
-            f"these counts contradict each other: {error}; count again, in another folder"
-        ) from error
+    _check(stored)
     with atomic_file(directory / _TABLES) as part:
         write_tables(part, named_tables(stored.table, stored.nulls))
         tables = file_hash(part)
@@ -84,9 +78,7 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
         tables=tables,
         separator=stored.separator,
     )
-    values = to_json(about)
-    values["seal"] = seal(values, but_for="seal")
-    write_file(directory / _ABOUT, json.dumps(values, indent=1) + "\n")
+    write_file(directory / _ABOUT, json.dumps(to_json(about), indent=1) + "\n")
     return directory
 
 
@@ -106,9 +98,10 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
     about = _about(directory)
     try:
         stored = _empty(about)
-        _check_file(directory / _TABLES, about.tables)
+        if _file_hash(directory / _TABLES) != about.tables:
+            raise InputError(f"{_TABLES} is damaged, or not of {_ABOUT}")
         read_tables(directory / _TABLES, named_tables(stored.table, stored.nulls))
-        check_tables(stored)
+        _check(stored)
     except InputError as error:
         raise InputError(f"{directory} holds no counts: {error}; {_REMEDY}") from error
     return stored
@@ -129,18 +122,16 @@ def read_about(directory: str | os.PathLike[str]) -> StoredCounts:
 
 
 def _about(directory: Path) -> _About:
-    """Values stored beside the tables, once they are known to be consistent."""
+    """Metadata beside the tables."""
     values = read_json(directory / _ABOUT, remedy=_REMEDY)
     if values.get("format") != _FORMAT:
         raise InputError(
-            f"{directory} holds counts of format {in_short(values.get('format'))}, not {_FORMAT}; "
+            f"{directory} holds counts of format {shortened(values.get('format'))}, not {_FORMAT}; "
             f"{_REMEDY}"
         )
     try:
         about = from_json(_About, values, place=_ABOUT)
-        fine = seal(values, but_for="seal") == about.seal
-        check(fine, f"the seal of {_ABOUT} is not of its values")
-        check_about(_without_tables(about))
+        check_settings(about.settings)
     except InputError as error:
         raise InputError(f"{directory} holds no counts: {error}; {_REMEDY}") from error
     return about
@@ -161,7 +152,7 @@ def _empty(about: _About) -> StoredCounts:
     settings, shape = about.settings, (about.settings.rows, about.settings.vocab_size)
     dtype = dtype_of_counts(about.documents, settings)
     tables = settings.bytes * dtype.itemsize // CELL_BYTES
-    needed = tables + READING_BYTES * settings.rows * settings.vocab_size
+    needed = tables + _READING_BYTES * settings.rows * settings.vocab_size
     check_bytes(needed, what="their table", remedy="read them where there is more memory")
     return _without_tables(about)._replace(
         table=np.zeros((settings.folds, *shape), dtype),
@@ -182,9 +173,28 @@ def _without_tables(about: _About) -> StoredCounts:
     )
 
 
-def _check_file(path: Path, known: str) -> None:
+def _file_hash(path: Path) -> str:
     try:
-        check(stat.S_ISREG(os.stat(path).st_mode), f"{path.name} is not a regular file")
-        check(file_hash(path) == known, f"{path.name} is not what {_ABOUT} stands for")
+        return file_hash(path)
     except OSError as error:
         raise InputError(f"{path.name} cannot be read: {error.strerror or error}") from error
+
+
+def _check(stored: StoredCounts) -> None:
+    """Refuse numbers that contradict each other."""
+    settings, table, nulls = stored.settings, stored.table, stored.nulls
+    shape = (settings.rows, settings.vocab_size)
+    expected = [(settings.folds, *shape), (settings.nulls, settings.null_folds, *shape)]
+    if [table.shape, nulls.shape] != expected or len(stored.tokens) != settings.vocab_size:
+        raise InputError(
+            f"the tables are of shapes {table.shape} and {nulls.shape} with {len(stored.tokens)} "
+            f"tokens, and the settings ask for {expected[0]}, {expected[1]} and "
+            f"{settings.vocab_size}; count again, in another folder"
+        )
+    if sum(shard.documents for shard in stored.shards) != stored.documents:
+        raise InputError(
+            f"there are {stored.documents} documents, and other ones in the shards; count again, "
+            "in another folder"
+        )
+    if min(table.min(initial=0), nulls.min(initial=0)) < 0:
+        raise InputError("a count is negative; count again, in another folder")

@@ -3,13 +3,11 @@
 import copy
 from typing import Any
 
-import numpy as np
-
-from jaxpe._core.errors import require
+from jaxpe._core.errors import InputError, require
 from jaxpe._core.files import content_hash
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
-from jaxpe.analysis.counts.job import CountOptions, given_tokenizer
-from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, dtype_of_counts
+from jaxpe.analysis.counts.job import CountOptions, tokenizer_from_options
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings
 from jaxpe.analysis.counts.state import batch_adder, count_mesh, total, zero_state
 from jaxpe.data import Tokenizer
 
@@ -23,7 +21,7 @@ class DocumentCounter:
         opened: the tokenizer and the settings, where these are known already.
 
     Raises:
-        InputError: as `given_tokenizer`.
+        InputError: as `tokenizer_from_options`.
 
     >>> options = CountOptions(sources=(), tokenizer="bytes", length=2, folds=4, nulls=0)
     >>> counter = DocumentCounter(options)
@@ -39,7 +37,9 @@ class DocumentCounter:
         require("grain", extra="data")
         from jaxpe.data.tokens.batches import Reading  # brings Grain
 
-        self.tokenizer, self.settings = given_tokenizer(options) if opened is None else opened
+        self.tokenizer, self.settings = (
+            tokenizer_from_options(options) if opened is None else opened
+        )
         self._reading = Reading((), options.text_field, options.group_field, options.batch_size)
         self._mesh = count_mesh()
         self._adder = batch_adder(self.settings, self._mesh, self.tokenizer.tokens)
@@ -54,8 +54,7 @@ class DocumentCounter:
     def _begin(self) -> None:
         """State before anything is counted."""
         self._state = zero_state(self.settings, self._mesh)
-        self._aside: list[tuple[Any, Any, int]] = []
-        self._since = self._bytes = 0
+        self._documents = self._bytes = 0
         self._content = content_hash()
         self._texts: list[str] = []
         self._groups: list[str | None] = []
@@ -80,30 +79,26 @@ class DocumentCounter:
     def counts(self, name: str) -> StoredCounts:
         """The counts of all documents so far, as those of one shard of that name."""
         self._count()
-        parts: list[Any] = [*self._aside, total(self._state, self.settings, self._mesh)]
-        documents = sum(part[2] for part in parts)
-        dtype = dtype_of_counts(documents, self.settings)
-        table, nulls = (
-            np.sum([part[of] for part in parts], axis=0, dtype=dtype) for of in range(2)
-        )
+        table, nulls, documents = total(self._state, self.settings, self._mesh)
         shard = CountedShard(name, self._bytes, self._content.hexdigest(), documents)
         tokens = list(self.tokenizer.tokens)
         field = self._reading.text_field
         return StoredCounts(table, nulls, documents, self.settings, tokens, (shard,), field)
 
     def _count(self) -> None:
-        """Add what waits to the state, which is put aside before int32 is exceeded."""
+        """Add the waiting documents to the state."""
         from jaxpe.data.tokens.batches import batch_of, filled
 
         if not self._texts:
             return
-        rows = self._reading.batch_size
-        if (self._since + rows) * self.settings.widest > INT32_MAX:
-            self._aside.append(total(self._state, self.settings, self._mesh))
-            self._state, self._since = zero_state(self.settings, self._mesh), 0
+        self._documents += len(self._texts)
+        if self._documents * self.settings.widest > INT32_MAX:
+            raise InputError(
+                f"{self._documents:,} documents might exceed int32 counts; use several counters, "
+                "and add their counts by merge_counts"
+            )
         read: Any = (self._texts, self._groups, {})
         texts = filled(read, self._reading)
         encoded = self.tokenizer.encode(texts, length=self.settings.length)
         self._state, _ = self._adder(self._state, batch_of(read, self._reading, encoded))
-        self._since += len(self._texts)
         self._texts, self._groups = [], []

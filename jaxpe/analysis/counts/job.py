@@ -19,8 +19,8 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import is_counted, read_about, read_counts, write_counts
 from jaxpe.analysis.counts.merge import merged, plan_merge
-from jaxpe.analysis.counts.processes import agreed, start_processes
-from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings, in_short
+from jaxpe.analysis.counts.processes import run_on_all_processes, start_processes
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings, shortened
 from jaxpe.analysis.counts.shards import count_shards
 from jaxpe.analysis.counts.vocabulary import Vocabulary, own_vocabulary, read_vocabulary
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, tokenizer_of_ids
@@ -157,7 +157,7 @@ def count(
         tokenizer = _tokenizer(options, shards, out, wanted, told)
         return shards, tokenizer, count_settings(tokenizer, **wanted)
 
-    shards, tokenizer, settings = agreed(prepared)
+    shards, tokenizer, settings = run_on_all_processes(prepared)
     stream = None
     if is_of_ids(tokenizer):
         stream = Stream(options.separator, options.length, len(tokenizer.tokens))
@@ -219,13 +219,13 @@ def merge(
     return whole
 
 
-def given_tokenizer(options: CountOptions) -> tuple[Tokenizer, CountSettings]:
+def tokenizer_from_options(options: CountOptions) -> tuple[Tokenizer, CountSettings]:
     """The tokenizer and the settings that options ask for, before there is any document.
 
     Raises:
         InputError: words and characters without a `vocab`, and what `count` raises of options.
 
-    >>> tokenizer, settings = given_tokenizer(CountOptions(sources=(), tokenizer="bytes"))
+    >>> tokenizer, settings = tokenizer_from_options(CountOptions(sources=(), tokenizer="bytes"))
     >>> tokenizer.name, settings.length
     ('bytes', 128)
     """
@@ -239,7 +239,7 @@ def given_tokenizer(options: CountOptions) -> tuple[Tokenizer, CountSettings]:
     return tokenizer, count_settings(tokenizer, **_wanted(options))
 
 
-def opened_for(
+def open_sources(
     options: CountOptions, out: Path, *, by: str, progress: Progress
 ) -> tuple[Sequence[Shard], Tokenizer, CountSettings]:
     """The shards of text, and the tokenizer and settings for them, with a column to count by."""
@@ -294,7 +294,7 @@ def _wanted(options: CountOptions) -> dict[str, Any]:
 def _edges(length: int, bins: int, spacing: Literal["equal", "log"]) -> tuple[int, ...]:
     if not 1 <= bins <= length <= INT32_MAX:
         raise InputError(
-            f"`bins` is {in_short(bins)} and `length={in_short(length)}`; pass at least 1 bin, no "
+            f"`bins` is {shortened(bins)} and `length={shortened(length)}`; pass 1 bin or more, no "
             f"more than the length, and no length beyond {INT32_MAX:,}"
         )
     check_bytes(_EDGE_BYTES * bins, what=f"`bins={bins}`", remedy="pass fewer")

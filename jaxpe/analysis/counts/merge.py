@@ -12,9 +12,9 @@ from jaxpe.analysis.counts.settings import (
     INT64_MAX,
     CountSettings,
     differences,
+    differing_options,
     dtype_of_counts,
-    in_short,
-    options_of,
+    shortened,
 )
 from jaxpe.data import open_tokenizer
 from jaxpe.data.tokens.vocabulary import UNKNOWN, in_order, vocabulary_occurs
@@ -94,7 +94,7 @@ def plan_merge(
         raise InputError(f"{len(told)} counts; pass at least two to merge")
     if weights and (len(weights) != len(told) or min(weights) < 1):
         raise InputError(
-            f"`weights` are {in_short(tuple(weights))}; pass {len(told)} whole numbers, at least 1"
+            f"`weights` are {shortened(tuple(weights))}; pass {len(told)} whole numbers, at least 1"
         )
     most = INT64_MAX // first.settings.widest
     if documents > most:
@@ -212,7 +212,7 @@ def _refuse_differences(first: StoredCounts, part: StoredCounts, told: Sequence[
             "both with the same `tokenizer`"
         )
     if found := differences(one, other):
-        options = " and ".join(f"`{name}`" for name in options_of(one, other))
+        options = " and ".join(f"`{name}`" for name in differing_options(one, other))
         raise InputError(
             f"{told[0]} and {told[-1]} were counted differently: {'; '.join(found)}; count both "
             f"with the same {options}"

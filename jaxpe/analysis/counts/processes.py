@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 
 from jaxpe._core.errors import InputError, require
-from jaxpe.analysis.counts.settings import in_short
+from jaxpe.analysis.counts.settings import shortened
 
 HEARTBEAT_S = 30  # a process that is silent for so long is dead, and the others stop
 PATIENCE_S = 7200  # that one waits for others that live: a large shard may be read through first
@@ -43,7 +43,7 @@ def start_processes(
 
     Under SLURM, GKE and Open MPI nothing needs to be passed: `jax.distributed.initialize` finds
     out. Where a process ends or does not start, JAX ends the others within a minute, by `abort`,
-    which `ending_in_one_line` makes one line and exit status 2.
+    which `one_line_process_errors` makes one line and exit status 2.
 
     Args:
         coordinator: host and port of process 0.
@@ -66,7 +66,9 @@ def start_processes(
         )
     port = re.fullmatch(r"[^\s]+:(\d{1,5})", coordinator or "a:1")
     if port is None or not 0 < int(port[1]) < 2**16:
-        raise InputError(f"`coordinator` is {in_short(coordinator)}; pass host:port, 10.0.0.1:1234")
+        raise InputError(
+            f"`coordinator` is {shortened(coordinator)}; pass host:port, 10.0.0.1:1234"
+        )
     if processes is not None and processes < 1:
         raise InputError(f"`processes` is {processes}; pass at least 1")
     if processes is not None and process is not None and not 0 <= process < processes:
@@ -87,7 +89,7 @@ def start_processes(
         ) from error
 
 
-def from_all(value: Any) -> list[Any]:
+def gather_values(value: Any) -> list[Any]:
     """A plain value of each process, in their order, to all of them; they meet here."""
     if jax.process_count() == 1:
         return [value]
@@ -112,7 +114,7 @@ def _meet(name: str) -> None:
         ) from error
 
 
-def agreed(work: Callable[[], Result]) -> Result:
+def run_on_all_processes(work: Callable[[], Result]) -> Result:
     """Result of `work` in this process; an error in any process is raised in all of them."""
     if jax.process_count() == 1:
         return work()
@@ -121,19 +123,19 @@ def agreed(work: Callable[[], Result]) -> Result:
         result = work()
     except (InputError, ImportError, OSError) as error:
         problem = str(error) or repr(error)
-    for process, found in enumerate(from_all(problem)):
+    for process, found in enumerate(gather_values(problem)):
         if found:
             raise InputError(f"process {process}: {found}")
     return cast(Result, result)
 
 
-def refuse_differences(facts: Mapping[str, Any]) -> None:
+def require_equal_values(facts: Mapping[str, Any]) -> None:
     """Raise at the first fact that differs between processes, and of lists at its first item."""
     # Most often nothing differs, so little is sent.
-    checksums = from_all([zlib.crc32(_plain(value)) for value in facts.values()])
+    checksums = gather_values([zlib.crc32(_plain(value)) for value in facts.values()])
     for name, *found in zip(facts, *checksums, strict=True):
         if len(set(found)) > 1:
-            first, *others = from_all(facts[name])
+            first, *others = gather_values(facts[name])
             process, other = next((k, o) for k, o in enumerate(others, 1) if o != first)
             raise InputError(
                 f"{_difference(name, process, first, other)}; start all processes with the "
@@ -151,11 +153,11 @@ def _difference(name: str, process: int, first: Any, other: Any) -> str:
             return f"{name}: process 0 has {len(first):,} and process {process} {len(other):,}"
         index = next(i for i, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
         name, first, other = f"{name}[{index}]", first[index], other[index]
-    return f"{name} is {in_short(first)} in process 0 and {in_short(other)} in process {process}"
+    return f"{name} is {shortened(first)} in process 0 and {shortened(other)} in process {process}"
 
 
 @contextlib.contextmanager
-def ending_in_one_line() -> Iterator[None]:
+def one_line_process_errors() -> Iterator[None]:
     """Exit with 2 and one line of message where another process ends, hangs or does not connect.
 
     To be entered before `start_processes`. JAX ends a process whose coordinator is gone, or whose
@@ -163,7 +165,7 @@ def ending_in_one_line() -> Iterator[None]:
     and has no setting for that. So what is logged beneath Python goes to a file until the end,
     which the line names, and `abort` ends here. For commands only: standard error is theirs.
 
-    >>> with ending_in_one_line():  # doctest: +SKIP
+    >>> with one_line_process_errors():  # doctest: +SKIP
     ...     start_processes("10.0.0.1:1234", processes=2, process=0)
     """
     log, path = tempfile.mkstemp(prefix="jaxpe-", suffix=".log")

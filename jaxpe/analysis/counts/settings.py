@@ -94,7 +94,7 @@ def count_settings(
     (32, 256, 4)
     """
     least = max(2, 1 + len(tokenizer.prefix) + len(tokenizer.suffix))
-    _check(length >= least, f"`length` is {in_short(length)}", f"at least {least}")
+    _check(length >= least, f"`length` is {shortened(length)}", f"at least {least}")
     settings = CountSettings(
         tokenizer.name,
         tokenizer.checksum,
@@ -127,7 +127,7 @@ def check_settings(settings: CountSettings) -> None:
     length, edges, folds, nulls = settings.length, settings.edges, settings.folds, settings.nulls
     for name in ("length", "folds", "nulls", "null_folds", "vocab_size"):
         value = getattr(settings, name)
-        _check(abs(value) <= INT32_MAX, f"`{name}` is {in_short(value)}", f"at most {INT32_MAX:,}")
+        _check(abs(value) <= INT32_MAX, f"`{name}` is {shortened(value)}", f"at most {INT32_MAX:,}")
     _check(length >= 2, f"`length` is {length}", "at least 2")
     # A jackknife leaves out one fold, and the others are halved.
     _check(folds >= 4 and folds % 2 == 0, f"`folds` is {folds}", "an even number, at least 4")
@@ -138,19 +138,21 @@ def check_settings(settings: CountSettings) -> None:
         f"an even divisor of folds, which is {folds}",
     )
     _check(
-        0 <= settings.seed < 2**32, f"`seed` is {in_short(settings.seed)}", "a number in [0, 2**32)"
+        0 <= settings.seed < 2**32,
+        f"`seed` is {shortened(settings.seed)}",
+        "a number in [0, 2**32)",
     )
     _check(settings.vocab_size >= 1, f"`vocab_size` is {settings.vocab_size}", "at least 1")
     inside = all(0 <= token < settings.vocab_size for token in settings.exclude)
     _check(
-        inside, f"`exclude` is {in_short(settings.exclude)}", f"ids in [0, {settings.vocab_size})"
+        inside, f"`exclude` is {shortened(settings.exclude)}", f"ids in [0, {settings.vocab_size})"
     )
     if edges is not None:
         ascend = all(a < b for a, b in itertools.pairwise(edges))
         ends = (edges[0], edges[-1]) if edges else None
         _check(
             ascend and ends == (0, length),
-            f"`edges` are {in_short(edges)}",
+            f"`edges` are {shortened(edges)}",
             f"0, ascending to {length}",
         )
 
@@ -163,7 +165,7 @@ def _check(fine: bool, found: str, wanted: str) -> None:
 def differences(one: CountSettings, other: CountSettings) -> list[str]:
     """The settings that two counts do not share, in words."""
     return [
-        f"{name} is {in_short(a)} and {in_short(b)}"
+        f"{name} is {shortened(a)} and {shortened(b)}"
         for name, a, b in zip(CountSettings._fields, one, other, strict=True)
         if a != b
     ]
@@ -179,14 +181,14 @@ _OPTIONS = {
 }
 
 
-def options_of(one: CountSettings, other: CountSettings) -> list[str]:
+def differing_options(one: CountSettings, other: CountSettings) -> list[str]:
     """The options of a count that decide the settings which two counts do not share."""
     named = zip(CountSettings._fields, one, other, strict=True)
     differ = [name for name, a, b in named if a != b]
     return [*dict.fromkeys(option for name in differ for option in _OPTIONS.get(name, (name,)))]
 
 
-def in_short(value: Any) -> str:
+def shortened(value: Any) -> str:
     """A value in an error message: its beginning, and what tells it from others."""
     text = str(value) if str(value).isprintable() else ascii(value)
     short = f"{text[:40]}... (CRC-32 {zlib.crc32(text.encode(errors='surrogatepass')):08x})"

@@ -23,18 +23,22 @@ from jaxpe._core.files import locked_folder
 from jaxpe._core.json_values import from_json, to_json
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
-from jaxpe.analysis.counts.consistency import check
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, write_counts
 from jaxpe.analysis.counts.memory import check_memory
-from jaxpe.analysis.counts.overflow import Aside, documents_aside, documents_in, most_in
-from jaxpe.analysis.counts.processes import agreed, from_all, refuse_differences
-from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, differences, in_short
+from jaxpe.analysis.counts.processes import (
+    gather_values,
+    require_equal_values,
+    run_on_all_processes,
+)
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, differences, shortened
 from jaxpe.analysis.counts.state import (
     DOCUMENTS,
     CountState,
     abstract_state,
     batch_adder,
     count_mesh,
+    documents_per_part,
+    total,
     zero_state,
 )
 from jaxpe.data import Shard, TokenBatch, Tokenizer, dependent_groups
@@ -68,7 +72,7 @@ def count_shards(
     The host reads and tokenizes in a thread while the devices count. The counts are those of
     `count_tokens` on all documents at once, to the bit, whatever the batches, shards, devices and
     processes; words and characters are dealt to folds by their text, not their ids, so that counts
-    of other vocabularies add. Beyond 2³¹ − 1 they are int64. Every so often counts and place are
+    of other vocabularies add. Every so often counts and place are
     saved together: after an interruption the same call resumes from there, and no document is lost
     or counted twice. Several processes call it alike, with a folder that all of them see; each
     reads its part of the documents.
@@ -85,8 +89,8 @@ def count_shards(
         progress: is told lines now and then.
 
     Raises:
-        InputError: too little memory or disk, an unreadable shard, no documents, or a folder that
-            holds other counts.
+        InputError: too little memory or disk, an unreadable shard, no documents, more documents
+            than int32 counts hold on a device, or a folder that holds other counts.
 
     >>> import tempfile
     >>> from jaxpe.analysis.counts import count_settings
@@ -112,26 +116,30 @@ def count_shards(
         _check(batch_size, save_every, mesh)
         check_memory(settings, batch_size=batch_size, limit=memory)
 
-    agreed(prepared)
+    run_on_all_processes(prepared)
     _refuse_differences(settings, reading, mesh, save_every)
     directory = Path(directory)
     with contextlib.ExitStack() as stack:
-        agreed(lambda: None if part else stack.enter_context(locked_folder(directory)))
+        run_on_all_processes(
+            lambda: None if part else stack.enter_context(locked_folder(directory))
+        )
         _refuse_other_folders(directory)
-        if any(from_all(is_counted(directory))):
-            stored = agreed(lambda: _same(read_counts(directory), settings, reading, directory))
+        if any(gather_values(is_counted(directory))):
+            stored = run_on_all_processes(
+                lambda: _same(read_counts(directory), settings, reading, directory)
+            )
             progress.say(f"{directory} holds these counts already")
         else:
-            steps = _steps(settings, batch_size, save_every)
             own = None
             if workers and stream is None and in_python(tokenizer):
                 own = Workers(tokenizer, length=settings.length, number=workers)
                 stack.enter_context(own)
-            stored = _counted(directory, tokenizer, settings, reading, mesh, steps, own, progress)
-            agreed(lambda: None if part else write_counts(stored, directory))
+            stored = _counted(
+                directory, tokenizer, settings, reading, mesh, save_every, own, progress
+            )
+            run_on_all_processes(lambda: None if part else write_counts(stored, directory))
         if part == 0:
-            for name in ("state", "aside"):
-                shutil.rmtree(directory / name, ignore_errors=True)
+            shutil.rmtree(directory / "state", ignore_errors=True)
         return stored
 
 
@@ -151,26 +159,27 @@ def _counted(
     options = {"length": settings.length, "workers": workers}
     batches = contextlib.closing(iter(token_batches(reading, tokenizer, **options)))
     config = _config(settings, reading, mesh)
-    aside = Aside(directory / "aside", settings, mesh)
     with batches as stream, Checkpoints(directory / "state", config=config) as checkpoints:
         found = checkpoints.restore(abstract_state(settings, mesh), stream)
         state, step = found if found else (zero_state(settings, mesh), 0)
-        refuse_differences({"step": step})
+        require_equal_values({"step": step})
         if found:
-            agreed(lambda: _check_place(stream.get_state(), state, reading, directory))
+            run_on_all_processes(
+                lambda: _check_place(stream.get_state(), state, reading, directory)
+            )
             progress.say(f"going on from step {step:,}")
         feed = _Feed(stream, empty_batch(reading, length=settings.length))
         if settings.group_field is None:
             feed.on_first = lambda batch: _say_near_copies(batch, settings, progress)
         adder = batch_adder(settings, mesh, tokenizer.tokens)
-        while (since := _met(feed, most_in(state), progress)) is not None:
-            state = aside.with_room(state, since + save_every * reading.batch_size)
+        while not _all_finished(feed, progress):
+            _check_room(state, settings, save_every * reading.batch_size)
             if feed.began:
                 checkpoints.save(step, state, stream)
             state, step = _add(state, step, feed, adder, save_every)
-    table, nulls, documents = aside.whole(state)
+    table, nulls, documents = total(state, settings, mesh)
     del state
-    read = _shards_read(reading.shards, from_all(feed.place))
+    read = _shards_read(reading.shards, gather_values(feed.place))
     if not table.max(initial=0):  # which takes a third of the time of `any`
         what = "tokens" if documents else "documents"
         raise InputError(f"no {what} in {len(reading.shards)} shards; pass files with text")
@@ -180,11 +189,11 @@ def _counted(
 
 def _refuse_differences(settings: CountSettings, reading: Any, mesh: Mesh, save_every: int) -> None:
     """Processes that read other shards, or count them otherwise, would make one wrong count."""
-    refuse_differences({f"version of {name}": found for name, found in _versions().items()})
+    require_equal_values({f"version of {name}": found for name, found in _versions().items()})
     identities = [shard.identity for shard in reading.shards]
     facts = {**_options(settings, reading, mesh), "save_every": save_every, "shards": identities}
     facts["vocabulary"] = facts.pop("checksum")
-    refuse_differences(facts)
+    require_equal_values(facts)
 
 
 def _versions() -> dict[str, Any]:
@@ -202,9 +211,9 @@ def _refuse_other_folders(directory: Path) -> None:
     """Raise where a process does not see the folder that the first one writes into."""
     if jax.process_count() == 1:
         return
-    mark = directory / f".seen-{from_all(secrets.token_hex(8))[0]}"
-    agreed(lambda: None if jax.process_index() else mark.touch())
-    seen = from_all(mark.exists())
+    mark = directory / f".seen-{gather_values(secrets.token_hex(8))[0]}"
+    run_on_all_processes(lambda: None if jax.process_index() else mark.touch())
+    seen = gather_values(mark.exists())
     if jax.process_index() == 0:
         mark.unlink(missing_ok=True)
     if not all(seen):
@@ -290,13 +299,10 @@ def _add(
     return state, step
 
 
-def _met(feed: _Feed, since: int, progress: Progress) -> int | None:
-    """The most documents in a state of any process, of `since` here; None once all are read.
-
-    Raises where a process could not read on.
-    """
+def _all_finished(feed: _Feed, progress: Progress) -> bool:
+    """Whether all processes have read all documents; raises where one could not read on."""
     about: dict[str, Any] = {name: getattr(feed, name) for name in ("finished", "problem", "read")}
-    everyone = from_all({**about, "since": since, "documents": sum(feed.place["documents"])})
+    everyone = gather_values({**about, "documents": sum(feed.place["documents"])})
     for problem in filter(None, (one["problem"] for one in everyone)):
         raise InputError(
             f"{problem}. What was counted is kept: mend it and run the same again, or start anew "
@@ -307,9 +313,17 @@ def _met(feed: _Feed, since: int, progress: Progress) -> int | None:
     if feed.began:
         pace = sum(one["read"] for one in everyone) / (time.perf_counter() - feed.started)
         progress.say(f"{documents:,} documents, {pace:,.0f} a second")
-    if all(one["finished"] for one in everyone):
-        return None
-    return max(one["since"] for one in everyone)
+    return all(one["finished"] for one in everyone)
+
+
+def _check_room(state: CountState, settings: CountSettings, documents: int) -> None:
+    """Refuse steps that might exceed the int32 counts of a device."""
+    most = max(gather_values(max(documents_per_part(state), default=0)))
+    if (most + documents) * settings.widest > INT32_MAX:
+        raise InputError(
+            f"{most:,} documents are counted, and {documents:,} more might exceed the int32 counts "
+            f"of a device, {INT32_MAX:,}; count parts of the corpus apart, and add them by merge"
+        )
 
 
 def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
@@ -405,42 +419,21 @@ class _Place(NamedTuple):
 
 
 def _check_place(values: Any, state: CountState, reading: Any, directory: Path) -> None:
-    """Refuse a place in the documents that is not one, or not where the counts end."""
-    counted, shards = documents_in(state) + documents_aside(state), len(reading.shards)
-    try:
-        place = from_json(_Place, values, place="the place")
-        fine = (
-            len(place.documents) == len(place.null_texts) == len(place.digests) == shards
-            and all(number >= 0 for number in place.null_texts)
-            and 0 <= place.shard < max(1, shards)
-            and all(0 <= number <= counted for number in place.documents)
-            and sum(place.documents) == counted
-            and place.unreadable.keys() <= {str(number) for number in range(shards)}
-        )
-        check(fine, f"{counted:,} documents were counted, and the place is not after them")
-    except InputError as error:
+    """Refuse a place in the documents that is not where the counts end."""
+    place = from_json(_Place, values, place=str(directory / "state"))
+    if sum(place.documents) != sum(documents_per_part(state)):
         raise InputError(
-            f"{directory / 'state'} was changed: {error}; start anew in another folder"
-        ) from error
-
-
-def _steps(settings: CountSettings, batch_size: int, save_every: int) -> int:
-    """Steps between saves, after each of which counts can be put aside: int32 holds as many."""
-    steps = min(save_every, INT32_MAX // (batch_size * settings.widest))
-    if not steps:
-        raise InputError(
-            f"`batch_size` is {batch_size:,} and a bin has {settings.widest:,} positions, which "
-            f"may exceed {INT32_MAX:,} in one step; pass a smaller `batch_size`"
+            f"{directory / 'state'} is damaged: its counts are not of the documents that were "
+            "read; start anew in another folder"
         )
-    return steps
 
 
 def _check(batch_size: int, save_every: int, mesh: Mesh) -> None:
     own = mesh.shape[DOCUMENTS] // jax.process_count()
     if not 1 <= batch_size <= INT32_MAX or batch_size % own:
         raise InputError(
-            f"`batch_size` is {in_short(batch_size)}; pass a multiple of {own}, at least 1 and at "
+            f"`batch_size` is {shortened(batch_size)}; pass a multiple of {own}, at least 1 and at "
             f"most {INT32_MAX:,}"
         )
     if not 1 <= save_every <= INT32_MAX:
-        raise InputError(f"`save_every` is {in_short(save_every)}; pass 1 to {INT32_MAX:,}")
+        raise InputError(f"`save_every` is {shortened(save_every)}; pass 1 to {INT32_MAX:,}")

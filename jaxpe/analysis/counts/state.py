@@ -36,14 +36,11 @@ class CountState(NamedTuple):
         nulls: int32 `[parts, nulls * null_folds, rows, vocab]`; None without, since Orbax writes no
             empty arrays.
         documents: int32 `[parts]`.
-        earlier: int32 `[parts, 2]`, documents whose counts were put aside before int32 could have
-            been exceeded, as multiples of 2³⁰ and the rest.
     """
 
     tokens: Int[Array, "parts folds rows vocab"]
     nulls: Int[Array, "parts nulls rows vocab"] | None
     documents: Int[Array, " parts"]
-    earlier: Int[Array, "parts 2"]
 
 
 def count_mesh(*, parts: int | None = None) -> Mesh:
@@ -79,7 +76,6 @@ def abstract_state(settings: CountSettings, mesh: Mesh) -> CountState:
         table(parts, settings.folds, settings.rows, vocab),
         table(parts, null_tables, settings.rows, vocab) if null_tables else None,
         table(parts, spec=_SPLIT),
-        table(parts, 2, spec=_SPLIT),
     )
 
 
@@ -108,7 +104,7 @@ def batch_adder(
         settings, mesh: of the state.
         tokens: the text of each id.
     """
-    specs: Any = CountState._make((_TABLE, _TABLE, _SPLIT, _SPLIT))
+    specs: Any = CountState._make((_TABLE, _TABLE, _SPLIT))
     add = functools.partial(_add_local, settings=settings)
     step = jax.jit(
         jax.shard_map(
@@ -179,7 +175,7 @@ def _add_local(
     if nulls is not None:
         nulls = jax.lax.fori_loop(0, settings.nulls, shuffled, nulls[0])[None]
     documents = state.documents + jnp.sum(valid, dtype=jnp.int32)
-    return CountState(tokens[None], nulls, documents, state.earlier), jnp.sum(counted)[None]
+    return CountState(tokens[None], nulls, documents), jnp.sum(counted)[None]
 
 
 def _folds_and_copies(
@@ -301,3 +297,9 @@ def _gathered(limbs: Array, settings: CountSettings) -> Int[np.ndarray, "blocks 
     whole = [_whole(np.asarray(pieces[start])) for start in sorted(pieces)]
     together = whole[0] if len(whole) == 1 else np.concatenate(whole, axis=-1)
     return together[..., : settings.vocab_size]
+
+
+def documents_per_part(state: CountState) -> list[int]:
+    """Documents in each part of the state that this process has."""
+    shards = [shard for shard in state.documents.addressable_shards if shard.replica_id == 0]
+    return [number for shard in shards for number in np.asarray(shard.data).tolist()]

@@ -11,7 +11,7 @@ import jax
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import content_hash, locked_folder, write_file
-from jaxpe._core.json_values import from_json, parse_json, read_json, read_small, seal
+from jaxpe._core.json_values import from_json, parse_json, read_json, read_small
 from jaxpe._core.options import check_range
 from jaxpe._core.progress import Progress
 from jaxpe.analysis.counts.count_files import is_counted
@@ -35,11 +35,6 @@ class Vocabulary(NamedTuple):
     text_field: str | None
     shards: list[str] = []  # noqa: RUF012
     tokens: list[str] = []  # noqa: RUF012
-    seal: str = ""
-
-    def sealed(self) -> "Vocabulary":
-        """The same vocabulary with a checksum of all other fields."""
-        return self._replace(seal=seal(self._replace(seal="")._asdict()))
 
 
 def own_vocabulary(
@@ -62,7 +57,7 @@ def own_vocabulary(
     path = out / VOCABULARY
     if path.exists():
         made = _made_vocabulary(path)
-        if wanted == made._replace(shards=[], tokens=[], seal="") and _same_shards(made, shards):
+        if wanted == made._replace(shards=[], tokens=[]) and _same_shards(made, shards):
             return made.tokens
     if is_counted(out):
         raise InputError(f"{out} holds other counts, of another vocabulary; pass another `out`")
@@ -76,7 +71,7 @@ def own_vocabulary(
         fields = {"text_field": wanted.text_field, "group_field": group_field}
         fields |= {"skip_nulls": skip_nulls}
         made = _make_vocabulary(shards, wanted, fields, skip_unreadable, workers, by_default)
-        write_file(path, json.dumps(made.sealed()._asdict(), indent=0) + "\n")
+        write_file(path, json.dumps(made._asdict(), indent=0) + "\n")
     progress.say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
     return made.tokens
 
@@ -91,17 +86,14 @@ def read_vocabulary(path: Path) -> list[str]:
     value = parse_json(content, place=path, remedy=remedy)
     if isinstance(value, list):
         return from_json(list[str], value, place=str(path))
-    if isinstance(value, dict) and "seal" in value:
+    if isinstance(value, dict) and "tokens" in value:
         return _made_vocabulary(path).tokens
     raise InputError(f"{path} is no vocabulary; {remedy}")
 
 
 def _made_vocabulary(path: Path) -> Vocabulary:
     remedy = "delete it, and it is made anew"
-    made = from_json(Vocabulary, read_json(path, remedy=remedy), place=str(path))
-    if made.seal != made.sealed().seal:
-        raise InputError(f"{path} is damaged: its seal is not of its values; {remedy}")
-    return made
+    return from_json(Vocabulary, read_json(path, remedy=remedy), place=str(path))
 
 
 def _same_shards(made: Vocabulary, shards: Sequence[Shard]) -> bool:

@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.files import content_hash
-from jaxpe.analysis.counts import CountOptions, StoredCounts, given_tokenizer, write_counts
+from jaxpe.analysis.counts import CountOptions, StoredCounts, tokenizer_from_options, write_counts
 from jaxpe.analysis.counts.base import CountedShard
 from jaxpe.analysis.counts.settings import CountSettings, dtype_of_counts
 from jaxpe.analysis.counts.state import cells_of_batches
@@ -49,7 +49,9 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
     ...     count_positions(texts, CountOptions(sources=(), tokenizer="bytes"), "counts")
     """
     beam = require("apache_beam", extra="beam")
-    given_tokenizer(options)  # what is wrong with the options is told before the pipeline runs
+    tokenizer_from_options(
+        options
+    )  # what is wrong with the options is told before the pipeline runs
     batches = beam.BatchElements(min_batch_size=1, max_batch_size=options.batch_size)
     cells = texts | "batches" >> batches | "cells" >> beam.FlatMap(CellsOfTexts(options))
     sums = cells | "sums" >> beam.CombinePerKey(add_cells)
@@ -79,7 +81,7 @@ class CellsOfTexts:
 
         options = self._options
         if self._opened is None:
-            tokenizer, settings = given_tokenizer(options)
+            tokenizer, settings = tokenizer_from_options(options)
             self._opened = tokenizer, settings, cells_of_batches(settings, tokenizer.tokens)
         tokenizer, settings, cells_of = self._opened
         read = _read(batch, options)
@@ -124,7 +126,7 @@ def write_cells(
     Raises:
         InputError: no documents, or the folder cannot be written.
     """
-    tokenizer, settings = given_tokenizer(options)
+    tokenizer, settings = tokenizer_from_options(options)
     found = dict(sums)
     if _ABOUT not in found:
         raise InputError("no documents in the collection; pass texts")

@@ -1,6 +1,5 @@
 """Length extrapolation: tasks under encodings with equal data, seeds, weights and budgets."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.extrapolation.comparisons import (
     MOST_SEEDS,
     beyond,
@@ -44,5 +43,3 @@ __all__ = [
     "lead_interval", "leaders", "mean_reciprocal_rank", "pair_level", "preset", "reciprocal_ranks",
     "seed_interval", "seed_mean", "streams", "suites_of", "variant", "variant_names",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

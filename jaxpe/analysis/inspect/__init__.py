@@ -6,7 +6,6 @@
 It brings Flax and Optax, and is imported when it is asked for.
 """
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
 from jaxpe.analysis.inspect.job import inspect_model
 from jaxpe.analysis.inspect.needles import needle_retrieval
@@ -41,5 +40,3 @@ __all__ = [
     "loss_by_position", "moved_positions", "needle_retrieval", "probe_layers", "probed_layers",
     "read_inspected", "table_geometry", "token_losses",
 ]  # fmt: skip
-
-_show_as_written(__all__, globals())

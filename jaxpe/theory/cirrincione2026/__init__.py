@@ -1,6 +1,5 @@
 """Statements of Cirrincione (2026), On the Geometry of Positional Encodings in Transformers."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.theory.cirrincione2026.conjecture_5_monotonicity import (
     CONJECTURE_5,
     MonotonicityTest,
@@ -43,5 +42,3 @@ STATEMENTS = (
     THEOREM_1, THEOREM_4, CONJECTURE_5, PROPOSITION_6, REMARK_7, REMARK_8, LEMMA_11, LEMMA_12,
     LEMMA_14, COROLLARY_15, LEMMA_16, LEMMA_18, REMARK_20,
 )  # fmt: skip
-
-_show_as_written(__all__, globals())

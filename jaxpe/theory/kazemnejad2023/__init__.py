@@ -1,6 +1,5 @@
 """Statements of Kazemnejad et al. (2023), on decoders without positional encoding."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.theory.kazemnejad2023.theorem_1_absolute_positions import NOPE_THEOREM_1, nope_theorem_1
 from jaxpe.theory.kazemnejad2023.theorem_2_relative_positions import NOPE_THEOREM_2, nope_theorem_2
 
@@ -8,5 +7,3 @@ __all__ = ["STATEMENTS", "nope_theorem_1", "nope_theorem_2"]
 
 # The statements of this paper, in its order.
 STATEMENTS = (NOPE_THEOREM_1, NOPE_THEOREM_2)
-
-_show_as_written(__all__, globals())

@@ -1,6 +1,5 @@
 """Statements of Li (2025), on expressiveness, generalisation and extrapolation."""
 
-from jaxpe._core.signatures import show_as_written as _show_as_written
 from jaxpe.theory.li2025.equation_9_alibi_weights import EQUATION_9, equation_9
 from jaxpe.theory.li2025.section_4_2_alibi_bias import SECTION_4_ALIBI, section_4_alibi
 from jaxpe.theory.li2025.section_4_2_lipschitz import SECTION_4_LIPSCHITZ, section_4_lipschitz
@@ -22,5 +21,3 @@ STATEMENTS = (
     SECTION_4_LIPSCHITZ, SECTION_4_ALIBI, SECTION_4_NORMS, SECTION_4_RADEMACHER, EQUATION_9,
     SECTION_6_WAVELET, SECTION_6_LEGENDRE,
 )  # fmt: skip
-
-_show_as_written(__all__, globals())

@@ -200,7 +200,7 @@ count("all alike")
 meeting.PATIENCE_S = 2
 time.sleep(4 * odd)
 try:
-    meeting.from_all("late")
+    meeting.gather_values("late")
 except InputError as error:
     print(json.dumps(["late", "error", str(error)]))
 """

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import tracemalloc
-import zipfile
 from pathlib import Path
 
 import jax
@@ -23,7 +22,6 @@ from jaxpe.analysis.counts import (
     merge,
     merge_counts,
     read_counts,
-    tables,
     write_counts,
 )
 from jaxpe.analysis.counts.settings import dtype_of_counts
@@ -108,86 +106,22 @@ def read_about(folder):
     return json.loads((folder / "counts.json").read_text())
 
 
-def resealed(folder, **changes):
-    """As of one who knows how it is sealed."""
-    about = read_about(folder) | changes
-    about["tables"] = digest_of((folder / "counts.npz").read_bytes())
-    about.pop("seal", None)
-    text = json.dumps(about, sort_keys=True, separators=(",", ":"))
-    about["seal"] = digest_of(text.encode())
-    (folder / "counts.json").write_text(json.dumps(about))
-
-
-def digest_of(content):
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
 def edited(**changes):
     return lambda folder: (folder / "counts.json").write_text(
         json.dumps(read_about(folder) | changes)
     )
 
 
-def crafted(**changes):
-    return lambda folder: resealed(folder, **changes)
-
-
 def setting(**changes):
-    return lambda folder: resealed(folder, settings=to_json(SETTINGS) | changes)
-
-
-def a_shard(**changes):
-    return lambda folder: resealed(folder, shards=[counted()._asdict() | changes])
-
-
-def array(name, values):
-    """Another array of the same name, in a file of NumPy's making, with its checksum."""
-
-    def craft(folder):
-        with np.load(folder / "counts.npz") as file:
-            arrays = dict(file)
-        assert name in arrays
-        arrays[name] = values if isinstance(values, np.ndarray) else values(arrays[name])
-        np.savez_compressed(folder / "counts.npz", **arrays)
-        resealed(folder)
-
-    return craft
-
-
-def member(content, *, name="fold_0_counts.npy", **how):
-    """Other bytes in place of an array."""
-
-    def craft(folder):
-        path = folder / "counts.npz"
-        with zipfile.ZipFile(path) as file:
-            members = {each: file.read(each) for each in file.namelist()}
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-            for each, own in (members | {name: content}).items():
-                file.writestr(each, own)
-        resealed(folder)
-
-    return craft
-
-
-def npy(dtype, shape, values=b""):
-    head = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
-    head += b" " * (-(len(head) + 11) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + values
-
-
-def content(change):
-    """The bytes of both files changed, with their checksum."""
-
-    def craft(folder):
-        path = folder / "counts.npz"
-        path.write_bytes(change(path.read_bytes()))
-        resealed(folder)
-
-    return craft
+    return edited(settings=to_json(SETTINGS) | changes)
 
 
 def cut(name, to):
     return lambda folder: os.truncate(folder / name, to)
+
+
+def gone(name):
+    return lambda folder: (folder / name).unlink()
 
 
 def flipped(folder):
@@ -202,103 +136,30 @@ def other_counts(folder):
     (newer / "counts.npz").replace(folder / "counts.npz")
 
 
-def a_fifo(name):
-    def craft(folder):
-        (folder / name).unlink()
-        os.mkfifo(folder / name)
-
-    return craft
-
-
-def gone(name):
-    return lambda folder: (folder / name).unlink()
-
-
-def a_link_to_zeros(folder):
-    (folder / "counts.json").unlink()
-    (folder / "counts.json").symlink_to("/dev/zero")
-
-
-def text(content):
-    return lambda folder: (folder / "counts.json").write_text(content)
-
-
 DAMAGE = {
-    "cut": (cut("counts.npz", 100), r"counts\.npz is not what"),
-    "emptied": (cut("counts.npz", 0), r"counts\.npz is not what"),
-    "a bit": (flipped, r"counts\.npz is not what"),
-    "of other counts": (other_counts, r"counts\.npz is not what"),
-    "gone": (gone("counts.npz"), r"counts\.npz cannot .* No such file"),
-    "a pipe": (a_fifo("counts.npz"), r"counts\.npz is not a regular file"),
+    "cut": (cut("counts.npz", 100), r"counts\.npz is damaged"),
+    "a bit": (flipped, r"counts\.npz is damaged"),
+    "of other counts": (other_counts, r"counts\.npz is damaged"),
+    "gone": (
+        lambda folder: (folder / "counts.npz").unlink(),
+        r"counts\.npz cannot .* No such file",
+    ),
     "about cut": (cut("counts.json", 30), r"counts\.json is not JSON"),
-    "about gone": (gone("counts.json"), r"counts\.json .*No such file"),
-    "about a pipe": (a_fifo("counts.json"), r"counts\.json is not a regular file"),
-    "about without end": (a_link_to_zeros, r"counts\.json is not a regular file"),
-    "about too deep": (text("[" * 10**5), "nested too deeply"),
-    "a list": (text("[]"), "a list"),
-    "other version": (edited(format=1), "format 1, not 3"),
-    "other format": (edited(format="x" * 99), "format x{40}.*not 3"),
-    "no seal": (edited(seal=""), "the seal of"),
-    "unsealed change": (edited(documents=8), "the seal of"),
-    "no settings": (crafted(settings={}), "settings lacks"),
-    "unknown": (crafted(x=1), "unknown fields 'x'"),
-    "unknown setting": (setting(x=1), "settings has unknown fields 'x'"),
-    "documents of text": (crafted(documents="9"), "documents is '9', not an integer"),
-    "documents of truth": (crafted(documents=True), "documents is True, not an integer"),
-    "half a document": (crafted(documents=9.5), r"documents is 9\.5, not an integer"),
-    "negative documents": (crafted(documents=-9), "documents is -9"),
-    "endless documents": (crafted(documents=10**400), r"documents is 10*\.\.\. .*not in"),
-    "other documents": (crafted(documents=8), "documents is 8, and of the shards 9|not in"),
-    "no shards": (crafted(shards=[]), "documents is 9, and of the shards 0"),
-    "negative shard": (a_shard(documents=-1), r"documents of a\.txt is -1"),
-    "endless shard": (a_shard(documents=10**400), r"documents of a\.txt is 10*\.\.\. "),
-    "negative bytes": (a_shard(bytes=-1), r"bytes of a\.txt is -1"),
-    "no digest": (a_shard(digest=""), r"digest of a\.txt is "),
-    "other digest": (a_shard(digest="X" * 32), r"digest of a\.txt is X{32}"),
-    "left out and counted": (a_shard(unreadable="why"), r"documents of a\.txt is 9"),
-    "lines in a name": (a_shard(name="a\nb", documents=-1), r"documents of 'a\\nb' is -1"),
-    "fewer tokens": (crafted(tokens=WORDS.tokens[1:]), "4 tokens, and vocab_size is 5"),
-    "other tokens": (crafted(tokens=[*"abcde"]), "the tokens have checksum"),
-    "a token twice": (crafted(tokens=[*"aabcd"]), "a token twice"),
-    "tokens of numbers": (crafted(tokens=[1] * 5), r"tokens\[0\] is 1, not a string"),
+    "about gone": (
+        lambda folder: (folder / "counts.json").unlink(),
+        r"counts\.json .*No such file",
+    ),
+    "a list": (lambda folder: (folder / "counts.json").write_text("[]"), "a list"),
+    "other version": (edited(format=1), "format 1, not 4"),
+    "no settings": (edited(settings={}), "settings lacks"),
+    "unknown": (edited(x=1), "unknown fields 'x'"),
+    "documents of text": (edited(documents="9"), "documents is '9', not an integer"),
+    "other documents": (edited(documents=8), "8 documents, and other ones in the shards"),
+    "fewer tokens": (edited(tokens=WORDS.tokens[1:]), "with 4 tokens"),
     "folds": (setting(folds=3), "`folds` is 3"),
-    "no folds": (setting(folds=0), "`folds` is 0"),
-    "negative folds": (setting(folds=-4), "`folds` is -4"),
-    "null folds": (setting(null_folds=3), "`null_folds` is 3"),
-    "zero null folds": (setting(null_folds=0), "`null_folds` is 0"),
-    "negative nulls": (setting(nulls=-2), "`nulls` is -2"),
-    "more nulls": (setting(nulls=3), "other arrays than the settings name"),
     "endless nulls": (setting(nulls=2**31 - 2, length=2**30), "their table needs .* of memory"),
-    "too many nulls": (setting(nulls=2**31), "`nulls` is 2147483648; pass at most"),
-    "length": (setting(length=1), "`length` is 1"),
-    "endless length": (setting(length=2**31 - 1, folds=2**30), "their table needs .* of memory"),
     "bins": (setting(edges=[0, 3, 2, 3]), "`edges` are"),
-    "no bins": (setting(edges=[]), "`edges` are"),
-    "negative words": (setting(vocab_size=-5), "`vocab_size` is -5"),
-    "excluded beyond": (setting(exclude=[5]), r"`exclude` is \(5,\)"),
-    "excluded and there": (setting(exclude=[0]), "excluded have counts"),
-    "seed": (setting(seed=-1), "`seed` is -1"),
-    "negative count": (array("fold_0_counts", lambda a: -a.astype("i1")), "no array of unsigned"),
-    "floats": (array("fold_0_counts", lambda a: a.astype(float)), "no array of unsigned"),
-    "zero count": (array("fold_0_counts", lambda a: a * 0), "fold_0 has a count out of range"),
-    "large count": (array("fold_0_counts", lambda a: a + np.uint32(2**31)), "count out of range"),
-    "huge count": (array("fold_0_counts", lambda a: a + np.uint64(2**63)), "count out of range"),
-    "more than documents": (array("fold_0_counts", lambda a: a + np.uint8(9)), "row 0 holds"),
-    "other null": (array("null_1_fold_0_counts", lambda a: a[::-1] + np.uint8(1)), "null 1 holds"),
-    "a cell twice": (array("fold_0_steps", lambda a: a * 0), "fold_0 has a cell twice"),
-    "a cell beyond": (array("fold_0_steps", lambda a: a + np.uint8(15)), "fold_0 has a cell"),
-    "a cell around": (array("fold_0_steps", lambda a: a - np.uint64(9)), "fold_0 has a cell"),
-    "fewer cells": (array("fold_0_steps", lambda a: a[1:]), "fold_0 has . cells and . counts"),
-    "two axes": (array("fold_0_steps", lambda a: a[None]), "no array of unsigned"),
-    "objects": (array("fold_0_steps", np.array([{}], object)), "Python objects"),
-    "a huge head": (member(npy("<u8", (2**40,))), "1099511627776.*, and 0 bytes follow"),
-    "an expression": (member(npy("<u8", f"({'(' * 5000})")), "fold_0_counts.npy has|no array"),
-    "no array": (member(b"PK" * 99), "magic string"),
-    "a bomb": (member(bytes(10**8)), "fold_0_counts.npy has 100,000,000 bytes"),
-    "one more": (member(b"", name="../evil"), "other arrays than the settings name"),
-    "cut and sealed": (content(lambda all: all[: len(all) // 2]), "cannot be read"),
-    "no zip": (content(lambda all: b"PK\x03\x04" * 9), "cannot be read"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE.keys())
@@ -309,44 +170,21 @@ def test_damage_is_noticed(written, damage, message):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_crafted_counts_that_agree_are_counts(written):
-    """What the cases above change from."""
-    member(npy("|u1", "(0,)"))  # as they are written
-    resealed(written)
-    assert equal(read_counts(written), stored())
-
-
-@pytest.mark.parametrize("name", ["counts.json", "counts.npz"])
-def test_no_flip_of_a_byte_reads_as_other_values(written, name):
-    rng, path, noticed = np.random.default_rng(0), written / name, 0
-    whole = path.read_bytes()
-    for _ in range(400):
-        changed = bytearray(whole)
-        changed[rng.integers(len(whole))] ^= rng.integers(1, 256)
-        path.write_bytes(changed)
-        try:
-            assert equal(read_counts(written), stored())
-        except InputError:
-            noticed += 1
-    # The rest are spaces in JSON, and letters of an escape.
-    assert noticed == 400 if name == "counts.npz" else noticed > 350
-
-
 @pytest.mark.parametrize("bad", ["table", "documents", "nulls"])
 def test_what_contradicts_itself_is_not_written(tmp_path, bad):
     counts = stored()
-    wrong = {"table": counts.table * -1, "documents": 10, "nulls": counts.nulls + 1}
+    wrong = {"table": counts.table * -1, "documents": 10, "nulls": counts.nulls[:1]}
     with pytest.raises(InputError):
         write_counts(counts._replace(**{bad: wrong[bad]}), tmp_path / "counts")
     assert not (tmp_path / "counts").exists()
 
 
 def test_a_full_disk_leaves_what_was_there(written, monkeypatch):
-    def full(file, name, array, **options):
-        file.writestr(name, b"some")
+    def full(file, array):
+        file.write(b"some")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tables, "write_npz_array", full)
+    monkeypatch.setattr(np.lib.format, "write_array", full)
     with pytest.raises(InputError, match=r"cannot write .*counts\.npz .*No space.*make room"):
         write_counts(stored(seed=1), written)
     assert equal(read_counts(written), stored())

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 JAXPE = (sys.executable, "-m", "jaxpe")  # stands for `jaxpe`
 
 

@@ -25,7 +25,7 @@ from jaxpe.data import (
     open_tokenizer,
     tokenize,
 )
-from tests.hostile.mutations import json_mutations, mutations
+from tests.hardening.mutations import json_mutations, mutations
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫", "It sits looking"]
 LABELS = ["yes", "no", "no", "yes"]

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.hostile.families import QUICK, SMALL_MODEL, make_films
-from tests.kills import JAXPE, ROOT
+from tests.films import make_films
+from tests.hardening.families import QUICK, SMALL_MODEL
+from tests.hardening.kills import JAXPE, ROOT
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LIMIT_S = 2.0

@@ -1,37 +1,28 @@
-"""Signatures as they are written, for `help` and for the reference.
+"""Annotations as they are written, for signatures of the reference.
 
 At run time `Float[Array, "n d"]` prints as `jaxtyping.Float[jaxlib._jax.Array, 'n d']`, and one of
-`ArrayLike` as a union of two such types. Annotations stay what they are, and are what is checked.
+`ArrayLike` as a union of two such types.
 """
 
 import functools
-import inspect
-import sys
 import types
-from collections.abc import Iterable, Mapping
 from typing import Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
+import jax
+import jaxtyping
 import numpy as np
-
-
-class Written(str):
-    """The text of an annotation, printed without quotes."""
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def written(annotation: Any) -> str:
     """An annotation as one writes it.
 
-    >>> import jax
     >>> from jaxtyping import Float
     >>> written(Float[jax.Array | np.ndarray, "n d"] | None)
     'Float[ArrayLike, "n d"] | None'
     """
     if annotation is None or annotation is type(None):
         return "None"
-    if annotation is _of("jax", "Array"):
+    if annotation is jax.Array:
         return "Array"
     if isinstance(annotation, str):
         return str(annotation)
@@ -43,12 +34,12 @@ def written(annotation: Any) -> str:
         return "..."
     if isinstance(annotation, list):
         return f"[{', '.join(map(written, annotation))}]"
-    if annotation is _of("jaxtyping", "PyTree"):
+    if annotation is jaxtyping.PyTree:
         return "PyTree"
     if _is_kind(annotation, "PyTree"):
         return f"PyTree[{written(annotation.leaftype)}]"
     if _is_shaped(annotation):
-        return _of_shape(annotation)
+        return _shaped_text(annotation)
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         return " | ".join(_alternatives(parts))
@@ -59,55 +50,16 @@ def written(annotation: Any) -> str:
     return _name(annotation)
 
 
-def show_as_written(names: Iterable[str], namespace: Mapping[str, Any]) -> None:
-    """Have `help` show the signatures of these functions and classes as they are written.
-
-    Args:
-        names: names that a package offers.
-        namespace: the package's globals.
-    """
-    for name in names:
-        value = namespace.get(name)
-        if not getattr(value, "__module__", "").startswith("jaxpe."):
-            continue
-        if inspect.isfunction(value):
-            _show(value)
-        elif isinstance(value, type) and issubclass(value, tuple) and "__new__" in vars(value):
-            _show(value.__new__)
-
-
-def _show(function: Any) -> None:
-    found = inspect.signature(function)
-    parameters = [p.replace(annotation=_shown(p.annotation)) for p in found.parameters.values()]
-    result = _shown(found.return_annotation)
-    function.__signature__ = found.replace(parameters=parameters, return_annotation=result)
-
-
-def _shown(annotation: Any) -> Any:
-    """Annotation as it is written, where printing it would show something else."""
-    plain = annotation is inspect.Parameter.empty or get_origin(annotation) is None
-    if plain and annotation is not _of("jax", "Array") and not _is_shaped(annotation):
-        return annotation
-    return Written(written(annotation))
-
-
 def _is_shaped(annotation: Any) -> bool:
     return _is_kind(annotation, "AbstractArray") or _is_kind(annotation, "PyTree")
 
 
 def _is_kind(annotation: Any, name: str) -> bool:
     """Whether it is a type of jaxtyping of this kind."""
-    kind = _of("jaxtyping", name)
-    return kind is not None and isinstance(annotation, type) and issubclass(annotation, kind)
+    return isinstance(annotation, type) and issubclass(annotation, getattr(jaxtyping, name))
 
 
-def _of(module: str, name: str) -> Any:
-    """A type of a module; None where it is not imported, and no annotation can be of it."""
-    there = sys.modules.get(module)
-    return None if there is None else getattr(there, name)
-
-
-def _of_shape(annotation: Any) -> str:
+def _shaped_text(annotation: Any) -> str:
     array = written(annotation.array_type)
     return f'{annotation.dtype.__name__}[{array}, "{annotation.dim_str}"]'
 

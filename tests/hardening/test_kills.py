@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.kills import killed_and_resumed, same_files
+from tests.hardening.kills import killed_and_resumed, same_files
 
 OPTIONS = {"tokenizer": "bytes", "length": 12, "folds": 4, "nulls": 2}
 

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.hostile.attempts import Attempt, command, outcome
-from tests.hostile.mutations import json_mutations, mutations
+from tests.films import make_films
+from tests.hardening.attempts import Attempt, command, outcome
+from tests.hardening.mutations import json_mutations, mutations
 
 Attempts = Iterator[Attempt]
 
@@ -62,18 +63,6 @@ class Materials(NamedTuple):
     cells: Path
     tokenizer: Path | None  # tokenizer.json of a real model
     vocabulary: Path | None  # vocab.txt
-
-
-def make_films(path: Path) -> Path:
-    """120 labelled documents of four to seven words, the first of which tells the label."""
-    rng = np.random.default_rng(0)
-    words = [f"word{k}" for k in range(20)]
-    lines = ["label\ttext"]
-    for row in range(120):
-        text = [("bad", "good")[row % 2], *rng.choice(words, rng.integers(3, 7))]
-        lines.append(f"{row % 2}\t{' '.join(text)}")
-    path.write_text("\n".join(lines) + "\n")
-    return path
 
 
 def options(materials: Materials, *, seed: int, number: int) -> Attempts:
@@ -341,7 +330,7 @@ def models(materials: Materials, *, seed: int, number: int) -> Attempts:
 
 
 def _load_model(seed: int, index: int, work: Path) -> None:
-    from tests.nn import hostile_models
+    from tests.hardening import hostile_models
 
     hostile_models.write_hostile(seed, index, work / "model")
     hostile_models.load(work / "model")

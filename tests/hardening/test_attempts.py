@@ -8,7 +8,7 @@ from pathlib import Path
 SCRIPT = """
 import os, signal, sys, time
 from jaxpe._core.errors import InputError
-from tests.hostile.attempts import Attempt, outcome
+from tests.hardening.attempts import Attempt, outcome
 
 def refuse(work):
     raise InputError("length is 0; pass at least 1")

@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from jaxpe.report.corpus.figures import FIGURES
-from tests.analysis.counts.test_kills import killed_count
-from tests.hostile.families import QUICK, SMALL_MODEL, make_films
-from tests.kills import KillTest, killed_and_resumed
+from tests.films import make_films
+from tests.hardening.families import QUICK, SMALL_MODEL
+from tests.hardening.kills import KillTest, killed_and_resumed
+from tests.hardening.test_kills import killed_count
 
 OFTEN = ("--evaluate-every", 5, "--checkpoint-every", 10, "--probe-at", 0, 30)
 

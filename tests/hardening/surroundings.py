@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.hostile.attempts import Attempt, command
-from tests.hostile.families import QUICK, Materials
+from tests.hardening.attempts import Attempt, command
+from tests.hardening.families import QUICK, Materials
 
 Prepare = Callable[[Path], object]
 

@@ -1,11 +1,11 @@
-"""A few hundred hostile calls of the functions of arrays; `python -m tests.fuzz` makes more."""
+"""A few hundred hostile calls of array functions; `python -m tests.hardening.fuzz` makes more."""
 
 import numpy as np
 import pytest
 
 import jaxpe
-from tests import fuzz
 from tests.cases import CASES
+from tests.hardening import fuzz
 
 CASES_A_SEED = 40
 

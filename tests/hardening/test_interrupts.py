@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.hostile import interrupted
+from tests.hardening import interrupted
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 # A function in C of some minutes, which does not look at signals.
@@ -97,7 +97,7 @@ def test_a_handler_that_defers_is_left_to_end_by_itself(tmp_path):
     (("count", "stdlib", "--workers", 2), signal.SIGTERM),
 ])  # fmt: skip
 def test_an_interrupted_command_ends_soon_and_leaves_nothing(tmp_path, words, number):
-    """`python -m tests.hostile.interrupted 60` interrupts every command at random moments."""
+    """`python -m tests.hardening.interrupted 60` interrupts every command at random moments."""
     words = (*words, "--out", "{out}")
     one = interrupted.interrupted(words[0], words, tmp_path / "out", 2.5, number)
     assert not [fault for fault in one.faults if "took" not in fault]  # a machine may be busy

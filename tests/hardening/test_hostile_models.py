@@ -21,7 +21,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.gguf import read_gguf
 from jaxpe.nn import TransformerConfig, load_causal_lm, save_huggingface
 from jaxpe.nn.checkpoints.bert import Bert, MPNet, load_classifier, load_masked_lm
-from tests.nn import hostile_models as hostile
+from tests.hardening import hostile_models as hostile
 from tests.nn.models import one_key
 from tests.nn.stored import METADATA, PARITY, change, converted, tensors, write, write_gguf
 
